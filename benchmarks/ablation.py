@@ -16,7 +16,7 @@ import torch
 from side_by_side import save
 
 from headscope.models.load import load_model
-from headscope.models.rerun import Rerunner, TokenRows, silenced
+from headscope.models.rerun import Rerunner, TokenRows, ablated
 from headscope.stimuli.repeat import repeat_windows
 from headscope.studies.ablate.ablation_text import repeats
 
@@ -29,7 +29,7 @@ def main() -> None:
     rerunner, heads = Rerunner(model), model.layers * model.heads
     vocabulary = model.tokenizer.ordinary_tokens(model.vocabulary_size)
     windows = repeat_windows(vocabulary, model.tokenizer, max_length=LENGTH, seed=0)[:ROWS]
-    read = repeats(windows)
+    read = repeats(windows, ["induction"])
     rows = TokenRows(*map(torch.from_numpy, (read.tokens, read.lengths, read.row, read.position)))
 
     seconds = {"untouched": 0.0, "one by one": 0.0}
@@ -38,7 +38,7 @@ def main() -> None:
         start = time.perf_counter()
         rerunner.clean(rows)
         between = time.perf_counter()
-        rerunner.scores(clean, silenced("mean", clean, {layer: [int(head)]}))
+        rerunner.scores(clean, ablated("mean", clean, {layer: [int(head)]}))
         seconds["untouched"] += between - start
         seconds["one by one"] += time.perf_counter() - between
     found = {

@@ -1,8 +1,8 @@
 """Makes the pictures of these pages anew: `make pictures`, or `python -m docs.pictures NAME…`.
 
 Those of pages are taken by a headless browser, with the atlases that ship: nothing of a model is
-measured for them. `live` loads SmolLM2. Two figures are made by hand: `languages.png` shows planted
-heads of the tests, and `docs/effects.md` has the command of `label-free.png`, with `--figure`.
+measured for them. `live` loads SmolLM2. `languages.png` is made by hand, from planted heads of the
+tests.
 """
 
 from __future__ import annotations

@@ -48,9 +48,7 @@ if TYPE_CHECKING:
     from headscope.views.study import StudyResult as StudyResult
 if TYPE_CHECKING:
     # generated: studies
-    from headscope.studies.ablate.ablate_result import Ablation as Ablation
-    from headscope.studies.ablate.causal_table import ablate as ablate
-    from headscope.studies.ablate.head_writes import writes as writes
+    from headscope.studies.ablate.ablation import ablate as ablate
     from headscope.studies.anatomy import anatomy as anatomy
     from headscope.studies.collapse import collapse as collapse
     from headscope.studies.compare import compare as compare

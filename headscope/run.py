@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from headscope.corpus.window import Window
-    from headscope.studies.ablate.ablate_result import Ablation
     from headscope.views.attention_view import AttentionView, LayerView
+    from headscope.views.study import StudyResult
 
 
 class Run(Result):
@@ -141,12 +141,15 @@ class Run(Result):
         heads: str = "tagged",
         how: str = "mean",
         **options: Any,
-    ) -> Ablation:
-        """Measure what breaks without its heads, and without what its tags speak of.
+    ) -> StudyResult:
+        """Measure the effects of ablating heads, and of knocking out the edges of their tags.
 
-        See `headscope.studies.ablate.causal_table.ablate`, which knows what else may be asked.
+        Args:
+            heads: `tagged`, `all`, or names such as `L5H1,L6H9`.
+            how: replaces a head's output by its `mean` over the text, or by `zero`.
+            options: others of `headscope.studies.ablate.ablation.ablate`.
         """
-        from headscope.studies.ablate.causal_table import ablate
+        from headscope.studies.ablate.ablation import ablate
 
         return ablate(self, heads=heads, how=how, **options)
 

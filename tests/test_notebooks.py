@@ -28,12 +28,12 @@ def remembered(classify):
     return once
 
 import headscope as hs
-from headscope.studies.ablate import groups
+from headscope.studies.ablate import ablated_heads
 hs.classify = remembered(hs.classify)
-groups.CONTROLS = 2
+ablated_heads.CONTROLS = 2
 """
-"""What notebooks ask alike is read once: most begin with the same run. Two groups of heads are
-silenced beside each that is asked about, instead of five: they take most of the time."""
+"""What notebooks ask alike is read once: most begin with the same run. Two control heads are
+ablated beside each head, instead of five: they take most of the time."""
 FORGET = "%reset -f"
 
 

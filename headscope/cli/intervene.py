@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from headscope.cli.options import ModelOrRun, Overwrite, Run
@@ -12,20 +13,18 @@ from headscope.printing import one_line
 
 @body("ablate")
 def ablate(call: StudyCall, run: Run, overwrite: Overwrite = False) -> None:
-    """Silence heads, and the edges their tags speak of; writes RUN/causal.csv."""
-    from headscope.run import Run as Loaded
+    """Ablate heads, and knock out the edges of their tags; writes RUN/causal.csv."""
     from headscope.run import load
     from headscope.runs.folder import REPORT
     from headscope.runs.run_tables import CAUSE_TABLE
     from headscope.runs.study_tables import check_study_table, save_study_table
-    from headscope.studies.ablate.ablate_result import causes_table
 
     loaded = load(run)
     check_study_table(run, CAUSE_TABLE, overwrite=overwrite)
-    ablation = call.result(run=loaded)
-    known = Loaded.of(ablation.run)
+    result = call.result(run=loaded)
+    known = replace(loaded, causes=result.table)
     path = save_study_table(known, run, CAUSE_TABLE, report=known.report, overwrite=overwrite)
-    print_rich(causes_table(ablation.causes))
+    print_rich(result.lines())
     say(f"\nwritten to {one_line(path)}; headscope why and {one_line(Path(run) / REPORT)} show it")
 
 

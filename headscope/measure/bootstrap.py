@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Real
 from numpy import ndarray
+from scipy.special import stdtr
 
 LEVEL = 0.95
 RESAMPLES = 1_000
@@ -83,6 +85,40 @@ def ratio_error(
     total, items = counts.sum(0), (counts > 0).sum(0)
     residual = sums - counts * (sums.sum(0) / total)
     return np.asarray(np.sqrt(items / (items - 1) * (residual**2).sum(0)) / total)
+
+
+class Estimate(NamedTuple):
+    """A mean, its 95 % interval, and the one-sided p value of its being above 0."""
+
+    mean: float
+    low: float
+    high: float
+    p_value: float
+
+
+def estimate(
+    sums: Float[ndarray, " item"], counts: Real[ndarray, " item"], *, seed: int
+) -> Estimate:
+    """Σ sums / Σ counts over items, such as blocks of documents, windows, or pairs.
+
+    The interval is from the percentile bootstrap over items, the p value from Student's
+    distribution with the ratio's standard error (Cochran 1977, 2.11).
+
+    >>> result = estimate(np.array([1.0, 2.0, 3.0]), np.array([1, 1, 1]), seed=0)
+    >>> result.mean, bool(result.p_value < 0.05)
+    (2.0, True)
+    """
+    used = counts > 0
+    sums, counts = sums[used], counts[used]
+    if not len(sums):
+        return Estimate(*[float("nan")] * 4)
+    low, high = interval(sums, counts, resample(len(sums), np.random.default_rng(seed)))
+    mean = float(sums.sum() / counts.sum())
+    with np.errstate(divide="ignore", invalid="ignore"):
+        error = ratio_error(sums[:, None], counts[:, None])[0]
+        t = 0.0 if mean == 0 else mean / error
+    p_value = float(stdtr(max(1, len(sums) - 1), -t))
+    return Estimate(mean, float(low), float(high), p_value)
 
 
 def _quantiles(

@@ -87,13 +87,13 @@ _WORK = "classify, report, show, heads, why, draw atlas, compare and verify work
 ALSO: Mapping[str, str] = MappingProxyType(
     {
         "ablate": "whole heads, by how well masked tokens are filled in at the queries of their "
-        "tags, else by how far the last states move there; edges of single tags are not silenced, "
+        "tags, else by how far the last states move there; edges are not knocked out, "
         "as all tokens see each other and none can be run again by itself",
         "explain": "rules with features of later keys too; no loss is measured",
         "study redundancy": "as for causal models: distances of whole rows",
         "study anatomy": "parameters are counted; those of biases, norms and feed-forward layers "
         "have no formula for this layout",
-        "serve": "patterns; no head is silenced, as no next token is predicted",
+        "serve": "patterns; no head is ablated, as no next token is predicted",
     }
 )
 """Commands beside those of `_WORK` that take an encoder, and what differs there."""
@@ -108,7 +108,6 @@ REFUSED: Mapping[str, str] = MappingProxyType(
         "study patch": "it moves the logit of the next token, and an encoder predicts none",
         "study function-vectors": "it asks for the answer that follows a few examples, and an "
         "encoder predicts no next token",
-        "ablate --only edges": "all its tokens see each other, and none can be run again by itself",
         "classify --writes": _NO_LOGITS,
         "classify --engine lens": _NO_VIEW,
         "classify --chat": "--chat is for models that predict a next token, and this is none",

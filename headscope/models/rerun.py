@@ -239,48 +239,36 @@ class Rerunner:
         return isinstance(outputs[0], tuple)
 
 
-def silenced(
-    method: str, clean: CleanRun, heads: Mapping[int, Sequence[int]], shift: int = 0
-) -> HeadsSet:
-    """The intervention that takes heads out.
+def ablated(method: str, clean: CleanRun, heads: Mapping[int, Sequence[int]]) -> HeadsSet:
+    """The intervention that ablates heads.
 
     Args:
-        method: `zero`; `mean`, each head's mean over the clean run's tokens, the first and the
-            padding left out; or `resample`, its output at the same position of another row, counted
-            round where that row is shorter.
+        method: `zero`; or `mean`, each head's mean over the clean run's tokens, without padding
+            and the first token of each row.
         clean: the untouched run.
         heads: by layer, which heads.
-        shift: how many rows further the other row is.
     """
     values = {
-        layer: _SILENT[method](clean.z[layer][:, :, list(numbers)], clean.rows.lengths, shift)
+        layer: WAYS_TO_ABLATE[method](clean.z[layer][:, :, list(numbers)], clean.rows.lengths)
         for layer, numbers in heads.items()
     }
     return HeadsSet(heads, values)
 
 
-def _zero(z: HeadOutputs, lengths: Tensor, shift: int) -> Tensor:
+def _zero(z: HeadOutputs, lengths: Tensor) -> Tensor:
     return torch.zeros_like(z)
 
 
-def _mean(z: HeadOutputs, lengths: Tensor, shift: int) -> Tensor:
+def _mean(z: HeadOutputs, lengths: Tensor) -> Tensor:
     position = torch.arange(z.shape[1], device=z.device)
     real = ((position > 0) & (position < lengths[:, None]))[:, :, None, None]
     return (z * real).sum((0, 1)) / real.sum().clamp(min=1)
 
 
-def _resample(z: HeadOutputs, lengths: Tensor, shift: int) -> Tensor:
-    other = (torch.arange(len(z), device=z.device) + shift) % len(z)
-    position = torch.arange(z.shape[1], device=z.device)
-    return z[other[:, None], position % lengths[:, None][other]]
-
-
-_SILENT: Mapping[str, Callable[[HeadOutputs, Tensor, int], Tensor]] = {
-    "zero": _zero,
+WAYS_TO_ABLATE: Mapping[str, Callable[[HeadOutputs, Tensor], Tensor]] = {
     "mean": _mean,
-    "resample": _resample,
+    "zero": _zero,
 }
-WAYS_TO_SILENCE = ("mean", "zero", "resample")
 
 
 def _blocks(model: Model, network: Any, attention: Mapping[int, nn.Module]) -> nn.ModuleList:

@@ -63,7 +63,7 @@ class HeadType:
     """True for a type that only runs with `--types all` or its name measure. Other runs do not read
     its stimuli."""
     behaviour: str = "text"
-    """What breaks when its heads are silenced: `repeat` (repeated random tokens), `agreement` (of a
+    """What suffers when its heads are ablated: `repeat` (repeated random tokens), `agreement` (of a
     verb over an attractor), `pronoun` (that agrees), or the prediction at its relations' queries
     in another stimulus, such as natural `text`."""
 

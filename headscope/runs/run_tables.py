@@ -122,11 +122,8 @@ CAUSE_TABLE = RunTable(
     attribute="causes",
     columns=CAUSE_COLUMNS,
     kinds={
-        **dict.fromkeys(
-            ("kind", "type", "heads", "behaviour", "how", "relation", "verdict"), "str"
-        ),
+        **dict.fromkeys(("kind", "type", "behaviour", "how", "relation", "verdict"), "str"),
         **dict.fromkeys(("layer", "head", "n"), "Int64"),  # alone can be missing
-        "agrees": "bool",
     },
     check=_check_causes,
     title="causes",

@@ -17,7 +17,7 @@ from headscope.heads import parse_head
 from headscope.models.intervention import Intervention
 from headscope.models.load import Model
 from headscope.models.model_kinds import check_head_exists
-from headscope.models.rerun import CleanRun, Rerunner, TokenRows, silenced
+from headscope.models.rerun import CleanRun, Rerunner, TokenRows, ablated
 from headscope.models.stream import LayerAttention, stream_attention, whole_patterns
 from headscope.statistics.result import Result
 from headscope.views.show import check_unicode, text_window
@@ -132,7 +132,7 @@ class Live:
         clean = self.read(text, pause).clean
         if self._rerunner is None or clean is None:
             raise HeadscopeError(self.silent_because)
-        without = silenced(how, clean, by_layer) if by_layer else None
+        without = ablated(how, clean, by_layer) if by_layer else None
         with self._rerunner.before_each_block(pause):
             return self._predictions(self._rerunner, clean, without)
 

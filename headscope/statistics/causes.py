@@ -1,4 +1,4 @@
-"""Effects of silencing in words: of heads, and of the edges that a tag speaks of."""
+"""Verdicts and sentences on the effects of ablating heads and knocking out edges."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from headscope.statistics.conditions import MAX_Q
 from headscope.statistics.estimates import adjusted
 
 CAUSE_COLUMNS = [
-    "kind", "layer", "head", "type", "heads", "behaviour", "how", "n", "clean", "ablated",
-    "effect", "ci_low", "ci_high", "control", "control_low", "control_high", "agrees",
+    "kind", "layer", "head", "type", "behaviour", "how", "n", "clean", "ablated",
+    "effect", "ci_low", "ci_high", "control", "control_low", "control_high",
     "relation", "moved", "excess", "excess_low", "excess_high", "times", "times_low", "times_high",
     "loss", "loss_excess", "loss_low", "loss_high", "q_value", "verdict",
 ]  # fmt: skip
@@ -51,7 +51,7 @@ COMPETENT = 0.1
 
 
 def judged(table: pd.DataFrame, writes: set[tuple[int, int]]) -> pd.DataFrame:
-    """The table of causes with a `q_value` and a `verdict` in each row, and whether it `agrees`.
+    """The table of causes with a `q_value` and a `verdict` in each row.
 
     - `breaks what it looks at`: the effect beyond the control's is at least the least effect, its
       interval lies on that side of 0, and q < 0.01; for heads it is also beyond each control's, and
@@ -93,7 +93,6 @@ def judged(table: pd.DataFrame, writes: set[tuple[int, int]]) -> pd.DataFrame:
     conditions = [causes["verdict"] != "", breaks, idle]
     words = np.select(conditions, [causes["verdict"], BREAKS, IDLE], NO_CAUSE)
     causes["verdict"] = np.where(causes["behaviour"].isin(AWAY), "", words)
-    causes["agrees"] = breaks
     for name in ("layer", "head"):
         causes[name] = causes[name].astype("Int64")
     return causes[CAUSE_COLUMNS]
@@ -101,7 +100,7 @@ def judged(table: pd.DataFrame, writes: set[tuple[int, int]]) -> pd.DataFrame:
 
 def _exceeds_controls(table: pd.DataFrame) -> pd.Series:
     """Heads surely worse than each control, and at the relation's queries than elsewhere."""
-    key = ["kind", "type", "heads"]
+    key = ["kind", "type", "layer", "head"]
     away_effects = table[table["behaviour"].isin(AWAY)].set_index(key)["effect"].to_dict()
     away_effect = [
         away_effects.get(group, np.nan) for group in table[key].itertuples(index=False, name=None)
@@ -112,7 +111,7 @@ def _exceeds_controls(table: pd.DataFrame) -> pd.Series:
 
 
 def cause_lines(table: pd.DataFrame, layer: int, head: int) -> list[str]:
-    """Effects on predictions of silencing a tag's edges, then the head; a sentence each."""
+    """Sentences on the effects of knocking out the edges of each tag, then of ablating the head."""
     causes = rows_of_head(table, layer, head)
     away = causes[causes["behaviour"].isin(AWAY)].set_index("type")["effect"]
     edges = [_edge_line(row) for row in causes[causes["kind"] == "tag"].to_dict("records")]
@@ -126,7 +125,7 @@ def _edge_line(row: dict[str, object]) -> str:
     if pd.isna(row["effect"]):
         return f"{name}, edges to its targets: {row['verdict']}"
     return (
-        f"{name}: silencing the edges to its targets ({row['moved']:.2f} of the attention, at "
+        f"{name}: knocking out the edges to its targets ({row['moved']:.2f} of the attention, at "
         f"{row['n']} queries) changes what is predicted there by {row['effect']:.4f} nats, "
         f"as much of the layer's other attention by {row['control']:.4f}: {row['excess']:+.4f} "
         f"[{row['excess_low']:+.4f}, {row['excess_high']:+.4f}], typically "
@@ -140,7 +139,7 @@ def _edge_line(row: dict[str, object]) -> str:
 def _head_line(row: dict[str, object], away: pd.Series) -> str:
     what, unit = BEHAVIOURS[str(row["behaviour"])]
     line = (
-        f"{row['type']}: silencing it ({row['how']}) changes {what} from {row['clean']:.2f} "
+        f"{row['type']}: ablating it ({row['how']}) changes {what} from {row['clean']:.2f} "
         f"to {row['ablated']:.2f}: {row['effect']:+.3f} {unit} "
         f"[{row['ci_low']:+.3f}, {row['ci_high']:+.3f}]"
     )

@@ -225,16 +225,15 @@ STUDIES: tuple[StudyRow, ...] = (
     ),
     StudyRow(
         name="ablate",
-        function="ablate.causal_table:ablate",
-        result="ablate.ablate_result:Ablation",
+        function="ablate.ablation:ablate",
         group=TOP,
         question="Does the model need what a tag says?",
         examples=(
             "headscope ablate runs/mini",
             "headscope ablate runs/mini --only edges",
-            "headscope ablate runs/mini --heads L4H3,L5H0 --how resample",
+            "headscope ablate runs/mini --heads L4H3,L5H0 --how zero",
         ),
-        tables=(Table("causal.csv", "causes"),),
+        tables=(Table("causal.csv"),),
         out="",
         figure="",
         shared=_TEXT_OF_RUN,
@@ -299,7 +298,6 @@ STUDIES: tuple[StudyRow, ...] = (
         ),
         tables=(Table("patch"),),
     ),
-    StudyRow(name="writes", function="ablate.head_writes:writes"),
     StudyRow(
         name="why",
         function="why:why",

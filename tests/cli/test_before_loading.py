@@ -71,7 +71,7 @@ def names(*options: str) -> Iterator[tuple[str, str]]:
 
 def sound(desk: Desk, name: str) -> list[str]:
     """Arguments with which the command loads a model."""
-    return [each for each in commands.sound(desk)[name] if each != "--no-measure"]
+    return commands.sound(desk)[name]
 
 
 def loads(desk: Desk, line: list[str]) -> bool:

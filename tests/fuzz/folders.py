@@ -59,10 +59,10 @@ def make_run(folder: Path, *, keep_sums: bool = False) -> Path:
         ),
     ]  # fmt: skip
     cause = {
-        "kind": "head", "layer": 0, "head": 1, "type": "induction", "heads": "L0H1",
+        "kind": "head", "layer": 0, "head": 1, "type": "induction",
         "behaviour": "repeat", "how": "mean", "n": 96, "clean": -2.5, "ablated": -4.75,
         "effect": -2.25, "ci_low": -2.5, "ci_high": -2.0, "control": -0.125,
-        "control_low": -0.25, "control_high": 0.0, "agrees": True, "relation": "",
+        "control_low": -0.25, "control_high": 0.0, "relation": "",
         "excess": -2.125, "excess_low": -2.25, "excess_high": -2.0, "q_value": 0.001,
         "verdict": BREAKS,
     }  # fmt: skip

@@ -144,7 +144,7 @@ def test_what_does_not_go_with_an_encoder_is_refused_with_the_reason_of_the_tabl
 ):
     monkeypatch.chdir(tmp_path)
     words, *option = task.split(" --")
-    model = run[1] if task in ARGUMENTS or words == "ablate" else folder
+    model = run[1] if task in ARGUMENTS else folder
     options = ["--" + option[0].split()[0], *option[0].split()[1:]] if option else []
     told = headscope(*words.split(), str(model), *options, *ARGUMENTS.get(task, ()))
     assert told.returncode == 2

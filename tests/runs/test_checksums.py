@@ -29,7 +29,7 @@ def folder(sound, tmp_path) -> Path:
 
 def test_an_edited_verdict_is_refused(folder):
     path = folder / CAUSES
-    path.write_text(path.read_text().replace("True", "False"))
+    path.write_text(path.read_text().replace("-2.25", "-2.5"))
     with pytest.raises(RunError, match=r"causal\.csv: this file is not the one that was written"):
         load(folder)
 
@@ -51,20 +51,20 @@ def test_causes_join_a_run_with_their_checksum_and_nothing_else_changes(folder):
     (folder / "mine.txt").write_text("mine")
     run = load(folder)
     before = {p.name: p.read_bytes() for p in folder.iterdir() if p.is_file()}
-    changed = replace(run, causes=run.causes.assign(agrees=False))
+    changed = replace(run, causes=run.causes.assign(moved=0.25))
     with pytest.raises(RunError, match=r"causal\.csv exists already: .* add --overwrite"):
         save_study_table(changed, folder, CAUSE_TABLE, report=changed.report)
     assert {p.name: p.read_bytes() for p in folder.iterdir() if p.is_file()} == before
     save_study_table(changed, folder, CAUSE_TABLE, report=changed.report, overwrite=True)
     after = {p.name: p.read_bytes() for p in folder.iterdir() if p.is_file()}
     assert {name for name in after if after[name] != before[name]} == {CAUSES, REPORT, RUN}
-    assert load(folder, with_tally=True).causes["agrees"].tolist() == [False, False]
+    assert load(folder, with_tally=True).causes["moved"].tolist() == [0.25, 0.25]
     assert sorted(path.name for path in folder.parent.iterdir()) == ["run"]
 
 
 @pytest.mark.parametrize(
     ("before", "after"),
-    [("repeat", "unheard"), ("-2.25", "nan"), ("-2.25", "inf"), ("True", "maybe"), ("kind,", "sort,")],
+    [("repeat", "unheard"), ("-2.25", "nan"), ("-2.25", "inf"), ("kind,", "sort,")],
 )  # fmt: skip
 def test_a_table_that_is_none_of_causes_is_named_even_when_signed(folder, before, after):
     path = folder / CAUSES

@@ -8,14 +8,12 @@ from pathlib import Path
 import pytest
 
 import headscope as hs
-from headscope.corpus.controlled.minimal_pairs import read_minimal_pairs
 from headscope.errors import HeadscopeError
 from headscope.runs.user_file import given_file
 from headscope.studies.sweep.spec import read_spec
 from headscope.studies.verify import read_scores
 
 READERS = {
-    "pairs": read_minimal_pairs,
     "scores": read_scores,
     "file": read_spec,
     "corpus": lambda path: list(hs.read_corpus(path)),

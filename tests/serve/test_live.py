@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from headscope.errors import ChoiceError, HeadscopeError, RunError
 from headscope.models.load import load_model
-from headscope.models.rerun import Rerunner, TokenRows, silenced
+from headscope.models.rerun import Rerunner, TokenRows, ablated
 from headscope.serve.answers import SIDE, head_told, pictures, read_told
 from headscope.serve.live import MOST_TOKENS, Live
 
@@ -74,7 +74,7 @@ def test_the_mean_is_the_one_that_ablate_takes(gpt2_folder):
     ids = ids_of(gpt2_folder)
     place = torch.arange(1, ids.shape[1])
     clean = rerunner.clean(TokenRows(ids, torch.tensor([ids.shape[1]]), place * 0, place))
-    without = silenced("mean", clean, {0: [0, 1], 1: [3]})
+    without = ablated("mean", clean, {0: [0, 1], 1: [3]})
     assert np.allclose(found.losses, -rerunner.scores(clean, without), atol=1e-5)
 
 

@@ -9,7 +9,7 @@ from headscope.models.engines.engine import stream_patterns
 from headscope.models.intervention import HeadsScaled, PatternReplaced
 from headscope.models.load import load_model
 from headscope.models.loss import network_of
-from headscope.models.rerun import Rerunner, TokenRows, silenced
+from headscope.models.rerun import Rerunner, TokenRows, ablated
 from headscope.studies.collapse import collapsed
 from tests.models.every_layout import save_tiny
 from tests.models.tiny import CONTEXT
@@ -73,7 +73,7 @@ def test_layers_run_again_from_a_silenced_head_give_what_a_mask_gives(model):
     where = torch.tensor([0, 1, 1]), torch.tensor([90, 5, 95])
     rows = TokenRows(TOKENS, torch.tensor([CONTEXT, CONTEXT]), *where)
     clean = rerunner.clean(rows)
-    without = rerunner.scores(clean, silenced("zero", clean, {1: [2]}))
+    without = rerunner.scores(clean, ablated("zero", clean, {1: [2]}))
     mask = torch.ones(2, 4)
     mask[1, 2] = 0
     network = network_of(model)

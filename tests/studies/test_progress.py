@@ -229,7 +229,6 @@ STUDIES = {
     "why": lambda run, model, text, out, **how: hs.why(
         model, ["L0H0"], text, max_tokens=600, types=["positional"], **how
     ),
-    "writes": lambda run, model, text, out, **how: hs.writes(model, text, **how),
 }  # fmt: skip
 """A small call of each; None of those that take long or need a published model."""
 INSTANT = {"anatomy", "emergence", "load", "windows"}

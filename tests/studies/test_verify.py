@@ -15,7 +15,7 @@ from docs.generate import NO_COUNTERPART
 from headscope.corpus.shipped import data_folder
 from headscope.errors import ChoiceError, RunError
 from headscope.relations import relations_of
-from headscope.studies.verify import COLUMNS, PUBLISHED, SHIPPED, masses_of, read_scores
+from headscope.studies.verify import COLUMNS, PUBLISHED, SHIPPED, read_scores
 from tests.helpers.shell import headscope
 
 KEYS = ["model", "revision", "metric"]
@@ -35,21 +35,6 @@ def test_each_shipped_score_has_a_source(shipped):
     assert sources["source"].str.contains(r"^\S+/\S+ [0-9a-f]{7}:").all()
     stated = set(map(tuple, sources[KEYS].to_numpy()))
     assert set(map(tuple, shipped[KEYS].drop_duplicates().to_numpy())) == stated
-
-
-@pytest.mark.parametrize(
-    ("metric", "layer", "head", "value"),
-    [
-        ("llmvis_previous_token", 4, 11, 0.970),
-        ("llmvis_induction", 5, 1, 0.441),
-        ("llmvis_duplicate_token", 0, 1, 0.418),
-    ],
-)
-def test_the_best_heads_of_gpt2_are_those_of_llmvis_page(shipped, metric, layer, head, value):
-    rows = shipped[(shipped["model"] == "gpt2") & (shipped["metric"] == metric)]
-    best = rows.sort_values("value").iloc[-1]
-    assert (best["layer"], best["head"]) == (layer, head)
-    assert best["value"] == pytest.approx(value, abs=6e-4)
 
 
 def test_the_induction_heads_of_gpt2_are_those_of_transformerlens_notebook(shipped):
@@ -152,11 +137,10 @@ def test_ranks_equal_scipy_s_and_depth_alone_is_not_significant(run, tmp_path):
     assert row["p_value"] > 0.05
 
 
-@pytest.mark.parametrize("name", ["gpt2", "openai-community/gpt2"])
-def test_shipped_scores_are_ranked_without_a_file(shipped, name):
+def test_shipped_scores_are_ranked_without_a_file(shipped):
     with np.load(data_folder() / "gpt2_small_patterns" / "patterns.npz") as arrays:
         patterns, tokens = arrays["fox"].astype(np.float32), arrays["fox_tokens"].tolist()
-    run = hs.score_patterns(patterns, None, tokens, name=name)
+    run = hs.score_patterns(patterns, None, tokens, name="openai-community/gpt2")
     evidence = run.evidence.copy()
     rows = (evidence["type"] + "/" + evidence["relation"]) == "positional/offset-1"
     gpt2 = shipped[shipped["model"] == "gpt2"].set_index("metric")
@@ -166,16 +150,6 @@ def test_shipped_scores_are_ranked_without_a_file(shipped, name):
     ranks = hs.verify(replace(run, evidence=evidence)).table.set_index("metric")
     assert ranks.loc["llmvis_previous_token", "spearman"] == pytest.approx(1)
     assert ranks.loc["llmvis_previous_token", "shared"] == 10
-    theirs = gpt2.loc["llmvis_positional"].sort_values(["layer", "head"])["value"]
-    expected = spearmanr(masses_of(run, "sink/first-token").ravel(), theirs)[0]
-    assert ranks.loc["llmvis_positional", "spearman"] == pytest.approx(expected)
-    assert expected < 0.99
-
-
-@pytest.mark.parametrize("name", ["pythia-160m", "EleutherAI/pythia-160m"])
-def test_a_model_is_known_by_the_hub_s_name_with_and_without_its_owner(run, name):
-    with pytest.raises(RunError, match=r"6 layers × 8 heads, and llmvis.* 144 scores of 12 × 12"):
-        hs.verify(run, model=name)
 
 
 @pytest.mark.parametrize("name", ["mini", "someone/gpt2", ""])
@@ -217,7 +191,7 @@ NEURONPEDIA = {
 }
 
 
-def scatter(folder, run, **changes):
+def scatter(folder, run):
     """Neuronpedia's file: an object for each head."""
     ours = {metric: masses(run, relation) for metric, relation in NEURONPEDIA.items()}
     rows = [
@@ -226,7 +200,6 @@ def scatter(folder, run, **changes):
         | {"qk_distance_variance": 2.5}
         for layer, head in np.ndindex(LAYERS, HEADS)
     ]
-    rows[5] |= changes
     path = folder / "scatter_data.json"
     path.write_text(json.dumps(rows) + "\n")
     return path
@@ -253,14 +226,6 @@ def test_a_hybrid_s_layers_may_have_gaps(run, tmp_path):
     assert ranks["spearman"].to_list() == pytest.approx([1] * 5)
     with pytest.raises(RunError, match=r"6 layers × 8 heads, and .* 48 scores of 24 × 8"):
         hs.verify(run, scores=path)
-
-
-@pytest.mark.parametrize(
-    "change", [{"head": "x"}, {"layer": None}, {"induction_score": "high"}, {"a": [1]}, {"head": 6}]
-)
-def test_a_head_of_neuronpedia_s_file_that_cannot_be_ranked_is_refused(run, tmp_path, change):
-    with pytest.raises(RunError):
-        hs.verify(run, scores=scatter(tmp_path, run, **change))
 
 
 @pytest.mark.parametrize(

@@ -1,1 +1,1 @@
-"""Losses of a model when attention heads are silenced."""
+"""Effects of ablating heads and knocking out edges."""

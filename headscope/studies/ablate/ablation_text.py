@@ -1,49 +1,58 @@
-"""Stimuli that show whether a behaviour breaks: tokens, and which predictions count."""
+"""Texts on which heads are ablated, and the predictions in them that are scored."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
+import torch
 from jaxtyping import Bool, Float, Int
 from numpy import ndarray
 
-from headscope.corpus.controlled.minimal_pairs import MinimalPair
+from headscope.corpus.controlled.minimal_pairs import MinimalPair, agreement_pairs, anaphor_pairs
 from headscope.corpus.document import Document
 from headscope.corpus.window import Window
-from headscope.errors import HeadscopeError
-from headscope.models.rerun import Score
+from headscope.models.load import Model
+from headscope.models.rerun import Score, TokenRows
 from headscope.models.tokenizer import Tokenizer
+from headscope.relations import head_types
 from headscope.relations.relation import Relation
 from headscope.statistics.causes import AWAY, NEAR
-from headscope.stimuli.repeat import REPEAT
+from headscope.statistics.result import Result
+from headscope.statistics.tags import RESTING_PLACES
+from headscope.stimuli import STIMULI, build_stimuli
+from headscope.stimuli.repeat import REPEAT, repeat_windows
+from headscope.stimuli.stimulus import StimulusConfig
+from headscope.stimuli.text import TEXT, TextWindows
 
+REPEATS, PAIRS, TEXT_TOKENS, TEXT_LENGTH, SENTENCES = 16, 128, 4_096, 128, 48
+PAIR_MAKERS = {"agreement": agreement_pairs, "pronoun": anaphor_pairs}
 MASKED_IN = 7
-"""Of so many neighbouring tokens one is masked: 14 %, as encoders are trained (Devlin et al. 2019,
+"""One of so many neighbouring tokens is masked: 14 %, as encoders are trained (Devlin et al. 2019,
 3.1)."""
 
 
 @dataclass(frozen=True, eq=False)
 class ItemScore:
-    """A score per item, made of the scores of places, such as a predicted token's log-probability.
+    """A score per item: a weighted sum of the scores of predictions.
 
-    An item is a window or a pair of sentences; its score is the weighted sum of its terms, and
-    intervals come from resampling items.
+    An item is a window or a pair of sentences; intervals come from resampling items.
     """
 
     behaviour: str
+    types: frozenset[str]
+    """Types whose heads are tested by it."""
     prediction: Int[ndarray, " term"]
-    """Each term's row among the places of the stimulus."""
+    """Index of each term among the predictions of the text."""
     item: Int[ndarray, " term"]
     weight: Float[ndarray, " term"]
     per_term: bool
-    """Whether the score is a mean over terms (nats per token) or over items (log-odds)."""
-    label: str = ""
-    """The head type whose queries are near, where the behaviour is one of `NEAR` and `AWAY`."""
+    """True for a mean over terms (nats per token), False for one over items (log-odds)."""
 
-    def sums(self, scores: Float[ndarray, " place"]) -> tuple[ndarray, ndarray]:
-        """Each item's sum, and what it counts."""
+    def sums(self, scores: Float[ndarray, " prediction"]) -> tuple[ndarray, ndarray]:
+        """Sum and count of each item."""
         size = int(self.item.max(initial=-1)) + 1
         sums = np.bincount(self.item, self.weight * scores[self.prediction], size)
         counts = np.bincount(self.item, minlength=size)
@@ -52,71 +61,153 @@ class ItemScore:
 
 @dataclass(frozen=True, eq=False)
 class AblationText:
-    """Rows of tokens, padded on the right, the places that are scored in them, and what they tell.
-
-    Places are in the order of their rows.
-    """
+    """Rows of tokens, padded on the right, and the predictions in them, in the order of rows."""
 
     name: str
     tokens: Int[ndarray, "row position"]
     lengths: Int[ndarray, " row"]
-    row: Int[ndarray, " place"]
-    position: Int[ndarray, " place"]
-    readings: tuple[ItemScore, ...]
-    labels: Int[ndarray, " place"] | None = None
-    """The tokens that are masked in the rows; None where none is."""
+    row: Int[ndarray, " prediction"]
+    position: Int[ndarray, " prediction"]
+    scores: tuple[ItemScore, ...]
+    labels: Int[ndarray, " prediction"] | None = None
+    """Tokens that are masked in the rows; None if none is."""
+
+    def rows(self, start: int, end: int, device: str) -> TokenRows:
+        """Some of the rows as tensors."""
+        inside = (self.row >= start) & (self.row < end)
+        arrays = [self.tokens[start:end], self.lengths[start:end]]
+        arrays += [self.row[inside] - start, self.position[inside]]
+        if self.labels is not None:
+            arrays.append(self.labels[inside])
+        return TokenRows(*(torch.from_numpy(array).to(device) for array in arrays))
 
 
-def repeats(windows: Sequence[Window]) -> AblationText:
-    """The second copy of repeated random tokens, but its first token, which nothing predicts."""
+def ablation_texts(
+    run: Result,
+    model: Model,
+    corpora: Sequence[str | Path],
+    types: Collection[str],
+    score: Score,
+    seed: int,
+) -> list[AblationText]:
+    """The texts that show the behaviours of these types.
+
+    Args:
+        run: the run whose tagged relations are tested.
+        model: its model.
+        corpora: its text.
+        types: types of the heads that are ablated.
+        score: see `Rerunner.score`.
+        seed: seeds the choice of text and the stimuli.
+    """
+    length, tokenizer = min(TEXT_LENGTH, model.context), model.tokenizer
+    types_of: dict[str, list[str]] = {}
+    for name in sorted(types & head_types().keys()):
+        types_of.setdefault(behaviour_of(name, score), []).append(name)
+    texts: list[AblationText] = []
+    if members := types_of.get(REPEAT.name):
+        vocabulary = tokenizer.ordinary_tokens(model.vocabulary_size)
+        windows = repeat_windows(vocabulary, tokenizer, max_length=length, seed=seed + 1)
+        texts.append(repeats(windows[:REPEATS], members))
+    for behaviour, make in PAIR_MAKERS.items():
+        if members := types_of.get(behaviour):
+            pairs = make(PAIRS, seed=seed)
+            texts.append(minimal_pairs(behaviour, pairs, tokenizer, members))
+    config = StimulusConfig(tokenizer, model.vocabulary_size, length, seed + 1)
+    for stimulus in STIMULI.values():
+        members = types_of.get(stimulus.name, [])
+        relations = {name: _tagged_relations(run, model, name) for name in members}
+        if relations and stimulus.ablation_near:
+            windows = build_stimuli([stimulus.name], config)[:SENTENCES]
+            if stimulus is TEXT:
+                windows = short_windows(model, corpora, TEXT_TOKENS, seed + 1)
+            texts.append(near_and_away(stimulus.name, windows, relations, score, tokenizer.mask))
+    return texts
+
+
+def short_windows(
+    model: Model, corpora: Sequence[str | Path], max_tokens: int, seed: int
+) -> list[Window]:
+    """Windows of text."""
+    length = min(TEXT_LENGTH, model.context)
+    text = TextWindows(
+        corpora, model.tokenizer, max_tokens=max_tokens, max_length=length, seed=seed
+    )
+    return list(text)
+
+
+def behaviour_of(type_name: str, score: Score) -> str:
+    """The stimulus of a type; see `headscope.relations.types.HeadType.behaviour`.
+
+    An encoder's heads are tested at the queries of their relations in text, if the type's behaviour
+    needs next-token predictions.
+    """
+    behaviour = head_types()[type_name].behaviour
+    near = behaviour in STIMULI and STIMULI[behaviour].ablation_near
+    return behaviour if score is Score.NEXT or near else TEXT.name
+
+
+def _tagged_relations(run: Result, model: Model, name: str) -> list[Relation]:
+    tagged = run.evidence[run.evidence["tagged"].astype(bool) & (run.evidence["type"] == name)]
+    ids = set(tagged["type"] + "/" + tagged["relation"]) - {*RESTING_PLACES}
+    return [r for r in head_types()[name].relations_of(model.attention_kind) if r.id in ids]
+
+
+def repeats(windows: Sequence[Window], types: Collection[str]) -> AblationText:
+    """Repeated random tokens: the second copy without its first token, which is unpredictable."""
     places = [
         (row, position)
         for row, window in enumerate(windows)
         for position in range(window.copy_length + 2, len(window))
     ]
     row, position = np.array(places, np.int64).reshape(-1, 2).T
-    reading = ItemScore(REPEAT.name, np.arange(len(row)), row, np.ones(len(row)), per_term=True)
-    return AblationText("repeats", *_pad([w.tokens for w in windows]), row, position, (reading,))
+    terms = np.arange(len(row)), row, np.ones(len(row))
+    score = ItemScore(REPEAT.name, frozenset(types), *terms, per_term=True)
+    return AblationText("repeats", *_padded([w.tokens for w in windows]), row, position, (score,))
 
 
-def minimal_pairs(name: str, pairs: Sequence[MinimalPair], tokenizer: Tokenizer) -> AblationText:
-    """Log-odds of the grammatical sentence; what both sentences begin with cancels out."""
+def minimal_pairs(
+    name: str, pairs: Sequence[MinimalPair], tokenizer: Tokenizer, types: Collection[str]
+) -> AblationText:
+    """Log-odds of the grammatical sentence; the common beginning of both sentences cancels out."""
     rows: list[ndarray] = []
     places: list[tuple[int, int]] = []
     items: list[int] = []
     weights: list[float] = []
     for item, pair in enumerate(pairs):
-        both = [_encode(text, tokenizer) for text in (pair.good, pair.bad)]
-        shared = _shared(*both)
+        both = []
+        for text in (pair.good, pair.bad):
+            tokens = tokenizer.encode(Document("pair", text, ())).tokens
+            both.append(np.concatenate([[tokenizer.bos], tokens]))
+        least = min(map(len, both))
+        shared = int(np.cumprod(both[0][:least] == both[1][:least]).sum())
         for tokens, weight in zip(both, (1.0, -1.0), strict=True):
             places += [(len(rows), position) for position in range(shared, len(tokens))]
             items += [item] * (len(tokens) - shared)
             weights += [weight] * (len(tokens) - shared)
             rows.append(tokens)
     row, position = np.array(places, np.int64).reshape(-1, 2).T
-    reading = ItemScore(
-        name, np.arange(len(row)), np.array(items), np.array(weights), per_term=False
-    )
-    return AblationText(name, *_pad(rows), row, position, (reading,))
+    terms = np.arange(len(row)), np.array(items), np.array(weights)
+    score = ItemScore(name, frozenset(types), *terms, per_term=False)
+    return AblationText(name, *_padded(rows), row, position, (score,))
 
 
 def near_and_away(
     name: str,
     windows: Sequence[Window],
-    relations_of: Mapping[str, Sequence[Relation]],
-    *,
+    relations_of: dict[str, list[Relation]],
     score: Score = Score.NEXT,
     mask: int | None = None,
 ) -> AblationText:
-    """Places of the windows, split by whether they are a query's of the relations.
+    """Predictions in windows, split by whether they are made at a query of the relations.
 
     Args:
         name: of the stimulus.
         windows: text or sentences.
-        relations_of: for each label the relations whose queries are near.
-        score: what is asked at a place: every token that is predicted from those before it, where
-            the one behind a query is near; else the query itself, masked or as it is.
-        mask: the token that masks.
+        relations_of: for each type the relations whose queries are near.
+        score: `NEXT` scores each token after the first, and the one after a query is near; others
+            score the query itself, masked or not.
+        mask: the mask token.
     """
     places = [_scored(row, window, score) for row, window in enumerate(windows)]
     row = np.repeat(np.arange(len(windows)), [len(positions) for positions in places])
@@ -128,26 +219,22 @@ def near_and_away(
         for tokens, at in zip(rows, places, strict=True):
             tokens[at] = mask
     behaviours = [names[list(Score).index(score)] for names in (NEAR, AWAY)]
-    readings = []
-    for label, relations in relations_of.items():
+    scores = []
+    for type_name, relations in relations_of.items():
         flags = [_near(window, relations, score) for window in windows]
         near = np.concatenate(
             [np.zeros(0, bool), *(of[at] for of, at in zip(flags, places, strict=True))]
         )
         for behaviour, which in zip(behaviours, (near, ~near), strict=True):
-            term_index = np.flatnonzero(which)
-            if len(term_index):
-                weights = np.ones(len(term_index))
-                readings.append(
-                    ItemScore(behaviour, term_index, row[term_index], weights, True, label)
-                )
-    return AblationText(name, *_pad(rows), row, position, tuple(readings), labels)
+            index = np.flatnonzero(which)
+            if len(index):
+                terms = index, row[index], np.ones(len(index))
+                scores.append(ItemScore(behaviour, frozenset({type_name}), *terms, per_term=True))
+    return AblationText(name, *_padded(rows), row, position, tuple(scores), labels)
 
 
-def _scored(row: int, window: Window, score: Score) -> Int[ndarray, " place"]:
-    """The positions of a window that are scored; of masked ones some, others in the next window."""
-    if score is Score.NEXT:
-        return np.arange(window.begins, window.stop)
+def _scored(row: int, window: Window, score: Score) -> Int[ndarray, " prediction"]:
+    """Scored positions of a window; of masked ones some, others in the next window."""
     step = MASKED_IN if score is Score.MASKED else 1
     return np.arange(window.begins + row % step, window.stop, step)
 
@@ -160,27 +247,13 @@ def _near(
     for relation in relations:
         if window.stimulus in relation.stimuli:
             queries = relation.pairs(window).queries
-            if score is Score.NEXT:  # the token after the query is what the query predicts
+            if score is Score.NEXT:  # the query predicts the token after it
                 queries = queries[queries < len(window) - 1] + 1
             near[queries] = True
     return near
 
 
-def _encode(text: str, tokenizer: Tokenizer) -> ndarray:
-    tokens = tokenizer.encode(Document("pair", text, ())).tokens
-    if not len(tokens):
-        raise HeadscopeError(f"the tokenizer makes no token of {text!r}")
-    return np.concatenate([[tokenizer.bos], tokens])
-
-
-def _shared(one: ndarray, other: ndarray) -> int:
-    """Tokens that both begin with."""
-    least = min(len(one), len(other))
-    same = one[:least] == other[:least]
-    return int(least if same.all() else np.argmin(same))
-
-
-def _pad(rows: Sequence[ndarray]) -> tuple[Int[ndarray, "row position"], Int[ndarray, " row"]]:
+def _padded(rows: Sequence[ndarray]) -> tuple[Int[ndarray, "row position"], Int[ndarray, " row"]]:
     lengths = np.array([len(row) for row in rows])
     padded = np.full((len(rows), lengths.max()), rows[0][0])
     for i, row in enumerate(rows):

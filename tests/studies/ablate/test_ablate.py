@@ -1,8 +1,8 @@
-"""Silencing heads: what is run again must equal a model that was changed by hand."""
+"""Ablating heads: reruns must equal a model that is changed by hand."""
 
 from __future__ import annotations
 
-import shutil
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -11,33 +11,25 @@ import torch
 from transformers import AutoModelForCausalLM
 
 import headscope as hs
-from headscope.corpus.controlled.minimal_pairs import (
-    MinimalPair,
-    agreement_pairs,
-    anaphor_pairs,
-    read_minimal_pairs,
-)
+from headscope.corpus.controlled.minimal_pairs import MinimalPair, agreement_pairs, anaphor_pairs
 from headscope.corpus.document import Document
-from headscope.errors import ChoiceError, CorpusError, HeadscopeError, ModelError, RunError
-from headscope.models.intervention import HeadsSet
+from headscope.corpus.window import Window
+from headscope.errors import ChoiceError, HeadscopeError, ModelError, RunError
 from headscope.models.load import load_model
-from headscope.models.rerun import Rerunner, TokenRows, silenced
+from headscope.models.rerun import Rerunner, TokenRows, ablated
 from headscope.relations import relations_of
 from headscope.run import load
-from headscope.runs.folder import CAUSES
 from headscope.runs.run_tables import CAUSE_TABLE
-from headscope.statistics.causes import (
-    BREAKS,
-    UNTESTED,
-    cause_lines,
-    judged,
-)
+from headscope.statistics.causes import UNTESTED, cause_lines, judged
 from headscope.stimuli.repeat import repeat_windows
 from headscope.stimuli.text import TextWindows
-from headscope.studies.ablate.ablation_effects import ablate_groups
+from headscope.studies.ablate.ablated_heads import (
+    HeadOfType,
+    ablate_heads,
+    heads_with_controls,
+    output_norms,
+)
 from headscope.studies.ablate.ablation_text import minimal_pairs, near_and_away, repeats
-from headscope.studies.ablate.groups import Group, choose_groups
-from tests.helpers.formats import columns_of
 from tests.helpers.shell import headscope
 
 
@@ -81,18 +73,10 @@ def test_the_clean_run_predicts_as_transformers_does(rerunner, model_folder, row
     assert clean.z[0].shape == (4, 20, 4, 8)
 
 
-def test_running_again_from_any_layer_without_a_change_changes_nothing(rerunner, rows):
-    clean = rerunner.clean(rows)
-    for layer in (0, 1):
-        unchanged = HeadsSet({layer: [1]}, {layer: clean.z[layer][:, :, [1]]})
-        again = rerunner.scores(clean, unchanged)
-        assert torch.allclose(again, clean.scores, atol=1e-5)
-
-
 @pytest.mark.parametrize("heads", [{0: [1]}, {1: [0, 3]}, {0: [2], 1: [1]}])
 def test_zero_equals_a_model_without_these_rows_of_w_o(rerunner, model_folder, rows, heads):
     clean = rerunner.clean(rows)
-    without = silenced("zero", clean, heads)
+    without = ablated("zero", clean, heads)
 
     def change(network):
         for layer, own in heads.items():
@@ -106,18 +90,10 @@ def test_zero_equals_a_model_without_these_rows_of_w_o(rerunner, model_folder, r
 
 def test_mean_leaves_out_the_first_token_and_padding(rerunner, rows):
     clean = rerunner.clean(rows)
-    z = silenced("mean", clean, {1: [2]}).edit(1, clean.z[1])
+    z = ablated("mean", clean, {1: [2]}).edit(1, clean.z[1])
     real = torch.cat([clean.z[1][r, 1 : int(n), 2] for r, n in enumerate(rows.lengths)])
     assert torch.allclose(z[:, :, 2], real.mean(0).expand(4, 20, -1), atol=1e-5)
     assert torch.equal(z[:, :, [0, 1, 3]], clean.z[1][:, :, [0, 1, 3]])
-
-
-def test_resample_takes_another_rows_output_counted_round_its_length(rerunner, rows):
-    clean = rerunner.clean(rows)
-    z = silenced("resample", clean, {0: [3]}, 1).edit(0, clean.z[0])
-    assert torch.equal(z[0, :, 3], clean.z[0][1, :, 3])
-    assert torch.equal(z[1, 15, 3], clean.z[0][2, 15 - 12, 3])
-    assert torch.equal(z[3, :, 3], clean.z[0][0, :, 3])
 
 
 def test_a_pairs_score_is_the_log_odds_of_whole_sentences(rerunner, model_folder):
@@ -126,10 +102,9 @@ def test_a_pairs_score_is_the_log_odds_of_whole_sentences(rerunner, model_folder
         *agreement_pairs(3, seed=1),
     ]
     tokenizer = rerunner.model.tokenizer
-    stimulus = minimal_pairs("agreement", pairs, tokenizer)
-    table = ablate_groups(
-        rerunner, [stimulus], [Group("type", "syntactic", ((1, 2),))], method="zero", seed=0
-    )
+    text = minimal_pairs("agreement", pairs, tokenizer, ["syntactic"])
+    heads = [HeadOfType((1, 2), "syntactic", ())]
+    table = ablate_heads(rerunner, [text], heads, method="zero", seed=0)
     network = AutoModelForCausalLM.from_pretrained(model_folder).eval()
 
     def log_probability(text: str) -> float:
@@ -151,9 +126,9 @@ def test_near_are_predictions_made_at_queries(rerunner, annotated):
     text = TextWindows(annotated, model.tokenizer, max_tokens=300, max_length=90, seed=0)
     windows = list(text)
     stimulus = near_and_away("text", windows, {"delimiter": relations})
-    near, away = stimulus.readings
+    near, away = stimulus.scores
     assert (near.behaviour, away.behaviour) == ("near", "away")
-    assert near.label == away.label == "delimiter"
+    assert near.types == away.types == {"delimiter"}
     expected = {
         (row, int(query) + 1)
         for row, window in enumerate(windows)
@@ -171,7 +146,7 @@ def test_repeats_are_scored_from_the_second_token_of_the_copy(rerunner):
     model = rerunner.model
     vocabulary = model.tokenizer.ordinary_tokens(model.vocabulary_size)
     windows = repeat_windows(vocabulary, model.tokenizer, max_length=60, seed=0)[:3]
-    stimulus = repeats(windows)
+    stimulus = repeats(windows, ["induction"])
     for row, window in enumerate(windows):
         own = stimulus.position[stimulus.row == row]
         assert own.tolist() == list(range(window.copy_length + 2, 2 * window.copy_length + 1))
@@ -187,47 +162,12 @@ def test_minimal_pairs_differ_in_one_word_and_are_balanced():
     assert ends.count("herself.") == 20
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "the file is empty"),
-        ("{", ":1: not a pair"),
-        ('{"sentence_good": "a"}', ":1: not a pair"),
-        ("[1]", ":1: not a pair"),
-        ('{"sentence_good": "a", "sentence_bad": "a"}', ":1: two different sentences"),
-        ('{"sentence_good": 1, "sentence_bad": 2}', ":1: two different sentences"),
-    ],
-)
-def test_a_file_of_pairs_that_is_none_is_refused_by_line(tmp_path, text, message):
-    path = tmp_path / "pairs.jsonl"
-    path.write_text(text)
-    with pytest.raises(CorpusError, match=message):
-        read_minimal_pairs(path)
-    with pytest.raises(CorpusError, match="no such corpus file"):
-        read_minimal_pairs(tmp_path / "none.jsonl")
-
-
 @pytest.fixture(scope="module")
 def mini_run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("causes") / "mini"
     options = {"types": ["positional", "delimiter", "induction"], "max_tokens": 3_000}
     hs.classify("mini", ["controlled", "gold"], out=folder, examples=False, **options)
     return folder
-
-
-@pytest.mark.slow
-def test_minis_induction_heads_are_what_repeats_need(mini_run):
-    run = load(mini_run)
-    table = run.ablate(how="mean", only="heads").table
-    assert list(table.columns) == columns_of("causal.csv")
-    together = table[(table["kind"] == "type") & (table["type"] == "induction")].iloc[0]
-    assert together["agrees"]
-    assert together["effect"] < 10 * min(0, together["control"])
-    assert together["verdict"] == BREAKS
-    assert together["effect"] < -1
-    assert together["ci_low"] <= together["effect"] <= together["ci_high"]
-    heads = {name for names in table["heads"] for name in names.split(";")}
-    assert len(heads) > 4
 
 
 def test_the_command_writes_causes_that_why_and_the_report_show(mini_run):
@@ -239,88 +179,87 @@ def test_the_command_writes_causes_that_why_and_the_report_show(mini_run):
     assert "induction" in done.stdout
     table = CAUSE_TABLE.read(mini_run, pd.DataFrame(), {})
     assert table is not None
-    assert set(table["heads"]) == {name}
+    assert set(zip(table["layer"], table["head"], strict=True)) == {(row["layer"], row["head"])}
     lines = cause_lines(table, int(row["layer"]), int(row["head"]))
-    assert "silencing the edges to its targets" in lines[0]
+    assert "knocking out the edges to its targets" in lines[0]
     line = next(each for each in lines if each.startswith("induction: "))
-    assert "silencing it (zero) changes the log-probability of repeated tokens" in line
+    assert "ablating it (zero) changes the log-probability of repeated tokens" in line
     said = headscope("why", mini_run, name).stdout
     assert line in " ".join(said.split())  # lines are folded
     assert line[:60] in (mini_run / "report.html").read_text()
 
 
-def test_what_cannot_be_silenced_is_said(mini_run, gpt2_folder):
+def test_what_cannot_be_ablated_is_refused(mini_run, gpt2_folder):
     run = load(mini_run)
     with pytest.raises(HeadscopeError, match="no head L9H9 in this run"):
-        choose_groups(run, "L9H9", {}, seed=0)
-    with pytest.raises(ChoiceError, match="choose from: mean, zero, resample"):
+        heads_with_controls(run, "L9H9", {})
+    with pytest.raises(ChoiceError, match="choose from: mean, zero"):
         run.ablate(heads="L0H0", how="max")
+    with pytest.raises(ChoiceError, match="choose from: both, heads, edges"):
+        run.ablate(only="tags")
     with pytest.raises(
         ModelError,
         match="network, which the fused engine has; this model runs under the lens engine",
     ):
         Rerunner(load_model(str(gpt2_folder), engine="lens"))
     changed = {**run.info, "model": {**run.info["model"], "weights_sha256": {"a": "b"}}}
-    other = hs.Run(run.heads, run.evidence, run.rules, changed)
     with pytest.raises(RunError, match="other weights now"):
-        other.ablate()
-    bad = headscope("ablate", mini_run, "--heads", "L99H1", "--overwrite")
-    assert bad.returncode == 2
-    assert "no head L99H1" in bad.stderr
+        replace(run, info=changed).ablate()
 
 
-def test_a_damaged_table_of_causes_is_named(mini_run, tmp_path):
-    folder = tmp_path / "run"
-    shutil.copytree(mini_run, folder)
-    (folder / CAUSES).write_text("kind,effect\nhead,a lot\n")
-    with pytest.raises(RunError, match=r"causal.csv: this table is damaged"):
-        CAUSE_TABLE.read(folder, pd.DataFrame(), {})
-
-
-def test_controls_are_distinct_and_alike_in_depth_and_size(mini_run):
+def test_controls_lack_the_type_and_are_nearest_in_depth_and_norm(mini_run):
     run = load(mini_run)
     rng = np.random.default_rng(0)
     norms = {
         (int(a), int(b)): float(rng.uniform(1, 3)) for a, b in run.heads[["layer", "head"]].values
     }
-    groups = choose_groups(run, "tagged", norms, seed=0)
-    types = {group.type: set(group.heads) for group in groups if group.kind == "type"}
-    assert {group.kind for group in groups} == {"head", "type"}
-    for group in groups:
-        assert len(set(group.controls)) == len(group.controls) <= 5
-        for control in group.controls:
-            assert len(set(control)) == len(group.heads)
-            assert not set(control) & types[group.type]
-    (head,) = next(g.heads for g in groups if g.kind == "head")
-    (own,) = (g for g in groups if g.heads == (head,) and g.type == groups[0].type)
-    pool = [each for each in norms if each not in types[own.type]]
+    tagged = run.evidence[run.evidence["tagged"]]
     layers = 1 + max(layer for layer, _ in norms)
-    far = {
-        each: abs(each[0] - head[0]) / layers + abs(np.log(norms[each] / norms[head]))
-        for each in pool
-    }
-    assert [each for (each,) in own.controls] == sorted(pool, key=far.__getitem__)[:5]
+    chosen = heads_with_controls(run, "tagged", norms)
+    assert len(chosen) > 4
+    for head, kind, controls in chosen:
+        members = set(map(tuple, tagged[tagged["type"] == kind][["layer", "head"]].to_numpy()))
+        assert head in members
+        distance = {
+            other: abs(other[0] - head[0]) / layers + abs(np.log(norms[other] / norms[head]))
+            for other in norms
+            if other not in members
+        }
+        assert list(controls) == sorted(distance, key=distance.__getitem__)[:5]
 
 
-def test_what_a_model_cannot_do_gives_no_verdict():
-    """mini knows no agreement: without a gate, heads of cases agreed with it."""
+def test_norms_are_those_of_z_times_each_head_s_rows_of_w_o(rerunner):
+    rng = np.random.default_rng(0)
+    windows = [Window(str(n), rng.integers(1, 90, n), ("a",) * n) for n in (14, 9)]
+    sums = np.zeros((2, 4))
+    nothing = torch.zeros(0, dtype=torch.long)
+    for window in windows:
+        tokens, length = torch.from_numpy(window.tokens)[None], torch.tensor([len(window)])
+        z = rerunner.clean(TokenRows(tokens, length, nothing, nothing)).z
+        for layer, matrix in enumerate(output_matrices(rerunner.network)):
+            for head in range(4):
+                output = z[layer][0, 1:, head] @ matrix[8 * head : 8 * head + 8]
+                sums[layer, head] += float(output.norm(dim=-1).sum())
+    norms = output_norms(rerunner, windows)
+    assert list(norms) == list(np.ndindex(2, 4))
+    assert np.allclose([*norms.values()], sums.ravel() / (13 + 8), rtol=1e-4)
+
+
+def test_a_behaviour_that_the_model_lacks_gives_no_verdict():
+    """mini knows no agreement: without this condition, heads would get a verdict."""
     model = load_model("mini")
-    stimulus = minimal_pairs("agreement", agreement_pairs(60, seed=0), model.tokenizer)
-    others = tuple(((2, head),) for head in range(5))
-    groups = [Group("head", "syntactic", ((5, 0),), others)]
-    table = judged(ablate_groups(Rerunner(model), [stimulus], groups, method="mean", seed=0), set())
+    text = minimal_pairs("agreement", agreement_pairs(60, seed=0), model.tokenizer, ["syntactic"])
+    heads = [HeadOfType((5, 0), "syntactic", tuple((2, head) for head in range(5)))]
+    table = judged(ablate_heads(Rerunner(model), [text], heads, method="mean", seed=0), set())
     assert table["verdict"].tolist() == [f"{UNTESTED}: the model cannot do it"]
-    assert not table["agrees"].any()
     assert np.isnan(table["q_value"]).all()
 
 
-def test_fewer_than_five_heads_to_compare_with_give_no_verdict(rerunner, tokenizer):
+def test_fewer_than_five_heads_to_compare_with_give_no_verdict(rerunner):
     pairs = [MinimalPair("the old keys were", "the old keys was"), *agreement_pairs(20, seed=1)]
-    # what is always right is above chance
-    easy = [MinimalPair(pair.good, pair.bad) for pair in pairs]
-    stimulus = minimal_pairs("agreement", easy, rerunner.model.tokenizer)
-    for reading in stimulus.readings:
-        reading.weight[:] = np.where(reading.weight > 0, 0.0, -1.0)
-    groups = [Group("head", "syntactic", ((1, 0),), (((1, 1),), ((0, 1),)))]
-    table = judged(ablate_groups(rerunner, [stimulus], groups, method="zero", seed=0), set())
-    assert table["verdict"].iloc[0].startswith(f"{UNTESTED}: fewer than 5 groups")
+    text = minimal_pairs("agreement", pairs, rerunner.model.tokenizer, ["syntactic"])
+    for score in text.scores:  # an improbable bad sentence alone is above chance
+        score.weight[:] = np.where(score.weight > 0, 0.0, -1.0)
+    heads = [HeadOfType((1, 0), "syntactic", ((1, 1), (0, 1)))]
+    table = judged(ablate_heads(rerunner, [text], heads, method="zero", seed=0), set())
+    assert table["verdict"].iloc[0].startswith(f"{UNTESTED}: fewer than 5 heads")

@@ -1,8 +1,7 @@
 """Single tokens run again, with single cells of one head's attention moved to the sink.
 
-What a causal model predicts at a token depends on earlier tokens through their keys and values
-alone. These are stored from one clean run, and each token that is tested is run again by itself on
-them: what is changed at one query touches no other, and costs a token instead of a window.
+Keys and values are stored from one clean run, and each tested token is run again by itself on them;
+see `headscope.models.clean_keys`.
 """
 
 from __future__ import annotations
@@ -16,9 +15,7 @@ from jaxtyping import Float, Int
 from numpy import ndarray
 from torch import Tensor
 
-from headscope.errors import ModelError
 from headscope.models.clean_keys import CleanKeys, mixes_otherwise, position_option, read_again
-from headscope.models.engines.log_attention import Heads, Keys, Seen
 from headscope.models.engines.override import AttentionCall, Output
 from headscope.models.intervention import AttentionChange
 from headscope.models.load import Model
@@ -30,25 +27,24 @@ ROUNDING = 1e-2
 """Nats by which an untouched query that is run again may differ; half precision rounds so much."""
 TINY = 1e-12
 ALL, AS_MUCH = 0, -1
-"""Draws that are none: the cells themselves, and as much of them as others could give."""
+"""Draws of the head's own cells: all of their attention, or as much as other cells hold."""
 
 
 class Moves(NamedTuple):
     """Attention that is moved to the sink in one window: a row for each query that is run again.
 
-    A row of draw `ALL` silences the cells of its head. A row of a draw above it takes as much
-    attention from other cells of the layer at that query, whichever head's, but for the sink and
-    the keys of the row's own cells: cells are drawn one after the other, each as likely as it holds
-    attention, and give all they hold until enough is moved. Where all of them together hold less,
-    all of it is moved; a row of draw `AS_MUCH` is its match, whose own cells give as much as that
-    and not more. No cell ever gives more than it holds.
+    With draw `ALL`, the cells of the row's head give all their attention. With a draw above 0,
+    other cells of the layer at that query give as much, of any head, except the sink and the keys
+    of the row's cells. Cells are drawn without replacement, with probability proportional to their
+    attention, and give all of it until enough is moved, or until no cell is left. With draw
+    `AS_MUCH`, the row's cells give as much as the other cells can.
     """
 
     query: Int[ndarray, " item"]
     layer: Int[ndarray, " item"]
     head: Int[ndarray, " item"]
     draw: Int[ndarray, " item"]
-    """`ALL` or `AS_MUCH` of the own cells; above, the seed of what is drawn in their place."""
+    """`ALL`, `AS_MUCH`, or the seed of the other cells."""
     item: Int[ndarray, " cell"]
     """The row of each cell."""
     key: Int[ndarray, " cell"]
@@ -70,7 +66,7 @@ class Changed(NamedTuple):
     """Attention that was moved."""
     clean: Float[ndarray, " item"]
     """Log-probability of the token that follows in the untouched model; NaN after the last one."""
-    silenced: Float[ndarray, " item"]
+    changed: Float[ndarray, " item"]
     """The same with the cells moved."""
 
 
@@ -81,7 +77,7 @@ class _QueriesOnCleanKeys(AttentionChange):
     attention_layers: tuple[int, ...]
     clean: dict[int, CleanKeys] = field(default_factory=dict)
     moves: Moves | None = None
-    moved: Tensor | None = None
+    moved: Tensor = field(default_factory=lambda: torch.zeros(0))
 
     @property
     def layers(self) -> frozenset[int]:
@@ -89,17 +85,44 @@ class _QueriesOnCleanKeys(AttentionChange):
         return frozenset(self.attention_layers)
 
     def attend(self, call: AttentionCall) -> Output:
-        """As ever in the clean run, then of single queries on its keys."""
+        """The layer's output in the clean run, then the outputs of single queries on its keys."""
         if self.moves is not None:
-            read = _single(self, call.layer, call.query, call.key, call.value)
-            return read[:, None].contiguous()
-        clean = CleanKeys.of(call)
-        self.clean[call.layer] = clean
+            return self._read(call, self.moves)[:, None].contiguous()
+        self.clean[call.layer] = CleanKeys.of(call)
         return call.output()
+
+    def _read(self, call: AttentionCall, moves: Moves) -> Float[Tensor, "item head _"]:
+        clean = self.clean[call.layer]
+        position = torch.from_numpy(moves.query).to(call.query.device)
+        query, key, value = (part[:, :, 0] for part in (call.query, call.key, call.value))
+        attention, read = read_again(clean, query, key, value, position)
+        items = np.flatnonzero(moves.layer == call.layer)
+        if len(items):
+            self._move(moves, items, clean, attention, read)
+        return read.to(call.value.dtype)
+
+    def _move(
+        self, moves: Moves, numbers: ndarray, clean: CleanKeys, attention: Tensor, read: Tensor
+    ) -> None:
+        """Move cells of the items whose head is in this layer; changes `read` and `moved`."""
+        items = torch.from_numpy(numbers).to(attention.device)
+        first = None if clean.terms.sink is not None else (attention[items, 0] > 0).int().argmax(-1)
+        sinks = [None] * len(items) if first is None else first.tolist()
+        per_row = zip(numbers.tolist(), attention[items], sinks, strict=True)
+        removed = torch.stack(
+            [attention_taken(moves, item, row, sink=sink) for item, row, sink in per_row]
+        )
+        moved, change = removed.sum(-1), -removed
+        if first is not None:  # a learned sink has no value
+            change[torch.arange(len(items), device=items.device), :, first] += moved
+        groups = attention.shape[1] // clean.value.shape[0]
+        by_group = change.view(len(items), -1, groups, change.shape[-1])
+        read[items] += torch.einsum("ngcl,glv->ngcv", by_group, clean.value.float()).flatten(1, 2)
+        self.moved[items] = moved.sum(-1)
 
 
 class QueryRerunner:
-    """A causal model whose tokens can each be run again on the keys of those before.
+    """A causal model whose tokens can be run again, each on the keys of the tokens before it.
 
     Raises:
         ModelError: it runs under another engine, is an encoder, or has layers that mix tokens in
@@ -137,11 +160,11 @@ class QueryRerunner:
         divergence = (before.exp() * (before - after)).sum(-1).clamp_min(0)
         following = ids[(position + 1).clamp_max(len(ids) - 1)][:, None]
         last = position == len(ids) - 1
-        clean, silenced = (
+        clean, changed = (
             logarithms.gather(1, following)[:, 0].masked_fill(last, torch.nan)
             for logarithms in (before, after)
         )
-        columns = (divergence, queries.moved, clean, silenced)
+        columns = (divergence, queries.moved, clean, changed)
         return Changed(*(column.double().cpu().numpy() for column in columns))
 
     def _logarithms(self, stream: Tensor) -> Tensor:
@@ -159,65 +182,23 @@ class QueryRerunner:
             raise mixes_otherwise(model.name, f"predicts something else (by {worst:.2g} nats)")
 
 
-def _single(
-    queries: _QueriesOnCleanKeys, layer: int, query: Heads, key: Keys, value: Seen
-) -> Float[Tensor, "item head _"]:
-    """Values that each query's heads read from the clean run's keys before it, and from its own."""
-    clean, moves = queries.clean[layer], queries.moves
-    if moves is None:
-        raise ModelError("no queries to run")
-    position = torch.from_numpy(moves.query).to(query.device)
-    attention, read = read_again(clean, query[:, :, 0], key[:, :, 0], value[:, :, 0], position)
-    touched = np.flatnonzero(moves.layer == layer)
-    if len(touched):
-        _move(queries, clean, attention, read, touched)
-    return read.to(value.dtype)
-
-
-def _move(
-    queries: _QueriesOnCleanKeys,
-    clean: CleanKeys,
-    attention: Tensor,
-    read: Tensor,
-    touched: ndarray,
-) -> None:
-    """Move cells of the queries whose head lies in this layer; `read` is changed in place."""
-    moves, device = queries.moves, attention.device
-    if moves is None or queries.moved is None:
-        return
-    items = torch.from_numpy(touched).to(device)
-    first = None if clean.terms.sink is not None else (attention[items, 0] > 0).int().argmax(-1)
-    sinks = [None] * len(touched) if first is None else first.tolist()
-    per_row = zip(touched.tolist(), attention[items], sinks, strict=True)
-    removed = torch.stack(
-        [attention_taken(moves, item, row, sink=sink) for item, row, sink in per_row]
-    )
-    moved, change = removed.sum(-1), -removed
-    if first is not None:  # a learned sink takes attention and writes nothing
-        change[torch.arange(len(items), device=device), :, first] += moved
-    groups = attention.shape[1] // clean.value.shape[0]
-    by_group = change.view(len(items), -1, groups, change.shape[-1])
-    read[items] += torch.einsum("ngcl,glv->ngcv", by_group, clean.value.float()).flatten(1, 2)
-    queries.moved[items] = moved.sum(-1)
-
-
 def attention_taken(
     moves: Moves, item: int, attention: Float[Tensor, "head position"], sink: int | None
 ) -> Float[Tensor, "head position"]:
-    """Attention taken from each cell of a query's layer: those silenced, or others instead."""
+    """Attention that each cell of a query's layer gives."""
     keys = torch.from_numpy(moves.key[moves.item == item]).to(attention.device)
-    silenced = torch.zeros_like(attention)
-    silenced[int(moves.head[item]), keys] = attention[int(moves.head[item]), keys]
+    targeted = torch.zeros_like(attention)
+    targeted[int(moves.head[item]), keys] = attention[int(moves.head[item]), keys]
     if sink is not None:
-        silenced[:, sink] = 0
+        targeted[:, sink] = 0
     if moves.draw[item] == ALL:
-        return silenced
+        return targeted
     free = attention.clone()
     free[:, keys] = 0
     if sink is not None:
         free[:, sink] = 0
     if moves.draw[item] == AS_MUCH:
-        return silenced * (free.sum() / silenced.sum().clamp_min(TINY)).clamp_max(1)
+        return targeted * (free.sum() / targeted.sum().clamp_min(TINY)).clamp_max(1)
     cells = free.flatten()
     seed = [int(moves.draw[item]), int(moves.query[item]), int(moves.layer[item])]
     luck = np.random.default_rng([*seed, int(moves.head[item])]).exponential(size=len(cells))
@@ -225,5 +206,5 @@ def attention_taken(
     order = (torch.from_numpy(luck).to(cells) / cells).argsort()  # empty cells last: x ÷ 0 is inf
     before = cells[order].cumsum(0) - cells[order]
     removed = torch.zeros_like(cells)
-    removed[order] = torch.minimum((silenced.sum() - before).clamp_min(0), cells[order])
+    removed[order] = torch.minimum((targeted.sum() - before).clamp_min(0), cells[order])
     return removed.view_as(attention)
