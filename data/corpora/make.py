@@ -15,10 +15,80 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from headscope.corpus.controlled import lexicon
+from headscope.corpus.controlled.lexicon import (
+    FEMALE,
+    MALE,
+    MEN,
+    NEAR,
+    ON_PEOPLE,
+    ON_THINGS,
+    PEOPLE,
+    PLACES,
+    THINGS,
+    WOMEN,
+    pick,
+)
 
 DOCUMENTS, PER_DOCUMENT = 210, 8
 SEED = 11
+
+
+def _words(text: str) -> list[str]:
+    return text.split()
+
+
+MATERIALS = _words("stone wood glass iron silver copper leather paper brass clay")
+ADJECTIVES = _words(
+    "old young small large heavy light broken clean dirty dark bright quiet new strange green red "
+    "white blue round long short thin warm cold pretty plain cheap famous tired lonely cheerful "
+    "honest brave proud gentle clever"
+)
+OF_THINGS = frozenset(
+    _words(
+        "small large heavy light broken clean dirty dark bright new strange green red white blue "
+        "round long short thin warm cold plain cheap old"
+    )
+)
+OF_PEOPLE = frozenset(
+    _words(
+        "old young small quiet strange famous tired lonely cheerful honest brave proud gentle "
+        "clever pretty short"
+    )
+)
+GIVING = _words(
+    "give/gives/gave/given show/shows/showed/shown send/sends/sent/sent lend/lends/lent/lent "
+    "offer/offers/offered/offered"
+)
+PLANNING = _words(
+    "try/tries/tried/tried promise/promises/promised/promised hope/hopes/hoped/hoped "
+    "refuse/refuses/refused/refused decide/decides/decided/decided"
+)
+SAYING = _words(
+    "say/says/said/said think/thinks/thought/thought believe/believes/believed/believed "
+    "know/knows/knew/known"
+)
+HOW_OFTEN = _words("often always never soon still rarely")
+MANNERS = _words("quickly quietly carefully gladly slowly")
+TIMES = _words("yesterday today later once afterwards sometimes")
+NUMBERS = _words("two three four five six seven ten twelve")
+MODALS = _words("will can must should may could would might")
+
+WORDS = frozenset(
+    part
+    for deck in (
+        WOMEN, MEN, FEMALE, MALE, PEOPLE, THINGS, PLACES, MATERIALS, ADJECTIVES, ON_THINGS,
+        ON_PEOPLE, GIVING, PLANNING, SAYING, HOW_OFTEN, MANNERS, TIMES, NEAR, NUMBERS, MODALS,
+    )
+    for entry in deck
+    for part in entry.split("/")
+)  # fmt: skip
+"""Every content word in every form."""
+
+SHE = {"nominative": "she", "accusative": "her", "possessive": "her"}
+HE = {"nominative": "he", "accusative": "him", "possessive": "his"}
+IT = {"nominative": "it", "accusative": "it", "possessive": "its"}
+THEY = {"nominative": "they", "accusative": "them", "possessive": "their"}
+PRONOUNS = {"fs": SHE, "ms": HE, "ns": IT, "p": THEY}
 
 
 @dataclass(eq=False)
@@ -133,12 +203,12 @@ class Speaker:
         """A word of the lexicon that this document has not used yet, while there is one."""
         cards = self.decks.get(deck)
         if not cards:
-            cards = self.decks[deck] = list(self.rng.permutation(getattr(lexicon, deck)))
+            cards = self.decks[deck] = list(self.rng.permutation(globals()[deck]))
         return str(cards.pop())
 
     def pick(self, words: Sequence[str]) -> str:
         """Any of the words."""
-        return lexicon.pick(self.rng, words)
+        return pick(self.rng, words)
 
     def chance(self, probability: float) -> bool:
         """True with this probability."""
@@ -184,18 +254,16 @@ def noun(
     )
     inner: list[tuple[str, Node]] = []
     if many and speaker.chance(0.25):
-        number = speaker.pick(lexicon.NUMBERS)
+        number = speaker.pick(NUMBERS)
         inner.append(("nummod", Node(number, number, "NUM", "NumType=Card")))
-    fitting = lexicon.OF_PEOPLE if kind == "person" else lexicon.OF_THINGS
+    fitting = OF_PEOPLE if kind == "person" else OF_THINGS
     picked_adjectives: list[str] = []
     while speaker.chance(adjectives) and len(picked_adjectives) < 2:
-        word = speaker.pick(
-            [a for a in lexicon.ADJECTIVES if a in fitting and a not in picked_adjectives]
-        )
+        word = speaker.pick([a for a in ADJECTIVES if a in fitting and a not in picked_adjectives])
         picked_adjectives.append(word)
         inner.append(("amod", Node(word, word, "ADJ", "Degree=Pos")))
     if kind != "person" and speaker.chance(adjectives / 2):
-        material = speaker.pick(lexicon.MATERIALS)
+        material = speaker.pick(MATERIALS)
         if material != singular:
             inner.append(("compound", Node(material, material, "NOUN", "Number=Sing")))
     if determiner:
@@ -224,7 +292,7 @@ def placed(speaker: Speaker, head: Node, *, attractors: float = 0.5, at_most: in
 
 def prepositional(speaker: Speaker, inner: Node, preposition: str | None = None) -> Node:
     """The noun phrase under a preposition."""
-    form = preposition or speaker.pick(lexicon.NEAR)
+    form = preposition or speaker.pick(NEAR)
     return inner.led_by("case", Node(form, form, "ADP"))
 
 
@@ -249,9 +317,9 @@ def predicate(speaker: Speaker, deck: str, subject: Node, tense: str = "") -> No
     tense = tense or speaker.pick(["present", "past", "modal"])
     node = verb(speaker, deck, subject, "base" if tense == "modal" else tense)
     if tense == "modal":
-        modal = speaker.pick(lexicon.MODALS)
+        modal = speaker.pick(MODALS)
         node.put("aux", Node(modal, modal, "AUX", "VerbForm=Fin"))
-    for adverbs in (lexicon.HOW_OFTEN, lexicon.MANNERS):
+    for adverbs in (HOW_OFTEN, MANNERS):
         if speaker.chance(0.4):
             node.put("advmod", adverb(speaker, adverbs))
     return node
@@ -266,8 +334,8 @@ def adverb(speaker: Speaker, adverbs: list[str]) -> Node:
 def pronoun_for(entity: str, case: str) -> Node:
     """The pronoun that refers to an entity: `nominative`, `accusative`, `possessive`."""
     agree = pronoun_class(entity)
-    form = lexicon.PRONOUNS[agree][case]
-    lemma = lexicon.PRONOUNS[agree]["nominative"]
+    form = PRONOUNS[agree][case]
+    lemma = PRONOUNS[agree]["nominative"]
     gender = {"fs": "Gender=Fem|", "ms": "Gender=Masc|", "ns": "Gender=Neut|", "p": ""}[agree]
     number = "Plur" if agree == "p" else "Sing"
     owner = "|Poss=Yes" if case == "possessive" else ""
@@ -305,14 +373,14 @@ def attractors(speaker: Speaker) -> Node:
 def states(speaker: Speaker) -> Node:
     """The letters under the old lamp are still dirty."""
     subject = placed(speaker, noun(speaker, "THINGS"), attractors=0.8)
-    word = speaker.pick([a for a in lexicon.ADJECTIVES if a in lexicon.OF_THINGS])
+    word = speaker.pick([a for a in ADJECTIVES if a in OF_THINGS])
     node = Node(word, word, "ADJ", "Degree=Pos")
     many = subject.feats == "Number=Plur"
     past = speaker.chance(0.4)
     form = ("were" if many else "was") if past else ("are" if many else "is")
     node.put("nsubj", subject).put("cop", Node(form, "be", "AUX", "VerbForm=Fin"))
     if speaker.chance(0.4):
-        node.put("advmod", adverb(speaker, lexicon.HOW_OFTEN))
+        node.put("advmod", adverb(speaker, HOW_OFTEN))
     return node
 
 
@@ -417,13 +485,13 @@ def passive(speaker: Speaker) -> Node:
     subject = placed(speaker, noun(speaker, "THINGS"), attractors=0.6)
     node = verb(speaker, "ON_THINGS", subject, "participle")
     node.put("nsubj:pass", subject)
-    modal = speaker.pick(lexicon.MODALS)
+    modal = speaker.pick(MODALS)
     node.put("aux", Node(modal, modal, "AUX", "VerbForm=Fin"))
     if speaker.chance(0.5):
-        node.put("advmod", adverb(speaker, lexicon.HOW_OFTEN))
+        node.put("advmod", adverb(speaker, HOW_OFTEN))
     node.put("aux:pass", Node("be", "be", "AUX", "VerbForm=Inf"))
     if speaker.chance(0.4):
-        node.put("advmod", adverb(speaker, lexicon.MANNERS))
+        node.put("advmod", adverb(speaker, MANNERS))
     return node.add("obl", prepositional(speaker, person(speaker), "by"))
 
 
@@ -433,7 +501,7 @@ def giving(speaker: Speaker) -> Node:
     node = predicate(speaker, "GIVING", subject, "past")
     node.before.insert(0, ("nsubj", subject))
     if speaker.chance(0.5):
-        time = speaker.pick(lexicon.TIMES)
+        time = speaker.pick(TIMES)
         node.before.insert(0, ("advmod", Node(time, time, "ADV")))
     receiver = person(speaker) if speaker.chance(0.6) else name(speaker, speaker.pick(["fs", "ms"]))
     return node.add("iobj", receiver).add("obj", _object_noun(speaker))

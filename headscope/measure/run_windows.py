@@ -25,7 +25,7 @@ from headscope.stimuli import build_stimuli
 from headscope.stimuli.built import built_windows
 from headscope.stimuli.prompts import Prompts, prompt_windows
 from headscope.stimuli.stimulus import StimulusConfig, documents_beside
-from headscope.stimuli.text import TEXT, ReadLimits, TextWindows
+from headscope.stimuli.text import TEXT, TextWindows
 
 if TYPE_CHECKING:
     from headscope.models.load import Model
@@ -106,13 +106,13 @@ def windows_of(
     """
     stimuli = {stimulus for relation in relations for stimulus in relation.stimuli}
     length, seed = min(settings.max_length, model.longest_window), settings.seed
-    limits: ReadLimits = {"max_tokens": settings.max_tokens, "max_documents": settings.documents}
     text = TextWindows(
         corpora if TEXT.name in stimuli else (),
         model.tokenizer,
+        max_tokens=settings.max_tokens,
         max_length=length,
         seed=seed,
-        **limits,
+        max_documents=settings.documents,
     )
     count = documents_beside(settings.max_tokens)
     config = StimulusConfig(model.tokenizer, model.vocabulary_size, length, seed, count)

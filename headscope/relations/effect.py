@@ -172,9 +172,7 @@ def sum_names(relations: Sequence[Relation]) -> tuple[str, ...]:
     return (*(relation.id for relation in (*of_attention(relations), *effects)), *parts)
 
 
-def other_tokens(
-    window: Window, targets: Pairs, rng: np.random.Generator, *, draws: int = 8
-) -> Pairs:
+def other_tokens(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
     """Random other tokens of the same text: a head that raises whatever stands there gains nothing.
 
     >>> window = Window("w", np.arange(5), ("",) * 5)
@@ -183,7 +181,7 @@ def other_tokens(
     >>> set(drawn.key.tolist()) <= {1, 3, 4}
     True
     """
-    query = np.repeat(np.unique(targets.query), draws)
+    query = np.repeat(np.unique(targets.query), 8)
     token = window.tokens[rng.integers(1, max(2, window.stop), len(query))]
     size = int(max(window.tokens.max(), targets.key.max(initial=0))) + 1
     free = ~np.isin(query * size + token, targets.query * size + targets.key)

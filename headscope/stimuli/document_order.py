@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from headscope.corpus.document import Document
 from headscope.corpus.read import read_documents
 from headscope.corpus.window import Window
 
+_Item = TypeVar("_Item")
 FILES_AT_ONCE = 16
 """Files of code that are read side by side: many are long, and a few alone would be the text."""
 
@@ -33,12 +35,7 @@ def interleave(streams: Iterable[Iterator[Document]]) -> Iterator[Document]:
     """A document of each stream in turn, until all are at their end."""
     unfinished = list(streams)
     while unfinished:
-        for stream in list(unfinished):
-            document = next(stream, None)
-            if document is None:
-                unfinished.remove(stream)
-            else:
-                yield document
+        yield from _round(unfinished)
 
 
 def interleave_some(streams: Iterable[tuple[Iterator[Window], bool]]) -> Iterator[Window]:
@@ -55,10 +52,10 @@ def interleave_some(streams: Iterable[tuple[Iterator[Window], bool]]) -> Iterato
         yield from _round(opened)
 
 
-def _round(opened: list[Iterator[Window]]) -> Iterator[Window]:
+def _round(opened: list[Iterator[_Item]]) -> Iterator[_Item]:
     for stream in list(opened):
-        window = next(stream, None)
-        if window is None:
+        item = next(stream, None)
+        if item is None:
             opened.remove(stream)
         else:
-            yield window
+            yield item

@@ -26,23 +26,22 @@ class Prompts(NamedTuple):
     """The windows of prompts, and how many there are of each kind."""
 
     windows: list[Window]
-    usable: dict[str, int]
-    sampled: dict[str, int]
+    usable: Counter[str]
+    sampled: Counter[str]
 
     @property
     def notes(self) -> list[str]:
         """Notes on prompts that were left out, for the reader of the results."""
-        incomplete = [
-            f"{self.usable.get(kind, 0)} of {count} {kind}"
+        listed = ", ".join(
+            f"{self.usable[kind]} of {count} {kind}"
             for kind, count in self.sampled.items()
-            if self.usable.get(kind, 0) < count
-        ]
-        if not incomplete:
-            return []
-        return [
+            if self.usable[kind] < count
+        )
+        note = (
             "prompts whose answers the tokenizer does not tell apart by their first token were "
-            "left out; asked are " + ", ".join(incomplete)
-        ]
+            "left out; asked are "
+        )
+        return [note + listed] if listed else []
 
 
 def prompt_windows(
@@ -62,8 +61,6 @@ def prompt_windows(
         seed: seeds what is sampled.
         count: documents, each with one prompt of each kind.
     """
-    if not kinds:
-        return Prompts([], {}, {})
     spelling, frame = Spelling(tokenizer), frame_of(tokenizer)
     windows: list[Window] = []
     usable, sampled = Counter[str](), Counter[str]()
@@ -87,7 +84,7 @@ def prompt_windows(
             questions=questions,
         )
         windows.append(frame.close(window))
-    return Prompts(windows, dict(usable), dict(sampled))
+    return Prompts(windows, usable, sampled)
 
 
 class Spelling:
@@ -110,13 +107,6 @@ class Spelling:
             return None
         (spelled,) = self.tokenizer.spell(pieces[:1])
         return pieces[0] if spelled.strip() and word.startswith(spelled.strip()) else None
-
-    def only(self, word: str) -> int | None:
-        """The token of a word within a text; None where it is not one token alone."""
-        pieces = self._pieces(word)
-        if len(pieces) != 1 or self.tokenizer.spell(pieces)[0].strip() != word:
-            return None
-        return pieces[0]
 
     def _pieces(self, word: str) -> list[int]:
         before, text = self.text(BEFORE), self.text(f"{BEFORE} {word}")

@@ -82,7 +82,8 @@ def _outside(
 
 
 def _build(config: StimulusConfig) -> list[Window]:
-    return repeat_windows(config.vocabulary, config.tokenizer, **config.size)
+    vocabulary = config.tokenizer.ordinary_tokens(config.vocabulary_size)
+    return repeat_windows(vocabulary, config.tokenizer, **config.size)
 
 
 REPEAT = Stimulus(

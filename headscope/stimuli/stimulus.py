@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Literal, Protocol, runtime_checkable
 
-import numpy as np
 from jaxtyping import Int
 from numpy import ndarray
 
@@ -57,15 +56,6 @@ class StimulusConfig:
     """Documents of each built stimulus."""
     has_code: bool = False
     """Whether the text holds annotated code."""
-
-    @property
-    def vocabulary(self) -> Int[ndarray, " token"]:
-        """Tokens that stand for text.
-
-        Raises:
-            ModelError: there are too few to make a random sequence.
-        """
-        return np.asarray(self.tokenizer.ordinary_tokens(self.vocabulary_size))
 
     @property
     def size(self) -> dict[str, int]:

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import NotRequired, TypedDict, Unpack
 
 from headscope.corpus.align import Cuts
 from headscope.corpus.code.excerpts import excerpts, is_code, without_excerpted
@@ -43,19 +42,6 @@ EXCERPT = Stimulus(name="excerpt", title="excerpts of code", contested="natural"
 """Pieces of a file of code that were put together for their contested queries."""
 
 
-MOST_WORDS_LOST = 0.2
-"""Largest share of words without a token; text that has more is refused."""
-ENOUGH_WORDS = 1000
-"""Words by which that share is judged before the text ends."""
-
-
-class ReadLimits(TypedDict):
-    """Limits of what is read of a text: tokens, to the end of a window, and documents."""
-
-    max_tokens: int
-    max_documents: NotRequired[int | None]
-
-
 class TextWindows:
     """Windows of natural text, up to `max_tokens` tokens or `max_documents` documents.
 
@@ -70,15 +56,16 @@ class TextWindows:
         corpora: Sequence[str | Path],
         tokenizer: TextTokenizer,
         *,
+        max_tokens: int,
         max_length: int,
         seed: int,
-        **limits: Unpack[ReadLimits],
+        max_documents: int | None = None,
     ) -> None:
-        self.max_documents = limits.get("max_documents")
+        self.max_documents = max_documents
         self.tokens = 0
         """Tokens of the windows so far, the beginning-of-text tokens included."""
         self.tokenizer, self.max_length = tokenizer, max_length
-        self.max_tokens = limits["max_tokens"]
+        self.max_tokens = max_tokens
         self._opened_files: list[Path] = []
         self._cuts, self._skipped_mentions = Cuts(), 0
         self._is_annotated = False
@@ -93,7 +80,7 @@ class TextWindows:
         """Whether the next windows are for contested queries alone."""
         # a path that does not exist is found now, not when its turn comes
         corpora = [corpus_place(corpus) for corpus in corpora]
-        files = _corpus_files(corpora)
+        files = [corpus_files([corpus]) for corpus in corpora]
         self.paths = names_within(corpora, files)
         """All files of the corpora by their names in these, whether they will be needed or not."""
         self._sha256: dict[Path, str] = {}
@@ -107,8 +94,7 @@ class TextWindows:
         """The windows, once.
 
         Raises:
-            CorpusError: with file and line, for a file that cannot be read; and for text of whose
-                words the tokenizer loses too many.
+            CorpusError: with file and line, for a file that cannot be read.
         """
         while self.tokens < self.max_tokens:
             window = next(self._stream, None)
@@ -118,12 +104,9 @@ class TextWindows:
                 break
             if self.max_documents is not None and window.document >= self.max_documents:
                 break
-            if self._cuts.words >= ENOUGH_WORDS:
-                _check_lost_words(self._cuts)
             self.documents = max(self.documents, window.document + 1)
             self.tokens += len(window)
             yield window
-        _check_lost_words(self._cuts)
 
     def remaining(self) -> Iterator[Window]:
         """Windows behind the last one, for contested queries alone; they do not count here.
@@ -167,22 +150,34 @@ class TextWindows:
     @property
     def files(self) -> dict[str, str]:
         """The sha256 of each corpus file that was read, by its name in its corpus."""
-        opened = set(self._opened_files)  # more may be opened meanwhile
-        for path in opened:
+        for path in self._opened_files:
             if path not in self._sha256:
                 self._sha256[path] = file_sha256(path)
-        return {name: self._sha256[path] for name, path in self.paths.items() if path in opened}
+        return {name: self._sha256[p] for name, p in self.paths.items() if p in self._sha256}
 
     @property
     def notes(self) -> list[str]:
         """Notes on the windows so far, for the reader of the results."""
-        return [
-            *_cut_notes(self._cuts, self._skipped_mentions),
-            *_unread_notes(self._unread_files),
-            *foreign_notes(self.paths.values()),
-            *([] if self._is_annotated or not self.documents else [NO_ANNOTATION]),
-            *few_documents(self.documents),
-        ]
+        cuts, unread = self._cuts, self._unread_files
+        notes = []
+        if self._skipped_mentions:
+            notes.append(f"{self._skipped_mentions} discontinuous mentions left out")
+        if cuts.sentences_cut:
+            notes.append(
+                f"{cuts.sentences_cut} sentences longer than a window were cut between words "
+                f"(first in {cuts.first})"
+            )
+        if cuts.words_lost:
+            notes.append(
+                f"the tokenizer keeps no character of {cuts.words_lost:,} of {cuts.words:,} words "
+                f"({100 * cuts.words_lost / cuts.words:.1f} %), and these are left out"
+            )
+        if unread:
+            notes.append(f"{len(unread)} files of code passed over (first {unread[0]})")
+        notes += foreign_notes(self.paths.values())
+        if self.documents and not self._is_annotated:
+            notes.append(NO_ANNOTATION)
+        return notes + few_documents(self.documents)
 
 
 NO_ANNOTATION = (
@@ -200,42 +195,3 @@ def few_documents(documents: int) -> list[str]:
         f"{count} read, fewer than {MIN_DOCUMENTS}: intervals come from stretches within them, and "
         "say nothing of other texts"
     ]
-
-
-def _corpus_files(corpora: Sequence[str | Path]) -> list[list[Path]]:
-    return [corpus_files([corpus]) for corpus in corpora]
-
-
-def _unread_notes(unread_files: Sequence[str]) -> list[str]:
-    first = f"(first {unread_files[0]})" if unread_files else ""
-    return [f"{len(unread_files)} files of code passed over {first}"] if unread_files else []
-
-
-def _cut_notes(cuts: Cuts, skipped_mentions: int) -> list[str]:
-    notes = []
-    if skipped_mentions:
-        notes.append(f"{skipped_mentions} discontinuous mentions left out")
-    if cuts.sentences_cut:
-        notes.append(
-            f"{cuts.sentences_cut} sentences longer than a window were cut between words "
-            f"(first in {cuts.first})"
-        )
-    if cuts.words_lost:
-        notes.append(f"{_lost_words(cuts)}, and these are left out")
-    return notes
-
-
-def _check_lost_words(cuts: Cuts) -> None:
-    if cuts.words_lost > MOST_WORDS_LOST * cuts.words:
-        raise CorpusError(
-            f"{_lost_words(cuts)}, more than {MOST_WORDS_LOST:.0%}; take a model whose tokenizer "
-            "has the script of this text, or other text"
-        )
-
-
-def _lost_words(cuts: Cuts) -> str:
-    share = cuts.words_lost / cuts.words
-    return (
-        f"the tokenizer keeps no character of {cuts.words_lost:,} of {cuts.words:,} words "
-        f"({100 * share:.1f} %)"
-    )

@@ -77,7 +77,7 @@ def test_the_corpora_hold_queries_for_many_relations_and_for_pronouns():
 def test_the_readme_states_the_checksum_of_every_file():
     readme = (data_folder() / "README.md").read_text(encoding="utf-8")
     files = [*built_corpora(), *data_folder().glob("*.csv"), *data_folder().glob("*/documents.csv")]
-    files += data_folder().glob("*/*.npz")
+    files += [*data_folder().glob("*/*.npz"), data_folder() / "long_words.txt"]
     files += [path for path in mini_folder().iterdir() if path.suffix in (".safetensors", ".json")]
     assert len(files) > 6
     for path in files:

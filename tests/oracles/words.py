@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy import ndarray
 
-from headscope.corpus.controlled import lexicon
+from data.corpora import make as lexicon
 from headscope.corpus.word_pairs import shipped_pairs
 
 BOS, UNKNOWN = "<bos>", "<unk>"

@@ -60,26 +60,6 @@ PLACES = _words(
     "school/schools kitchen/kitchens road/roads forest/forests hill/hills castle/castles "
     "shop/shops stable/stables"
 )
-MATERIALS = _words("stone wood glass iron silver copper leather paper brass clay")
-
-ADJECTIVES = _words(
-    "old young small large heavy light broken clean dirty dark bright quiet new strange green red "
-    "white blue round long short thin warm cold pretty plain cheap famous tired lonely cheerful "
-    "honest brave proud gentle clever"
-)
-OF_THINGS = frozenset(
-    _words(
-        "small large heavy light broken clean dirty dark bright new strange green red white blue "
-        "round long short thin warm cold plain cheap old"
-    )
-)
-OF_PEOPLE = frozenset(
-    _words(
-        "old young small quiet strange famous tired lonely cheerful honest brave proud gentle "
-        "clever pretty short"
-    )
-)
-
 # base/third person/past/participle
 ON_THINGS = _words(
     "open/opens/opened/opened carry/carries/carried/carried find/finds/found/found "
@@ -96,39 +76,4 @@ ON_PEOPLE = _words(
     "know/knows/knew/known love/loves/loved/loved fear/fears/feared/feared "
     "remember/remembers/remembered/remembered praise/praises/praised/praised"
 )
-GIVING = _words(
-    "give/gives/gave/given show/shows/showed/shown send/sends/sent/sent lend/lends/lent/lent "
-    "offer/offers/offered/offered"
-)
-PLANNING = _words(
-    "try/tries/tried/tried promise/promises/promised/promised hope/hopes/hoped/hoped "
-    "refuse/refuses/refused/refused decide/decides/decided/decided"
-)
-SAYING = _words(
-    "say/says/said/said think/thinks/thought/thought believe/believes/believed/believed "
-    "know/knows/knew/known"
-)
-
-HOW_OFTEN = _words("often always never soon still rarely")
-MANNERS = _words("quickly quietly carefully gladly slowly")
-TIMES = _words("yesterday today later once afterwards sometimes")
 NEAR = _words("near behind beside below opposite")
-NUMBERS = _words("two three four five six seven ten twelve")
-MODALS = _words("will can must should may could would might")
-
-WORDS = frozenset(
-    part
-    for deck in (
-        WOMEN, MEN, FEMALE, MALE, PEOPLE, THINGS, PLACES, MATERIALS, ADJECTIVES, ON_THINGS,
-        ON_PEOPLE, GIVING, PLANNING, SAYING, HOW_OFTEN, MANNERS, TIMES, NEAR, NUMBERS, MODALS,
-    )
-    for entry in deck
-    for part in entry.split("/")
-)  # fmt: skip
-"""Every content word in every form."""
-
-SHE = {"nominative": "she", "accusative": "her", "possessive": "her"}
-HE = {"nominative": "he", "accusative": "him", "possessive": "his"}
-IT = {"nominative": "it", "accusative": "it", "possessive": "its"}
-THEY = {"nominative": "they", "accusative": "them", "possessive": "their"}
-PRONOUNS = {"fs": SHE, "ms": HE, "ns": IT, "p": THEY}
