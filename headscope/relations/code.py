@@ -12,7 +12,7 @@ from functools import partial
 from headscope.corpus.code.excerpts import DENSE
 from headscope.corpus.code.links import KINDS
 from headscope.relations.annotated_links import nearest_candidate, other_candidates, pointed_to
-from headscope.relations.relation import Baseline, Relation, TagThresholds
+from headscope.relations.relation import BEAT_BASELINE_BY, Baseline, Relation, TagThresholds
 from headscope.relations.types import HeadType
 from headscope.stimuli.text import EXCERPT, TEXT
 
@@ -21,8 +21,6 @@ SOURCE = (
     "ours: a tenth of a head's attention on one place, as syntactic heads are asked for, beside "
     "the best simple rule plus 10 points where that rule is wrong"
 )
-BEAT_RULE_BY = 0.10
-
 
 _MEANINGS = {
     "definition": "where the name was last bound",
@@ -43,7 +41,7 @@ RELATIONS = tuple(
         partial(pointed_to, kind=kind),
         partial(other_candidates, kind=kind),
         TagThresholds(
-            FLOOR, SOURCE, _MEANINGS[kind], beat_baseline_by=BEAT_RULE_BY, beats_shadow=True
+            FLOOR, SOURCE, _MEANINGS[kind], beat_baseline_by=BEAT_BASELINE_BY, beats_shadow=True
         ),
         stimuli=(TEXT.name, EXCERPT.name) if kind in DENSE else (TEXT.name,),
         baseline=Baseline(

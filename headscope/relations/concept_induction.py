@@ -16,7 +16,13 @@ from numpy import ndarray
 
 from headscope.corpus.window import Window, WordTable
 from headscope.relations.pairs import Pairs, pairs, span_pairs, without
-from headscope.relations.relation import Baseline, Relation, TagThresholds, draws_nothing
+from headscope.relations.relation import (
+    BEAT_BASELINE_BY,
+    Baseline,
+    Relation,
+    TagThresholds,
+    draws_nothing,
+)
 from headscope.relations.types import HeadType
 from headscope.stimuli.words import WORDS
 
@@ -25,7 +31,6 @@ SOURCE = (
     "ours: half of what token induction is asked for on random repeats, as the end of a word holds "
     "it for more than one reader; Feucht et al. 2025 set no threshold"
 )
-BEAT_RULE_BY = 0.10
 
 
 def next_word_end(window: Window) -> Pairs:
@@ -113,7 +118,7 @@ RELATIONS = (
             SOURCE,
             "the last token of the word that followed the same word before, in repeated random "
             "words of several tokens",
-            beat_baseline_by=BEAT_RULE_BY,
+            beat_baseline_by=BEAT_BASELINE_BY,
         ),
         stimuli=(WORDS.name,),
         baseline=Baseline(same_step, by_class=False),

@@ -12,8 +12,9 @@ import numpy as np
 from jaxtyping import Int
 from numpy import ndarray
 
-from headscope.attention_kind import CAUSAL, AttentionKind
+from headscope.attention_kind import AttentionKind
 from headscope.corpus.window import Window, WordTable
+from headscope.relations.heuristics import nearest_equal, next_equal
 from headscope.relations.pairs import Pairs, distinct, pairs, span_pairs, without
 from headscope.relations.relation import draws_nothing
 
@@ -38,20 +39,17 @@ def other_keys(window: Window, targets: Pairs, rng: np.random.Generator) -> Pair
 
 
 def keys_from(
-    pool: Int[ndarray, " position"],
-    targets: Pairs,
-    rng: np.random.Generator,
-    *,
-    attention_kind: AttentionKind = CAUSAL,
+    window: Window, pool: Int[ndarray, " position"], targets: Pairs, rng: np.random.Generator
 ) -> Pairs:
     """Same query, keys from a sorted pool of positions; of a causal model strictly before it.
 
+    >>> window = Window("w", np.arange(40), ("a",) * 40)
     >>> targets = pairs(np.array([9]), np.array([4]))
-    >>> drawn = keys_from(np.array([2, 4, 20]), targets, np.random.default_rng(0))
+    >>> drawn = keys_from(window, np.array([2, 4, 20]), targets, np.random.default_rng(0))
     >>> set(drawn.key.tolist())
     {2}
     """
-    return _same_query(targets, pool, rng, attention_kind, back=1)
+    return _same_query(targets, pool, rng, window.attention_kind, back=1)
 
 
 def same_distance(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
@@ -130,8 +128,8 @@ def words_of_its_class(window: Window, targets: Pairs, rng: np.random.Generator)
             rows.append(query[is_valid])
             rivals.append(rival[is_valid])
             alone &= ~is_valid
-    words_drawn = np.concatenate(rows), np.concatenate(rivals)
-    return spans(words, *words_drawn, targets, attention_kind=window.attention_kind)
+    drawn = word_spans(window, np.concatenate(rows), np.concatenate(rivals))
+    return without(drawn, targets)  # two words can share a token
 
 
 def word_pairs(words: WordTable, targets: Pairs) -> tuple[ndarray, ndarray]:
@@ -141,49 +139,28 @@ def word_pairs(words: WordTable, targets: Pairs) -> tuple[ndarray, ndarray]:
     return np.searchsorted(words.last, targets.owner[last]), key[last]
 
 
-def spans(
-    words: WordTable,
-    query: Int[ndarray, " pair"],
-    key: Int[ndarray, " pair"],
-    targets: Pairs,
-    *,
-    attention_kind: AttentionKind = CAUSAL,
-) -> Pairs:
-    """Words as cells, without those that are targets: two words can share a token."""
-    places = words.last[query], words.first[key], words.last[key]
-    return without(span_pairs(*places, attention_kind=attention_kind), targets)
-
-
 def word_cells(window: Window, query: Int[ndarray, " pair"], key: Int[ndarray, " pair"]) -> Pairs:
     """Pairs of words by their rows in the window's table: those that the query word sees whole."""
     words = window.words
     apart = window.attention_kind.sees_apart(
         (words.first[query], words.last[query]), (words.first[key], words.last[key])
     )
-    return span_cells(window, query[apart], key[apart])
+    return distinct(word_spans(window, query[apart], key[apart]))
 
 
-def span_cells(window: Window, query: Int[ndarray, " pair"], key: Int[ndarray, " pair"]) -> Pairs:
+def word_spans(window: Window, query: Int[ndarray, " pair"], key: Int[ndarray, " pair"]) -> Pairs:
     """The last token of each query word with all tokens of its key word."""
     words = window.words
     places = words.last[query], words.first[key], words.last[key]
-    return distinct(span_pairs(*places, attention_kind=window.attention_kind))
+    return span_pairs(*places, attention_kind=window.attention_kind)
 
 
 @lru_cache(maxsize=8)
 def _steps(words: WordTable) -> tuple[tuple[ndarray, ndarray], tuple[ndarray, ndarray]]:
-    _, code = np.unique(words.upos, return_inverse=True)
-    return _neighbours(code), _neighbours(np.zeros_like(code))
-
-
-def _neighbours(code: Int[ndarray, " word"]) -> tuple[ndarray, ndarray]:
-    """The next and the previous word of the same class for each word, −1 at the ends."""
-    order = np.argsort(code, kind="stable")
-    same_code = code[order][1:] == code[order][:-1]
-    after, before = np.full((2, len(code)), -1)
-    after[order[:-1][same_code]] = order[1:][same_code]
-    before[order[1:][same_code]] = order[:-1][same_code]
-    return after, before
+    """The next and the previous word of the same class for each word, and of any class."""
+    place = np.arange(len(words))
+    any_class = np.where(place + 1 < len(words), place + 1, -1), place - 1
+    return (next_equal(words.upos), nearest_equal(words.upos)), any_class
 
 
 def _skip(

@@ -19,7 +19,14 @@ from numpy import ndarray
 from headscope.attention_kind import BIDIRECTIONAL
 from headscope.corpus.window import MentionTable, Window
 from headscope.relations.pairs import Pairs, distinct, span_pairs, without
-from headscope.relations.relation import Baseline, FindPicks, Relation, TagThresholds, draws_nothing
+from headscope.relations.relation import (
+    BEAT_BASELINE_BY,
+    Baseline,
+    FindPicks,
+    Relation,
+    TagThresholds,
+    draws_nothing,
+)
 from headscope.relations.types import HeadType
 
 FLOOR = 0.1
@@ -28,9 +35,6 @@ SOURCE = (
     "mention plus 10 points; Clark et al. 2019 (4.3) report arg-max accuracy only"
 )
 
-BEAT_RULE_BY = 0.10
-"""As for syntax: a head for subjects finds a pronoun's antecedent now and then, and so does the
-nearest mention."""
 
 _Table = Bool[ndarray, "mention mention"]
 Antecedents = Callable[[MentionTable], _Table]
@@ -173,7 +177,7 @@ def _row(
         partial(antecedents, rule=rule),
         partial(rivals, rule=rule),
         TagThresholds(
-            FLOOR, SOURCE, meaning, taggable, beat_baseline_by=BEAT_RULE_BY, beats_shadow=True
+            FLOOR, SOURCE, meaning, taggable, beat_baseline_by=BEAT_BASELINE_BY, beats_shadow=True
         ),
         baseline=Baseline(simple or partial(nearest_mention, rule=rule)),
     )

@@ -60,8 +60,6 @@ def kinds(token: str) -> frozenset[str]:
 def earlier_delimiters(window: Window, kind: str) -> Pairs:
     """Every query with all earlier tokens of this kind, in an encoder with all others."""
     queries, keys = row_queries(window), np.flatnonzero(_mask(window, kind))
-    if not window.attention_kind.sees_future:
-        return earlier_keys(queries, keys)
     row, column = np.nonzero(queries[:, None] != keys[None, :])
     return pairs(queries[row], keys[column], attention_kind=window.attention_kind)
 
@@ -94,7 +92,7 @@ def no_delimiters(window: Window, targets: Pairs, rng: np.random.Generator) -> P
     plain[0] = False
     plain[window.stop :] = False
     pool = np.flatnonzero(plain)
-    return keys_from(pool, targets, rng, attention_kind=window.attention_kind)
+    return keys_from(window, pool, targets, rng)
 
 
 def kinds_of(window: Window) -> list[frozenset[str]]:
@@ -113,22 +111,22 @@ def _mask(window: Window, kind: str) -> Bool[ndarray, " token"]:
 
 
 def _row(kind: str, meaning: str) -> Relation:
-    find = partial(earlier_delimiters, kind=kind)
     return Relation(
         "delimiter",
         kind,
-        find,
+        partial(earlier_delimiters, kind=kind),
         no_delimiters,
         TagThresholds(FLOOR, SOURCE, meaning, times_chance=TIMES_CHANCE),
     )
 
 
-_MEANING = {
-    "punctuation": "earlier punctuation",
-    "sentence-end": "ends of earlier sentences",
-    "newline": "earlier line breaks",
-    "quote-bracket": "earlier quotes and brackets",
+_MEANINGS = {
+    "punctuation": ("earlier punctuation", "punctuation"),
+    "sentence-end": ("ends of earlier sentences", "ends of sentences"),
+    "newline": ("earlier line breaks", "line breaks"),
+    "quote-bracket": ("earlier quotes and brackets", "quotes and brackets"),
 }
+"""What each kind is, of a causal model and of an encoder."""
 
 TURN = Relation(
     "delimiter",
@@ -143,14 +141,7 @@ TURN = Relation(
 )
 """Asked of texts in a chat template alone."""
 
-_ON_BOTH_SIDES = {
-    "punctuation": "punctuation",
-    "sentence-end": "ends of sentences",
-    "newline": "line breaks",
-    "quote-bracket": "quotes and brackets",
-}
-
-RELATIONS = [_row(kind, meaning) for kind, meaning in _MEANING.items()]
+RELATIONS = [_row(kind, meaning) for kind, (meaning, _) in _MEANINGS.items()]
 
 TYPE = HeadType(
     name="delimiter",
@@ -159,7 +150,7 @@ TYPE = HeadType(
     marker="s",
     relations=tuple(RELATIONS),
     relations_by_kind={
-        BIDIRECTIONAL: tuple(_row(kind, meaning) for kind, meaning in _ON_BOTH_SIDES.items())
+        BIDIRECTIONAL: tuple(_row(kind, meaning) for kind, (_, meaning) in _MEANINGS.items())
     },
     chat_relations=(TURN,),
     looks_at="punctuation, ends of sentences, line breaks, quotes",

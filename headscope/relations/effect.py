@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import partial, reduce
 
 import numpy as np
 from jaxtyping import Int
@@ -109,7 +109,9 @@ def prompt_effect(
     moved: bool = True,
 ) -> Effect:
     """An effect that questions of one kind ask for: right tokens against wrong ones and others."""
-    right, wrong, other = (PromptTokens(prompt, side) for side in ("right", "wrong", "other"))
+    right, wrong, other = (
+        partial(prompt_tokens, kind=prompt, side=side) for side in ("right", "wrong", "other")
+    )
     return Effect(
         type,
         name,
@@ -123,21 +125,13 @@ def prompt_effect(
     )
 
 
-@dataclass(frozen=True)
-class PromptTokens:
-    """Tokens that the questions of one kind name, in a window that was made for them."""
-
-    kind: str
-    side: str
-    """`right`, `wrong` or `other`."""
-
-    def __call__(self, window: Window, *drawn_from: object) -> Pairs:
-        """The tokens at each question's query."""
-        questions = [question for question in window.questions if question.kind == self.kind]
-        tokens = [getattr(question, self.side) for question in questions]
-        counts = [len(ids) for ids in tokens]
-        query = np.repeat(np.array([question.query for question in questions], np.int64), counts)
-        return token_pairs(query, np.concatenate([_NONE, *tokens]))
+def prompt_tokens(window: Window, *drawn_from: object, kind: str, side: str) -> Pairs:
+    """The `right`, `wrong` or `other` tokens of questions of one kind, at each question's query."""
+    questions = [question for question in window.questions if question.kind == kind]
+    tokens = [getattr(question, side) for question in questions]
+    counts = [len(ids) for ids in tokens]
+    query = np.repeat(np.array([question.query for question in questions], np.int64), counts)
+    return token_pairs(query, np.concatenate([_NONE, *tokens]))
 
 
 def token_pairs(query: Int[ndarray, " cell"], token: Int[ndarray, " cell"]) -> Pairs:

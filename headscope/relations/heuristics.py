@@ -140,11 +140,6 @@ def query_class(window: Window) -> Int[ndarray, " position"]:
     return class_index
 
 
-def same_class(words: WordTable) -> Int[ndarray, " word"]:
-    """For each word the nearest earlier one of its own class, −1 where there is none."""
-    return _nearest_equal(words.upos)
-
-
 @lru_cache(maxsize=64)
 def of_class(words: WordTable, name: str) -> Bool[ndarray, " word"]:
     """Which words are of one of `CLASSES`."""
@@ -176,8 +171,8 @@ def _by_word(window: Window, words: WordTable, step: int = 1) -> Iterator[Int[nd
     )
     for number in range(len(CLASSES)):
         yield from (form[number] for form in forms)
-    yield same_class(words)
-    yield _nearest_equal(words.lemma)
+    yield nearest_equal(words.upos)
+    yield nearest_equal(words.lemma)
     yield _first_equal(words.lemma)
     yield _nearest_other(words.upos)
     yield starts - 1
@@ -200,13 +195,22 @@ def _codes(words: WordTable) -> Int[ndarray, " word"]:
 _NUMBER = {name: number for number, name in enumerate(UPOS)}
 
 
-def _nearest_equal(values: ndarray) -> Int[ndarray, " word"]:
+def nearest_equal(values: ndarray) -> Int[ndarray, " word"]:
+    """For each word the nearest earlier one with the same value, −1 where there is none."""
     _, code = np.unique(values, return_inverse=True)
     order = np.argsort(code, kind="stable")
     previous = np.full(len(values), -1)
     again = code[order][1:] == code[order][:-1]
     previous[order[1:][again]] = order[:-1][again]
     return previous
+
+
+def next_equal(values: ndarray) -> Int[ndarray, " word"]:
+    """For each word the next later one with the same value, −1 where there is none."""
+    earlier = nearest_equal(values)
+    later = np.full(len(values), -1)
+    later[earlier[earlier >= 0]] = np.flatnonzero(earlier >= 0)
+    return later
 
 
 def _first_equal(values: ndarray) -> Int[ndarray, " word"]:

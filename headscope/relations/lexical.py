@@ -18,15 +18,16 @@ from headscope.corpus.window import Window
 from headscope.relations.controls import (
     DRAWS,
     same_distance,
-    spans,
     word_cells,
     word_pairs,
+    word_spans,
     words_of_its_class,
 )
-from headscope.relations.heuristics import FALLING_BACK, of_class, same_class
-from headscope.relations.pairs import Pairs, no_pairs, pairs
+from headscope.relations.heuristics import FALLING_BACK, nearest_equal, next_equal, of_class
+from headscope.relations.pairs import Pairs, no_pairs, pairs, without
 from headscope.relations.phrase_heuristics import PHRASE_RULES, nearest
 from headscope.relations.relation import (
+    BEAT_BASELINE_BY,
     Baseline,
     DrawControl,
     FindPairs,
@@ -41,7 +42,6 @@ SOURCE = (
     "ours: a fifth of a head's attention on one earlier word, twice what syntax asks, because the "
     "question is asked of every word"
 )
-BEAT_RULE_BY = 0.10
 _OF_PHRASES = frozenset((*PHRASE_RULES, *(f"later-{name}" for name in PHRASE_RULES)))
 """Most are in most sentences what is asked for: the nearest verb of the clause."""
 NEAREST = ("NOUN", "PROPN", "VERB", "AUX", "ADJ", "ADV", "ADP", "DET", "PRON", "CCONJ", "SCONJ",
@@ -60,16 +60,12 @@ def next_of(window: Window, name: str) -> Pairs:
 
 def next_alike(window: Window) -> Pairs:
     """Every word with the next later word of its own class."""
-    words = window.words
-    next_word = np.full(len(words), -1)
-    earlier = same_class(words)
-    next_word[earlier[earlier >= 0]] = np.flatnonzero(earlier >= 0)
-    return _to_words(window, next_word)
+    return _to_words(window, next_equal(window.words.upos))
 
 
 def nearest_alike(window: Window) -> Pairs:
     """Every word with the nearest earlier word of its own class."""
-    return _to_words(window, same_class(window.words))
+    return _to_words(window, nearest_equal(window.words.upos))
 
 
 def same_word(window: Window) -> Pairs:
@@ -90,11 +86,10 @@ def same_word(window: Window) -> Pairs:
 @draws_nothing
 def other_words(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
     """Same query, words of the target's class but of another lemma, the next nearer and farther."""
-    words = window.words
-    controls = words_of_its_class(window, targets, rng)
-    query, key = word_pairs(words, controls)
-    other = words.lemma[query] != words.lemma[key]
-    return spans(words, query[other], key[other], targets, attention_kind=window.attention_kind)
+    lemma = window.words.lemma
+    query, key = word_pairs(window.words, words_of_its_class(window, targets, rng))
+    other = lemma[query] != lemma[key]
+    return without(word_spans(window, query[other], key[other]), targets)
 
 
 def earlier_pieces(window: Window) -> Pairs:
@@ -151,13 +146,19 @@ def _following(mask: Bool[ndarray, " word"]) -> Int[ndarray, " word"]:
     return np.where(mirrored >= 0, len(mask) - 1 - mirrored, -1)
 
 
+def _rules(side: str, name: str) -> tuple[str, ...]:
+    """Simple rules that find what the relation asks for, in most sentences at least."""
+    forms = ("nearest-{}", "nearest-{}-in-sentence", *FALLING_BACK)
+    return tuple(side + form.format(name) for form in forms)
+
+
 def _row(name: str, meaning: str, find: FindPairs, control: DrawControl, *same: str) -> Relation:
     return Relation(
         "lexical",
         name,
         find,
         control,
-        TagThresholds(FLOOR, SOURCE, meaning, beat_baseline_by=BEAT_RULE_BY),
+        TagThresholds(FLOOR, SOURCE, meaning, beat_baseline_by=BEAT_BASELINE_BY),
         baseline=Baseline(without=_OF_PHRASES | {*same}, by_class=False),
     )
 
@@ -168,9 +169,7 @@ _NEAREST = tuple(
         f"the nearest earlier {name}",
         partial(nearest_of, name=name),
         words_of_its_class,
-        f"nearest-{name}",
-        f"nearest-{name}-in-sentence",
-        *(form.format(name) for form in FALLING_BACK),
+        *_rules("", name),
     )
     for name in NEAREST
 )
@@ -180,9 +179,7 @@ _NEXT = tuple(
         f"the next {name}",
         partial(next_of, name=name),
         words_of_its_class,
-        f"later-nearest-{name}",
-        f"later-nearest-{name}-in-sentence",
-        *(f"later-{form.format(name)}" for form in FALLING_BACK),
+        *_rules("later-", name),
     )
     for name in NEAREST
 )

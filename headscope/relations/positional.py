@@ -38,30 +38,21 @@ LOCAL_SOURCE = (
 
 
 def at_offset(window: Window, offset: int) -> Pairs:
-    """Every query with the key `offset` positions back, the first token left out as a key.
+    """Every query with the key `offset` positions back, or ahead if negative; no special token.
 
     >>> window = Window("w", np.arange(5), ("a",) * 5)
     >>> found = at_offset(window, 2)
     >>> list(zip(found.query.tolist(), found.key.tolist()))
     [(3, 1), (4, 2)]
-    """
-    # on repeated random tokens only the first copy is random: the second can be predicted
-    end = window.copy_length + 1 if window.copy_length else window.stop
-    query = np.arange(1 + offset, end)
-    return pairs(query, query - offset)
-
-
-def ahead(window: Window, offset: int) -> Pairs:
-    """Every query with the key `offset` positions on, what closes the window left out.
-
     >>> window = Window("w", np.arange(5), ("a",) * 5, attention_kind=BIDIRECTIONAL, ends=1)
-    >>> found = ahead(window, 1)
+    >>> found = at_offset(window, -1)
     >>> list(zip(found.query.tolist(), found.key.tolist()))
     [(1, 2), (2, 3)]
     """
+    # on repeated random tokens only the first copy is random: the second can be predicted
     end = window.copy_length + 1 if window.copy_length else window.stop
-    query = np.arange(1, end - offset)
-    return pairs(query, query + offset, attention_kind=window.attention_kind)
+    query = np.arange(1 + max(offset, 0), end + min(offset, 0))
+    return pairs(query, query - offset, attention_kind=window.attention_kind)
 
 
 def near_tokens(window: Window) -> Pairs:
@@ -114,7 +105,7 @@ def _local(meaning: str) -> Relation:
 RELATIONS = [*_BACK, _local(f"the {NEAR} tokens before")]
 
 AHEAD = _rows(
-    (f"offset+{n}", partial(ahead, offset=n), _AHEAD.get(n, f"the token {n} ahead"))
+    (f"offset+{n}", partial(at_offset, offset=-n), _AHEAD.get(n, f"the token {n} ahead"))
     for n in OFFSETS[1:]
 )
 """Asked of encoders alone."""

@@ -24,6 +24,8 @@ FindPicks = Callable[[Window], Int[ndarray, " position"]]
 
 MIN_QUERIES = 50
 """Relations with fewer queries are reported but never tagged."""
+BEAT_BASELINE_BY = 0.10
+"""Least distance of a head's hit rate above that of any simple rule, at contested queries."""
 RELIABLE = 0.5
 """Least agreement of the tags (Cohen's κ) that two halves of the documents give; below it a
 relation is marked as unreliable in that run."""

@@ -24,7 +24,13 @@ from headscope.relations.annotated_links import (
     pointed_to,
 )
 from headscope.relations.pairs import Pairs
-from headscope.relations.relation import Baseline, Relation, TagThresholds, draws_nothing
+from headscope.relations.relation import (
+    BEAT_BASELINE_BY,
+    Baseline,
+    Relation,
+    TagThresholds,
+    draws_nothing,
+)
 from headscope.relations.types import HeadType
 from headscope.stimuli.facts import FACTS, HALF_RIGHT, KIND, PROPERTY
 
@@ -33,7 +39,6 @@ SOURCE = (
     "ours: a tenth of a head's attention on one earlier word, as syntactic heads are asked for; Wu "
     "et al. 2024 call a head that copies from the needle a tenth of the time a retrieval head"
 )
-BEAT_RULE_BY = 0.10
 
 
 @draws_nothing
@@ -55,7 +60,7 @@ RELATIONS = (
             FLOOR,
             SOURCE,
             "what the text says of the one that is asked for, in other words",
-            beat_baseline_by=BEAT_RULE_BY,
+            beat_baseline_by=BEAT_BASELINE_BY,
             beats_shadow=True,
         ),
         stimuli=(FACTS.name,),

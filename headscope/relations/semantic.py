@@ -18,6 +18,7 @@ from headscope.corpus.word_pairs import shipped_pairs
 from headscope.relations.controls import word_cells
 from headscope.relations.pairs import Pairs, without
 from headscope.relations.relation import (
+    BEAT_BASELINE_BY,
     Baseline,
     Label,
     Relation,
@@ -31,8 +32,6 @@ SOURCE = (
     "ours: a tenth of a head's attention on one earlier word, which is what syntactic and "
     "coreference heads are asked for"
 )
-BEAT_RULE_BY = 0.10
-"""As for coreference: a head for near words finds a related one now and then."""
 SENTENCES_BACK = 1
 """Related words count when they stand in one sentence or in two neighbouring ones."""
 
@@ -135,7 +134,7 @@ RELATIONS = [
         partial(related_words, name=name),
         unrelated_words,
         TagThresholds(
-            FLOOR, SOURCE, _MEANINGS[name], beat_baseline_by=BEAT_RULE_BY, beats_shadow=True
+            FLOOR, SOURCE, _MEANINGS[name], beat_baseline_by=BEAT_BASELINE_BY, beats_shadow=True
         ),
         ("text", "pairs"),
         Baseline(nearest_of_class),

@@ -61,7 +61,7 @@ def template(window: Window) -> Pairs:
 def text_keys(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
     """Same query, any earlier key but the first token; in an encoder any other of the text."""
     pool = np.arange(1, window.stop)
-    return keys_from(pool, targets, rng, attention_kind=window.attention_kind)
+    return keys_from(window, pool, targets, rng)
 
 
 def resting_columns(window: Window) -> Pairs:

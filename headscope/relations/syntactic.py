@@ -20,9 +20,9 @@ from numpy import ndarray
 
 from headscope.corpus.document import DEPRELS
 from headscope.corpus.window import Window, WordTable
-from headscope.relations.controls import DRAWS, span_cells, words_of_its_class
-from headscope.relations.pairs import Pairs, no_pairs, span_pairs
-from headscope.relations.relation import Baseline, Label, Relation, TagThresholds
+from headscope.relations.controls import DRAWS, word_spans, words_of_its_class
+from headscope.relations.pairs import Pairs, distinct, no_pairs, span_pairs
+from headscope.relations.relation import BEAT_BASELINE_BY, Baseline, Label, Relation, TagThresholds
 from headscope.relations.types import HeadType
 
 # every relation of a window draws from the same unlinked word pairs
@@ -106,26 +106,16 @@ SOURCE = (
     "(as Voita et al. 2019, 5.2, ask of the best offset), at the queries where that rule is wrong; "
     "GPT-2's heads keep 57 % on the first token (Vig & Belinkov 2019)"
 )
-BEAT_RULE_BY = 0.10
 LABEL_TREE = {
-    "phrase-head": (
-        "function words, and words before the head of their phrase",
-        "advmod amod case cc compound det discourse mark nmod:poss nummod",
-    ),
-    "phrase-head/auxiliary": ("auxiliaries and copulas", "aux aux:pass cop"),
-    "argument": (
-        "what a predicate takes",
-        "ccomp dislocated expl iobj obj obl vocative xcomp",
-    ),
-    "argument/subject": ("subjects", "csubj nsubj nsubj:pass"),
-    "modifier": (
-        "phrases and clauses attached to another, conjuncts among them",
-        "acl acl:relcl advcl appos conj list nmod orphan parataxis",
-    ),
-    "multiword": ("parts of one expression", "compound:prt fixed flat"),
+    "phrase-head": "advmod amod case cc compound det discourse mark nmod:poss nummod",
+    "phrase-head/auxiliary": "aux aux:pass cop",
+    "argument": "ccomp dislocated expl iobj obj obl vocative xcomp",
+    "argument/subject": "csubj nsubj nsubj:pass",
+    "modifier": "acl acl:relcl advcl appos conj list nmod orphan parataxis",
+    "multiword": "compound:prt fixed flat",
 }
-"""General labels by their path, each with its meaning and the labels under it. Function words and
-modifier words, core and non-core dependents are the columns of UD's table of relations."""
+"""General labels by their path, each with the labels under it. Function words and modifier words,
+core and non-core dependents are the columns of UD's table of relations."""
 
 
 def words_linked_by(window: Window, deprel: str, query_is_head: bool) -> Pairs:
@@ -142,7 +132,7 @@ def words_linked_by(window: Window, deprel: str, query_is_head: bool) -> Pairs:
     # the whole key word must have been read before the query word begins to be complete
     last = words.last[query]
     apart = window.attention_kind.sees_apart((last, last), (words.first[key], words.last[key]))
-    return span_cells(window, query[apart], key[apart])
+    return distinct(word_spans(window, query[apart], key[apart]))
 
 
 def label_of(deprel: str, direction: str) -> Label:
@@ -151,7 +141,7 @@ def label_of(deprel: str, direction: str) -> Label:
     >>> label_of("cop", "dep>head").general
     ('phrase-head:dep>head', 'auxiliary:dep>head')
     """
-    path = next(path for path, (_, members) in LABEL_TREE.items() if deprel in members.split())
+    path = next(path for path, members in LABEL_TREE.items() if deprel in members.split())
     return Label(deprel, tuple(f"{name}:{direction}" for name in path.split("/")))
 
 
@@ -164,7 +154,11 @@ RELATIONS = [
         partial(words_linked_by, deprel=deprel, query_is_head=direction == "head>dep"),
         words_of_its_class,
         TagThresholds(
-            FLOOR, SOURCE, meaning.format(deprel), beat_baseline_by=BEAT_RULE_BY, beats_shadow=True
+            FLOOR,
+            SOURCE,
+            meaning.format(deprel),
+            beat_baseline_by=BEAT_BASELINE_BY,
+            beats_shadow=True,
         ),
         baseline=Baseline(),
         matched=same_distance_same_class,
