@@ -128,8 +128,8 @@ def words_of_its_class(window: Window, targets: Pairs, rng: np.random.Generator)
             rows.append(query[is_valid])
             rivals.append(rival[is_valid])
             alone &= ~is_valid
-    drawn = word_spans(window, np.concatenate(rows), np.concatenate(rivals))
-    return without(drawn, targets)  # two words can share a token
+    spans = word_spans(window, np.concatenate(rows), np.concatenate(rivals))
+    return without(spans, targets)  # two words can share a token
 
 
 def word_pairs(words: WordTable, targets: Pairs) -> tuple[ndarray, ndarray]:
@@ -158,8 +158,8 @@ def word_spans(window: Window, query: Int[ndarray, " pair"], key: Int[ndarray, "
 @lru_cache(maxsize=8)
 def _steps(words: WordTable) -> tuple[tuple[ndarray, ndarray], tuple[ndarray, ndarray]]:
     """The next and the previous word of the same class for each word, and of any class."""
-    place = np.arange(len(words))
-    any_class = np.where(place + 1 < len(words), place + 1, -1), place - 1
+    row = np.arange(len(words))
+    any_class = np.where(row + 1 < len(words), row + 1, -1), row - 1
     return (next_equal(words.upos), nearest_equal(words.upos)), any_class
 
 
