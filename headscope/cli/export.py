@@ -74,7 +74,7 @@ def gallery(
     ] = False,
     quiet: Quiet = False,
 ) -> None:
-    """Write many runs as a static site: an index, every report, and one CSV of all heads.
+    """Write many runs as a static site: an index and every report.
 
     The site asks no network. It can be opened from the disk, or published as it is.
     """

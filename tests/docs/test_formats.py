@@ -62,7 +62,6 @@ def written(gpt2_folder, tmp_path_factory) -> Callable[[str], pd.DataFrame]:
     banks = save_treebanks(home / "pud", ["en", "zh"])
     spoken = ("--corpus", banks, "--out", home / "spoken", "--no-twin", "--no-examples", "--quiet")
     shell("sweep", "languages", gpt2_folder, *spoken)
-    shell("export", "gallery", *runs, "--out", home / "gallery", "--light", "--quiet")
     shell("sweep", "emergence", home / "sweep", "--out", home / "emergence.csv")
     values = {"model": gpt2_folder, "run": runs[0], "head": "L0H0", "corpus": text}
     values |= {"max_tokens": 600, "windows": 9, "quiet": True}
@@ -75,7 +74,7 @@ def written(gpt2_folder, tmp_path_factory) -> Callable[[str], pd.DataFrame]:
     places = {
         "heads.csv": runs[0], "evidence.csv": runs[0], "causal.csv": runs[0],
         "rules.csv": runs[0], "effects.csv": runs[0],
-        "sweep.csv": home / "sweep", "runs.csv": home / "gallery",
+        "sweep.csv": home / "sweep",
         "languages.csv": home / "spoken", "relations.csv": home / "spoken", "agreement.csv": home / "spoken",
     }  # fmt: skip
 
@@ -94,7 +93,7 @@ WRITTEN_OTHERWISE = {
 """Studies with other arguments than those that their names tell, or without a table of `--out`."""
 
 
-TABLES = ["heads.csv", "evidence.csv", "effects.csv", "runs.csv"]
+TABLES = ["heads.csv", "evidence.csv", "effects.csv"]
 TABLES += [table.name for study in STUDIES for table in study.tables]
 NOT_TABLES = {
     "run.json", "sums.npz", "tally.safetensors", "patterns/examples.safetensors",

@@ -7,7 +7,6 @@ import shutil
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
@@ -119,24 +118,6 @@ def test_every_link_leads_to_a_page_and_each_report_leads_back(site, page, tmp_p
     script = 'const a = $("header a"); return [a.textContent, a.getAttribute("href"), $$(".cell").length];'
     assert visit(report, script, tmp_path).found == ["all runs", "../index.html", 4]
     assert 'id="circuitsvis"' not in report
-
-
-def test_the_tables_have_every_head_and_count_them(site, folders):
-    heads = pd.read_csv(site / "heads.csv", keep_default_na=False)
-    own = [hs.load(folder).heads for folder in folders]
-    assert list(heads)[:4] == ["run", "model", "revision", "name"]
-    assert list(heads)[4:] == list(own[0])
-    assert heads["run"].tolist() == ["same (1)"] * 4 + ["same (2)"] * 6
-    assert heads["primary"].tolist() == [*own[0]["primary"], *own[1]["primary"]]
-    assert heads["name"].tolist()[:4] == ["L0H0", "L0H1", "L1H0", "L1H1"]
-    runs = pd.read_csv(site / "runs.csv")
-    assert runs["folder"].tolist() == ["same-1", "same-2"]
-    assert runs[["layers", "heads", "positional", "induction"]].to_numpy().tolist() == [
-        [2, 4, 2, 1], [2, 6, 3, 1],
-    ]  # fmt: skip
-    types = list(runs.columns[runs.columns.get_loc("heads") + 1 :])
-    assert (runs[types].sum(axis=1) == runs["heads"]).all()
-    assert "syntactic" not in types  # nobody asked
 
 
 def everything(folder: Path) -> dict[str, bytes]:

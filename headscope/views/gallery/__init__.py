@@ -1,12 +1,10 @@
-"""Many runs as one site of pages that ask no network, with tables for other programs."""
+"""Many runs as one site of pages that ask no network."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 from pathlib import Path
-
-import pandas as pd
 
 from headscope.arguments import FLAG, PATH, takes
 from headscope.errors import RunError
@@ -16,7 +14,6 @@ from headscope.runs.atlas import is_stored
 from headscope.runs.folder import REPORT, RUN, encoded
 from headscope.runs.resolve import A_RUN, run_names, the_run
 from headscope.runs.site import check_site, new_site
-from headscope.runs.tables import table_to_csv
 from headscope.runs.write import write_file
 from headscope.statistics.result import Result
 from headscope.statistics.tags import NO_TYPE
@@ -24,7 +21,7 @@ from headscope.views.gallery.card import Card, card_of, functions_first
 from headscope.views.html_page import fill_page, page_file
 from headscope.views.report import report_html
 
-INDEX, HEADS, RUNS = "index.html", "heads.csv", "runs.csv"
+INDEX = "index.html"
 _LONGEST = 60  # characters of a folder's name: far below what any file system takes
 
 
@@ -36,7 +33,7 @@ def gallery(
     overwrite: bool = False,
     progress: Progress = True,
 ) -> Path:
-    """Write many runs as a static site: an index, each run's report, and one table of all heads.
+    """Write many runs as a static site: an index, and each run's report.
 
     Args:
         runs: run folders, or runs.
@@ -67,9 +64,7 @@ def gallery(
             page = report_html(result, light=light, home=f"../{INDEX}")
             write_file(new / folder_name / REPORT, encoded(page))
             on_progress(len(cards), len(runs))
-        pages = {INDEX: gallery_html(cards), HEADS: heads_csv(cards), RUNS: runs_csv(cards)}
-        for name, text in pages.items():
-            write_file(new / name, encoded(text))
+        write_file(new / INDEX, encoded(gallery_html(cards)))
         write_file(new / ".nojekyll", b"")  # GitHub Pages serves the files as they are
     return folder / INDEX
 
@@ -95,10 +90,10 @@ def gallery_html(cards: Sequence[Card]) -> str:
 def folder_names(names: Sequence[str]) -> list[str]:
     """A folder for each run that any web server and file system takes, all of them different.
 
-    >>> folder_names(["mini", "a b/ü", "Mini", "heads.csv", "…"])
-    ['mini', 'a-b', 'Mini-2', 'heads.csv-2', 'run']
+    >>> folder_names(["mini", "a b/ü", "Mini", "…"])
+    ['mini', 'a-b', 'Mini-2', 'run']
     """
-    used = {INDEX, HEADS, RUNS, "gallery.json"}
+    used = {INDEX, "gallery.json"}
     folders = []
     for name in names:
         plain = re.sub(r"[^A-Za-z0-9._]+", "-", name)[:_LONGEST].strip("-._") or "run"
@@ -124,42 +119,6 @@ def _check_runs(runs: Sequence[Result | str | Path]) -> None:
         if run_folder in seen:
             raise RunError(f"{run!s:.300} was given twice")
         seen.add(run_folder)
-
-
-def heads_csv(cards: Sequence[Card]) -> str:
-    """A row per head of every run: `run`, `model`, `revision`, the head's name, then `heads.csv`.
-
-    A column that only some runs have is empty in the others.
-    """
-    tables = [
-        card.heads.reset_index().assign(run=card.name, model=card.model, revision=card.revision)
-        for card in cards
-    ]
-    columns = dict.fromkeys(column for table in tables for column in table.columns)
-    first = ["run", "model", "revision", "name"]
-    table = pd.concat(tables, ignore_index=True)
-    return table_to_csv(table[[*first, *(c for c in columns if c not in first)]])
-
-
-def runs_csv(cards: Sequence[Card]) -> str:
-    """A row per run with its heads of each primary type; empty where that was not measured."""
-    types = types_of(cards)
-    rows = [
-        {
-            "run": card.name,
-            "folder": card.folder,
-            "model": card.model,
-            "revision": card.revision,
-            "corpus": card.text,
-            "tokens": card.tokens,
-            "layers": card.layers,
-            "heads": card.total,
-            **{name: card.count(name) for name in types},
-        }
-        for card in cards
-    ]
-    numbers = dict.fromkeys(("tokens", *types), "Int64")
-    return table_to_csv(pd.DataFrame(rows).astype(numbers))
 
 
 def types_of(cards: Sequence[Card]) -> list[str]:

@@ -63,13 +63,8 @@ class Card:
     """In the order of the legend."""
     countable: frozenset[str]
     """The types that a head could have earned; a count of another was measured by nobody."""
-    heads: pd.DataFrame
-    """The run's rows of `heads.csv`."""
-
-    @property
-    def total(self) -> int:
-        """Heads of the model."""
-        return len(self.heads)
+    total: int
+    """Heads of the model."""
 
     def count(self, type_name: str) -> int | None:
         """Heads that are drawn as a type; None where it could not be measured."""
@@ -104,7 +99,7 @@ def card_of(run: Result, name: str, folder: str) -> Card:
         last=layer_name(layers[-1]),
         shares=tuple(_shares(run, layers)),
         countable=frozenset(countable_types(run.evidence, run.rules)),
-        heads=run.heads,
+        total=len(run.heads),
     )
 
 
