@@ -301,7 +301,7 @@ def main(words: Sequence[str] | None = None) -> None:
         file = PAGES / f"{page_name(name)}.md"
         text = file.read_text("utf-8") if file.is_file() else new_page(file.stem)
         write(file, with_blocks(text, run, file=str(file)))
-        run.atlas().savefig(file.with_suffix(".png"), dpi=110)
+        run.figure().savefig(file.with_suffix(".png"), dpi=110)
         print(f"written to {file}")
     write(PAGES / "index.md", between_marks(index_text(), "overview", overview(), file="index.md"))
 

@@ -110,10 +110,6 @@ class Run(Result):
 
         return report_html(self, light=light)
 
-    def atlas(self) -> Figure:
-        """The atlas as a matplotlib figure; the same as `figure("atlas")`."""
-        return self.figure("atlas")
-
     @takes(kind=NAME, width=maybe(number(2, 40)))
     def figure(self, kind: str = "atlas", *, width: float | None = None) -> Figure:
         """A picture of the run for a paper, as a matplotlib figure.

@@ -75,11 +75,7 @@ class AttentionView:
 
     def html(self) -> str:
         """A whole page that asks no network."""
-        from jinja2 import Environment
-
-        page = "<!doctype html><meta charset=utf-8><title>{{ t }}</title><h1>{{ t }}</h1>"
-        head: str = Environment(autoescape=True).from_string(page).render(t=self.title)
-        return head + whole_html(self.title, self.tokens, self.pattern[None], [self.title])
+        return page_html(self.title, self.tokens, self.pattern[None], [self.title])
 
     def _repr_html_(self) -> str:
         """A picture, and the circuitsvis view where its script is in the notebook."""
@@ -123,9 +119,7 @@ class LayerView:
 
     def html(self) -> str:
         """A whole page that asks no network."""
-        title = escape(self.title)
-        head = f"<!doctype html><meta charset=utf-8><title>{title}</title><h1>{title}</h1>"
-        return head + whole_html(self.title, self.tokens, self.patterns, self.names)
+        return page_html(self.title, self.tokens, self.patterns, self.names)
 
     def _repr_html_(self) -> str:
         """Pictures, and the circuitsvis view where its script is in the notebook."""
@@ -161,6 +155,18 @@ _brought = False
 """Whether a view of this process brought the library along: one output of a notebook does."""
 LEAST = 0.02
 """Attention that a small picture draws; what is less cannot be seen."""
+
+
+def page_html(
+    title: str,
+    tokens: Sequence[str],
+    patterns: Float[ndarray, "head query key"],
+    names: Sequence[str],
+) -> str:
+    """Heads on one text as a whole page that asks no network."""
+    shown = escape(title)
+    head = f"<!doctype html><meta charset=utf-8><title>{shown}</title><h1>{shown}</h1>"
+    return head + whole_html(title, tokens, patterns, names)
 
 
 def notebook_html(

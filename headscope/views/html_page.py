@@ -8,13 +8,8 @@ from __future__ import annotations
 from functools import cache
 from html import escape
 from importlib.resources import files
-from typing import Any
-
-import pandas as pd
-from jinja2 import Environment
 
 from headscope.heads import head_name, layer_name
-from headscope.printing import visible
 from headscope.statistics.result import PRELIMINARY, Result
 from headscope.statistics.tags import NO_TYPE
 from headscope.views.colours import colour, is_resting, letter, type_class, type_style
@@ -31,24 +26,6 @@ def page_file(package: str, name: str) -> str:
 def page_style(*sheets: str) -> str:
     """The types' colours, the report's sheet and further sheets, one after another."""
     return "".join((type_style(), "\n", page_file(REPORT, "report.css"), *sheets))
-
-
-def fill_page(package: str, template: str, sheet: str, **values: Any) -> str:
-    """A page in the report's style.
-
-    Args:
-        package: where the template and the sheet lie.
-        template: the name of its file, in which `visible`, `letter`, `type_class` and `style_class`
-            are filters and `missing` is a test.
-        sheet: the name of the file with what the report's sheet lacks.
-        values: what the template names, beside `style`.
-    """
-    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    environment.filters |= {"visible": visible, "letter": letter}
-    environment.filters |= {"type_class": type_class, "style_class": style_class}
-    environment.tests["missing"] = pd.isna
-    style = page_style(page_file(package, sheet))
-    return environment.from_string(page_file(package, template)).render(style=style, **values)
 
 
 def style_class(type_name: str) -> str:

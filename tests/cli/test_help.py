@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import ast
-import re
 import shlex
-from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
-import headscope.cli
 from headscope.cli import app
 from headscope.cli.app import WORDS
 from headscope.studies.study_table import GROUPS, TOP
@@ -65,31 +61,3 @@ def test_ten_commands_stand_at_the_top_and_the_others_in_groups():
     assert len(top) == 10
     assert {words[0] for words in WORDS.values() if len(words) == 2} == set(GROUPS) - {TOP}
     assert CliRunner().invoke(app, []).stdout == CliRunner().invoke(app, ["-h"]).stdout
-
-
-def test_nobody_reads_a_literal_backtick():
-    """Help is made of docstrings, and texts of strings: no reader of either renders Markdown."""
-    for command in COMMANDS.values():
-        said = [command.help, command.epilog, *(getattr(own, "help", "") for own in command.params)]
-        assert not [text for text in said if "`" in (text or "")], command.name
-    home = Path(headscope.cli.__file__).parents[1]
-    for path in sorted(home.rglob("*.py")):
-        assert quoted_in(path.read_text(encoding="utf-8")) == [], path
-
-
-def quoted_in(code: str) -> list[str]:
-    """The strings of some code, docstrings left out, with something between two backticks."""
-    tree = ast.parse(code)
-    bare = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    texts = []
-    for node in ast.walk(tree):
-        parts = node.values if isinstance(node, ast.JoinedStr) else [node]
-        if isinstance(node, ast.JoinedStr | ast.Constant) and id(node) not in bare:
-            texts.append("".join(str(getattr(part, "value", "…")) for part in parts))
-    return [text for text in texts if re.search(r"`[^`|]+`", text)]
-
-
-def test_a_literal_backtick_would_be_seen():
-    assert len(quoted_in("""say(f"`headscope why {run}` says it")""")) == 1
-    assert quoted_in("""say("`why` says it")""") == ["`why` says it"]
-    assert quoted_in("""def f():\n    'Runs `g`.'\n    return r'(```|~~~)'""") == []

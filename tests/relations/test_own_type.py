@@ -67,7 +67,7 @@ def test_the_report_and_the_atlas_draw_it_in_its_colour(run):
     page = (folder / "report.html").read_text()
     assert ".type-words { --type: #7f3b08; }" in page
     assert '{"name":"words","letter":"W","rests":false' in page
-    texts = [text.get_text() for axes in found.atlas().axes for text in axes.texts]
+    texts = [text.get_text() for axes in found.figure().axes for text in axes.texts]
     assert texts.count("W") == len(found.tagged("words"))
     from rich.console import Console
 

@@ -6,10 +6,13 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from jinja2 import Environment
+
 from headscope.arguments import FLAG, PATH, takes
 from headscope.errors import RunError
 from headscope.measure.progress import Progress, progress_bar
 from headscope.paths import resolved
+from headscope.printing import visible
 from headscope.runs.atlas import is_stored
 from headscope.runs.folder import REPORT, RUN, encoded
 from headscope.runs.resolve import A_RUN, run_names, the_run
@@ -18,7 +21,7 @@ from headscope.runs.write import write_file
 from headscope.statistics.result import Result
 from headscope.statistics.tags import NO_TYPE
 from headscope.views.gallery.card import Card, card_of, functions_first
-from headscope.views.html_page import fill_page, page_file
+from headscope.views.html_page import page_file, page_style, style_class
 from headscope.views.report import report_html
 
 INDEX = "index.html"
@@ -75,10 +78,10 @@ def gallery_html(cards: Sequence[Card]) -> str:
     It says everything without its script, which searches and sorts.
     """
     here = "headscope.views.gallery"
-    return fill_page(
-        here,
-        "page.html",
-        "gallery.css",
+    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment.filters |= {"visible": visible, "style_class": style_class}
+    return environment.from_string(page_file(here, "page.html")).render(
+        style=page_style(page_file(here, "gallery.css")),
         cards=cards,
         types=types_of(cards),
         models=len({card.model for card in cards}),
