@@ -8,7 +8,6 @@ import io
 import json
 import os
 import shutil
-import zipfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -24,7 +23,7 @@ from headscope.cli.files import draw
 from headscope.errors import HeadscopeError
 from headscope.measure.example import Example
 from headscope.run import load
-from headscope.runs.folder import CHECKED, EVIDENCE, HEADS, INDEX, PATTERNS, RUN, SUMS, TALLY
+from headscope.runs.folder import CHECKED, EVIDENCE, HEADS, INDEX, PATTERNS, RUN, TALLY
 from headscope.runs.listing import list_heads, write_heads
 from headscope.statistics.causes import BREAKS, CAUSE_COLUMNS, EDGES
 from headscope.studies.verify import verify
@@ -270,59 +269,6 @@ def _header_change(draw: st.DrawFn) -> Change:
 
 
 @st.composite
-def _sums_change(draw: st.DrawFn) -> Change:
-    """An archive of sums that is sound, of arrays that are not."""
-    pick, at = draw(st.integers(0, 30)), draw(st.integers(0, 10**6))
-    how = draw(
-        st.sampled_from(
-            ["value", "shape", "longer", "dtype", "gone", "name", "twice", "bomb", "stored"]
-        )
-    )
-    value = draw(st.sampled_from([0, 1, 127, 128, 255]))
-    dtype = draw(st.sampled_from(["|u1", "<i4", "<f8", ">f8", "|O", "<U3", "|V2", "<f2"]))
-
-    def change(folder: Path) -> None:
-        path = folder / SUMS
-        with np.load(io.BytesIO(_raw(path))) as archive:
-            arrays = dict(archive)
-        name = list(arrays)[pick % len(arrays)]
-        array = np.array(arrays[name])
-        if how == "value" and array.size:
-            array.reshape(-1)[at % array.size] = value
-        arrays[name] = array.reshape(-1) if how == "shape" else array
-        if how == "longer":
-            arrays[name] = (
-                np.concatenate([array, array]) if array.ndim else np.stack([array, array])
-            )
-        if how == "gone":
-            del arrays[name]
-        if how == "name":
-            arrays["x" * value] = arrays.pop(name)
-        with zipfile.ZipFile(
-            path, "w", zipfile.ZIP_STORED if how == "stored" else zipfile.ZIP_DEFLATED
-        ) as archive:
-            for key, stored in arrays.items():
-                text = _npy(
-                    stored,
-                    dtype if how == "dtype" and key == name else None,
-                    10 ** (at % 20) if how == "bomb" and key == name else 0,
-                )
-                for _ in range(1 + (how == "twice" and key == name)):
-                    archive.writestr(f"{key}.npy", text)
-
-    return change  # fmt: skip
-
-
-def _npy(array: np.ndarray, dtype: str | None, zeros: int) -> bytes:
-    """An array as a file, said to be of another kind, or of so many zeros, of which some follow."""
-    shape = (zeros,) if zeros else array.shape
-    facts = {"descr": dtype or array.dtype.str, "fortran_order": False, "shape": shape}
-    text = repr(facts).encode() + b"\n"
-    body = b"\0" * min(zeros, 10**8) if zeros else array.tobytes()
-    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + body
-
-
-@st.composite
 def _byte_change(draw: st.DrawFn) -> Change:
     name, share = draw(st.sampled_from(FILES)), draw(st.floats(0, 1))
     how = draw(
@@ -372,8 +318,7 @@ def _byte_change(draw: st.DrawFn) -> Change:
 
 
 changes = st.one_of(
-    _json_change(RUN), _json_change(RUN), _json_change(INDEX), _cell_change(), _header_change(), _sums_change(),
-    _byte_change(),
+    _json_change(RUN), _json_change(RUN), _json_change(INDEX), _cell_change(), _header_change(), _byte_change(),
 )  # fmt: skip
 
 
