@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import numpy as np
 import pytest
 import torch
@@ -24,59 +22,8 @@ from headscope.relations.query_sampling import turns
 from headscope.stimuli.repeat import repeat_windows
 from headscope.stimuli.text import TextWindows
 from tests.helpers.models import save_model
-from tests.helpers.writers import PLANTED, save_writers
 
 TEXT, LENGTH = 4_000, 128
-
-
-@pytest.fixture(scope="module", params=[("gpt2", 0.1), ("llama", 0.1), ("llama", 0.0)], ids=str)
-def planted(request, tokenizer, tmp_path_factory):
-    """A model with planted writers, and its run."""
-    layout, noise = request.param
-    folder = tmp_path_factory.mktemp("any")
-    save_model("llama", tokenizer, folder)  # any model, for its tokenizer
-    encoder = load_model(str(folder)).tokenizer
-    windows = TextWindows(
-        asked_corpora("gold"), encoder, max_tokens=TEXT, max_length=LENGTH, seed=0
-    )
-    counts = Counter(token for window in windows for token in window.tokens[1:].tolist())
-    frequent = [token for token, _ in counts.most_common(8)]
-    own = tmp_path_factory.mktemp("planted")
-    save_writers(layout, tokenizer, frequent, own, noise=noise)
-    how = {"max_tokens": TEXT, "max_length": LENGTH, "examples": False, "twin": False}
-    how["writes"] = True
-    return hs.classify(str(own), "gold", **how)
-
-
-def row_of(run, name: str, kind: str, effect: str):
-    (layer, head), table = PLANTED[name], run.effects
-    own = table[(table["layer"] == layer) & (table["head"] == head)]
-    return own[(own["type"] == kind) & (own["effect"] == effect)].iloc[0]
-
-
-def test_a_planted_copying_head_copies_and_a_suppressing_one_suppresses(planted):
-    table = planted.effects[planted.effects["type"].isin(["copy", "suppress"])]
-    tagged = table[table["tagged"]]
-    found = {(row.layer, row.head, row.type) for row in tagged.itertuples()}
-    assert found == {(*PLANTED["copy"], "copy"), (*PLANTED["suppress"], "suppress")}
-    assert bool(row_of(planted, "suppress", "suppress", "predicted")["tagged"])
-    assert planted.heads.loc["L0H0", "writes"] == "copy"
-    assert planted.heads.loc["L1H0", "write_lift"] < -1
-
-
-def test_a_head_that_raises_frequent_tokens_copies_nothing(planted):
-    row = row_of(planted, "frequent", "copy", "looked-at")
-    assert row["n"] > 500
-    assert row["on"] > 1  # it does raise what it looks at
-    assert abs(row["second_lift"]) < 0.2 * row["on"]
-
-
-def test_a_head_that_raises_the_one_token_that_it_looks_at_copies_nothing(planted):
-    row = row_of(planted, "own token", "copy", "looked-at")
-    if row["lift"] > 8:  # noise may move what it looks at
-        # other tokens of the text do not tell it from copying
-        assert abs(row["second_lift"]) < 0.02 * row["lift"]
-    assert not row["tagged"]
 
 
 @pytest.mark.parametrize("layout", ["gpt2", "llama"])

@@ -7,8 +7,10 @@ import pytest
 from tests.oracles.calibrate import writer_rows
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("layout", "noises"), [("gpt2", [0.0, 0.1]), ("llama", [0.1])])
+@pytest.mark.parametrize(
+    ("layout", "noises"),
+    [pytest.param("gpt2", [0.0, 0.1], marks=pytest.mark.slow), ("llama", [0.1])],
+)
 def test_planted_writers_are_found_and_lazy_ones_are_not(layout, noises, capfd):
     table = writer_rows([layout], noises)
     planted = table[table["relation"] != ""]
