@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ast
-import json
-import re
 from pathlib import Path
 
 import pytest
@@ -69,30 +67,6 @@ def imported(code: str) -> set[str]:
         elif isinstance(node, ast.ImportFrom):
             names.add(node.module or ".")
     return names
-
-
-def inner(code: str) -> set[str]:
-    return {name for name in imported(code) if name.startswith("headscope.")}
-
-
-def test_the_readme_imports_headscope_alone():
-    text = (PROJECT / "README.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
-    assert any("headscope" in imported(block) for block in blocks)
-    assert set().union(*map(inner, blocks)) == set()
-
-
-def test_the_notebooks_import_no_inner_module():
-    paths = sorted((PROJECT / "notebooks").glob("*.ipynb"))
-    assert paths
-    used = set()
-    for path in paths:
-        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-        for cell in cells:
-            if cell["cell_type"] == "code":
-                lines = "".join(cell["source"]).splitlines()
-                used |= inner("\n".join(line for line in lines if line[:1] not in ("%", "!")))
-    assert not used
 
 
 def test_one_place_resolves_paths():

@@ -206,14 +206,6 @@ def test_the_run_folder_is_named_after_the_model_with_its_dots(tmp_path, monkeyp
     assert asked == ["runs/pythia-1.4b", "runs/SmolLM2-135M.Q4_1"]
 
 
-def test_a_damaged_run_is_named(run, tmp_path):
-    assert headscope("heads", tmp_path).returncode == 2
-    (tmp_path / "run.json").write_text("{")
-    damaged = headscope("heads", tmp_path)
-    assert damaged.returncode == 2
-    assert f"{tmp_path / 'run.json'}: this run is damaged" in damaged.stderr
-
-
 def test_help_and_models_answer_without_heavy_imports():
     told = headscope("check", "models")
     assert "gpt_neox" in told.stdout

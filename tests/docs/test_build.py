@@ -15,9 +15,7 @@ import torch
 
 import headscope as hs
 from headscope import relations
-from headscope.attention_kind import BIDIRECTIONAL
 from headscope.cli.app import WORDS
-from headscope.relations import relations_of
 from tests.browser import opened_at
 from tests.helpers.cut import cut_on
 from tests.helpers.studies import COMMANDS
@@ -42,27 +40,6 @@ def built(tmp_path_factory) -> Path:
 def words(page: Path) -> str:
     """A page's text without its tags."""
     return re.sub(r"<[^>]+>", "", page.read_text(encoding="utf-8"))
-
-
-def test_the_page_on_relations_has_every_relation_with_its_floor(built):
-    page = (built / "generated" / "relations.html").read_text(encoding="utf-8")
-    rows = re.findall(r"<tr[^>]*>(.*?)</tr>", page, flags=re.DOTALL)
-    cells = [re.findall(r"<td[^>]*>(.*?)</td>", row, flags=re.DOTALL) for row in rows]
-    shown = [tuple(re.sub(r"<[^>]+>", "", c) for c in row) for row in cells if len(row) == 6]
-    # what encoders are asked too stands behind the rest of its type
-    every = dict.fromkeys(
-        (r.type, r.name, f"{r.rule.floor:g}") for r in relations_of([*hs.head_types()])
-    )
-    every |= dict.fromkeys(
-        (r.type, r.name, f"{r.rule.floor:g}") for r in relations_of(["all"], BIDIRECTIONAL)
-    )
-    # and what is asked in a chat behind that
-    every |= dict.fromkeys(
-        (r.type, r.name, f"{r.rule.floor:g}") for r in relations_of(["all"], in_chat=True)
-    )
-    types = list(dict.fromkeys(kind for kind, *_ in every))
-    expected = [row[1:] for row in sorted(every, key=lambda row: types.index(row[0]))]
-    assert [(row[0].replace("&gt;", ">"), row[4]) for row in shown] == expected
 
 
 def test_the_interface_shows_every_name_that_the_package_exports(built):
@@ -96,23 +73,6 @@ def test_nothing_is_cut_on_any_page(built, tmp_path):
             found = cut_on(keys, tables_fit=width > 700)
             faults |= {f"{page.name} at {width}": faults for faults in found.values()}
     assert faults == {}
-
-
-def test_every_page_leads_to_every_other_part(built):
-    """The list of pages at the side, which the theme leaves empty where pages have none below."""
-    for name in ("guide", "method", "generated/commands/classify"):
-        page = (built / f"{name}.html").read_text(encoding="utf-8")
-        side = page.partition('class="bd-docs-nav')[2].partition("</nav>")[0]
-        said = re.sub(r"<[^>]+>", " ", side)
-        for title in (
-            "Start",
-            "Your text and models",
-            "Commands",
-            "Method",
-            "Glossary",
-            "Changelog",
-        ):
-            assert title in said, name
 
 
 def test_no_docstring_is_read_as_html(built):

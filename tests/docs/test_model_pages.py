@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
-import numpy as np
 import pytest
 
 import headscope as hs
@@ -13,7 +10,6 @@ from docs.model_pages import (
     PAGES,
     absent,
     clark,
-    excerpt,
     index_text,
     new_page,
     overview,
@@ -72,16 +68,3 @@ def test_clark_s_numbers_stand_beside_the_head_that_is_right_most_often(minilm):
     assert (published, offset) == ("8-10: 0.868", "0.400")  # table 1 of the paper
     evidence = minilm.evidence[minilm.evidence["relation"] == "obj:dep>head"]
     assert f": {evidence['hit_rate'].max():.2f} |" in line
-
-
-def example(*tokens: str) -> SimpleNamespace:
-    return SimpleNamespace(
-        tokens=tokens, query=len(tokens) - 1, targets=(1,), gaps=[(2, 5, 9)], mass=np.float64(0.5)
-    )
-
-
-def test_word_pieces_are_joined_and_words_stand_apart():
-    assert (
-        excerpt(example("[CLS]", "cy", "##cl", "##one")) == "[CLS] «cy» … cl[[one]]   (0.50 on «…»)"
-    )
-    assert excerpt(example("<s>", " a", " b", "c")) == "<s> «a» …  b[[c]]   (0.50 on «…»)"

@@ -1,4 +1,4 @@
-"""Effects in a run: against a slow loop, on planted heads, and on models that learned nothing."""
+"""Effects in a run: against a slow loop, and on models that learned nothing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from headscope.stimuli.repeat import repeat_windows
 from headscope.stimuli.text import TextWindows
 from tests.helpers.models import save_model
 
-TEXT, LENGTH = 4_000, 128
+TEXT = 4_000
 
 
 @pytest.mark.parametrize("layout", ["gpt2", "llama"])

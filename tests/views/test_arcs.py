@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import pytest
 
 from headscope.measure.example import Example
 from headscope.views.report import report_html
@@ -115,23 +114,6 @@ def test_circuitsvis_is_unpacked_when_it_is_opened_and_marks_the_target(page, tm
         assert "▶ 91:end" in seen.found["page"]
         assert "★ 40:\\u003c/script" in seen.found["page"]
         assert seen.found["colour"] == seen.found["own"]
-
-
-@pytest.mark.parametrize("head", ["L1H0", "L1H2"])
-def test_circuitsvis_opens_on_the_head_of_the_page(run, tmp_path, head):
-    (own,) = [example for example in run.examples if example.query < 0]
-    others = [replace(own, head=number) for number in (0, 1)]
-    shown = replace(run, examples=[*others, *run.examples])
-    script = f"""
-      await go("{head}"); await tick(300);
-      const all = $(".ordinary > .pattern"); all.open = true; await tick(4000);
-      const inner = all.querySelector("iframe").contentDocument;
-      return [...inner.querySelectorAll("#view h3, #view h2")].map((own) => own.textContent);
-    """
-    seen = visit(report_html(shown), script, tmp_path)
-    assert seen.errors == []
-    assert f"{head} Zoomed" in seen.found
-    assert head in seen.found
 
 
 def test_a_light_page_has_no_circuitsvis_and_needs_no_eval(run, tmp_path):

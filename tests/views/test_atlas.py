@@ -73,48 +73,6 @@ def test_a_map_beside_the_atlas_shows_what_rules_explain(page, explained, tmp_pa
     assert visit(page, script, tmp_path).found["cells"] == []
 
 
-def test_cells_are_pictures_of_mean_patterns_where_the_run_has_them(run, page, tmp_path):
-    script = """
-      const cell = $('.cell[data-head="L0H0"]'), canvas = cell.querySelector("canvas");
-      if (!canvas) return null;
-      const shades = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.filter((_, i) => i % 4 === 3);
-      return { side: canvas.width, shades: [...shades], sink: cell.querySelector(".sink").style.height };
-    """
-    means = np.zeros((2, 3, 24, 24))
-    place = np.arange(1, 24)
-    means[:, :, place, place - 1] = 0.81
-    means[..., 0] += 1 - means.sum(-1)
-    heads = run.heads.assign(first_token_mass=0.37)
-    seen = visit(report_html(replace(run, heads=heads, means=means)), script, tmp_path)
-    assert seen.errors == []
-    expected = np.zeros((23, 23))
-    expected[place[1:] - 1, place[1:] - 2] = round(
-        0.9 * 255
-    )  # square roots; the first token is out
-    assert seen.found["side"] == 23
-    assert np.abs(np.reshape(seen.found["shades"], (23, 23)) - expected).max() <= 1
-    assert seen.found["sink"] == "37%"
-    older = visit(report_html(replace(run, means=None)), script, tmp_path)
-    assert older.found is None
-    assert older.errors == []
-
-
-def test_the_atlas_says_its_findings_in_words_and_keeps_its_filter_in_the_address(page, tmp_path):
-    script = """
-      const said = $(".findings").textContent;
-      $('.filter[data-type="induction"]').click(); await tick();
-      const kept = location.hash;
-      await go("L1H2"); await go(kept.slice(1));
-      return { said, kept, lit: $$(".cell:not(.faded)").map((c) => c.dataset.head) };
-    """
-    seen = visit(page, script, tmp_path)
-    assert seen.errors == []
-    assert "of 6 heads have a tag for where they look" in seen.found["said"]
-    assert "1 induction (L1; strongest L1H2)" in seen.found["said"]
-    assert seen.found["kept"] == "#?type=induction"
-    assert seen.found["lit"] == ["L1H2"]
-
-
 def test_a_type_with_too_few_queries_to_tell_has_no_count(run, tmp_path):
     other = run.evidence["type"] != "positional"
     few = run.evidence.assign(

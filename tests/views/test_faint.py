@@ -11,14 +11,13 @@ from matplotlib.colors import to_rgb
 from rich.console import Console
 
 import headscope as hs
-from headscope.errors import ChoiceError
-from headscope.runs.listing import clearest_head, list_heads
+from headscope.runs.listing import clearest_head
 from headscope.statistics.tags import with_no_type
 from headscope.statistics.untagged import alternatives, undecided
 from headscope.views.colours import colour, legend_groups
 from headscope.views.figures import atlas_figure
 from headscope.views.report import report_html
-from headscope.views.summary import head_lines, summary
+from headscope.views.summary import head_lines
 from tests.browser import visit
 
 N, DOCUMENTS = 30, 10
@@ -111,29 +110,6 @@ def test_the_atlas_shows_rest_faintly_and_a_question_in_a_frame(run):
     assert labels[-5:] == ["rests", "sink", "no tag", "not identifiable", "unclassified"]
 
 
-def test_the_terminal_says_who_rests_and_who_cannot_be_told(run):
-    said = printed(summary(run))
-    assert "L0  P R ? ·" in said
-    assert "R rests  ? not identifiable" in said
-    counts = {line.split("  ")[0]: line.split()[-2:] for line in said.splitlines()}
-    assert counts["sink (rests)"] == ["1", "1"]
-    (line,) = [line for line in said.splitlines() if line.startswith("offset-2, or nearest verb")]
-    assert line.split()[4:6] == ["1", "L0H2"]
-    assert "7 of " in line
-
-
-def test_the_list_of_heads_names_both_alternatives(run):
-    chosen = list_heads(run, "not identifiable")
-    assert chosen.index.tolist() == ["L0H2"]
-    said = printed(head_lines(chosen, undecided(run.heads, run.evidence)["said"]), 140)
-    assert "not identifiable" in said
-    assert "offset-2, or nearest verb" in said
-    assert "not identifiable" in printed(head_lines(chosen))
-    assert list_heads(run, "unclassified").index.tolist() == ["L0H3"]
-    with pytest.raises(ChoiceError, match="not identifiable"):
-        list_heads(run, "syntactical")
-
-
 def test_the_head_to_look_at_first_does_more_than_rest(run):
     heads = run.heads.set_index("head")
     assert heads.loc[1, "primary"] == "sink"
@@ -160,13 +136,6 @@ def test_every_view_says_that_a_head_without_a_tag_is_only_closest_to_its_relati
     page = report_html(run)
     assert "no tag, closest to " in page
     assert "No tag, closest to this: it puts " in page
-
-
-def test_why_begins_with_what_cannot_be_told(run):
-    lines = run.why("L0H2").splitlines()
-    assert lines[0] == "L0H2: not identifiable"
-    assert lines[2].startswith("Not identifiable: offset-2, or nearest verb: 7 contested queries, ")
-    assert "ot identifiable" not in run.why("L0H3")
 
 
 def test_the_report_shows_rest_faintly_and_what_cannot_be_told(run, tmp_path):

@@ -15,7 +15,6 @@ import headscope as hs
 from headscope.cli import app
 from headscope.corpus.shipped import data_folder
 from headscope.errors import HeadscopeError, PatternError, RunError
-from headscope.printing import visible
 from headscope.run import load
 from headscope.runs.pattern_cache import read_examples
 from headscope.views.attention_view import AttentionView
@@ -92,24 +91,6 @@ def test_an_examples_pattern_is_a_piece_of_the_models_own(made, gpt2_folder):
             assert mass == pytest.approx(example.mass, abs=1e-3)
 
 
-def test_relations_may_have_any_name(made, tmp_path, gpt2_folder):
-    from dataclasses import replace
-
-    from headscope.relations import relations_of
-
-    one, two = relations_of(["positional"])[:2]
-    named = [replace(one, type="back", name="1"), replace(two, type="back", name="[/s]")]
-    run = hs.score_patterns(
-        [np.tril(np.ones((1, 1, 9, 9))) / np.arange(1, 10)[:, None]] * 8,
-        None, [["<s>", *"abcdefgh"]] * 8, relations=[replace(r, rule=replace(r.rule, companion=None)) for r in named],
-        out=tmp_path / "run",
-    )  # fmt: skip
-    assert set(load(tmp_path / "run").evidence["relation"]) == set(run.evidence["relation"])
-    assert load(tmp_path / "run").why("L0H0").startswith("L0H0: ")
-    result = CliRunner().invoke(app, ["heads", str(tmp_path / "run")])
-    assert result.exit_code == 0, result.output
-
-
 def test_a_run_read_without_its_sums_does_not_overwrite_them(made):
     folder = made[0] / "shown"
     with pytest.raises(RunError, match="loaded without them"):
@@ -158,21 +139,6 @@ def test_an_excerpt_that_cannot_be_is_refused(made, tmp_path, change):
         load(broken)
 
 
-def test_a_damaged_cache_is_named(made, tmp_path):
-    import shutil
-
-    broken = tmp_path / "run"
-    shutil.copytree(made[0] / "shown", broken)
-    file = broken / "patterns" / "examples.safetensors"
-    file.write_bytes(file.read_bytes()[:-1] + b"x")
-    with pytest.raises(RunError, match=r"examples.safetensors: this file is not the one"):
-        load(broken)
-    index = broken / "patterns" / "examples.json"
-    index.write_text(json.dumps(json.loads(index.read_text()) | {"sha256": None, "examples": 3}))
-    with pytest.raises(RunError, match="patterns"):
-        load(broken)
-
-
 def test_show_gives_the_models_own_pattern_and_spells_the_text(made, gpt2_folder):
     view = hs.show(str(gpt2_folder), "L1H3", "the old keys")
     assert view.tokens[0] == "<|endoftext|>"
@@ -193,15 +159,6 @@ def test_show_refuses_what_it_cannot_show(gpt2_folder, made):
         hs.show(model, "L0H0", "the " * 400)
     with pytest.raises(PatternError, match=r"shape \(2, 3\) for 2 tokens"):
         AttentionView("x", ("a", "b"), np.zeros((2, 3)))
-
-
-def test_tokens_are_made_visible_and_harmless():
-    assert visible("a\nb\t") == "a↵b⇥"
-    assert visible("\u202eab\u200f") == "⟨202e⟩ab⟨200f⟩"
-    assert visible("\ud83d") == "⟨d83d⟩"
-    assert visible("\x1b[31m") == "⟨1b⟩[31m"  # no terminal is told to change colour
-    assert visible("") == "∅"
-    assert visible(" the") == " the"
 
 
 VIEW = AttentionView(
@@ -283,12 +240,6 @@ def test_a_layer_is_shown_by_what_the_run_kept(made):
     for asked in ({}, {"head": "L0H0"}, {"head": "L0H0", "layer": 1}):
         with pytest.raises(HeadscopeError, match="a head and a text, or layer=5 alone"):
             run.show(**asked)
-
-
-def test_a_patterns_figure_is_no_formula():
-    figure = VIEW.figure()
-    figure.canvas.draw()
-    assert figure.axes[0].get_xticklabels()[2].get_text() == r"\$b</script>"
 
 
 def test_the_atlas_in_a_notebook_has_every_head_and_escapes_names(made):
