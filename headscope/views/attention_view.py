@@ -164,8 +164,8 @@ def page_html(
     names: Sequence[str],
 ) -> str:
     """Heads on one text as a whole page that asks no network."""
-    shown = escape(title)
-    head = f"<!doctype html><meta charset=utf-8><title>{shown}</title><h1>{shown}</h1>"
+    heading = escape(title)
+    head = f"<!doctype html><meta charset=utf-8><title>{heading}</title><h1>{heading}</h1>"
     return head + whole_html(title, tokens, patterns, names)
 
 
