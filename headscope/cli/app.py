@@ -12,7 +12,7 @@ from typer.core import TyperGroup
 from headscope.cli.terminal import say, stop_code, warn
 from headscope.errors import HeadscopeError
 from headscope.paths import exists
-from headscope.studies.study_table import GROUPS, TOP
+from headscope.studies.study_table import GROUPS, TOP, StudyRow
 
 WORDS: dict[str, tuple[str, ...]] = {}
 """The words of each command by its name, such as `atlas`, which is called by `draw atlas`."""
@@ -127,19 +127,16 @@ def command(
     return decorate
 
 
-def command_later(make: Callable[[], Callable[..., None]]) -> Callable[..., Any]:
-    """As `command`, for a placeholder: `make` makes the function when the command is called."""
+def add_later(make: Callable[[], Callable[..., None]], study: StudyRow) -> None:
+    """Add the command of a study, whose function is made when the command is called."""
 
-    def add(group: str, question: str, *examples: str, name: str = "") -> Any:
-        def decorate(placeholder: _Command) -> _Command:
-            command(group, question, *examples, name=name)(placeholder)
-            words = WORDS[placeholder.__name__]
-            _LATER[words] = lambda: _built(make(), words[-1], question, _epilog(examples))
-            return placeholder
+    def placeholder() -> None:
+        """Stand for the command in lists of commands."""
 
-        return decorate
-
-    return add
+    placeholder.__name__ = study.name
+    command(study.group, study.question, *study.examples, name=study.command)(placeholder)
+    words = WORDS[study.name]
+    _LATER[words] = lambda: _built(make(), words[-1], study.question, _epilog(study.examples))
 
 
 _LATER: dict[tuple[str, ...], Callable[[], Any]] = {}

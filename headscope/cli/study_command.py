@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from types import UnionType
 from typing import (
@@ -29,7 +30,7 @@ import typer
 from typer.models import OptionInfo
 
 from headscope.arguments import Default
-from headscope.cli.app import WORDS, command, command_later
+from headscope.cli.app import WORDS, add_later, command
 from headscope.cli.files import CSV, PICTURES, check_targets, say_written, write_study
 from headscope.cli.options import SHARED, Format
 from headscope.cli.terminal import print_rich, put, shown_progress
@@ -137,22 +138,13 @@ def _run(call: StudyCall) -> None:
 
 
 def add_studies() -> None:
-    """Add the command of each study that has one and is no command yet."""
+    """Add the command of each study that has one and is no command yet.
+
+    Its options are read from its function when it is called.
+    """
     for study in STUDIES:
         if study.group and study.name not in WORDS:
-            add_study(study)
-
-
-def add_study(study: StudyRow) -> None:
-    """Add the command of a row, whose options are read from its function when it is called."""
-
-    def placeholder() -> None:
-        """Stand for the command in lists of commands."""
-
-    placeholder.__name__ = study.name
-    command_later(lambda: study_command(study))(
-        study.group, study.question, *study.examples, name=study.command
-    )(placeholder)
+            add_later(partial(study_command, study), study)
 
 
 @dataclass(frozen=True)

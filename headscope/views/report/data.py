@@ -147,7 +147,7 @@ def _relation(
         "undecided": _undecided_places(rows),
         "baseline": first.get("baseline", ""),
         "contested": _short(first.get("contested_n", math.nan)),
-        **{column: shortened(rows[column].to_numpy(float)) for column in _NUMBERS},
+        **{column: list(map(_short, rows[column].tolist())) for column in _NUMBERS},
     }
 
 
@@ -229,28 +229,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, str | int):
         return value
     return _short(value)
-
-
-def shortened(values: Float[ndarray, " value"]) -> list[float | None]:
-    """`_short` of each; of a thousand heads times hundreds of relations it is most of the page.
-
-    >>> shortened(np.array([0.123456, 1e-30, np.nan]))
-    [0.1235, 1e-30, None]
-    """
-    size = np.abs(values)
-    # powers of ten are exact up to the 22nd: then the quotient is what its digits say
-    plain = (size > 1e-11) & (size < 1e11)
-    places = 3 - np.floor(np.log10(size, out=np.zeros(len(size)), where=plain)).astype(int)
-    up, down = _POWERS[places.clip(0)], _POWERS[(-places).clip(0)]
-    digits = np.where(plain, values, 0) * up / down
-    plain &= np.abs(np.abs(digits % 1) - 0.5) > 1e-6  # nearly half: as its decimals say
-    short_values: list[float | None] = (np.rint(digits) / up * down).tolist()
-    for index in np.flatnonzero(~plain):
-        short_values[index] = _short(values[index])
-    return short_values
-
-
-_POWERS = np.array([float(f"1e{power}") for power in range(23)])
 
 
 def _short(value: Any) -> float | None:
