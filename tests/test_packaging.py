@@ -82,11 +82,6 @@ def test_an_empty_environment_classifies_mini_outside_the_checkout(installed, tm
     assert "<script" in (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
 
 
-def test_one_version_is_stated_everywhere():
-    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
-    assert str(citation["version"]) == PROJECT["version"]
-
-
 def test_the_changelog_keeps_its_form():
     """https://keepachangelog.com/en/1.1.0/, "How do I make a good changelog?"."""
     text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")

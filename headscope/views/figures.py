@@ -82,7 +82,7 @@ def atlas_figure(run: Result) -> Figure:
     figure = Figure(figsize=(2 + heads * 0.32, 1.6 + layers * 0.3), layout="constrained")
     axes = figure.subplots()
     draw_atlas(axes, run)
-    axes.set_title(figure_title(run), fontsize=9)
+    axes.set_title(short_title(run.name), fontsize=9)
     type_legend(axes, [*_types(run), *_untyped(run)])
     return figure
 
@@ -123,7 +123,7 @@ def layers_figure(run: Result) -> Figure:
             below += counts[name].to_numpy()
     axes.set_xlabel("layer")
     axes.set_ylabel("heads")
-    axes.set_title(figure_title(run), fontsize=9)
+    axes.set_title(short_title(run.name), fontsize=9)
     type_legend(axes, [*_types(run), *_untyped(run)])
     return figure
 
@@ -149,7 +149,7 @@ def relations_figure(run: Result, *, most: int = 30) -> Figure:
     axes.set_xlim(0, 1)
     axes.set_xlabel("attention on the targets (mass), best head of each relation")
     outside_legend(axes.legend(fontsize=7, loc="lower right"))
-    axes.set_title(figure_title(run), fontsize=9)
+    axes.set_title(short_title(run.name), fontsize=9)
     return figure
 
 
@@ -186,9 +186,9 @@ def _types(run: Result) -> list[str]:
     return list(dict.fromkeys(run.evidence["type"]))
 
 
-def figure_title(run: Result) -> str:
-    """The name of a run in a picture; `$` would start a formula."""
-    return str(run.info["model"]["name"]).rstrip("/").rsplit("/", 1)[-1].replace("$", r"\$")
+def short_title(model: str) -> str:
+    """A model's name without its folders; `$` would start a formula of matplotlib."""
+    return model.rstrip("/").rsplit("/", 1)[-1].replace("$", r"\$")
 
 
 _CENTRED: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 7}

@@ -310,11 +310,6 @@ def _interval(low: float, high: float) -> str:
     return f"{low:.2f} … {high:.2f}"
 
 
-def short_title(model: str) -> str:
-    """A model's name without its folders, fit for matplotlib."""
-    return model.rstrip("/").rsplit("/", 1)[-1].replace("$", r"\$")
-
-
 def legs_lines(table: pd.DataFrame, run: Result) -> RenderableType:
     """Counts by type, then the heads that do one of the two that their type is about.
 

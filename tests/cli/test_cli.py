@@ -188,24 +188,6 @@ def test_an_unknown_model_ends_with_exit_code_2(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_run_folder_is_named_after_the_model_with_its_dots(tmp_path, monkeypatch):
-    """`pythia-1.4b` must not become `pythia-1`."""
-    from typer.testing import CliRunner
-
-    from headscope import classification, cli
-
-    asked = []
-
-    def stop(model: str, *_: object, out: Path, **__: object) -> None:
-        asked.append(str(out))
-        raise hs.HeadscopeError("stop")
-
-    monkeypatch.setattr(classification, "classify", stop)
-    for name in ("EleutherAI/pythia-1.4b", "models/SmolLM2-135M.Q4_1.gguf"):
-        CliRunner().invoke(cli.app, ["classify", name])
-    assert asked == ["runs/pythia-1.4b", "runs/SmolLM2-135M.Q4_1"]
-
-
 def test_help_and_models_answer_without_heavy_imports():
     told = headscope("check", "models")
     assert "gpt_neox" in told.stdout

@@ -49,16 +49,6 @@ def test_the_module_is_the_command_and_both_say_the_version():
     assert "__version__" in dir(headscope)
 
 
-def test_type_checkers_are_told_that_there_are_types():
-    assert (Path(headscope.__file__).parent / "py.typed").is_file()
-
-
-def test_a_shell_can_be_told_to_complete():
-    help_text = told("--help").stdout
-    assert "--install-completion" in help_text
-    assert "--show-completion" in help_text
-
-
 def completed(line: str, cwd: Path) -> list[str]:
     """What bash is offered for the last word of a line."""
     words = line.split(" ")

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 import headscope as hs
 from headscope.cli import app
 from headscope.errors import HeadscopeError
+from headscope.models.locate import run_name
 from headscope.run import load
 from tests.fuzz.folders import make_run
 from tests.helpers.studies import COMMANDS, FUNCTIONS, line, words_with
@@ -168,31 +169,12 @@ def test_the_working_folder_is_not_replaced(folder, monkeypatch):
 
 @pytest.mark.parametrize("model", [".", "./", "..", "../", "a/..", "../model", "x/../."])
 def test_a_run_is_named_after_the_folder_and_never_dot(tmp_path, monkeypatch, model):
-    from headscope import classification
-    from headscope.models import precheck
-
-    asked: list[Path] = []
-
-    def stop(model: str, *_: object, out: Path, **__: object) -> None:
-        asked.append(out)
-        raise HeadscopeError("stop")
-
-    monkeypatch.setattr(classification, "classify", stop)
-    monkeypatch.setattr(precheck, "check_local_model", lambda *_: None)
     (tmp_path / "model" / "a").mkdir(parents=True)
     (tmp_path / "model" / "x").mkdir()
     monkeypatch.chdir(tmp_path / "model")
-    CliRunner().invoke(app, ["classify", model])
-    expected = tmp_path.name if model in ("..", "../") else "model"
-    assert asked == [Path("runs") / expected]
-
-
-def test_a_model_whose_path_has_no_name_needs_an_out(monkeypatch):
-    from headscope.models import precheck
-
-    monkeypatch.setattr(precheck, "check_local_model", lambda *_: None)
-    refused = CliRunner().invoke(app, ["classify", "/"])
-    assert "gives a run folder no name; name one with --out" in str(refused.exception)
+    assert run_name(model) == (tmp_path.name if model in ("..", "../") else "model")
+    with pytest.raises(HeadscopeError, match="gives a run folder no name; name one with --out"):
+        run_name("/")
 
 
 def test_other_runs_survive_the_run_of_the_working_folder(gpt2_folder, tmp_path, monkeypatch):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import re
 from itertools import pairwise
 
@@ -76,12 +75,6 @@ def test_every_picture_has_the_width_and_its_fonts_and_all_its_text_on_the_page(
         svg = picture(figure, ".svg").decode()
         assert svg.count("<text") > 5, kind
         assert f'width="{width * 72:g}pt"' in svg, kind
-
-
-def test_without_the_style_the_same_figure_has_fonts_of_type_3(run):
-    buffer = io.BytesIO()
-    run.figure("layers", width=3.3).savefig(buffer, format="pdf")
-    assert b"/Type3" in buffer.getvalue()
 
 
 def test_a_picture_keeps_its_own_width_unless_asked_and_is_drawn_alike_again(run):

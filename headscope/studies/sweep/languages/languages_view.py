@@ -15,7 +15,7 @@ from rich.text import Text
 
 from headscope.heads import head_name
 from headscope.studies.sweep.languages.across import held_labels, label_counts
-from headscope.views.summary import short_title
+from headscope.views.figures import short_title
 from headscope.views.tables import plain_table
 
 if TYPE_CHECKING:
