@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from headscope.cli import complete
 from headscope.cli.files import CSV, PICTURES, check_targets, say_written, write_study
 from headscope.cli.options import Format, Overwrite, Printed, Quiet, Table, Width
 from headscope.cli.study_command import StudyCall, body, command_of
@@ -17,9 +16,7 @@ from headscope.cli.terminal import print_rich, put, shown_progress, warn
 
 @command_of("compare")
 def compare(
-    runs: Annotated[
-        list[Path], typer.Argument(help="Two run folders or more.", autocompletion=complete.runs)
-    ],
+    runs: Annotated[list[Path], typer.Argument(help="Two run folders or more.")],
     format: Printed = Format.table,
     out: Table = None,
     figure: Annotated[

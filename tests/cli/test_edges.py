@@ -14,7 +14,6 @@ from typer.testing import CliRunner
 
 import headscope
 from headscope import cli
-from headscope.cli import complete
 from headscope.cli.app import WORDS
 from headscope.corpus.read import read_corpus
 from tests.helpers.studies import FUNCTIONS
@@ -47,60 +46,6 @@ def test_the_module_is_the_command_and_both_say_the_version():
     assert done.stdout == f"headscope {VERSION}\n"
     assert headscope.__version__ == VERSION
     assert "__version__" in dir(headscope)
-
-
-def completed(line: str, cwd: Path) -> list[str]:
-    """What bash is offered for the last word of a line."""
-    words = line.split(" ")
-    done = subprocess.run(
-        [sys.executable, "-c", "from headscope.cli import main; import sys; sys.argv[0] = 'headscope'; main()"],
-        env=os.environ | {"_HEADSCOPE_COMPLETE": "complete_bash", "COMP_WORDS": line,
-                          "COMP_CWORD": str(len(words) - 1), "_TYPER_COMPLETE_ARGS": line},
-        cwd=cwd, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.stderr == ""
-    return done.stdout.split()
-
-
-@pytest.fixture
-def desk(tmp_path: Path) -> Path:
-    for run in ("runs/first", "runs/second"):
-        (tmp_path / run).mkdir(parents=True)
-        (tmp_path / run / "run.json").write_text("{}")
-    (tmp_path / "models").mkdir()
-    (tmp_path / "tiny.GGUF").write_text("")
-    (tmp_path / "notes.md").write_text("")
-    return tmp_path
-
-
-def test_tab_offers_runs_models_and_types(desk):
-    models = ["mini", "smollm2", "minilm", "models", "runs", "tiny.GGUF"]
-    models_and_runs = [*models, "runs/first", "runs/second"]
-    assert completed("headscope why ", desk) == models_and_runs
-    assert completed("headscope heads ", desk) == ["runs/first", "runs/second"]
-    assert completed("headscope heads runs/s", desk) == ["runs/second"]
-    assert completed("headscope why atl", desk) == ["atlas:mini", "atlas:smollm2", "atlas:minilm"]
-    assert completed("headscope classify m", desk) == ["mini", "minilm", "models"]
-    assert completed("headscope dr", desk) == ["draw"]
-    assert completed("headscope draw a", desk) == ["atlas"]
-    assert completed("headscope atl", desk) == []
-    assert completed("headscope sweep ", desk) == ["run", "languages", "emergence"]
-    assert completed("headscope study weights t", desk) == ["tiny.GGUF"]
-    assert completed("headscope classify t", desk) == ["tiny.GGUF"]
-    assert completed("headscope classify mini --types positional,in", desk) == [
-        "positional,induction"
-    ]
-
-
-def test_what_tab_offers_is_what_there_is():
-    from headscope.runs.atlas import PREFIX, atlas_names
-    from headscope.runs.folder import RUN
-
-    assert complete.RUN_FILE == RUN
-    assert complete.runs("atlas:") == [f"{PREFIX}{name}" for name in ("mini", "smollm2", "minilm")]
-    assert sorted(complete.runs("atlas:m")) == [
-        f"{PREFIX}{n}" for n in atlas_names() if n[0] == "m"
-    ]
 
 
 def test_corpora_may_be_named_in_capitals(keys_file, tmp_path):
