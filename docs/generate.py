@@ -295,10 +295,10 @@ def encoder_table() -> str:
 def label_tree() -> str:
     """The tree of general labels as a nested list."""
     lines = []
-    for path, (meaning, members) in LABEL_TREE.items():
+    for path, members in LABEL_TREE.items():
         parent, _, name = path.rpartition("/")
         labels = ", ".join(f"`{member}`" for member in members.split())
-        lines.append(f"{'  ' * bool(parent)}- `{name}`, {meaning}: {labels}")
+        lines.append(f"{'  ' * bool(parent)}- `{name}`: {labels}")
     return "\n".join(lines)
 
 
