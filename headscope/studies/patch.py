@@ -7,31 +7,26 @@ that the values stay those of the prompt that runs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from itertools import groupby, product
+from collections.abc import Sequence
+from itertools import groupby
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 import pandas as pd
-import torch
-from jaxtyping import Float
 from matplotlib.figure import Figure
-from torch import Tensor
 
-from headscope.arguments import TEXT, Default, maybe, takes, whole
+from headscope.arguments import TEXT, maybe, takes, whole
 from headscope.corpus.document import Document
 from headscope.corpus.window import Window
 from headscope.errors import HeadscopeError
 from headscope.heads import head_name
 from headscope.measure.progress import Progress, progress_bar
 from headscope.measure.progress_steps import Steps
-from headscope.models.engines.override import AttentionCall, Output
-from headscope.models.intervention import AttentionChange, HeadOutputs, OutputChange
 from headscope.models.load import Model
 from headscope.models.model_kinds import refuse_encoder
-from headscope.models.rerun import CleanRun, Rerunner, TokenRows
+from headscope.models.prompt_pair import Patch, PromptPair, likeliest_next
+from headscope.models.rerun import Rerunner
 from headscope.relations import relations_of
 from headscope.relations.relation import targets_of
 from headscope.relations.types import ALL
@@ -46,52 +41,40 @@ from headscope.views.study import StudyResult
 
 EDGE_HEADS = 10
 LEAST_GAP = 1e-4
-ROWS_TOKENS = 2_048
 LISTED = 12
 COLUMNS = [
     *("kind", "layer", "head", "tags", "query", "key", "query_token", "key_token", "relation"),
-    *("denoised", "recovered", "attention_recovered", "noised", "lost", "attention_lost"),
+    *("recovered", "attention_recovered", "lost", "attention_lost"),
 ]
 
 
-class PatchOptions(Again, total=False):
-    """Options of `patch` about the metric, and where the model is."""
-
-    answer: Annotated[
-        str | None,
-        maybe(TEXT),
-        Default(
-            None,
-            "Next token after the clean prompt, with its space; the model's own if None.",
-        ),
-    ]
-    wrong: Annotated[
-        str | None,
-        maybe(TEXT),
-        Default(
-            None, "Next token after the corrupt prompt, with its space; the model's own if None."
-        ),
-    ]
-
-
-@takes(run=A_RUN, clean=TEXT, corrupt=TEXT, edges=whole(0))
+@takes(
+    run=A_RUN,
+    clean=TEXT,
+    corrupt=TEXT,
+    answer=maybe(TEXT),
+    wrong=maybe(TEXT),
+    edges=whole(0),
+)
 def patch(
     run: Result | str | Path,
     *,
     clean: str,
     corrupt: str,
+    answer: str | None = None,
+    wrong: str | None = None,
     heads: str = "tagged",
     edges: int = 8,
     progress: Progress = True,
-    **options: Unpack[PatchOptions],
+    **again: Unpack[Again],
 ) -> StudyResult:
     """Patch single heads, and edges of them, between a clean and a corrupt prompt.
 
     The metric is the logit of `answer` minus that of `wrong` after the last token. Denoising runs
-    the corrupt prompt with a part of the clean one: `denoised` is the metric, `recovered` the share
-    of the difference between the prompts that it restores. Noising runs the clean prompt with a
-    part of the corrupt one: `noised`, and the share `lost`. `attention_` shares patch the attention
-    alone. Shares do not add up to 1.
+    the corrupt prompt with a part of the clean one; `recovered` is the share of the difference
+    between the prompts that it restores. Noising runs the clean prompt with a part of the corrupt
+    one; `lost` is the share that it removes. `attention_` shares patch the attention alone. Shares
+    do not add up to 1.
 
     The table has a row per head, then a row per edge of the heads with the largest effects, with
     the relations of the head's tags that the edge belongs to.
@@ -100,13 +83,14 @@ def patch(
         run: a run or its folder, whose model is loaded again.
         clean: a prompt.
         corrupt: a prompt of as many tokens with another next token.
+        answer: the next token after the clean prompt, with its space; the most likely one if None.
+        wrong: the next token after the corrupt prompt, with its space; the most likely one if None.
         heads: `tagged`, `all`, a type or a relation of tags, or names such as `L5H1,L6H9`.
         edges: most edges of a head, those with the most different values in the two prompts; 0 for
             none.
         progress: True for a progress bar on a terminal, False for none, or a function that is
             called with the patches done and in all.
-        options: `answer` and `wrong`, by default the most likely token after each prompt; `source`,
-            the run's model or its new path; `device`, `cpu`, `cuda` or `auto`.
+        again: `source`, the run's model or its new path; `device`, `cpu`, `cuda` or `auto`.
 
     Raises:
         HeadscopeError: the prompts differ in length, or nowhere; the metric is the same for both; a
@@ -116,10 +100,9 @@ def patch(
     """
     run = the_run(run)
     places = selected_heads(run, heads)
-    words = [options.pop("answer", None), options.pop("wrong", None)]
+    words = [answer, wrong]
     for typed in (clean, corrupt, *words):
         check_unicode(typed or "")
-    again: Again = options
     with progress_bar(progress, "patching", unit="patches") as bar:
         model = model_of(run, **again)
         refuse_encoder(model, "study patch")
@@ -136,7 +119,7 @@ def patch(
         f"{pair.clean.metric:+.3f} after the clean prompt, {pair.corrupt.metric:+.3f} after the "
         "corrupt one",
         table=table,
-        terminal_table=_strongest(table).drop(columns=["denoised", "noised"]),
+        terminal_table=_strongest(table),
         values={
             "clean": pair.clean.metric,
             "corrupt": pair.corrupt.metric,
@@ -226,46 +209,21 @@ def _table(
 
 
 def _effects(pair: PromptPair, patches: Sequence[Patch], steps: Steps) -> pd.DataFrame:
-    numbers = {
-        (denoise, attention_only): _reruns(
-            pair, patches, steps, denoise=denoise, attention_only=attention_only
-        )
-        for denoise, attention_only in product((True, False), (False, True))
-    }
     table = pd.DataFrame(patches, columns=Patch._fields).astype({"query": "Int64", "key": "Int64"})
-    clean, corrupt = pair.clean.metric, pair.corrupt.metric
     table.insert(0, "kind", np.where(table["query"].isna(), "head", "edge"))
-    for denoise, name, share in ((True, "denoised", "recovered"), (False, "noised", "lost")):
-        start = corrupt if denoise else clean
-        whole_value, attention_value = (
-            np.array(numbers[denoise, attention_only], float) for attention_only in (False, True)
-        )
-        gap = (clean - corrupt) if denoise else (corrupt - clean)
-        table[name] = whole_value
-        table[share] = (whole_value - start) / gap
-        table[f"attention_{share}"] = (attention_value - start) / gap
+    clean, corrupt, size = pair.clean.metric, pair.corrupt.metric, pair.rows_at_once
+    for share, denoise in (("recovered", True), ("lost", False)):
+        start, end = (corrupt, clean) if denoise else (clean, corrupt)
+        for prefix, attention_only in (("", False), ("attention_", True)):
+            metrics: list[float] = []
+            for _, rows in groupby(patches, key=lambda patch: patch.layer):
+                layer = list(rows)
+                for first in range(0, len(layer), size):
+                    batch = layer[first : first + size]
+                    metrics += pair.patched(batch, denoise=denoise, attention_only=attention_only)
+                    steps.advance(len(batch))
+            table[prefix + share] = (np.array(metrics, float) - start) / (end - start)
     return table
-
-
-def _reruns(
-    pair: PromptPair,
-    patches: Sequence[Patch],
-    steps: Steps,
-    *,
-    denoise: bool,
-    attention_only: bool = False,
-) -> list[float]:
-    values: list[float] = []
-    for _, rows in groupby(patches, key=lambda patch: patch.layer):
-        for batch in _batches(list(rows), pair.rows_at_once):
-            values += pair.patched(batch, denoise=denoise, attention_only=attention_only)
-            steps.advance(len(batch))
-    return values
-
-
-def _batches(patches: Sequence[Patch], size: int) -> Iterator[Sequence[Patch]]:
-    for start in range(0, len(patches), size):
-        yield patches[start : start + size]
 
 
 def _edges_of(pair: PromptPair, layer: int, head: int, limit: int) -> list[tuple[int, int]]:
@@ -290,162 +248,6 @@ def _cells_of_tags(run: Result, head: Head, window: Window) -> dict[tuple[int, i
     return cells
 
 
-class Patch(NamedTuple):
-    """A head that is taken from the other prompt, or one edge of it."""
-
-    layer: int
-    head: int
-    query: int | None = None
-    key: int | None = None
-    """Both None for the whole head."""
-
-
-@dataclass(frozen=True, eq=False)
-class HeadAttention:
-    """A layer's patterns on a prompt, and the values that its heads read by them."""
-
-    pattern: Float[Tensor, "head query key"]
-    value: Float[Tensor, "head key width"]
-
-
-@dataclass(frozen=True, eq=False)
-class PromptRun:
-    """One untouched run of a prompt."""
-
-    clean: CleanRun
-    attention: dict[int, HeadAttention]
-    """By layer."""
-    metric: float
-
-
-@dataclass(frozen=True, eq=False)
-class PromptPair:
-    """A model on two prompts of equal length; only the layers from a patch on run again."""
-
-    rerunner: Rerunner
-    compared: Sequence[int]
-    """The tokens whose logits are compared."""
-    clean: PromptRun
-    corrupt: PromptRun
-
-    @classmethod
-    def of(
-        cls,
-        rerunner: Rerunner,
-        windows: Sequence[Window],
-        compared: Sequence[int],
-        layers: Sequence[int],
-    ) -> PromptPair:
-        """Run both prompts, and store the attention of some layers."""
-        runs = (_run(rerunner, window, compared, layers) for window in windows)
-        return cls(rerunner, compared, *runs)
-
-    @torch.inference_mode()
-    def patched(
-        self, patches: Sequence[Patch], *, denoise: bool, attention_only: bool
-    ) -> list[float]:
-        """The metric with each patch of one layer by itself.
-
-        Args:
-            patches: of one and the same layer.
-            denoise: run the corrupt prompt with activations of the clean one; else the clean one
-                with those of the corrupt.
-            attention_only: take the attention of the other prompt, and leave the values.
-        """
-        base, source = (self.corrupt, self.clean) if denoise else (self.clean, self.corrupt)
-        change = self._change(patches, base, source, attention_only=attention_only)
-        repeated = base.clean.repeated(len(patches))
-        streams = self.rerunner.streams(repeated, change)
-        return _metrics(self.rerunner, streams, self.compared)
-
-    @property
-    def rows_at_once(self) -> int:
-        """Patches of a layer that run together."""
-        return max(1, ROWS_TOKENS // self.clean.clean.rows.tokens.shape[1])
-
-    def carried_change(self, layer: int, head: int) -> Float[Tensor, "query key"]:
-        """Norm of the difference of attention times value between the prompts, for each edge."""
-        one, other = self.clean.attention[layer], self.corrupt.attention[layer]
-        carried = one.pattern[head, :, :, None] * one.value[head]
-        carried = carried - other.pattern[head, :, :, None] * other.value[head]
-        lengths: Tensor = carried.norm(dim=-1)
-        return lengths
-
-    def _change(
-        self, patches: Sequence[Patch], base: PromptRun, source: PromptRun, *, attention_only: bool
-    ) -> HeadsFrom | AttentionAdded:
-        layer, heads = patches[0].layer, [patch.head for patch in patches]
-        if patches[0].query is None and not attention_only:
-            return HeadsFrom(layer, heads, source.clean.z[layer][0])
-        other, here = source.attention[layer], base.attention[layer]
-        values = here.value if attention_only else other.value
-        rows = [_difference(patch, here, other, values) for patch in patches]
-        return AttentionAdded(layer, heads, torch.stack(rows))
-
-
-@dataclass(frozen=True, eq=False)
-class HeadsFrom(OutputChange):
-    """Replaces one head's output in each row by that of another run."""
-
-    layer: int
-    heads: Sequence[int]
-    """Of each row, the head."""
-    source: Float[Tensor, "position head width"]
-
-    @property
-    def layers(self) -> frozenset[int]:
-        """The patched layer."""
-        return frozenset({self.layer})
-
-    def edit(self, layer: int, z: HeadOutputs) -> HeadOutputs:
-        """Replace one head of each row."""
-        changed, rows = z.clone(), torch.arange(len(z), device=z.device)
-        changed[rows, :, self.heads] = self.source[:, self.heads].transpose(0, 1)
-        return changed
-
-
-@dataclass(frozen=True, eq=False)
-class AttentionAdded(AttentionChange):
-    """Adds a vector to one head's output in each row."""
-
-    layer: int
-    heads: Sequence[int]
-    """Of each row, the head."""
-    addition: Float[Tensor, "row position width"]
-
-    @property
-    def layers(self) -> frozenset[int]:
-        """The patched layer."""
-        return frozenset({self.layer})
-
-    def attend(self, call: AttentionCall) -> Output:
-        """The layer's output with the addition."""
-        output = call.output().clone()
-        rows = torch.arange(len(output), device=output.device)
-        output[rows, :, self.heads] += self.addition.to(output)
-        return output
-
-
-@dataclass(frozen=True, eq=False)
-class _Stored(AttentionChange):
-    """Stores patterns and values of some layers; attention is unchanged."""
-
-    numbers: frozenset[int]
-    attention: dict[int, HeadAttention] = field(default_factory=dict)
-
-    @property
-    def layers(self) -> frozenset[int]:
-        """The layers to store."""
-        return self.numbers
-
-    def attend(self, call: AttentionCall) -> Output:
-        """The layer's unchanged output."""
-        pattern, value = call.pattern()[0].float(), call.value[0].float()
-        shared = value.repeat_interleave(len(pattern) // len(value), 0)  # grouped query heads
-        self.attention[call.layer] = HeadAttention(pattern, shared)
-        return call.output()
-
-
 def single_token(model: Model, text: str, option: str) -> int:
     """The number of a token that is given as text.
 
@@ -460,53 +262,6 @@ def single_token(model: Model, text: str, option: str) -> int:
             "within a sentence often begins with a space"
         )
     return int(tokens[0])
-
-
-@torch.inference_mode()
-def likeliest_next(rerunner: Rerunner, window: Window) -> int:
-    """The most likely token after a prompt."""
-    clean = rerunner.clean(_rows(rerunner, window))
-    stream = rerunner.streams(clean, None)[:, -1]
-    return int(rerunner.network.get_output_embeddings()(stream).argmax())
-
-
-@torch.inference_mode()
-def _run(
-    rerunner: Rerunner, window: Window, compared: Sequence[int], layers: Sequence[int]
-) -> PromptRun:
-    clean = rerunner.clean(_rows(rerunner, window))
-    stored = _Stored(frozenset(layers))
-    (value,) = _metrics(rerunner, rerunner.streams(clean, stored), compared)
-    return PromptRun(clean, stored.attention, value)
-
-
-def _rows(rerunner: Rerunner, window: Window) -> TokenRows:
-    tokens = torch.from_numpy(window.tokens)[None].to(rerunner.model.device)
-    nothing = torch.zeros(0, dtype=torch.long, device=tokens.device)
-    return TokenRows(tokens, torch.tensor([tokens.shape[1]]), nothing, nothing)
-
-
-def _metrics(
-    rerunner: Rerunner, streams: Float[Tensor, "row position d_model"], compared: Sequence[int]
-) -> list[float]:
-    """The logit difference of each row after its last token."""
-    unembed = rerunner.network.get_output_embeddings()
-    logits = (unembed(stream[None, -1:]).float()[0, -1] for stream in streams)
-    return [float(values[compared[0]] - values[compared[1]]) for values in logits]
-
-
-def _difference(
-    patch: Patch, here: HeadAttention, other: HeadAttention, values: Float[Tensor, "head key width"]
-) -> Float[Tensor, "position width"]:
-    """The change of a head's output at each position."""
-    queries = slice(None) if patch.query is None else slice(patch.query, patch.query + 1)
-    keys = slice(None) if patch.key is None else slice(patch.key, patch.key + 1)
-    head = patch.head
-    incoming = other.pattern[head, queries, keys] @ values[head, keys]
-    outgoing = here.pattern[head, queries, keys] @ here.value[head, keys]
-    added = here.value.new_zeros(here.value.shape[1:])
-    added[queries] = incoming - outgoing
-    return added
 
 
 def _strongest(table: pd.DataFrame) -> pd.DataFrame:
