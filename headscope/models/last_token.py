@@ -40,8 +40,6 @@ class LastToken:
     """What each block reads there."""
     z: dict[int, Float[Tensor, "head width"]]
     """Each layer's heads' outputs there, as W_O reads them."""
-    attention: dict[int, Float[Tensor, "head position"]]
-    """Where each layer's heads look from there; empty unless wanted."""
     state: Float[Tensor, " d_model"]
     """What is unembedded there."""
     keys: dict[int, CleanKeys]
@@ -68,14 +66,12 @@ class LastTokenRunner:
         prompts: Sequence[Int[Tensor, " position"]],
         *,
         keys: bool = False,
-        attention: bool = False,
     ) -> list[LastToken]:
         """The clean runs of some prompts.
 
         Args:
             prompts: tokens of each, the beginning-of-text token first.
             keys: keep what `states` needs.
-            attention: keep where heads look.
         """
         order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
         runs: dict[int, LastToken] = {}
@@ -87,20 +83,17 @@ class LastTokenRunner:
                 if n == 1 or n * len(prompts[order[n - 1]]) <= TOKENS_AT_ONCE
             )
             batch, order = order[:count], order[count:]
-            read = self._read([prompts[i] for i in batch], keys=keys, attention=attention)
-            runs |= zip(batch, read, strict=True)
+            runs |= zip(batch, self._read([prompts[i] for i in batch], keys=keys), strict=True)
         return [runs[i] for i in range(len(prompts))]
 
-    def _read(
-        self, prompts: Sequence[Int[Tensor, " position"]], *, keys: bool, attention: bool
-    ) -> list[LastToken]:
+    def _read(self, prompts: Sequence[Int[Tensor, " position"]], *, keys: bool) -> list[LastToken]:
         device = self.model.device
         tokens = nn.utils.rnn.pad_sequence([*prompts], batch_first=True).to(device)
         lengths = [len(prompt) for prompt in prompts]
         rows, last = torch.arange(len(prompts)), torch.tensor(lengths) - 1
         streams: list[Tensor] = []
         z: dict[int, Tensor] = {}
-        reader = _Reader(self.model.attention_layers, lengths, keys=keys, attention=attention)
+        reader = _KeyReader(self.model.attention_layers, lengths)
 
         def store_input(_: nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
             streams.append(module_input(arguments, keywords)[rows, last])
@@ -117,7 +110,7 @@ class LastTokenRunner:
                 within.enter_context(hook)
             for layer, output in self.rerunner.outputs.items():
                 within.enter_context(output.register_forward_pre_hook(store_z(layer)))
-            if keys or attention:
+            if keys:
                 within.enter_context(reader.applied(self.model))
             states = last_stream(self.network, tokens)[rows, last]
         return [
@@ -125,7 +118,6 @@ class LastTokenRunner:
                 tokens[i, : lengths[i]],
                 [stream[i] for stream in streams],
                 {layer: outputs[i] for layer, outputs in z.items()},
-                reader.attention[i],
                 states[i],
                 reader.keys[i],
             )
@@ -189,16 +181,12 @@ class LastTokenRunner:
             )
 
 
-class _Reader(AttentionChange):
-    """The attention as it is, with keys and the last rows of patterns stored for each prompt."""
+class _KeyReader(AttentionChange):
+    """The attention as it is, with keys and values stored for each prompt."""
 
-    def __init__(
-        self, layers: tuple[int, ...], lengths: Sequence[int], *, keys: bool, attention: bool
-    ) -> None:
+    def __init__(self, layers: tuple[int, ...], lengths: Sequence[int]) -> None:
         self._layers, self._lengths = frozenset(layers), lengths
-        self._keep_keys, self._keep_attention = keys, attention
         self.keys: list[dict[int, CleanKeys]] = [{} for _ in lengths]
-        self.attention: list[dict[int, Tensor]] = [{} for _ in lengths]
 
     @property
     def layers(self) -> frozenset[int]:
@@ -208,18 +196,8 @@ class _Reader(AttentionChange):
     def attend(self, call: AttentionCall) -> Output:
         """The layer's own."""
         for row, length in enumerate(self._lengths):
-            clean = CleanKeys.of(call, row, length)
-            if self._keep_keys:
-                self.keys[row][call.layer] = clean
-            if self._keep_attention:
-                last = torch.tensor([length - 1], device=call.query.device)
-                query, key, value = (part[row, :, last].transpose(0, 1) for part in _vectors(call))
-                self.attention[row][call.layer] = read_again(clean, query, key, value, last)[0][0]
+            self.keys[row][call.layer] = CleanKeys.of(call, row, length)
         return call.output()
-
-
-def _vectors(call: AttentionCall) -> tuple[Tensor, Tensor, Tensor]:
-    return call.query, call.key, call.value
 
 
 @dataclass
@@ -238,9 +216,10 @@ class _OnCleanKeys(AttentionChange):
 
     def attend(self, call: AttentionCall) -> Output:
         """What each item's heads read."""
-        vectors = (torch.split(part[:, :, 0], [*self.counts]) for part in _vectors(call))
+        vectors = (call.query, call.key, call.value)
+        items = (torch.split(part[:, :, 0], [*self.counts]) for part in vectors)
         parts = []
-        for run, query, key, value in zip(self.prompts, *vectors, strict=True):
+        for run, query, key, value in zip(self.prompts, *items, strict=True):
             if len(query):
                 position = torch.full((len(query),), len(run.tokens) - 1, device=query.device)
                 parts.append(read_again(run.keys[call.layer], query, key, value, position)[1])

@@ -13,7 +13,6 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from jaxtyping import Int
-from numpy import ndarray
 from torch import Tensor
 
 from headscope.corpus.controlled.tasks import Pair
@@ -44,8 +43,6 @@ class FewShot:
     """The beginning-of-text token first."""
     right: int
     """The first token of the answer."""
-    answers: Int[ndarray, " example"]
-    """Places of the last tokens of the examples' answers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,15 +146,7 @@ def _right(dealt: Sequence[str], answers: Sequence[str]) -> int:
 def _prompt(
     examples: Sequence[Pair], question: str, right: int, tokenizer: TextTokenizer
 ) -> FewShot:
-    text, ends = "", []
-    for word, answer in examples:
-        text += f"{QUESTION}{word}{ANSWER} {answer}"
-        ends.append(len(text))
-        text += END
-    text += f"{QUESTION}{question}{ANSWER}"
-    encoded = tokenizer.encode(Document("prompt", text, ()))
-    stops = encoded.offsets[:, 1]
-    # behind the beginning-of-text token
-    answers = np.array([1 + int(np.flatnonzero(stops <= end)[-1]) for end in ends], np.int64)
+    solved = "".join(f"{QUESTION}{word}{ANSWER} {answer}{END}" for word, answer in examples)
+    encoded = tokenizer.encode(Document("prompt", f"{solved}{QUESTION}{question}{ANSWER}", ()))
     tokens = np.concatenate([[tokenizer.bos], encoded.tokens])
-    return FewShot(torch.from_numpy(tokens.astype(np.int64)), right, answers)
+    return FewShot(torch.from_numpy(tokens.astype(np.int64)), right)

@@ -62,7 +62,7 @@ THRESHOLD = 0.05
 AMONG_ANSWERS = 1 / 3
 COLUMNS = [
     *("layer", "head", "function_vector", "lift", "ci_low", "ci_high", "first_half", "second_half"),
-    *("among_answers", "among_answers_low", "held_in", "tasks", "on_answers", "chance"),
+    *("among_answers", "among_answers_low", "held_in", "tasks"),
 ]
 Means = Mapping[int, Float[Tensor, "head width"]]
 
@@ -85,8 +85,7 @@ def function_vectors(
     The table has a row per head. `lift` is the effect of its mean output in nats, less the larger
     control, averaged over tasks, with its 95 % interval over tasks; `first_half` and `second_half`
     average every other task; `among_answers` is the lift of the log-probability among the task's
-    own answers; `held_in` counts the `tasks` in which the lift is significant; `on_answers` is the
-    attention from the last token to the examples' answers, against `chance` for a uniform head.
+    own answers; `held_in` counts the `tasks` in which the lift is significant.
 
     A head is tagged `function_vector` if the lift of both halves is at least 0.05 nats, its
     interval is above 0, at least a third of it remains among the answers with an interval above 0,
@@ -183,10 +182,6 @@ class TaskReading:
     """Empty if the model can do the task, else why the task is not scored."""
     clean_mean: Means
     shuffled_mean: Means
-    on_answers: Float[ndarray, "layer head"]
-    """Attention from the last token of clean prompts to the last tokens of the answers."""
-    chance: float
-    """The same for a head with uniform attention."""
 
     @property
     def scored(self) -> bool:
@@ -199,8 +194,8 @@ def read_task(runner: LastTokenRunner, task: Task, size: PromptSize) -> TaskRead
     tested = prompts_of(runner, task, EFFECTS, CLEAN, size)
     if len(tested) < MIN_PROMPTS or len(task.parts[EFFECTS]) <= size.shots:
         reason = f"too few words: {task.size} usable pairs"
-        return TaskReading(task, reason, {}, {}, np.zeros((0, 0)), float("nan"))
-    clean = runner.read([prompt.tokens for prompt in tested], attention=True)
+        return TaskReading(task, reason, {}, {})
+    clean = runner.read([prompt.tokens for prompt in tested])
     shuffled = prompts_of(runner, task, EFFECTS, SHUFFLED, size)
     right, logs = _answers(runner, clean, tested)
     _, shuffled_logs = _answers(runner, runner.read([p.tokens for p in shuffled]), shuffled)
@@ -209,13 +204,10 @@ def read_task(runner: LastTokenRunner, task: Task, size: PromptSize) -> TaskRead
     verdict = "" if low > 0 else "shuffled answers do as well"
     if right.mean() < MIN_ACCURACY:
         verdict = f"too hard: {right.mean():.0%} of the answers are right"
-    shares = [_on_answers(runner, run, prompt) for run, prompt in zip(clean, tested, strict=True)]
     clean_mean, shuffled_mean = (
         _means(runner, prompts_of(runner, task, MEANS, kind, size)) for kind in (CLEAN, SHUFFLED)
     )
-    chance = float(np.mean([len(p.answers) / len(p.tokens) for p in tested]))
-    on_answers = np.mean(shares, axis=0)
-    return TaskReading(task, verdict, clean_mean, shuffled_mean, on_answers, chance)
+    return TaskReading(task, verdict, clean_mean, shuffled_mean)
 
 
 def prompts_of(
@@ -354,14 +346,6 @@ def _answers(
     return (logs.argmax(-1) == right).numpy(), log_probability.double().numpy()
 
 
-def _on_answers(
-    runner: LastTokenRunner, run: LastToken, prompt: FewShot
-) -> Float[ndarray, "layer head"]:
-    layers = runner.model.attention_layers
-    shares = [run.attention[layer][:, list(prompt.answers)].sum(-1) for layer in layers]
-    return torch.stack(shares).double().cpu().numpy()
-
-
 def effect_table(
     readings: Sequence[TaskReading],
     effects: Sequence[TaskEffects],
@@ -411,8 +395,6 @@ def _task_rows(
             "ci_high": high,
             "among_answers": among.mean(-1),
             "among_low": among_low,
-            "on_answers": reading.on_answers.ravel(),
-            "chance": reading.chance,
             "p_value": above_zero(lift.T),
         }
     )
@@ -430,8 +412,7 @@ def head_table(effects: pd.DataFrame, *, seed: int) -> pd.DataFrame:
     names = list(dict.fromkeys(effects["task"]))
     by_task = effects.set_index(["task", "layer", "head"])
     wide = {
-        name: by_task[name].unstack("task")[names]
-        for name in ("lift", "among_answers", "holds", "on_answers", "chance")
+        name: by_task[name].unstack("task")[names] for name in ("lift", "among_answers", "holds")
     }
     lift, among, holds = (wide[name].to_numpy() for name in ("lift", "among_answers", "holds"))
     draws = resample(len(names), np.random.default_rng(seed))
@@ -452,8 +433,6 @@ def head_table(effects: pd.DataFrame, *, seed: int) -> pd.DataFrame:
             "among_answers_low": among_low,
             "held_in": holds.sum(1),
             "tasks": [";".join(np.array(names)[row.astype(bool)]) for row in holds],
-            "on_answers": wide["on_answers"].to_numpy().mean(1),
-            "chance": wide["chance"].to_numpy().mean(1),
         }
     )
     both_halves = holds[:, 0::2].any(1) & holds[:, 1::2].any(1)
