@@ -224,14 +224,13 @@ STUDIES = {
     "sweep": lambda run, model, text, out, **how: hs.sweep(
         models=[model], corpora=[[str(text)]], out=out, **SMALL, **how
     ),
-    "verify": None,
     "weights": lambda run, model, text, out, **how: hs.weights(model, **how),
     "why": lambda run, model, text, out, **how: hs.why(
         model, ["L0H0"], text, max_tokens=600, types=["positional"], **how
     ),
 }  # fmt: skip
-"""A small call of each; None of those that take long or need a published model."""
-INSTANT = {"anatomy", "emergence", "load", "windows"}
+"""A small call of each; None of those that take long."""
+INSTANT = {"anatomy", "emergence", "load", "verify", "windows"}
 """Functions that read a folder or a text, and run nothing."""
 
 
