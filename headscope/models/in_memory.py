@@ -15,7 +15,6 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from headscope.attention_kind import BIDIRECTIONAL, CAUSAL
 from headscope.errors import ModelError, first_line
-from headscope.models.device import check_device
 from headscope.models.families import check_family
 from headscope.models.layout.dimensions import attention_kind, read_dimensions
 from headscope.models.load import Model, load_model, model_around
@@ -98,7 +97,6 @@ def _from_pair(pair: tuple[Any, ...], options: LoadOptions) -> Model:
     except Exception as error:  # a model's own code may fail in any way
         reason = first_line(error)
         raise ModelError(f"{name}: its modules cannot be copied: {reason:.200}") from error
-    check_device(name, copied)
     with quiet_logging():
         return model_around(
             name,
@@ -115,18 +113,11 @@ def _from_pair(pair: tuple[Any, ...], options: LoadOptions) -> Model:
 
 
 def _checked(pair: tuple[Any, ...]) -> tuple[Any, Any]:
-    """The two of a pair, if they are what they should be."""
+    match pair:
+        case (PreTrainedModel() as network, PreTrainedTokenizerBase() as tokenizer):
+            return network, tokenizer
     kinds = ", ".join(type(item).__name__ for item in pair)
-    if len(pair) != 2:
-        raise ModelError(f"({kinds}) are {len(pair)} things; {_PAIR}")
-    network, tokenizer = pair
-    if isinstance(network, PreTrainedTokenizerBase) and isinstance(tokenizer, PreTrainedModel):
-        raise ModelError(f"({kinds}) has the tokenizer first; {_PAIR}")
-    if not isinstance(network, PreTrainedModel):
-        raise ModelError(f"the first of ({kinds}) is no model of transformers; {_PAIR}")
-    if not isinstance(tokenizer, PreTrainedTokenizerBase):
-        raise ModelError(f"the second of ({kinds}) is no tokenizer of transformers; {_PAIR}")
-    return network, tokenizer
+    raise ModelError(f"({kinds}) is no model and its tokenizer; {_PAIR}")
 
 
 def _check_causal(name: str, network: Any) -> None:
@@ -164,7 +155,7 @@ def _from_bridge(bridge: Any, options: LoadOptions) -> Model:
     from transformer_lens.model_bridge import TransformerBridge
 
     from headscope.models.engines.lens import LensEngine
-    from headscope.models.engines.probe import check_patterns
+    from headscope.models.engines.probe import check_patterns, probe_tokens
 
     kind = type(bridge).__name__
     if not isinstance(bridge, TransformerBridge):
@@ -206,7 +197,8 @@ def _from_bridge(bridge: Any, options: LoadOptions) -> Model:
         notes=(FROM_MEMORY,),
         origin=bridge,
     )
-    check_patterns(model.engine, name, model.heads, rows, model.device)
+    tokens = probe_tokens(dimensions, rows).to(weight.device)
+    check_patterns(model.engine, name, dimensions, tokens)
     return model
 
 

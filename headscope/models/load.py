@@ -16,13 +16,11 @@ import torch
 from headscope.attention_kind import CAUSAL, AttentionKind
 from headscope.errors import ModelError, first_line
 from headscope.models.checkpoint import Checkpoint, find_checkpoint
-from headscope.models.device import move_checked
 from headscope.models.engines.choose import choose_engine
 from headscope.models.engines.engine import Engine
 from headscope.models.engines.kernels import fuse_activations
-from headscope.models.engines.probe import check_patterns
 from headscope.models.families import check_family, explain_unread
-from headscope.models.gguf_cache import cache_model, cached_folder
+from headscope.models.gguf_files import cache_model, cached_folder
 from headscope.models.layout.dimensions import AttentionDimensions, read_dimensions, text_config
 from headscope.models.layout.modules import layers_without_softmax
 from headscope.models.load_options import DTYPES, LoadOptions, check_device_map, device_map_note
@@ -115,11 +113,9 @@ def load_model(name: str, **options: Any) -> Model:
     _check_layout(name, path)
     sha256 = checkpoint.sha256()
     hf_model, backend, unread = _read(name, checkpoint, sha256, load_options)
+    if load_options.device_map is not None:
+        device = str(hf_model.get_input_embeddings().weight.device)
     with quiet_logging():
-        if load_options.device_map is None:
-            hf_model = move_checked(name, hf_model, device)
-        else:
-            device = str(hf_model.get_input_embeddings().weight.device)
         return model_around(
             name,
             hf_model,
@@ -163,16 +159,18 @@ def model_around(
     options: LoadOptions,
     *,
     notes: tuple[str, ...],
+    device: str,
     **facts: Any,
 ) -> Model:
     """A model around a network of transformers, whose attention and activations are replaced.
 
     Args:
         name: what the model is called.
-        network: a language model with eager attention, in evaluation mode and on its device.
+        network: a language model with eager attention, in evaluation mode.
         backend: its tokenizer, as transformers loads it.
         options: its `bos`, `chat`, `engine` and `longest` are heeded.
         notes: what is to be said of how it was loaded.
+        device: where it is to run.
         facts: the other fields of `Model` that the network does not say.
 
     Raises:
@@ -200,9 +198,15 @@ def model_around(
     longest = min(options.longest or context, context)
     with explain_unread(name, network.config.model_type):
         engine, engine_notes = choose_engine(
-            name, network, backend, dimensions, engine_name=options.engine, longest=longest
+            name,
+            network,
+            backend,
+            dimensions,
+            engine_name=options.engine,
+            longest=longest,
+            device=device,
         )
-    model = Model(
+    return Model(
         name=name,
         engine=engine,
         tokenizer=tokenizer,
@@ -220,11 +224,9 @@ def model_around(
             *engine_notes,
             *_notes(network, dimensions, options.longest, context),
         ),
+        device=device,
         **facts,
     )
-    layers = model.attention_layers
-    check_patterns(engine, name, model.heads, model.vocabulary_size, model.device, layers=layers)
-    return model
 
 
 def _notes(

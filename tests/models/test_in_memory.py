@@ -99,11 +99,9 @@ def with_decoder(tokenizer):
 
 
 WRONG = {
-    "no tokenizer": (lambda m, t, f: (m, None), "the second of .* is no tokenizer"),
-    "turned": (lambda m, t, f: (t, m), "has the tokenizer first; give"),
+    "no tokenizer": (lambda m, t, f: (m, None), "is no model and its tokenizer; give"),
+    "turned": (lambda m, t, f: (t, m), "is no model and its tokenizer; give"),
     "alone": (lambda m, t, f: m, "came without its tokenizer; give"),
-    "three": (lambda m, t, f: (m, t, 1), "are 3 things; give"),
-    "no model": (lambda m, t, f: (1, t), "is no model of transformers"),
     "meta": (lambda m, t, f: (meta(f), t), "on the meta device"),
     "encoder and decoder": (
         lambda m, t, f: (with_decoder(t), t),

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import shutil
 import time
 from contextlib import suppress
 
@@ -10,13 +9,12 @@ from transformer_lens.model_bridge.exceptions import StopAtLayerException
 from transformers import AutoModelForCausalLM
 from transformers.activations import NewGELUActivation
 
-from headscope.errors import ChoiceError, ModelError
+from headscope.errors import ModelError
 from headscope.models.engines.lens import LensEngine
 from headscope.models.engines.probe import check_patterns
 from headscope.models.layout.dimensions import AttentionDimensions
 from headscope.models.load import load_model
 from headscope.models.tokenizer import Tokenizer
-from tests.helpers.models import edit_config
 
 
 def test_every_layout_loads_with_its_shape(model_folder):
@@ -78,30 +76,6 @@ def test_a_revision_of_a_local_model_is_refused(gpt2_folder):
         load_model(str(gpt2_folder), revision="step1000")
 
 
-def test_a_folder_without_safetensors_is_refused_because_pickles_are_never_loaded(
-    gpt2_folder, tmp_path
-):
-    folder = shutil.copytree(gpt2_folder, tmp_path / "m")
-    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
-    with pytest.raises(ModelError, match="never loads pickles"):
-        load_model(str(folder))
-
-
-def test_a_damaged_model_is_refused_in_one_line(gpt2_folder, tmp_path):
-    folder = shutil.copytree(gpt2_folder, tmp_path / "m")
-    (folder / "model.safetensors").write_bytes(b"not safetensors")
-    with pytest.raises(ModelError, match=r"model\.safetensors: not a safetensors file") as error:
-        load_model(str(folder))
-    assert "\n" not in str(error.value)
-
-
-def test_a_model_that_transformerlens_cannot_wrap_is_named(gpt2_folder, tmp_path):
-    folder = shutil.copytree(gpt2_folder, tmp_path / "m")
-    edit_config(folder, model_type="unheard-of")
-    with pytest.raises(ModelError, match="cannot read its configuration"):
-        load_model(str(folder))
-
-
 def test_a_vocabulary_without_bos_is_refused_and_told_the_way_on(gpt2_folder, tokenizer):
     class NoBos:
         is_fast, bos_token_id, eos_token, pad_token, unk_token = True, None, None, "<pad>", None
@@ -119,28 +93,6 @@ def test_random_tokens_leave_special_ones_out(tokenizer):
     assert len(ordinary) == len(tokenizer) - 1
 
 
-def test_a_tokenizer_without_vocabulary_is_refused():
-    class Empty:
-        is_fast, bos_token, bos_token_id, all_special_ids, added_tokens_decoder = (
-            True,
-            "x",
-            0,
-            [0],
-            {},
-        )
-
-        def __len__(self) -> int:
-            return 1
-
-    with pytest.raises(ModelError, match="m: its tokenizer has 0 tokens that stand for text"):
-        Tokenizer(Empty(), name="m").ordinary_tokens(50_257)
-
-
-def test_an_unknown_dtype_is_answered_with_the_choices(gpt2_folder):
-    with pytest.raises(ChoiceError, match="choose from: float32, bfloat16, float16"):
-        load_model(str(gpt2_folder), dtype="int8")
-
-
 def test_a_device_that_is_not_there_is_refused(gpt2_folder):
     with pytest.raises(ModelError, match="device 'cuda:9' is not to be had here"):
         load_model(str(gpt2_folder), device="cuda:9")
@@ -154,7 +106,7 @@ class Faulty:
 
     def run_with_hooks(self, tokens, fwd_hooks, **_) -> None:
         n = tokens.shape[1]
-        good = torch.ones(2, 4, n, n).tril()
+        good = torch.ones(1, 4, n, n).tril()
         good = good / good.sum(-1, keepdim=True)
         for i, (_, hook) in enumerate(fwd_hooks):
             pattern = self.change(good.clone()) if i == 1 else good
@@ -167,8 +119,9 @@ class Faulty:
     ("change", "message"),
     [
         (lambda p: p * 1.1, "m: layer 1: rows of the pattern do not sum to 1"),
+        (lambda p: p * 0.9, "m: layer 1: rows of the pattern do not sum to 1"),
         (lambda p: p.flip(-1), "m: layer 1 attends to later positions"),
-        (lambda p: p[:, :3], r"m: layer 1 gave a pattern of shape \(2, 3, 12, 12\)"),
+        (lambda p: p[:, :3], r"m: layer 1 gives a pattern of shape \(1, 3, 12, 12\)"),
         (lambda p: p * torch.nan, "m: layer 1 gives attention that is NaN on a short text"),
         (lambda p: None, "m: no attention pattern from layer 1"),
     ],
@@ -180,4 +133,4 @@ def test_what_is_no_causal_attention_is_refused_by_model_and_layer(change, messa
     )  # fmt: skip
     engine = LensEngine(Faulty(change), stated)
     with pytest.raises(ModelError, match=message):
-        check_patterns(engine, "m", heads=4, vocabulary_size=100, device="cpu")
+        check_patterns(engine, "m", stated, torch.arange(12)[None])

@@ -68,23 +68,6 @@ def test_what_also_sees_is_refused_before_transformerlens_would_install_a_packag
             assert "TransformerLens would install packages" in line
 
 
-def test_what_transformerlens_would_call_to_install_a_package_is_out_of_its_reach(monkeypatch):
-    from transformer_lens.model_bridge.sources.transformers import helpers, source
-
-    from headscope.models.engines.choose import _nothing_installed
-
-    def install(*args, **more):
-        raise AssertionError("pip would run")
-
-    monkeypatch.setattr(helpers, "_ensure_torchvision", install)
-    monkeypatch.setattr(source, "load_modality_processor", install)
-    with _nothing_installed():
-        assert not helpers._ensure_torchvision()
-        source.load_modality_processor(None, None, "m", False, None)
-    with pytest.raises(AssertionError, match="pip would run"):
-        helpers._ensure_torchvision()
-
-
 def test_the_child_would_tell():
     told = subprocess.run(
         [sys.executable, "-c", CHILD.replace("sys.argv[1:]", "[]") + "import os; os.system('true')"],

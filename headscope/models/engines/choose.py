@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from transformers import AutoTokenizer
@@ -15,9 +12,9 @@ from headscope.heads import told_of
 from headscope.models.engines.adapters import EAGER, attend_by
 from headscope.models.engines.engine import Engine
 from headscope.models.engines.lens import LensEngine
-from headscope.models.engines.probe import Probe, check_probe, probe
+from headscope.models.engines.probe import Probe, check_patterns, check_probe, probe
 from headscope.models.layout.dimensions import AttentionDimensions
-from headscope.models.model_kinds import ONLY_FUSED, REFUSED
+from headscope.models.model_kinds import ONLY_FUSED
 
 LENS_SLACK = 10.0
 """Slack for the lens engine, which has the model's own softmax: scores of some thousands, as in
@@ -32,18 +29,21 @@ def choose_engine(
     *,
     engine_name: str,
     longest: int,
+    device: str,
 ) -> tuple[Engine, tuple[str, ...]]:
     """The engine asked for; for `auto` the fused one, or the other and a note that says why.
 
-    Either one has shown the patterns of the model's own eager attention on a short text.
+    Either one has shown the patterns of the model's own eager attention on a short text, which the
+    model reads before it is moved to the device.
 
     Args:
         name: of the model, for messages.
-        hf_model: as transformers loads it, with eager attention, on its device.
+        hf_model: as transformers loads it, with eager attention.
         backend: its tokenizer, as transformers loads it.
         dimensions: as its configuration states them.
         engine_name: `auto`, `fused` or `lens`.
         longest: tokens of the longest window that will be read.
+        device: where the model is to run.
 
     Raises:
         ModelError: no engine fits, or not the one that was asked for.
@@ -55,10 +55,13 @@ def choose_engine(
         config.architectures = [type(hf_model).__name__]
     attend_by(hf_model, EAGER)
     probed = probe(name, hf_model, dimensions)
+    if str(probed.tokens.device) != device:
+        hf_model.to(device)
+        probed = probed.on(device, hf_model.dtype)
     if engine_name == "lens" and not dimensions.attention_kind.predicts_next:
         raise ModelError(
             f"{name}: an encoder is read by the fused engine alone; --engine lens and study "
-            f"weights do not take it: {REFUSED['study weights']}"
+            "weights do not take it"
         )
     if engine_name == "lens" and dimensions.others:
         raise ModelError(f"{name}: {told_of(dimensions.others)}; {ONLY_FUSED}")
@@ -87,19 +90,16 @@ def choose_engine(
 def _lens(
     name: str, hf_model: Any, backend: Any, dimensions: AttentionDimensions, probed: Probe
 ) -> Engine:
-    from headscope.models.engines.choose import boot
-
     engine = boot(name, hf_model, backend, dimensions)
     try:
         check_probe(engine, probed, "what TransformerLens shows", slack=LENS_SLACK)
+        check_patterns(engine, name, dimensions, probed.tokens)
     except Exception as error:  # likewise
         raise ModelError(f"{name}: the lens engine does not fit: {first_line(error)}") from error
     return engine
 
 
 _OTHER_SENSES = ("text_config", "vision_config", "audio_config", "vq_config")
-_INSTALLERS = ("load_modality_processor", "_ensure_torchvision")
-"""What TransformerLens calls to read pictures and sounds; it runs pip for a missing package."""
 
 
 def boot(name: str, hf_model: Any, tokenizer: Any, dimensions: AttentionDimensions) -> LensEngine:
@@ -121,7 +121,7 @@ def boot(name: str, hf_model: Any, tokenizer: Any, dimensions: AttentionDimensio
             f"{name}: a {config.architectures[0]} reads more than text ({', '.join(parts)}), and "
             "TransformerLens would install packages for that; save its language model alone"
         )
-    with tempfile.TemporaryDirectory(prefix="headscope-") as folder, _nothing_installed():
+    with tempfile.TemporaryDirectory(prefix="headscope-") as folder:
         try:
             config.save_pretrained(folder)
             tokenizer.save_pretrained(folder)
@@ -141,22 +141,3 @@ def boot(name: str, hf_model: Any, tokenizer: Any, dimensions: AttentionDimensio
                 f"{name}: TransformerLens cannot wrap a {config.architectures[0]}: {reason}"
             ) from error
     return LensEngine(bridge, dimensions)
-
-
-@contextmanager
-def _nothing_installed() -> Iterator[None]:
-    """TransformerLens goes without what reads pictures and sounds, in whichever module it is."""
-    modules = [module for key, module in sys.modules.items() if key.startswith("transformer_lens")]
-    functions = [
-        (module, name, getattr(module, name))
-        for module in modules
-        for name in _INSTALLERS
-        if hasattr(module, name)
-    ]
-    for module, name, _ in functions:
-        setattr(module, name, lambda *args, **options: False)
-    try:
-        yield
-    finally:
-        for module, name, function in functions:
-            setattr(module, name, function)

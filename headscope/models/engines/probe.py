@@ -1,16 +1,16 @@
-"""A short text and the model's own eager attention on it: an engine must show the same."""
+"""The model's own eager attention on a short text: an engine must give the same patterns."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from headscope.attention_kind import AttentionKind
 from headscope.errors import ModelError, first_line
 from headscope.models.engines.engine import Engine, attends_to_hidden, stream_patterns
 from headscope.models.layout.dimensions import AttentionDimensions
@@ -20,6 +20,11 @@ TOKENS = 48
 TOLERANCE = {torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 5e-2}
 """How far a probability may be from that of the model's own eager attention. Scores of several
 hundreds are rounded by more: such a model is read by its own softmax instead."""
+DEVICE_TOLERANCE = {torch.float32: 1e-3, torch.float16: 5e-2, torch.bfloat16: 2e-1}
+"""The same between two devices, as deep models add up roundings. Some devices are wrong without an
+error: TransformerLens gave wrong results on Apple's `mps` (its issue 1178)."""
+ROW_TOLERANCE = {torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 2e-2}
+"""How far a row's sum may be from 1: rounding of the dtype over a few dozen keys."""
 
 
 @dataclass(frozen=True)
@@ -30,8 +35,12 @@ class Probe:
     layers: tuple[int, ...]
     """The numbers of the layers with softmax attention."""
     patterns: tuple[Float[Tensor, "one head query key"], ...]
-    dtype: torch.dtype
-    """The model's."""
+    tolerance: float
+    """How far an engine's probability may be from these."""
+
+    def on(self, device: str, dtype: torch.dtype) -> Probe:
+        """The same text on another device, whose kernels may round more."""
+        return replace(self, tokens=self.tokens.to(device), tolerance=DEVICE_TOLERANCE[dtype])
 
 
 def probe(name: str, network: Any, dimensions: AttentionDimensions) -> Probe:
@@ -47,8 +56,7 @@ def probe(name: str, network: Any, dimensions: AttentionDimensions) -> Probe:
             layer and head.
     """
     embedding = network.get_input_embeddings().weight
-    length = min(TOKENS, dimensions.context or TOKENS)
-    tokens = torch.arange(length, device=embedding.device)[None] % len(embedding)
+    tokens = probe_tokens(dimensions, len(embedding)).to(embedding.device)
     try:
         with torch.inference_mode():
             patterns = _eager_patterns(network, tokens, dimensions)
@@ -62,37 +70,114 @@ def probe(name: str, network: Any, dimensions: AttentionDimensions) -> Probe:
             "modules; headscope reads models whose layers have one softmax attention each, or none"
         )
     for layer, pattern in zip(layers, patterns, strict=True):
-        if tuple(pattern.shape) != (1, dimensions.heads, length, length):
-            raise ModelError(
-                f"{name}: layer {layer} gives a pattern of shape {tuple(pattern.shape)}, but the "
-                f"configuration says {dimensions.heads} heads, {length} × {length}"
-            )
-        check_numbers(f"{name}: layer {layer}", pattern)
-        if attends_to_hidden(pattern, dimensions.attention_kind):
-            raise ModelError(f"{name}: layer {layer} attends to later positions: no causal model")
+        _check_shape(f"{name}: layer {layer}", pattern, dimensions.heads, tokens)
+        _check_pattern(f"{name}: layer {layer}", pattern, dimensions.attention_kind)
     # the layers of a large model may lie on several devices
     on_processor = tuple(pattern.float().cpu() for pattern in patterns)
-    return Probe(tokens, layers, on_processor, embedding.dtype)
+    return Probe(tokens, layers, on_processor, TOLERANCE.get(embedding.dtype, 5e-2))
 
 
-def check_numbers(layer: str, pattern: Tensor) -> None:
-    """Refuse attention that holds no numbers, before anything else is said of it.
+def probe_tokens(dimensions: AttentionDimensions, vocabulary_size: int) -> Tensor:
+    """The short text."""
+    length = min(TOKENS, dimensions.context or TOKENS)
+    return torch.arange(length)[None] % vocabulary_size
+
+
+def only_forward(dimensions: AttentionDimensions) -> dict[str, bool]:
+    """Arguments by which no next token is asked of a model that writes."""
+    return {"use_cache": False} if dimensions.attention_kind.predicts_next else {}
+
+
+def check_probe(engine: Engine, probed: Probe, source: str, *, slack: float = 1.0) -> None:
+    """Compare an engine's patterns with those of the model's own eager attention.
 
     Args:
-        layer: the subject of a message.
-        pattern: of that layer.
+        engine: runs the same model.
+        probed: what is expected.
+        source: of the engine's patterns, for the message.
+        slack: times the tolerance that a probability may be off.
 
     Raises:
-        ModelError: it holds NaN.
+        ModelError: a layer gives none, or another one.
     """
+    patterns = _patterns(engine, probed.tokens)
+    if sorted(patterns) != list(probed.layers):
+        raise ModelError(
+            f"{len(patterns)} of its {len(probed.patterns)} layers show their attention as {source}"
+        )
+    for layer, expected in zip(probed.layers, probed.patterns, strict=True):
+        if patterns[layer].shape != expected.shape:
+            raise ModelError(
+                f"layer {layer} has the shape {tuple(patterns[layer].shape)} in {source}"
+            )
+        worst = float((patterns[layer].float() - expected).abs().nan_to_num(nan=torch.inf).max())
+        if worst > slack * probed.tolerance:
+            device = probed.tokens.device.type
+            raise ModelError(
+                f"its eager attention differs from {source} on {device} by {worst:.2g}"
+            )
+
+
+def check_patterns(
+    engine: Engine, name: str, dimensions: AttentionDimensions, tokens: Int[Tensor, "one position"]
+) -> None:
+    """Check that the patterns that TransformerLens shows are causal softmax attention.
+
+    Args:
+        engine: runs the model.
+        name: of the model, for messages.
+        dimensions: as its configuration states them.
+        tokens: of a short text, on the device of the model.
+
+    Raises:
+        ModelError: a layer gives no pattern, another number of heads than configured, rows that do
+            not sum to 1, or attention to later positions; the message names the layer.
+    """
+    patterns = _patterns(engine, tokens)
+    for layer in dimensions.attention_layers:
+        if layer not in patterns:
+            raise ModelError(
+                f"{name}: no attention pattern from layer {layer}; headscope reads softmax "
+                "attention only"
+            )
+        title, pattern = f"{name}: layer {layer}", patterns[layer]
+        _check_shape(title, pattern, dimensions.heads, tokens)
+        _check_pattern(title, pattern, engine.attention_kind)
+        missing = float((1 - pattern.float().sum(-1)).max())
+        if missing > ROW_TOLERANCE.get(pattern.dtype, 1e-2):
+            raise ModelError(f"{title}: rows of the pattern do not sum to 1 (off by {missing:.3g})")
+
+
+def _check_pattern(title: str, pattern: Tensor, kind: AttentionKind) -> None:
+    """Check that a pattern is attention: a learned sink may leave rows that sum to less than 1."""
     if bool(pattern.isnan().any()):
         narrow = pattern.dtype != torch.float32
         raise ModelError(
-            f"{layer} gives attention that is NaN on a short text: a number of its configuration, "
+            f"{title} gives attention that is NaN on a short text: a number of its configuration, "
             "such as the epsilon of a norm, or of its weights is out of range; "
             + ("try --dtype float32, or " if narrow else "")
             + "compare them with those of the published model"
         )
+    excess = float((pattern.float().sum(-1) - 1).max())
+    if excess > ROW_TOLERANCE.get(pattern.dtype, 1e-2):
+        raise ModelError(f"{title}: rows of the pattern do not sum to 1 (off by {excess:.3g})")
+    if attends_to_hidden(pattern, kind):
+        raise ModelError(f"{title} attends to later positions: no causal model")
+
+
+def _check_shape(title: str, pattern: Tensor, heads: int, tokens: Tensor) -> None:
+    length = tokens.shape[1]
+    if tuple(pattern.shape) != (1, heads, length, length):
+        raise ModelError(
+            f"{title} gives a pattern of shape {tuple(pattern.shape)}, but the configuration says "
+            f"{heads} heads, {length} × {length}"
+        )
+
+
+def _patterns(engine: Engine, tokens: Tensor) -> dict[int, Tensor]:
+    patterns: dict[int, Tensor] = {}
+    stream_patterns(engine, tokens, lambda layer, pattern: patterns.update({layer: pattern.cpu()}))
+    return patterns
 
 
 def _eager_patterns(network: Any, tokens: Tensor, dimensions: AttentionDimensions) -> list[Tensor]:
@@ -108,104 +193,3 @@ def _eager_patterns(network: Any, tokens: Tensor, dimensions: AttentionDimension
         output = network.base_model(tokens, output_attentions=True, **only_forward(dimensions))
     patterns = hybrid_patterns if dimensions.others else getattr(output, "attentions", None) or ()
     return [pattern for pattern in patterns if pattern is not None]
-
-
-def only_forward(dimensions: AttentionDimensions) -> dict[str, bool]:
-    """Arguments by which no next token is asked of a model that writes."""
-    return {"use_cache": False} if dimensions.attention_kind.predicts_next else {}
-
-
-def check_probe(engine: Engine, probed: Probe, source: str, *, slack: float = 1.0) -> None:
-    """Compare an engine's patterns with those of the model's own eager attention.
-
-    Args:
-        engine: runs the same model.
-        probed: what is expected.
-        source: of the engine's patterns, for the message.
-        slack: times `TOLERANCE` that a probability may be off.
-
-    Raises:
-        ModelError: a layer gives none, or another one.
-    """
-    patterns: dict[int, Tensor] = {}
-    stream_patterns(
-        engine,
-        probed.tokens,
-        lambda layer, pattern: patterns.update({layer: pattern.float().cpu()}),
-    )
-    if sorted(patterns) != list(probed.layers):
-        raise ModelError(
-            f"{len(patterns)} of its {len(probed.patterns)} layers show their attention as {source}"
-        )
-    for layer, expected in zip(probed.layers, probed.patterns, strict=True):
-        if patterns[layer].shape != expected.shape:
-            raise ModelError(
-                f"layer {layer} has the shape {tuple(patterns[layer].shape)} in {source}"
-            )
-        worst = float((patterns[layer] - expected).abs().nan_to_num(nan=torch.inf).max())
-        if worst > slack * TOLERANCE.get(probed.dtype, 5e-2):
-            raise ModelError(f"its eager attention differs from {source} by {worst:.2g}")
-
-
-ROW_TOLERANCE = {torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 2e-2}
-"""How far a row's sum may be from 1: rounding of the dtype over a few dozen keys."""
-
-
-CHECKED_TOKENS = 12
-"""Of each text that is run."""
-
-
-def check_patterns(
-    engine: Engine,
-    name: str,
-    heads: int,
-    vocabulary_size: int,
-    device: str,
-    *,
-    layers: Collection[int] | None = None,
-) -> None:
-    """Run one short batch and check that what the hooks give is attention, causal but of encoders.
-
-    Args:
-        engine: runs the model.
-        name: of the model, for messages.
-        heads: of a layer.
-        vocabulary_size: of the model.
-        device: where it runs.
-        layers: the numbers of those that are to give a pattern; as many as the engine has, from 0
-            on, if None.
-
-    Raises:
-        ModelError: a layer gave no pattern, another number of heads than configured, rows that
-            do not sum to 1, or attention to later positions; the message names the layer.
-    """
-    checked: set[int] = set()
-    length = CHECKED_TOKENS
-
-    def check(layer: int, pattern: Tensor) -> None:
-        checked.add(layer)
-        title = f"{name}: layer {layer}"
-        if tuple(pattern.shape) != (2, heads, length, length):
-            raise ModelError(
-                f"{title} gave a pattern of shape {tuple(pattern.shape)}, but the configuration "
-                f"says batch 2, {heads} heads, {length} × {length}"
-            )
-        check_numbers(title, pattern)
-        row_sums = pattern.float().sum(-1)
-        excess = row_sums - 1
-        if getattr(engine, "sinks", False):
-            excess = excess.clamp_min(0)  # a sink takes a share of a row that no token has
-        worst = float(excess.abs().nan_to_num(nan=torch.inf).max())
-        if worst > ROW_TOLERANCE.get(pattern.dtype, 1e-2):
-            raise ModelError(f"{title}: rows of the pattern do not sum to 1 (off by {worst:.3g})")
-        if attends_to_hidden(pattern, engine.attention_kind):
-            raise ModelError(f"{title} attends to later positions: not a causal model")
-
-    tokens = torch.arange(2 * length).reshape(2, length) % vocabulary_size
-    stream_patterns(engine, tokens.to(device), check)
-    missing = sorted({*(range(engine.layers) if layers is None else layers)} - checked)
-    if missing:
-        raise ModelError(
-            f"{name}: no attention pattern from layer {', '.join(map(str, missing))}; "
-            "headscope reads softmax attention only"
-        )
