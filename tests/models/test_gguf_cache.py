@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import time
 from pathlib import Path
 
 import gguf
 import pytest
 import torch
 
-from headscope.models import gguf_cache
-from headscope.models import packaged as cache_place
-from headscope.models.gguf_cache import MATRIX_BITS, cache_folder, matrix_bits
-from headscope.models.gguf_files import gguf_matrix_bits
+from headscope.models import gguf_files
+from headscope.models.gguf_files import MATRIX_BITS, gguf_matrix_bits, matrix_bits
 from headscope.models.load import load_model
 from tests.models.gguf_files import save_gguf, sizes_of
 
@@ -88,37 +84,11 @@ def test_another_file_of_the_same_name_is_another_model(file, cache, tokenizer):
 def test_nothing_is_kept_where_that_is_not_wanted_or_cannot_be(file, cache, monkeypatch, tmp_path):
     load_model(file, dtype="bfloat16")
     with monkeypatch.context() as small:
-        small.setattr(gguf_cache, "MAX_BYTES", 1000)
+        small.setattr(gguf_files, "MAX_BYTES", 1000)
         load_model(file)
     assert not cache.exists()
     (tmp_path / "taken").write_text("no folder")
     for asked in (str(tmp_path / "taken"), ""):
         monkeypatch.setenv("HEADSCOPE_CACHE", asked)
         load_model(file)
-    assert cache_folder() is None
     assert not cache.exists()
-
-
-def test_what_was_used_longest_ago_goes_first(file, cache, tokenizer, monkeypatch):
-    load_model(file)
-    (first,) = cache.iterdir()
-    size = sum(each.stat().st_size for each in first.iterdir())
-    monkeypatch.setattr(gguf_cache, "CACHE_BYTES", 2.5 * size)
-    others = [Path(file).with_name(f"{i}.gguf") for i in range(2)]
-    for number, other in enumerate(others, start=1):
-        save_gguf(other, sizes_of(2), tokenizer=tokenizer, seed=number)
-        load_model(str(other))
-    assert len(list(cache.iterdir())) == 2
-    assert not first.exists()
-
-
-def test_what_a_killed_process_left_is_removed_and_what_another_writes_is_not(file, cache):
-    cache.mkdir(parents=True)
-    left, writing = cache / ".new-left", cache / ".new-writing"
-    for place in (left, writing):
-        place.mkdir()
-    long_ago = time.time() - 2 * cache_place.UNFINISHED_AFTER
-    os.utime(left, (long_ago, long_ago))
-    load_model(file)
-    (kept,) = cache.glob("[!.]*")
-    assert sorted(cache.iterdir()) == sorted([writing, kept])

@@ -143,7 +143,8 @@ ELSEWHERE = {
     ("runs/atlas.py", "write_bytes"),
     ("models/engines/choose.py", "save_pretrained"),
     # into a folder of its own that takes its place in the cache when it is whole
-    ("models/gguf_cache.py", "save_pretrained"), ("models/gguf_cache.py", "write_text"),
+    ("models/gguf_files.py", "save_pretrained"), ("models/gguf_files.py", "write_text"),
+    ("models/packaged.py", "write_text"),
 }  # fmt: skip
 TABLES = {"to_csv", "to_json"}
 MODES = {m + b for m in ("w", "x", "a", "r+") for b in ("", "b", "t")} | {"rb+"}
