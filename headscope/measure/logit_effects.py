@@ -18,7 +18,7 @@ from headscope.measure.effect_queries import (
     TopKeyQueries,
 )
 from headscope.measure.tally import grained
-from headscope.models.frozen_norm_path import DirectPaths, PathEnd
+from headscope.models.direct_paths import DirectPaths, PathEnd
 from headscope.relations.effect import MIN_ATTENTION, Effect
 
 PREDICTED = 0.25

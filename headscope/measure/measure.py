@@ -19,7 +19,7 @@ from headscope.measure.schedule import Step
 from headscope.measure.selection import select
 from headscope.measure.sink_columns import late_tiles
 from headscope.measure.tally import ReadState, Tally
-from headscope.models.frozen_norm_path import DirectPaths, known_paths
+from headscope.models.direct_paths import DirectPaths, known_paths
 from headscope.relations.effect import Effect, effects_among, of_attention, sum_names
 from headscope.relations.relation import Relation
 

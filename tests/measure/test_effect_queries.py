@@ -14,7 +14,7 @@ from headscope.measure.effect_queries import EVERY, TopKeyQueries, effect_querie
 from headscope.measure.logit_effects import partners
 from headscope.measure.measure import BatchReader, empty_state
 from headscope.measure.plan import Plan, read_plan
-from headscope.models.frozen_norm_path import direct_paths
+from headscope.models.direct_paths import direct_paths
 from headscope.models.load import load_model
 from headscope.relations.effect import sum_names
 from headscope.relations.effects import EFFECTS

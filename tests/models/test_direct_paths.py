@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from headscope.errors import ModelError
-from headscope.models.frozen_norm_path import direct_paths
+from headscope.models.direct_paths import direct_paths
 from headscope.models.load import load_model
 from tests.models.every_layout import save_tiny
 
@@ -67,14 +67,14 @@ def test_what_is_written_adds_up_to_the_logits(layout, engine, tokenizer, tmp_pa
     assert float((total - own).abs().max()) < 1e-4
     # heads matter there
     assert float(effects.sum((0, 2)).abs().mean()) > 0.01
-    assert (paths.modules.post_norms[0] is not None) == (layout in BEHIND)
+    assert (paths.post_norms[0] is not None) == (layout in BEHIND)
 
 
 def added(paths, layer: int, tokens: torch.Tensor, network) -> torch.Tensor:
     """What a block adds to the stream when its heads write nothing: z is 0 before W_O there."""
-    block, output = paths.modules.blocks[layer], paths.modules.outputs[layer]
+    block, output = paths.blocks[layer], paths.outputs[layer]
     seen: dict[str, torch.Tensor] = {}
-    norm = paths.modules.post_norms[layer]
+    norm = paths.post_norms[layer]
 
     def keep(name):
         def hook(module, inputs, result):
@@ -96,7 +96,7 @@ def added(paths, layer: int, tokens: torch.Tensor, network) -> torch.Tensor:
     for handle in handles:
         handle.remove()
     whole = (seen["out"] - seen["in"].view_as(seen["out"])).flatten(0, 1)
-    heads = paths.modules.residual_factor * (seen["written"].reshape(whole.shape) - bias_of(output))
+    heads = paths.residual_factor * (seen["written"].reshape(whole.shape) - bias_of(output))
     return whole - heads
 
 
@@ -107,12 +107,12 @@ def bias_of(output) -> torch.Tensor | float:
 
 def constants(paths) -> torch.Tensor | float:
     """What the last norm's bias and the unembedding's add to the candidates."""
-    norm, unembedding = paths.modules.final_norm, paths.modules.unembedding
+    norm, unembedding = paths.final_norm, paths.unembedding
     found: torch.Tensor | float = 0.0
     if isinstance(norm.bias, torch.Tensor):
         found = unembedding.weight[CANDIDATES] @ norm.bias
     own = getattr(unembedding, "bias", None)
-    return ((found if own is None else found + own[CANDIDATES]) * 1.0) * paths.modules.logit_factor
+    return ((found if own is None else found + own[CANDIDATES]) * 1.0) * paths.logit_factor
 
 
 @torch.no_grad()
@@ -144,7 +144,7 @@ def test_one_heads_effect_is_what_a_slow_loop_computes(tokenizer, tmp_path):
 
 def test_an_encoder_has_no_direct_effects(tokenizer, tmp_path):
     save_tiny("bert", tokenizer, tmp_path, vocab_size=len(tokenizer))
-    with pytest.raises(ModelError, match="and an encoder predicts none"):
+    with pytest.raises(ModelError, match="on logits of the next token"):
         direct_paths(load_model(str(tmp_path)))
 
 

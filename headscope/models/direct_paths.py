@@ -1,0 +1,389 @@
+"""Direct paths: how what a head writes reaches the logits with the scale of every norm frozen.
+
+Modules have other names in every layout, so that they are found by what they do on a short text:
+what a block adds must be what its attention writes, behind a norm if there is one, and the output
+of one other module; and the last norm's output, unembedded, must be the logits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from headscope.errors import ModelError, first_line
+from headscope.models.engines.engine import StoppedError
+from headscope.models.engines.override import module_input
+from headscope.models.layout.modules import attention_by_layer, layer_list, projection_modules
+from headscope.models.layout.projections import output_matrix, output_projection
+
+OnHeadOutputs = Callable[[int, Float[Tensor, "query head d_value"], Float[Tensor, " query"]], None]
+"""Called with a layer, every head's output z at the asked queries, and what a norm behind the
+attention multiplies it by there."""
+OnStream = Callable[[int, Float[Tensor, "query d_model"]], None]
+"""Called with a layer and the residual stream that it reads at the asked queries."""
+TOLERANCE = {torch.float32: 1e-3, torch.float16: 2e-2, torch.bfloat16: 8e-2}
+"""How far a reconstructed output may be from a module's own, as a share of its length."""
+TOKENS = 24
+"""Of the text on which the modules are told apart."""
+
+
+@dataclass(frozen=True, eq=False)
+class FrozenNorm:
+    """A norm y = s(x) · gain ⊙ (x − mean) + bias, whose s is one number of each token.
+
+    RMSNorm subtracts no mean. Gains that count from 1 (Gemma) have the 1 added already.
+    """
+
+    module: nn.Module
+    gain: Float[Tensor, " d_model"]
+    bias: Float[Tensor, " d_model"]
+    centred: bool
+
+    def pulled_back(self, directions: Float[Tensor, "*_ d_model"]) -> Float[Tensor, "*_ d_model"]:
+        """Directions behind the norm as directions before it: ⟨y − bias, d⟩ = s · ⟨x, result⟩."""
+        scaled = directions * self.gain.to(directions)
+        return scaled - scaled.mean(-1, keepdim=True) if self.centred else scaled
+
+    def linear(self, inputs: Float[Tensor, "*_ d_model"]) -> Float[Tensor, "*_ d_model"]:
+        """The output without bias and scale."""
+        centred = inputs - inputs.mean(-1, keepdim=True) if self.centred else inputs
+        return centred * self.gain.to(inputs)
+
+    def scale(
+        self, inputs: Float[Tensor, "*_ d_model"], outputs: Float[Tensor, "*_ d_model"]
+    ) -> Float[Tensor, "*_"]:
+        """S of each token, as the model's own norm applied it."""
+        linear = self.linear(inputs.float())
+        unbiased = outputs.float() - self.bias.to(outputs.device).float()
+        return (unbiased * linear).sum(-1) / linear.square().sum(-1).clamp_min(1e-30)
+
+
+@dataclass(eq=False)
+class PathEnd:
+    """The last norm at the end of a forward pass."""
+
+    scale: Float[Tensor, " query"] | None = None
+    """What the last norm multiplies the stream by at the asked queries."""
+
+
+@dataclass(frozen=True, eq=False)
+class DirectPaths:
+    """The direct path from every head to the logits of a model.
+
+    The logit of a token at a query, before any cap (Gemma 2), is a sum over what heads, MLPs,
+    biases and the embedding add to the residual stream, each times the last norm's scale there;
+    see `headscope.measure.effect_queries`.
+    """
+
+    heads: int
+    blocks: Sequence[nn.Module]
+    outputs: Sequence[nn.Module]
+    """W_O of each layer; what goes in is every head's output z, side by side."""
+    post_norms: Sequence[FrozenNorm | None]
+    """The norm between W_O and the residual stream, where there is one."""
+    residual_factor: float
+    """By which what is added to the stream is multiplied (Granite); 1 in most layouts."""
+    final_norm: FrozenNorm
+    """The last one."""
+    unembedding: Any
+    logit_factor: float
+    """By which the logits are multiplied."""
+
+    @property
+    def layers(self) -> int:
+        """Layers with attention."""
+        return len(self.outputs)
+
+    @torch.no_grad()
+    def directions(self, tokens: Int[Tensor, " token"]) -> Float[Tensor, "token d_model"]:
+        """Each token's unembedding as a direction of the residual stream before the last norm."""
+        weight = self.unembedding.weight
+        rows = weight[tokens.to(weight.device)].float()
+        return self.final_norm.pulled_back(rows) * self.logit_factor
+
+    @torch.no_grad()
+    def through_heads(
+        self, layer: int, directions: Float[Tensor, "token d_model"]
+    ) -> Float[Tensor, "token head d_value"]:
+        """The same as directions of each head's output z: through W_O and the norm behind it."""
+        post_norm = self.post_norms[layer]
+        pulled = directions if post_norm is None else post_norm.pulled_back(directions)
+        matrix = output_matrix(self.outputs[layer])
+        at_heads = pulled.to(matrix.device) @ matrix.float().T
+        return (at_heads * self.residual_factor).view(len(directions), self.heads, -1)
+
+    @contextmanager
+    def watching(
+        self, queries: Int[Tensor, " query"], take: OnHeadOutputs, stream: OnStream | None = None
+    ) -> Iterator[PathEnd]:
+        """Within this context a forward pass hands on what heads write, and ends at the last norm.
+
+        Args:
+            queries: those that are read, flat as `[window position]`.
+            take: gets each layer's z.
+            stream: gets what each layer reads, before its z; not asked for when None.
+        """
+        end, pending = PathEnd(), dict[int, Tensor]()
+
+        def at(values: Tensor) -> Tensor:
+            return values.flatten(0, 1).index_select(0, queries.to(values.device))
+
+        def of_z(layer: int) -> Callable[..., None]:
+            def hook(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+                z = at(inputs[0]).float()
+                z = z.view(len(z), self.heads, -1)
+                if self.post_norms[layer] is None:
+                    take(layer, z, z.new_ones(len(z)))
+                else:
+                    pending[layer] = z
+
+            return hook
+
+        def of_norm(layer: int, norm: FrozenNorm) -> Callable[..., None]:
+            def hook(_: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+                take(layer, pending.pop(layer), norm.scale(at(inputs[0]), at(output)))
+
+            return hook
+
+        def of_stream(layer: int, read: OnStream) -> Callable[..., None]:
+            def hook(_: nn.Module, inputs: tuple[Any, ...], options: dict[str, Any]) -> None:
+                read(layer, at(module_input(inputs, options)))
+
+            return hook
+
+        def of_end(_: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+            end.scale = self.final_norm.scale(at(inputs[0]), at(output))
+            raise StoppedError
+
+        with ExitStack() as hooks:
+            for layer, output in enumerate(self.outputs):
+                hooks.enter_context(output.register_forward_pre_hook(of_z(layer)))
+                norm = self.post_norms[layer]
+                if norm is not None:
+                    hooks.enter_context(norm.module.register_forward_hook(of_norm(layer, norm)))
+                if stream is not None:
+                    hook = of_stream(layer, stream)
+                    block = self.blocks[layer]
+                    hooks.enter_context(block.register_forward_pre_hook(hook, with_kwargs=True))
+            hooks.enter_context(self.final_norm.module.register_forward_hook(of_end))
+            yield end
+
+
+def known_paths(model: Any) -> DirectPaths | None:
+    """The direct paths of a loaded model, found once; None where they are not known."""
+    if model.engine not in _known:
+        try:
+            _known[model.engine] = direct_paths(model)
+        except ModelError:
+            _known[model.engine] = None
+    return _known[model.engine]
+
+
+_known: WeakKeyDictionary[Any, DirectPaths | None] = WeakKeyDictionary()
+
+
+def direct_paths(model: Any) -> DirectPaths:
+    """The direct paths of a loaded model.
+
+    Args:
+        model: a `headscope.models.load.Model`.
+
+    Raises:
+        ModelError: what its heads write does not reach the logits as headscope knows it.
+    """
+    if not model.attention_kind.predicts_next:
+        raise ModelError(f"{model.name}: direct effects are on logits of the next token")
+    try:
+        return _find_paths(model.engine, model.heads)
+    except Exception as error:  # a model's own code may fail in any way
+        reason = first_line(error)
+        raise ModelError(f"{model.name}: what its heads write cannot be read: {reason}") from error
+
+
+class _Call(NamedTuple):
+    """Input and output of a module."""
+
+    module: nn.Module
+    inputs: Tensor
+    outputs: Tensor
+
+
+@torch.inference_mode()
+def _find_paths(engine: Any, heads: int) -> DirectPaths:
+    """The modules that what heads write goes through.
+
+    Raises:
+        ModelError: what a block adds is not what its attention and one other module write, or the
+            logits are not what the last norm hands on, unembedded.
+    """
+    network, blocks, outputs = _parts(engine)
+    weight = network.get_input_embeddings().weight
+    tokens = (torch.arange(TOKENS, device=weight.device)[None] * 7 + 3) % len(weight)
+    calls = _calls(network, tokens)
+    config = getattr(network.config, "get_text_config", lambda **_: network.config)(decoder=True)
+    residual_factor = float(getattr(config, "residual_multiplier", None) or 1.0)
+    post_norms = [
+        _post_norm(calls, block, output, residual_factor)
+        for block, output in zip(blocks, outputs, strict=True)
+    ]
+    final_norm, unembedding, logit_factor = _final_modules(
+        network, tokens, calls, config, blocks[-1]
+    )
+    return DirectPaths(
+        heads, blocks, outputs, post_norms, residual_factor, final_norm, unembedding, logit_factor
+    )
+
+
+def _parts(engine: Any) -> tuple[Any, list[nn.Module], list[nn.Module]]:
+    """The network, its blocks, and W_O of each."""
+    bridge = getattr(engine, "bridge", None)
+    if bridge is not None:
+        blocks = list(bridge.blocks)
+        return bridge.original_model, blocks, [block.attn.o for block in blocks]
+    network = engine.network
+    outputs = [output_projection(module) for module in projection_modules(network)]
+    blocks = list(layer_list(network, attention_by_layer(network), len(outputs)))
+    return network, blocks, outputs
+
+
+def _calls(network: Any, tokens: Tensor) -> dict[nn.Module, _Call]:
+    """The last call of each module that takes one stream and gives one."""
+    calls: dict[nn.Module, _Call] = {}
+    width = network.get_input_embeddings().weight.shape[1]
+
+    def note(module: nn.Module, inputs: Any, options: Any, output: Any) -> None:
+        stream = inputs[0] if inputs else options.get("hidden_states")
+        result = output[0] if isinstance(output, tuple) else output
+        if isinstance(stream, Tensor) and isinstance(result, Tensor) and result.dim() >= 2:
+            # some layouts add in place to what a module gave
+            calls[module] = _Call(module, stream.clone(), result.clone())
+
+    with ExitStack() as hooks:
+        for module in network.modules():
+            hooks.enter_context(module.register_forward_hook(note, with_kwargs=True))
+        network(tokens, use_cache=False)
+    size = tokens.numel() * width
+    return {module: call for module, call in calls.items() if call.outputs.numel() == size}
+
+
+def _post_norm(
+    calls: dict[nn.Module, _Call], block: nn.Module, output: nn.Module, residual_factor: float
+) -> FrozenNorm | None:
+    """The norm between W_O and the stream, None where there is none; checks what the block adds."""
+    if block not in calls or output not in calls:
+        raise ModelError(f"{type(block).__name__} hands on no residual stream")
+    layer = calls[block]
+    shape = layer.outputs.shape
+    written = calls[output].outputs.reshape(shape).float()
+    added = layer.outputs.float() - layer.inputs.reshape(shape).float()
+    inside = [calls[m] for m in block.modules() if m in calls and m not in (block, output)]
+    slack = _tolerance(layer.outputs) * float(max(added.norm(), layer.outputs.float().norm() * 0.1))
+    norms = [
+        c for c in inside if _is_close(c.inputs, written) and not _is_close(c.outputs, written)
+    ]
+    for norm in (None, *norms):
+        by_attention = written if norm is None else norm.outputs.reshape(shape).float()
+        # the other module's output comes with the same factor
+        by_other = added - residual_factor * by_attention
+        others = (residual_factor * call.outputs.reshape(shape).float() for call in inside)
+        if any(float((by_other - other).norm()) <= slack for other in others):
+            return None if norm is None else _frozen_norm(norm)
+    raise ModelError(
+        f"what a {type(block).__name__} adds is not what its attention and one other module write"
+    )
+
+
+def _final_modules(
+    network: Any, tokens: Tensor, calls: dict[nn.Module, _Call], config: Any, last: nn.Module
+) -> tuple[FrozenNorm, Any, float]:
+    """The last norm, the unembedding, and by what the logits are multiplied."""
+    stream = calls[last].outputs
+    final = network.base_model(tokens, use_cache=False).last_hidden_state
+    logits = network(tokens, use_cache=False).logits.float()
+    unembedding = network.get_output_embeddings()
+    if unembedding is None:
+        raise ModelError("it has no unembedding")
+    inside = set(last.modules())
+    norms = [
+        call
+        for call in calls.values()
+        if call.module not in inside
+        and _is_close(call.outputs, final)
+        and _is_close(call.inputs, stream)
+    ]
+    if not norms:
+        raise ModelError("no norm stands between its last layer and its unembedding")
+    plain = unembedding(final).float()
+    cap = getattr(config, "final_logit_softcapping", None)
+    for factor in _logit_factors(config):
+        capped = plain * factor if cap is None else torch.tanh(plain * factor / cap) * cap
+        if _share_off(capped, logits) < _tolerance(final):
+            # the innermost module that does it, as the bridge wraps some in others
+            return _frozen_norm(norms[0]), unembedding, factor
+    raise ModelError("its logits are more than the unembedded stream")
+
+
+def _logit_factors(config: Any) -> Iterator[float]:
+    """Factors of the logits that a configuration may mean: some layouts multiply, some divide."""
+    yield 1.0
+    if scale := getattr(config, "logit_scale", None):
+        yield float(scale)
+    if divisor := getattr(config, "logits_scaling", None):
+        yield 1 / float(divisor)
+
+
+@torch.inference_mode()
+def _frozen_norm(call: _Call) -> FrozenNorm:
+    """A norm as a linear map, found by what it does.
+
+    Args:
+        call: the norm's module, and its inputs and outputs on some text.
+
+    Raises:
+        ModelError: it does something else.
+    """
+    module, inputs = call.module, call.inputs
+    width = inputs.shape[-1]
+    generator = torch.Generator().manual_seed(0)
+    trial = torch.randn(64, width, generator=generator).to(inputs)
+    answer = module(trial)
+    answer = (answer[0] if isinstance(answer, tuple) else answer).float()
+    bias = getattr(module, "bias", None)
+    bias = bias.detach() if isinstance(bias, Tensor) else answer.new_zeros(width)
+    x, y = inputs.reshape(-1, width).float(), call.outputs.reshape(-1, width).float()
+    smallest = float("inf")
+    for centred in (False, True):
+        unit = trial.float() - trial.float().mean(-1, keepdim=True) if centred else trial.float()
+        unit = unit / unit.square().mean(-1, keepdim=True).sqrt()
+        # least squares of one gain for each coordinate
+        gain = ((answer - bias.float()) * unit).sum(0) / unit.square().sum(0)
+        norm = FrozenNorm(module, gain, bias, centred)
+        rebuilt = norm.scale(x, y)[:, None] * norm.linear(x) + bias.float()
+        off = _share_off(rebuilt, y)
+        if off < _tolerance(inputs):
+            return norm
+        smallest = min(smallest, off)
+    raise ModelError(
+        f"{type(module).__name__} is no norm by one number of each token (off by {smallest:.2g})"
+    )
+
+
+def _tolerance(values: Tensor) -> float:
+    return TOLERANCE.get(values.dtype, 8e-2)
+
+
+def _share_off(values: Tensor, expected: Tensor) -> float:
+    return float((values - expected).norm() / expected.norm().clamp_min(1e-30))
+
+
+def _is_close(first: Tensor, second: Tensor) -> bool:
+    return first.numel() == second.numel() and bool(
+        torch.allclose(first.float().flatten(), second.float().flatten(), rtol=1e-4, atol=1e-6)
+    )
