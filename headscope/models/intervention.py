@@ -85,42 +85,33 @@ class OutputChange(Intervention):
 
 @dataclass(frozen=True, eq=False)
 class PatternReplaced(AttentionChange):
-    """Heads that attend by patterns from elsewhere; their values and W_O stay their own."""
+    """Layers that attend by patterns from elsewhere; values and W_O stay their own."""
 
-    heads: Mapping[int, Sequence[int]]
-    """By layer, which heads."""
+    changed: frozenset[int]
+    """Numbers of the layers."""
     pattern: Callable[[AttentionCall], Pattern]
-    """The patterns of all heads of a layer, or one for all of them, for the batch that is run."""
+    """The patterns of the heads of a layer, or one for all of them, for the batch that is run."""
     within_visible: bool = False
     """Whether attention on keys that a head cannot see is dropped, and the rest of a row brought to
     the sum of the head's own row, which a learned sink may leave below 1."""
 
     @property
     def layers(self) -> frozenset[int]:
-        """Those with such heads."""
-        return frozenset(layer for layer, heads in self.heads.items() if len(heads))
+        """Numbers of the layers."""
+        return self.changed
 
     def attend(self, call: AttentionCall) -> Output:
-        """By the patterns where heads have them, as ever elsewhere."""
-        query, value, heads = call.query, call.value, list(self.heads[call.layer])
-        size = query.shape[1] // value.shape[1]  # grouped query heads share values
-        groups = [head // size for head in heads]
-        if len(heads) < query.shape[1]:
-            output = call.output()
-        else:
-            output = query.new_empty(query.shape[0], query.shape[2], query.shape[1], value.shape[3])
-        pattern = self.pattern(call)
-        if pattern.shape[1] > 1:
-            pattern = pattern[:, heads]
+        """Values weighted by the patterns."""
+        value, pattern = call.value, self.pattern(call)
         if self.within_visible:
-            pattern = _within_visible(pattern, call, heads)
+            pattern = _within_visible(pattern, call)
         pattern = pattern.to(value.dtype)
+        size = call.query.shape[1] // value.shape[1]  # grouped query heads share values
         if pattern.shape[1] == 1:
-            mixed = (pattern @ value)[:, groups]
+            mixed = (pattern @ value).repeat_interleave(size, 1)
         else:
-            mixed = pattern @ value[:, groups]
-        output[:, :, heads] = mixed.transpose(1, 2)
-        return output
+            mixed = pattern @ value.repeat_interleave(size, 1)
+        return mixed.transpose(1, 2).contiguous()
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,12 +162,12 @@ def by_head(z: Float[Tensor, "window position _"], heads: int) -> HeadOutputs:
     return z.view(*z.shape[:2], heads, -1)
 
 
-def _within_visible(pattern: Pattern, call: AttentionCall, heads: Sequence[int]) -> Pattern:
+def _within_visible(pattern: Pattern, call: AttentionCall) -> Pattern:
     """The part of a pattern on visible keys, rows with the sums of the heads' own."""
     terms = call.score_terms
     if terms.bias is None and terms.sink is None:
         return pattern  # plain causal attention hides nothing else
-    row_sums = call.pattern()[:, list(heads)].sum(-1, keepdim=True)
+    row_sums = call.pattern().sum(-1, keepdim=True)
     visible = pattern * call.visible[:, :1]
     total = visible.sum(-1, keepdim=True).clamp_min(torch.finfo(visible.dtype).tiny)
     return visible / total * row_sums

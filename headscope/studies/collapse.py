@@ -100,9 +100,7 @@ def collapse(
     corpus = readable(corpus, seed=seed)
     with progress_bar(progress) as bar:
         loaded, _ = model_or_run(model, longest=MAX_LENGTH, **options)
-        changes: dict[str, Change] = {
-            way: partial(collapsed, heads=loaded.heads, way=way) for way in WAYS
-        }
+        changes: dict[str, Change] = {way: partial(collapsed, way=way) for way in WAYS}
         if mixing:
             changes[NO_MIXING] = Unmixed
         losses = layer_losses(
@@ -126,7 +124,7 @@ def collapse(
     )
 
 
-def collapsed(layers: frozenset[int], heads: int, way: str) -> PatternReplaced:
+def collapsed(layers: frozenset[int], way: str) -> PatternReplaced:
     """The intervention that gives all heads of these layers one pattern.
 
     The pattern is computed while the model runs, so that a layer above another collapsed layer
@@ -142,7 +140,7 @@ def collapsed(layers: frozenset[int], heads: int, way: str) -> PatternReplaced:
     def pattern(call: AttentionCall) -> Pattern:
         return shared(call.pattern(), call.visible)
 
-    return PatternReplaced(dict.fromkeys(layers, range(heads)), pattern)
+    return PatternReplaced(layers, pattern)
 
 
 def layer_losses(

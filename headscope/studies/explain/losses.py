@@ -44,8 +44,7 @@ class RulePatterns:
         def pattern(call: AttentionCall) -> Pattern:
             return self.pattern(call.layer, way).to(call.query.device)
 
-        heads = {layer: range(len(rules)) for layer, rules in self.rules.items()}
-        return PatternReplaced(heads, pattern, within_visible=True)
+        return PatternReplaced(frozenset(self.rules), pattern, within_visible=True)
 
     def pattern(self, layer: int, way: str) -> Pattern:
         """Patterns of a layer's heads; a padded position attends to anything."""

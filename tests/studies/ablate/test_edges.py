@@ -59,7 +59,7 @@ def test_a_query_run_alone_predicts_what_the_whole_model_does_with_that_pattern(
     pattern[0, head, query, 0] += moved
     pattern[0, head, query, cells] = 0
     network = model.engine.network
-    replaced = PatternReplaced({layer: [head]}, lambda call: pattern)
+    replaced = PatternReplaced(frozenset({layer}), lambda call: pattern)
     with torch.no_grad(), replaced.applied(model):
         silenced = network(ids).logits
     before, after = (each[0, query].log_softmax(-1) for each in (clean.logits, silenced))

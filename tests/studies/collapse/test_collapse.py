@@ -74,7 +74,7 @@ def test_collapse_is_what_a_loop_over_heads_writes(model, model_folder, layers, 
             ),
             with_kwargs=True,
         )
-    with torch.no_grad(), collapsed(frozenset(layers), model.heads, how).applied(model):
+    with torch.no_grad(), collapsed(frozenset(layers), how).applied(model):
         network.base_model(tokens, use_cache=False)
     # the patterns of a lower layer are those of the untouched model
     with torch.no_grad():
@@ -113,7 +113,7 @@ def test_collapse_to_head_0_changes_nothing_if_all_heads_ask_and_answer_alike(mo
     model = load_model(str(model_folder))
     network, windows = network_of(model), text_windows(model, story)
     both, clean = frozenset({0, 1}), loss(model, windows)
-    assert rise(loss(model, windows, collapsed(both, model.heads, "head 0")), clean)[0] != 0
+    assert rise(loss(model, windows, collapsed(both, "head 0")), clean)[0] != 0
     with torch.no_grad():
         for module in attention_modules(network):
             query, key = projections(module, model.engine.dimensions)[:2]
@@ -128,9 +128,9 @@ def test_collapse_to_head_0_changes_nothing_if_all_heads_ask_and_answer_alike(mo
     base = loss(model, windows)
     assert base.nats.tolist() != pytest.approx(clean.nats.tolist())
     for how in ("head 0", "mean"):
-        found = loss(model, windows, collapsed(both, model.heads, how))
+        found = loss(model, windows, collapsed(both, how))
         assert found.nats.tolist() == pytest.approx(base.nats.tolist())
-    found = loss(model, windows, collapsed(both, model.heads, "uniform"))
+    found = loss(model, windows, collapsed(both, "uniform"))
     assert found.nats.tolist() != pytest.approx(base.nats.tolist())
 
 
@@ -149,11 +149,11 @@ def _query_key_biases(module):
 def test_the_network_is_untouched_afterwards_even_after_an_error(model, story):
     windows = text_windows(model, story)
     before = loss(model, windows)
-    with pytest.raises(KeyError), collapsed(frozenset({0}), 4, "uniform").applied(model):
+    with pytest.raises(KeyError), collapsed(frozenset({0}), "uniform").applied(model):
         raise KeyError
     assert loss(model, windows).nats.tolist() == before.nats.tolist()
     with pytest.raises(ChoiceError, match="choose from: mean, head 0, uniform"):
-        collapsed(frozenset({0}), 4, "median")
+        collapsed(frozenset({0}), "median")
 
 
 def test_a_rise_has_the_interval_of_its_windows():
@@ -180,7 +180,7 @@ def test_the_table_has_a_row_per_layer_and_way(model, story):
     assert table["layer"].tolist() == ["", *["0"] * 3, *["1"] * 3, *["all"] * 3]
     assert table["rise"].tolist() == pytest.approx((table["loss"] - table["loss"][0]).tolist())
     assert seen[-1][0] == seen[-1][1]
-    uniform = collapsed(frozenset({0, 1}), model.heads, "uniform")
+    uniform = collapsed(frozenset({0, 1}), "uniform")
     assert table["loss"].iloc[-1] == loss(model, text_windows(model, story), uniform).mean
 
 
