@@ -149,15 +149,6 @@ def network_of(model: Model) -> Any:
     return network
 
 
-def changeable_network_of(model: Model) -> Any:
-    """The plain Hugging Face network, of a causal model with the checks of `network_of`.
-
-    Raises:
-        ModelError: see `network_of`, but an encoder is not refused.
-    """
-    return (network_of if model.attention_kind.predicts_next else plain_network_of)(model)
-
-
 def plain_network_of(model: Model) -> Any:
     """The plain Hugging Face network of a model.
 

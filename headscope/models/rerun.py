@@ -16,15 +16,14 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from headscope.errors import ModelError
 from headscope.models.engines.engine import StoppedError
 from headscope.models.engines.fused import stopped
 from headscope.models.engines.override import module_input
 from headscope.models.intervention import HeadOutputs, HeadsSet, Intervention, by_head
-from headscope.models.layout.modules import attention_by_layer
+from headscope.models.layout.modules import attention_by_layer, layer_list
 from headscope.models.layout.projections import outputs_by_layer
 from headscope.models.load import Model
-from headscope.models.loss import changeable_network_of, chunked_losses, last_stream
+from headscope.models.loss import chunked_losses, last_stream, network_of, plain_network_of
 
 UNEMBED_ROWS = 256
 """Predictions that are unembedded at once: 256 rows of 50,000 logits are 50 MB."""
@@ -99,9 +98,11 @@ class Rerunner:
 
     def __init__(self, model: Model) -> None:
         self.model = model
-        self.network: Any = changeable_network_of(model)
+        predicts = model.attention_kind.predicts_next
+        self.network: Any = network_of(model) if predicts else plain_network_of(model)
         self.score = Score.of(model)
-        self.blocks = _blocks(model, self.network, attention_by_layer(self.network))
+        layers = model.layers + len(model.others)
+        self.blocks = layer_list(self.network, attention_by_layer(self.network), layers)
         outputs = outputs_by_layer(self.network)
         self.outputs = {layer: outputs[layer] for layer in model.attention_layers}
         """W_O by the numbers of the layers that have heads."""
@@ -269,17 +270,6 @@ WAYS_TO_ABLATE: Mapping[str, Callable[[HeadOutputs, Tensor], Tensor]] = {
     "mean": _mean,
     "zero": _zero,
 }
-
-
-def _blocks(model: Model, network: Any, attention: Mapping[int, nn.Module]) -> nn.ModuleList:
-    """The list of layers: the one whose members hold the attention of their numbers."""
-    layers = model.layers + len(model.others)
-    for module in network.modules():
-        if not isinstance(module, nn.ModuleList) or len(module) != layers:
-            continue
-        if all(attention[n] in set(module[n].modules()) for n in model.attention_layers):
-            return module
-    raise ModelError(f"{model.name}: no list of layers with one attention each")
 
 
 @contextmanager

@@ -18,7 +18,6 @@ from headscope.corpus.align import TokenizedDocument
 from headscope.corpus.document import Document
 from headscope.corpus.window import NO_FRAME, ChatTemplate, Frame
 from headscope.errors import ModelError, first_line
-from headscope.models.packages import missing_package
 
 FEWEST_TOKENS = 64
 """The longest random sequence draws this many different tokens."""
@@ -272,8 +271,6 @@ def load_tokenizer(name: str, path: Path) -> Any:
         backend = AutoTokenizer.from_pretrained(
             **source, local_files_only=True, trust_remote_code=False
         )
-    except ImportError as error:
-        raise missing_package(f"{name}: its tokenizer", error) from error
     except Exception as error:  # transformers raises many kinds for a folder that it cannot use
         reason = first_line(error)
         raise ModelError(f"{name}: transformers cannot load its tokenizer: {reason}") from error

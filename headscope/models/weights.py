@@ -5,8 +5,9 @@ from __future__ import annotations
 import io
 import logging
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, redirect_stderr
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,12 @@ from transformers.utils import logging as transformers_logging
 from headscope.attention_kind import CAUSAL
 from headscope.errors import HeadscopeError, ModelError
 from headscope.models.checkpoint import CONFIG, Checkpoint, Shapes, read_entries
-from headscope.models.integrity import check_fit, check_size
 from headscope.models.layout.dimensions import attention_kind
+from headscope.models.layout.model_layout import BUFFER
 from headscope.models.model_kinds import network_class
-from headscope.models.packages import missing_package
 from headscope.models.quantised import quantisation_method, where_quantised
+
+_QUESTION = "does config.json belong to these weights, and is every file whole?"
 
 
 def load_weights(
@@ -37,16 +39,16 @@ def load_weights(
         device_map: how accelerate is to spread them; None leaves them on the processor.
 
     Raises:
-        ModelError: transformers cannot build the model; or see `integrity`.
+        ModelError: transformers cannot build the model, or the weights are not its own.
     """
-    shapes = checkpoint.shapes  # damaged headers are named before transformers reads them
+    _ = checkpoint.shapes  # damaged headers are named before transformers reads them
     config = read_config(name, checkpoint.path)
     method = None if checkpoint.is_gguf else quantisation_method(name, config)
     placement = {} if device_map is None else {"device_map": device_map}
     if method is not None:
         placement = where_quantised(device_map)
     network, info = _from_pretrained(name, checkpoint, config, dtype=dtype, **placement)
-    notes = _check(name, checkpoint, shapes, network, info)
+    notes = _check(name, checkpoint, network, info)
     if method is not None:
         with _one_sentence(name, f"its weights ({method}) cannot be read"), quiet_logging():
             if getattr(network, "hf_quantizer", None) is not None:
@@ -72,27 +74,71 @@ def examine(name: str, checkpoint: Checkpoint) -> tuple[PreTrainedConfig, tuple[
     Raises:
         ModelError: they do not fit, or one of them cannot be read.
     """
-    shapes = checkpoint.shapes  # damaged headers are named before transformers reads them
+    _ = checkpoint.shapes  # damaged headers are named before transformers reads them
     config = read_config(name, checkpoint.path)
     if checkpoint.is_gguf:
-        check_size(name, shapes, _sizes(empty_network(name, config)))
+        _check_size(name, checkpoint.shapes, empty_network(name, config))
         return config, ()
     network, info = _from_pretrained(
         name, checkpoint, config, device_map={"": "meta"}, dtype=torch.float32
     )
-    return config, _check(name, checkpoint, shapes, network, info)
+    return config, _check(name, checkpoint, network, info)
 
 
 def _check(
-    name: str, checkpoint: Checkpoint, shapes: Shapes, network: Any, info: dict[str, Any]
+    name: str, checkpoint: Checkpoint, network: nn.Module, info: dict[str, Any]
 ) -> tuple[str, ...]:
+    """Compare what transformers expects of a file with what the file holds.
+
+    transformers draws at random what a file lacks and leaves out what it does not know.
+
+    Returns:
+        A note on tensors that the model has no part for.
+
+    Raises:
+        ModelError: a tensor is missing, has another shape, or belongs to a module that is loaded
+            without it.
+    """
     if checkpoint.is_gguf:
-        check_size(name, shapes, _sizes(network))
-    return check_fit(name, info, shapes, network.state_dict())
+        _check_size(name, checkpoint.shapes, network)
+    if info["mismatched_keys"]:
+        key, in_file, expected = sorted(info["mismatched_keys"])[0]
+        raise ModelError(
+            f"{name}: {key} is {tuple(in_file)} in the file and {tuple(expected)} by the "
+            f"configuration; {_QUESTION}"
+        )
+    if info["missing_keys"]:
+        raise ModelError(
+            f"{name}: {_listed(info['missing_keys'])} not in the weights, and transformers would "
+            f"draw them at random; {_QUESTION}"
+        )
+    unread = {key for key in info["unexpected_keys"] if not BUFFER.fullmatch(key)}
+    # transformers has another name for some modules than the file
+    names = (*network.state_dict(), *(checkpoint.shapes.keys() - unread))
+    modules = {key.rpartition(".")[0] for key in names} - {""}
+    parts = [key for key in unread if key.rpartition(".")[0] in modules]
+    if parts:
+        raise ModelError(
+            f"{name}: {_listed(parts)} of a module that would be loaded without it; {_QUESTION}"
+        )
+    return (f"{_listed(unread)} not read: the model has no such part",) if unread else ()
 
 
-def _sizes(network: nn.Module) -> dict[str, int]:
-    return {key: weight.numel() for key, weight in network.named_parameters()}
+def _check_size(name: str, shapes: Shapes, network: nn.Module) -> None:
+    """Compare a GGUF file, whose unread tensors transformers does not report, by its size."""
+    in_file = sum(prod(shape) for key, shape in shapes.items() if not BUFFER.fullmatch(key))
+    expected = sum(weight.numel() for weight in network.parameters())
+    if in_file != expected:
+        raise ModelError(
+            f"{name}: the file holds {in_file:,} numbers and the model that it describes has "
+            f"{expected:,}: transformers would draw at random or leave out what does not fit"
+        )
+
+
+def _listed(names: Collection[str]) -> str:
+    first = ", ".join(sorted(names)[:3])
+    unlisted = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return f"{first}{unlisted} {'is' if len(names) == 1 else 'are'}"
 
 
 def read_config(name: str, path: Path) -> PreTrainedConfig:
@@ -159,8 +205,6 @@ def _one_sentence(name: str, failed: str) -> Iterator[None]:
         yield
     except HeadscopeError:
         raise
-    except ImportError as error:
-        raise missing_package(f"{name}: reading it", error) from error
     except Exception as error:
         lines = [line.strip() for line in str(error).strip().split("\n")]
         # a field of a configuration is named in one line, and what is wrong with it in the next

@@ -43,12 +43,7 @@ def attend_by(network: Any, name: str) -> None:
 
 
 def adapted_modules(network: nn.Module) -> list[Any]:
-    """The attention modules that need an adapter, in the order of the layers.
-
-    GPT-J and CodeGen need none from transformers 5.24 on, which says so of their networks.
-    """
-    if getattr(network, "_supports_attention_backend", False):
-        return []
+    """The attention modules that need an adapter, in the order of the layers."""
     return [module for module in network.modules() if type(module).__name__ in _METHODS]
 
 
@@ -98,13 +93,6 @@ def _scores_of_gpt_neo(
     if module.attention_type == "local" and length > module.config.window_size:
         local = module.bias[:, :, :length, :length]
     return _attend(module, query, key, value, local, 1.0).transpose(1, 2), None
-
-
-def _scores_of_gpt_j(
-    module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-) -> tuple[Tensor, None]:
-    scale = 1 / float(module.scale_attn)
-    return _attend(module, query, key, value, None, scale).transpose(1, 2), None
 
 
 def _forward_of_bloom(
@@ -158,9 +146,7 @@ _METHODS = dict(row.own_code.split(".") for row in LAYOUTS if row.own_code)
 """The method that is replaced, by the class of an attention module."""
 _ADAPTERS: dict[str, _Method] = {
     "BloomAttention": _forward_of_bloom,
-    "CodeGenAttention": _scores_of_gpt_j,
     "FalconAttention": _forward_of_falcon,
-    "GPTJAttention": _scores_of_gpt_j,
     "GPTNeoSelfAttention": _scores_of_gpt_neo,
     "MptAttention": _forward_of_mpt,
 }

@@ -73,12 +73,6 @@ def by_rows(
     return torch.cat(outputs, 2), torch.cat(sums, 2)
 
 
-def tiled_normaliser(query: Heads, key: Keys, scale: float, terms: ScoreTerms = PLAIN) -> Sums:
-    """The log-sum-exp of every row of scores, some rows at a time, by any device."""
-    parts = (tile_scores(query, key, scale, terms, tile) for tile in _tiles(query, key, terms))
-    return torch.cat([normaliser_of(part, terms) for part in parts], -1)
-
-
 def fuse_activations(network: nn.Module) -> None:
     """Put torch's GELU in the place of transformers' `gelu_new`, in place.
 
@@ -116,11 +110,6 @@ def _kernel(
             key, value = (x.repeat_interleave(groups, 1) for x in (key, value))
         if device == "cuda":
             output, normaliser = _cuda(query, key, value, scale, plain)
-        elif bias is None:
-            output = nn.functional.scaled_dot_product_attention(
-                query, key, value, is_causal=True, scale=scale
-            )
-            normaliser = tiled_normaliser(query, key, scale)
         else:
             output, normaliser = by_rows(query, key, value, scale, plain)
     return output[..., :width], normaliser

@@ -57,22 +57,20 @@ def projections_by_layer(network: nn.Module) -> dict[int, nn.Module]:
 
 
 def layer_list(
-    network: nn.Module, attention: Mapping[int, nn.Module], layers: int | None = None
+    network: nn.Module, attention: Mapping[int, nn.Module], layers: int
 ) -> nn.ModuleList:
     """The list of layers: the one whose members hold the attention of their numbers.
 
     Args:
         network: a model of transformers.
         attention: modules by the numbers of their layers, as of `attention_by_layer`.
-        layers: how many the list has, those without softmax attention too; any number if None.
+        layers: how many the list has, those without softmax attention too.
 
     Raises:
         ModelError: there is no such list.
     """
     for module in network.modules():
-        if not isinstance(module, nn.ModuleList) or len(module) <= max(attention, default=0):
-            continue
-        if layers is not None and len(module) != layers:
+        if not isinstance(module, nn.ModuleList) or len(module) != layers:
             continue
         if all(inner in set(module[layer].modules()) for layer, inner in attention.items()):
             return module

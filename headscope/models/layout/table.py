@@ -2,7 +2,7 @@
 keys, values and outputs, and what was measured of it.
 
 `projections.py` takes the matrices apart, with one function for each `Split`. Norms and masks have
-no names here: a norm is recognised by what it computes (`frozen_norm_path/norms.py`), and a mask
+no names here: a norm is recognised by what it computes (`direct_paths.py`), and a mask
 comes with every call of a layer's attention (`engines/capture.py`), but of layouts with `own_code`.
 """
 
@@ -70,7 +70,6 @@ LAYOUTS = (
         "CodeGen",
         projections=CODEGEN,
         output="out_proj",
-        own_code="CodeGenAttention._attn",
     ),
     ModelLayout("cohere", "Command R"),
     ModelLayout("cohere2", "Command R7B", "windows"),
@@ -165,7 +164,7 @@ LAYOUTS = (
         "windows, a learned sink of each head",
         planted="delimiter/punctuation",
     ),
-    ModelLayout("gptj", "GPT-J", output="out_proj", own_code="GPTJAttention._attn"),
+    ModelLayout("gptj", "GPT-J", output="out_proj"),
     ModelLayout("granite", "Granite 3"),
     ModelLayout("granitemoe"),
     ModelLayout("granitemoehybrid", "Granite 4", "hybrid"),
