@@ -20,7 +20,6 @@ from typing import Any, get_args
 import headscope
 from headscope.attention_kind import BIDIRECTIONAL
 from headscope.models.layout.table import LAYOUTS
-from headscope.models.model_kinds import ALSO, REFUSED
 from headscope.relations import head_types, relations_of
 from headscope.relations.relation import Relation
 from headscope.relations.syntactic import LABEL_TREE
@@ -279,19 +278,6 @@ def table_list() -> str:
     return "\n".join(table(("study", "its tables"), rows))
 
 
-def encoder_table() -> str:
-    """A line per command, and per option that is refused: what it does with an encoder."""
-    alike = "as for causal models"
-    no_model = {"check models"}
-    rows = [
-        (f"`headscope {name}`", "no" if name in REFUSED else "yes", reason)
-        for name in (*commands(), *(task for task in REFUSED if " --" in task))
-        if name not in no_model
-        for reason in [REFUSED.get(name) or ALSO.get(name) or alike]
-    ]
-    return "\n".join(table(("command", "takes an encoder", "how, or why not"), rows))
-
-
 def label_tree() -> str:
     """The tree of general labels as a nested list."""
     lines = []
@@ -341,7 +327,6 @@ def imports(modules: Mapping[str, str]) -> str:
 
 
 LISTS: Mapping[str, Mapping[str, Callable[[], str]]] = {
-    "docs/encoders.md": {"commands": encoder_table},
     "docs/head_types.md": {"types": type_table},
     "docs/formats.md": {"tables": table_list},
     "docs/layouts.md": {"layouts": layout_table},

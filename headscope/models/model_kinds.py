@@ -1,11 +1,8 @@
-"""Kinds of models: the class that reads them, what is said of those that are read in part, and what
-is refused of encoders and hybrids.
-"""
+"""Encoders and hybrids: the class that reads them, notes on what is not read, and refusals."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
 from typing import Any
 
 from transformers import AutoModel, AutoModelForCausalLM, AutoModelForMaskedLM
@@ -66,54 +63,16 @@ def refuse_encoder(model: Any, task: str) -> None:
 
     Args:
         model: a loaded model.
-        task: what was asked for, for the message: a key of `REFUSED`, or another thing.
+        task: what was asked for, for the message.
 
     Raises:
         ModelError: the model is an encoder.
     """
     if not model.attention_kind.predicts_next:
-        reason = REFUSED.get(task, "it is about predicting the next token, which it does not")
-        # a command may go by way of another, so all are named that this is true of
-        refused = [name for name, why in REFUSED.items() if why == reason] or [task]
-        verb = "does" if len(refused) == 1 else "do"
         raise ModelError(
-            f"{model.name}: {' and '.join(refused)} {verb} not take an encoder "
-            f"({model.architecture}): {reason}; "
-            f"{_WORK}, and so do {', '.join(ALSO)}"
+            f"{model.name}: {task} does not take an encoder ({model.architecture}), which predicts "
+            "no next token"
         )
-
-
-_WORK = "classify, report, show, heads, why, draw atlas, compare and verify work with it"
-ALSO: Mapping[str, str] = MappingProxyType(
-    {
-        "ablate": "whole heads, by how well masked tokens are filled in at the queries of their "
-        "tags, else by how far the last states move there; edges are not knocked out, "
-        "as all tokens see each other and none can be run again by itself",
-        "explain": "rules with features of later keys too; no loss is measured",
-        "study redundancy": "as for causal models: distances of whole rows",
-        "study anatomy": "parameters are counted; those of biases, norms and feed-forward layers "
-        "have no formula for this layout",
-        "serve": "patterns; no head is ablated, as no next token is predicted",
-    }
-)
-"""Commands beside those of `_WORK` that take an encoder, and what differs there."""
-_NO_LOSS = "it measures the loss of the next token, and an encoder predicts none"
-_NO_LOGITS = "effects are logits of the next token, and an encoder predicts none"
-_NO_VIEW = "TransformerLens' view, which it reads, is of causal models"
-REFUSED: Mapping[str, str] = MappingProxyType(
-    {
-        "study prune": f"{_NO_LOSS}: heads are ranked by its gradient",
-        "study collapse": f"{_NO_LOSS}: what a shared pattern costs has no unit",
-        "study weights": _NO_VIEW,
-        "study patch": "it moves the logit of the next token, and an encoder predicts none",
-        "study function-vectors": "it asks for the answer that follows a few examples, and an "
-        "encoder predicts no next token",
-        "classify --writes": _NO_LOGITS,
-        "classify --engine lens": _NO_VIEW,
-        "classify --chat": "--chat is for models that predict a next token, and this is none",
-    }
-)
-"""Commands and options that an encoder does not go with, and why."""
 
 
 ONLY_FUSED = (

@@ -10,7 +10,7 @@ from headscope.models.layout.table import LAYOUTS
 from headscope.models.packaged import PACKAGED, PackagedModel
 from headscope.views.tables import plain_table
 
-COLUMNS = ("layout", "for example", "attention", "engine", "differs by", "twin", "planted heads")
+COLUMNS = ("layout", "for example", "attention", "engine", "twin", "planted heads")
 
 
 def layout_cells(layout: ModelLayout) -> tuple[str, ...]:
@@ -20,7 +20,6 @@ def layout_cells(layout: ModelLayout) -> tuple[str, ...]:
         layout.examples,
         layout.attention,
         layout.engine,
-        layout.differs_by,
         "yes" if layout.twin else "no",
         layout.planted,
     )
@@ -37,7 +36,7 @@ def describe_package(model: PackagedModel) -> str:
 
 def describe_models() -> RenderableType:
     """The ways to name a model, and the table of layouts."""
-    table = plain_table(*COLUMNS, unwrapped=("layout", "engine", "differs by"))
+    table = plain_table(*COLUMNS, unwrapped=("layout", "engine"))
     for layout in LAYOUTS:
         table.add_row(*layout_cells(layout))
     return Group(
@@ -50,8 +49,8 @@ def describe_models() -> RenderableType:
         Text("* fetched from the package index when first named, and kept for use offline.\n"),
         Text(
             "Layouts that are read (model_type in config.json), each measured on a tiny "
-            "model with random weights: the engine, how far its attention is from that of the "
-            "model's own code, and whether it can have a twin. Any other is tried.\n"
+            "model with random weights: the engine, and whether it can have a twin. Any other is "
+            "tried.\n"
         ),
         table,
     )

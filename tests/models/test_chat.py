@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,6 @@ import pytest
 import torch
 
 import headscope as hs
-from headscope import cli
 from headscope.corpus.read import read_corpus
 from headscope.corpus.shipped import data_folder
 from headscope.errors import ModelError
@@ -126,15 +124,6 @@ def test_no_relation_but_its_own_asks_about_the_template(windows):
     assert message > 10_000
 
 
-def test_without_the_template_nothing_is_asked_about_it(words, documents):
-    assert {relation.id for relation in relations_of(["all"])}.isdisjoint(OWN)
-    (window,) = cut_document(documents[0], Tokenizer(words, name="m"), "text", 9999, number=0)
-    assert window.begins == 1
-    assert [
-        r.id for r in relations_of(["all"], in_chat=True) if r.id in OWN and find(r, window, [0])
-    ] == []
-
-
 def test_heads_that_look_at_the_template_score_by_what_they_look_at(windows):
     """One that rests on its tokens evenly, one that knows its marks, one that looks at no mark."""
     rests, marks, previous = {}, {}, {}
@@ -234,19 +223,6 @@ def test_a_template_that_cannot_be_used_is_said(tokenizer, template, message):
     words.chat_template = template
     with pytest.raises(ModelError, match=message):
         Tokenizer(words, name="m", chat=True)
-
-
-def test_a_template_that_leaves_no_room_is_said(words, chat_folder, tmp_path, monkeypatch, capsys):
-    around = len(Tokenizer(words, name="m", chat=True).template)
-    monkeypatch.chdir(tmp_path)
-    line = ["headscope", "classify", str(chat_folder), "--chat", "--max-length", str(around + 9)]
-    monkeypatch.setattr(sys, "argv", line)
-    with pytest.raises(SystemExit) as end:
-        cli.main()
-    assert end.value.code == 2
-    assert f"takes {around} tokens of each window, and a window has {around + 9}" in (
-        capsys.readouterr().err
-    )
 
 
 def test_an_encoder_reads_no_chat(tmp_path):

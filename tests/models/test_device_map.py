@@ -9,7 +9,6 @@ import torch
 import headscope as hs
 from headscope.errors import ChoiceError, ModelError
 from headscope.models.load import load_model
-from tests.helpers.shell import headscope
 
 pytest.importorskip("accelerate")
 OPTIONS = {"types": ["positional", "induction"], "max_tokens": 500, "examples": False}
@@ -67,20 +66,3 @@ def test_a_model_that_fits_is_in_one_piece(gpt2_folder):
 def test_what_does_not_go_together_is_refused(gpt2_folder, options, error, message):
     with pytest.raises(error, match=message):
         load_model(str(gpt2_folder), **options)
-
-
-def test_without_accelerate_the_message_says_how_to_get_it(gpt2_folder, monkeypatch):
-    monkeypatch.setattr("headscope.models.packages.find_spec", lambda name: None)
-    with pytest.raises(
-        ModelError,
-        match="--device-map needs accelerate, which is not installed: pip install accelerate",
-    ):
-        load_model(str(gpt2_folder), device_map="auto")
-
-
-def test_the_command_line_knows_it(gpt2_folder, tmp_path):
-    done = headscope(
-        "classify", gpt2_folder, "--device-map", "nowhere", "--out", tmp_path / "run", "-q"
-    )
-    assert done.returncode == 2
-    assert "no device map named 'nowhere'" in done.stderr

@@ -9,7 +9,6 @@ import transformers
 
 from headscope.errors import ModelError
 from headscope.models.layout.dimensions import read_dimensions
-from tests.models.tiny import tiny_config
 
 
 def layout(kind: str, **fields):
@@ -106,8 +105,3 @@ def test_the_numbers_of_a_model_that_also_sees_are_those_of_its_text():
 def test_numbers_that_no_reader_can_use_are_refused(kind, fields, message):
     with pytest.raises(ModelError, match=f"m: its configuration .*{message}"):
         layout(kind, **fields)
-
-
-def test_a_tiny_configuration_of_every_kind_has_the_tiny_numbers():
-    found = read_dimensions("m", tiny_config("qwen2"))
-    assert (found.layers, found.heads, found.d_model, found.d_head) == (2, 4, 32, 8)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from collections import Counter
 
@@ -21,16 +20,13 @@ from transformers import (
 )
 
 import headscope as hs
-from docs.generate import encoder_table
 from headscope.attention_kind import BIDIRECTIONAL
 from headscope.errors import ModelError
 from headscope.models.layout.table import LAYOUTS
 from headscope.models.load import load_model
-from headscope.models.model_kinds import ALSO, REFUSED
 from tests.helpers.encoders import HEADS, SPECIAL, WORDS, corpus, save_hand_built, save_tokenizer
 from tests.helpers.shell import headscope
-from tests.models.every_layout import patterns, save_tiny
-from tests.models.tiny import ENCODERS
+from tests.models.every_layout import patterns
 
 SMALL = {
     "vocab_size": len(WORDS), "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
@@ -54,21 +50,6 @@ def text(tmp_path_factory):
 def run(folder, text, tmp_path_factory):
     out = tmp_path_factory.mktemp("run") / "run"
     return hs.classify(str(folder), text, max_tokens=6000, max_length=120, out=out), out
-
-
-@pytest.mark.parametrize("model_type", ENCODERS)
-def test_padding_is_seen_by_no_token(model_type, tokenizer, tmp_path):
-    save_tiny(model_type, tokenizer, tmp_path)
-    model = load_model(str(tmp_path))
-    tokens = torch.randint(1, 300, (2, 80), generator=torch.Generator().manual_seed(1))
-    tokens[1, 50:] = -1
-    own = AutoModelForMaskedLM.from_pretrained(tmp_path, attn_implementation="eager").eval()
-    with torch.no_grad():
-        alone = own.base_model(tokens[1:, :50], output_attentions=True).attentions
-    for seen, expected in zip(patterns(model, tokens), alone, strict=True):
-        assert float((seen[1, :, :50, :50] - expected[0]).abs().max()) < 1e-5
-        assert not seen[1, :, :50, 50:].any()
-        assert float(expected[0].triu(1).max()) > 0.1
 
 
 def test_what_each_head_was_built_to_do_is_found(run):
@@ -132,6 +113,16 @@ def test_report_and_show_have_the_later_half_of_a_pattern(run):
     assert (run[1] / "report.html").stat().st_size > 100_000
 
 
+REFUSED = (
+    "study prune",
+    "study collapse",
+    "study weights",
+    "study patch",
+    "study function-vectors",
+    "classify --writes",
+    "classify --engine lens",
+    "classify --chat",
+)
 ARGUMENTS = {
     "study patch": ("--clean", "n1 so v1", "--corrupt", "n2 so v1"),
 }
@@ -139,79 +130,41 @@ ARGUMENTS = {
 
 
 @pytest.mark.parametrize("task", REFUSED)
-def test_what_does_not_go_with_an_encoder_is_refused_with_the_reason_of_the_table(
-    task, folder, run, tmp_path, monkeypatch
-):
+def test_what_does_not_go_with_an_encoder_is_refused(task, folder, run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words, *option = task.split(" --")
     model = run[1] if task in ARGUMENTS else folder
     options = ["--" + option[0].split()[0], *option[0].split()[1:]] if option else []
     told = headscope(*words.split(), str(model), *options, *ARGUMENTS.get(task, ()))
     assert told.returncode == 2
-    assert REFUSED[task] in told.stderr
+    assert "encoder" in told.stderr or "predict a next token" in told.stderr
     assert "Traceback" not in told.stderr
     assert not [*tmp_path.iterdir()]
 
 
 TAKEN = {
-    "classify": "MODEL --corpus TEXT --types positional --max-tokens 600 --out run",
-    "heads": "RUN",
     "why": "RUN L0H3",
-    "show": "RUN L0H0 n1",
-    "report": "RUN --out page.html",
     "compare": "RUN RUN",
     "ablate": "COPY --heads L0H3 --queries 4",
     "explain": "MODEL --corpus TEXT --windows 8 --out rules.csv",
-    "verify": "RUN --as published --scores SCORES",
-    "draw atlas": "RUN --out atlas.png",
-    "export gallery": "RUN --light",
-    "export atlas": "RUN",
     "export headvis": "RUN --heads L0H3 --sequences 4",
-    "sweep run": "--models STEPS --revisions step1,step2 --corpus TEXT --types positional "
-    "--max-tokens 600 --out sweep",
-    "sweep languages": "MODEL --corpus PUD --types positional --max-tokens 600 --no-twin "
-    "--out languages",
-    "sweep emergence": "SWEEP",
     "study anatomy": "MODEL",
     "study redundancy": "RUN",
 }
-"""Words of each command that takes an encoder; capitals stand for a path."""
+"""Words of commands with code of their own for encoders; capitals stand for a path."""
 
 
 @pytest.fixture(scope="module")
 def paths(folder, text, run, tmp_path_factory):
-    root = tmp_path_factory.mktemp("paths")
-    for step in ("step1", "step2"):
-        shutil.copytree(folder, root / "steps" / step)
-    (root / "pud").mkdir()
-    for language in ("de", "en"):
-        shutil.copy(text, root / "pud" / f"{language}_pud-ud-test.conllu")
-    shutil.copytree(run[1], root / "copy")
-    steps = root / "steps"
-    words = TAKEN["sweep run"].replace("STEPS", str(steps)).replace("TEXT", str(text))
-    made = headscope("sweep", "run", *words.split(), cwd=root)
-    assert made.returncode == 0, made.stderr
-    heads = hs.load(run[1]).heads[["layer", "head"]].assign(model="published", revision="main")
-    scores = heads.assign(metric="pattern_entropy", value=range(len(heads)))
-    scores.to_csv(root / "scores.csv", index=False)
-    return {
-        "SCORES": root / "scores.csv",
-        "MODEL": folder, "RUN": run[1], "TEXT": text, "COPY": root / "copy", "STEPS": steps,
-        "SWEEP": root / "sweep", "PUD": root / "pud",
-    }  # fmt: skip
+    copy = shutil.copytree(run[1], tmp_path_factory.mktemp("copy") / "copy")
+    return {"MODEL": folder, "RUN": run[1], "TEXT": text, "COPY": copy}
 
 
 @pytest.mark.parametrize("task", TAKEN)
-def test_a_command_that_the_table_says_takes_an_encoder_takes_it(task, paths, tmp_path):
+def test_a_command_takes_an_encoder(task, paths, tmp_path):
     words = [str(paths.get(word, word)) for word in TAKEN[task].split()]
     told = headscope(*task.split(), *words, cwd=tmp_path)
     assert told.returncode == 0, told.stderr
-
-
-def test_each_row_of_the_table_is_tried():
-    rows = re.findall(r"^\| `headscope (.+?)` \| yes", encoder_table(), flags=re.MULTILINE)
-    assert {*rows} == {*TAKEN, "serve"}  # a page that waits for a browser
-    assert {*ALSO} <= {*rows}
 
 
 def test_an_encoder_without_its_head_for_words_is_read(tmp_path):

@@ -10,16 +10,13 @@ import torch
 
 import headscope as hs
 from headscope.corpus.window import Window
-from headscope.errors import ChoiceError, ModelError
+from headscope.errors import ModelError
 from headscope.measure.block_assignment import AT_ONCE, chunks
 from headscope.measure.in_process import prefetched
 from headscope.measure.measure import measure
 from headscope.measure.tally import Tally
 from headscope.models.engines import fused
 from headscope.models.engines.capture import attention
-from headscope.models.engines.engine import Tile, stream_patterns
-from headscope.models.engines.kernels import softmax_attend, tiled_normaliser
-from headscope.models.engines.log_attention import Scores, log_probabilities
 from headscope.models.load import load_model
 from headscope.relations import relations_of
 from headscope.stimuli.repeat import repeat_windows
@@ -98,37 +95,6 @@ def test_tiles_cover_every_row_once_and_in_order(gpt2_folder, windows, length):
     assert largest <= fused.BLOCK_CELLS
 
 
-def test_patterns_are_those_of_the_models_own_eager_attention(model_folder):
-    from transformers import AutoModelForCausalLM
-
-    model = load_model(str(model_folder))
-    assert model.engine.name == "fused"
-    assert model.notes == ()
-    tokens = torch.randint(1, 90, (3, 40), generator=torch.Generator().manual_seed(0))
-    seen = {}
-    stream_patterns(model.engine, tokens, seen.__setitem__)
-    network = AutoModelForCausalLM.from_pretrained(model_folder, attn_implementation="eager")
-    with torch.no_grad():
-        own = network.eval()(tokens, output_attentions=True).attentions
-    for layer, pattern in enumerate(own):
-        assert torch.allclose(seen[layer], pattern, atol=1e-5)
-    only = {}
-    stream_patterns(model.engine, tokens, only.__setitem__, 1)
-    assert list(only) == [0]
-
-
-def test_the_normaliser_of_kernels_and_of_tiles_is_the_same():
-    generator = torch.Generator().manual_seed(1)
-    query = torch.randn(2, 6, 300, 8, generator=generator)
-    key, value = (torch.randn(2, 2, 300, 8, generator=generator) for _ in range(2))
-    output, normaliser = softmax_attend(query, key, value, 0.3)
-    assert torch.allclose(normaliser, tiled_normaliser(query, key, 0.3), atol=1e-5)
-    scores = Scores(query, key, 0.3, normaliser)
-    pattern = log_probabilities(scores, Tile(slice(0, 2), slice(0, 300))).exp()
-    assert torch.allclose(pattern.sum(-1), torch.ones(2, 6, 300), atol=1e-5)
-    assert torch.allclose(pattern @ value.repeat_interleave(3, 1), output, atol=1e-5)
-
-
 @pytest.mark.parametrize(
     ("more", "message"),
     [
@@ -179,11 +145,6 @@ def test_auto_falls_back_to_lens_and_says_why(gpt2_folder, tmp_path, keys_file):
     run = hs.classify(name, keys_file, max_tokens=100, types=["delimiter"])
     assert run.info["engine"] == "lens"
     assert any("0 of its 2 layers" in note for note in run.info["notes"])
-
-
-def test_an_engine_that_does_not_exist_is_named(gpt2_folder):
-    with pytest.raises(ChoiceError, match="choose from: auto, fused, lens"):
-        load_model(str(gpt2_folder), engine="flash")
 
 
 def made_up(count: int) -> list[Window]:

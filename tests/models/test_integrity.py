@@ -11,7 +11,6 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from headscope.cli import main
 from headscope.errors import ModelError
 from headscope.models.checkpoint import find_checkpoint
 from headscope.models.load import load_model
@@ -128,11 +127,6 @@ def test_the_judge_of_these_tests_sees_a_tensor_that_was_drawn(folders):
     assert not is_what_the_file_holds(network, file, notes)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_whole_model_loads_without_a_note(folders, layout):
-    assert load_model(str(folders[layout])).notes == ()
-
-
 def test_a_scale_that_would_be_left_out_is_refused(folders, tmp_path):
     """Weights in eight bits are nothing without their scales."""
     folder = Path(shutil.copytree(folders["llama"], tmp_path / "m"))
@@ -181,22 +175,3 @@ def test_an_added_token_without_an_embedding_is_refused_where_a_text_holds_it(co
     assert len(model.tokenizer.encode(Document("a", "the old keys", ())).tokens) > 2
     with pytest.raises(ModelError, match=r"in the text of b \('<\|pad\|>'\) has no embedding"):
         model.tokenizer.encode(Document("b", "the <|pad|> keys", ()))
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    ["classify MODEL --max-tokens 500", "study anatomy MODEL", "study weights MODEL", "study prune MODEL",
-     "study collapse MODEL", "show MODEL 0.0 word"],
-)  # fmt: skip
-def test_every_command_ends_with_one_line_and_exit_code_2(
-    copy, tmp_path, monkeypatch, capsys, arguments
-):
-    edit_config(copy, n_layer=3)
-    monkeypatch.chdir(tmp_path)
-    words = [str(copy) if word == "MODEL" else word for word in arguments.split()]
-    monkeypatch.setattr("sys.argv", ["headscope", *words])
-    with pytest.raises(SystemExit) as stop:
-        main()
-    assert stop.value.code == 2
-    (line,) = capsys.readouterr().err.strip().splitlines()
-    assert "are not in the weights, and transformers would draw them at random" in line

@@ -7,7 +7,7 @@ import weakref
 
 import pytest
 import torch
-from transformers import AttentionInterface, AttentionMaskInterface
+from transformers import AttentionInterface
 
 from headscope.models.engines import capture
 from headscope.models.engines.override import overridden
@@ -87,9 +87,3 @@ def test_what_a_function_holds_is_let_go_and_names_are_used_again(networks):
     assert torch.equal(logits(network), own)
     for name in names():
         assert AttentionInterface()[name] is capture.attention
-
-
-def test_masks_reach_it_as_they_reach_the_engines_own(networks):
-    with overridden(networks[0], nothing):
-        for name in names():
-            assert AttentionMaskInterface()[name] is capture.mask_of

@@ -12,8 +12,6 @@ from headscope.errors import ModelError
 from headscope.models.layout.dimensions import read_dimensions
 from headscope.models.layout.modules import attention_modules
 from headscope.models.layout.projections import projections
-from headscope.models.load import load_model
-from headscope.models.null_model import null_model
 from tests.models.tiny import tiny_config
 
 SEEN: list[tuple[torch.Tensor, ...]] = []
@@ -134,21 +132,3 @@ def test_a_matrix_of_another_shape_than_heads_times_width_is_refused():
         projections(layer, replace(stated, key_value_heads=4))
     with pytest.raises(ModelError, match=r"its Q matrix has the shape \(32, 32\), but .* 2 heads"):
         projections(layer, replace(stated, heads=2))
-
-
-@pytest.mark.parametrize("engine", ["fused", "lens"])
-def test_the_twin_of_a_model_with_one_key_keeps_queries_keys_and_values_apart(
-    engine, tokenizer, tmp_path
-):
-    config = star_coder(multi_query=True)
-    config.vocab_size = 320
-    network_of(config).save_pretrained(tmp_path)
-    tokenizer.save_pretrained(tmp_path)
-    model = load_model(str(tmp_path), engine=engine)
-    assert model.key_value_heads == 1
-    before = [matrix.clone() for matrix in model.engine.matrices()]
-    assert [matrix.numel() // 32 for matrix in before] == [32, 8, 8, 32]
-    with null_model(model.engine, seed=1):
-        for old, new in zip(before, model.engine.matrices(), strict=True):
-            assert not torch.equal(old, new)
-            assert torch.equal(old.flatten().sort().values, new.flatten().sort().values)

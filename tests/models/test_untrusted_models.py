@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from headscope.errors import ArgumentError, ModelError
+from headscope.errors import ModelError
 from headscope.models.load import load_model
-from headscope.views.show import show
 from tests.helpers.models import edit_config
 
 ENGINES = ["fused", "lens"]
@@ -113,28 +112,3 @@ def test_a_pickle_beside_safetensors_is_not_loaded(folder, code, name):
     (folder / name).write_bytes(pickle.dumps(Bomb(code)))
     assert load_model(str(folder)).layers == 2
     assert not code.exists()
-
-
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("x" * 5000, "no such folder or file: File name too long"),
-        ("~nobody-of-this-name/model", "no such folder or file"),
-        ("a\0b", "no such folder or file|is no folder|expected .* the name or folder of a model"),
-    ],
-)
-def test_a_name_that_can_be_no_path_is_refused(name, message):
-    for load in (load_model, lambda name: show(name, "0.0", "text")):
-        with pytest.raises((ModelError, ArgumentError), match=message) as error:
-            load(name)
-        assert len(str(error.value)) < 600
-
-
-def test_text_that_is_no_unicode_is_refused(gpt2_folder):
-    from headscope.errors import HeadscopeError
-
-    with pytest.raises(ModelError, match=r"'caf\\udce9' is no Unicode text"):
-        load_model(str(gpt2_folder), bos="caf\udce9")
-
-    with pytest.raises(HeadscopeError, match="the text is not Unicode"):
-        show(str(gpt2_folder), "0.0", "caf\udce9")
