@@ -19,7 +19,7 @@ from headscope.measure.readable import readable
 from headscope.measure.run_windows import BASELINE_TOKENS, RunWindows, run_windows
 from headscope.measure.tally import ReadState, Tally
 from headscope.models.batching import batch_tokens_on
-from headscope.models.model_kinds import refuse_encoder
+from headscope.models.families import refuse_encoder
 from headscope.relations import RELATIONS, check_relations, check_types, relations_of
 from headscope.relations.effect import Effect, sum_names
 from headscope.relations.effects import effects_of

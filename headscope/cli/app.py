@@ -37,7 +37,7 @@ class CommandGroup(TyperGroup):
         name, command, others = super().resolve_command(ctx, args)
         words = (str(name),) if ctx.parent is None else (str(self.name), str(name))
         if words in _LATER and others and exists(Path(others[0], "config.json")):
-            from headscope.models.precheck import check_local_model
+            from headscope.models.checkpoint import check_local_model
 
             check_local_model(others[0])  # before the command's module imports torch
         return name, built_command(words, command), others

@@ -42,7 +42,7 @@ def corpus_path(text: str) -> Path:
 def local_model(name: str | None) -> str | None:
     """A model's name, after its files were checked without importing torch."""
     if name is not None:
-        from headscope.models.precheck import check_local_model
+        from headscope.models.checkpoint import check_local_model
 
         check_local_model(name)
     return name

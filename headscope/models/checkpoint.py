@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -15,8 +16,10 @@ from typing import Any
 
 from headscope.corpus.read import file_sha256
 from headscope.errors import ModelError
-from headscope.models.gguf_files import gguf_shapes
-from headscope.paths import resolved, unusable
+from headscope.models.families import check_family
+from headscope.models.gguf_files import check_magic, gguf_shapes
+from headscope.models.packaged import local_path
+from headscope.paths import exists, resolved, unusable
 
 Shapes = Mapping[str, tuple[int, ...]]
 CONFIG = "config.json"
@@ -56,6 +59,24 @@ class Checkpoint:
             ModelError: a file is damaged, or two hold the same tensor.
         """
         return gguf_shapes(self.path) if self.is_gguf else safetensors_shapes(self.files)
+
+
+def check_local_model(name: str) -> None:
+    """Check the files of a model on this disk without torch; a name on the hub passes.
+
+    Raises:
+        ModelError: the files cannot be a model that headscope reads.
+    """
+    with suppress(RuntimeError):  # a home that nobody has: `locate` says so
+        path = local_path(name)
+        if path is None or not exists(path) or not (path.is_dir() or path.is_file()):
+            return
+        checkpoint = find_checkpoint(name, path)
+        if checkpoint.is_gguf:
+            check_magic(path)
+            return
+        check_family(name, read_entries(name, path / CONFIG))
+        safetensors_shapes(checkpoint.files)
 
 
 def find_checkpoint(name: str, path: Path) -> Checkpoint:

@@ -46,6 +46,23 @@ def check_family(name: str, entries: Mapping[str, Any]) -> None:
             _check_causal(name, part)
 
 
+def refuse_encoder(model: Any, task: str) -> None:
+    """Refuse what is about predicting the next token.
+
+    Args:
+        model: a loaded model.
+        task: what was asked for, for the message.
+
+    Raises:
+        ModelError: the model is an encoder.
+    """
+    if not model.attention_kind.predicts_next:
+        raise ModelError(
+            f"{model.name}: {task} does not take an encoder ({model.architecture}), which predicts "
+            "no next token"
+        )
+
+
 @contextmanager
 def explain_unread(name: str, model_type: str) -> Iterator[None]:
     """Add the families that are read to an error about a model without a row in the table."""

@@ -14,7 +14,8 @@ from typing import Any
 import torch
 
 from headscope.attention_kind import CAUSAL, AttentionKind
-from headscope.errors import ModelError, first_line
+from headscope.errors import ModelError, RunError, first_line
+from headscope.heads import head_name, told_of
 from headscope.models.checkpoint import Checkpoint, find_checkpoint
 from headscope.models.engines.choose import choose_engine
 from headscope.models.engines.engine import Engine
@@ -25,9 +26,11 @@ from headscope.models.layout.dimensions import AttentionDimensions, read_dimensi
 from headscope.models.layout.modules import layers_without_softmax
 from headscope.models.load_options import DTYPES, LoadOptions, check_device_map, device_map_note
 from headscope.models.locate import locate
-from headscope.models.model_kinds import LONGEST, cut_note, hybrid_note
 from headscope.models.tokenizer import Tokenizer, load_tokenizer, substitute_bos
 from headscope.models.weights import load_weights, quiet_logging, read_config
+
+LONGEST_ENCODED = 512
+"""Tokens of a window of an encoder's text at most: every row of so short a window is read whole."""
 
 
 @dataclass(frozen=True)
@@ -67,13 +70,33 @@ class Model:
 
         Of an encoder every row is read whole, and of a longer window some rows are left out.
         """
-        return min(self.context, LONGEST) if self.attention_kind.sees_future else self.context
+        return (
+            min(self.context, LONGEST_ENCODED) if self.attention_kind.sees_future else self.context
+        )
 
     @property
     def attention_layers(self) -> tuple[int, ...]:
         """The layers that are read by their numbers in the model, in order."""
         every = range(self.layers + len(self.others))
         return tuple(layer for layer in every if layer not in self.others)
+
+    def check_head(self, layer: int, head: int) -> None:
+        """Refuse a head that the model has not.
+
+        Args:
+            layer: its number in the model.
+            head: its number in the layer.
+
+        Raises:
+            RunError: there is no such layer, or not so many heads, or that layer has no heads.
+        """
+        name = head_name(layer, head)
+        if layer in self.others:
+            raise RunError(f"no head {name} in {self.name}: {told_of(self.others)}")
+        last = self.attention_layers[-1]
+        if layer > last or head >= self.heads:
+            last_name = head_name(last, self.heads - 1)
+            raise RunError(f"no head {name} in {self.name}; they go up to {last_name}")
 
     @property
     def bridge(self) -> Any:
@@ -233,8 +256,15 @@ def _notes(
     network: Any, dimensions: AttentionDimensions, longest: int | None, context: int
 ) -> tuple[str, ...]:
     """The devices of its parts, the layers that are not read, and the cut of its texts."""
-    devices, layers = device_map_note(network), hybrid_note(dimensions.others)
-    return (*devices, *layers, *cut_note(dimensions, longest, context))
+    notes = list(device_map_note(network))
+    if dimensions.others:
+        notes.append(f"{told_of(dimensions.others)}: what they mix is not read")
+    limit = min(context, LONGEST_ENCODED)
+    if longest and longest > limit and dimensions.attention_kind.sees_future:
+        notes.append(
+            f"windows of {longest:,} tokens were asked for; an encoder's are cut at {limit:,}"
+        )
+    return tuple(notes)
 
 
 def _embedding_rows(hf_model: Any) -> int:

@@ -13,18 +13,27 @@ from typing import Any
 
 import torch
 from torch import nn
-from transformers import AutoConfig, PreTrainedConfig
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForMaskedLM,
+    PreTrainedConfig,
+)
 from transformers.utils import logging as transformers_logging
 
 from headscope.attention_kind import CAUSAL
 from headscope.errors import HeadscopeError, ModelError
 from headscope.models.checkpoint import CONFIG, Checkpoint, Shapes, read_entries
+from headscope.models.families import check_family
 from headscope.models.layout.dimensions import attention_kind
 from headscope.models.layout.model_layout import BUFFER
-from headscope.models.model_kinds import network_class
 from headscope.models.quantised import quantisation_method, where_quantised
 
 _QUESTION = "does config.json belong to these weights, and is every file whole?"
+_WITH_MASKS = "ForMaskedLM"
+_SAME_AS_MASKED = ("BertForPreTraining",)
+"""Architectures that hold all of the masked language model, and more beside it."""
 
 
 def load_weights(
@@ -169,6 +178,28 @@ def empty_network(name: str, config: PreTrainedConfig) -> nn.Module:
             config, trust_remote_code=False
         )
     return network
+
+
+def network_class(name: str, config: Any) -> Any:
+    """The class of transformers that builds or loads a model of this configuration.
+
+    An encoder that was not trained to fill in masked tokens, or whose head for that is not in its
+    files, is read without it: its attention is the same.
+
+    Args:
+        name: of the model, for messages.
+        config: a configuration of transformers.
+
+    Raises:
+        ModelError: headscope does not read this family.
+    """
+    check_family(name, config.to_dict())
+    if attention_kind(config) == CAUSAL:
+        return AutoModelForCausalLM
+    architecture = (config.architectures or [_WITH_MASKS])[0]
+    if architecture.endswith(_WITH_MASKS) or architecture in _SAME_AS_MASKED:
+        return AutoModelForMaskedLM
+    return AutoModel
 
 
 def _from_pretrained(

@@ -16,7 +16,6 @@ from headscope.errors import ChoiceError, HeadscopeError, ModelError
 from headscope.heads import parse_head
 from headscope.models.intervention import Intervention
 from headscope.models.load import Model
-from headscope.models.model_kinds import check_head_exists
 from headscope.models.rerun import CleanRun, Rerunner, TokenRows, ablated
 from headscope.models.stream import LayerAttention, stream_attention, whole_patterns
 from headscope.statistics.result import Result
@@ -139,7 +138,7 @@ class Live:
     def _head(self, name: str) -> tuple[int, int]:
         parse_head(name)
         layer, head = parse_head(name)
-        check_head_exists(self.model, layer, head)
+        self.model.check_head(layer, head)
         return layer, head
 
     def _make_rerunner(self) -> Rerunner | None:

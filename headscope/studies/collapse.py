@@ -23,11 +23,11 @@ from headscope.measure.progress import OnProgress, Progress, progress_bar
 from headscope.measure.readable import readable
 from headscope.measure.study_windows import MAX_LENGTH, MAX_TOKENS, rise, text_windows, token_count
 from headscope.models.engines.override import AttentionCall
+from headscope.models.families import refuse_encoder
 from headscope.models.intervention import Intervention, Pattern, PatternReplaced
 from headscope.models.layout.projections import outputs_by_layer
 from headscope.models.load import Model
 from headscope.models.loss import loss, network_of
-from headscope.models.model_kinds import refuse_encoder
 from headscope.runs.recorded_paths import name_of
 from headscope.runs.reopen_model import model_or_run
 from headscope.runs.resolve import A_MODEL, A_RUN, Named

@@ -26,9 +26,9 @@ from headscope.errors import ModelError
 from headscope.measure.bootstrap import interval, ratio_error, resample
 from headscope.measure.progress import Progress, progress_bar
 from headscope.measure.progress_steps import Steps
+from headscope.models.families import refuse_encoder
 from headscope.models.last_token import LastToken, LastTokenRunner
 from headscope.models.load import Model
-from headscope.models.model_kinds import refuse_encoder
 from headscope.runs.recorded_paths import name_of
 from headscope.runs.reopen_model import model_or_run
 from headscope.runs.resolve import A_MODEL, A_RUN, Named

@@ -31,6 +31,7 @@ from headscope.measure.study_windows import (
     token_count,
 )
 from headscope.models.batching import batch_tokens_on, in_batches
+from headscope.models.families import refuse_encoder
 from headscope.models.intervention import HeadsScaled
 from headscope.models.load import Model
 from headscope.models.loss import (
@@ -41,7 +42,6 @@ from headscope.models.loss import (
     network_of,
     predictions_of,
 )
-from headscope.models.model_kinds import refuse_encoder
 from headscope.runs.recorded_paths import name_of
 from headscope.runs.reopen_model import model_or_run
 from headscope.runs.resolve import A_MODEL, A_RUN, Named, the_run

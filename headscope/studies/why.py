@@ -203,7 +203,6 @@ def _read(
     # importing a model library takes seconds
     from headscope.classification import classify
     from headscope.measure.some_heads import SomeHeads
-    from headscope.models.model_kinds import check_head_exists
 
     corpus = readable(corpus, seed=settings.seed)
     backend = SomeHeads()
@@ -215,7 +214,7 @@ def _read(
         raise ModelError(f"{error}; nor is it a run folder" if is_path else str(error)) from error
     heads = [parse_head(name) for name in names]
     for head in heads:
-        check_head_exists(opened, *head)
+        opened.check_head(*head)
     backend.heads = set(heads)
     return classify(model, corpus or None, settings=settings, progress=progress, backend=backend)
 

@@ -15,7 +15,6 @@ from headscope.errors import HeadscopeError
 from headscope.heads import head_name, parse_head
 from headscope.models.engines.engine import stream_patterns
 from headscope.models.load import Model
-from headscope.models.model_kinds import check_head_exists
 from headscope.runs.reopen_model import model_of
 from headscope.runs.resolve import A_MODEL, A_RUN, Named, run_named, the_model
 from headscope.views.attention_view import AttentionView
@@ -54,7 +53,7 @@ def show(
         loaded = the_model(model, **options)
     layer, number = parse_head(head)
     shown_name = head_name(layer, number)
-    check_head_exists(loaded, layer, number)
+    loaded.check_head(layer, number)
     window = text_window(loaded, text)
     patterns: list[torch.Tensor] = []
 

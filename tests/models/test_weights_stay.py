@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch.ao.nn.quantized.dynamic import Linear as DynamicLinear
@@ -227,7 +226,7 @@ def test_weights_are_as_they_were_after_a_call_that_ends_midway(study, words, te
     model.get_input_embeddings().register_forward_pre_hook(count)
     calls[study]((model, words), text)
     whole = passes[0]
-    for at in np.linspace(2, whole, 4).astype(int):
+    for at in (2, whole):
         passes[0], last[0] = 0, at
         with pytest.raises(Interrupted):
             calls[study]((model, words), text)

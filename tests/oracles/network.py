@@ -18,9 +18,8 @@ from headscope.models.layout.dimensions import read_dimensions
 from headscope.models.layout.modules import attention_by_layer, layer_list, projection_modules
 from headscope.models.layout.projections import output_matrix, output_projection, projections
 from headscope.models.locate import locate
-from headscope.models.model_kinds import network_class
 from headscope.models.tokenizer import load_tokenizer
-from headscope.models.weights import examine, quiet_logging
+from headscope.models.weights import examine, network_class, quiet_logging
 
 NORMS = {"gpt2": "ln_1", "gpt_neox": "input_layernorm", "llama": "input_layernorm"}
 """The norm before a layer's attention, by layout."""

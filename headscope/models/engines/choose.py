@@ -14,7 +14,6 @@ from headscope.models.engines.engine import Engine
 from headscope.models.engines.lens import LensEngine
 from headscope.models.engines.probe import Probe, check_patterns, check_probe, probe
 from headscope.models.layout.dimensions import AttentionDimensions
-from headscope.models.model_kinds import ONLY_FUSED
 
 LENS_SLACK = 10.0
 """Slack for the lens engine, which has the model's own softmax: scores of some thousands, as in
@@ -64,7 +63,10 @@ def choose_engine(
             "weights do not take it"
         )
     if engine_name == "lens" and dimensions.others:
-        raise ModelError(f"{name}: {told_of(dimensions.others)}; {ONLY_FUSED}")
+        raise ModelError(
+            f"{name}: {told_of(dimensions.others)}; such a model is read by the fused engine "
+            "alone; --engine lens and study weights do not take it"
+        )
     if engine_name == "lens":
         return _lens(name, hf_model, backend, dimensions, probed), ()
     # each engine's library takes seconds to import
