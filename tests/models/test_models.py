@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import time
 from contextlib import suppress
 
 import pytest
@@ -39,22 +38,6 @@ def test_an_activation_in_one_kernel_is_the_same_function(gpt2_folder, engine):
     ours = ours.logits if engine == "fused" else ours
     assert torch.allclose(ours, theirs, atol=1e-4 * float(theirs.abs().max()))
     assert float(theirs.std()) > 0.1
-
-
-def test_the_hub_out_of_reach_is_said_within_seconds(monkeypatch):
-    """No machine that runs these tests reaches the hub; where one does, a dead proxy stands in."""
-    for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY"):
-        monkeypatch.setenv(name, "http://127.0.0.1:9")
-    start = time.monotonic()
-    with pytest.raises(ModelError) as error:
-        load_model("gpt2")
-    assert time.monotonic() - start < 10
-    assert "gpt2 is not a local folder, and cannot be fetched from the Hugging Face hub" in str(
-        error.value
-    )
-    assert "a local folder in Hugging Face layout or a .gguf file works without it" in str(
-        error.value
-    )
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from headscope.corpus.window import Window
-from headscope.errors import ModelError
 from headscope.models.batching import ALL_TOGETHER
 from headscope.models.engines.engine import Vectors
 from headscope.models.intervention import HeadsScaled, HeadsSet
@@ -77,22 +76,6 @@ def test_queries_and_keys_make_the_pattern_of_their_head(model, windows, expecte
 
     stream_attention(model, windows[2:], lambda _: [Vectors()], look, layers=1)
     assert layers == [0]
-
-
-def test_the_lens_engine_shows_patterns_and_says_that_it_shows_no_queries(gpt2_folder, windows):
-    lens, fused = (load_model(str(gpt2_folder), engine=name) for name in ("lens", "fused"))
-    patterns: dict[str, list[torch.Tensor]] = {"lens": [], "fused": []}
-    for name, model in (("lens", lens), ("fused", fused)):
-
-        def look(attention, name=name):
-            patterns[name] += [rows.clone() for rows in attention.probabilities()]
-
-        stream_attention(model, windows[:1], whole_patterns, look)
-    assert len(patterns["lens"]) == 2
-    for one, other in zip(*patterns.values(), strict=True):
-        assert torch.allclose(one, other, atol=1e-5)
-    with pytest.raises(ModelError, match="read by the fused engine alone"):
-        stream_attention(lens, windows[:1], lambda _: [Vectors()], lambda a: list(a.rows))
 
 
 def test_an_error_while_a_layer_is_read_leaves_no_hook_behind(model, windows):
