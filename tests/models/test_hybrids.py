@@ -14,7 +14,6 @@ from headscope.models.load import load_model
 from headscope.runs.store import load
 from headscope.views.figures import atlas_figure
 from headscope.views.report.data import page_data
-from tests.fuzz.folders import signed
 from tests.helpers.hybrids import WITH, WITHOUT, save_hybrid
 from tests.helpers.shell import headscope
 
