@@ -167,4 +167,4 @@ def _figure(result: StudyResult) -> Figure:
 
 def _line(row: Any) -> str:
     measured = f"/{row.relation}" if row.behaviour == EDGES else f": {row.behaviour}"
-    return f"{row.type}{measured}  {head_name(row.layer, row.head)}".replace("$", r"\$")
+    return f"{row.type}{measured}  {head_name(int(row.layer), int(row.head))}".replace("$", r"\$")
