@@ -23,8 +23,8 @@ from headscope.errors import HeadscopeError
 from headscope.heads import head_name
 from headscope.measure.progress import Progress, progress_bar
 from headscope.measure.progress_steps import Steps
-from headscope.models.load import Model
 from headscope.models.families import refuse_encoder
+from headscope.models.load import Model
 from headscope.models.prompt_pair import Patch, PromptPair, likeliest_next
 from headscope.models.rerun import Rerunner
 from headscope.relations import relations_of
