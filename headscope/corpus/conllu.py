@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from headscope.corpus.conllu_rows import Row, parse_rows
+from headscope.corpus.conllu_rows import COLUMNS, Row, parse_rows
 from headscope.corpus.document import Document, Word
 from headscope.corpus.entities import EntityReader
 from headscope.corpus.shipped import uncompressed
@@ -34,11 +34,16 @@ def read_conllu(path: Path, text: str) -> Iterator[Document]:
     stem = uncompressed(path).stem
     builder = _Builder(str(path), stem)
     document_of = _documents_by_sentence(text)
-    comments: dict[str, str] = {}
+    comments, first_line = dict[str, str](), 1
     for first_line, lines in _blocks(text):
         comments |= _comments(lines)
         if "global.Entity" in comments:
             builder.entity_format(comments.pop("global.Entity"))
+        if comments.get("global.columns", "").split() not in ([], [*COLUMNS]):
+            raise CorpusError(
+                f"{path}:{first_line}: cannot read global.columns = "
+                f"{comments['global.columns']:.100}; expected {' '.join(COLUMNS)}"
+            )
         rows = [(first_line + i, line) for i, line in enumerate(lines) if not line.startswith("#")]
         if not rows:
             continue
@@ -50,7 +55,7 @@ def read_conllu(path: Path, text: str) -> Iterator[Document]:
             builder.name = name or stem
         builder.add_sentence(parse_rows(path, rows), comments)
         comments = {}
-    yield from builder.end_document()
+    yield from builder.end_document(f"{path}:{first_line}" if comments else "")
     if not builder.documents:
         raise CorpusError(f"{path}: no sentence in this file; expected CoNLL-U")
 
@@ -100,7 +105,7 @@ class _Builder:
         self.entities.end_sentence()
         self.sentences += 1
 
-    def end_document(self) -> Iterator[Document]:
+    def end_document(self, skipped_comments: str = "") -> Iterator[Document]:
         if self.words:
             mentions = self.entities.finish(self.words)
             skipped = self.entities.discontinuous
@@ -111,6 +116,7 @@ class _Builder:
                 mentions,
                 skipped,
                 source=self.path,
+                skipped_comments=skipped_comments,
             )
             self.documents += 1
         self.text, self.length, self.space, self.sentences = [], 0, "", 0
@@ -132,11 +138,12 @@ class _Builder:
             if isinstance(row.id, tuple) and row.id[1] == ".":
                 continue  # an empty node has no place in the text
             starts_paragraph = paragraph or row.new_paragraph
+            self.space += row.space_before
             if self.text and starts_paragraph and "\n" not in self.space:
                 self.space = "\n"
             self._write(self.space)
             start, paragraph = self.length, False
-            self._write(row.form)
+            self._write(row.surface)
             self.space = row.space_after
             if isinstance(row.id, int):
                 yield row, start, self.length
@@ -144,7 +151,7 @@ class _Builder:
                 first, _, last_in_range = row.id
                 range_start, range_end = start, self.length
                 # the parts get their own characters only when they spell the whole token
-                spelled = "".join(forms[first - 1 : last_in_range]) == row.form
+                spelled = "".join(forms[first - 1 : last_in_range]) == row.surface
 
     def _write(self, piece: str) -> None:
         # a text that grows piece by piece would be copied whole for each of them

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from headscope.errors import CorpusError
 
-COLUMNS = 10
-"""ID, FORM, LEMMA, UPOS, XPOS, FEATS, HEAD, DEPREL, DEPS and MISC."""
+COLUMNS = ("ID", "FORM", "LEMMA", "UPOS", "XPOS", "FEATS", "HEAD", "DEPREL", "DEPS", "MISC")
 _ID = re.compile(r"([0-9]{1,9})(?:([-.])([0-9]{1,9}))?")
 _HEAD = re.compile(r"[0-9]{1,9}|_")
 
@@ -27,6 +27,9 @@ class Row:
     head: int
     """0 for a root or without annotation."""
     deprel: str
+    surface: str
+    """The form with the spaces that the text has inside it."""
+    space_before: str
     space_after: str
     new_paragraph: bool
     """Whether a paragraph starts here, within a sentence or not."""
@@ -53,9 +56,9 @@ def parse_rows(path: Path, lines: list[tuple[int, str]]) -> list[Row]:
 
 def _row(location: str, number: int, line: str) -> Row:
     cells = line.strip(" ").split("\t")
-    if len(cells) != COLUMNS:
+    if len(cells) != len(COLUMNS):
         raise CorpusError(
-            f"{location}: {len(cells)} columns, but CoNLL-U has {COLUMNS}, separated by tabs"
+            f"{location}: {len(cells)} columns, but CoNLL-U has {len(COLUMNS)}, separated by tabs"
         )
     name, form, lemma, upos, _, feats, head, deprel, _, attributes = cells
     identity = _ID.fullmatch(name)
@@ -67,7 +70,7 @@ def _row(location: str, number: int, line: str) -> Row:
         raise CorpusError(f"{location}: the form of word {name} is empty")
     first, mark, last = identity.groups()
     misc = dict(_pair(part) for part in attributes.split("|"))
-    space = _unescaped(misc.get("SpacesAfter", ""))
+    after = "" if misc.get("SpaceAfter") == "No" else " "
     return Row(
         line=number,
         id=(int(first), mark, int(last)) if mark else int(first),
@@ -77,7 +80,9 @@ def _row(location: str, number: int, line: str) -> Row:
         feats=feats if feats != "_" else "",
         head=0 if head == "_" else int(head),
         deprel=deprel,
-        space_after=space if space.isspace() else "" if misc.get("SpaceAfter") == "No" else " ",
+        surface=_spaces(location, "SpacesInToken", misc, form) or form,
+        space_before=_spaces(location, "SpacesBefore", misc),
+        space_after=_spaces(location, "SpacesAfter", misc) or after,
         new_paragraph=misc.get("NewPar") == "Yes",
         entity=misc.get("Entity", ""),
     )
@@ -92,6 +97,16 @@ _ESCAPES = {
 def _unescaped(value: str) -> str:
     text = re.sub(r"\\(?:u00A0|.)", lambda escape: _ESCAPES.get(escape[0], escape[0]), value)
     return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _spaces(location: str, key: str, misc: Mapping[str, str], form: str = "") -> str:
+    """The value of an attribute: spaces, and for `SpacesInToken` the form among them."""
+    text = _unescaped(misc.get(key, ""))
+    if text and "".join(text.split()) != "".join(form.split()):
+        raise CorpusError(
+            f"{location}: cannot read {key}={misc[key]:.60}; expected spaces like \\s"
+        )
+    return text
 
 
 def _pair(part: str) -> tuple[str, str]:

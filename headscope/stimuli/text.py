@@ -41,6 +41,11 @@ CONTESTED_TEXT = Stimulus(name="further", contested="natural")
 EXCERPT = Stimulus(name="excerpt", title="excerpts of code", contested="natural")
 """Pieces of a file of code that were put together for their contested queries."""
 
+MOST_WORDS_LOST = 0.2
+"""Largest share of words without a token; text that has more is refused."""
+ENOUGH_WORDS = 1000
+"""Words after which that share is checked before the text ends."""
+
 
 class TextWindows:
     """Windows of natural text, up to `max_tokens` tokens or `max_documents` documents.
@@ -68,6 +73,7 @@ class TextWindows:
         self.max_tokens = max_tokens
         self._opened_files: list[Path] = []
         self._cuts, self._skipped_mentions = Cuts(), 0
+        self._skipped_comments: list[str] = []
         self._is_annotated = False
         """Whether any document so far is code, or has words with a part of speech or a tree."""
         self._unread_files: list[str] = []
@@ -94,7 +100,8 @@ class TextWindows:
         """The windows, once.
 
         Raises:
-            CorpusError: with file and line, for a file that cannot be read.
+            CorpusError: a file that cannot be read, with its line, and text of which the tokenizer
+                loses too many words.
         """
         while self.tokens < self.max_tokens:
             window = next(self._stream, None)
@@ -104,9 +111,12 @@ class TextWindows:
                 break
             if self.max_documents is not None and window.document >= self.max_documents:
                 break
+            if self._cuts.words >= ENOUGH_WORDS:
+                self._check_lost_words()
             self.documents = max(self.documents, window.document + 1)
             self.tokens += len(window)
             yield window
+        self._check_lost_words()
 
     def remaining(self) -> Iterator[Window]:
         """Windows behind the last one, for contested queries alone; they do not count here.
@@ -125,6 +135,8 @@ class TextWindows:
 
     def _of_document(self, document: Document) -> Iterator[Window]:
         self._skipped_mentions += document.skipped_mentions
+        if document.skipped_comments:
+            self._skipped_comments.append(document.skipped_comments)
         self._is_annotated |= is_code(document) or any(w.upos or w.deprel for w in document.words)
         number = self._number(document)
         rare: Iterator[Window] = iter(())
@@ -168,16 +180,26 @@ class TextWindows:
                 f"(first in {cuts.first})"
             )
         if cuts.words_lost:
-            notes.append(
-                f"the tokenizer keeps no character of {cuts.words_lost:,} of {cuts.words:,} words "
-                f"({100 * cuts.words_lost / cuts.words:.1f} %), and these are left out"
-            )
+            notes.append(f"{self._lost_words()}, and these are left out")
+        notes += [f"{at}: comments without a sentence skipped" for at in self._skipped_comments]
         if unread:
             notes.append(f"{len(unread)} files of code passed over (first {unread[0]})")
         notes += foreign_notes(self.paths.values())
         if self.documents and not self._is_annotated:
             notes.append(NO_ANNOTATION)
         return notes + few_documents(self.documents)
+
+    def _check_lost_words(self) -> None:
+        if self._cuts.words_lost > MOST_WORDS_LOST * self._cuts.words:
+            raise CorpusError(
+                f"{self._lost_words()}, more than {MOST_WORDS_LOST:.0%}; take a model whose "
+                "tokenizer has the script of this text, or other text"
+            )
+
+    def _lost_words(self) -> str:
+        lost, words = self._cuts.words_lost, self._cuts.words
+        share = 100 * lost / words
+        return f"the tokenizer keeps no character of {lost:,} of {words:,} words ({share:.1f} %)"
 
 
 NO_ANNOTATION = (

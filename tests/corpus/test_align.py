@@ -5,12 +5,15 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+import headscope as hs
 from headscope.corpus.align import Cuts, TokenizedDocument, cut_windows
 from headscope.corpus.document import Document, Mention, Word
 from headscope.corpus.text import read_text
+from headscope.errors import CorpusError
 from headscope.models.tokenizer import Tokenizer
+from headscope.stimuli import text
 from headscope.stimuli.repeat import repeat_windows
-from headscope.stimuli.text import TextWindows
+from headscope.stimuli.text import ENOUGH_WORDS, TextWindows
 
 
 def by_characters(document: Document, size: int = 2) -> TokenizedDocument:
@@ -162,3 +165,20 @@ def test_the_share_of_words_without_a_token_is_noted(tmp_path, lost, share):
     assert sum(len(window.words) for window in windows) == 300 - lost
     assert share in " ".join(windows.notes)
     assert ("keeps no character" in " ".join(windows.notes)) == bool(lost)
+
+
+@pytest.mark.parametrize(("lost", "words"), [(61, 300), (300, 300), (810, 1000), (301, 1500)])
+def test_text_of_which_most_words_have_no_token_is_refused(tmp_path, lost, words):
+    windows = windows_without(tmp_path, lost, words)
+    with pytest.raises(CorpusError, match=rf"keeps no character of {lost} of {words:,} words"):
+        # much text is refused before the first window, a little at its end
+        next(iter(windows)) if words >= ENOUGH_WORDS else list(windows)
+
+
+def test_a_run_on_refused_text_writes_nothing(tmp_path, monkeypatch):
+    corpus = tmp_path / "text.txt"
+    corpus.write_text("Alice was very tired.")
+    monkeypatch.setattr(text, "MOST_WORDS_LOST", -1)
+    with pytest.raises(CorpusError, match="keeps no character of 0 of 5 words"):
+        hs.classify("mini", corpus=corpus, out=tmp_path / "run", progress=False)
+    assert list(tmp_path.iterdir()) == [corpus]

@@ -7,6 +7,8 @@ import pytest
 
 from headscope import read_corpus
 from headscope.errors import CorpusError
+from headscope.stimuli.text import TextWindows
+from tests.helpers.prose import mini_tokenizer
 from tests.helpers.texts import SENTENCES
 
 
@@ -127,6 +129,22 @@ def test_crlf_and_byte_order_mark_change_nothing(tmp_path, keys_file):
     )  # fmt: skip
 
 
+def test_files_with_byte_order_marks_can_be_put_together(tmp_path):
+    text = sentences("# newdoc id = a")
+    documents = read(tmp_path, "".join("\ufeff" + text.replace("= a", f"= {x}") for x in "ab"))
+    assert [(d.name, d.text) for d in documents] == [("a", "Oh"), ("b", "Oh")]
+
+
+@pytest.mark.parametrize("end", ["# sent_id = 9\n", "# newdoc id = b\n# text = Oh\n\n# x\n\n"])
+def test_comments_at_the_end_of_a_treebank_are_skipped_with_a_note(tmp_path, end):
+    path = tmp_path / "file.conllu"
+    path.write_text(sentences("# newdoc id = a") + end)
+    assert [(d.name, d.text) for d in read_corpus(path)] == [("a", "Oh")]
+    windows = TextWindows([path], mini_tokenizer(), max_tokens=99, max_length=99, seed=0)
+    assert len(list(windows)) == 1
+    assert any("comments without a sentence skipped" in note for note in windows.notes)
+
+
 # every comment and MISC attribute of Universal Dependencies that changes the text or its documents
 @pytest.mark.parametrize(
     ("comment", "misc", "texts"),
@@ -146,7 +164,8 @@ def test_crlf_and_byte_order_mark_change_nothing(tmp_path, keys_file):
         ("# newpar", "SpacesAfter=\\s\\n|NewPar=Yes", ["a \nb\na \nb"]),
         ("# x", "SpacesAfter=\\t|NewPar=_", ["a\tb a\tb"]),
         ("# x", "SpacesAfter=\\r\\n\\u00A0", ["a\n\xa0b a\n\xa0b"]),
-        ("# x", "SpacesAfter=No", ["a b a b"]),
+        ("# x", "SpacesBefore=\\n\\n", ["\n\na b \n\na b"]),
+        ("# x", "SpacesInToken=\\sa\\n", [" a\n b  a\n b"]),
     ],
 )
 def test_spaces_paragraphs_and_documents_are_as_the_file_marks_them(tmp_path, comment, misc, texts):
@@ -181,6 +200,14 @@ TWO = "1\tGo\tgo\tVERB\t_\t_\t{}\troot\t_\t_\n2\ton\ton\tADV\t_\t_\t{}\tadvmod\t
         (b"# caf\xe9\n" + GOOD.encode(), ":1:", "not UTF-8 (byte 0xe9)"),
         (GOOD.replace("Go", " "), ":1:", "the form of word 1 is empty"),
         (TWO.format(0, -1, "_"), ":2:", "'-1' is not a valid head"),
+        (TWO.format(0, 1, "SpacesAfter=No"), ":2:", "cannot read SpacesAfter=No"),
+        (TWO.format(0, 1, "SpacesBefore=\\x"), ":2:", "cannot read SpacesBefore=\\x"),
+        (TWO.format(0, 1, "SpacesInToken=o\\sm"), ":2:", "cannot read SpacesInToken=o\\sm"),
+        (
+            "# global.columns = ID LEMMA FORM\n" + GOOD,
+            ":1:",
+            "cannot read global.columns = ID LEMMA",
+        ),
     ],
 )
 def test_bad_files_are_refused_with_file_and_line(tmp_path, text, place, message):
