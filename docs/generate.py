@@ -270,7 +270,7 @@ def table_list() -> str:
     rows = [
         (
             f"`headscope {row.words}`" if row.group else f"`hs.studies.{row.name}`",
-            ", ".join(f"`{written.name}`" for written in row.tables),
+            ", ".join(f"`{name}`" for name in row.tables),
         )
         for row in STUDIES
         if row.tables

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -60,18 +60,16 @@ def write_study(
     study: Study | StudyResult,
     out: Path | None,
     figure: Path | None,
-    extra_files: Mapping[Path, bytes] | None = None,
     *,
     overwrite: bool,
     width: str | None = None,
 ) -> list[Path]:
-    """Write what a study found: its table, its picture and other files, all or none of them.
+    """Write what a study found: its table and its picture, both or neither.
 
     Args:
         study: the study.
         out: the .csv file, if it is wanted.
         figure: the picture, if it is wanted.
-        extra_files: the bytes of other files.
         overwrite: replace what is there.
         width: of the picture; see `headscope.views.figure_style.width_of`.
 
@@ -87,7 +85,6 @@ def write_study(
 
     inches = width_of(width)
     files = {} if out is None else {out: encoded(study.csv())}
-    files |= extra_files or {}
     if figure is not None:
         files[figure] = draw(study.figure(), figure, inches)
     try:

@@ -150,7 +150,6 @@ SHARED: Mapping[str, Any] = {
     "model": ModelOrRun,
     "named_model": Model,
     "model_or_config": ModelOrConfig,
-    "head": Head,
     "text_of_run": OtherText,
     "run_of_model": RunOfModel,
     "published": Published,

@@ -67,7 +67,6 @@ class StudyCall:
     def check(self) -> None:
         """Refuse what cannot or must not be written, before anything is read."""
         check_targets((self.out, CSV), (self.figure, PICTURES), overwrite=self.overwrite)
-        check_targets(*((path, CSV) for path in self._side_files()), overwrite=self.overwrite)
 
     def result(self, **changes: Any) -> Any:
         """The result of the function, with other values for some of its arguments."""
@@ -77,38 +76,18 @@ class StudyCall:
         return function(**arguments)
 
     def write(self, result: Result) -> list[Path]:
-        """Write the tables, the picture and other files; names them."""
-        from headscope.runs.folder import encoded
-        from headscope.runs.tables import table_to_csv
-
-        side_files = {
-            path: encoded(table_to_csv(getattr(result, attribute)))
-            for path, attribute in self._side_files().items()
-        }
+        """Write the table and the picture; names them."""
         return write_study(
-            result,
-            self.out,
-            self.figure,
-            side_files,
-            overwrite=self.overwrite,
-            width=self.width,
+            result, self.out, self.figure, overwrite=self.overwrite, width=self.width
         )
 
     def show(self, result: Any, files: list[Path]) -> None:
         """Print the result, and the files that were written where it is for a person."""
         if self.format is Format.table:
-            print_rich(imported(self.study.lines)(result) if self.study.lines else result.lines())
+            print_rich(result.lines())
             say_written(files)
         else:
             put(result.csv() if self.format is Format.csv else result.json())
-
-    def _side_files(self) -> dict[Path, str]:
-        """The files of tables that are written beside `out`, and where the result has each."""
-        return {
-            self.out.with_name(f"{self.out.stem}-{table.suffix}.csv"): table.attribute
-            for table in self.study.tables
-            if self.out is not None and table.suffix
-        }
 
 
 def body(name: str) -> Callable[[_Body], _Body]:

@@ -25,18 +25,6 @@ GROUPS: Mapping[str, str] = MappingProxyType(
 """Groups of commands, and what their commands are for; those of `TOP` stand in none."""
 
 
-@dataclass(frozen=True)
-class Table:
-    """A table that a study writes, as a section of the page on file formats describes it."""
-
-    name: str
-    """Title of the section."""
-    attribute: str = "table"
-    """Where the result has it."""
-    suffix: str = ""
-    """Last word of the file's name where it is written beside the one that `--out` names."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class StudyRow:
     """A study of a run or of a model: its function, its command, its tables and its figure.
@@ -59,14 +47,12 @@ class StudyRow:
     """What the command answers, in less than a line."""
     examples: tuple[str, ...] = ()
     """Complete lines that call the command."""
-    tables: tuple[Table, ...] = ()
-    """The tables that are written; `--out` names the file of the first."""
+    tables: tuple[str, ...] = ()
+    """Titles of the tables' sections on the page on file formats."""
     out: str = "Write the table to this .csv file."
     """Help of `--out`; empty for a command that takes none or its own."""
     figure: str = "Draw it: a .png, .svg or .pdf file."
     """Help of `--figure`; empty for a command that draws nothing."""
-    lines: str = ""
-    """The function that lays a result out for the terminal, where the command has no own code."""
     has_format: bool = False
     """True for a command with `--format`, whose result has the methods `csv` and `json`."""
     shared: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
@@ -82,8 +68,8 @@ class StudyRow:
 def imported(path: str) -> Any:
     """What a row names, such as `prune:prune`.
 
-    >>> imported("study_table:Table").__name__
-    'Table'
+    >>> imported("study_table:StudyRow").__name__
+    'StudyRow'
     """
     name, module = home(path)
     return getattr(import_module(module), name)
@@ -114,7 +100,7 @@ STUDIES: tuple[StudyRow, ...] = (
             "headscope sweep run --models checkpoints/ --revisions step128,step1000 "
             "--out runs/stages",
         ),
-        tables=(Table("sweep.csv"),),
+        tables=("sweep.csv",),
     ),
     StudyRow(
         name="languages",
@@ -128,9 +114,9 @@ STUDIES: tuple[StudyRow, ...] = (
             "--figure languages.svg",
         ),
         tables=(
-            Table("languages.csv"),
-            Table("relations.csv", "relations"),
-            Table("agreement.csv", "agreement"),
+            "languages.csv",
+            "relations.csv",
+            "agreement.csv",
         ),
     ),
     StudyRow(
@@ -142,7 +128,7 @@ STUDIES: tuple[StudyRow, ...] = (
             "headscope study weights mini",
             "headscope study weights runs/mini --out weights.csv --figure copying.pdf",
         ),
-        tables=(Table("weights"),),
+        tables=("weights",),
         has_format=True,
     ),
     StudyRow(
@@ -154,7 +140,7 @@ STUDIES: tuple[StudyRow, ...] = (
             "headscope study anatomy mini",
             "headscope study anatomy gpt2 --context 4096 --format csv",
         ),
-        tables=(Table("anatomy"),),
+        tables=("anatomy",),
         figure="",
         has_format=True,
         shared=MappingProxyType({"model": "model_or_config"}),
@@ -181,7 +167,7 @@ STUDIES: tuple[StudyRow, ...] = (
             "headscope compare runs/one runs/two --out changes.csv",
             "headscope compare runs/base runs/new --fail-on 'lost induction > 0'",
         ),
-        tables=(Table("compare"),),
+        tables=("compare",),
     ),
     StudyRow(
         name="emergence",
@@ -193,7 +179,7 @@ STUDIES: tuple[StudyRow, ...] = (
             "headscope sweep emergence runs/stages --figure stages.pdf",
             "headscope sweep emergence runs/stages --format csv",
         ),
-        tables=(Table("emergence"),),
+        tables=("emergence",),
     ),
     StudyRow(
         name="redundancy",
@@ -204,7 +190,7 @@ STUDIES: tuple[StudyRow, ...] = (
             "headscope study redundancy runs/mini --figure map.png",
             "headscope study redundancy runs/mini --windows 64 --format json",
         ),
-        tables=(Table("redundancy"),),
+        tables=("redundancy",),
         out="Write each head's row to this .csv.",
         figure="Draw the map of heads: a .png, .svg or .pdf file.",
         has_format=True,
@@ -233,7 +219,7 @@ STUDIES: tuple[StudyRow, ...] = (
             "headscope ablate runs/mini --only edges",
             "headscope ablate runs/mini --heads L4H3,L5H0 --how zero",
         ),
-        tables=(Table("causal.csv"),),
+        tables=("causal.csv",),
         out="",
         figure="",
         shared=_TEXT_OF_RUN,
@@ -244,7 +230,7 @@ STUDIES: tuple[StudyRow, ...] = (
         group=STUDY,
         question="What is the loss as more and more heads are masked?",
         examples=("headscope study prune mini --run runs/mini --figure prune.pdf --out prune.csv",),
-        tables=(Table("prune"),),
+        tables=("prune",),
         out="Write the curve to this .csv file.",
         shared=MappingProxyType({"model": "named_model", "run": "run_of_model"}),
     ),
@@ -258,7 +244,7 @@ STUDIES: tuple[StudyRow, ...] = (
             "headscope explain mini --out rules.csv --figure coverage.pdf",
             "headscope explain runs/mini --features 12 --each none",
         ),
-        tables=(Table("rules.csv"),),
+        tables=("rules.csv",),
         shared=_TEXT_OF_RUN,
     ),
     StudyRow(
@@ -272,7 +258,7 @@ STUDIES: tuple[StudyRow, ...] = (
             "headscope study function-vectors runs/smollm2 --tasks antonym,plural,past "
             "--prompts 20",
         ),
-        tables=(Table("function-vectors"),),
+        tables=("function-vectors",),
     ),
     StudyRow(
         name="collapse",
@@ -283,7 +269,7 @@ STUDIES: tuple[StudyRow, ...] = (
             "headscope study collapse mini --mixing --out collapse.csv",
             "headscope study collapse mini --figure collapse.pdf",
         ),
-        tables=(Table("collapse"),),
+        tables=("collapse",),
     ),
     StudyRow(
         name="patch",
@@ -296,12 +282,12 @@ STUDIES: tuple[StudyRow, ...] = (
             "headscope study patch atlas:smollm2 --clean 'The keys are' --corrupt 'The key is' "
             "--answer ' lost' --wrong ' missing' --heads all --out patches.csv",
         ),
-        tables=(Table("patch"),),
+        tables=("patch",),
     ),
     StudyRow(
         name="why",
         function="why:why",
-        tables=(Table("why"),),
+        tables=("why",),
     ),
 )
 """Every study, those with a command in the order of `--help`."""

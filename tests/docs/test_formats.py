@@ -94,7 +94,7 @@ WRITTEN_OTHERWISE = {
 
 
 TABLES = ["heads.csv", "evidence.csv", "effects.csv"]
-TABLES += [table.name for study in STUDIES for table in study.tables]
+TABLES += [name for study in STUDIES for name in study.tables]
 NOT_TABLES = {
     "run.json", "sums.npz", "tally.safetensors", "patterns/examples.safetensors",
     "patterns/mean.safetensors",
