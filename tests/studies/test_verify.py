@@ -16,7 +16,6 @@ from headscope.corpus.shipped import data_folder
 from headscope.errors import ChoiceError, RunError
 from headscope.relations import relations_of
 from headscope.studies.verify import COLUMNS, PUBLISHED, SHIPPED, read_scores
-from tests.helpers.shell import headscope
 
 KEYS = ["model", "revision", "metric"]
 LAYERS, HEADS = 6, 8
@@ -242,14 +241,3 @@ def test_a_file_without_scores_is_refused(tmp_path, name, text):
     path.write_text(text)
     with pytest.raises(RunError, match=name):
         read_scores(path)
-
-
-def test_the_command_prints_the_ranks_and_writes_the_table(run, tmp_path):
-    folder = tmp_path / "run"
-    run.save(folder)
-    path = written(tmp_path / "scores.csv", retrieval_score=masses(run, "retrieval/value"))
-    table = tmp_path / "ranks.csv"
-    done = headscope("verify", folder, "--scores", path, "--out", table)
-    assert done.returncode == 0, done.stderr
-    assert "retrieval/value" in done.stdout
-    assert pd.read_csv(table)["shared"].tolist() == [10]
