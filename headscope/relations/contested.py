@@ -45,12 +45,9 @@ class ChosenBaseline:
 
 def rule_picks(relation: Relation, window: Window) -> Int[ndarray, "rule position"]:
     """What every rule picks, the relation's own in the first row."""
-    every_pick = picks(window)
     if relation.baseline is None or relation.baseline.find is None:
-        return every_pick
-    every_pick = every_pick.copy()
-    every_pick[0] = relation.baseline.find(window)
-    return every_pick
+        return picks(window)
+    return np.concatenate([relation.baseline.find(window)[None], picks(window)[1:]])
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,6 @@ from jaxtyping import Bool, Int
 from numpy import ndarray
 
 from headscope.corpus.window import Window, WordTable
-from headscope.relations.phrase_heuristics import PHRASE_RULES, by_phrase, nearest
 
 UPOS = (
     "ADJ", "ADP", "ADV", "AUX", "CCONJ", "DET", "INTJ", "NOUN", "NUM", "PART", "PRON", "PROPN",
@@ -53,6 +52,12 @@ RULES = (
     "capitalised",
 )
 """Simple rules by name; `own` is the one that a relation brings itself, if any."""
+_ANCHORS = {"adposition": "ADP", "conjunction": "CCONJ", "mark": "PUNCT"}
+_PHRASE_CLASSES = (
+    "NOUN", "VERB", "name-or-noun", "nominal", "verbal", "content-word", "function-word",
+)  # fmt: skip
+PHRASE_RULES = tuple(f"{name}-before-{anchor}" for anchor in _ANCHORS for name in _PHRASE_CLASSES)
+"""The last word of a class before the nearest adposition, conjunction or mark."""
 EARLIER = (*RULES, *PHRASE_RULES)
 """Every rule that a causal model's heads may follow."""
 _AHEAD = (
@@ -179,7 +184,11 @@ def _by_word(window: Window, words: WordTable, step: int = 1) -> Iterator[Int[nd
     yield _after(of_class(words, "PUNCT"))
     capitals = [window.strings[p].strip()[:1].isupper() for p in window.words.first[::step]]
     yield nearest(np.array(capitals, bool))
-    yield from (pick for _, pick in by_phrase(words.upos))
+    near_class = dict(zip(CLASSES, near, strict=True))
+    for anchor in _ANCHORS.values():
+        anchor_word = near_class[anchor]
+        for name in _PHRASE_CLASSES:
+            yield np.where(anchor_word >= 0, near_class[name][anchor_word], -1)
 
 
 def _masks(words: WordTable) -> Bool[ndarray, "class word"]:
@@ -193,6 +202,18 @@ def _codes(words: WordTable) -> Int[ndarray, " word"]:
 
 
 _NUMBER = {name: number for number, name in enumerate(UPOS)}
+
+
+def nearest(mask: Bool[ndarray, "*class word"]) -> Int[ndarray, "*class word"]:
+    """For each word the nearest earlier one of those in a mask, −1 where there is none.
+
+    >>> nearest(np.array([True, False, True, False])).tolist()
+    [-1, 0, 0, 2]
+    """
+    latest = np.full(mask.shape, -1)
+    last = np.maximum.accumulate(np.where(mask, np.arange(mask.shape[-1]), -1), axis=-1)
+    latest[..., 1:] = last[..., :-1]
+    return latest
 
 
 def nearest_equal(values: ndarray) -> Int[ndarray, " word"]:

@@ -23,9 +23,15 @@ from headscope.relations.controls import (
     word_spans,
     words_of_its_class,
 )
-from headscope.relations.heuristics import FALLING_BACK, nearest_equal, next_equal, of_class
+from headscope.relations.heuristics import (
+    FALLING_BACK,
+    PHRASE_RULES,
+    nearest,
+    nearest_equal,
+    next_equal,
+    of_class,
+)
 from headscope.relations.pairs import Pairs, no_pairs, pairs, without
-from headscope.relations.phrase_heuristics import PHRASE_RULES, nearest
 from headscope.relations.relation import (
     BEAT_BASELINE_BY,
     Baseline,
@@ -163,25 +169,21 @@ def _row(name: str, meaning: str, find: FindPairs, control: DrawControl, *same: 
     )
 
 
-_NEAREST = tuple(
-    _row(
-        f"nearest-{name}",
-        f"the nearest earlier {name}",
-        partial(nearest_of, name=name),
-        words_of_its_class,
-        *_rules("", name),
+_NEAREST, _NEXT = (
+    tuple(
+        _row(
+            f"{form}-{name}",
+            f"{meaning} {name}",
+            partial(find, name=name),
+            words_of_its_class,
+            *_rules(side, name),
+        )
+        for name in NEAREST
     )
-    for name in NEAREST
-)
-_NEXT = tuple(
-    _row(
-        f"next-{name}",
-        f"the next {name}",
-        partial(next_of, name=name),
-        words_of_its_class,
-        *_rules("later-", name),
+    for form, meaning, find, side in (
+        ("nearest", "the nearest earlier", nearest_of, ""),
+        ("next", "the next", next_of, "later-"),
     )
-    for name in NEAREST
 )
 _SAME_CLASS = _row(
     "same-class",

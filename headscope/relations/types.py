@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, NamedTuple
 
-from headscope.arguments import CALL, NAME, NAMES, Kind, made_by, takes
+from headscope.arguments import CALL, NAME, NAMES, made_by, takes
 from headscope.attention_kind import AttentionKind
 from headscope.errors import ChoiceError, HeadscopeError
 from headscope.relations.controls import other_keys
@@ -100,17 +100,7 @@ class Floor(NamedTuple):
 FLOOR = Floor(0.1, "ours: a tenth of a head's attention")
 
 
-def _stimuli(value: Any) -> tuple[str, ...]:
-    names: tuple[str, ...] = NAMES.plain(value)
-    if not names or not set(names) <= set(FOR_RELATIONS):
-        raise ValueError
-    return names
-
-
-_STIMULI = Kind(f"a list of one or more of {', '.join(FOR_RELATIONS)}", _stimuli)
-
-
-@takes(type=NAME, control=CALL, floor=made_by("an hs.Floor", Floor), stimuli=_STIMULI)
+@takes(type=NAME, control=CALL, floor=made_by("an hs.Floor", Floor), stimuli=NAMES)
 def relation(
     type: str,
     name: str,

@@ -15,13 +15,13 @@ from headscope.relations.heuristics import (
     CLASSES,
     EARLIER,
     FALLING_BACK,
+    PHRASE_RULES,
     RULES,
     UPOS,
     picks,
     query_class,
 )
 from headscope.relations.pairs import pairs
-from headscope.relations.phrase_heuristics import PHRASE_RULES
 from tests.relations.examples import KEYS, KEYS_TEXT, REED_TEXT, REED_TOKENS
 
 OF_TWO = {form.format(name): name for name in CLASSES for form in FALLING_BACK}
