@@ -1,8 +1,4 @@
-"""Relations from arrows: from a place to what exact annotation says that it points back to.
-
-A query's rivals are the other candidates of the same kind, the next nearer and farther than what is
-right.
-"""
+"""Relations from arrows: from a position to what exact annotation says that it points back to."""
 
 from __future__ import annotations
 
@@ -35,11 +31,7 @@ def pointed_to(window: Window, kind: str) -> Pairs:
 def other_candidates(
     window: Window, targets: Pairs, rng: np.random.Generator, *, kind: str
 ) -> Pairs:
-    """Same query, other candidates of the kind: the next nearer and the next farther.
-
-    A head that likes names, or brackets, gains nothing; one that likes near ones gains where no
-    other lies nearer, which contested queries tell.
-    """
+    """Same query, other candidates of the kind: the next nearer and the next farther."""
     links = of_kind(window, kind)
     order = np.lexsort((links.last, links.query))
     order = order[np.isin(links.query[order], targets.queries)]

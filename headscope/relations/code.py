@@ -1,8 +1,7 @@
-"""Code heads: from a place in a Python file to what its grammar says that it points back to.
+"""Code heads: from a position in a Python file to what its grammar says that it points back to.
 
-The annotation is Python's own (`ast`, `tokenize`), so that nothing is guessed. A query's rivals are
-the other candidates of the same kind (names of the same scope, other brackets, other blocks), the
-next nearer and farther than what is right, and the rule to beat is the nearest of all.
+The annotation is Python's own (`ast`, `tokenize`). The rule to beat is the nearest candidate of the
+same kind: names of the same scope, other brackets, other blocks.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from functools import partial
 from headscope.corpus.code.excerpts import DENSE
 from headscope.corpus.code.links import KINDS
 from headscope.relations.annotated_links import nearest_candidate, other_candidates, pointed_to
-from headscope.relations.relation import BEAT_BASELINE_BY, Baseline, Relation, TagThresholds
+from headscope.relations.relation import Baseline, Relation, above_baseline
 from headscope.relations.types import HeadType
 from headscope.stimuli.text import EXCERPT, TEXT
 
@@ -40,9 +39,7 @@ RELATIONS = tuple(
         kind,
         partial(pointed_to, kind=kind),
         partial(other_candidates, kind=kind),
-        TagThresholds(
-            FLOOR, SOURCE, _MEANINGS[kind], beat_baseline_by=BEAT_BASELINE_BY, beats_shadow=True
-        ),
+        above_baseline(FLOOR, SOURCE, _MEANINGS[kind], beats_shadow=True),
         stimuli=(TEXT.name, EXCERPT.name) if kind in DENSE else (TEXT.name,),
         baseline=Baseline(
             partial(nearest_candidate, kind=kind), by_class=False, always_sought=True

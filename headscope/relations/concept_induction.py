@@ -1,9 +1,7 @@
 """Concept induction heads go by words: from the end of a word to the end of what followed it.
 
-Feucht et al. 2025 (The dual-route model of induction, arXiv 2504.03022) find beside heads that
-copy token by token others that copy words whole: where a word of several tokens is due, they look
-at its last token in the earlier copy, and token induction heads at its first. On repeated random
-words the two are told apart.
+Feucht et al. 2025 (The dual-route model of induction, arXiv 2504.03022) find heads that copy words
+whole: where a word of several tokens is due, they look at its last token in the earlier copy.
 """
 
 from __future__ import annotations
@@ -16,13 +14,7 @@ from numpy import ndarray
 
 from headscope.corpus.window import Window, WordTable
 from headscope.relations.pairs import Pairs, pairs, span_pairs, without
-from headscope.relations.relation import (
-    BEAT_BASELINE_BY,
-    Baseline,
-    Relation,
-    TagThresholds,
-    draws_nothing,
-)
+from headscope.relations.relation import Baseline, Relation, above_baseline, draws_nothing
 from headscope.relations.types import HeadType
 from headscope.stimuli.words import WORDS
 
@@ -113,12 +105,11 @@ RELATIONS = (
         "next-word",
         next_word_end,
         near_word_ends,
-        TagThresholds(
+        above_baseline(
             FLOOR,
             SOURCE,
             "the last token of the word that followed the same word before, in repeated random "
             "words of several tokens",
-            beat_baseline_by=BEAT_BASELINE_BY,
         ),
         stimuli=(WORDS.name,),
         baseline=Baseline(same_step, by_class=False),

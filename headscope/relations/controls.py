@@ -108,9 +108,7 @@ def _no_targets(controls: Pairs, targets: Pairs) -> Pairs:
 def words_of_its_class(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
     """Same query, other words of the target's class: for each target the next nearer and farther.
 
-    A head that likes verbs gains nothing, wherever they stand; one that likes near verbs gains
-    where no verb lies nearer than the target, which contested queries tell. Where the window has
-    no other word of the class, the words beside the target serve.
+    Where the window has no other word of the class, the words beside the target serve.
     """
     words = window.words
     query, key = word_pairs(words, targets)

@@ -1,10 +1,8 @@
 """Coreference heads: from a mention to an earlier mention of the same entity.
 
 Queries and keys are the mentions' head words. Antecedents with the same surface ("he" … "he") are
-left out of `pronoun` and `nominal`: a head that looks for duplicates finds those without knowing
-who is meant. They count in `chain`, whose simple rule to beat is the nearest mention by the same
-word, or else the nearest that agrees in number, gender and person. In an encoder a mention may go
-to those after it too, and what is nearest is so on either side.
+left out of `pronoun` and `nominal`: a head that looks for duplicates finds those. In an encoder a
+mention may go to those after it too, and the nearest mention is so on either side.
 """
 
 from __future__ import annotations
@@ -20,11 +18,10 @@ from headscope.attention_kind import BIDIRECTIONAL
 from headscope.corpus.window import MentionTable, Window
 from headscope.relations.pairs import Pairs, distinct, span_pairs, without
 from headscope.relations.relation import (
-    BEAT_BASELINE_BY,
     Baseline,
     FindPicks,
     Relation,
-    TagThresholds,
+    above_baseline,
     draws_nothing,
 )
 from headscope.relations.types import HeadType
@@ -176,9 +173,7 @@ def _row(
         name,
         partial(antecedents, rule=rule),
         partial(rivals, rule=rule),
-        TagThresholds(
-            FLOOR, SOURCE, meaning, taggable, beat_baseline_by=BEAT_BASELINE_BY, beats_shadow=True
-        ),
+        above_baseline(FLOOR, SOURCE, meaning, taggable, beats_shadow=True),
         baseline=Baseline(simple or partial(nearest_mention, rule=rule)),
     )
 

@@ -1,7 +1,7 @@
-"""What an effect is: a relation whose cells are logits, a question about what a head writes.
+"""Direct effects: relations whose cells are (query, token).
 
-Its cells are (query, token): the head's output there, through the last norm with its scale frozen,
-onto the token's unembedding. Target tokens are held against control tokens; in logits.
+A cell's value is the head's output at the query, through the last norm with its scale frozen, onto
+the token's unembedding, in logits.
 """
 
 from __future__ import annotations

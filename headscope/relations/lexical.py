@@ -1,8 +1,6 @@
 """Lexical heads: by word class and spelling alone, without syntax.
 
-The nearest earlier verb, the same part of speech, the same word, earlier pieces of the same word:
-the simpler names that many heads deserve which find a verb's object or a noun's determiner. Of an
-encoder the next later verb is asked too, and words and pieces on either side.
+In an encoder the next later word of a class is asked for too, and words and pieces on either side.
 """
 
 from __future__ import annotations
@@ -33,12 +31,12 @@ from headscope.relations.heuristics import (
 )
 from headscope.relations.pairs import Pairs, no_pairs, pairs, without
 from headscope.relations.relation import (
-    BEAT_BASELINE_BY,
     Baseline,
     DrawControl,
     FindPairs,
     Relation,
     TagThresholds,
+    above_baseline,
     draws_nothing,
 )
 from headscope.relations.types import HeadType
@@ -164,7 +162,7 @@ def _row(name: str, meaning: str, find: FindPairs, control: DrawControl, *same: 
         name,
         find,
         control,
-        TagThresholds(FLOOR, SOURCE, meaning, beat_baseline_by=BEAT_BASELINE_BY),
+        above_baseline(FLOOR, SOURCE, meaning),
         baseline=Baseline(without=_OF_PHRASES | {*same}, by_class=False),
     )
 

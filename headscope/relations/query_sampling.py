@@ -1,9 +1,8 @@
 """Long windows: at which of their queries a relation is asked.
 
-What nearly every token is asked needs no more queries in a window of 8,192 tokens than in one of
-256, and a whole row of attention for each would cost more than reading the text. In a window longer
-than `LONG` tokens such relations are asked at `ROWS` queries, drawn at random with a seed that is
-the text itself; what few tokens are asked is asked of all of them.
+In a window longer than `LONG` tokens, relations that most tokens are asked about are read at `ROWS`
+queries, drawn at random with a seed that is the text itself; a whole row of attention for each
+query would cost more than reading the text. Rare relations are read at all of their queries.
 """
 
 from __future__ import annotations

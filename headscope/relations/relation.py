@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TypeVar
 
 import numpy as np
@@ -24,8 +24,6 @@ FindPicks = Callable[[Window], Int[ndarray, " position"]]
 
 MIN_QUERIES = 50
 """Relations with fewer queries are reported but never tagged."""
-BEAT_BASELINE_BY = 0.10
-"""Least distance of a head's hit rate above that of any simple rule, at contested queries."""
 RELIABLE = 0.5
 """Least agreement of the tags (Cohen's κ) that two halves of the documents give; below it a
 relation is marked as unreliable in that run."""
@@ -55,6 +53,10 @@ class TagThresholds:
     beats_shadow: bool = False
     """True where a tag asks a head for more than a surrogate of it knows that has the surface of
     the text alone; see `headscope.measure.shadow`."""
+
+
+above_baseline = partial(TagThresholds, beat_baseline_by=0.10)
+"""Thresholds of a head that must know better than any simple rule, by 10 points of its hit rate."""
 
 
 @dataclass(frozen=True)

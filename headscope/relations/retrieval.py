@@ -1,13 +1,9 @@
 """Retrieval heads look from where something is asked for to where the text says it.
 
-Wu et al. 2024 (arXiv 2404.15574) count what a head copies out of a needle that is hidden in a long
-text. By that count induction heads are retrieval heads: of Llama-2-7b the four that come first are
-the same by both. So the question here is in other words than the text: it ends in a word that
-stands nowhere before, so that a head that looks at what followed, or at the same word, has nothing
-to look at. Three people have two things each, said in sentences of several forms, and one thing of
-one of them is asked for. Each is asked for equally often: a head that knows the person alone, by
-what stands behind the name or last in its sentence, is right at half of the questions, and one that
-knows the property alone at a third.
+By the count of Wu et al. 2024 (arXiv 2404.15574) induction heads are retrieval heads. So the
+question here is in other words than the text: a head that looks at what followed, or at the same
+word, has nothing to look at. One thing of one of three people is asked for, each equally often: a
+head that knows the person alone is right at half of the questions, the property alone at a third.
 """
 
 from __future__ import annotations
@@ -24,13 +20,7 @@ from headscope.relations.annotated_links import (
     pointed_to,
 )
 from headscope.relations.pairs import Pairs
-from headscope.relations.relation import (
-    BEAT_BASELINE_BY,
-    Baseline,
-    Relation,
-    TagThresholds,
-    draws_nothing,
-)
+from headscope.relations.relation import Baseline, Relation, above_baseline, draws_nothing
 from headscope.relations.types import HeadType
 from headscope.stimuli.facts import FACTS, HALF_RIGHT, KIND, PROPERTY
 
@@ -56,11 +46,10 @@ RELATIONS = (
         "value",
         partial(pointed_to, kind=KIND),
         partial(every_candidate, kind=KIND),
-        TagThresholds(
+        above_baseline(
             FLOOR,
             SOURCE,
             "what the text says of the one that is asked for, in other words",
-            beat_baseline_by=BEAT_BASELINE_BY,
             beats_shadow=True,
         ),
         stimuli=(FACTS.name,),

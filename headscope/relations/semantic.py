@@ -17,14 +17,7 @@ from headscope.corpus.word_pairs import RELATIONS as NAMES
 from headscope.corpus.word_pairs import shipped_pairs
 from headscope.relations.controls import word_cells
 from headscope.relations.pairs import Pairs, without
-from headscope.relations.relation import (
-    BEAT_BASELINE_BY,
-    Baseline,
-    Label,
-    Relation,
-    TagThresholds,
-    draws_nothing,
-)
+from headscope.relations.relation import Baseline, Label, Relation, above_baseline, draws_nothing
 from headscope.relations.types import HeadType
 
 FLOOR = 0.1
@@ -133,9 +126,7 @@ RELATIONS = [
         name,
         partial(related_words, name=name),
         unrelated_words,
-        TagThresholds(
-            FLOOR, SOURCE, _MEANINGS[name], beat_baseline_by=BEAT_BASELINE_BY, beats_shadow=True
-        ),
+        above_baseline(FLOOR, SOURCE, _MEANINGS[name], beats_shadow=True),
         ("text", "pairs"),
         Baseline(nearest_of_class),
         label=Label(name, (RELATED,)),

@@ -1,8 +1,8 @@
-"""Sinks: where heads rest, which is no function: the first token, and resting columns.
+"""Sinks: the first token, and resting columns.
 
 A resting column is a key position in the first half of a window on which a layer's late queries put
-much of their attention, whatever they are. It is found in the patterns, without labels, and is left
-out of every arg-max, as the first token is.
+much of their attention, whatever they are. It is found in the patterns, and is left out of every
+arg-max, as the first token is.
 """
 
 from __future__ import annotations

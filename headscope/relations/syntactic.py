@@ -2,11 +2,8 @@
 
 One relation per Universal Dependencies relation and direction: `obj:dep>head` is the query at
 the object with its verb as key, `obj:head>dep` the query at the verb with its object as key.
-A causal model shows a direction only where the key comes first; an encoder shows both, wherever the
-key stands (Clark et al. 2019, 4.2, score both directions of each relation).
-
-The control is another query at the same distance, with a key of the same word class: a head with a
-fixed offset gains nothing, and neither does one that likes nouns, or determiners.
+A causal model shows a direction only where the key comes first; an encoder shows both (Clark et al.
+2019, 4.2). The second control is another query at the same distance, with a key of the same class.
 """
 
 from __future__ import annotations
@@ -22,7 +19,7 @@ from headscope.corpus.document import DEPRELS
 from headscope.corpus.window import Window, WordTable
 from headscope.relations.controls import DRAWS, word_spans, words_of_its_class
 from headscope.relations.pairs import Pairs, distinct, no_pairs, span_pairs
-from headscope.relations.relation import BEAT_BASELINE_BY, Baseline, Label, Relation, TagThresholds
+from headscope.relations.relation import Baseline, Label, Relation, above_baseline
 from headscope.relations.types import HeadType
 
 # every relation of a window draws from the same unlinked word pairs
@@ -153,11 +150,10 @@ RELATIONS = [
         f"{deprel}:{direction}",
         partial(words_linked_by, deprel=deprel, query_is_head=direction == "head>dep"),
         words_of_its_class,
-        TagThresholds(
+        above_baseline(
             FLOOR,
             SOURCE,
             meaning.format(deprel),
-            beat_baseline_by=BEAT_BASELINE_BY,
             beats_shadow=True,
         ),
         baseline=Baseline(),

@@ -12,31 +12,8 @@ from tests.helpers.texts import SENTENCES
 from tests.relations import code_example
 
 # 0     1    2    3     4    5   6     7   8    9   10  11 12  13
-KEYS = [
-    "<bos>",
-    "Anna",
-    "told",
-    "Maria",
-    "that",
-    "she",
-    "could",
-    "n't",
-    "find",
-    "the",
-    "old",
-    "k",
-    "eys",
-    ".",
-    '"',
-    "They",
-    "were",
-    "here",
-    ",",
-    '"',
-    "said",
-    "Maria",
-    ".",
-]
+KEYS = ["<bos>", "Anna", "told", "Maria", "that", "she", "could", "n't", "find", "the", "old", "k",
+        "eys", ".", '"', "They", "were", "here", ",", '"', "said", "Maria", "."]  # fmt: skip
 # 14 15   16   17   18 19 20  21    22
 
 REED = """\
@@ -179,18 +156,8 @@ EXAMPLES = [
     Example(
         "lexical/same-class",
         KEYS,
-        {
-            3: [1],
-            8: [2],
-            14: [13],
-            15: [5],
-            16: [6],
-            18: [14],
-            19: [18],
-            20: [8],
-            21: [3],
-            22: [19],
-        },
+        {3: [1], 8: [2], 14: [13], 15: [5], 16: [6], 18: [14], 19: [18], 20: [8], 21: [3]}
+        | {22: [19]},
         KEYS_TEXT,
     ),
     Example("lexical/duplicate", KEYS, {21: [3]}, KEYS_TEXT),

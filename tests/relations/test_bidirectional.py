@@ -41,13 +41,6 @@ def window() -> Window:
     return Frame(99, "[SEP]", BIDIRECTIONAL).close(plain)
 
 
-def test_the_window_is_closed_by_the_separator(window):
-    assert (window.strings[0], window.strings[-1]) == ("[CLS]", "[SEP]")
-    assert (window.stop, window.tokens[-1]) == (len(window) - 1, 99)
-    shorter = window.cut(len(window) - 1)
-    assert (shorter.stop, shorter.attention_kind) == (len(shorter), BIDIRECTIONAL)
-
-
 def test_rules_look_ahead_as_a_slow_loop_says(window):
     words, found = window.words, picks(window)
     assert found.shape == (len(ALL_RULES), len(window))

@@ -15,10 +15,7 @@ from headscope.corpus.from_tokens import window_of_tokens
 from headscope.corpus.shipped import mini_folder
 from headscope.corpus.window import MentionTable, Window
 from headscope.models.tokenizer import load_tokenizer
-from headscope.relations import relations_of
 from headscope.relations.coreference import nearest_mention, pronoun, same_word_or_nearest
-from tests.oracles.annotation_heads import NOISES, QUIET, oracles
-from tests.oracles.known_heads import BenchmarkHeads
 from tests.relations.examples import TOM_TEXT, TOM_TOKENS
 
 Rule = Callable[[MentionTable, np.ndarray], np.ndarray]
@@ -82,15 +79,6 @@ def test_no_habit_earns_the_chain_and_a_head_that_knows_the_entity_does():
     assert of_chain["hit_rate"].iloc[list(HABITS).index("same word or agrees")] > 0.5
 
 
-def test_the_oracle_of_the_chain_is_found_where_it_is_quiet():
-    heads = BenchmarkHeads((), oracles(prose(), {"coreference/chain"}))
-    table = heads.table(hs.score_patterns(heads, prose(), types=["coreference"]))
-    quiet = table["noise"] <= QUIET
-    assert len(table) == len(NOISES)
-    assert table.loc[quiet, "found"].all()
-    assert (table["false"] == "").all()
-
-
 def test_the_simple_rules_of_reference_ask_for_agreement():
     window = window_of_tokens(TOM_TOKENS, TOM_TEXT)
     # "he" at 4 → Bob, who is nearest; "him" repeats "he", and "his" repeats "him"
@@ -149,8 +137,3 @@ def test_two_people_are_they():
     assert window.mentions.agrees[0].tolist() == [True, True, False]
     assert window.cut(5).mentions.agrees.shape == (2, 2)
     assert window.mentions.between(4, 6).agrees.tolist() == [[True, False], [False, True]]
-
-
-def test_the_chain_is_listed_beside_the_other_relations():
-    names = [relation.name for relation in relations_of(["coreference"])]
-    assert names == ["pronoun", "nominal", "chain", "same-word"]

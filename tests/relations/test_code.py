@@ -7,7 +7,7 @@ import bisect
 import os
 import zlib
 from collections.abc import Sequence
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +24,6 @@ from headscope.relations.code import TYPE
 from headscope.stimuli.built import built_windows
 from headscope.stimuli.text import TextWindows
 from tests.helpers.looking import candidate, knows, pattern, same_word, words_back
-from tests.relations import code_example
 
 LIBRARY = Path(os.__file__).parent
 FILES = [
@@ -79,10 +78,6 @@ HABITS = {
 }
 
 
-def facts_of(run: hs.Run, relation: str) -> dict:
-    return run.info["simple_rules"][f"code/{relation}"]
-
-
 @pytest.fixture(scope="module")
 def evidence():
     looks = {**{kind: knows(kind) for kind in KINDS}, **HABITS}
@@ -91,7 +86,7 @@ def evidence():
         return np.stack([pattern(window, look) for look in looks.values()])[None]
 
     run = hs.score_patterns(patterns, code(), types=["code"])
-    found = run.evidence.assign(facts=run.evidence["relation"].map(partial(facts_of, run)))
+    found = run.evidence
     return found.assign(name=[list(looks)[head] for head in found["head"]])
 
 
@@ -103,38 +98,15 @@ def verdicts(evidence) -> dict[str, dict[str, str]]:
     }
 
 
-@pytest.fixture
-def masses(evidence) -> dict[str, tuple[float, float]]:
-    own = evidence[evidence["name"] == evidence["relation"]]
-    return {row.relation: (row.mass, row.control) for row in own.itertuples()}
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_head_that_knows_is_found(kind, verdicts):
     assert verdicts[kind][kind] == "tagged"
     assert list(verdicts[kind].values()).count("tagged") == 1
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_head_that_knows_has_all_its_mass_there_and_none_on_rivals(kind, masses):
-    assert masses[kind] == (1.0, 0.0)
-
-
 @pytest.mark.parametrize("habit", HABITS)
 def test_a_habit_is_refused(habit, verdicts):
     assert "tagged" not in set(verdicts[habit].values())
-
-
-def test_rules_are_counted_at_the_queries_that_heads_are_asked_at(evidence):
-    """Else a head that follows one of them would seem to know more than it."""
-    own = evidence[evidence["name"] == evidence["relation"]].set_index("relation")
-    for relation, row in own.iterrows():
-        if row["contested_text"] == "natural":
-            assert row["facts"]["contested_queries"] == row["contested_n"], relation
-    first = evidence[evidence["name"] == "where the word first stands"].set_index("relation")
-    rates = first.loc[["definition", "parameter"]]
-    assert list(rates["contested_hit_rate"]) == pytest.approx(list(rates["contested_rule_rate"]))
-    assert {"natural", "built"} == set(own["contested_text"])
 
 
 def test_names_are_resolved_as_python_does():
@@ -207,22 +179,3 @@ def test_positions_hold_beside_letters_of_several_bytes():
     forms = {word.start: word.form for word in document.words}
     told = [(forms[a.query], forms[a.right[0]]) for a in document.arrows if a.kind == "definition"]
     assert told == [("größe", "größe"), ("x", "x"), ("ß", "ß"), ("größe", "größe")]
-
-
-def test_a_token_that_holds_two_brackets_asks_nothing():
-    from headscope.corpus.from_tokens import window_of_tokens
-
-    document = read_python(Path("f.py"), "f(g(), h())\n")
-    tokens = ["<bos>", "f", "(", "g", "()", ",", "h", "()", ")"]
-    window = window_of_tokens(tokens, document)
-    assert set(window.arrows.query.tolist()) == {8}
-
-
-def test_cutting_a_window_keeps_whole_arrows():
-    from headscope.corpus.from_tokens import window_of_tokens
-
-    window = window_of_tokens(code_example.TOKENS, code_example.TEXT)
-    shorter = window.cut(30)
-    assert shorter.arrows.query.max() < 30
-    own = window.arrows
-    assert len(shorter.arrows) == int((own.query < 30).sum())

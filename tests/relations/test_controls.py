@@ -52,11 +52,6 @@ def test_same_distance_draws_every_other_query_that_the_distance_allows():
     assert many(same_distance, window, of([4], [2])) == {(4, 3, 1), (4, 5, 3), (4, 6, 4)}
 
 
-def test_same_distance_gives_nothing_where_only_the_first_token_is_that_far():
-    window = window_of_tokens(LETTERS[:7])
-    assert many(same_distance, window, of([6], [1])) == set()
-
-
 def test_delimiters_are_compared_with_no_delimiter_of_any_kind():
     window = window_of_tokens(KEYS, KEYS_TEXT)
     relation = RELATIONS["delimiter/sentence-end"]
@@ -95,23 +90,6 @@ def test_syntactic_controls_keep_the_distance_and_the_keys_word_class():
     assert {f for f in found if f[0] == 3} == {(3, 7, 5)}
     assert {f for f in found if f[0] == 8 and f[1] - f[2] == 2} == {(8, 7, 5)}
     assert {f[1] - f[2] for f in found if f[0] == 8} == {2, 3}
-
-
-def test_syntactic_controls_are_never_linked_by_any_dependency():
-    window = window_of_tokens(KEYS, KEYS_TEXT)
-    words = window.words
-    linked = {
-        frozenset((int(words.last[i]), int(words.last[h])))
-        for i, h in enumerate(words.head)
-        if h >= 0
-    }
-    for name in ("nsubj:head>dep", "obj:dep>head", "aux:head>dep"):
-        relation = RELATIONS[f"syntactic/{name}"]
-        found = many(relation.matched, window, relation.pairs(window))
-        assert found
-        last_of = dict(zip(words.first.tolist(), words.last.tolist(), strict=True))
-        for _, query, key in found:
-            assert frozenset((query, last_of.get(key, key))) not in linked
 
 
 def test_words_that_share_a_token_are_no_pair():

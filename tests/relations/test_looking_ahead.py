@@ -140,20 +140,6 @@ def test_reference_is_found_on_both_sides_and_the_nearest_mention_is_refused():
     assert found["nearest on either side"] == set()
 
 
-def test_four_tokens_ahead_are_near_and_far_ones_are_not():
-    looks = {
-        "four ahead": lambda w: {
-            q: list(range(q + 1, q + 5)) for q in range(1, w.stop - 4)
-        },
-        "further ahead": lambda w: {
-            q: list(range(q + 5, q + 13)) for q in range(1, w.stop - 12)
-        },
-    }  # fmt: skip
-    found = tags(evidence(looks, ["positional"]))
-    assert "local" in found["four ahead"]
-    assert "local" not in found["further ahead"]
-
-
 @pytest.mark.parametrize("name", ["semantic/category", "lexical/duplicate", "lexical/in-word",
                                   "coreference/chain", "coreference/same-word"])  # fmt: skip
 def test_what_holds_both_ways_is_asked_both_ways(name):
@@ -170,21 +156,6 @@ def test_what_holds_both_ways_is_asked_both_ways(name):
         if name != "lexical/in-word":
             assert {(k, q) for q, k in whole} == whole
     assert seen > 20
-
-
-def test_a_duplicate_and_its_rivals_stand_on_either_side():
-    from headscope.relations.relation import find
-
-    sides = {"targets": set(), "controls": set()}
-    for number, window in enumerate(prose()[:40]):
-        for name in ("lexical/duplicate", "lexical/in-word", "coreference/chain"):
-            if (found := find(RELATIONS[name], window, [number])) is not None:
-                for side, own in sides.items():
-                    pairs = getattr(found, side)
-                    own |= {(name, int(s)) for s in np.sign(pairs.key - pairs.query)}
-    every = {(name, s) for name in ("lexical/duplicate", "lexical/in-word", "coreference/chain")
-             for s in (-1, 1)}  # fmt: skip
-    assert sides["targets"] == sides["controls"] == every
 
 
 def test_patterns_of_both_kinds_of_windows_are_not_mixed():

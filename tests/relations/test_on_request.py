@@ -26,10 +26,6 @@ def registered(monkeypatch):
     monkeypatch.setitem(relations._registered, "asked", ASKED)
 
 
-def test_a_default_run_does_not_measure_it():
-    assert "asked" not in {relation.type for relation in relations_of()}
-
-
 def test_a_default_run_reads_no_stimulus_of_types_on_request(tmp_path):
     default = hs.classify("mini", max_tokens=600, twin=False, examples=False)
     of_default = {stimulus for relation in relations_of() for stimulus in relation.stimuli}
@@ -54,23 +50,11 @@ def test_default_effects_leave_out_types_on_request():
     assert types(["retrieval"]) == {"retrieval"}
 
 
-def test_all_is_no_name_of_a_type():
-    with pytest.raises(hs.HeadscopeError, match="'all'"):
-        replace(ASKED, name="all", relations=())
-
-
 def test_all_names_every_type_wherever_types_are_chosen():
     pattern = np.tril(np.ones((1, 1, 9, 9))) / np.arange(1, 10)[:, None]
     run = hs.score_patterns([pattern], None, [["<s>", *"abcdabcd"]], types="all")
     assert {relation.type for relation in relations_of(["all"])} == {*head_types()}
     assert {*run.info["types"]} == {*head_types()}
-
-
-def test_it_is_measured_by_name_beside_others():
-    assert {relation.type for relation in relations_of(["asked", "induction"])} == {
-        "asked",
-        "induction",
-    }
 
 
 def test_a_run_with_one_repeats_it_in_its_command(tmp_path):

@@ -97,20 +97,6 @@ def test_a_sweep_counts_it_and_its_emergence_is_drawn(registered, tmp_path, run)
     assert (line.get_marker(), line.get_color()) == ("*", "#7f3b08")
 
 
-def test_ablation_reads_the_predictions_at_its_queries(run):
-    found, _ = run
-    best = found.tagged("words").index[0]
-    table = found.ablate(heads=best).table
-    assert set(table.query("type == 'words'")["behaviour"]) == {"near", "away", "edges"}
-
-
-def test_the_map_of_heads_shows_it(run):
-    _, folder = run
-    found = hs.redundancy(folder, windows=4, queries=4)
-    legend = found.figure().axes[0].get_legend()
-    assert "words" in [text.get_text() for text in legend.get_texts()]
-
-
 def test_a_package_brings_its_type_by_an_entry_point(monkeypatch):
     monkeypatch.setattr(relations, "_registered", {})
     entry = EntryPoint("words", f"{__name__}:WORDS", relations.ENTRY_POINTS)
@@ -121,14 +107,6 @@ def test_a_package_brings_its_type_by_an_entry_point(monkeypatch):
         assert [r.id for r in relations.relations_of(["words"])] == [
             "words/one-back", "words/two-back",
         ]  # fmt: skip
-        monkeypatch.setattr(
-            relations,
-            "entry_points",
-            lambda group: EntryPoints([EntryPoint("words", f"{__name__}:run", group)]),
-        )
-        relations._installed.cache_clear()
-        with pytest.raises(HeadscopeError, match="is no HeadType"):
-            hs.head_types()
     finally:
         relations._installed.cache_clear()
 

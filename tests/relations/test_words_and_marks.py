@@ -93,11 +93,3 @@ def test_only_marks_between_words_divide_a_text(document, tokens, marks):
 def test_a_symbol_is_no_delimiter_where_nothing_is_known_of_words(symbol):
     window = window_of_tokens(["<bos>", "a", symbol, "b", ".", "c"])
     assert targets("delimiter/punctuation", window) == {5: [4]}
-
-
-def test_a_window_that_is_cut_keeps_what_is_known_of_its_words_and_marks():
-    whole = window_of_tokens(NAMES_TOKENS, tagged(NAMES))
-    assert targets("coreference/nominal", whole.cut(10)) == {9: [1, 2, 5]}
-    assert targets("coreference/nominal", whole.cut(9)) == {}
-    marks = window_of_tokens(TOKENS, tagged(TAGGED)).cut(16)
-    assert [i for i, own in enumerate(kinds_of(marks)) if own] == [15]
