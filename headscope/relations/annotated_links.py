@@ -52,11 +52,7 @@ def other_candidates(
 def every_candidate(
     window: Window, targets: Pairs, rng: np.random.Generator, *, kind: str
 ) -> Pairs:
-    """Same query, all other candidates of the kind.
-
-    A head that looks at one place of a row whatever the query, such as its first cell, is right as
-    often as any other would be, and gains nothing.
-    """
+    """Same query, all other candidates of the kind."""
     links = of_kind(window, kind)
     wrong = links.take(~links.right & np.isin(links.query, targets.queries))
     return without(_cells(wrong), targets)

@@ -37,10 +37,7 @@ def next_word_end(window: Window) -> Pairs:
 
 @draws_nothing
 def near_word_ends(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
-    """Same query, together the ends of the earlier copy and of the word after the right one.
-
-    A head that looks at word ends near the earlier copy, however many, has as much there.
-    """
+    """Same query, together the ends of the earlier copy and of the word after the right one."""
     last = window.words.last
     row = np.searchsorted(last, targets.key)
     around = row[:, None] + np.array([-1, 1])
@@ -51,12 +48,9 @@ def near_word_ends(window: Window, targets: Pairs, rng: np.random.Generator) -> 
 
 @draws_nothing
 def other_steps(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
-    """Same query, the other tokens as far behind the earlier copy as the longest word is long.
+    """Same query, together the other tokens behind the earlier copy, as many as the longest word.
 
-    They are taken together.
-
-    Token induction looks at the first of them. A head that looks at the whole word knows no end,
-    and one that looks three tokens on always is right where words have three.
+    Token induction looks at the first of them.
     """
     words = window.words
     start = words.first[np.searchsorted(words.last, targets.key)]
@@ -73,10 +67,7 @@ def _as_one(cells: Pairs, window: Window) -> Pairs:
 
 
 def same_step(window: Window) -> Int[ndarray, " position"]:
-    """At each query the token so far behind its earlier copy as most words of the text end.
-
-    What an induction head finds that looks two tokens ahead, or three.
-    """
+    """At each query the token so far behind its earlier copy as most words of the text end."""
     words = window.words
     pick = np.full(len(window), -1)
     query, following = _following(words)

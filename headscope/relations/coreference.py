@@ -19,7 +19,6 @@ from headscope.corpus.window import MentionTable, Window
 from headscope.relations.pairs import Pairs, distinct, span_pairs, without
 from headscope.relations.relation import (
     Baseline,
-    FindPicks,
     Relation,
     above_baseline,
     draws_nothing,
@@ -31,7 +30,6 @@ SOURCE = (
     "ours: a tenth of a head's attention on mentions of the right entity, beside the nearest "
     "mention plus 10 points; Clark et al. 2019 (4.3) report arg-max accuracy only"
 )
-
 
 _Table = Bool[ndarray, "mention mention"]
 Antecedents = Callable[[MentionTable], _Table]
@@ -70,10 +68,8 @@ def antecedents(window: Window, rule: Antecedents) -> Pairs:
 def rivals(window: Window, targets: Pairs, rng: np.random.Generator, *, rule: Antecedents) -> Pairs:
     """Same query, mentions of other entities: for each antecedent the next one nearer and farther.
 
-    They agree with the query in number, gender and person where these are known: a head that knows
-    no more than that "she" is one woman gains nothing. A head that likes nouns gains nothing, and
-    a head that likes near mentions gains nothing on average, because the rivals lie on both sides
-    of the antecedent. Of a chain they are pronouns where the antecedent is one, if there are any.
+    They agree with the query in number, gender and person where these are known. If there are
+    pronouns among them, a pronoun's rivals are pronouns.
     """
     mentions = window.mentions
     table = _antecedent_table(window, rule)
@@ -161,32 +157,27 @@ def _pairs(window: Window, table: _Table) -> Pairs:
     return distinct(span_pairs(*places, attention_kind=window.attention_kind))
 
 
-def _row(
-    name: str,
-    rule: Antecedents,
-    meaning: str,
-    taggable: bool = True,
-    simple: FindPicks | None = None,
-) -> Relation:
-    return Relation(
-        "coreference",
-        name,
-        partial(antecedents, rule=rule),
-        partial(rivals, rule=rule),
-        above_baseline(FLOOR, SOURCE, meaning, taggable, beats_shadow=True),
-        baseline=Baseline(simple or partial(nearest_mention, rule=rule)),
-    )
-
-
 def _rows(other: str) -> tuple[Relation, ...]:
     """The relations, whose keys are called `an earlier` mention or `another`."""
-    chained = f"any {other.removeprefix('an ')} mention of the same entity"
-    return (
-        _row("pronoun", pronoun, "what the pronoun refers to"),
-        _row("nominal", nominal, f"{other} mention by another word"),
-        _row("chain", chain, chained, simple=same_word_or_nearest),
-        # reported apart: these are duplicates, which a duplicate-token head finds as well
-        _row("same-word", same_lemma, f"{other} mention by the same word", taggable=False),
+    rows: tuple[tuple[str, Antecedents, str], ...] = (
+        ("pronoun", pronoun, "what the pronoun refers to"),
+        ("nominal", nominal, f"{other} mention by another word"),
+        ("chain", chain, f"any {other.removeprefix('an ')} mention of the same entity"),
+        ("same-word", same_lemma, f"{other} mention by the same word"),
+    )
+    return tuple(
+        Relation(
+            "coreference",
+            name,
+            partial(antecedents, rule=rule),
+            partial(rivals, rule=rule),
+            # a duplicate-token head finds mentions by the same word as well
+            above_baseline(FLOOR, SOURCE, meaning, rule is not same_lemma, beats_shadow=True),
+            baseline=Baseline(
+                same_word_or_nearest if rule is chain else partial(nearest_mention, rule=rule)
+            ),
+        )
+        for name, rule, meaning in rows
     )
 
 

@@ -65,12 +65,7 @@ def earlier_delimiters(window: Window, kind: str) -> Pairs:
 
 
 def earlier_keys(queries: ndarray, keys: ndarray) -> Pairs:
-    """Every query with all of these keys that come before it.
-
-    >>> found = earlier_keys(np.arange(4), np.array([1, 2]))
-    >>> list(zip(found.query.tolist(), found.key.tolist()))
-    [(2, 1), (3, 1), (3, 2)]
-    """
+    """Every query with all of these keys that come before it."""
     row, column = np.nonzero(queries[:, None] > keys[None, :])
     return pairs(queries[row], keys[column])
 

@@ -135,11 +135,7 @@ def prompt_tokens(window: Window, *drawn_from: object, kind: str, side: str) -> 
 
 
 def token_pairs(query: Int[ndarray, " cell"], token: Int[ndarray, " cell"]) -> Pairs:
-    """Cells (query, token).
-
-    >>> token_pairs(np.array([1]), np.array([50256])).key.tolist()
-    [50256]
-    """
+    """Cells (query, token)."""
     # tokens are no positions: none of them is after a query
     return pairs(query, token, attention_kind=BIDIRECTIONAL)
 
@@ -167,14 +163,7 @@ def sum_names(relations: Sequence[Relation]) -> tuple[str, ...]:
 
 
 def other_tokens(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
-    """Random other tokens of the same text: a head that raises whatever stands there gains nothing.
-
-    >>> window = Window("w", np.arange(5), ("",) * 5)
-    >>> targets = token_pairs(np.array([4]), np.array([2]))
-    >>> drawn = other_tokens(window, targets, np.random.default_rng(0))
-    >>> set(drawn.key.tolist()) <= {1, 3, 4}
-    True
-    """
+    """Random other tokens of the same text."""
     query = np.repeat(np.unique(targets.query), 8)
     token = window.tokens[rng.integers(1, max(2, window.stop), len(query))]
     size = int(max(window.tokens.max(), targets.key.max(initial=0))) + 1

@@ -83,10 +83,6 @@ def picks(window: Window) -> Int[ndarray, "rule position"]:
 
     A rule about words speaks at a word's last token, of an earlier word's last token. In an
     encoder's window the rules are those of `ALL_RULES`.
-
-    >>> window = Window("w", np.arange(4), ("a",) * 4)
-    >>> picks(window)[RULES.index("offset-2")].tolist()
-    [-1, -1, 0, 1]
     """
     length, words = len(window), window.words
     pick = np.full((len(EARLIER), length), -1)
@@ -205,11 +201,7 @@ _NUMBER = {name: number for number, name in enumerate(UPOS)}
 
 
 def nearest(mask: Bool[ndarray, "*class word"]) -> Int[ndarray, "*class word"]:
-    """For each word the nearest earlier one of those in a mask, −1 where there is none.
-
-    >>> nearest(np.array([True, False, True, False])).tolist()
-    [-1, 0, 0, 2]
-    """
+    """For each word the nearest earlier one of those in a mask, −1 where there is none."""
     latest = np.full(mask.shape, -1)
     last = np.maximum.accumulate(np.where(mask, np.arange(mask.shape[-1]), -1), axis=-1)
     latest[..., 1:] = last[..., :-1]

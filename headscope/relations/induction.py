@@ -33,13 +33,7 @@ NATURAL_SOURCE = (
 
 
 def in_second_copy(window: Window, shift: int) -> Pairs:
-    """In `[bos, r, r]`: the second copy's queries with their places in the first, plus `shift`.
-
-    >>> window = Window("w", np.array([0, 7, 8, 9, 7, 8, 9]), ("",) * 7, copy_length=3)
-    >>> found = in_second_copy(window, shift=1)
-    >>> list(zip(found.query.tolist(), found.key.tolist()))
-    [(4, 2), (5, 3), (6, 4)]
-    """
+    """In `[bos, r, r]`: the second copy's queries with their places in the first, plus `shift`."""
     n = window.copy_length
     first_copy = np.arange(1, n + 1)
     query, key = first_copy + n, first_copy + shift
@@ -47,13 +41,7 @@ def in_second_copy(window: Window, shift: int) -> Pairs:
 
 
 def follower_of_earlier_same(window: Window) -> Pairs:
-    """Every query with the tokens that followed earlier occurrences of its own token.
-
-    >>> window = Window("w", np.array([0, 7, 8, 9, 7]), ("",) * 5)
-    >>> found = follower_of_earlier_same(window)
-    >>> list(zip(found.query.tolist(), found.key.tolist()))
-    [(4, 2)]
-    """
+    """Every query with the tokens that followed earlier occurrences of its own token."""
     queries = row_queries(window)
     same = window.tokens[queries, None] == window.tokens[None, :]
     same[:, 0] = False

@@ -43,11 +43,7 @@ def turns(window: Window) -> Int[ndarray, " position"]:
 
 
 def row_queries(window: Window) -> Int[ndarray, " query"]:
-    """The queries whose whole rows are read: all of a short window, `ROWS` of a long one.
-
-    >>> len(row_queries(Window("w", np.arange(600), ("a",) * 600)))
-    256
-    """
+    """The queries whose whole rows are read: all of a short window, `ROWS` of a long one."""
     if len(window) <= LONG:
         return np.arange(len(window))
     return np.flatnonzero(turns(window) < ROWS)

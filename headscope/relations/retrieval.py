@@ -33,10 +33,7 @@ SOURCE = (
 
 @draws_nothing
 def half_right(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
-    """Same query, the person's other value and the others' values of the property, together.
-
-    A head that knows the person alone, or the property alone, has as much there as on the answer.
-    """
+    """Same query, the person's other value and the others' values of the property, together."""
     return as_one_word(every_candidate(window, targets, rng, kind=HALF_RIGHT), len(window))
 
 

@@ -72,8 +72,6 @@ class HeadType:
             raise HeadscopeError(
                 f"a head type called {self.name!r:.60}; a name is a lower-case word, e.g. words"
             )
-        if len(self.letter) != 1 or not self.letter.isprintable():
-            raise HeadscopeError(f"{self.name}: letter is {self.letter!r:.60}, expected one letter")
         if not _COLOUR.fullmatch(self.colour):
             raise HeadscopeError(
                 f"{self.name}: colour is {self.colour!r:.60}, expected one like #0072b2"

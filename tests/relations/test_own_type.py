@@ -116,7 +116,6 @@ def test_a_package_brings_its_type_by_an_entry_point(monkeypatch):
     [
         ({"name": "two words"}, HeadscopeError, "a name is a lower-case word"),
         ({"name": "unclassified"}, HeadscopeError, "a name is a lower-case word"),
-        ({"letter": "Wo"}, HeadscopeError, "expected one letter"),
         ({"colour": "red"}, HeadscopeError, "expected one like #0072b2"),
         ({"behaviour": "flying"}, ChoiceError, "no behaviour of words named 'flying'"),
         ({"name": "other"}, HeadscopeError, "words/one-back is no relation of the type other"),
