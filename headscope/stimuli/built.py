@@ -1,10 +1,7 @@
 """Sentences and modules built so that baseline heuristics are wrong in them.
 
-The sentences ship with headscope (`built_corpora`); the modules are drawn here. In most files a
-function is named first where it is defined, and a module where it is imported, so that "where the
-word first stands" is right of nearly every call and import. Here what is called and imported is
-named above that too, once or twice, other functions and modules lie nearer, and it is used several
-times.
+The sentences ship with headscope (`built_corpora`); the modules are drawn here. What they call and
+import is named above its definition too, and other functions and modules lie nearer.
 """
 
 from __future__ import annotations
@@ -21,7 +18,7 @@ from headscope.corpus.document import Document
 from headscope.corpus.read import corpus_files, read_documents
 from headscope.corpus.shipped import built_corpora
 from headscope.corpus.window import Window
-from headscope.stimuli.stimulus import Stimulus, StimulusConfig, TextTokenizer, document_windows
+from headscope.stimuli.stimulus import Stimulus, TextTokenizer, document_windows
 
 FILES = 120
 _LINES = 6
@@ -109,8 +106,4 @@ def _shuffled(rng: np.random.Generator, words: Sequence[str]) -> list[str]:
     return [words[i] for i in rng.permutation(len(words)).tolist()]
 
 
-def _build(config: StimulusConfig) -> Iterator[Window]:
-    return built_windows(config.tokenizer, config.max_length, has_code=config.has_code)
-
-
-BUILT = Stimulus(name="built", build=_build, contested="built")
+BUILT = Stimulus(name="built", contested="built")

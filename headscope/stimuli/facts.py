@@ -26,8 +26,7 @@ KIND, PROPERTY, HALF_RIGHT = "value", "property", "half-right"
 """Kinds of arrows from a question to its answer: among all values of the text, among those of the
 property that is asked for, and among those of the person or of the property that is asked for."""
 IN_DOCUMENT = 4
-"""Texts of one document: so many that the documents that are read before the text hold more than
-the 50 queries that a tag asks for."""
+"""Texts of one document: those read before the text hold more than 50 queries."""
 _WORD = re.compile(r"\w+|[^\w\s]")
 _NAMES = frozenset({*lexicon.WOMEN, *lexicon.MEN})
 
@@ -57,10 +56,7 @@ def fact_documents(document: int, *, seed: int) -> Iterator[Document]:
 def _question_document(
     name: str, question: str, answer: str, candidates: Mapping[str, Collection[str]]
 ) -> Document:
-    """A text and its answer, with an arrow of each kind from its last word to the answer in it.
-
-    The answer follows its question, so that it is known what is due there.
-    """
+    """A question and its answer, with an arrow of each kind from the question's last word."""
     text, end = f"{question} {answer}.", len(question)
     words, sentence = [], 0
     for match in _WORD.finditer(text):
@@ -88,10 +84,9 @@ def _upos(form: str, values: Collection[str]) -> str:
 def fact_windows(
     tokenizer: TextTokenizer, *, max_length: int, seed: int, count: int = MAX_DOCUMENTS
 ) -> list[Window]:
-    """Windows of facts of several people and a question about one; a document is one block.
+    """Windows of facts of several people and a question about one, each text by itself.
 
-    Each text is a window by itself: in one text the last word of a question, and what followed it,
-    would stand before the next. Texts that are longer than a window are left out.
+    Texts that are longer than a window are left out.
     """
     windows: list[Window] = []
     for number in range(count):

@@ -1,8 +1,4 @@
-"""Few-shot prompts of a task: clean, with shuffled answers, and zero-shot.
-
-The form is that of Todd et al. 2024: `Q: hot`, `A: cold`, a blank line, and at the end a question
-without its answer.
-"""
+"""Few-shot prompts of a task: clean, with shuffled answers, and zero-shot (Todd et al. 2024)."""
 
 from __future__ import annotations
 
@@ -55,11 +51,6 @@ class Task:
     """The first token of each question and answer."""
 
     @property
-    def size(self) -> int:
-        """Pairs that can be asked."""
-        return sum(map(len, self.parts))
-
-    @property
     def answers(self) -> list[int]:
         """First tokens of its answers."""
         return sorted({self.first[answer] for part in self.parts for _, answer in part})
@@ -73,8 +64,7 @@ class Task:
 def spelled_task(name: str, pairs: Sequence[Pair], spelling: Spelling, *, seed: int) -> Task:
     """The pairs that can be asked, in random order and equal parts.
 
-    Left out are those whose answer begins with the first token of another answer of the task, or
-    with that of their own question, so that a copy of it would do.
+    Left out are pairs whose answer begins as another answer of the task, or as their question.
     """
     first: dict[str, int] = {}
     for word in dict.fromkeys(word for pair in pairs for word in pair):
@@ -107,11 +97,7 @@ def few_shot_prompts(
     tokenizer: TextTokenizer,
     size: PromptSize,
 ) -> list[FewShot]:
-    """Prompts of one part of a task's words, each with another question.
-
-    The three kinds of one seed ask the same questions, with the same examples in the same order.
-    With shuffled answers no example has a right one.
-    """
+    """Prompts of one part of a task's words; those of each kind ask the same questions."""
     pairs = task.parts[part]
     few_shot = []
     for number, (question, answer) in enumerate(pairs[: size.prompts]):

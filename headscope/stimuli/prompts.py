@@ -52,15 +52,7 @@ def prompt_windows(
     seed: int,
     count: int = MAX_DOCUMENTS,
 ) -> Prompts:
-    """Prompts of some kinds, each a window; those of one document are one block.
-
-    Args:
-        tokenizer: the model's.
-        kinds: of questions; see `headscope.corpus.window.Question`.
-        max_length: longest window in tokens; longer prompts are left out.
-        seed: seeds what is sampled.
-        count: documents, each with one prompt of each kind.
-    """
+    """`count` documents with one prompt of each kind; those longer than a window are left out."""
     spelling, frame = Spelling(tokenizer), frame_of(tokenizer)
     windows: list[Window] = []
     usable, sampled = Counter[str](), Counter[str]()

@@ -1,8 +1,4 @@
-"""Repeated random tokens: the stimulus on which induction heads show without help from language.
-
-Elhage et al. 2021 (A Mathematical Framework for Transformer Circuits) and Olsson et al. 2022
-(In-context Learning and Induction Heads) use the same stimulus.
-"""
+"""Repeated random tokens (Elhage et al. 2021, Olsson et al. 2022)."""
 
 from __future__ import annotations
 
@@ -36,18 +32,7 @@ def repeat_windows(
     seed: int,
     count: int = MAX_DOCUMENTS,
 ) -> list[Window]:
-    """`count` windows `[bos, r, r]`, r of 25 to 64 random tokens, none of them twice in r.
-
-    Each window is a document, and so a block of its own.
-
-    >>> from types import SimpleNamespace
-    >>> spelling = {"spell": lambda tokens: list(map(str, tokens)), "encode": None}
-    >>> numbers = SimpleNamespace(bos=0, bos_string="0", **spelling)
-    >>> (window,) = repeat_windows(np.arange(1, 40), numbers, count=1, seed=0, max_length=7)
-    >>> n = window.copy_length
-    >>> n, len(window), bool((window.tokens[1 : n + 1] == window.tokens[n + 1 :]).all())
-    (3, 7, True)
-    """
+    """`count` windows `[bos, r, r]`, r of 25 to 64 random tokens, none of them twice in r."""
     frame = frame_of(tokenizer)
     longest = min(LONGEST, (max_length - frame.closing_tokens - 1) // 2, len(vocabulary))
     shortest = min(SHORTEST, longest)

@@ -22,7 +22,6 @@ MIN_DOCUMENTS = 8
 LEAST_TEXT = 16
 """Tokens of text that a chat template must leave of a window."""
 TOKENS_PER_DOCUMENT = 300
-"""Tokens of one document of word pairs, about."""
 
 
 @runtime_checkable
@@ -54,8 +53,6 @@ class StimulusConfig:
     seed: int
     documents: int = MAX_DOCUMENTS
     """Documents of each built stimulus."""
-    has_code: bool = False
-    """Whether the text holds annotated code."""
 
     @property
     def size(self) -> dict[str, int]:
@@ -73,10 +70,7 @@ class Rounds(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Stimulus:
-    """One kind of windows, as runs, relations, studies and examples know it.
-
-    A new one is a file with its row, and a line in `headscope.stimuli`.
-    """
+    """One kind of windows, as runs, relations, studies and examples know it."""
 
     name: str
     """`Window.stimulus` of its windows."""
@@ -87,11 +81,10 @@ class Stimulus:
     rounds: Rounds = Rounds.FIRST
     """When it is read."""
     before_text: int = 0
-    """Documents that are read before the text: where no head comes near a tag on them, it ends
-    there. Enough for the 50 queries that a tag asks for, and for an interval."""
+    """Documents that are read before the text, at least 50 queries. If no head comes near a tag on
+    them, no more are read."""
     contested: Literal["natural", "built"] | None = None
-    """The contested queries that its windows decide: those of natural text and of sentences read
-    like it, or those of what was built because natural text has too few."""
+    """The contested queries that its windows decide."""
     for_relations: bool = False
     """Whether any relation may ask for it by its name."""
     any_language: bool = False
@@ -101,9 +94,8 @@ class Stimulus:
     example_windows: int = 0
     """Windows that a run keeps to cut examples out of."""
     picture: str = ""
-    """Words for the part of it that a head's small picture shows: `{side}` stands for the picture's
-    side in tokens, `{half}` for half of it, `{start}` for one less than half. Of a stimulus without
-    them none is kept."""
+    """Words for the part of it that a head's small picture shows; empty without a picture.
+    `{side}` is the picture's side in tokens, `{half}` half of it, `{start}` one less than half."""
     ablation_near: bool = False
     """Whether ablation splits its predictions by whether they are made at a relation's queries."""
 
@@ -165,13 +157,5 @@ def cut_document(
 
 
 def documents_beside(max_tokens: int) -> int:
-    """Documents of each built stimulus beside so many tokens of text.
-
-    As many as two halves need that agree: 64 hold 128 sentences of each relation between words.
-    Beside a short text fewer, so that they do not become the run, but as many as two halves take
-    that each say how sure they are.
-
-    >>> [documents_beside(tokens) for tokens in (1_000, 8_000, 40_000)]
-    [16, 26, 64]
-    """
+    """Documents of each built stimulus beside so many tokens of text: fewer beside a short one."""
     return min(MAX_DOCUMENTS, max(2 * MIN_DOCUMENTS, max_tokens // TOKENS_PER_DOCUMENT))

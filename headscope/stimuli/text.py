@@ -51,9 +51,7 @@ class TextWindows:
     """Windows of natural text, up to `max_tokens` tokens or `max_documents` documents.
 
     The files of a folder are read in an order drawn by the seed, its subfolders in turn a file
-    each, so that a short run sees all kinds of text; several corpora take turns, one document
-    each. A file that would not be needed is not read, and no more than a document of each corpus
-    is in memory.
+    each; several corpora take turns, one document each. A file that is not needed is not read.
     """
 
     def __init__(

@@ -46,7 +46,7 @@ TEMPLATES = {
 def pair_windows(
     tokenizer: TextTokenizer, *, max_length: int, seed: int, count: int = MAX_DOCUMENTS
 ) -> list[Window]:
-    """Windows of sentences with related words, each document a block of its own."""
+    """Windows of sentences with related words."""
     documents = pair_documents(shipped_pairs(), count=count, seed=seed)
     return list(document_windows(documents, tokenizer, PAIRS.name, max_length))
 
@@ -54,9 +54,8 @@ def pair_windows(
 def pair_documents(lexicon: Lexicon, *, count: int, seed: int) -> list[Document]:
     """Documents of ten sentences, two for each relation, each with a pair among unrelated words.
 
-    The related word stands in any of three places before the query, so that no distance gives it
-    away; the unrelated ones come from the same list and class. No pair is used twice while there
-    are unused ones.
+    The related word stands in any of three places before the query. No pair is used twice while
+    there are unused ones.
     """
     rng = np.random.default_rng(seed)
     decks = {

@@ -1,13 +1,8 @@
-"""Repeated random words of several tokens each: what comes next, by tokens and by words.
-
-As repeated random tokens show what induction looks at (see `headscope.stimuli.repeat`), repeated
-random words show whether a head goes by words: from the last token of a word to the last token of
-the word that followed it the first time (Feucht et al. 2025, arXiv 2504.03022).
-"""
+"""Repeated random words of several tokens each (Feucht et al. 2025, arXiv 2504.03022)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
@@ -36,15 +31,34 @@ LEAST = 20
 def word_windows(
     tokenizer: TextTokenizer, *, max_length: int, seed: int, count: int = MAX_DOCUMENTS
 ) -> list[Window]:
-    """Windows of repeated random words of several tokens, each a block of its own.
+    """`count` windows `[bos, r, r]`, r of 10 to 14 words of several tokens, none twice in r.
 
-    None where the tokenizer spells too few words with several tokens.
+    Each length is drawn equally often: no distance from the earlier copy leads to where words end.
+    None if the tokenizer spells too few words with several tokens.
     """
     frame, long_words = frame_of(tokenizer), (data_folder() / "long_words.txt").read_text().split()
-    words = spelled_within(long_words, tokenizer)
-    size = {"count": count, "seed": seed, "max_length": max_length - frame.closing_tokens}
-    windows = word_repeats(words, tokenizer.bos, tokenizer.spell, **size)
-    return [frame.close(window) for window in windows]
+    longest, spelled = max_length - frame.closing_tokens, spelled_within(long_words, tokenizer)
+    by_length = {n: [tuple(word) for word in spelled if len(word) == n] for n in LENGTHS}
+    lengths = [n for n, words in by_length.items() if len(words) >= LEAST][:KINDS]
+    windows: list[Window] = []
+    for number in range(count if len(lengths) > 1 else 0):
+        rng = np.random.default_rng([seed, number])
+        size = int(rng.integers(FEWEST_WORDS, MOST_WORDS + 1))
+        repeats: list[tuple[int, ...]] = []
+        used: set[int] = set()
+        order = rng.permutation(np.resize(lengths, size)).tolist()
+        for length in order:
+            candidates = by_length[length]
+            shuffled = (candidates[i] for i in rng.permutation(len(candidates)).tolist())
+            word = next((w for w in shuffled if not used & {*w} and len({*w}) == length), None)
+            if word is not None:
+                repeats.append(word)
+                used |= {*word}
+        while 1 + 2 * sum(map(len, repeats)) > longest:
+            repeats.pop()
+        if len(repeats) > 2:
+            windows.append(frame.close(_window(repeats, tokenizer, number)))
+    return windows
 
 
 def spelled_within(words: Sequence[str], tokenizer: TextTokenizer) -> list[list[int]]:
@@ -62,55 +76,9 @@ def spelled_within(words: Sequence[str], tokenizer: TextTokenizer) -> list[list[
     return spelled
 
 
-def word_repeats(
-    spelled: Sequence[Sequence[int]],
-    bos: int,
-    spell: Callable[[list[int]], list[str]],
-    *,
-    count: int,
-    seed: int,
-    max_length: int,
-) -> list[Window]:
-    """`count` windows `[bos, r, r]`, r of 10 to 14 words of several tokens, none twice in r.
-
-    Each length is drawn equally often, so that no distance from the earlier copy leads to where
-    words end. Nothing where the tokenizer spells too few words with several tokens.
-
-    >>> words = [(10 * n, 10 * n + 1, *range(10 * n + 2, 10 * n + 2 + n % 3)) for n in range(1, 90)]
-    >>> spell = lambda tokens: [f"<{token}>" for token in tokens]
-    >>> (window,) = word_repeats(words, 0, spell, count=1, seed=0, max_length=99)
-    >>> n = window.copy_length
-    >>> len(window) == 2 * n + 1, bool((window.tokens[1 : n + 1] == window.tokens[n + 1 :]).all())
-    (True, True)
-    """
-    by_length = {n: [tuple(word) for word in spelled if len(word) == n] for n in LENGTHS}
-    lengths = [n for n, words in by_length.items() if len(words) >= LEAST][:KINDS]
-    windows: list[Window] = []
-    for number in range(count if len(lengths) > 1 else 0):
-        rng = np.random.default_rng([seed, number])
-        size = int(rng.integers(FEWEST_WORDS, MOST_WORDS + 1))
-        repeats: list[tuple[int, ...]] = []
-        used: set[int] = set()
-        order = rng.permutation(np.resize(lengths, size)).tolist()
-        for length in order:
-            candidates = by_length[length]
-            shuffled = (candidates[i] for i in rng.permutation(len(candidates)).tolist())
-            word = next((w for w in shuffled if not used & {*w} and len({*w}) == length), None)
-            if word is not None:
-                repeats.append(word)
-                used |= {*word}
-        while 1 + 2 * sum(map(len, repeats)) > max_length:
-            repeats.pop()
-        if len(repeats) > 2:
-            windows.append(_window(repeats, bos, spell, number))
-    return windows
-
-
-def _window(
-    words: list[tuple[int, ...]], bos: int, spell: Callable[[list[int]], list[str]], number: int
-) -> Window:
-    tokens = np.array([bos, *(token for word in words * 2 for token in word)], np.int64)
-    strings = tuple(spell(tokens.tolist()))
+def _window(words: list[tuple[int, ...]], tokenizer: TextTokenizer, number: int) -> Window:
+    tokens = np.array([tokenizer.bos, *(token for word in words * 2 for token in word)], np.int64)
+    strings = tuple(tokenizer.spell(tokens.tolist()))
     last = np.cumsum([len(word) for word in words * 2])
     first = last - [len(word) - 1 for word in words * 2]
     lemma = np.array(

@@ -193,7 +193,7 @@ def read_task(runner: LastTokenRunner, task: Task, size: PromptSize) -> TaskRead
     """Test if the model can do a task, and record its heads' mean outputs."""
     tested = prompts_of(runner, task, EFFECTS, CLEAN, size)
     if len(tested) < MIN_PROMPTS or len(task.parts[EFFECTS]) <= size.shots:
-        reason = f"too few words: {task.size} usable pairs"
+        reason = f"too few words: {sum(map(len, task.parts))} usable pairs"
         return TaskReading(task, reason, {}, {})
     clean = runner.read([prompt.tokens for prompt in tested])
     shuffled = prompts_of(runner, task, EFFECTS, SHUFFLED, size)
