@@ -18,7 +18,7 @@ from headscope.errors import ModelError
 MAX_DOCUMENTS = 64
 """Documents of a built stimulus; each is a block of its own when means are resampled."""
 MIN_DOCUMENTS = 8
-"""Documents without which resampling them cannot say how sure a mean over them is."""
+"""Documents without which resampling them gives no interval of a mean."""
 LEAST_TEXT = 16
 """Tokens of text that a chat template must leave of a window."""
 TOKENS_PER_DOCUMENT = 300

@@ -82,7 +82,6 @@ class TextWindows:
         self._next_document = 0
         self._for_contested = False
         """Whether the next windows are for contested queries alone."""
-        # a path that does not exist is found now, not when its turn comes
         corpora = [corpus_place(corpus) for corpus in corpora]
         files = [corpus_files([corpus]) for corpus in corpora]
         self.paths = names_within(corpora, files)
