@@ -42,12 +42,12 @@ def parse_head(text: str) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
-def told_of(others: Sequence[int]) -> str:
+def without_softmax(others: Sequence[int]) -> str:
     """A clause that names the layers without softmax attention.
 
-    >>> told_of((0, 1, 2, 4))
+    >>> without_softmax((0, 1, 2, 4))
     'layers 0–2, 4 have no softmax attention'
-    >>> told_of((3,))
+    >>> without_softmax((3,))
     'layer 3 has no softmax attention'
     """
     stretches: list[list[int]] = []

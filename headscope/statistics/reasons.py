@@ -8,7 +8,7 @@ from __future__ import annotations
 import pandas as pd
 
 from headscope.errors import RunError
-from headscope.heads import head_name, parse_head, told_of
+from headscope.heads import head_name, parse_head, without_softmax
 from headscope.measure.example import Example
 from headscope.statistics.causes import cause_lines
 from headscope.statistics.columns import rows_of_head
@@ -76,7 +76,7 @@ def head_in(result: Result, head: str) -> tuple[int, int]:
     if not ((heads["layer"] == layer) & (heads["head"] == number)).any():
         others = sorted({*range(int(heads["layer"].max()) + 1)} - {*layers_of(result)})
         if layer in others:
-            raise RunError(f"no head {label} in this run: {told_of(others)}")
+            raise RunError(f"no head {label} in this run: {without_softmax(others)}")
         last = head_name(int(heads["layer"].max()), int(heads["head"].max()))
         raise RunError(f"no head {label} in this run; they go up to {last}")
     return layer, number

@@ -32,18 +32,10 @@ def lemma(m: MentionTable) -> np.ndarray:
 # what a mention may look at of those before it; the nearest of them is looked at
 HABITS: dict[str, Rule] = {
     "nearest mention": lambda m, before: before,
-    "nearest pronoun": lambda m, before: before & m.pronoun,
-    "nearest name or noun": lambda m, before: before & ~m.pronoun,
     "nearest that agrees": lambda m, before: before & m.agrees,
-    "nearest pronoun that agrees": lambda m, before: before & m.agrees & m.pronoun,
-    "same pronoun": lambda m, before: before & lemma(m) & m.pronoun,
     "same word": lambda m, before: before & lemma(m),
-    "same word or nearest": lambda m, before: orelse(before & lemma(m), before),
     "same word or agrees": lambda m, before: orelse(before & lemma(m), before & m.agrees),
     "a word in common or agrees": lambda m, before: orelse(before & m.shared, before & m.agrees),
-    "pronouns agree, others repeat": lambda m, before: np.where(
-        m.pronoun[:, None], before & m.agrees, before & lemma(m)
-    ),
     "the entity": lambda m, before: before & (m.entity[:, None] == m.entity[None]),
 }
 

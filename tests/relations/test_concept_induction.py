@@ -118,24 +118,6 @@ def test_words_are_of_several_tokens_and_no_token_comes_twice(windows):
         assert len(window.words) // 2 >= FEWEST_WORDS - 1
 
 
-def test_without_words_of_several_tokens_nothing_is_made(encoder):
-    class OneToken:
-        """Each letter's word is a token, as in a vocabulary that has all words."""
-
-        bos, bos_string, spell = encoder.bos, encoder.bos_string, encoder.spell
-
-        def encode(self, document):
-            from headscope.corpus.align import TokenizedDocument
-
-            words = document.text.split(" ")
-            ends = np.cumsum([len(word) + 1 for word in words]) - 1
-            starts = ends - [len(word) for word in words]
-            offsets = np.stack([starts, ends], axis=1)
-            return TokenizedDocument(document, np.arange(len(words)), words, offsets)
-
-    assert word_windows(OneToken(), max_length=256, seed=0, count=2) == []
-
-
 @pytest.mark.parametrize("noise", [0.0, 0.1, 0.5])
 def test_a_head_that_goes_by_words_is_tagged(rows, noise):
     row = rows["concept", noise]

@@ -76,27 +76,6 @@ def test_the_report_and_the_atlas_draw_it_in_its_colour(run):
     assert "W words" in console.export_text()
 
 
-def test_a_sweep_counts_it_and_its_emergence_is_drawn(registered, tmp_path, run):
-    swept = hs.sweep(
-        models=["mini"],
-        types="words",
-        max_tokens=2_000,
-        max_length=64,
-        twin=False,
-        examples=False,
-        out=str(tmp_path / "stages"),
-    )
-    (cell,) = swept.cells
-    assert cell.error == ""
-    assert set(cell.counts) == {"words", "not identifiable", "unclassified"}
-    emergence = hs.emergence(swept.out)
-    table = emergence.table.set_index("type")
-    assert table.loc["words", "heads"] == cell.counts["words"]
-    figure = emergence.figure()
-    (line,) = [each for each in figure.axes[0].lines if each.get_label() == "words"]
-    assert (line.get_marker(), line.get_color()) == ("*", "#7f3b08")
-
-
 def test_a_package_brings_its_type_by_an_entry_point(monkeypatch):
     monkeypatch.setattr(relations, "_registered", {})
     entry = EntryPoint("words", f"{__name__}:WORDS", relations.ENTRY_POINTS)

@@ -8,7 +8,7 @@ from typing import Any
 from transformers import AutoTokenizer
 
 from headscope.errors import ModelError, first_line
-from headscope.heads import told_of
+from headscope.heads import without_softmax
 from headscope.models.engines.adapters import EAGER, attend_by
 from headscope.models.engines.engine import Engine
 from headscope.models.engines.lens import LensEngine
@@ -64,7 +64,7 @@ def choose_engine(
         )
     if engine_name == "lens" and dimensions.others:
         raise ModelError(
-            f"{name}: {told_of(dimensions.others)}; such a model is read by the fused engine "
+            f"{name}: {without_softmax(dimensions.others)}; such a model is read by the fused engine "
             "alone; --engine lens and study weights do not take it"
         )
     if engine_name == "lens":
