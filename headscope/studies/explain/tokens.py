@@ -16,13 +16,14 @@ from headscope.relations.heuristics import (
     EARLIER,
     FALLING_BACK,
     OFFSETS,
+    PHRASE_RULES,
     RULES,
     UPOS,
+    nearest,
     of_class,
     picks,
 )
 from headscope.relations.pairs import span_pairs
-from headscope.relations.phrase_heuristics import PHRASE_RULES, nearest
 from headscope.studies.explain.feature import (
     Feature,
     FeatureCells,
