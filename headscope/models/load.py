@@ -15,7 +15,7 @@ import torch
 
 from headscope.attention_kind import CAUSAL, AttentionKind
 from headscope.errors import ModelError, RunError, first_line
-from headscope.heads import head_name, told_of
+from headscope.heads import head_name, without_softmax
 from headscope.models.checkpoint import Checkpoint, find_checkpoint
 from headscope.models.engines.choose import choose_engine
 from headscope.models.engines.engine import Engine
@@ -92,7 +92,7 @@ class Model:
         """
         name = head_name(layer, head)
         if layer in self.others:
-            raise RunError(f"no head {name} in {self.name}: {told_of(self.others)}")
+            raise RunError(f"no head {name} in {self.name}: {without_softmax(self.others)}")
         last = self.attention_layers[-1]
         if layer > last or head >= self.heads:
             last_name = head_name(last, self.heads - 1)
@@ -258,7 +258,7 @@ def _notes(
     """The devices of its parts, the layers that are not read, and the cut of its texts."""
     notes = list(device_map_note(network))
     if dimensions.others:
-        notes.append(f"{told_of(dimensions.others)}: what they mix is not read")
+        notes.append(f"{without_softmax(dimensions.others)}: what they mix is not read")
     limit = min(context, LONGEST_ENCODED)
     if longest and longest > limit and dimensions.attention_kind.sees_future:
         notes.append(

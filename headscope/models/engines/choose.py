@@ -64,8 +64,8 @@ def choose_engine(
         )
     if engine_name == "lens" and dimensions.others:
         raise ModelError(
-            f"{name}: {without_softmax(dimensions.others)}; such a model is read by the fused engine "
-            "alone; --engine lens and study weights do not take it"
+            f"{name}: {without_softmax(dimensions.others)}; such a model is read by the fused "
+            "engine alone; --engine lens and study weights do not take it"
         )
     if engine_name == "lens":
         return _lens(name, hf_model, backend, dimensions, probed), ()
