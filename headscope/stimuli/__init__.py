@@ -5,15 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from headscope.corpus.window import Window
-from headscope.stimuli import (
-    built,
-    facts,
-    prompts,
-    repeat,
-    text,
-    word_pairs,
-    words,
-)
+from headscope.stimuli import built, facts, prompts, repeat, text, word_pairs, words
 from headscope.stimuli.stimulus import Stimulus, StimulusConfig
 
 STIMULI: dict[str, Stimulus] = {

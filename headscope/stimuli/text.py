@@ -73,15 +73,12 @@ class TextWindows:
         self._cuts, self._skipped_mentions = Cuts(), 0
         self._skipped_comments: list[str] = []
         self._is_annotated = False
-        """Whether any document so far is code, or has words with a part of speech or a tree."""
         self._unread_files: list[str] = []
-        """Reasons why files of code were passed over."""
         self.documents = 0
         """Documents that the windows so far are of; a long text in pieces is one."""
         self._piece_documents: dict[str, int] = {}
         self._next_document = 0
         self._for_contested = False
-        """Whether the next windows are for contested queries alone."""
         corpora = [corpus_place(corpus) for corpus in corpora]
         files = [corpus_files([corpus]) for corpus in corpora]
         self.paths = names_within(corpora, files)
