@@ -121,7 +121,8 @@ def save_network(
     _fill(network.get_input_embeddings().weight.data, embedding)
     if positions is not None:
         _fill(network.transformer.wpe.weight.data, positions)
-    layers = layer_list(network, attention_by_layer(network))
+    attention = attention_by_layer(network)
+    layers = layer_list(network, attention, len(attention))
     for layer, gain in zip(layers, gains, strict=True):
         getattr(layer, NORMS[config.model_type]).weight.data.fill_(gain)
     _fill_attention(network, maps)
