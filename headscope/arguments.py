@@ -317,7 +317,6 @@ KINDS: Mapping[str, Kind] = {
     "max_length": whole(8),
     "windows": whole(1),
     "queries": whole(1),
-    "batch": whole(1),
     "context": maybe(whole(1)),
     "head": Kind("the name of a head, such as L5H1 or 5.1", _text),
     "heads": Kind("tagged, all, or names such as L5H1,L6H9", _text),

@@ -18,7 +18,7 @@ import pandas as pd
 from headscope.arguments import PATH, Kind, takes
 from headscope.errors import ModelError
 from headscope.models.checkpoint import CONFIG, Checkpoint, Shapes, weight_files
-from headscope.models.layout.dimensions import bytes_per_key, read_dimensions, text_config
+from headscope.models.layout.dimensions import read_dimensions, text_config
 from headscope.models.layout.model_layout import BUFFER, Split
 from headscope.models.layout.table import LAYOUTS, find_layout
 from headscope.models.locate import locate
@@ -26,8 +26,7 @@ from headscope.models.quantised import quantisation_method
 from headscope.models.weights import empty_network, examine, read_config
 from headscope.views.study import StudyResult
 
-CONTEXT = 4096
-"""Tokens in the cache if the configuration sets no limit."""
+UNLIMITED_CONTEXT = 4096
 COLUMNS = ["section", "name", "layers", "formula", "value", "counted", "holds"]
 EMPTY = "counted from the empty model that transformers builds"
 FOUR_TIMES = ("gpt2", "gpt_bigcode", "gpt_neo", "gptj")
@@ -78,8 +77,6 @@ def anatomy(
     model: str | Path,
     *,
     context: int | None = None,
-    batch: int = 1,
-    dtype: str = "float16",
     revision: str | None = None,
 ) -> StudyResult:
     """Count a model's parameters, by formula and from its tensors, and its key/value cache.
@@ -87,32 +84,30 @@ def anatomy(
     The table has a row per number, in three sections. `dimensions` are the sizes that the
     configuration states. `parameters` has the `formula` of each part, its `value` by the formula,
     the number `counted` in the tensors, and whether both agree (`holds`); `layers` is `each`, or
-    the layers that have this size. `cache` has the bytes of keys and values with as many key/value
-    heads as heads (`full`), with the model's number (`own`), and with one (`single`).
+    the number of layers that have this size. `cache` has the bytes of a sequence's keys and values
+    in float16 with as many key/value heads as heads (`full`), with the model's number (`own`), and
+    with one (`single`), as if every layer attended to the whole context.
 
     Args:
         model: `mini`, a folder in Hugging Face layout (with or without weights), a `config.json`,
             a `.gguf` file, or a hub name.
-        context: tokens in the cache; the model's longest input if None.
-        batch: sequences in the cache.
-        dtype: of the cache: `float16`, `float32` or `bfloat16`.
+        context: tokens in the cache; the model's longest input, or 4,096 without a limit, if None.
         revision: branch, tag or commit on the hub.
 
     Raises:
         ModelError: the model cannot be found or read.
-        HeadscopeError: a context or batch below 1.
-        ChoiceError: no such dtype.
+        HeadscopeError: a context below 1.
     """
     name = str(model)
     source = read_source(name, revision)
     dimensions = dimensions_of(name, source.config)
     counts = count_tensors(source.shapes, dimensions)
     texts = formulas(dimensions, source.config)
-    tokens = context or dimensions["context"] or CONTEXT
+    tokens = context or dimensions["context"] or UNLIMITED_CONTEXT
     rows = (
         *(("dimensions", part, "", "", size, "", "") for part, size in dimensions.items()),
         *_parameter_rows(texts, dimensions, counts),
-        *_cache_rows(dimensions, tokens, batch, dtype),
+        *_cache_rows(dimensions, tokens),
     )
     table = pd.DataFrame(rows, columns=COLUMNS, dtype=object)
     apart = list(dict.fromkeys(table.loc[table["holds"].eq(False), "name"]))
@@ -122,12 +117,9 @@ def anatomy(
         f"parameters; {source.counted_from}",
         table=table,
         summary=[f"formula and tensors disagree on: {', '.join(apart)}"] if apart else (),
-        notes=[*source.notes, *_notes(name, source.config, dimensions, counts, tokens)],
-        values={
-            "model": name, "counted_from": source.counted_from, "context": tokens, "batch": batch,
-            "dtype": dtype,
-        },
-    )  # fmt: skip
+        notes=[*source.notes, *_notes(source.config, counts)],
+        values={"counted_from": source.counted_from, "context": tokens},
+    )
 
 
 def read_source(name: str, revision: str | None = None) -> Source:
@@ -138,14 +130,8 @@ def read_source(name: str, revision: str | None = None) -> Source:
     """
     path, _ = locate(name, revision, files=[CONFIG])
     is_gguf = path.suffix.lower() == ".gguf"
-    if path.is_file() and not is_gguf and path.suffix.lower() != ".json":
-        raise ModelError(
-            f"{name}: a model is a folder, a config.json, a .gguf file or a hub name, not this"
-        )
     if path.is_dir() and not (path / CONFIG).is_file():
-        raise ModelError(
-            f"{name}: no config.json in this folder; a model in Hugging Face layout has one"
-        )
+        raise ModelError(f"{name}: no {CONFIG} in this folder")
     files = (path,) if is_gguf else weight_files(name, path) if path.is_dir() else ()
     if not is_gguf:
         config = read_config(name, path)
@@ -276,23 +262,20 @@ def _parameter_rows(
         if part in OF_THE_MODEL:
             size = counts.model[part]
             # 0 means that no tensor was recognised, unless the formula gives 0
-            counted = {"": None if size == 0 and value != 0 else size}
+            counted = [("", None if size == 0 and value != 0 else size)]
         else:
             counted = _by_layers(part, counts)
-        for layers, count in counted.items():
+        for layers, count in counted:
             holds = None if value is None or count is None else value == count
             yield "parameters", part, layers, formula, value, count, holds
 
 
-def _by_layers(part: str, counts: TensorCounts) -> dict[str, int | None]:
-    """The counted size of a part by the layers that have this size."""
-    sizes = {index: _size(part, counts, index) for index in counts.layers}
-    if len(distinct := dict.fromkeys(sizes.values())) < 2:
-        return {"each": next(iter(distinct), None)}
-    return {
-        _ranges([i for i, layer_size in sizes.items() if layer_size == size]): size
-        for size in distinct
-    }
+def _by_layers(part: str, counts: TensorCounts) -> list[tuple[str, int | None]]:
+    """The counted size of a part by the number of layers that have this size."""
+    sizes = Counter(_size(part, counts, index) for index in counts.layers)
+    if len(sizes) < 2:
+        return [("each", next(iter(sizes), None))]
+    return [(f"{number} of {sizes.total()}", size) for size, number in sizes.items()]
 
 
 def _size(part: str, counts: TensorCounts, layer: int) -> int | None:
@@ -305,31 +288,17 @@ def _size(part: str, counts: TensorCounts, layer: int) -> int | None:
     return counts.layers[layer][part] if recognised else None
 
 
-def _ranges(numbers: Sequence[int]) -> str:
-    """`0-3, 5` for 0, 1, 2, 3, 5."""
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and runs[-1][-1] == number - 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    return ", ".join(str(r[0]) if len(r) == 1 else f"{r[0]}-{r[-1]}" for r in runs)
-
-
-def _cache_rows(
-    dimensions: Dimensions, context: int, batch: int, dtype: str
-) -> Iterator[tuple[object, ...]]:
+def _cache_rows(dimensions: Dimensions, context: int) -> Iterator[tuple[object, ...]]:
     """Rows of the cache with all heads, the model's key/value heads, and one.
 
-    bytes = 2 (keys and values) × layers × key/value heads × d_head × context × batch × bytes of
-    the dtype (Shazeer 2019, section 3, for one head; Ainslie et al. 2023, section 2.2, for groups).
+    bytes = 2 (keys and values) × layers × key/value heads × d_head × context × 2 (float16)
+    (Shazeer 2019, section 3, for one head; Ainslie et al. 2023, section 2.2, for groups).
     """
     variants = {"full": dimensions["heads"], "own": dimensions["key_value_heads"], "single": 1}
     layers, d_head = int(dimensions["layers"] or 0), int(dimensions["d_head"] or 0)
     for variant, heads in variants.items():
-        size = layers * int(heads or 0) * bytes_per_key(d_head, dtype) * context * batch
-        formula = f"{heads} KV heads, {context} tokens x {batch} {dtype}"
-        yield "cache", variant, "", formula, size, "", ""
+        size = 4 * layers * int(heads or 0) * d_head * context
+        yield "cache", variant, "", f"{heads} KV heads, {context} tokens", size, "", ""
 
 
 def _projection_names() -> Mapping[str, str]:
@@ -420,33 +389,14 @@ def _split(part: str | None, key: str, size: int, dimensions: Dimensions) -> dic
     return {f"{letter}_Q": size - 2 * narrow, f"{letter}_K": narrow, f"{letter}_V": narrow}
 
 
-def _notes(
-    name: str, config: Any, dimensions: Dimensions, counts: TensorCounts, tokens: int
-) -> Iterator[str]:
-    text = text_config(name, config)
-    without = [i for i, parts in counts.layers.items() if not any(parts[f"W_{c}"] for c in "QKVO")]
-    if 0 < len(without) < len(counts.layers):
-        yield (
-            f"no attention was recognised in layers {_ranges(without)}; "
-            "the cache is computed as if every layer had it"
-        )
-    layout = find_layout(text.model_type)
+def _notes(config: Any, counts: TensorCounts) -> Iterator[str]:
+    model_type = text_config("", config).model_type
+    layout = find_layout(model_type)
     if layout is None or layout.tensors is None:
         yield (
-            f"model type {text.model_type}: no formula is known for its biases, norms and "
+            f"model type {model_type}: no formula is known for its biases, norms and "
             "feed-forward layers; they are only counted"
         )
     if counts.unrecognised:
-        unlisted = len(counts.unrecognised) - LISTED_NAMES
         names = ", ".join(counts.unrecognised[:LISTED_NAMES])
-        yield f"unrecognised, part of the totals only: {names}" + (
-            f", {unlisted} more" * (unlisted > 0)
-        )
-    longest, window = dimensions["context"], min(read_dimensions(name, config).windows, default=0)
-    if longest is not None and tokens > longest:
-        yield f"{tokens:,} tokens exceed the model's longest input of {longest:,}"
-    if 0 < window < tokens:
-        yield (
-            f"layers with a sliding window keep only {window:,} tokens; "
-            "the cache is computed as if no layer had one"
-        )
+        yield f"{len(counts.unrecognised)} unrecognised tensors, part of the totals only: {names}"

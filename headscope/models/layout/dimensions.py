@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headscope.attention_kind import CAUSAL, UNLIMITED, AttentionKind
-from headscope.errors import ChoiceError, ModelError
+from headscope.errors import ModelError
 from headscope.models.layout.table import UNBOUNDED, find_layout
 
 LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
@@ -45,7 +45,6 @@ WITHOUT_QUERIES = ("linear_attention", "conv", "mamba", "mlp", "moe")
 """What they call a layer without softmax attention, as hybrids have them."""
 UNSTATED_CONTEXT = 2048
 """Tokens that BLOOM was trained on at a time (Le Scao et al. 2022)."""
-BYTES = {"float16": 2, "bfloat16": 2, "float32": 4}
 
 
 @dataclass(frozen=True)
@@ -150,26 +149,6 @@ def read_dimensions(name: str, config: Any) -> AttentionDimensions:
         unbounded=text.model_type in UNBOUNDED,
         short_rope=_short_rope(text),
     )
-
-
-def bytes_per_key(d_head: int, dtype: str) -> int:
-    """Bytes that one key/value head keeps of one token: a key and a value.
-
-    Query heads of a group share theirs, which count once (Ainslie et al. 2023, section 2.2).
-
-    Args:
-        d_head: numbers in a key, and in a value.
-        dtype: `float16`, `bfloat16` or `float32`.
-
-    Raises:
-        ChoiceError: no such dtype.
-
-    >>> bytes_per_key(64, "float16")
-    256
-    """
-    if dtype not in BYTES:
-        raise ChoiceError("dtype", dtype, BYTES)
-    return 2 * d_head * BYTES[dtype]
 
 
 def attention_kind(config: Any) -> AttentionKind:
