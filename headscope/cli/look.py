@@ -121,7 +121,7 @@ _QUICK_HELP = {
     "headscope why runs/mini L5H1",
     "headscope why runs/mini 5.1 --relation duplicate",
     "headscope why gpt2 L9H9 L9H6 L10H0",
-    "headscope why smollm2 L10H1 --measure",
+    "headscope why smollm2 L10H1 --corpus gum",
 )
 @takes_settings(without=NOT_ASKED, explicit_only=True, help_texts=_QUICK_HELP)
 def why(
@@ -137,10 +137,6 @@ def why(
         list[str] | None,
         typer.Argument(help="Heads such as L5H1 or 5.1; of several, five lines on each."),
     ] = None,
-    measure: Annotated[
-        bool,
-        typer.Option("--measure", help="Read smollm2, minilm or mini, though its results ship."),
-    ] = False,
     relation: Annotated[
         str | None,
         typer.Option(help="Part of a relation's name, such as amod: those alone, tagged or not."),
@@ -152,8 +148,8 @@ def why(
     """Say what heads do: of one head of a run each condition of its tags, of others five lines.
 
     A run, and the bare name of a model whose results ship, answer at once. Any other model is read
-    as by classify --quick, but no further than the last of these heads' layers; --measure, a text
-    or a setting has a model with shipped results read, too.
+    as by classify --quick, but no further than the last of these heads' layers; with a text or
+    a setting, a model whose results ship is read too.
     """
     from headscope.errors import HeadscopeError
     from headscope.heads import parse_head
@@ -168,7 +164,6 @@ def why(
         model,
         heads,
         corpus or None,
-        measure=measure,
         progress=shown_progress(quiet),
         **settings,
     )

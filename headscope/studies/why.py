@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from rich.text import Text
 
-from headscope.arguments import FLAG, NAME, NAMES, Kind, either, maybe, takes
+from headscope.arguments import NAME, NAMES, Kind, either, maybe, takes
 from headscope.errors import ModelError, RunError
 from headscope.heads import head_name, layer_name, parse_head
 from headscope.measure.example import Example
@@ -57,13 +57,12 @@ def _head_names(value: Any) -> tuple[str, ...]:
 HEAD_NAMES = Kind("names of heads, such as ['L5H1', 'L6H9'] or 'L5H1,L6H9'", _head_names)
 
 
-@takes(model=either(A_RUN, A_MODEL), heads=HEAD_NAMES, measure=FLAG)
+@takes(model=either(A_RUN, A_MODEL), heads=HEAD_NAMES)
 def why(
     model: Any,
     heads: Sequence[str] | str,
     corpus: str | Path | Sequence[str | Path] | None = None,
     *,
-    measure: bool = False,
     progress: Progress = True,
     **changes: Any,
 ) -> HeadAnswers:
@@ -78,8 +77,8 @@ def why(
     Args:
         model: a run or its folder, or a model as for `classify`.
         heads: names of heads, such as `L5H1`.
-        corpus: text for a model that is read; `gum`, which ships, if None.
-        measure: read the model even if its atlas ships.
+        corpus: text for a model that is read; `gum`, which ships, if None. With a text or a
+            setting, a model whose atlas ships is read too.
         progress: True for a progress bar on a terminal, False for none, or a function that is
             called with the tokens done and the tokens in all.
         changes: settings of a model that is read, such as `max_tokens=20_000`; see `hs.Settings`.
@@ -96,7 +95,7 @@ def why(
     names = _head_names(heads)
     for name in names:
         parse_head(name)
-    run = _stored_run(model, measure, [*["corpus"][: corpus is not None], *changes])
+    run = _stored_run(model, [*["corpus"][: corpus is not None], *changes])
     is_measured = run is None
     if run is None:
         run = _read(model, corpus, settings_of(Settings(quick=True), changes), names, progress)
@@ -170,7 +169,7 @@ class HeadAnswers(StudyResult):
         return self.text
 
 
-def _stored_run(model: Any, measure: bool, explicit: Sequence[str]) -> Result | None:
+def _stored_run(model: Any, explicit: Sequence[str]) -> Result | None:
     """The run that answers as it is; None for a model that is to be read.
 
     Raises:
@@ -183,14 +182,13 @@ def _stored_run(model: Any, measure: bool, explicit: Sequence[str]) -> Result | 
             folder = folder.expanduser()
         if is_stored(folder):
             run = load(folder)
-        elif atlas_of(model) is not None and not (measure or explicit):
+        elif atlas_of(model) is not None and not explicit:
             run = load(model)
         elif exists(folder) and folder.is_dir() and not any(folder.glob("*config.json")):
             run = load(folder)  # raises with the name of the missing file
-    for_reading = [*explicit, *["measure"][:measure]]
-    if run is not None and for_reading:
+    if run is not None and explicit:
         raise RunError(
-            f"{', '.join(for_reading)}: a run is read as it is; give the name of its model, "
+            f"{', '.join(explicit)}: a run is read as it is; give the name of its model, "
             f"{run.name}, to read that"
         )
     return run
