@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from headscope.studies.anatomy import anatomy as anatomy
     from headscope.studies.collapse import collapse as collapse
     from headscope.studies.compare import compare as compare
-    from headscope.studies.explain.explanation import Explanation as Explanation
     from headscope.studies.explain.explanation import explain as explain
     from headscope.studies.function_vectors import function_vectors as function_vectors
     from headscope.studies.headvis.export import headvis as headvis

@@ -40,10 +40,12 @@ def explain(call: StudyCall, model: ModelOrRun) -> None:
     folder = Path(model) if is_run(Path(model)) else None
     if folder is not None:
         check_study_table(folder, RULE_TABLE, overwrite=call.overwrite)
+    from headscope.studies.explain.explanation import explained_run
+
     explanation = call.result()
     files = call.write(explanation)
     if folder is not None:
-        run = Run.of(explanation.put_into(load(folder)))
+        run = Run.of(explained_run(load(folder), explanation))
         files.append(
             save_study_table(run, folder, RULE_TABLE, report=run.report, overwrite=call.overwrite)
         )

@@ -13,7 +13,6 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -91,9 +90,6 @@ class PatternReplaced(AttentionChange):
     """Numbers of the layers."""
     pattern: Callable[[AttentionCall], Pattern]
     """The patterns of the heads of a layer, or one for all of them, for the batch that is run."""
-    within_visible: bool = False
-    """Whether attention on keys that a head cannot see is dropped, and the rest of a row brought to
-    the sum of the head's own row, which a learned sink may leave below 1."""
 
     @property
     def layers(self) -> frozenset[int]:
@@ -103,8 +99,6 @@ class PatternReplaced(AttentionChange):
     def attend(self, call: AttentionCall) -> Output:
         """Values weighted by the patterns."""
         value, pattern = call.value, self.pattern(call)
-        if self.within_visible:
-            pattern = _within_visible(pattern, call)
         pattern = pattern.to(value.dtype)
         size = call.query.shape[1] // value.shape[1]  # grouped query heads share values
         if pattern.shape[1] == 1:
@@ -160,14 +154,3 @@ class HeadsSet(OutputChange):
 def by_head(z: Float[Tensor, "window position _"], heads: int) -> HeadOutputs:
     """Heads' outputs, which W_O reads side by side, head by head."""
     return z.view(*z.shape[:2], heads, -1)
-
-
-def _within_visible(pattern: Pattern, call: AttentionCall) -> Pattern:
-    """The part of a pattern on visible keys, rows with the sums of the heads' own."""
-    terms = call.score_terms
-    if terms.bias is None and terms.sink is None:
-        return pattern  # plain causal attention hides nothing else
-    row_sums = call.pattern().sum(-1, keepdim=True)
-    visible = pattern * call.visible[:, :1]
-    total = visible.sum(-1, keepdim=True).clamp_min(torch.finfo(visible.dtype).tiny)
-    return visible / total * row_sums

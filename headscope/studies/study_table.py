@@ -237,14 +237,14 @@ STUDIES: tuple[StudyRow, ...] = (
     StudyRow(
         name="explain",
         function="explain.explanation:explain",
-        result="explain.explanation:Explanation",
         group=TOP,
         question="How much of a head is a small rule?",
         examples=(
-            "headscope explain mini --out rules.csv --figure coverage.pdf",
-            "headscope explain runs/mini --features 12 --each none",
+            "headscope explain mini --out rules.csv",
+            "headscope explain runs/mini --features 12",
         ),
         tables=("rules.csv",),
+        figure="",
         shared=_TEXT_OF_RUN,
     ),
     StudyRow(

@@ -55,10 +55,10 @@ def test_an_option_reaches_its_function(called):
     }  # fmt: skip
     verified = called("verify", "runs/x", "--as", "gpt2")
     assert (verified["model"], verified["scores"]) == ("gpt2", None)
-    explained = called("explain", "mini", "--each", "none", "-q")
-    assert (explained["each"], explained["features"]) == ("none", 8)
-    counted = called("study", "anatomy", "mini", "--batch", "3")
-    assert (counted["batch"], counted["context"]) == (3, None)
+    explained = called("explain", "mini", "--features", "4", "-q")
+    assert (explained["features"], explained["windows"]) == (4, 56)
+    counted = called("study", "anatomy", "mini", "--context", "3")
+    assert (counted["context"], counted["revision"]) == (3, None)
 
 
 def test_every_study_of_a_group_is_a_command_with_its_examples():

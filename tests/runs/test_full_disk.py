@@ -17,6 +17,7 @@ from headscope.runs.fallback import fallback_folders
 from headscope.runs.run_tables import RULE_TABLE
 from headscope.runs.study_tables import save_study_table
 from headscope.runs.workplace import CHECKPOINT
+from headscope.studies.explain.explanation import explained_run
 from tests.helpers.disks import disk, fill
 from tests.kill.kill import content
 
@@ -161,8 +162,8 @@ def test_a_table_that_no_longer_fits_into_its_run_is_kept_elsewhere(
     with disk(tmp_path / "small", "size=64m") as small:
         out = shutil.copytree(whole, small / "run")
         before = content(out)
-        explained = hs.explain(str(gpt2_folder), "gold", windows=8, each="none")
-        run = hs.Run.of(explained.put_into(hs.load(out)))
+        explained = hs.explain(str(gpt2_folder), "gold", windows=8)
+        run = hs.Run.of(explained_run(hs.load(out), explained))
         fill(small)
         # the disk had room when it was checked
         monkeypatch.setattr(beside, "check_study_table", lambda *_, **__: None)

@@ -73,7 +73,7 @@ MADE_UP = {
 """Studies that take minutes or another model, or of which more is asked below."""
 
 
-WITHOUT_FIGURE = {"anatomy", "headvis", "verify", "why"}
+WITHOUT_FIGURE = {"anatomy", "explain", "headvis", "verify", "why"}
 
 
 def plain_call(study: StudyRow, run: Path, corpus: Path) -> hs.Study:

@@ -31,7 +31,7 @@ def stream(network) -> torch.Tensor:
 
 
 def replaced(layers, pattern) -> PatternReplaced:
-    return PatternReplaced(frozenset(layers), pattern, within_visible=True)
+    return PatternReplaced(frozenset(layers), pattern)
 
 
 def own_patterns(model) -> dict[int, torch.Tensor]:

@@ -200,7 +200,7 @@ STUDIES = {
     "collapse": lambda run, model, text, out, **how: hs.collapse(model, text, **how),
     "compare": lambda run, model, text, out, **how: hs.compare(run, run, **how),
     "explain": lambda run, model, text, out, **how: hs.explain(
-        model, text, windows=8, each="none", **how
+        model, text, windows=8, **how
     ),
     "function_vectors": lambda run, model, text, out, **how: hs.function_vectors(
         model, tasks="plural,past", prompts=6, shots=2, **how

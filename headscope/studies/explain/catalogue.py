@@ -1,9 +1,11 @@
-"""Cells of all features in windows, for the queries that a rule is fitted or run on."""
+"""The rows of text that rules are fitted and judged on, and the cells of all features there."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -18,6 +20,8 @@ from headscope.relations.relation import Relation
 from headscope.studies.explain import places, tokens
 from headscope.studies.explain.feature import Feature, FeatureCells, TokenFacts, cells
 
+STEP = 2
+"""Every second query counts: neighbouring queries have similar attention."""
 _PLAIN_TYPES = ("positional", "sink", "delimiter")
 """Head types whose relations other features cover."""
 _GATE_OF = {
@@ -45,77 +49,71 @@ _FAMILIES = (
     tokens.marks,
     tokens.repeat_features,
     tokens.simple_rules,
-    places.resting,
     places.sentences,
     places.trees,
     places.entities,
 )
 
 
-class Catalogue:
-    """Source of all features: functions of the text, and the relations of head types."""
-
-    def __init__(self, lexicon: TokenFacts, relations: Sequence[Relation]) -> None:
-        self.lexicon = lexicon
-        self.relations = [
-            relation
-            for relation in relations
-            if "text" in relation.stimuli and relation.type not in _PLAIN_TYPES
-        ]
-
-    def cells(self, window: Window) -> Iterator[FeatureCells]:
-        """Each feature's visible cells in a window."""
-        for entries in self._cells(window):
-            seen = window.attention_kind.sees(entries.query, entries.key)
-            yield cells(
-                entries.feature, *(v[seen] for v in (entries.query, entries.key, entries.value))
-            )
-
-    def _cells(self, window: Window) -> Iterator[FeatureCells]:
-        for family in _FAMILIES:
-            yield from family(window, self.lexicon)
-        for relation in self.relations:
-            pairs = distinct(relation.pairs(window))
-            yield cells(Feature(relation.id, relation.type), pairs.query, pairs.key)
-
-
-def _first_query(window: Window) -> int:
-    """Position of the first query that sees more than itself."""
-    return 0 if window.attention_kind.sees_future else 1
-
-
 @dataclass(frozen=True, eq=False)
-class QueryTable:
-    """Queries of windows as the rows of one table, from the first that sees more than itself."""
+class Texts:
+    """Every second query of windows as a row, and the cells of all features in these rows.
+
+    Rows of the windows that fit come first, then those that choose, then those that judge.
+    """
 
     windows: tuple[Window, ...]
     window: Int[Tensor, " row"]
+    """Index of each row's window."""
     query: Int[Tensor, " row"]
+    """Position of each row's query in its window."""
     width: int
     """Keys of a row; those that its query does not see are masked."""
     gate: Int[Tensor, " row"]
     """Number of each query's kind in `GATES`."""
     row_end: Int[Tensor, " row"]
     """Number of keys that each query sees: those before this position."""
-    step: int = 1
-    """1 for every query, 2 for every second one."""
+    fitted: int
+    """Number of rows that weights are fitted on while features are chosen."""
+    selection_rows: int
+    """Number of rows before the first one that judges."""
+    features: tuple[Feature, ...]
+    start: Int[ndarray, " bound"]
+    """Index of each feature's first cell, and the number of cells."""
+    cell: Int[ndarray, " cell"]
+    """row · width + key, feature by feature and row by row."""
+    value: Float[ndarray, " cell"]
 
     @classmethod
-    def of(cls, windows: Sequence[Window], step: int = 1) -> QueryTable:
-        """The rows of windows, in order."""
-        query = [np.arange(_first_query(values), len(values), step) for values in windows]
-        window = [np.full(len(values), i) for i, values in enumerate(query)]
-        gate = [
-            _GATE_NUMBER[query_class(values)][positions]
-            for values, positions in zip(windows, query, strict=True)
-        ]
-        row_end = [
-            values.attention_kind.row_end(positions, len(values))
-            for values, positions in zip(windows, query, strict=True)
-        ]
-        columns = (window, query, gate, row_end)
-        where, at, gate_of_row, end = (torch.from_numpy(np.concatenate(c)) for c in columns)
-        return cls(tuple(windows), where, at, max(map(len, windows)), gate_of_row, end, step)
+    def of(
+        cls, parts: Sequence[Sequence[Window]], lexicon: TokenFacts, relations: Sequence[Relation]
+    ) -> Texts:
+        """Rows of the windows that fit, choose and judge.
+
+        Args:
+            parts: windows that fit, choose and judge.
+            lexicon: tokens of the windows that fit.
+            relations: relations of head types; those in text that no feature covers are features.
+        """
+        windows = tuple(chain(*parts))
+        query = [np.arange(_first_query(window), len(window), STEP) for window in windows]
+        gate, row_end = [], []
+        for window, positions in zip(windows, query, strict=True):
+            gate.append(_GATE_NUMBER[query_class(window)][positions])
+            row_end.append(window.attention_kind.row_end(positions, len(window)))
+        counts = list(map(len, query))
+        width, choosing = max(map(len, windows)), len(parts[0]) + len(parts[1])
+        return cls(
+            windows,
+            torch.from_numpy(np.repeat(np.arange(len(windows)), counts)),
+            torch.from_numpy(np.concatenate(query)),
+            width,
+            torch.from_numpy(np.concatenate(gate)),
+            torch.from_numpy(np.concatenate(row_end)),
+            sum(counts[: len(parts[0])]),
+            sum(counts[:choosing]),
+            *_find_cells(windows, width, lexicon, relations),
+        )
 
     def __len__(self) -> int:
         return len(self.query)
@@ -125,45 +123,74 @@ class QueryTable:
         """Mask of the keys that each query sees."""
         return torch.arange(self.width) < self.row_end[:, None]
 
+    @property
+    def judged(self) -> slice:
+        """The rows of documents that neither fitted nor chose."""
+        return slice(self.selection_rows, len(self))
 
-@dataclass(frozen=True, eq=False)
-class Packed:
-    """Cells of all features over some rows, feature by feature and row by row."""
+    def values(
+        self, terms: Sequence[Term], rows: int | None = None
+    ) -> Float[Tensor, "term row key"]:
+        """Values of features at every cell of the first rows, or of all rows if None."""
+        count = len(self) if rows is None else rows
+        values = torch.zeros(len(terms), count * self.width)
+        for index, term in enumerate(terms):
+            part = slice(int(self.start[term.feature]), int(self.start[term.feature + 1]))
+            cell, value = self.cell[part], self.value[part]
+            in_rows = cell < count * self.width
+            if term.gate >= 0:
+                in_rows &= self.gate.numpy()[cell // self.width] == term.gate
+            values[index, torch.from_numpy(cell[in_rows])] = torch.from_numpy(value[in_rows])
+        return values.view(len(terms), count, self.width)
 
-    features: tuple[Feature, ...]
-    start: Int[ndarray, " bound"]
-    """Index of each feature's first cell, and the number of cells."""
-    cell: Int[ndarray, " cell"]
-    """row · width + key."""
-    value: Float[ndarray, " cell"]
 
-    def cells_of(self, feature: int) -> tuple[ndarray, ndarray]:
-        """Cells and values of one feature."""
-        part = slice(int(self.start[feature]), int(self.start[feature + 1]))
-        return self.cell[part], self.value[part]
+class Term(NamedTuple):
+    """A feature at every query or at one kind of query."""
+
+    feature: int
+    gate: int
+    """Number in `GATES`; −1 for every query."""
 
 
-def find_cells(catalogue: Catalogue, rows: QueryTable) -> Packed:
-    """Find the cells of every feature in all rows."""
+def _first_query(window: Window) -> int:
+    """Position of the first query that sees more than itself."""
+    return 0 if window.attention_kind.sees_future else 1
+
+
+def _find_cells(
+    windows: Sequence[Window], width: int, lexicon: TokenFacts, relations: Sequence[Relation]
+) -> tuple[tuple[Feature, ...], ndarray, ndarray, ndarray]:
+    """Features, and the `start`, `cell` and `value` of their cells."""
     cells_of_feature: dict[Feature, list[tuple[ndarray, ndarray]]] = {}
     first = 0
-    for window in rows.windows:
+    for window in windows:
         begin = _first_query(window)
-        for entries in catalogue.cells(window):
-            in_rows = (entries.query >= begin) & ((entries.query - begin) % rows.step == 0)
+        for entries in _feature_cells(window, lexicon, relations):
+            in_rows = (entries.query >= begin) & ((entries.query - begin) % STEP == 0)
+            in_rows &= window.attention_kind.sees(entries.query, entries.key)
             if not in_rows.any():
                 continue
-            row = first + (entries.query[in_rows] - begin) // rows.step
-            cell, value = row * rows.width + entries.key[in_rows], entries.value[in_rows]
+            row = first + (entries.query[in_rows] - begin) // STEP
+            cell, value = row * width + entries.key[in_rows], entries.value[in_rows]
             order = np.argsort(cell, kind="stable")
             cells_of_feature.setdefault(entries.feature, []).append((cell[order], value[order]))
-        first += len(range(begin, len(window), rows.step))
-    empty = (np.empty(0, np.int64), np.empty(0))
-    cell, value = zip(*([empty] + [b for bs in cells_of_feature.values() for b in bs]), strict=True)
+        first += len(range(begin, len(window), STEP))
+    cell, value = (list(part) for part in zip(*chain(*cells_of_feature.values()), strict=True))
     counts = [sum(len(c) for c, _ in blocks) for blocks in cells_of_feature.values()]
-    return Packed(
+    return (
         tuple(cells_of_feature),
         np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
         np.concatenate(cell).astype(np.int32),
         np.concatenate(value).astype(np.float32),
     )
+
+
+def _feature_cells(
+    window: Window, lexicon: TokenFacts, relations: Sequence[Relation]
+) -> Iterator[FeatureCells]:
+    for family in _FAMILIES:
+        yield from family(window, lexicon)
+    for relation in relations:
+        if "text" in relation.stimuli and relation.type not in _PLAIN_TYPES:
+            pairs = distinct(relation.pairs(window))
+            yield cells(Feature(relation.id, relation.type), pairs.query, pairs.key)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -12,17 +12,6 @@ from numpy import ndarray
 
 from headscope.corpus.window import Window
 
-KINDS = (
-    "sink",
-    "position",
-    "delimiter",
-    "lexical",
-    "induction",
-    "syntactic",
-    "coreference",
-    "semantic",
-)
-"""Kinds of features, the simplest first; a head type of one's own comes after them."""
 _CONTINUES = "##"
 """WordPiece's prefix of a piece that begins no word (Devlin et al. 2019)."""
 COMMON = 48
@@ -36,9 +25,7 @@ class Feature:
     name: str
     """Name in rules.csv: `offset-1`, `key NOUN`, `syntactic/obj:dep>head`."""
     kind: str
-    """Type that attention on it counts as: one of `KINDS`, or a head type of one's own."""
-    tokens: frozenset[int] = frozenset()
-    """Its keys' token ids, if it depends on them alone."""
+    """Type that attention on it counts as: `sink`, `position` or a head type."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,17 +40,13 @@ class FeatureCells:
 
 @dataclass(frozen=True, eq=False)
 class TokenFacts:
-    """Token counts and texts of the fitting windows, and the resting tokens of each layer."""
+    """Counts and texts of the tokens of the fitting windows."""
 
     counts: dict[int, int]
     strings: dict[int, str]
-    resting: Mapping[int, frozenset[int]] = field(default_factory=dict)
-    """Resting tokens by layer; see `resting_tokens`."""
 
     @classmethod
-    def of(
-        cls, windows: Sequence[Window], resting: Mapping[int, frozenset[int]] | None = None
-    ) -> TokenFacts:
+    def of(cls, windows: Sequence[Window]) -> TokenFacts:
         """Count the tokens of windows, without the first and the closing ones."""
         counts = Counter(int(t) for window in windows for t in window.tokens[1 : window.stop])
         strings = {
@@ -71,7 +54,7 @@ class TokenFacts:
             for window in windows
             for token, text in zip(window.tokens, window.strings, strict=True)
         }
-        return cls(dict(counts), strings, resting or {})
+        return cls(dict(counts), strings)
 
     def text_of(self, token: int) -> str:
         """A token for people: `the`, `…ing` if it begins no word, `⏎`, `space`.

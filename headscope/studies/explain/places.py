@@ -1,4 +1,4 @@
-"""Features of position and structure: sinks, distances, resting tokens, sentences and trees."""
+"""Features of position and structure: sinks, distances, sentences and trees."""
 
 from __future__ import annotations
 
@@ -83,20 +83,6 @@ def _in_ranges(
     for (low, high), feature in ranges.items():
         in_range = (steps >= low) & ((high is None) | (steps <= (high or low)))
         yield cells(feature, query[in_range], key[in_range])
-
-
-def resting(window: Window, lexicon: TokenFacts) -> Iterator[FeatureCells]:
-    """Resting tokens of any layer: all of them, and the text's first and second one."""
-    tokens = frozenset[int]().union(*lexicon.resting.values())
-    keys = np.flatnonzero(np.isin(window.tokens, sorted(tokens)))
-    keys = keys[(keys > 0) & (keys < window.stop)]
-    if len(keys):
-        for name, part in (
-            ("resting token", keys),
-            ("first resting token", keys[:1]),
-            ("second resting token", keys[1:2]),
-        ):
-            yield all_seen(Feature(name, "lexical", tokens), window, part, itself=False)
 
 
 def sentences(window: Window, lexicon: TokenFacts) -> Iterator[FeatureCells]:

@@ -16,7 +16,7 @@ from numpy import ndarray
 from scipy.sparse import csr_array
 from torch import Tensor
 
-from headscope.studies.explain.catalogue import GATES, Packed, QueryTable
+from headscope.studies.explain.catalogue import GATES, Term, Texts
 from headscope.studies.explain.softmax import WEIGHT_LIMIT
 
 FEWEST = 24
@@ -37,23 +37,23 @@ class Gains:
 class Selector:
     """Candidates over the rows of a fit: every feature, and every feature at one kind of query."""
 
-    def __init__(self, packed: Packed, rows: QueryTable, count: int) -> None:
-        """Group cells of the first `count` rows by feature, gate and row."""
-        owner = np.repeat(np.arange(len(packed.features)), np.diff(packed.start))
-        in_rows = packed.cell < count * rows.width
-        owner, cell, value = owner[in_rows], packed.cell[in_rows], packed.value[in_rows]
-        row = cell // rows.width
-        code = owner * len(GATES) + rows.gate.numpy()[row]
+    def __init__(self, texts: Texts) -> None:
+        """Group cells of the fitted rows by feature, gate and row."""
+        owner = np.repeat(np.arange(len(texts.features)), np.diff(texts.start))
+        in_rows = texts.cell < texts.fitted * texts.width
+        owner, cell, value = owner[in_rows], texts.cell[in_rows], texts.value[in_rows]
+        row = cell // texts.width
+        code = owner * len(GATES) + texts.gate.numpy()[row]
         order = np.lexsort((cell, code))
         code, row, cell, value = (array[order] for array in (code, row, cell, value))
         new = np.ones(len(cell), bool)
         new[1:] = (row[1:] != row[:-1]) | (code[1:] != code[:-1])
         first = np.flatnonzero(new)
         bounds = np.append(first, len(cell)).astype(np.int32)
-        shape = (len(first), count * rows.width)
+        shape = (len(first), texts.fitted * texts.width)
         self.sums = csr_array((value, cell, bounds), shape=shape)
         self.squares = csr_array((value**2, cell, bounds), shape=shape)
-        self.features = len(packed.features)
+        self.features = len(texts.features)
         self.gated = _counts(code[first], self.features * len(GATES))
         self.whole = self.gated.view(-1, len(GATES)).sum(1)
         smooth = np.zeros(self.features, bool)
@@ -104,15 +104,11 @@ class Selector:
         weight = torch.where(smooth, (difference / curve / 2).clamp(-1, 1), weight)
         return Gains(torch.where(counts[:, None] < FEWEST, -torch.inf, nats), weight)
 
-    def candidate(self, number: int) -> tuple[int, int]:
-        """Feature and gate of a candidate; gate −1 for every query."""
+    def candidate(self, number: int) -> Term:
+        """Feature and gate of a candidate."""
         if number < self.features:
-            return number, -1
-        return divmod(number - self.features, len(GATES))
-
-    def number(self, feature: int, gate: int) -> int:
-        """Number of the candidate with this feature and gate."""
-        return feature if gate < 0 else self.features + feature * len(GATES) + gate
+            return Term(number, -1)
+        return Term(*divmod(number - self.features, len(GATES)))
 
 
 def _columns(pattern: Float[Tensor, "head row key"]) -> Float[ndarray, "cell head"]:

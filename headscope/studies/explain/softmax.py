@@ -15,25 +15,6 @@ RIDGE = 1e-4
 """Penalty per row on squared weights, so that a feature without attention has a finite weight."""
 WEIGHT_LIMIT = 12.0
 """Largest absolute weight in logits: a factor of 160,000 between two keys."""
-STEPS = 12
-
-
-@dataclass(frozen=True, eq=False)
-class Target:
-    """A head's attention on some rows."""
-
-    attention: Float[Tensor, "row key"]
-    seen: Bool[Tensor, "row key"]
-    constant: float
-    """Σ p ln p over all cells."""
-
-    @classmethod
-    def of(cls, attention: Float[Tensor, "row key"], seen: Bool[Tensor, "row key"]) -> Target:
-        """The attention with its negative entropy."""
-        return cls(attention, seen, float(-torch.special.entr(attention).sum(dtype=torch.float64)))
-
-    def __len__(self) -> int:
-        return len(self.attention)
 
 
 def log_rule(
@@ -71,11 +52,12 @@ class Fitted:
 
 
 def newton(
-    target: Target,
+    attention: Float[Tensor, "row key"],
+    seen: Bool[Tensor, "row key"],
     values: Float[Tensor, "feature row key"],
     weights: Float[Tensor, " feature"],
     *,
-    steps: int = STEPS,
+    steps: int,
     tolerance: float = 1e-4,
 ) -> Fitted:
     """Minimise Σ KL(attention ‖ rule) over the weights of features, by damped Newton steps.
@@ -83,25 +65,27 @@ def newton(
     The objective is convex; a step that does not lower it is divided by 4.
 
     Args:
-        target: the head's attention on the fitted rows.
+        attention: the head's attention on the fitted rows.
+        seen: mask of the keys that their queries see.
         values: each feature there, 0 where it does not hold.
         weights: initial weights.
         steps: largest number of steps.
         tolerance: nats per row below which a step is the last.
     """
-    rows, flat = len(target), values.flatten(1)
-    target_mass = flat @ target.attention.flatten()
+    rows, flat = len(attention), values.flatten(1)
+    target_mass = flat @ attention.flatten()
+    negative_entropy = float(-torch.special.entr(attention).sum(dtype=torch.float64))
     penalty = RIDGE * rows
-    base = torch.zeros_like(target.attention).masked_fill(~target.seen, -torch.inf).flatten()
+    base = torch.zeros_like(attention).masked_fill(~seen, -torch.inf).flatten()
 
     def at(weights: Tensor) -> tuple[float, Tensor]:
-        logits = torch.addmv(base, flat.T, weights).view_as(target.attention)
+        logits = torch.addmv(base, flat.T, weights).view_as(attention)
         largest = logits.amax(-1, keepdim=True)
         rule = logits.sub_(largest).exp_()
         total = rule.sum(-1, keepdim=True)
         logs = float(total.log().add_(largest).sum(dtype=torch.float64))
         loss = logs - float(weights @ target_mass)
-        loss += target.constant + penalty / 2 * float(weights @ weights)
+        loss += negative_entropy + penalty / 2 * float(weights @ weights)
         return loss, rule.div_(total)
 
     loss, rule = at(weights)

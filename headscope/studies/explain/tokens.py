@@ -82,8 +82,8 @@ def spelling(window: Window, lexicon: TokenFacts) -> Iterator[FeatureCells]:
         if len(keys):
             name = f"token {token} {lexicon.text_of(token)}"
             kind = "lexical" if is_word(lexicon.strings[token]) else "delimiter"
-            yield all_seen(Feature(name, kind, frozenset({token})), window, keys)
-            first = Feature(f"first {name}", kind, frozenset({token}))
+            yield all_seen(Feature(name, kind), window, keys)
+            first = Feature(f"first {name}", kind)
             yield all_seen(first, window, keys[:1], itself=False)
 
 

@@ -10,11 +10,10 @@ import headscope as hs
 from headscope.attention_kind import BIDIRECTIONAL
 from headscope.models.load import load_model
 from headscope.relations import relations_of
-from headscope.studies.explain.catalogue import Catalogue, QueryTable, find_cells
+from headscope.statistics.result import by_name
+from headscope.studies.explain.catalogue import Term, Texts
 from headscope.studies.explain.feature import TokenFacts
-from headscope.studies.explain.fit import Term, Texts, term_values
 from tests.helpers.encoders import corpus, save_hand_built
-from tests.helpers.shell import headscope
 
 FIRST = {
     "L0H0": "offset+1",
@@ -55,15 +54,12 @@ def explanation(model, text):
 @pytest.fixture(scope="module")
 def table(model, text):
     windows = hs.windows(text, model.tokenizer, max_length=60, max_tokens=200)
-    catalogue = Catalogue(
-        TokenFacts.of(windows), relations_of(["all"], attention_kind=BIDIRECTIONAL)
-    )
-    rows = QueryTable.of(windows, 2)
-    return Texts(rows, find_cells(catalogue, rows), len(rows), len(rows))
+    relations = relations_of(["all"], attention_kind=BIDIRECTIONAL)
+    return Texts.of((windows, [], []), TokenFacts.of(windows), relations)
 
 
 def test_the_rule_of_a_planted_head_names_what_it_looks_at(explanation):
-    heads = explanation.heads.set_index(explanation.heads["head"].map("L0H{}".format))
+    heads = by_name(explanation.terminal_table)
     first = explanation.table[explanation.table["place"] == 1].set_index("head")["feature"]
     assert {head: first[int(head[-1])] for head in FIRST} == FIRST
     assert (heads.loc[["L0H0", "L0H1", "L0H2"], "explained"] > 0.95).all()
@@ -84,7 +80,7 @@ def test_a_rule_without_what_is_ahead_does_not_explain_a_head_that_looks_ahead(e
 
 
 def test_the_cells_of_features_on_both_sides_are_those_of_a_slow_loop(table):
-    window = table.rows.windows[0]
+    window = table.windows[0]
     tokens, end = window.tokens, len(window) - 1
     mark = [text == "." for text in window.strings]
     expected = {
@@ -98,34 +94,16 @@ def test_the_cells_of_features_on_both_sides_are_those_of_a_slow_loop(table):
         "next mark sentence-end": lambda q, k: mark[k] and k > q and not any(mark[q + 1 : k]),
         "key VERB": lambda q, k: window.strings[k][0] == "v",
     }
-    names = [feature.name for feature in table.packed.features]
-    assert table.rows.query[0] == 0  # [CLS] looks at the text as every other token does
+    names = [feature.name for feature in table.features]
+    assert table.query[0] == 0  # [CLS] looks at the text as every other token does
     for name, holds in expected.items():
-        values = term_values(table, [Term(names.index(name), -1)])[0]
-        for row in np.flatnonzero(table.rows.window.numpy() == 0):
-            query = int(table.rows.query[row])
+        values = table.values([Term(names.index(name), -1)])[0]
+        for row in np.flatnonzero(table.window.numpy() == 0):
+            query = int(table.query[row])
             found = np.flatnonzero(values[row]).tolist()
             assert found == [key for key in range(len(window)) if holds(query, key)], (name, query)
-
-
-def test_no_feature_holds_outside_a_window_or_twice_at_a_cell(table):
-    assert len(table.packed.features) > 250
-    for feature in range(len(table.packed.features)):
-        cell, _ = table.packed.cells_of(feature)
-        row, key = cell // table.rows.width, cell % table.rows.width
-        assert (key < table.rows.row_end.numpy()[row]).all()
-        assert len(np.unique(cell)) == len(cell), table.packed.features[feature].name
 
 
 def test_a_piece_within_a_word_is_told_from_a_word():
     facts = TokenFacts({}, {1: "the", 2: "##ing", 3: ","})
     assert [facts.text_of(token) for token in (1, 2, 3)] == ["the", "…ing", ","]
-
-
-def test_the_command_gives_an_encoder_rules_without_losses(folder, text):
-    told = headscope(
-        "explain", str(folder), "--corpus", str(text), "--windows", "8", "--features", "2"
-    )
-    assert told.returncode == 0, told.stderr
-    assert "offset+1 (+" in told.stdout
-    assert "nats per token" not in told.stdout

@@ -1,0 +1,177 @@
+"""Rules of a layer's heads, and the share of each head that its rule explains."""
+
+from __future__ import annotations
+
+from functools import partial
+from math import log
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from numpy import ndarray
+from torch import Tensor
+
+from headscope.measure.bootstrap import interval, resample
+from headscope.studies.explain.catalogue import GATES, Term, Texts
+from headscope.studies.explain.feature import Feature
+from headscope.studies.explain.fit import LayerFit
+from headscope.studies.explain.places import PLACE_RULE
+from headscope.studies.explain.select import Selector
+from headscope.studies.explain.softmax import Fitted, kl_divergences, log_rule, map_heads, newton
+
+BIT = log(2)
+LISTED_FEATURES = 5
+"""Number of features that a sentence names."""
+
+
+class Share(NamedTuple):
+    """A share of the bits between uniform attention and the head's, with its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+class WeightedFeature(NamedTuple):
+    """A feature of a rule."""
+
+    feature: Feature
+    queries: str
+    """The kind of queries at which it applies, in `GATES`; empty for every query."""
+    weight: float
+    """In logits: a key with the feature is preferred by a factor of e^weight."""
+    unique: Share
+    """Share of the bits that is lost without it."""
+
+
+class HeadRule(NamedTuple):
+    """The rule of one head, and how much of the head it explains."""
+
+    layer: int
+    head: int
+    bits: float
+    """KL(head ‖ uniform) in bits per query."""
+    terms: tuple[WeightedFeature, ...]
+    """Features, the one with the most unique bits first."""
+    position: float
+    """Share that a rule of sinks and distance alone explains."""
+    explained: Share
+    """Share that the rule explains."""
+
+    @property
+    def sentence(self) -> str:
+        """The features with the most unique bits, with their weights in logits."""
+        if not self.terms:
+            return "uniform attention"
+        listed = [
+            f"{term.feature.name}{f' on a {term.queries}' if term.queries else ''} "
+            f"({term.weight:+.1f})"
+            for term in self.terms[:LISTED_FEATURES]
+        ]
+        unlisted = len(self.terms) - len(listed)
+        return "; ".join(listed) + (f"; {unlisted} more" if unlisted else "")
+
+
+class Judge(NamedTuple):
+    """A head's attention on the rows that judge."""
+
+    attention: Float[Tensor, "row key"]
+    seen: Bool[Tensor, "row key"]
+    document: Int[ndarray, " row"]
+    """Each row's document, counted from 0."""
+
+    def by_document(self, logits: Float[Tensor, "row key"]) -> Float[ndarray, " document"]:
+        """KL(head ‖ rule) in bits, summed over the rows of each document."""
+        nats = kl_divergences(self.attention, log_rule(logits, self.seen))
+        return np.bincount(self.document, nats.double().numpy() / BIT)
+
+
+def explained(
+    divergence: Float[ndarray, " document"], uniform: Float[ndarray, " document"]
+) -> Share:
+    """1 − KL(head ‖ rule) / KL(head ‖ uniform), with its interval over documents.
+
+    1 if the rule equals the head, 0 if it is no better than uniform attention, below 0 if worse.
+
+    >>> explained(np.array([1.0, 1.0]), np.array([4.0, 4.0])).value
+    0.75
+    """
+    total = float(uniform.sum())
+    if total <= 0:
+        return Share(float("nan"), float("nan"), float("nan"))
+    draws = resample(len(divergence), np.random.default_rng(0))
+    low, high = interval(divergence, uniform, draws)
+    return Share(1 - float(divergence.sum()) / total, 1 - float(high), 1 - float(low))
+
+
+def bits_without(
+    judge: Judge, values: Float[Tensor, "term row key"], fitted: Fitted, index: int
+) -> Float[ndarray, " document"]:
+    """KL(head ‖ rule) in bits of each document for the rule without one feature.
+
+    The other weights change as if refitted, by the objective's curvature (optimal brain surgeon,
+    Hassibi and Stork 1993).
+    """
+    column = fitted.inverse[:, index]
+    weights = fitted.weights - column * fitted.weights[index] / column[index]
+    weights[index] = 0
+    return judge.by_document(torch.tensordot(weights, values, 1))
+
+
+def explain_layer(
+    texts: Texts,
+    selector: Selector,
+    layer: int,
+    attention: Float[Tensor, "head row key"],
+    *,
+    features: int,
+) -> list[HeadRule]:
+    """Fit and judge the rules of a layer's heads.
+
+    Args:
+        texts: features of the text.
+        selector: candidates over these texts.
+        layer: number of the layer.
+        attention: of its heads at every row of the texts; rows sum to 1.
+        features: largest number of features of a rule.
+    """
+    seen, judged, selection = texts.seen, texts.judged, slice(texts.selection_rows)
+    drafts = LayerFit(texts, selector, attention, features).grow()
+    number = {feature: i for i, feature in enumerate(texts.features)}
+    places = [Term(number[feature], -1) for feature in PLACE_RULE if feature in number]
+    place_values = texts.values(places)  # the same for every head
+    document = np.array([window.document for window in texts.windows])[texts.window.numpy()]
+    document = np.unique(document[judged], return_inverse=True)[1]
+
+    def explain(head: int) -> HeadRule:
+        judge = Judge(attention[head, judged], seen[judged], document)
+        fit = partial(newton, attention[head, selection], seen[selection])
+        uniform = judge.by_document(torch.zeros_like(judge.attention))
+
+        def bits(values: Tensor, weights: Tensor) -> Float[ndarray, " document"]:
+            return judge.by_document(torch.tensordot(weights, values[:, judged], 1))
+
+        start = torch.zeros(len(places))
+        by_place = fit(place_values[:, selection], start, steps=6, tolerance=1e-3)
+        terms = drafts[head].terms
+        values = texts.values(terms)
+        fitted = fit(values[:, selection], drafts[head].weights, steps=4)
+        bits_of_rule = bits(values, fitted.weights)
+        weighted = []
+        for i, (term, weight) in enumerate(zip(terms, fitted.weights.tolist(), strict=True)):
+            feature = texts.features[term.feature]
+            queries = GATES[term.gate] if term.gate >= 0 else ""
+            lost = bits_without(judge, values[:, judged], fitted, i) - bits_of_rule
+            unique = explained(uniform - lost, uniform)
+            weighted.append(WeightedFeature(feature, queries, weight, unique))
+        return HeadRule(
+            layer,
+            head,
+            bits=float(uniform.sum()) / len(judge.attention),
+            terms=tuple(sorted(weighted, key=lambda term: -term.unique.value)),
+            position=explained(bits(place_values, by_place.weights), uniform).value,
+            explained=explained(bits_of_rule, uniform),
+        )
+
+    return map_heads(explain, len(drafts))
