@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from headscope.run import windows as windows
     from headscope.serve.widget import widget as widget
     from headscope.settings import Settings as Settings
-    from headscope.studies.sweep.head_callback import HeadCallback as HeadCallback
+    from headscope.studies.sweep.emergence import HeadCallback as HeadCallback
     from headscope.views.gallery import gallery as gallery
     from headscope.views.show import show as show
     from headscope.views.study import Study as Study
@@ -72,7 +72,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "Document": "headscope.corpus.document",
     "Floor": "headscope.relations.types",
-    "HeadCallback": "headscope.studies.sweep.head_callback",
+    "HeadCallback": "headscope.studies.sweep.emergence",
     "HeadType": "headscope.relations.types",
     "HeadscopeError": "headscope.errors",
     "Pairs": "headscope.relations.pairs",

@@ -1,4 +1,4 @@
-"""Commands that compare: runs, revisions, published scores, heads whose answer is known."""
+"""Command that compares runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 
 from headscope.cli.files import CSV, PICTURES, check_targets, say_written, write_study
 from headscope.cli.options import Format, Overwrite, Printed, Quiet, Table, Width
-from headscope.cli.study_command import StudyCall, body, command_of
+from headscope.cli.study_command import command_of
 from headscope.cli.terminal import print_rich, put, shown_progress, warn
 
 
@@ -56,24 +56,3 @@ def compare(
         if format is not Format.table:
             warn("\n".join(failed))
         raise typer.Exit(1)
-
-
-@body("emergence")
-def emergence(
-    call: StudyCall,
-    sweep: Annotated[Path, typer.Argument(help="A sweep's folder.")],
-    width: Width = None,
-    format: Printed = Format.table,
-) -> None:
-    """Say how many heads of each type exist at each revision of a sweep."""
-    call.check()
-    from headscope.runs.listing import write_heads
-    from headscope.studies.sweep.sweep_result import emergence_lines
-
-    counts = call.result()
-    files = call.write(counts)
-    if format is Format.table:
-        print_rich(emergence_lines(counts.counts))
-        say_written(files)
-    else:
-        put(write_heads(counts.counts, format.value))

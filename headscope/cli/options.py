@@ -81,6 +81,7 @@ ModelOrConfig = Annotated[
         help="A model as for classify; also a config.json, or a folder without weights.",
     ),
 ]
+Sweep = Annotated[Path, typer.Argument(help="A sweep's folder.")]
 Head = Annotated[str, typer.Argument(help="L5H1 or 5.1 for layer 5, head 1.")]
 Corpus = Annotated[
     list[Path] | None,
@@ -150,6 +151,7 @@ SHARED: Mapping[str, Any] = {
     "model": ModelOrRun,
     "named_model": Model,
     "model_or_config": ModelOrConfig,
+    "sweep": Sweep,
     "text_of_run": OtherText,
     "run_of_model": RunOfModel,
     "published": Published,

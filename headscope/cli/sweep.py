@@ -23,13 +23,10 @@ from headscope.cli.study_command import command_of
 from headscope.cli.terminal import (
     message_listener,
     print_rich,
-    say,
     shown_progress,
     stop_code,
     warn,
 )
-from headscope.errors import HeadscopeError
-from headscope.printing import one_line
 
 _LIST = "repeatable, or separated by commas"
 SweepFile = Annotated[
@@ -51,9 +48,6 @@ Corpora = Annotated[
     typer.Option(help="A corpus of its own for each; repeatable; what ships by default."),
 ]
 SweepOut = Annotated[Path | None, typer.Option(help="The sweep's folder; runs/FILE by default.")]
-DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Print what there is to do, and what it may cost.")
-]
 
 
 @command_of("sweep")
@@ -67,40 +61,14 @@ def sweep(
     out: SweepOut = None,
     workers: Workers = 1,
     address: Address = None,
-    dry_run: DryRun = False,
     quiet: Quiet = False,
 ) -> None:
     """Classify models × revisions × corpora: a run folder each, sweep.json and sweep.csv.
 
-    Options replace the file's keys. Runs that are complete are kept, so that the same command goes
-    on after a stop. What fails is named in sweep.csv and at the end, with exit code 1; a dry run
-    that finds what would fail ends with 2.
+    Options replace the file's keys. Complete runs are kept, so that the same command resumes after
+    a stop. Failed runs are listed in sweep.csv and at the end, with exit code 1.
     """
-    options = {
-        "models": names_in(models, "--models"),
-        "revisions": names_in(revisions, "--revisions"),
-        "corpora": corpus or None,
-        "out": None if out is None else str(out),
-        **settings,
-    }
-    if dry_run:
-        _print_plan(file, options, workers)
-    else:
-        _sweep(file, options, workers, address, quiet=quiet)
-
-
-def _sweep(
-    file: Path | None,
-    options: dict[str, Any],
-    workers: int,
-    address: str | None,
-    *,
-    quiet: bool,
-) -> None:
-    """Do what there is to do; ends with 1 if something of it failed."""
-    from headscope.studies.sweep.run_cells import sweep as run_sweep
-    from headscope.studies.sweep.sweep_cells import TABLE
-    from headscope.studies.sweep.sweep_result import sweep_lines
+    from headscope.studies.sweep.sweep import sweep as run_sweep
 
     with _runs_kept():
         result = run_sweep(
@@ -109,29 +77,20 @@ def _sweep(
             address=address,
             progress=shown_progress(quiet),
             tell=message_listener(quiet),
-            **options,
+            models=names_in(models, "--models"),
+            revisions=names_in(revisions, "--revisions"),
+            corpora=corpus or None,
+            out=out,
+            **settings,
         )
-    print_rich(sweep_lines(result.cells, result.settings))
-    say(f"\nwritten to {one_line(result.out)}; see {one_line(result.out / TABLE)}")
-    if any(cell.error for cell in result.cells):
+    print_rich(result.lines())
+    if result.notes:
         raise typer.Exit(1)
-
-
-def _print_plan(file: Path | None, options: dict[str, Any], workers: int) -> None:
-    """Print what there is to do; ends with 2 if something of it would fail."""
-    from headscope.studies.sweep.cell_plan import plan, plan_lines
-    from headscope.studies.sweep.spec import read_spec
-
-    spec = read_spec(file, **options)
-    plans = plan(spec)
-    print_rich(plan_lines(plans, spec, workers))
-    if any(plan.error for plan in plans):
-        raise typer.Exit(2)
 
 
 LanguageModel = Annotated[str, typer.Argument(help="As for classify.", show_default=False)]
 Treebanks = Annotated[
-    list[str] | None,
+    list[str],
     typer.Option(
         help="Treebanks or folders of them, named as in Universal Dependencies: "
         "de_pud-ud-test.conllu; repeatable.",
@@ -142,9 +101,7 @@ LanguageNames = Annotated[
     str | None,
     typer.Option(help="Codes of the languages to read, separated by commas; all by default."),
 ]
-LanguagesOut = Annotated[
-    Path, typer.Option(help="Folder of the runs, of languages.csv and of relations.csv.")
-]
+LanguagesOut = Annotated[Path, typer.Option(help="Folder of the runs and of languages.csv.")]
 
 
 @command_of("languages")
@@ -159,44 +116,35 @@ LanguagesOut = Annotated[
 def languages(
     settings: dict[str, Any],
     model: LanguageModel,
-    corpus: Treebanks = None,
+    corpus: Treebanks,
     languages: LanguageNames = None,
     out: LanguagesOut = Path("runs/languages"),
     figure: Picture = None,
     overwrite: Overwrite = False,
     quiet: Quiet = False,
 ) -> None:
-    """Say which heads hold a relation in how many languages, a run for each treebank's language.
+    """Count the languages in which each head has a tag, with a run for each language.
 
-    Asks the type syntactic unless --types says more. Parallel treebanks are read up to the same
-    document. Runs that are complete are kept; a language that fails is named, with exit code 1.
+    Parallel treebanks are read up to the same document. Complete runs are kept. Failed languages
+    are listed, with exit code 1.
     """
     check_targets((figure, PICTURES), overwrite=overwrite)
-    from headscope.studies.sweep.languages.classify_languages import TABLES
-    from headscope.studies.sweep.languages.classify_languages import languages as run_languages
-    from headscope.studies.sweep.languages.languages_view import languages_lines
+    from headscope.studies.sweep.languages import TABLE
+    from headscope.studies.sweep.languages import languages as run_languages
 
-    if not corpus:
-        raise HeadscopeError(
-            "no treebanks: name them or their folder with --corpus, e.g. --corpus pud/"
-        )
-    codes = names_in(None if languages is None else [languages], "--languages")
     with _runs_kept():
         study = run_languages(
             model,
             corpus,
-            languages=codes,
+            languages=names_in(None if languages is None else [languages], "--languages"),
             out=out,
             progress=shown_progress(quiet),
             tell=message_listener(quiet),
             **settings,
         )
-    print_rich(languages_lines(study))
-    say("")
-    say_written(out / name for name in TABLES)
-    say_written(write_study(study, None, figure, overwrite=overwrite))
-    say(f"headscope why {one_line(out)}/RUN HEAD says what a head's tags rest on in one language")
-    if study.failed:
+    print_rich(study.lines())
+    say_written([out / TABLE, *write_study(study, None, figure, overwrite=overwrite)])
+    if study.notes:
         raise typer.Exit(1)
 
 

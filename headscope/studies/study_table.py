@@ -90,13 +90,12 @@ _TEXT_OF_RUN = MappingProxyType({"corpus": "text_of_run"})
 STUDIES: tuple[StudyRow, ...] = (
     StudyRow(
         name="sweep",
-        function="sweep.run_cells:sweep",
-        result="sweep.sweep_result:Sweep",
+        function="sweep.sweep:sweep",
         group=SWEEP,
         command="run",
         question="What do heads do across models, revisions and corpora?",
         examples=(
-            "headscope sweep run stages.yaml --dry-run",
+            "headscope sweep run stages.yaml --out runs/stages",
             "headscope sweep run --models checkpoints/ --revisions step128,step1000 "
             "--out runs/stages",
         ),
@@ -104,8 +103,7 @@ STUDIES: tuple[StudyRow, ...] = (
     ),
     StudyRow(
         name="languages",
-        function="sweep.languages.classify_languages:languages",
-        result="sweep.languages.languages_result:Languages",
+        function="sweep.languages:languages",
         group=SWEEP,
         question="Which heads hold a relation in how many languages?",
         examples=(
@@ -113,11 +111,7 @@ STUDIES: tuple[StudyRow, ...] = (
             "headscope sweep languages model/ --corpus pud/ --languages de,ja,zh "
             "--figure languages.svg",
         ),
-        tables=(
-            "languages.csv",
-            "relations.csv",
-            "agreement.csv",
-        ),
+        tables=("languages.csv",),
     ),
     StudyRow(
         name="weights",
@@ -171,8 +165,7 @@ STUDIES: tuple[StudyRow, ...] = (
     ),
     StudyRow(
         name="emergence",
-        function="sweep.sweep_result:emergence",
-        result="sweep.sweep_result:Emergence",
+        function="sweep.emergence:emergence",
         group=SWEEP,
         question="At which revision do heads of each type appear?",
         examples=(
@@ -180,6 +173,7 @@ STUDIES: tuple[StudyRow, ...] = (
             "headscope sweep emergence runs/stages --format csv",
         ),
         tables=("emergence",),
+        has_format=True,
     ),
     StudyRow(
         name="redundancy",

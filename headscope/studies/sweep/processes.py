@@ -7,7 +7,7 @@ import signal
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import TypeVar
 
@@ -27,6 +27,7 @@ def results_of_processes(
         HeadscopeError: a process was killed.
     """
     threads = max(1, (os.cpu_count() or 1) // workers)
+    others = active_children()
     with ProcessPoolExecutor(workers, get_context("spawn"), _start, (threads,)) as pool:
         try:
             yield from pool.map(function, items)
@@ -35,8 +36,8 @@ def results_of_processes(
                 "a process of the sweep was killed, perhaps because memory ran out; use fewer "
                 "--workers and repeat the command: complete runs are kept"
             ) from error
-        except BaseException:
-            for process in list((pool._processes or {}).values()):
+        except BaseException:  # else a stop would wait for the runs to end
+            for process in set(active_children()).difference(others):
                 process.terminate()
             raise
 

@@ -1,4 +1,4 @@
-"""Heads while a model is trained: the table as it goes, and nothing of the training changes."""
+"""Heads of each type at each revision, and during training, which the callback must not change."""
 
 from __future__ import annotations
 
@@ -21,8 +21,14 @@ from transformers import (
 
 import headscope as hs
 from headscope.corpus.shipped import data_folder, mini_folder
-from headscope.errors import ChoiceError, CorpusError, HeadscopeError, WriteError
-from headscope.studies.sweep.head_callback import random_states_restored
+from headscope.errors import HeadscopeError, RunError, WriteError
+from headscope.studies.sweep.emergence import (
+    by_revision,
+    cell_emergence,
+    random_states_restored,
+    step_of,
+)
+from headscope.studies.sweep.sweep import Cell, counted, counted_types
 
 TEXT = data_folder() / "corpora" / "gold.conllu"
 STATES = [{"input_ids": [0, *range(10 + i, 24 + i)]} for i in range(8)]
@@ -166,13 +172,11 @@ def test_mode_gradients_random_states_and_dtype_are_as_before(tmp_path):
         assert before["grad"]
 
 
-def test_random_states_are_put_back():
-    context = random_states_restored()
-    before = random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()
-    with context:
-        assert len({random.random(), np.random.rand(), float(torch.rand(()))}) == 3
-    after = random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()
-    assert before == after
+def test_the_random_state_of_python_is_restored():
+    before = random.getstate()
+    with random_states_restored():
+        random.random()
+    assert random.getstate() == before
 
 
 def test_mixed_precision_reads_the_copy_and_not_the_model_that_is_trained(tmp_path):
@@ -208,25 +212,89 @@ def test_a_failure_in_the_midst_is_a_warning_and_training_goes_on(tmp_path, monk
 
 def test_a_trainer_without_a_tokenizer_is_refused_before_the_first_step(tmp_path):
     heads = hs.HeadCallback(corpus=TEXT)
-    with pytest.raises(HeadscopeError, match=r"no tokenizer: give one by Trainer\(processing"):
+    with pytest.raises(HeadscopeError, match=r"no tokenizer: pass Trainer\(processing"):
         trained(tmp_path, heads, tokenizer=False)
 
 
-def test_bad_arguments_are_refused_before_training(tmp_path):
-    callback = hs.HeadCallback
-    precious = tmp_path / "heads.csv"
-    precious.write_text("precious")
-    with pytest.raises(HeadscopeError, match="every is 0, expected a whole number from 1"):
-        callback(every=0)
-    with pytest.raises(ChoiceError, match=r"is induction meant\?"):
-        callback(types=["inducton"])
-    with pytest.raises(CorpusError, match="no such corpus"):
-        callback(corpus="nowhere.txt")
+def test_the_file_of_a_callback_is_checked_before_training_and_replaced_by_the_first_reading(
+    tmp_path,
+):
+    existing = tmp_path / "heads.csv"
+    existing.write_text("precious")
     with pytest.raises(WriteError, match=r"heads\.csv exists already"):
-        callback(out=precious)
+        hs.HeadCallback(out=existing)
     with pytest.raises(WriteError, match=r"a table is written as \.csv"):
-        callback(out=tmp_path / "heads.xlsx")
-    assert callback(out=precious, overwrite=True).out == precious
-    assert precious.read_text() == "precious"
-    with pytest.raises(HeadscopeError, match="none of the 0 runs"):
-        _ = callback().emergence
+        hs.HeadCallback(out=tmp_path / "heads.xlsx")
+    assert hs.HeadCallback(out=existing, overwrite=True).out == existing
+    assert existing.read_text() == "precious"
+
+
+def cell(revision: str | None, **counts: int) -> Cell:
+    """A complete cell with so many heads of each type, and all other types measured."""
+    heads = pd.DataFrame(
+        [(name, name) for name, count in counts.items() for _ in range(count)],
+        columns=["tags", "primary"],
+    )
+    return counted(Cell("a/model", revision, (), f"run_{revision}"), heads, TYPES)
+
+
+TYPES = counted_types()[:-2]
+
+
+@pytest.mark.parametrize(
+    ("revision", "step"),
+    [("step1000", 1000), ("1000", 1000), ("stage1-step5000-tokens21B", 21), ("main", None),
+     (None, None), ("a" * 39 + "7", None), ("checkpoint-50", 50)],
+)  # fmt: skip
+def test_a_step_is_the_last_number_of_a_name(revision, step):
+    assert step_of(revision) == step
+
+
+def test_revisions_are_sorted_by_number_and_names_come_last():
+    cells = [cell(name, induction=1) for name in ("step1000", "main", "step5", "step128")]
+    table = by_revision(cells)
+    assert table["revision"].unique().tolist() == ["step5", "step128", "step1000", "main"]
+
+
+def test_a_head_counts_for_each_of_its_tags_and_failed_cells_for_nothing():
+    heads = pd.DataFrame({
+        "tags": ["induction;delimiter", "delimiter", "unclassified"],
+        "primary": ["induction", "delimiter", "unclassified"],
+    })  # fmt: skip
+    both = counted(Cell("m", "step2", (), "x"), heads, ["induction", "delimiter", "lexical"])
+    table = by_revision([both, Cell("m", "step3", (), "z")])
+    counts = table.set_index("type")["heads"]
+    assert counts.dropna().to_dict() == {
+        "delimiter": 2, "induction": 1, "lexical": 0, "not identifiable": 0, "unclassified": 1,
+    }  # fmt: skip
+    assert counts.isna().sum() == len(TYPES) - 3
+    assert table["all_heads"].unique().tolist() == [3]
+    with pytest.raises(RunError, match="none of the 1 runs of this sweep is complete"):
+        by_revision([Cell("m", None, (), "z")])
+
+
+def test_the_result_states_the_first_revision_with_a_head_of_each_type():
+    counts = [(0, 1), (2, 1), (5, 1)]
+    cells = [
+        cell(f"step{2**n}", induction=induction, positional=positional)
+        for n, (induction, positional) in enumerate(counts)
+    ]
+    result = cell_emergence(cells)
+    (line,) = result.summary
+    firsts = set(line.rpartition("of the type: ")[2].split("; "))
+    assert {"step2: induction", "step1: positional"} < firsts
+    assert result.terminal_table["induction"].tolist() == [0, 2, 5]
+    assert result.terminal_table["revision"].tolist() == ["step1", "step2", "step4"]
+
+
+def test_the_figure_has_a_line_for_each_type_and_a_log_axis_for_a_wide_range():
+    cells = [cell(f"step{n}", induction=k) for k, n in enumerate((0, 1, 64, 1000))]
+    (axes,) = cell_emergence(cells).figure().axes
+    lines = {line.get_label(): line for line in axes.get_lines()}
+    assert list(lines) == list(TYPES)
+    assert lines["induction"].get_xydata().tolist() == [[0, 0], [1, 1], [64, 2], [1000, 3]]
+    assert axes.get_xscale() == "symlog"
+    (near,) = cell_emergence([*cells[2:3], cell("step70", induction=1)]).figure().axes
+    assert near.get_xscale() == "linear"
+    (named,) = cell_emergence([cell(name, induction=1) for name in ("b", "a")]).figure().axes
+    assert [label.get_text() for label in named.get_xticklabels()] == ["b", "a"]

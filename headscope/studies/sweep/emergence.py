@@ -1,0 +1,326 @@
+"""Emergence: number of heads of each type at each revision of a model, e.g. during training."""
+
+from __future__ import annotations
+
+import random
+import re
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+from transformers import TrainerCallback
+
+from headscope.arguments import HEAD_TYPES, PATH, takes, whole
+from headscope.classification import classify
+from headscope.corpus.shipped import asked_corpora, corpus_title
+from headscope.errors import HeadscopeError, RunError
+from headscope.measure.readable import readable
+from headscope.models.in_memory import open_model
+from headscope.models.load import Model
+from headscope.relations import check_types, head_types
+from headscope.run import Run
+from headscope.runs.write import check_target
+from headscope.statistics.tags import NO_TYPE, UNCLASSIFIED, countable_types
+from headscope.studies.sweep.sweep import (
+    COMPLETE,
+    Cell,
+    SweepFolder,
+    counted,
+    counted_types,
+    measured_types,
+)
+from headscope.views.figure_style import outside_legend
+from headscope.views.study import StudyResult, check_table_file
+
+LOG_RANGE = 20
+"""Ratio of the last step to the first from which the figure's axis is logarithmic."""
+TYPES = ("positional", "delimiter", "induction")
+"""Types that a short text decides, and that emerge early in training."""
+TOKENS = 2_000
+"""Tokens of text; 1,000 leave positional tags undecided."""
+
+
+@takes(sweep=PATH)
+def emergence(sweep: str | Path) -> StudyResult:
+    """Count the heads of each type at each revision of a sweep, e.g. during training.
+
+    The table has a row per model, corpus, revision and type, revisions in the order of their
+    `step`, the last number in the revision's name. `heads` counts the heads with a tag of the type;
+    it is missing if the type was not measured. `all_heads` is the number of heads of the model.
+
+    Args:
+        sweep: the folder of a sweep.
+
+    Raises:
+        RunError: the folder holds no sweep, a damaged one, or one without a complete run.
+    """
+    return cell_emergence([*SweepFolder.read(Path(sweep)).cells.values()])
+
+
+def cell_emergence(cells: Sequence[Cell]) -> StudyResult:
+    """The emergence of heads along the complete cells.
+
+    Raises:
+        RunError: no cell is complete.
+    """
+    table = by_revision(cells)
+    models, corpora = table["model"].unique(), table["corpus"].unique()
+    hidden = [name for name in ("model", "corpus") if table[name].nunique() == 1]
+    keys = ["model", "corpus", "revision", "all_heads"]
+    counts = table.pivot(index=keys, columns="type", values="heads")[measured_types(cells)]
+    order = pd.MultiIndex.from_frame(table[keys].drop_duplicates())
+    return StudyResult(
+        title=f"heads with a tag of each type in {', '.join(models)} on {', '.join(corpora)}",
+        table=table,
+        terminal_table=counts.reindex(order).reset_index().drop(columns=hidden),
+        summary=[
+            f"{' '.join(filter(None, names))}: first revision with a head of the type: "
+            f"{_first_revisions(rows)}"
+            for names, rows in table.groupby(["model", "corpus"], sort=False)
+            if rows["revision"].nunique() > 1
+        ],
+        draw=_figure,
+    )
+
+
+def by_revision(cells: Sequence[Cell]) -> pd.DataFrame:
+    """A row per model, corpus, revision and type of the complete cells; see `emergence`.
+
+    Raises:
+        RunError: no cell is complete.
+    """
+    complete = [cell for cell in cells if cell.status == COMPLETE]
+    if not complete:
+        raise RunError(f"none of the {len(cells)} runs of this sweep is complete")
+    models = list(dict.fromkeys((cell.model, cell.corpus) for cell in complete))
+
+    def position(cell: Cell) -> tuple[int, bool, int]:
+        step = step_of(cell.revision)
+        return models.index((cell.model, cell.corpus)), step is None, step or 0
+
+    rows = [
+        {
+            "model": cell.model,
+            "corpus": ";".join(cell.corpus),
+            "revision": cell.revision or "",
+            "step": step_of(cell.revision),
+            "type": name,
+            "heads": cell.counts.get(name),
+            "all_heads": cell.heads,
+        }
+        for cell in sorted(complete, key=position)
+        for name in counted_types(measured_types(cells))
+    ]
+    return pd.DataFrame(rows).astype(dict.fromkeys(("step", "heads", "all_heads"), "Int64"))
+
+
+def step_of(revision: str | None) -> int | None:
+    """The last number in a revision's name; None if there is none, or if it is a commit.
+
+    >>> step_of("step1000"), step_of("main")
+    (1000, None)
+    """
+    numbers = re.findall(r"\d+", Path(revision or "").name)
+    is_commit = re.fullmatch(r"[0-9a-f]{40}", revision or "")
+    # more digits are a date or a hash, and do not fit into a column of integers
+    return int(numbers[-1]) if numbers and not is_commit and len(numbers[-1]) < 16 else None
+
+
+def _first_revisions(table: pd.DataFrame) -> str:
+    """Types by the first revision at which a head has a tag of theirs."""
+    types: dict[str, list[str]] = {}
+    for name, rows in table[~table["type"].isin(NO_TYPE)].groupby("type", sort=False):
+        if rows["heads"].notna().any():
+            revisions = rows.loc[rows["heads"].fillna(0) > 0, "revision"]
+            first = str(revisions.iloc[0]) if len(revisions) else "none"
+            types.setdefault(first, []).append(str(name))
+    return "; ".join(f"{first}: {', '.join(names)}" for first, names in types.items())
+
+
+def _figure(result: StudyResult) -> Figure:
+    """Heads of each type by revision, a panel for each model and corpus."""
+    panels = list(result.table.groupby(["model", "corpus"], sort=False))
+    figure = Figure(figsize=(5.6, 0.4 + 2.8 * len(panels)), layout="constrained")
+    subplots = figure.subplots(len(panels), squeeze=False)[:, 0]
+    for axes, ((model, corpus), counts) in zip(subplots, panels, strict=True):
+        _panel(axes, counts)
+        names = [Path(str(model)).name, *(Path(path).stem for path in str(corpus).split(";"))]
+        axes.set_title(" · ".join(filter(None, names)).replace("$", r"\$"), fontsize=9)
+    return figure
+
+
+def _panel(axes: Axes, counts: pd.DataFrame) -> None:
+    revisions = counts[counts["type"] == UNCLASSIFIED]
+    steps = revisions["step"].tolist()
+    is_scaled = bool(revisions["step"].notna().all()) and len(set(steps)) == len(steps) > 1
+    positions = [int(step) for step in steps] if is_scaled else list(range(len(steps)))
+    for name, kind in head_types().items():
+        heads = counts.loc[counts["type"] == name, "heads"].astype(float)
+        if heads.notna().any():
+            (line,) = axes.plot(positions, heads.tolist(), ms=3.5, lw=1.2, label=name)
+            line.set(marker=kind.marker, color=kind.colour)
+    if is_scaled:
+        positive = [step for step in positions if step > 0]
+        if positive[-1] >= LOG_RANGE * positive[0]:
+            # step 0 has no logarithm: the axis is linear up to the first positive step
+            axes.set_xscale("symlog", linthresh=positive[0], linscale=0.5)
+        axes.set_xlabel("step")
+    else:
+        names = [str(name) or "–" for name in revisions["revision"]]
+        axes.set_xticks(positions, names, rotation=45, ha="right", fontsize=7)
+        axes.set_xlabel("revision")
+    axes.set_ylim(bottom=0)
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_ylabel(f"heads with a tag, of {int(revisions['all_heads'].max())}")
+    outside_legend(axes.legend(fontsize=7, loc="upper left", bbox_to_anchor=(1.0, 1.0)))
+
+
+class HeadCallback(TrainerCallback):  # type: ignore[misc]
+    """Counts the heads of each type while transformers' Trainer trains a model.
+
+    The same short text is read when training begins and then every few steps. The weights are
+    shared with a copy in evaluation mode, and random states are restored. If a later reading fails,
+    it is left out with a warning.
+
+    `emergence` is the result of `headscope.emergence` so far. To log the counts wherever the
+    Trainer logs, set `callback.log = trainer.log`.
+
+    Args:
+        every: steps between readings.
+        types: head types to count.
+        corpus: files or folders of text; the corpus that ships if None.
+        max_tokens: tokens of text to read, to the end of a window.
+        out: a .csv file that is replaced after each reading.
+        overwrite: replace a file that exists when training begins.
+
+    Raises:
+        ArgumentError: an invalid value.
+        ChoiceError: no such type.
+        CorpusError: the text cannot be read.
+        WriteError: `out` is no .csv file, or exists already.
+    """
+
+    @takes(every=whole(1), types=HEAD_TYPES)
+    def __init__(
+        self,
+        *,
+        every: int = 500,
+        types: Sequence[str] = TYPES,
+        corpus: str | Path | Sequence[str | Path] | None = None,
+        max_tokens: int = TOKENS,
+        out: str | Path | None = None,
+        overwrite: bool = False,
+    ) -> None:
+        check_types(types)
+        self.every, self.types, self.max_tokens = every, types, max_tokens
+        self.corpus = [str(path) for path in asked_corpora(readable(corpus))]
+        self.out = None if out is None else check_table_file(Path(out))
+        if self.out is not None:
+            check_target(self.out, overwrite=overwrite)
+        self.log: Callable[[dict[str, float]], None] | None = None
+        """Called with the counts of each reading, such as `trainer.log`."""
+        self.seconds: list[float] = []
+        """Seconds that each reading took."""
+        self._cells: dict[str, Cell] = {}
+        self._model: Model | None = None
+        self._network: Any = None
+
+    @property
+    def emergence(self) -> StudyResult:
+        """Heads of each type at each step that was read.
+
+        Raises:
+            RunError: nothing was read yet.
+        """
+        return cell_emergence([*self._cells.values()])
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **context: Any) -> None:
+        """Read the model before the first step."""
+        if state.is_world_process_zero:
+            self.read(state.global_step, context["model"], context.get("processing_class"))
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **context: Any) -> None:
+        """Read the model after every multiple of `every` steps."""
+        if state.is_world_process_zero and state.global_step % self.every == 0:
+            should_log = control.should_log
+            try:
+                self.read(state.global_step, context["model"], context.get("processing_class"))
+            except HeadscopeError as error:  # hours of training are worth more
+                warnings.warn(f"heads at step {state.global_step}: {error}", stacklevel=2)
+            control.should_log = should_log  # our log entry must not replace the Trainer's
+
+    def read(self, step: int, model: Any, tokenizer: Any) -> None:
+        """Read a model, e.g. in a training loop without the Trainer.
+
+        Args:
+            step: steps done, the row's `step` in the table.
+            model: a model of transformers.
+            tokenizer: the model's tokenizer.
+
+        Raises:
+            HeadscopeError: no tokenizer, or the text decides none of the types.
+        """
+        start = time.perf_counter()
+        with random_states_restored():
+            run = self._classified(model, tokenizer)
+        types = countable_types(run.evidence, run.rules)
+        if not types:
+            raise HeadscopeError(
+                f"no head of the types {', '.join(self.types)} can be counted: the text is too "
+                "short, or the model's attention is not finite"
+            )
+        cell = Cell(run.name, f"step{step}", tuple(map(corpus_title, self.corpus)), "")
+        self._cells[f"step{step}"] = counted(cell, run.heads, types)
+        if self.out is not None:
+            self.emergence.save(self.out, overwrite=True)
+        self.seconds.append(time.perf_counter() - start)
+        if self.log is not None:
+            self.log(self._logged(run, self._cells[f"step{step}"]))
+
+    def _classified(self, network: Any, tokenizer: Any) -> Run:
+        if tokenizer is None:
+            raise HeadscopeError(
+                "HeadCallback has no tokenizer: pass Trainer(processing_class=tokenizer, …)"
+            )
+        if self._model is None or self._network is not network:
+            self._model, self._network = open_model((network, tokenizer)), network
+        return classify(
+            self._model,
+            self.corpus,
+            types=self.types,
+            max_tokens=self.max_tokens,
+            all=True,
+            twin=False,
+            built=False,
+            examples=False,
+            progress=False,
+        )
+
+    def _logged(self, run: Run, cell: Cell) -> dict[str, float]:
+        """Heads of each type, and the largest lift of each, which moves before tags do."""
+        lifts = run.evidence.groupby("type")["lift"].max().dropna()
+        counts = {name: float(n) for name, n in cell.counts.items() if name not in NO_TYPE}
+        logged = {f"heads/{name}": count for name, count in counts.items()}
+        return logged | {f"lift/{name}": float(lift) for name, lift in lifts.items()}
+
+
+@contextmanager
+def random_states_restored() -> Iterator[None]:
+    """Restore the random states of Python, NumPy and torch when the context ends."""
+    python, numpy = random.getstate(), np.random.get_state()
+    devices = range(torch.cuda.device_count()) if torch.cuda.is_available() else ()
+    try:
+        with torch.random.fork_rng(devices):
+            yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)

@@ -1,0 +1,479 @@
+"""Languages: heads of one model with the same relation in treebanks of several languages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float
+from matplotlib import colormaps
+from matplotlib.figure import Figure
+from numpy import ndarray
+from scipy.stats import rankdata
+
+from headscope.arguments import NAME, NAMES, PATH, PATHS, maybe, takes
+from headscope.corpus.languages import by_language
+from headscope.corpus.shipped import listed
+from headscope.corpus.window import Window
+from headscope.errors import HeadscopeError, RunError
+from headscope.heads import head_name
+from headscope.measure.bootstrap import LEVEL, resample
+from headscope.measure.in_process import InProcess
+from headscope.measure.progress import Progress, progress_bar
+from headscope.measure.tally import MIN_BLOCKS, Tally
+from headscope.relations import check_types
+from headscope.relations.relation import MIN_QUERIES
+from headscope.runs.folder import encoded
+from headscope.runs.store import load
+from headscope.runs.write import check_writable, write_file
+from headscope.settings import Settings, settings_of
+from headscope.statistics.general_labels import shown_relations
+from headscope.statistics.result import Result
+from headscope.statistics.tags import NARROW, OPEN, TAGGED, UNIDENTIFIABLE, is_decidable, with_rules
+from headscope.stimuli import STIMULI
+from headscope.stimuli.stimulus import TextTokenizer
+from headscope.stimuli.text import TextWindows
+from headscope.studies.sweep.sweep import COMPLETE, sweep, where
+from headscope.views.study import StudyResult
+from headscope.views.summary import short_title
+
+TABLE = "languages.csv"
+TYPES = ("syntactic",)
+"""Types by default: Universal Dependencies annotates syntax alike in all languages."""
+HEAD, ID = ["layer", "head"], ["layer", "head", "id"]
+LISTED, DRAWN = 20, 40
+"""Rows of the terminal and of the figure at most."""
+RESAMPLES = 200
+_NORMAL_95 = 1.96
+_LARGEST = 1 - 1e-9
+Lifts = Float[ndarray, "*resample language head"]
+
+
+@takes(model=NAME, corpus=PATHS, out=maybe(PATH), languages=maybe(NAMES))
+def languages(
+    model: str,
+    corpus: str | Path | Sequence[str | Path],
+    *,
+    languages: Sequence[str] | None = None,
+    out: str | Path | None = None,
+    progress: Progress = True,
+    tell: Callable[[str], None] = lambda line: None,
+    **settings: Any,
+) -> StudyResult:
+    """Classify a model's heads in each language of some treebanks, and compare the languages.
+
+    Each language has a run with its own baselines, null model and intervals. Parallel treebanks are
+    read up to the same document, all of it unless `all` is False. Complete runs are kept, so that
+    the same call resumes after a stop.
+
+    The table has a row per head and relation that the text of some language decides; the page on
+    file formats describes its columns.
+
+    Args:
+        model: `mini`, a folder, a `.gguf` file or a hub name.
+        corpus: treebanks, or folders of them, whose files are named after their language as in
+            Universal Dependencies: `de_pud-ud-test.conllu`.
+        languages: codes of the languages to read; all if None.
+        out: folder of the runs and of `languages.csv`; `runs/languages` if None.
+        progress: as for `headscope.sweep`.
+        tell: as for `headscope.sweep`.
+        settings: settings as for `classify`; `types` is `syntactic` by default.
+
+    Raises:
+        CorpusError: a file's name has no language, or a requested language is missing.
+        HeadscopeError: there is only one language, or a type needs English stimuli.
+        RunError: the folder holds another sweep, every language failed, or no text decides any
+            relation.
+    """
+    treebanks = by_language(listed(corpus), languages or ())
+    if len(treebanks) < 2:
+        raise HeadscopeError(f"{len(treebanks)} languages; name treebanks of at least two")
+    settings = settings | {"types": settings.get("types") or TYPES, "built": False}
+    run_settings = settings_of(None, settings)
+    _check_types(run_settings.types or ())
+    folder = Path("runs") / "languages" if out is None else Path(out)
+    check_writable(folder / TABLE)
+    with progress_bar(progress) as bar:
+        name, revision = where(model, run_settings.revision)
+        loading = replace(run_settings, revision=revision).loading()
+        loaded = InProcess().open(name, **loading)
+        documents = shared_documents(
+            treebanks, loaded.tokenizer, run_settings, loaded.longest_window
+        )
+        settings["documents"] = documents or run_settings.documents
+        if settings.get("all") is None:
+            # a language that ended early would have read other documents than the others
+            settings["all"] = documents is not None
+        revision = settings.pop("revision", None)
+        cells = sweep(
+            models=[model],
+            revisions=None if revision is None else [revision],
+            corpora=[list(map(str, files)) for files in treebanks.values()],
+            out=folder,
+            progress=bar,
+            tell=tell,
+            **settings,
+        ).table.set_index([list(treebanks)])
+    failed = cells.loc[cells["status"] != COMPLETE, "error"]
+    runs = {
+        str(language): load(folder / name, with_tally=True)
+        for language, name in cells.loc[cells["status"] == COMPLETE, "folder"].items()
+    }
+    result = compared(
+        runs,
+        documents=documents if settings["all"] else None,
+        failed={str(language): str(error) for language, error in failed.items()},
+        seed=run_settings.seed,
+    )
+    write_file(folder / TABLE, encoded(result.csv()), overwrite=True)
+    return result
+
+
+def compared(
+    runs: Mapping[str, Result],
+    *,
+    documents: int | None = None,
+    failed: Mapping[str, str] | None = None,
+    seed: int = 0,
+) -> StudyResult:
+    """Compare the runs of one model on several languages.
+
+    Args:
+        runs: runs by language, loaded with their sums.
+        documents: number of documents that all runs read, if these are the same.
+        failed: errors by language.
+        seed: seeds the bootstrap.
+
+    Raises:
+        RunError: there is no run, or no text decides any relation.
+    """
+    failed = failed or {}
+    if not runs:
+        raise RunError(f"no language could be read: {'; '.join(failed.values())}")
+    tallies = {name: run.tally for name, run in runs.items() if run.tally is not None}
+    evidence = evidence_of(runs)
+    if not evidence["decidable"].any():
+        raise RunError(
+            f"no text decides any relation: the most frequent has {evidence['n'].max():.0f} "
+            "queries; read more text (--max-tokens), or longer treebanks"
+        )
+    # blocks of fewer documents are stretches of text, which differ between languages
+    parallel = documents is not None and documents >= MIN_BLOCKS
+    agreement = lift_agreement(evidence, tallies, parallel=parallel, seed=seed)
+    table = head_table(evidence, tallies, parallel=parallel, seed=seed).join(agreement, on="id")
+    order = ["tagged", "lift", *HEAD, "relation"]
+    table = table.reset_index().sort_values(order, ascending=[False, False, True, True, True])
+    table = table.drop(columns="id").reset_index(drop=True)
+    tags = distinct_tags(table)
+    rows = tags if len(tags) else table.assign(label=table["relation"])
+    columns = ["label", "tagged", "decidable", "by_chance", "lift", "ci_low", "ci_high", "holds_in"]
+    model, texts = next(iter(runs.values())).name, "texts differ"
+    if documents is not None:
+        texts = f"the same {documents} documents in each"
+    return StudyResult(
+        title=f"{model} in {len(runs)} languages ({', '.join(runs)}; {texts}): tags by head",
+        table=table,
+        terminal_table=rows[[*HEAD, *columns]].head(LISTED),
+        summary=[*_summary(tags, agreement)],
+        notes=[f"{language} failed: {error}" for language, error in failed.items()],
+        draw=partial(_figure, rows=rows, evidence=evidence, title=short_title(model)),
+    )
+
+
+def _summary(tags: pd.DataFrame, agreement: pd.DataFrame) -> Iterable[str]:
+    several = tags[tags["decidable"] > 1]
+    everywhere = int((several["tagged"] == several["decidable"]).sum())
+    if tags.empty:
+        yield "no head has a tag in any of these languages; the largest lifts come first"
+    else:
+        yield (
+            f"{len(tags)} tags of a head in at least one language; several languages decide "
+            f"{len(several)} of them, and {everywhere} hold in all of these"
+        )
+    if len(agreement):
+        medians = agreement[["correlation", "correlation_by_chance"]].median()
+        yield (
+            f"rank correlation of the heads' lifts between languages: {medians.iloc[0]:.2f} "
+            f"(median of {len(agreement)} relations); {medians.iloc[1]:.2f} is expected if heads "
+            "are shuffled within layers"
+        )
+
+
+def _check_types(types: Sequence[str]) -> None:
+    for name, head_type in check_types(types).items():
+        stimuli = {stimulus for relation in head_type.relations for stimulus in relation.stimuli}
+        if not all(STIMULI[stimulus].any_language for stimulus in stimuli):
+            raise HeadscopeError(f"{name} needs English stimuli, which other languages do not have")
+
+
+def shared_documents(
+    treebanks: Mapping[str, Sequence[Path]],
+    tokenizer: TextTokenizer,
+    settings: Settings,
+    longest: int,
+) -> int | None:
+    """Number of documents to read in every language; None if the treebanks are not parallel.
+
+    Documents of parallel treebanks have the same names in the same order, as in Parallel UD.
+    Languages need different numbers of tokens for the same content, so that a number of tokens
+    would end them at different sentences.
+
+    Args:
+        treebanks: the files of each language.
+        tokenizer: the model's tokenizer.
+        settings: limits of what is read of each language.
+        longest: the model's longest window.
+    """
+    names = []
+    for files in treebanks.values():
+        text = TextWindows(
+            files,
+            tokenizer,
+            max_tokens=settings.max_tokens,
+            max_documents=settings.documents,
+            max_length=min(settings.max_length, longest),
+            seed=settings.seed,
+        )
+        document_names = _document_names(text)
+        # the last document may continue after the last token
+        names.append(document_names[:-1] if text.tokens >= settings.max_tokens else document_names)
+    count = min(map(len, names))
+    is_parallel = len({tuple(document_names[:count]) for document_names in names}) == 1
+    return count if count and is_parallel else None
+
+
+def _document_names(windows: Iterable[Window]) -> list[str]:
+    names: dict[int, str] = {}
+    for window in windows:
+        names.setdefault(window.document, window.name.rpartition("#")[0])
+    return list(names.values())
+
+
+def evidence_of(runs: Mapping[str, Result]) -> pd.DataFrame:
+    """The evidence of all runs with its `language`, and whether the text decides: `decidable`.
+
+    A text decides a relation if it has enough queries, enough queries that the best baseline gets
+    wrong, and enough documents for an interval.
+    """
+    tables = []
+    for language, run in runs.items():
+        table = with_rules(run.evidence, run.rules)
+        decidable = is_decidable(table).groupby(table["id"]).transform("any")
+        tables.append(table.assign(language=language, decidable=decidable))
+    return pd.concat(tables, ignore_index=True)
+
+
+def head_table(
+    evidence: pd.DataFrame, tallies: Mapping[str, Tally], *, parallel: bool, seed: int
+) -> pd.DataFrame:
+    """Counts of languages, and the mean lift, of each head and relation that a text decides.
+
+    Args:
+        evidence: rows of `evidence_of`.
+        tallies: sums of the runs, by language.
+        parallel: whether blocks hold the same documents in every language.
+        seed: seeds the bootstrap.
+    """
+    decided = evidence[evidence["decidable"]]
+    decided = decided.assign(
+        tagged=decided["tagged"].astype(bool), closed=~decided["verdict"].isin(OPEN)
+    )
+    groups = decided.groupby(ID, sort=False)
+    tags = decided[decided["tagged"]]
+    names = shown_relations(tags)
+    labels = tags.assign(label=names.where(names != tags["relation"], "")).groupby(ID)["label"]
+    table = groups[["type", "relation"]].first()
+    # of equally frequent labels the general one, which claims less
+    general = labels.agg(lambda names: names.mode().iloc[-1])
+    table["general"] = general.reindex(table.index, fill_value="")
+    table["tagged"] = groups["tagged"].sum()
+    table = table.join(tags_by_chance(decided))
+    table["decidable"] = groups["closed"].sum()
+    is_unknown = ~evidence["decidable"] | (evidence["verdict"] == UNIDENTIFIABLE).to_numpy(bool)
+    rows = {
+        "holds_in": tags,
+        "not_in": decided[decided["closed"] & ~decided["tagged"]],
+        "narrow_in": decided[decided["verdict"] == NARROW],
+        "undecided_in": evidence[is_unknown],
+    }
+    for name, some in rows.items():
+        codes = some.groupby(ID)["language"].agg(";".join)
+        table[name] = codes.reindex(table.index, fill_value="")
+    table["lift"] = groups["lift"].mean()
+    return table.join(_bounds(decided, tallies, parallel=parallel, seed=seed))
+
+
+def distinct_tags(table: pd.DataFrame) -> pd.DataFrame:
+    """Rows with a tag in some language; of those with one general `label` the first."""
+    tags = table[table["tagged"] > 0]
+    tags = tags.assign(label=tags["general"].where(tags["general"] != "", tags["relation"]))
+    return tags.drop_duplicates([*HEAD, "type", "label"])
+
+
+def tags_by_chance(decided: pd.DataFrame) -> pd.DataFrame:
+    """The number of languages in which a head of each layer would have a tag by chance.
+
+    By chance, each language's heads are shuffled within their layers.
+
+    - `by_chance`: expected number of languages that give the tag to a head of this layer.
+    - `p_value`: probability of at least as many as observed (Poisson's binomial), in (0, 1].
+
+    Args:
+        decided: a row per head, relation and language that decides it, with `tagged`.
+    """
+    tables = []
+    for relation, rows in decided.groupby("id", sort=False):
+        tags = rows.pivot(index=HEAD, columns="language", values="tagged").eq(True)
+        shares = tags.groupby("layer").transform("mean").to_numpy(float)
+        counts = tags.sum(axis=1).to_numpy(int)
+        tails = [at_least(int(count), row) for count, row in zip(counts, shares, strict=True)]
+        columns = {"by_chance": shares.sum(1), "p_value": tails, "id": relation}
+        tables.append(pd.DataFrame(columns, index=tags.index).set_index("id", append=True))
+    return pd.concat(tables)
+
+
+def at_least(count: int, chances: Float[ndarray, " language"]) -> float:
+    """Probability that at least `count` of some independent events happen.
+
+    >>> at_least(2, np.array([0.5, 0.5]))
+    0.25
+    >>> round(at_least(1, np.array([0.5, 0.2, 0.0])), 3)
+    0.6
+    """
+    exactly = np.ones(1)
+    for chance in chances:
+        exactly = np.convolve(exactly, [1 - chance, chance])
+    return float(min(1.0, exactly[count:].sum()))
+
+
+def _bounds(
+    decided: pd.DataFrame, tallies: Mapping[str, Tally], *, parallel: bool, seed: int
+) -> pd.DataFrame:
+    """The 95 % interval of each head's mean lift over the languages that decide a relation."""
+    tables, sides = [], ((1 - LEVEL) / 2, (1 + LEVEL) / 2)
+    for relation, names in decided.groupby("id", sort=False)["language"].unique().items():
+        some = [tallies[name] for name in names]
+        means = resampled_lifts(some, str(relation), parallel=parallel, seed=seed).mean(1)
+        low, high = np.nanquantile(means, sides, axis=0)
+        columns: dict[str, Any] = {
+            "layer": np.repeat(some[0].numbers, some[0].heads),
+            "head": np.tile(np.arange(some[0].heads), some[0].layers),
+            "id": relation,
+            "ci_low": low,
+            "ci_high": high,
+        }
+        tables.append(pd.DataFrame(columns))
+    return pd.concat(tables).set_index(ID)
+
+
+def _sums(tally: Tally, relation: str) -> tuple[ndarray, ndarray]:
+    """Sums of each block: mass on targets minus mass on controls [block head], and queries."""
+    index = tally.relations.index(relation)
+    excess = tally.target[:, index] - tally.control[:, index]
+    return excess.reshape(len(excess), -1), tally.queries[:, index]
+
+
+def resampled_lifts(
+    tallies: Sequence[Tally], relation: str, *, parallel: bool, seed: int
+) -> Float[ndarray, "resample language head"]:
+    """Lifts in resamples of the documents, the same documents in every language if parallel."""
+    sums = [_sums(tally, relation) for tally in tallies]
+    in_any = np.any([queries > 0 for _, queries in sums], axis=0)
+    lifts = []
+    for number, (excess, queries) in enumerate(sums):
+        blocks = in_any if parallel else queries > 0
+        rng = np.random.default_rng([seed, 0 if parallel else number])
+        draws = resample(int(blocks.sum()), rng)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            lifts.append((draws @ excess[blocks]) / (draws @ queries[blocks])[:, None])
+    return np.stack(lifts, axis=1)
+
+
+def lift_agreement(
+    evidence: pd.DataFrame, tallies: Mapping[str, Tally], *, parallel: bool, seed: int
+) -> pd.DataFrame:
+    """Agreement of the heads' lifts between the languages that have 50 queries of a relation.
+
+    - `correlation`: Spearman's rank correlation over heads, mean over pairs of languages, in
+      [−1, 1], with its 95 % interval `correlation_low`, `correlation_high`: Fisher's z, whose
+      standard error is that of resampled documents.
+    - `correlation_by_chance`: its expectation if heads are shuffled within their layers.
+    """
+    rows = []
+    often = evidence[evidence["n"] >= MIN_QUERIES]
+    for relation, names in often.groupby("id", sort=False)["language"].unique().items():
+        some = [tallies[name] for name in names]
+        if len(some) < 2:
+            continue
+        layers, heads = some[0].layers, some[0].heads
+        sums = [_sums(tally, str(relation)) for tally in some]
+        ranks = unit_ranks(np.stack([excess.sum(0) / queries.sum() for excess, queries in sums]))
+        correlation = float(mean_product(ranks))
+        by_layer = ranks.reshape(len(some), layers, heads).mean(-1).repeat(heads, axis=-1)
+        error = float("nan")
+        if all((queries > 0).sum() >= MIN_BLOCKS for _, queries in sums):
+            lifts = resampled_lifts(some, str(relation), parallel=parallel, seed=seed)
+            resampled = mean_product(unit_ranks(lifts[:RESAMPLES]))
+            error = float(np.nanstd(np.arctanh(np.clip(resampled, -_LARGEST, _LARGEST))))
+        centre = np.arctanh(np.clip(correlation, -_LARGEST, _LARGEST))
+        low, high = np.tanh([centre - _NORMAL_95 * error, centre + _NORMAL_95 * error])
+        rows.append((relation, correlation, low, high, float(mean_product(by_layer))))
+    columns = ["correlation", "correlation_low", "correlation_high", "correlation_by_chance"]
+    return pd.DataFrame(rows, columns=["id", *columns]).set_index("id")
+
+
+def unit_ranks(lifts: Lifts) -> Lifts:
+    """Ranks of the heads in each language, centred and of length 1; 0 if all are equal.
+
+    The product of the ranks of two languages is Spearman's rank correlation.
+    """
+    ranks = rankdata(lifts, axis=-1)
+    centred = ranks - ranks.mean(-1, keepdims=True)
+    length = np.sqrt((centred**2).sum(-1, keepdims=True))
+    return np.asarray(np.divide(centred, length, out=np.zeros_like(centred), where=length > 0))
+
+
+def mean_product(ranks: Lifts) -> Float[ndarray, "*resample"]:
+    """Mean over pairs of languages of the product of their ranks.
+
+    >>> lifts = np.array([[0.1, 0.2, 0.3], [1, 5, 9], [3, 2, 1]])
+    >>> float(mean_product(unit_ranks(lifts)).round(2))
+    -0.33
+    """
+    count = ranks.shape[-2]
+    pairs = (ranks.sum(-2) ** 2).sum(-1) - (ranks**2).sum((-2, -1))
+    return np.asarray(pairs / (count * (count - 1)))
+
+
+def _figure(result: StudyResult, rows: pd.DataFrame, evidence: pd.DataFrame, title: str) -> Figure:
+    """Lifts by head and language: a dot for a tag, a circle if narrowly rejected, grey if open."""
+    rows, names = rows.head(DRAWN), list(dict.fromkeys(evidence["language"]))
+    key = [*HEAD, "type", "relation"]
+    decided = evidence[evidence["decidable"] & (evidence["verdict"] != UNIDENTIFIABLE)]
+    lift, verdict = (
+        decided.pivot(index=key, columns="language", values=column)
+        .reindex(index=pd.MultiIndex.from_frame(rows[key]), columns=names)
+        .to_numpy()
+        for column in ("lift", "verdict")
+    )
+    size = (2.6 + 0.36 * len(names), 1.0 + 0.2 * len(rows))
+    figure = Figure(figsize=size, layout="constrained")
+    axes = figure.subplots()
+    limit = max(0.1, float(np.nanmax(np.abs(lift))))
+    colours = colormaps["RdBu_r"].with_extremes(bad="#d9d9d9")
+    image = axes.imshow(lift, cmap=colours, vmin=-limit, vmax=limit, aspect="auto")
+    for value, fill in ((TAGGED, "full"), (NARROW, "none")):
+        up, across = np.nonzero(verdict == value)
+        axes.plot(across, up, "o", ms=3, mew=0.5, color="black", lw=0, fillstyle=fill)
+    axes.set_xticks(range(len(names)), names, fontsize=7)
+    labels = [f"{head_name(row.layer, row.head)} {row.label}" for row in rows.itertuples()]
+    axes.set_yticks(range(len(rows)), labels, fontsize=6)
+    axes.tick_params(length=0)
+    axes.set_title(f"{title}: lift (dot: tag, circle: narrow, grey: open)", fontsize=7)
+    figure.colorbar(image, ax=axes, shrink=0.6).ax.tick_params(labelsize=6)
+    return figure

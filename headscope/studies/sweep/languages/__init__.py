@@ -1,1 +1,0 @@
-"""Across languages: which heads hold a relation in how many of them."""

@@ -1,0 +1,419 @@
+"""Sweep: a run for each combination of model, revision and corpus, all in one folder."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from headscope.arguments import NAME, PATH, Kind, check, maybe, takes, whole
+from headscope.classification import classify
+from headscope.corpus.shipped import unlike
+from headscope.errors import HeadscopeError, ModelError, RunError
+from headscope.measure.in_process import InProcess
+from headscope.measure.progress import OnProgress, Progress, progress_bar
+from headscope.measure.progress_steps import RunSteps
+from headscope.models.locate import run_name
+from headscope.relations import check_types, head_types
+from headscope.runs.folder import encoded, is_run
+from headscope.runs.recorded_paths import lies, name_of, seen_from, shorten_paths
+from headscope.runs.store import load
+from headscope.runs.tables import table_to_csv
+from headscope.runs.user_file import given_file, read_yaml
+from headscope.runs.write import place_of, unwritable_file, write_files
+from headscope.settings import OPTIONS, not_default
+from headscope.statistics.tags import NO_TYPE, countable_types
+from headscope.studies.sweep.processes import results_of_cluster, results_of_processes
+from headscope.views.study import StudyResult
+
+PLAN, TABLE = "sweep.json", "sweep.csv"
+COMPLETE, FAILED, MISSING = "complete", "failed", "missing"
+OnMessage = Callable[[str], None]
+
+
+@takes(file=maybe(PATH), workers=whole(1), address=maybe(NAME))
+def sweep(
+    file: str | Path | None = None,
+    *,
+    workers: int = 1,
+    address: str | None = None,
+    progress: Progress = True,
+    tell: OnMessage = lambda line: None,
+    **settings: Any,
+) -> StudyResult:
+    """Classify models × revisions × corpora: a run folder each, `sweep.json` and `sweep.csv`.
+
+    Complete runs are kept, so that the same call resumes after a stop. A run that fails does not
+    stop the others.
+
+    The table has a row per run: `model`, `revision`, `corpus`, its `folder` in the folder of the
+    sweep, its `status`, the model's `heads`, the number of heads with a tag of each type, and the
+    `error` of a run that failed. A count is missing if the type was not measured.
+
+    Args:
+        file: YAML with `models`, `revisions`, `corpora`, `out` and settings of `classify`.
+        workers: runs at the same time, each in a process with its own model. A script with more
+            than one worker calls `sweep` below `if __name__ == "__main__":`.
+        address: address of a running Ray cluster, whose machines then run the processes.
+        progress: True for a progress bar on a terminal, False for none, or a function that is
+            called with the tokens done and the tokens of all remaining runs. Several workers draw
+            no bar.
+        tell: called with a line when a run is done.
+        settings: keys of the file; they replace those of `file`.
+
+    Raises:
+        HeadscopeError: the file cannot be read, or a key is unknown or has an invalid value.
+        RunError: the folder holds another sweep, or cannot be written.
+    """
+    spec = read_spec(None if file is None else Path(file), **settings)
+    folder = SweepFolder.open(spec)
+    cells = folder.plan(spec)
+    folder.write()
+    was_complete = [is_run(spec.out / cell.folder) for cell in cells]
+    done: list[Cell] = []
+    with progress_bar(progress) as bar:
+        results = _results(spec, cells, workers, address, RunSteps(bar, was_complete.count(False)))
+        with closing(results):
+            for cell in results:
+                folder.cells[cell.folder] = cell
+                folder.write()
+                end = ", as it was" if was_complete[len(done)] else ""
+                done.append(cell)
+                tell(f"{len(done)} of {len(cells)}: {cell}: {cell.error or cell.status}{end}")
+    return sweep_result(spec, done)
+
+
+def sweep_result(spec: Spec, cells: Sequence[Cell]) -> StudyResult:
+    """The table of a sweep; the terminal shows complete runs and measured types."""
+    table = cell_table(cells)
+    is_complete = table["status"] == COMPLETE
+    words = not_default(spec.settings)
+    return StudyResult(
+        title=f"{is_complete.sum()} of {len(cells)} runs complete in {spec.out}: heads with a tag "
+        "of each type",
+        table=table,
+        terminal_table=table.loc[is_complete, ["folder", "heads", *measured_types(cells)]],
+        summary=[f"not the default: {words}"] if words else [],
+        notes=[f"{cell} failed: {cell.error}" for cell in cells if cell.error],
+    )
+
+
+@dataclass(frozen=True)
+class Spec:
+    """The models, revisions and corpora of a sweep, and the settings of each run."""
+
+    models: tuple[str, ...]
+    revisions: tuple[str | None, ...]
+    corpora: tuple[tuple[str, ...], ...]
+    """Files and folders of each corpus; empty for the corpus that ships."""
+    out: Path
+    settings: dict[str, Any]
+    """Settings of `headscope.classify` that differ from their defaults, as JSON holds them."""
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    """One name or several; YAML reads a revision such as 1000 as a number."""
+    names = value if isinstance(value, list | tuple) else [value]
+    return tuple(dict.fromkeys(map(str, map(_name, names))))
+
+
+def _name(value: Any) -> Any:
+    return whole().plain(value) if isinstance(value, int) else PATH.plain(value)
+
+
+def _corpora(value: Any) -> tuple[tuple[str, ...], ...]:
+    items = value if isinstance(value, list | tuple) else [value]
+    corpora = [tuple(item) if isinstance(item, list | tuple) else (item,) for item in items]
+    if not all(corpora):
+        raise ValueError
+    return tuple(dict.fromkeys(tuple(str(PATH.plain(path)) for path in paths) for paths in corpora))
+
+
+_KEYS = {
+    "models": Kind("a name or a list of names, one at least", _names),
+    "revisions": Kind("a name or a list of names, one at least", _names),
+    "corpora": Kind(
+        "a path or a list of paths, one at least; a list within it is one corpus", _corpora
+    ),
+    "out": Kind("a folder", lambda value: Path(PATH.plain(value))),
+}
+_KINDS = _KEYS | {n: option.kind for n, option in OPTIONS.items() if n != "revision"}
+
+
+def read_spec(path: Path | None, **options: Any) -> Spec:
+    """Read a sweep from a YAML file, from options, or from both.
+
+    Args:
+        path: the file; None for options alone.
+        options: values that replace keys of the file; None replaces nothing.
+
+    Raises:
+        HeadscopeError: the file cannot be read, or a key is unknown, missing or invalid.
+    """
+    values: dict[str, Any] = {}
+    if path is not None:
+        content = read_yaml(given_file(path, "a sweep as YAML, keys with values"), path)
+        if not isinstance(content, dict):
+            raise HeadscopeError(f"{path}: a sweep is keys with values, e.g. models: [mini]")
+        values = dict(_checked(content, f"{path}: "))
+    explicit = {key: value for key, value in options.items() if value is not None}
+    values |= dict(_checked(explicit, ""))
+    if "models" not in values:
+        raise HeadscopeError(f"{path or 'sweep'}: no models; name them, e.g. models: [mini]")
+    check_types(values.get("types"))
+    return Spec(
+        models=values.pop("models"),
+        revisions=values.pop("revisions", (None,)),
+        corpora=values.pop("corpora", ((),)),
+        out=values.pop("out", Path("runs") / ("sweep" if path is None else path.stem)),
+        settings={key: list(v) if isinstance(v, tuple) else v for key, v in values.items()},
+    )
+
+
+def _checked(keys: dict[Any, Any], where: str) -> Iterator[tuple[str, Any]]:
+    for key, value in keys.items():
+        if key not in _KINDS:
+            raise HeadscopeError(
+                f"{where}{key!r:.60} is no key of a sweep; choose from: {', '.join(_KINDS)}"
+            )
+        yield key, check(f"{where}{key}", value, _KINDS[key])
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run of a sweep."""
+
+    model: str
+    """Name of the model within the sweep."""
+    revision: str | None
+    corpus: tuple[str, ...]
+    """Names of the corpus's files and folders within the sweep."""
+    folder: str
+    """Name of the run folder in the sweep's folder."""
+    status: str = MISSING
+    error: str = ""
+    heads: int | None = None
+    counts: dict[str, int] = field(default_factory=dict)
+    """Number of heads with a tag of each measured type, and of heads without one."""
+    source: tuple[str, tuple[str, ...]] = ("", ())
+    """The model and the corpus as the user named them; never written."""
+
+    @property
+    def key(self) -> tuple[str, str | None, tuple[str, ...]]:
+        """Model, revision and corpus."""
+        return self.model, self.revision, self.corpus
+
+    def __str__(self) -> str:
+        parts = [self.model, self.revision, " + ".join(self.corpus)]
+        return " ".join(part for part in parts if part)
+
+
+def counted_types(measured: Collection[str] = ()) -> tuple[str, ...]:
+    """Types with a column in `sweep.csv`; types on request only if they were measured."""
+    types = (
+        name
+        for name, head_type in head_types().items()
+        if head_type.relations and (name in measured or not head_type.on_request)
+    )
+    return (*types, *NO_TYPE)
+
+
+def measured_types(cells: Sequence[Cell]) -> list[str]:
+    """Types that at least one run measured, in the order of the columns."""
+    return [name for name in (*head_types(), *NO_TYPE) if any(name in c.counts for c in cells)]
+
+
+def cell_table(cells: Sequence[Cell]) -> pd.DataFrame:
+    """A row per run; a count is missing if the type was not measured."""
+    types = counted_types(measured_types(cells))
+    rows = [
+        {
+            "model": cell.model,
+            "revision": cell.revision or "",
+            "corpus": ";".join(cell.corpus),
+            "folder": cell.folder,
+            "status": cell.status,
+            "heads": cell.heads,
+            **{name: cell.counts.get(name) for name in types},
+            "error": cell.error,
+        }
+        for cell in cells
+    ]
+    return pd.DataFrame(rows).astype(dict.fromkeys(("heads", *types), "Int64"))
+
+
+def counted(cell: Cell, heads: pd.DataFrame, types: Collection[str]) -> Cell:
+    """The cell as complete, with the number of heads of each of these types."""
+    tags = [set(str(names).split(";")) for names in heads["tags"]]
+    counts = {name: sum(name in held for held in tags) for name in head_types() if name in types}
+    counts |= {name: int((heads["primary"] == name).sum()) for name in NO_TYPE}
+    return replace(cell, status=COMPLETE, error="", heads=len(heads), counts=counts)
+
+
+@dataclass
+class SweepFolder:
+    """The content of `sweep.json`."""
+
+    path: Path
+    settings: dict[str, Any]
+    names: dict[str, str] = field(default_factory=dict)
+    """For each name of a model or corpus, its reference, its path seen from the folder, or a hash.
+
+    Absolute paths are not written, because a sweep's folder is meant to be shared."""
+    cells: dict[str, Cell] = field(default_factory=dict)
+    """Runs by the names of their folders, those of earlier sweeps into this folder included."""
+
+    @classmethod
+    def read(cls, path: Path) -> SweepFolder:
+        """Read a sweep's folder.
+
+        Raises:
+            RunError: the folder holds no sweep, or a damaged one.
+        """
+        file = path / PLAN
+        try:
+            if not file.is_file():
+                raise RunError(f"{path!s:.200}: no sweep here ({PLAN} is missing)")
+            plan = json.loads(file.read_text(encoding="utf-8"))
+            cells = [Cell(**{**row, "corpus": tuple(row["corpus"])}) for row in plan["cells"]]
+            names = [Path(cell.folder).name for cell in cells]
+            # a name that leads out of the folder would be read, and written to
+            if names != [cell.folder for cell in cells] or not all(names) or ".." in names:
+                raise ValueError("a run lies outside the folder")
+            return cls(path, plan["settings"], plan["names"], dict(zip(names, cells, strict=True)))
+        except OSError as error:
+            raise RunError(f"{file!s:.200} cannot be read: {error.strerror}") from error
+        except (ValueError, KeyError, TypeError) as error:
+            raise RunError(f"{file}: this sweep is damaged: {error!s:.200}") from error
+
+    @classmethod
+    def open(cls, spec: Spec) -> SweepFolder:
+        """The sweep's folder, new or with the runs of an earlier sweep with the same settings.
+
+        Raises:
+            RunError: the folder holds a sweep with other settings, or other files.
+            WriteError: it cannot be a folder.
+        """
+        out, settings = spec.out, spec.settings
+        try:
+            place_of(out)
+            if not (out / PLAN).is_file():
+                if out.exists() and (not out.is_dir() or any(out.iterdir())):
+                    raise RunError(f"{out} holds other files and no sweep; choose a new folder")
+                return cls(out, settings)
+        except OSError as error:
+            raise unwritable_file(out, error) from error
+        earlier = cls.read(out)
+        if earlier.settings != settings:
+            raise RunError(
+                f"{out} holds a sweep with other settings ({earlier.settings}, now {settings}); "
+                "choose another --out"
+            )
+        return earlier
+
+    def plan(self, spec: Spec) -> list[Cell]:
+        """Add the runs of a sweep and return them; a run that is already here keeps its folder."""
+        earlier = {cell.key: cell for cell in self.cells.values()}
+        cells = []
+        for model, revision, corpus in product(spec.models, spec.revisions, spec.corpora):
+            key = self._name(model), revision, tuple(map(self._name, corpus))
+            cell = earlier.get(key) or Cell(*key, self._free_folder(model, revision, corpus))
+            cells.append(replace(cell, source=(model, corpus)))
+            self.cells[cell.folder] = cells[-1]
+        return cells
+
+    def write(self) -> None:
+        """Write `sweep.json` and `sweep.csv`.
+
+        Raises:
+            WriteError: they cannot be written.
+        """
+        rows = [asdict(cell) for cell in self.cells.values()]
+        for row in rows:
+            del row["source"]
+        plan = {"settings": self.settings, "names": self.names, "cells": rows}
+        text = json.dumps(plan, indent=1, ensure_ascii=False) + "\n"
+        table = table_to_csv(cell_table([*self.cells.values()]))
+        files = {self.path / PLAN: encoded(text), self.path / TABLE: encoded(table)}
+        write_files(files, overwrite=True)
+
+    def _name(self, reference: str) -> str:
+        identity = self._identity(reference)
+        names = (name for name, other in self.names.items() if other == identity)
+        name = next(names, None) or unlike(name_of(reference), self.names)
+        self.names[name] = identity
+        return name
+
+    def _identity(self, reference: str) -> str:
+        if name_of(reference) == reference:
+            return reference
+        path = lies(reference)
+        digest = hashlib.sha256(path.encode("utf-8", "backslashreplace")).hexdigest()
+        return seen_from(self.path, path) or f"sha256:{digest}"
+
+    def _free_folder(self, model: str, revision: str | None, corpus: Sequence[str]) -> str:
+        parts = [run_name(model), revision or "", *(Path(path).stem for path in corpus[:2])]
+        name = re.sub(r"[^\w.-]+", "-", "_".join(filter(None, parts)))[:100].strip(".-") or "run"
+        numbered, number = name, 1
+        while numbered in {*self.cells, PLAN, TABLE}:
+            number += 1
+            numbered = f"{name}-{number}"
+        return numbered
+
+
+def _run(
+    spec: Spec, cell: Cell, backend: InProcess | None = None, *, progress: OnProgress | bool = False
+) -> Cell:
+    model, corpus = cell.source
+    folder = spec.out / cell.folder
+    try:
+        if is_run(folder):
+            run = load(folder)
+        else:
+            name, revision = where(model, cell.revision)
+            settings = {**spec.settings, "revision": revision, "out": folder}
+            backend = backend or InProcess()
+            run = classify(name, corpus or None, progress=progress, backend=backend, **settings)
+        return counted(cell, run.heads, countable_types(run.evidence, run.rules))
+    except Exception as error:  # a model's own code may fail in any way; the others can still run
+        kind = "" if isinstance(error, HeadscopeError) else f"{type(error).__name__}: "
+        paths = [str(spec.out), model, *corpus]
+        text = shorten_paths(" ".join(str(error).split()), [*paths, *map(lies, paths)])
+        return replace(cell, status=FAILED, error=f"{kind}{text}")
+
+
+def where(model: str, revision: str | None) -> tuple[str, str | None]:
+    """Name and revision to load; a revision of a local folder is a model folder inside it.
+
+    Raises:
+        ModelError: the folder holds no such revision.
+    """
+    folder = Path(model).expanduser()
+    if revision is None or not folder.is_dir():
+        return model, revision
+    if not (folder / revision).is_dir():
+        names = sorted(path.name for path in folder.iterdir() if path.is_dir())
+        listed = f"it holds {', '.join(names)}" if names else "it holds no folders"
+        raise ModelError(f"{model}: no folder {revision!r} in it; {listed:.300}")
+    return str(folder / revision), None
+
+
+def _results(
+    spec: Spec, cells: Sequence[Cell], workers: int, address: str | None, steps: RunSteps
+) -> Generator[Cell, None, None]:
+    run = partial(_run, spec)
+    if address is not None:
+        return results_of_cluster(run, cells, workers, address)
+    if workers > 1:
+        return results_of_processes(run, cells, workers)
+    backend = InProcess()
+    return (run(cell, backend, progress=steps.of(number)) for number, cell in enumerate(cells))

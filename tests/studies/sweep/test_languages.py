@@ -1,0 +1,300 @@
+"""Runs on several languages: planted heads whose relations are known, then folders and exit codes."""
+
+from __future__ import annotations
+
+import json
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import spearmanr
+
+import headscope as hs
+from headscope.errors import CorpusError, HeadscopeError, RunError
+from headscope.measure.bootstrap import resample
+from headscope.models.tokenizer import Tokenizer
+from headscope.settings import Settings
+from headscope.studies.sweep.languages import (
+    compared,
+    distinct_tags,
+    evidence_of,
+    mean_product,
+    shared_documents,
+    unit_ranks,
+)
+from tests.helpers.treebank_heads import knows, noun, read, rests, words_back
+from tests.helpers.treebanks import LANGUAGES, save_treebanks
+
+SUBJECT, OBJECT = "nsubj:head>dep", "obj:head>dep"
+HABITS = {
+    f"noun {number}": noun(number) for number in (0, 1, 2, -1, -2, -3)
+} | {f"{count} back": words_back(count) for count in (1, 2, 3, 4, 5)}  # fmt: skip
+KNOWING = {"subject": knows("nsubj"), "object": knows("obj")}
+EUROPEAN = ("en", "fr")
+"""Where one planted head knows the subject; elsewhere it rests."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    return save_treebanks(tmp_path_factory.mktemp("pud"))
+
+
+@pytest.fixture(scope="module")
+def runs(folder, tokenizer) -> dict[str, hs.Run]:
+    return {
+        language: read(
+            folder,
+            language,
+            [
+                *KNOWING.values(),
+                knows("nsubj") if language in EUROPEAN else rests,
+                *HABITS.values(),
+            ],
+            tokenizer,
+        )
+        for language in LANGUAGES
+    }
+
+
+@pytest.fixture(scope="module")
+def evidence(runs) -> pd.DataFrame:
+    return evidence_of(runs)
+
+
+@pytest.fixture(scope="module")
+def found(runs) -> hs.StudyResult:
+    return compared(runs, documents=24, failed={"de": "no such file"})
+
+
+def row(found: hs.StudyResult, head: int, relation: str) -> pd.Series:
+    table = found.table
+    return table[(table["head"] == head) & (table["relation"] == relation)].iloc[0]
+
+
+def test_a_head_that_knows_a_relation_has_the_tag_wherever_a_text_decides(found):
+    subject = row(found, 0, SUBJECT)
+    assert subject["holds_in"] == "en;fr;ja;zh"
+    assert (subject["tagged"], subject["decidable"], subject["not_in"]) == (4, 4, "")
+    # the Japanese verb stands last: there alone an object comes before it
+    own = row(found, 1, OBJECT)
+    assert (own["holds_in"], own["decidable"], own["undecided_in"]) == ("ja", 1, "")
+    two = row(found, 2, SUBJECT)
+    assert (two["holds_in"], two["not_in"]) == ("en;fr", "ja;zh")
+
+
+def test_an_arabic_verb_is_the_nearest_of_all_and_decides_nothing(found, evidence):
+    arabic = evidence[evidence["language"] == "ar"]
+    verbs = arabic[arabic["relation"] == "nsubj:dep>head"]
+    assert verbs["n"].min() > 100
+    assert set(verbs["baseline"]) == {"nearest-VERB"}
+    assert not arabic["decidable"].any()
+    assert not found.table["holds_in"].str.contains("ar").any()
+
+
+@pytest.mark.parametrize("habit", HABITS)
+def test_habits_of_place_have_no_tag_in_any_word_order(found, habit):
+    head = len(KNOWING) + 1 + list(HABITS).index(habit)
+    own = found.table[found.table["head"] == head]
+    assert len(own) >= 3
+    assert not own["tagged"].any(), own[["relation", "holds_in", "lift"]]
+
+
+def test_some_habits_are_often_right_so_that_their_rejection_is_a_test(evidence):
+    first, nearest = (
+        evidence[
+            (evidence["head"] == len(KNOWING) + 1 + list(HABITS).index(habit))
+            & (evidence["relation"] == SUBJECT)
+        ].set_index("language")
+        for habit in ("noun 0", "noun -1")
+    )
+    assert first.loc["zh", "hit_rate"] > 0.6
+    assert nearest.loc["en", "hit_rate"] > 0.6
+
+
+def test_the_mean_lift_is_that_of_the_languages_that_decide(found, evidence):
+    decided = evidence[evidence["decidable"]]
+    for each in found.table.itertuples():
+        same = (decided["head"] == each.head) & (decided["relation"] == each.relation)
+        assert each.lift == pytest.approx(decided.loc[same, "lift"].mean())
+        assert each.ci_low <= each.lift + 1e-9
+        assert each.lift <= each.ci_high + 1e-9
+
+
+def test_a_text_read_twice_gives_the_interval_of_one_if_its_documents_are_the_same(runs):
+    twice = {"en": runs["en"], "fr": runs["en"]}
+    head = len(KNOWING) + 1 + list(HABITS).index("noun -1")
+    one, other = (row(compared(twice, documents=n), head, SUBJECT) for n in (24, None))
+    tally = runs["en"].tally
+    index = tally.relations.index(f"syntactic/{SUBJECT}")
+    excess = (tally.target - tally.control)[:, index, 0, head]
+    queries = tally.queries[:, index]
+    draws = resample(int((queries > 0).sum()), np.random.default_rng([0, 0]))
+    ratios = (draws @ excess[queries > 0]) / (draws @ queries[queries > 0])
+    low, high = np.quantile(ratios, (0.025, 0.975))
+    assert (one["ci_low"], one["ci_high"]) == pytest.approx((low, high))
+    # two texts that are independent
+    width = (other["ci_high"] - other["ci_low"]) / (high - low)
+    assert width == pytest.approx(2**-0.5, rel=0.15)
+
+
+def test_blocks_of_few_documents_are_stretches_and_are_not_resampled_together(runs):
+    twice = {"en": runs["en"], "fr": runs["en"]}
+    few, apart, together = (compared(twice, documents=n).table for n in (7, None, 8))
+    pd.testing.assert_frame_equal(few, apart)
+    assert not together["ci_low"].equals(apart["ci_low"])
+
+
+def test_the_result_lists_heads_with_tags_and_languages_that_failed(found):
+    shown = found.terminal_table.set_index(["head", "label"])["tagged"]
+    assert shown.to_dict() == {(0, SUBJECT): 4, (2, SUBJECT): 2, (1, OBJECT): 1}
+    assert "the same 24 documents in each" in found.title
+    assert found.summary[0].startswith(
+        "3 tags of a head in at least one language; several languages"
+    )
+    assert found.summary[0].endswith("decide 2 of them, and 1 hold in all of these")
+    assert found.notes == ["de failed: no such file"]
+
+
+def test_heads_agree_between_languages_as_far_as_their_lifts_rank_alike(found, evidence):
+    one = row(found, 0, SUBJECT)
+    rows = evidence[evidence["relation"] == SUBJECT]
+    lifts = rows.pivot(index="head", columns="language", values="lift")
+    pairs = [spearmanr(lifts[a], lifts[b])[0] for a, b in combinations(lifts.columns, 2)]
+    assert one["correlation"] == pytest.approx(np.mean(pairs))
+    assert one["correlation_low"] < one["correlation"] < one["correlation_high"]
+    # one layer explains nothing
+    assert one["correlation_by_chance"] == pytest.approx(0, abs=1e-9)
+
+
+def test_the_correlation_by_chance_is_that_of_heads_shuffled_within_layers():
+    rng = np.random.default_rng(3)
+    lifts = np.repeat(np.arange(3.0), 8) + rng.random((4, 24)) * 2
+    ranks = unit_ranks(lifts)
+    expected = mean_product(ranks.reshape(4, 3, 8).mean(-1).repeat(8, axis=-1))
+    orders = np.argsort(rng.random((2000, 4, 3, 8)), axis=-1)
+    shuffled = np.take_along_axis(ranks.reshape(1, 4, 3, 8), orders, axis=-1)
+    assert mean_product(shuffled.reshape(2000, 4, 24)).mean() == pytest.approx(expected, abs=0.01)
+    assert expected > 0.3
+
+
+def test_a_head_with_a_tag_everywhere_has_it_more_often_than_its_layer_by_chance(found):
+    everywhere, in_two = (row(found, head, SUBJECT) for head in (0, 2))
+    # 14 heads, of which two have the tag in English and French, and one in Japanese and Chinese
+    chances = [2 / 14, 2 / 14, 1 / 14, 1 / 14]
+    assert everywhere["by_chance"] == in_two["by_chance"] == pytest.approx(sum(chances))
+    assert everywhere["p_value"] == pytest.approx(np.prod(chances))
+    assert in_two["p_value"] > 20 * everywhere["p_value"]
+    habit = row(found, len(KNOWING) + 1, SUBJECT)
+    assert (habit["tagged"], habit["p_value"]) == (0, 1)
+
+
+def test_tags_with_one_general_label_are_one_row():
+    rows = [("det", "phrase-head", 3), ("obj", "", 2), ("case", "phrase-head", 2), ("amod", "", 0)]
+    table = pd.DataFrame(rows, columns=["relation", "general", "tagged"])
+    tags = distinct_tags(table.assign(layer=0, head=0, type="syntactic"))
+    assert tags["label"].tolist() == ["phrase-head", "obj"]
+    assert tags["relation"].tolist() == ["det", "obj"]
+
+
+def test_the_figure_has_a_row_for_each_tag_and_a_dot_for_each_language(found):
+    axes = found.figure().axes[0]
+    assert [each.get_text() for each in axes.get_xticklabels()] == list(LANGUAGES)
+    rows = [each.get_text() for each in axes.get_yticklabels()]
+    assert rows == [f"L0H0 {SUBJECT}", f"L0H2 {SUBJECT}", f"L0H1 {OBJECT}"]
+    dots = {(int(x), int(y)) for x, y in zip(*axes.lines[0].get_data(), strict=True)}
+    assert dots == {(1, 0), (2, 0), (3, 0), (4, 0), (1, 1), (2, 1), (3, 2)}
+
+
+def test_without_tags_the_largest_lifts_are_drawn(folder, tokenizer):
+    runs = {name: read(folder, name, [noun(-1), rests], tokenizer) for name in ("en", "zh")}
+    found = compared(runs)
+    assert not found.table["tagged"].any()
+    assert len(found.figure().axes[0].get_yticklabels()) == len(found.table)
+    assert found.summary[0].startswith("no head has a tag")
+
+
+def test_texts_that_decide_nothing_are_an_error(folder, tokenizer):
+    with pytest.raises(RunError, match="no text decides any relation: the most frequent has"):
+        compared({"ar": read(folder, "ar", [noun(-1)], tokenizer)})
+    with pytest.raises(RunError, match="no language could be read: it broke"):
+        compared({}, failed={"de": "it broke"})
+
+
+SMALL = {"max_tokens": 3_000, "twin": False, "examples": False, "languages": ["en", "ja", "zh"]}
+
+
+@pytest.fixture(scope="module")
+def made(folder, gpt2_folder, tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("languages") / "out"
+    hs.languages(str(gpt2_folder), folder, out=out, **SMALL)
+    return out
+
+
+def loaded(out: Path) -> dict[str, hs.Run]:
+    cells = json.loads((out / "sweep.json").read_text())["cells"]
+    return {Path(cell["corpus"][0]).name[:2]: hs.load(out / cell["folder"]) for cell in cells}
+
+
+def test_all_languages_read_the_same_documents(made):
+    runs = loaded(made)
+    assert list(runs) == ["en", "ja", "zh"]
+    documents = {run.info["settings"]["documents"] for run in runs.values()}
+    assert len(documents) == 1
+    count = documents.pop()
+    assert 0 < count < 24
+    # the language with the most tokens decides: these characters are three bytes each
+    read = {language: run.info["text_read"]["tokens"] for language, run in runs.items()}
+    assert max(read.values()) <= SMALL["max_tokens"] < max(read.values()) * (count + 1) / count
+    assert all(not run.info["settings"]["built"] for run in runs.values())
+
+
+def test_texts_that_are_not_parallel_are_read_each_to_its_own_end(folder, tokenizer, tmp_path):
+    encoder, settings = Tokenizer(tokenizer, name="t"), Settings(max_tokens=100_000)
+    text = {name: [folder / f"{name}_pud-ud-test.conllu"] for name in ("en", "ja")}
+    assert shared_documents(text, encoder, settings, 1024) == 24
+    assert shared_documents(text, encoder, Settings(documents=5), 1024) == 5
+    other = tmp_path / "zh_x-ud-test.conllu"
+    own = (folder / "zh_pud-ud-test.conllu").read_text(encoding="utf-8")
+    other.write_text(own.replace("# newdoc id = n", "# newdoc id = w"), encoding="utf-8")
+    assert shared_documents({**text, "zh": [other]}, encoder, settings, 1024) is None
+    # no document of one of them fits
+    assert shared_documents(text, encoder, Settings(max_tokens=20), 1024) is None
+
+
+def test_the_same_call_resumes(made, folder, gpt2_folder):
+    lines: list[str] = []
+    before = (made / "languages.csv").read_bytes()
+    hs.languages(str(gpt2_folder), folder, out=made, tell=lines.append, **SMALL)
+    assert [line.rpartition(", ")[2] for line in lines] == ["as it was"] * 3
+    assert (made / "languages.csv").read_bytes() == before
+    with pytest.raises(RunError, match="a sweep with other settings"):
+        hs.languages(str(gpt2_folder), folder, out=made, **{**SMALL, "max_tokens": 900})
+
+
+def test_the_command_writes_table_and_figure(folder, gpt2_folder, tmp_path, command):
+    out, picture = tmp_path / "out", tmp_path / "new" / "languages.svg"
+    words = ["--corpus", folder, "--languages", "en,zh", "--out", out, "--figure", picture]
+    options = ["--max-tokens", "3000", "--no-twin", "--no-examples", "-q"]
+    code, printed, _ = command("sweep", "languages", gpt2_folder, *words, *options)
+    assert code == 0
+    assert "in 2 languages (en, zh" in printed
+    assert picture.read_text(encoding="utf-8").startswith("<?xml")
+    for name in (out / "languages.csv", picture):
+        assert f"written to {name}" in printed.replace("\n", "")
+
+
+def test_what_cannot_be_compared_is_refused_before_anything_is_read(folder, gpt2_folder, tmp_path):
+    model, out = str(gpt2_folder), tmp_path / "out"
+    with pytest.raises(HeadscopeError, match="1 languages; name treebanks of at least two"):
+        hs.languages(model, folder, languages=["ja"], out=out)
+    with pytest.raises(HeadscopeError, match="semantic needs English stimuli"):
+        hs.languages(model, folder, types=["syntactic", "semantic"], out=out)
+    with pytest.raises(CorpusError, match="no such corpus"):
+        hs.languages(model, tmp_path / "none", out=out)
+    broken = tmp_path / "de_pud-ud-test.conllu"
+    broken.write_text("1\tHaus\n\n", encoding="utf-8")
+    with pytest.raises(CorpusError, match=r"de_pud-ud-test\.conllu:1: 2 columns"):
+        hs.languages(model, [folder, broken], languages=["en", "de"], out=out)
+    assert not out.exists()
