@@ -58,12 +58,9 @@ if TYPE_CHECKING:
     from headscope.studies.patch import patch as patch
     from headscope.studies.prune import prune as prune
     from headscope.studies.redundancy import redundancy as redundancy
-    from headscope.studies.sweep.languages.classify_languages import languages as languages
-    from headscope.studies.sweep.languages.languages_result import Languages as Languages
-    from headscope.studies.sweep.run_cells import sweep as sweep
-    from headscope.studies.sweep.sweep_result import Emergence as Emergence
-    from headscope.studies.sweep.sweep_result import Sweep as Sweep
-    from headscope.studies.sweep.sweep_result import emergence as emergence
+    from headscope.studies.sweep.emergence import emergence as emergence
+    from headscope.studies.sweep.languages import languages as languages
+    from headscope.studies.sweep.sweep import sweep as sweep
     from headscope.studies.verify import verify as verify
     from headscope.studies.weights import weights as weights
     from headscope.studies.why import why as why

@@ -73,7 +73,7 @@ def test_a_function_that_passes_nothing_on_has_no_kinds_for_it():
         (lambda: hs.register("word"), "head_type is 'word', expected an hs.HeadType"),
         (lambda: hs.window_of_tokens([5]), "expected tokens as text, each as it is spelled"),
         (lambda: hs.ablate("run", heads=5), "heads is 5, expected tagged, all, or names"),
-        (lambda: hs.emergence(5), "sweep is 5, expected a sweep's folder, or what hs.sweep"),
+        (lambda: hs.emergence(5), "sweep is 5, expected the path of a file or folder"),
         (lambda: hs.anatomy(torch.zeros(2, 3)), r"type Tensor of shape \(2, 3\), expected the"),
         (lambda: hs.anatomy("mini", revision=5), "revision is 5, expected a name, or None"),
         (lambda: hs.redundancy("run", source=5), "source is 5, expected the name or path of a"),
@@ -174,7 +174,6 @@ def test_an_empty_list_is_refused_wherever_a_list_is_taken(nothing):
         lambda: hs.compare(),
         lambda: hs.gallery(out="nowhere"),
         lambda: hs.sweep(models=["mini"], corpora=[[]]),
-        lambda: hs.Languages.of({}),
     ],
 )
 def test_nothing_is_read_in_the_place_of_an_empty_list(call):

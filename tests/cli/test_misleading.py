@@ -104,4 +104,4 @@ def test_a_path_that_names_no_file_is_refused_in_every_command_that_writes_one(d
 def test_the_working_folder_is_not_replaced_by_results(desk, run, name, path):
     code, said = run(*line(name), *sound(desk)[name], "--out", path)
     assert code == 2
-    assert "is the working folder or holds it" in said or "holds other things and no sweep" in said
+    assert "is the working folder or holds it" in said or "holds other files and no sweep" in said

@@ -74,8 +74,7 @@ def written(gpt2_folder, tmp_path_factory) -> Callable[[str], pd.DataFrame]:
     places = {
         "heads.csv": runs[0], "evidence.csv": runs[0], "causal.csv": runs[0],
         "rules.csv": runs[0], "effects.csv": runs[0],
-        "sweep.csv": home / "sweep",
-        "languages.csv": home / "spoken", "relations.csv": home / "spoken", "agreement.csv": home / "spoken",
+        "sweep.csv": home / "sweep", "languages.csv": home / "spoken",
     }  # fmt: skip
 
     def read(name: str) -> pd.DataFrame:

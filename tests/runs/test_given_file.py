@@ -10,7 +10,7 @@ import pytest
 import headscope as hs
 from headscope.errors import HeadscopeError
 from headscope.runs.user_file import given_file
-from headscope.studies.sweep.spec import read_spec
+from headscope.studies.sweep.sweep import read_spec
 from headscope.studies.verify import read_scores
 
 READERS = {

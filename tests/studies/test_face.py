@@ -13,8 +13,9 @@ from matplotlib.figure import Figure
 import headscope as hs
 from headscope.errors import HeadscopeError, RunError, WriteError
 from headscope.studies.study_table import STUDIES, StudyRow, imported
-from headscope.studies.sweep.counts import by_revision
-from headscope.studies.sweep.sweep_cells import Cell
+from headscope.studies.sweep.emergence import cell_emergence
+from headscope.studies.sweep.languages import compared
+from headscope.studies.sweep.sweep import Cell, Spec, sweep_result
 from tests.helpers.studies import call_with
 
 STORY = "Alice was very tired. She looked at the old keys again, and the door was shut. " * 40
@@ -40,8 +41,8 @@ def cells() -> list[Cell]:
     one = {"positional": 3, "unclassified": 5}
     two = {"positional": 4, "unclassified": 4}
     return [
-        Cell("m", "step1", (), "a", "complete", heads=8, counts=one, primary=one),
-        Cell("m", "step9", (), "b", "complete", heads=8, counts=two, primary=two),
+        Cell("m", "step1", (), "a", "complete", heads=8, counts=one),
+        Cell("m", "step9", (), "b", "complete", heads=8, counts=two),
     ]
 
 
@@ -57,23 +58,23 @@ MADE_UP = {
     "anatomy": lambda run, corpus: hs.anatomy("mini"),
     "collapse": lambda run, corpus: hs.collapse(run, corpus, max_tokens=150, mixing=True),
     "compare": lambda run, corpus: hs.compare(run, run),
-    "emergence": lambda run, corpus: hs.Emergence(by_revision(cells())),
+    "emergence": lambda run, corpus: cell_emergence(cells()),
     "function_vectors": lambda run, corpus: hs.function_vectors(run, tasks="past,plural"),
     "headvis": lambda run, corpus: hs.headvis(
         run, corpus.parent / "data", corpus=corpus, sequences=20, max_length=60
     ),
-    "languages": lambda run, corpus: hs.Languages.of({"en": hs.load(run, with_tally=True)}),
+    "languages": lambda run, corpus: compared({"en": hs.load(run, with_tally=True)}),
     "patch": lambda run, corpus: hs.patch(run, clean="x1z", corrupt="x2z", heads="all", edges=2),
     "prune": lambda run, corpus: hs.prune(run, corpus, max_tokens=400),
     "redundancy": lambda run, corpus: hs.redundancy(run, windows=4, queries=3),
-    "sweep": lambda run, corpus: hs.Sweep(Path("runs"), cells()),
+    "sweep": lambda run, corpus: sweep_result(Spec((), (), (), Path("runs"), {}), cells()),
     "verify": ranks,
     "why": lambda run, corpus: hs.why(run, ["L0H0", "L1H1"]),
 }
 """Studies that take minutes or another model, or of which more is asked below."""
 
 
-WITHOUT_FIGURE = {"anatomy", "explain", "headvis", "verify", "why"}
+WITHOUT_FIGURE = {"anatomy", "explain", "headvis", "sweep", "verify", "why"}
 
 
 def plain_call(study: StudyRow, run: Path, corpus: Path) -> hs.Study:
@@ -151,26 +152,6 @@ def test_causes_stand_beside_the_tags_of_the_run_that_was_ablated(folder):
     evidence.loc[own, "tagged"] = True
     study = hs.ablate(replace(run, evidence=evidence), heads="L0H0")
     assert "Causes:" in replace(run, causes=study.table).why("L0H0")
-
-
-def test_a_sweep_s_emergence_counts_its_runs():
-    swept = hs.Sweep(Path("runs"), cells())
-    counts = swept.emergence().table.query("type == 'positional'")
-    assert counts["heads"].tolist() == [3, 4]
-    assert counts["step"].tolist() == [1, 9]
-    assert swept.folders == (Path("runs/a"), Path("runs/b"))
-    assert swept.table["positional"].tolist() == [3, 4]
-
-
-def test_a_sweep_is_asked_by_the_keys_of_its_file(gpt2_folder, corpus, tmp_path):
-    out = tmp_path / "swept"
-    asked = {"corpora": [str(corpus)], "max_tokens": 300, "types": ["positional"]}
-    swept = hs.sweep(models=[str(gpt2_folder)], out=str(out), **asked)
-    assert [cell.error for cell in swept.cells] == [""]
-    assert len(hs.load(swept.folders[0]).heads) == 8
-    assert hs.emergence(out).table.equals(hs.emergence(swept).table)
-    with pytest.raises(HeadscopeError, match="'colour' is no key of a sweep"):
-        hs.sweep(models=["mini"], colour="red")
 
 
 def test_a_run_draws_each_of_its_pictures(folder):

@@ -238,8 +238,6 @@ def studies_of_the_package() -> set[str]:
     """Public functions that give back a study, a run, or where a site lies."""
     import inspect
 
-    from headscope.studies.sweep.sweep_result import Sweep
-
     found = set()
     for name in hs.__all__:
         value = getattr(hs, name)
@@ -247,7 +245,7 @@ def studies_of_the_package() -> set[str]:
             kind = str(inspect.signature(value).return_annotation)
             result = getattr(hs, kind, None)
             known = isinstance(result, type) and issubclass(
-                result, hs.Study | hs.StudyResult | hs.Run | Sweep
+                result, hs.Study | hs.StudyResult | hs.Run
             )
             if known or "progress" in inspect.signature(value).parameters:
                 found.add(name)

@@ -15,9 +15,8 @@ import headscope as hs
 from headscope.cli import app
 from headscope.errors import ChoiceError, HeadscopeError
 from headscope.relations import head_types
-from headscope.studies.sweep.counts import by_revision
-from headscope.studies.sweep.sweep_cells import COMPLETE, Cell
-from headscope.studies.sweep.sweep_result import Emergence
+from headscope.studies.sweep.emergence import cell_emergence
+from headscope.studies.sweep.sweep import COMPLETE, Cell
 from headscope.views.figure_style import fitted, picture, width_of
 from headscope.views.figures import FIGURES
 
@@ -61,7 +60,7 @@ def figures(run, width):
         )
         for step in (1, 30, 900)
     ]
-    yield "emergence", fitted(Emergence(by_revision(cells)).figure(), width)
+    yield "emergence", fitted(cell_emergence(cells).figure(), width)
 
 
 @pytest.mark.parametrize("width", [3.3, pytest.param(6.9, marks=pytest.mark.slow)])

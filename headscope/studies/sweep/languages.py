@@ -46,7 +46,7 @@ TABLE = "languages.csv"
 TYPES = ("syntactic",)
 """Types by default: Universal Dependencies annotates syntax alike in all languages."""
 HEAD, ID = ["layer", "head"], ["layer", "head", "id"]
-LISTED, DRAWN = 20, 40
+TERMINAL_ROWS, FIGURE_ROWS = 20, 40
 """Rows of the terminal and of the figure at most."""
 RESAMPLES = 200
 _NORMAL_95 = 1.96
@@ -178,7 +178,7 @@ def compared(
     return StudyResult(
         title=f"{model} in {len(runs)} languages ({', '.join(runs)}; {texts}): tags by head",
         table=table,
-        terminal_table=rows[[*HEAD, *columns]].head(LISTED),
+        terminal_table=rows[[*HEAD, *columns]].head(TERMINAL_ROWS),
         summary=[*_summary(tags, agreement)],
         notes=[f"{language} failed: {error}" for language, error in failed.items()],
         draw=partial(_figure, rows=rows, evidence=evidence, title=short_title(model)),
@@ -295,14 +295,14 @@ def head_table(
     table = table.join(tags_by_chance(decided))
     table["decidable"] = groups["closed"].sum()
     is_unknown = ~evidence["decidable"] | (evidence["verdict"] == UNIDENTIFIABLE).to_numpy(bool)
-    rows = {
+    lists = {
         "holds_in": tags,
         "not_in": decided[decided["closed"] & ~decided["tagged"]],
         "narrow_in": decided[decided["verdict"] == NARROW],
         "undecided_in": evidence[is_unknown],
     }
-    for name, some in rows.items():
-        codes = some.groupby(ID)["language"].agg(";".join)
+    for name, rows in lists.items():
+        codes = rows.groupby(ID)["language"].agg(";".join)
         table[name] = codes.reindex(table.index, fill_value="")
     table["lift"] = groups["lift"].mean()
     return table.join(_bounds(decided, tallies, parallel=parallel, seed=seed))
@@ -452,7 +452,7 @@ def mean_product(ranks: Lifts) -> Float[ndarray, "*resample"]:
 
 def _figure(result: StudyResult, rows: pd.DataFrame, evidence: pd.DataFrame, title: str) -> Figure:
     """Lifts by head and language: a dot for a tag, a circle if narrowly rejected, grey if open."""
-    rows, names = rows.head(DRAWN), list(dict.fromkeys(evidence["language"]))
+    rows, names = rows.head(FIGURE_ROWS), list(dict.fromkeys(evidence["language"]))
     key = [*HEAD, "type", "relation"]
     decided = evidence[evidence["decidable"] & (evidence["verdict"] != UNIDENTIFIABLE)]
     lift, verdict = (
