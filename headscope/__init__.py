@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from headscope.studies.sweep.emergence import HeadCallback as HeadCallback
     from headscope.views.gallery import gallery as gallery
     from headscope.views.show import show as show
-    from headscope.views.study import Study as Study
     from headscope.views.study import StudyResult as StudyResult
 if TYPE_CHECKING:
     # generated: studies
@@ -76,7 +75,6 @@ _HOMES = {
     "Relation": "headscope.relations.relation",
     "Run": "headscope.run",
     "Settings": "headscope.settings",
-    "Study": "headscope.views.study",
     "StudyResult": "headscope.views.study",
     "Window": "headscope.corpus.window",
     "classify": "headscope.classification",

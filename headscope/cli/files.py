@@ -12,7 +12,7 @@ from headscope.printing import one_line
 from headscope.runs.write import check_target, write_files
 
 if TYPE_CHECKING:
-    from headscope.views.study import Study, StudyResult
+    from headscope.views.study import StudyResult
 
 CSV, HTML, PICTURES = (".csv",), (".html",), (".png", ".svg", ".pdf")
 
@@ -57,14 +57,14 @@ def draw(figure: Any, path: Path, width: float | None = None) -> bytes:
 
 
 def write_study(
-    study: Study | StudyResult,
+    study: StudyResult,
     out: Path | None,
     figure: Path | None,
     *,
     overwrite: bool,
     width: str | None = None,
 ) -> list[Path]:
-    """Write what a study found: its table and its picture, both or neither.
+    """Write the table and the figure of a study, both or neither.
 
     Args:
         study: the study.

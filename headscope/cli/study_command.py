@@ -37,7 +37,7 @@ from headscope.cli.terminal import print_rich, put, shown_progress
 from headscope.studies.study_table import STUDIES, StudyRow, imported
 
 if TYPE_CHECKING:
-    from headscope.views.study import Study as Result
+    from headscope.views.study import StudyResult
 
 _NEVER = ("progress", "tell")
 """Arguments that a command fills in by itself."""
@@ -59,7 +59,6 @@ class StudyCall:
     """Of the study's function."""
     out: Path | None = None
     figure: Path | None = None
-    width: str | None = None
     overwrite: bool = False
     format: Format = Format.table
     quiet: bool = False
@@ -75,11 +74,9 @@ class StudyCall:
             arguments["progress"] = shown_progress(self.quiet)
         return function(**arguments)
 
-    def write(self, result: Result) -> list[Path]:
-        """Write the table and the picture; names them."""
-        return write_study(
-            result, self.out, self.figure, overwrite=self.overwrite, width=self.width
-        )
+    def write(self, result: StudyResult) -> list[Path]:
+        """Write the table and the figure, and return their files."""
+        return write_study(result, self.out, self.figure, overwrite=self.overwrite)
 
     def show(self, result: Any, files: list[Path]) -> None:
         """Print the result, and the files that were written where it is for a person."""

@@ -1,14 +1,13 @@
-"""Base of every study's result: a table, a picture of it, and the way to a file."""
+"""Result of a study: a table, a figure and lines of text."""
 
 from __future__ import annotations
 
 import json
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -28,53 +27,8 @@ ROWS = 20
 """Rows of the table that a notebook shows."""
 
 
-class TableResult:
-    """A result whose `table` is written as CSV, and shown in a notebook."""
-
-    table: Any
-
-    def csv(self) -> str:
-        """The table as CSV, the text that `save` writes."""
-        return table_to_csv(self.table)
-
-    @takes()
-    def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
-        """Write the table to a .csv file, whole or not at all.
-
-        Args:
-            path: the file; folders above it are made.
-            overwrite: replace a file that is there, but never one that belongs to a run.
-
-        Raises:
-            WriteError: another suffix, a file that is there already, or one of a run.
-        """
-        target = check_table_file(Path(path))
-        return write_file(target, encoded(self.csv()), overwrite=overwrite)
-
-    def _repr_html_(self) -> str:
-        """The first and the last rows of the table, for a notebook."""
-        return str(self.table.to_html(max_rows=ROWS, show_dimensions=True))
-
-
-class Study(TableResult, ABC):
-    """The result of a study of a run or of a model."""
-
-    main_table: ClassVar[str] = "heads"
-    """Attribute that is the `table`; one that is computed is a property of the class instead."""
-
-    @property
-    def table(self) -> pd.DataFrame:
-        """The result as one DataFrame; the class says what a row is."""
-        table: pd.DataFrame = getattr(self, self.main_table)
-        return table
-
-    @abstractmethod
-    def figure(self) -> Figure:
-        """The result as a matplotlib figure."""
-
-
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class StudyResult(TableResult):
+class StudyResult:
     """The result of a study: one table, at most one figure, and a few lines of text."""
 
     title: str
@@ -102,6 +56,24 @@ class StudyResult(TableResult):
             raise HeadscopeError("this study has no figure; .table is a pandas DataFrame")
         return self.draw(self)
 
+    def csv(self) -> str:
+        """The table as CSV, the text that `save` writes."""
+        return table_to_csv(self.table)
+
+    @takes()
+    def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
+        """Write the table to a .csv file, whole or not at all.
+
+        Args:
+            path: the file; folders above it are made.
+            overwrite: replace a file that is there, but never one that belongs to a run.
+
+        Raises:
+            WriteError: another suffix, a file that is there already, or one of a run.
+        """
+        target = check_table_file(Path(path))
+        return write_file(target, encoded(self.csv()), overwrite=overwrite)
+
     def json(self) -> str:
         """Values, summary, notes and the table's rows as a JSON object; NaN becomes null."""
         values = {"title": self.title, **self.values}
@@ -127,6 +99,10 @@ class StudyResult(TableResult):
 
     def __repr__(self) -> str:
         return f"<{self.title}>"
+
+    def _repr_html_(self) -> str:
+        """The first and the last rows of the table, for a notebook."""
+        return str(self.table.to_html(max_rows=ROWS, show_dimensions=True))
 
 
 def check_table_file(target: Path) -> Path:

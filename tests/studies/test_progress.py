@@ -244,9 +244,7 @@ def studies_of_the_package() -> set[str]:
         if inspect.isfunction(value):
             kind = str(inspect.signature(value).return_annotation)
             result = getattr(hs, kind, None)
-            known = isinstance(result, type) and issubclass(
-                result, hs.Study | hs.StudyResult | hs.Run
-            )
+            known = isinstance(result, type) and issubclass(result, hs.StudyResult | hs.Run)
             if known or "progress" in inspect.signature(value).parameters:
                 found.add(name)
     return found - INSTANT

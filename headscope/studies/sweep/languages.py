@@ -39,8 +39,8 @@ from headscope.stimuli import STIMULI
 from headscope.stimuli.stimulus import TextTokenizer
 from headscope.stimuli.text import TextWindows
 from headscope.studies.sweep.sweep import COMPLETE, sweep, where
+from headscope.views.figures import short_title
 from headscope.views.study import StudyResult
-from headscope.views.summary import short_title
 
 TABLE = "languages.csv"
 TYPES = ("syntactic",)
