@@ -210,8 +210,8 @@ STUDIES = {
         run, out, heads="L0H0", sequences=3, **how
     ),
     "languages": lambda run, model, text, out, **how: hs.languages(
-        model, save_treebanks(out.parent / "pud", LANGUAGES, documents=8), out=out,
-        max_tokens=1_200, twin=False, examples=False, types=["positional"], **how,
+        model, save_treebanks(out.parent / "pud", LANGUAGES, documents=12), out=out,
+        max_tokens=6_000, twin=False, examples=False, types=["positional"], **how,
     ),
     "patch": lambda run, model, text, out, **how: hs.patch(
         run, clean="x1z", corrupt="x2z", heads="L0H0", edges=2, **how
