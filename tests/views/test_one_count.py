@@ -161,8 +161,8 @@ def of_a_sweep(run: hs.Run, folder: Path, tmp: Path) -> dict[str, int]:
     types = countable_types(run.evidence, run.rules)
     cell = counted(Cell("m", "step1", (), "run"), run.heads, types)
     (row,) = cell_table([cell]).to_dict("records")
-    assert {name: cell.primary[name] for name in (NI, UN)} == {name: row[name] for name in (NI, UN)}
-    return {name: cell.primary[name] for name in (NI, UN)}
+    assert {name: cell.counts[name] for name in (NI, UN)} == {name: row[name] for name in (NI, UN)}
+    return {name: cell.counts[name] for name in (NI, UN)}
 
 
 def of_pictures(run: hs.Run, folder: Path, tmp: Path) -> dict[str, int]:

@@ -25,6 +25,7 @@ from headscope.heads import head_name
 from headscope.measure.bootstrap import LEVEL, resample
 from headscope.measure.in_process import InProcess
 from headscope.measure.progress import Progress, progress_bar
+from headscope.measure.readable import readable
 from headscope.measure.tally import MIN_BLOCKS, Tally
 from headscope.relations import check_types
 from headscope.relations.relation import MIN_QUERIES
@@ -98,6 +99,8 @@ def languages(
     _check_types(run_settings.types or ())
     folder = Path("runs") / "languages" if out is None else Path(out)
     check_writable(folder / TABLE)
+    for files in treebanks.values():
+        readable(files, seed=run_settings.seed)
     with progress_bar(progress) as bar:
         name, revision = where(model, run_settings.revision)
         loading = replace(run_settings, revision=revision).loading()

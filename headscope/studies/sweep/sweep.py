@@ -165,7 +165,7 @@ def read_spec(path: Path | None, **options: Any) -> Spec:
         if not isinstance(content, dict):
             raise HeadscopeError(f"{path}: a sweep is keys with values, e.g. models: [mini]")
         values = dict(_checked(content, f"{path}: "))
-    explicit = {key: value for key, value in options.items() if value is not None}
+    explicit = {key: v for key, v in options.items() if v is not None or key not in _KINDS}
     values |= dict(_checked(explicit, ""))
     if "models" not in values:
         raise HeadscopeError(f"{path or 'sweep'}: no models; name them, e.g. models: [mini]")
