@@ -37,7 +37,7 @@ OUTPUTS = [
 NEEDED = {
     name: words_with(name, {"head": "L0H0", "text": "text", "clean": "a", "corrupt": "b"})
     for name in COMMANDS
-}
+} | {"languages": ["nowhere", "--corpus", "nowhere"]}
 
 
 @pytest.fixture(scope="module")
