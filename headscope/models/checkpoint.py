@@ -26,7 +26,7 @@ CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 ADAPTER = "adapter_config.json"
-"""By which transformers would add the weights of an adapter (PEFT)."""
+"""Configuration file of an adapter (PEFT), whose weights transformers would add."""
 _NEVER = (
     "headscope never loads pickles (.bin, .pt). "
     "Convert it with transformers: model.save_pretrained(folder)"
@@ -39,7 +39,7 @@ class Checkpoint:
 
     path: Path
     files: tuple[Path, ...]
-    """In order; none for a folder that holds only a configuration."""
+    """Weight files in order; none for a folder that holds only a configuration."""
 
     @property
     def is_gguf(self) -> bool:

@@ -28,7 +28,7 @@ class CleanKeys(NamedTuple):
 
     @classmethod
     def of(cls, call: AttentionCall, row: int = 0, length: int | None = None) -> CleanKeys:
-        """Those of a layer's attention on one window of a batch, padding after its end left out."""
+        """Keys and values of a layer on one window of a batch, without padding after its end."""
         terms, unpadded = call.score_terms, slice(0, length)
         if terms.bias is not None:
             rows = terms.bias[row : row + 1] if len(terms.bias) > 1 else terms.bias

@@ -29,9 +29,9 @@ attention multiplies it by there."""
 OnStream = Callable[[int, Float[Tensor, "query d_model"]], None]
 """Called with a layer and the residual stream that it reads at the asked queries."""
 TOLERANCE = {torch.float32: 1e-3, torch.float16: 2e-2, torch.bfloat16: 8e-2}
-"""How far a reconstructed output may be from a module's own, as a share of its length."""
+"""Largest difference of a reconstructed output from a module's own, as a share of its length."""
 TOKENS = 24
-"""Of the text on which the modules are told apart."""
+"""Length of the text on which the modules are identified."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +70,7 @@ class PathEnd:
     """The last norm at the end of a forward pass."""
 
     scale: Float[Tensor, " query"] | None = None
-    """What the last norm multiplies the stream by at the asked queries."""
+    """Factor of the last norm at the asked queries."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,12 +89,12 @@ class DirectPaths:
     post_norms: Sequence[FrozenNorm | None]
     """The norm between W_O and the residual stream, where there is one."""
     residual_factor: float
-    """By which what is added to the stream is multiplied (Granite); 1 in most layouts."""
+    """Factor of what is added to the stream (Granite); 1 in most layouts."""
     final_norm: FrozenNorm
     """The last one."""
     unembedding: Any
     logit_factor: float
-    """By which the logits are multiplied."""
+    """Factor of the logits."""
 
     @property
     def layers(self) -> int:

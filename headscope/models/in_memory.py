@@ -25,7 +25,7 @@ from headscope.models.tokenizer import Tokenizer
 from headscope.models.weights import quiet_logging
 
 STATE = "state_dict"
-"""What the checksum of a model in memory is called, where that of a file has the file's name."""
+"""Name of the checksum of a model in memory; a file's checksum has the file's name."""
 FROM_MEMORY = "read from memory: to repeat the run, save the model and name its folder"
 _PAIR = "give (model, tokenizer), as transformers' from_pretrained returns them"
 
@@ -41,7 +41,7 @@ def open_model(source: Any, **options: Any) -> Model:
     Args:
         source: a name or path as for `load_model`, a pair of a causal model and a fast tokenizer of
             transformers, a loaded model, or a TransformerBridge of TransformerLens.
-        options: fields of `Loading`. What is in memory stays on its device, in its precision.
+        options: fields of `LoadOptions`. What is in memory stays on its device, in its precision.
 
     Raises:
         ModelError: it cannot be loaded or read, or is asked to be another than it is.

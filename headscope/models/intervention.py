@@ -23,7 +23,7 @@ from headscope.models.load import Model
 HeadOutputs = Float[Tensor, "window position head width"]
 """z: each head's mean of values weighted by its attention, as W_O reads it."""
 Pattern = Float[Tensor, "window _ query key"]
-"""Of all heads of a layer, or one for all of them; a row sums to 1."""
+"""Patterns of all heads of a layer, or one for all of them; a row sums to 1."""
 
 
 class Intervention(ABC):
@@ -113,7 +113,7 @@ class HeadsScaled(OutputChange):
     """Each head's z times a number: 1 leaves a head as it is, 0 takes it away."""
 
     factors: Mapping[int, Float[Tensor, "*window head"]]
-    """By layer; per window too, if it has that axis, which must then fit the batch that is run."""
+    """Numbers by layer, and by window if they have that axis; it must then fit the batch."""
 
     @classmethod
     def by_row(cls, model: Model, factors: Float[Tensor, "layer *window head"]) -> HeadsScaled:
@@ -122,7 +122,7 @@ class HeadsScaled(OutputChange):
 
     @property
     def layers(self) -> frozenset[int]:
-        """Those with factors."""
+        """Layers with factors."""
         return frozenset(self.factors)
 
     def edit(self, layer: int, z: HeadOutputs) -> HeadOutputs:
@@ -135,13 +135,13 @@ class HeadsSet(OutputChange):
     """Some heads' z set to other values, such as zero or their mean."""
 
     heads: Mapping[int, Sequence[int]]
-    """By layer, which heads."""
+    """Heads by layer."""
     values: Mapping[int, Float[Tensor, ...]]
-    """By layer, the values of these heads, in any shape that fits `window position head width`."""
+    """Values of these heads by layer, in any shape that fits `window position head width`."""
 
     @property
     def layers(self) -> frozenset[int]:
-        """Those with such heads."""
+        """Layers with such heads."""
         return frozenset(self.heads)
 
     def edit(self, layer: int, z: HeadOutputs) -> HeadOutputs:

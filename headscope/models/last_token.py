@@ -37,11 +37,11 @@ class LastToken:
 
     tokens: Int[Tensor, " position"]
     streams: Sequence[Float[Tensor, " d_model"]]
-    """What each block reads there."""
+    """Input of each block there."""
     z: dict[int, Float[Tensor, "head width"]]
     """Each layer's heads' outputs there, as W_O reads them."""
     state: Float[Tensor, " d_model"]
-    """What is unembedded there."""
+    """Residual stream that is unembedded there."""
     keys: dict[int, CleanKeys]
     """Empty unless wanted."""
 
@@ -134,7 +134,7 @@ class LastTokenRunner:
         head: Int[Tensor, " item"],
         value: Float[Tensor, "item width"],
     ) -> Float[Tensor, "item d_model"]:
-        """What is unembedded at the last token, each item with one head's output set.
+        """Last residual stream at the last token, with one head's output set for each item.
 
         Args:
             prompts: their clean runs, with keys.
@@ -215,7 +215,7 @@ class _OnCleanKeys(AttentionChange):
         return frozenset(self.attention_layers)
 
     def attend(self, call: AttentionCall) -> Output:
-        """What each item's heads read."""
+        """Outputs z of each item's heads."""
         vectors = (call.query, call.key, call.value)
         items = (torch.split(part[:, :, 0], [*self.counts]) for part in vectors)
         parts = []
@@ -228,7 +228,7 @@ class _OnCleanKeys(AttentionChange):
 
 @dataclass(frozen=True, eq=False)
 class _HeadSet(OutputChange):
-    """Of each row one head's z set to a value."""
+    """Output z of one head of each row set to a value."""
 
     layer: int
     head: Int[Tensor, " row"]

@@ -1,4 +1,4 @@
-"""From a name to a model whose attention patterns can be read.
+"""Loads a model by its name and checks its attention patterns.
 
 A model is `mini`, which ships with headscope, a Hugging Face folder, a `.gguf` file, or a name on
 the hub; all end as local safetensors (or a de-quantised GGUF) under one of the two engines.
@@ -42,7 +42,7 @@ class Model:
     tokenizer: Tokenizer
     architecture: str
     layers: int
-    """Whose attention is read: all, or of a hybrid those that have softmax attention."""
+    """Number of layers with softmax attention, which are those that are read."""
     heads: int
     key_value_heads: int
     context: int
@@ -54,15 +54,15 @@ class Model:
     """The hub's commit; empty for local files."""
     weights_sha256: dict[str, str]
     attention_kind: AttentionKind = CAUSAL
-    """Of its heads."""
+    """Kind of attention of its heads: causal or bidirectional."""
     others: tuple[int, ...] = ()
-    """Of a hybrid the numbers of the layers that have no softmax attention."""
+    """Numbers of a hybrid's layers without softmax attention."""
     notes: tuple[str, ...] = ()
-    """What the reader of its results should know about how it runs."""
+    """Notes on how the model was loaded and runs, for the report of a run."""
     checkpoint: Checkpoint | None = None
-    """Its files; None for what was in memory or is spread over devices."""
+    """Files of the model; None for a model in memory or spread over devices."""
     origin: Any = None
-    """What was in memory before headscope read it; None for what was loaded by its name."""
+    """Object that the user passed; None for a model that was loaded by its name."""
 
     @property
     def longest_window(self) -> int:

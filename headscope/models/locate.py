@@ -1,4 +1,4 @@
-"""From a model's name to the folder or file that it stands for, and to what its run is called.
+"""Finds the folder or file that a model's name stands for, and names its run.
 
 Nothing else asks the Hugging Face hub.
 """
@@ -26,13 +26,13 @@ from headscope.paths import exists, real_name, unusable
 from headscope.printing import are_bars_wanted
 
 FILES = ("*.json", "*.safetensors", "*.model", "*.txt", "*.jinja")
-"""What a model in Hugging Face layout needs."""
+"""Files that a model in Hugging Face layout needs."""
 _IGNORED = ("*/*", "consolidated*")
 """Other formats of the same weights, and the weights once more under another name (Mistral)."""
 TIMEOUT = 5.0
 """Seconds to wait for the hub's first answer."""
 BAR_SECONDS = 2.0
-"""How long a download goes on before its bar appears."""
+"""Seconds of a download before its bar appears."""
 WAYS_ON = (
     "mini, a local folder in Hugging Face layout or a .gguf file works without it, and "
     "smollm2 and minilm come from the package index"

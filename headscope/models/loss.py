@@ -25,7 +25,7 @@ from headscope.models.load import Model
 LOGIT_CELLS = 2**24
 """Logits that exist at once: 64 MB in single precision, whatever the vocabulary."""
 UNEMBEDDING_TOLERANCE = 1e-2
-"""In logits, which are of the order of 10; half precision rounds them by this much."""
+"""Largest difference of logits, which are of the order of 10, that half precision explains."""
 
 Advance = Callable[[int], None]
 _checked_networks: WeakSet[nn.Module] = WeakSet()
@@ -53,7 +53,7 @@ class Predictions(NamedTuple):
     labels: Int[Tensor, " target"]
     """The token that follows."""
     lengths: list[int]
-    """How many predictions each window has."""
+    """Number of predictions of each window."""
 
 
 def loss(

@@ -38,9 +38,9 @@ class PackagedModel:
     name: str
     """Accepted wherever a model's name is."""
     title: str
-    """Its name in the literature and on the hub."""
+    """Name in the literature and on the hub."""
     architecture: str
-    """Its layout, and layers × heads."""
+    """Layout, and layers × heads."""
     package: str
     version: str
     file: str
@@ -50,7 +50,7 @@ class PackagedModel:
     wheel_sha256: str
     wheel_bytes: int
     licence: str
-    """Of the weights, as an SPDX identifier."""
+    """Licence of the weights, as an SPDX identifier."""
 
     @property
     def requirement(self) -> str:
@@ -64,7 +64,7 @@ class PackagedModel:
 
     @property
     def size(self) -> str:
-        """How much is fetched, in words."""
+        """Size of the download, in words."""
         return f"{self.wheel_bytes / 1e6:.0f} MB"
 
     def takes(self, member: str) -> bool:
@@ -114,7 +114,7 @@ _ROWS = (
     ),
 )
 PACKAGED = {row.name: row for row in _ROWS}
-"""By name."""
+"""Packaged models by name."""
 
 
 def is_reserved(name: str) -> bool:

@@ -23,7 +23,7 @@ WIDE, NARROW = "float32", "bfloat16"
 NARROW_BITS = 16
 IN_MEMORY = "a model in memory stays as it is"
 _WIDE_BITS = {"F32": 32, "F64": 64}
-"""Of numbers in safetensors files; all others have 16 bits at most, or are packed."""
+"""Bits of numbers in safetensors files; all others have at most 16 bits, or are packed."""
 _X86 = ("x86_64", "amd64")
 
 

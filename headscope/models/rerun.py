@@ -73,7 +73,7 @@ class CleanRun:
     inputs: Sequence[Float[Tensor, "row position model"]]
     z: Mapping[int, HeadOutputs]
     states: Float[Tensor, "place d_model"]
-    """What is unembedded for each place; of an encoder without an unembedding its last state."""
+    """Residual stream that is unembedded for each place; the last state of a plain encoder."""
     scores: Float[Tensor, " place"]
 
     def repeated(self, count: int) -> CleanRun:
@@ -134,7 +134,7 @@ class Rerunner:
 
     @torch.inference_mode()
     def states(self, clean: CleanRun, intervention: Intervention) -> Float[Tensor, "place d_model"]:
-        """What is unembedded for each place with an intervention; see `CleanRun.states`."""
+        """Stream that is unembedded for each place with an intervention; see `CleanRun.states`."""
         with self._rerun(clean, intervention):
             return self._states(clean.rows)
 
@@ -156,7 +156,7 @@ class Rerunner:
     def streams(
         self, clean: CleanRun, intervention: Intervention | None
     ) -> Float[Tensor, "row position d_model"]:
-        """What is unembedded at every token of each row; see `distributions`."""
+        """Stream that is unembedded at every token of each row; see `distributions`."""
         with self._rerun(clean, intervention):
             return last_stream(self.network, clean.rows.tokens)
 
@@ -188,7 +188,7 @@ class Rerunner:
             yield
 
     def _states(self, rows: TokenRows) -> Float[Tensor, "place d_model"]:
-        """What is unembedded for each place, or its last state."""
+        """Stream that is unembedded for each place, or its last state."""
         if self.score is Score.NEXT:
             return last_stream(self.network, rows.tokens)[rows.row, rows.position - 1]
         # padding is seen by tokens that look ahead

@@ -27,7 +27,7 @@ class SomeLayers:
         self.attention_kind, self.layers = engine.attention_kind, len(self.numbers)
 
     def __getattr__(self, name: str) -> Any:
-        """What else the engine has, such as its network."""
+        """Attributes of the engine, such as its network."""
         return getattr(self.engine, name)
 
     def layout(self, windows: int, length: int) -> list[Tile]:
@@ -53,7 +53,7 @@ class SomeLayers:
         self.engine.run(tokens, tiles, take, last + 1, on=on)
 
     def matrices(self) -> list[Float[Tensor, ...]]:
-        """Those of all layers: what the later ones do is not read."""
+        """Matrices of all layers: the output of later ones is not read."""
         return self.engine.matrices()
 
 

@@ -14,7 +14,7 @@ from headscope.models.engines.engine import Request, Tile, full_tile
 from headscope.models.load import Model
 
 Regions = Callable[[Sequence[Window]], Sequence[Request]]
-"""Of windows that run together, what is read of every layer."""
+"""Regions that are read of every layer, for windows that run together."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,11 +22,11 @@ class LayerAttention:
     """One layer's attention on the windows of a batch."""
 
     layer: int
-    """Its number in the model."""
+    """Number of the layer in the model."""
     windows: Sequence[Window]
     regions: Sequence[Request]
     rows: Iterable[Any]
-    """Of each region what the engine reads there, computed when it is reached; see `Engine.run`."""
+    """Rows or cells of each region, computed when it is reached; see `Engine.run`."""
     logarithms: bool
     """Whether these are logarithms of probabilities instead of probabilities."""
 

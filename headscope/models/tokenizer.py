@@ -64,13 +64,13 @@ class Tokenizer:
         self.bos_string, self.bos = _find_bos(backend, name, bos)
         frame = _find_frame(backend, attention_kind) if is_encoder else NO_FRAME
         self.frame = replace(frame, short_rope=short_rope)
-        """What closes each window, and whether its tokens see those after them."""
+        """End of each window, and whether its tokens see those after them."""
         self.mask: int | None = backend.mask_token_id if is_encoder else None
         """The token that stands for one to be filled in."""
         self._text: dict[int, str] = {}
         self._rows = rows
         self.template: ChatTemplate | None = self._chat_template(attention_kind) if chat else None
-        """What stands around each document, as around a user's message."""
+        """Template text around each document, as around a user's message."""
         if rows is not None:
             special = [token for token in (self.frame.end, self.mask) if token is not None]
             self._check_ids([self.bos, *special, *ordinary_ids(backend)], "its vocabulary")

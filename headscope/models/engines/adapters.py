@@ -150,7 +150,7 @@ _ADAPTERS: dict[str, _Method] = {
     "GPTNeoSelfAttention": _scores_of_gpt_neo,
     "MptAttention": _forward_of_mpt,
 }
-"""What replaces it."""
+"""Replacement of the method, by the class of an attention module."""
 
 
 def _with_bias(query: Tensor, key: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:

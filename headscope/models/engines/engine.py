@@ -24,7 +24,7 @@ OnLayer = Callable[[int, Iterable[Any]], None]
 """Called with a layer, by its number in the model, and what it shows at each place that was asked
 for: rows, or cells."""
 ROUNDING = 1e-2
-"""How far half precision's rounding leaves a row's sum from 1."""
+"""Largest distance of a row's sum from 1 by the rounding of half precision."""
 OnPattern = Callable[[int, Float[Tensor, "batch head query key"]], None]
 
 
@@ -47,7 +47,7 @@ class Tile:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Its windows and queries."""
+        """Number of windows and of queries."""
         return (
             self.windows.stop - self.windows.start,
             self.queries.stop - self.queries.start,
@@ -68,7 +68,7 @@ class QueryRows:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Its windows and queries."""
+        """Number of windows and of queries."""
         return 1, len(self.queries)
 
 
@@ -132,7 +132,7 @@ class Engine(Protocol):
 
     name: str
     layers: int
-    """How many are read: those with softmax attention."""
+    """Number of layers with softmax attention, which are those that are read."""
     logarithms: bool
     """Whether rows come as logarithms of probabilities instead of probabilities."""
     attention_kind: AttentionKind

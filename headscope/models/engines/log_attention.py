@@ -31,7 +31,7 @@ Keys = Float[Tensor, "batch _ seen width"]
 """There may be more keys than queries."""
 Seen = Float[Tensor, "batch _ seen _"]
 Values = Float[Tensor, "batch _ position _"]
-"""Of another width than queries and keys in some layouts."""
+"""Values, in some layouts of another width than queries and keys."""
 Sums = Float[Tensor, "batch head position"]
 
 
@@ -68,7 +68,7 @@ class Scores(NamedTuple):
     normaliser: Sums
     terms: ScoreTerms = PLAIN
     value: Seen | None = None
-    """None where nobody reads it."""
+    """Values; None if nobody reads them."""
 
     def of_head(self, head: int) -> Scores:
         """One head's, with the keys and values of its group."""
@@ -207,7 +207,7 @@ def _capped(scores: Tensor, cap: float | None) -> Tensor:
 
 
 def _exact(values: Tensor) -> Tensor:
-    """In single precision at least."""
+    """The values in single precision at least."""
     return values.to(torch.promote_types(values.dtype, torch.float32))
 
 

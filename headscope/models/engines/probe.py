@@ -18,13 +18,13 @@ from headscope.models.layout.modules import attention_modules
 
 TOKENS = 48
 TOLERANCE = {torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 5e-2}
-"""How far a probability may be from that of the model's own eager attention. Scores of several
+"""Largest difference of a probability from the model's own eager attention. Scores of several
 hundreds are rounded by more: such a model is read by its own softmax instead."""
 DEVICE_TOLERANCE = {torch.float32: 1e-3, torch.float16: 5e-2, torch.bfloat16: 2e-1}
 """The same between two devices, as deep models add up roundings. Some devices are wrong without an
 error: TransformerLens gave wrong results on Apple's `mps` (its issue 1178)."""
 ROW_TOLERANCE = {torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 2e-2}
-"""How far a row's sum may be from 1: rounding of the dtype over a few dozen keys."""
+"""Largest distance of a row's sum from 1: rounding of the dtype over a few dozen keys."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Probe:
     """The numbers of the layers with softmax attention."""
     patterns: tuple[Float[Tensor, "one head query key"], ...]
     tolerance: float
-    """How far an engine's probability may be from these."""
+    """Largest difference of an engine's probability from these."""
 
     def on(self, device: str, dtype: torch.dtype) -> Probe:
         """The same text on another device, whose kernels may round more."""

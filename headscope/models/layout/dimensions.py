@@ -37,12 +37,12 @@ WINDOWS = (
     "window_size",
     "keep_window_size",
 )
-"""How many keys a query reaches at most, in layers that do not see everything before it."""
+"""Most keys that a query reaches, in layers that do not see everything before it."""
 LAYER_KINDS = ("layer_types", "attention_layers")
 EVERYTHING = ("full_attention", "global")
-"""What `LAYER_KINDS` call a layer whose queries see every earlier token."""
+"""Values of `LAYER_KINDS` for a layer whose queries see every earlier token."""
 WITHOUT_QUERIES = ("linear_attention", "conv", "mamba", "mlp", "moe")
-"""What they call a layer without softmax attention, as hybrids have them."""
+"""Values of `LAYER_KINDS` for a layer without softmax attention, as hybrids have them."""
 UNSTATED_CONTEXT = 2048
 """Tokens that BLOOM was trained on at a time (Le Scao et al. 2022)."""
 
@@ -61,14 +61,14 @@ class AttentionDimensions:
     context: int | None
     """Longest input in tokens; None where the configuration states none."""
     windows: frozenset[int]
-    """How many keys the queries of some layers reach; empty where all see every earlier token."""
+    """Keys that queries of some layers reach; empty if all see every earlier token."""
     attention_kind: AttentionKind = CAUSAL
     unbounded: bool = False
-    """Its positions are distances alone, so that it reads texts of any length."""
+    """Positions are distances alone, so that the model reads texts of any length."""
     short_rope: int = UNLIMITED
     """See `headscope.corpus.window.Window.short_rope`."""
     others: tuple[int, ...] = ()
-    """Of a hybrid the layers that have no softmax attention, by their numbers; the network says
+    """Numbers of a hybrid's layers without softmax attention; the network says
     which these are, not the configuration."""
 
     @property

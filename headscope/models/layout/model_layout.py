@@ -133,7 +133,7 @@ class ModelLayout:
     """
 
     model_type: str
-    """As `config.json` states it."""
+    """The `model_type` of `config.json`."""
     examples: str = ""
     """Models of this layout by the names that people know."""
     attention: str = ""
@@ -156,7 +156,7 @@ class ModelLayout:
     engine: str = "fused"
     """The engine that `auto` takes."""
     twin: bool = True
-    """Its matrices can be shuffled for the twin (the null model), and put back."""
+    """The matrices can be shuffled for the twin (the null model), and put back."""
     planted: str = ""
     """Tag of a head that was built by hand in a model of this layout and is found again, or of
     how many such heads each is found."""

@@ -24,7 +24,7 @@ _SplitRows = Callable[[list[Any], list[_Rows], AttentionDimensions], _Matrices]
 """Q, K and V by the modules that hold them, that of W_O last, and the rows of the first ones."""
 _rows = {row.projections: None for row in LAYOUTS if row.projections is not None}
 _FORMS: tuple[Projections, ...] = tuple(sorted(_rows, key=lambda form: not form.attention_class))
-"""Those with a class first: their modules have the names of others."""
+"""Forms with a class first: their modules have the names of others."""
 _OUTPUTS = tuple(dict.fromkeys(row.output for row in LAYOUTS))
 
 

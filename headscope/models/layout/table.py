@@ -267,7 +267,7 @@ LAYOUTS = (
     ),
     ModelLayout("youtu", "", "latent attention", projections=LATENT),
 )
-"""Those that are read of all causal layouts of the installed transformers, and of encoders. What is
+"""Layouts of the installed transformers that headscope reads, causal ones and encoders. What is
 not here is tried, and refused by a sentence that says why."""
 
 UNBOUNDED = ("bloom",)
