@@ -5,7 +5,7 @@ from contextlib import suppress
 import pytest
 import torch
 from transformer_lens.model_bridge.exceptions import StopAtLayerException
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, GPT2LMHeadModel
 from transformers.activations import NewGELUActivation
 
 from headscope.errors import ModelError
@@ -117,3 +117,18 @@ def test_what_is_no_causal_attention_is_refused_by_model_and_layer(change, messa
     engine = LensEngine(Faulty(change), stated)
     with pytest.raises(ModelError, match=message):
         check_patterns(engine, "m", stated, torch.arange(12)[None])
+
+
+@pytest.mark.parametrize("factor", [0.5, torch.nan])
+def test_a_device_that_computes_something_else_is_refused(gpt2_folder, monkeypatch, factor):
+    """The processor by another name, which loses a part of a projection without an error."""
+
+    def to(network, device):
+        with torch.no_grad():
+            network.transformer.h[0].attn.c_attn.weight.mul_(factor)
+        return network
+
+    assert load_model(str(gpt2_folder), device="cpu:0").engine.name == "fused"
+    monkeypatch.setattr(GPT2LMHeadModel, "to", to)
+    with pytest.raises(ModelError, match=r"eager attention differs from softmax\(q·k\) on cpu by"):
+        load_model(str(gpt2_folder), device="cpu:0")
