@@ -65,7 +65,6 @@ def heads(
     from headscope.run import load
     from headscope.runs.listing import list_heads, write_heads
     from headscope.statistics.general_labels import with_shown_relations
-    from headscope.statistics.neuronpedia import with_pages
     from headscope.statistics.result import by_name
     from headscope.statistics.untagged import partial_sinks, undecided
     from headscope.views.summary import head_lines
@@ -80,7 +79,7 @@ def heads(
         if loaded.preliminary:
             say(loaded.preliminary)
     else:
-        put(write_heads(with_pages(selected, loaded.info), format.value))
+        put(write_heads(selected, format.value))
 
 
 def _print_legs(run: Path, type: str | None, format: Format) -> None:

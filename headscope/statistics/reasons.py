@@ -13,7 +13,6 @@ from headscope.measure.example import Example
 from headscope.statistics.causes import cause_lines
 from headscope.statistics.columns import rows_of_head
 from headscope.statistics.explain_tags import explain_tags
-from headscope.statistics.neuronpedia import head_pages
 from headscope.statistics.result import PRELIMINARY, Result, layers_of
 from headscope.statistics.untagged import partial_sink_line, undecided
 from headscope.statistics.write_tags import write_lines
@@ -59,7 +58,6 @@ def why(result: Result, head: str, relation: str | None = None) -> str:
         _listed("Writes:", write_lines(result.effects, written, layer, number)),
         _listed("Causes:", causes),
         _listed(_examples_title(result, layer, number), _examples(result, layer, number)),
-        _page(result, layer, number),
     ]
     return "\n\n".join(filter(None, parts))
 
@@ -88,11 +86,6 @@ def check_relation(result: Result, relation: str) -> None:
     if not any(relation in name for name in names):  # pandas takes no text that is not UTF-8
         listed = ", ".join(names[:3])
         raise RunError(f"no relation of this run has {relation!r} in its name, as {listed} have")
-
-
-def _page(result: Result, layer: int, head: int) -> str:
-    pages = head_pages(result.info)
-    return "" if pages is None else f"On Neuronpedia: {pages}{layer}/{head}"
 
 
 def _undecided(result: Result, name: str) -> str:

@@ -114,18 +114,3 @@ def test_the_conditions_of_the_primary_relation_stand_open_and_first(tmp_path):
     assert seen.found["all"][0] == "induction/repeat"
     assert "sink/first-token" in seen.found["all"]
     assert seen.found["bars"] == "induction/repeat"
-
-
-@pytest.mark.parametrize(
-    ("name", "links"),
-    [("gpt2", ["https://www.neuronpedia.org/gpt2-small/head/1/0"]), ("four heads", [])],
-)
-def test_a_head_links_to_its_neuronpedia_page_and_asks_nothing_of_it(run, tmp_path, name, links):
-    info = {**run.info, "model": {**run.info["model"], "name": name}}
-    script = """
-      await go("L1H0");
-      return $$("a").map((link) => link.href).filter((href) => href.startsWith("http"));
-    """
-    seen = visit(report_html(replace(run, info=info)), script, tmp_path)
-    assert (seen.found, seen.errors) == (links, [])
-    assert not [request for request in seen.requests if request.startswith("http")]

@@ -19,7 +19,6 @@ from headscope.measure.example import Example
 from headscope.runs.recorded_paths import shareable
 from headscope.settings import not_default
 from headscope.statistics.causes import cause_lines
-from headscope.statistics.neuronpedia import head_pages
 from headscope.statistics.ranking import best_heads, strongest
 from headscope.statistics.result import Result, layers_of
 from headscope.statistics.strictest_control import matched_keys
@@ -59,7 +58,6 @@ def page_data(run: Result) -> dict[str, Any]:
     seen = instances_of(run.examples)
     return {
         "model": info["model"],
-        "pages": head_pages(info),
         "layers": layers,
         "heads": heads,
         "rows": _rows(run),

@@ -46,8 +46,7 @@ function neighbours(row) {
   const link = (other, text) => (other ? headLink(other, text(other)) : "");
   return el("p", { class: "neighbours" },
     link(DATA.rows[at - 1], (r) => `← ${headName(r.layer, r.head)}`), " ", el("a", { href: "#" }, "atlas"), " ",
-    link(DATA.rows[at + 1], (r) => `${headName(r.layer, r.head)} →`),
-    DATA.pages ? [" ", el("a", { href: `${DATA.pages}${row.layer}/${row.head}`, rel: "noreferrer" }, "Neuronpedia")] : "");
+    link(DATA.rows[at + 1], (r) => `${headName(r.layer, r.head)} →`));
 }
 
 function facts(row) {
