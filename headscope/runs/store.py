@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,6 @@ from safetensors.numpy import load_file, save_file
 
 from headscope.errors import RunError, nearest
 from headscope.measure.tally import Tally
-from headscope.printing import print_above_bars
 from headscope.runs.atlas import Atlas, atlas_names, atlas_of, unpacked
 from headscope.runs.folder import (
     EVIDENCE,
@@ -48,7 +47,6 @@ from headscope.runs.tables import check_tables, read_evidence, read_heads, table
 from headscope.runs.workplace import NEW, check_free, put, unwritable, workplace
 from headscope.runs.write import write_file
 from headscope.statistics.result import Result
-from headscope.statistics.rule_changes import changes_in_words, rule_changes
 
 if TYPE_CHECKING:
     from numpy import ndarray
@@ -156,23 +154,13 @@ def load(folder: str | Path, *, with_tally: bool = False) -> Result:
 
 
 def _load_atlas(atlas: Atlas, *, with_tally: bool) -> Result:
-    """Read an atlas; a note, and a line on standard error, say if its rules are others."""
     if with_tally:
         raise RunError(f"{atlas.name} is an atlas, which holds no sums; only a run folder has them")
     folder = unpacked(atlas)
     try:
-        run = load(folder)
+        return load(folder)
     except RunError as error:
         raise atlas.damaged(error) from error
-    changes = rule_changes(run)
-    if not changes:
-        return run
-    note = (
-        f"this atlas was judged by other rules than those installed: {changes_in_words(changes)}; "
-        "headscope classify measures the model by today's"
-    )
-    print_above_bars(f"headscope: {atlas.name}: {note}")
-    return replace(run, info=run.info | {"notes": [*run.info.get("notes", ()), note]})
 
 
 def _write(run: Result, folder: Path, destination: Path, report: Callable[[], str]) -> None:

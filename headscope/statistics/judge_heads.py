@@ -32,7 +32,6 @@ from headscope.statistics.general_labels import (
     tag_names,
 )
 from headscope.statistics.result import Result, RunInfo
-from headscope.statistics.rule_changes import THRESHOLDS
 from headscope.statistics.split_half import (
     EFFECT_HALVES,
     HALVES,
@@ -41,6 +40,7 @@ from headscope.statistics.split_half import (
     tags_of_halves,
 )
 from headscope.statistics.tags import TAGGED, decidable_relations, head_table, verdicts
+from headscope.statistics.thresholds import THRESHOLDS
 from headscope.statistics.write_tags import effect_facts, with_writes
 from headscope.stimuli.text import TEXT
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headscope.statistics.rule_changes import THRESHOLDS
+from headscope.statistics.thresholds import THRESHOLDS
 
 PROJECT = Path(__file__).parents[2]
 if not (PROJECT / ".git").exists():

@@ -23,8 +23,6 @@ from headscope.errors import ChoiceError, RunError, WriteError
 from headscope.models.packaged import reserved_names
 from headscope.runs.atlas import MEMBERS, atlas_folder, atlas_names
 from headscope.runs.pack_atlas import STEPS_OF_ATTENTION, pack
-from headscope.runs.run_json import signed
-from headscope.statistics import rule_changes
 from headscope.views.gallery.atlas_card import export_atlases
 
 ROOT = data_folder().parent
@@ -219,39 +217,6 @@ def test_nothing_is_written_into_an_atlas(command, words):
 def test_sums_are_not_to_be_had_of_an_atlas():
     with pytest.raises(RunError, match="which holds no sums"):
         hs.load("atlas:mini", with_tally=True)
-
-
-def test_an_atlas_of_other_rules_says_so_and_is_read(command, monkeypatch):
-    thresholds = {**rule_changes.THRESHOLDS, "max_q_value": 0.05}
-    thresholds["conditions"] = [*thresholds["conditions"][1:], "daylight"]
-    monkeypatch.setattr(rule_changes, "THRESHOLDS", thresholds)
-    run = hs.load("atlas:mini")
-    (note,) = (note for note in run.info["notes"] if "other rules" in note)
-    assert (
-        "a tag asks for daylight now; a tag asks no more for queries; max q value 0.01, now 0.05"
-        in note
-    )
-    code, said, error = command("why", "atlas:mini", "L5H1")
-    assert code == 0
-    assert said.startswith("L5H1")
-    assert error.count("atlas:mini: this atlas was judged by other rules") == 1
-
-
-def test_a_relation_with_other_thresholds_is_other_rules(packed, tmp_path):
-    files = members(packed)
-    info = json.loads(files["run.json"])
-    info["relations"]["positional/offset-1"]["floor"] += 0.1
-    info["relations"]["positional/offset-0"]["meaning"] = "the same, in other words"
-    files["run.json"] = json.dumps(signed(info)).encode()
-    run = hs.load(archive(tmp_path / "other.tar.xz", files))
-    (note,) = (note for note in run.info["notes"] if "other rules" in note)
-    assert "rules than those installed: positional/offset-1 has other thresholds; headscope" in note
-
-
-def test_an_atlas_of_todays_rules_says_nothing(packed, capsys):
-    notes = hs.load(packed).info["notes"]
-    assert not [note for note in notes if "rules" in note]
-    assert capsys.readouterr().err == ""
 
 
 def damaged(kind: str, packed: Path, path: Path) -> Path:
