@@ -101,11 +101,6 @@ def live(out: Path) -> None:
         server.terminate()
 
 
-@picture
-def thresholds(out: Path) -> None:
-    headscope("draw", "atlas", "atlas:mini", "--kind", "thresholds", "--out", out, "--overwrite")
-
-
 def headscope(*words: str | Path) -> None:
     """Run a command."""
     subprocess.run([sys.executable, "-m", "headscope", *map(str, words)], check=True)

@@ -116,8 +116,7 @@ class Run(Result):
 
         Args:
             kind: `atlas`, every head with its type; `layers`, how many heads of each layer have
-                each type; `relations`, the best head of each relation; or `thresholds`, how many
-                tags other floors and margins would give.
+                each type; or `relations`, the best head of each relation.
             width: in inches, such as 3.3 for a column; the picture's own if None.
 
         Raises:

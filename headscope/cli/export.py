@@ -23,7 +23,6 @@ class PictureKind(StrEnum):
     atlas = "atlas"
     layers = "layers"
     relations = "relations"
-    thresholds = "thresholds"
 
 
 @command(
@@ -38,8 +37,7 @@ def atlas(
     kind: Annotated[
         PictureKind,
         typer.Option(
-            help="The atlas, the types by layer, each relation's best head, or the tags that other "
-            "thresholds would give."
+            help="The atlas, the types by layer, or each relation's best head."
         ),
     ] = PictureKind.atlas,
     width: Width = None,

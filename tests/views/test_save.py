@@ -52,7 +52,7 @@ def saved(request, tmp_path_factory):
 def test_every_picture_has_both_files(saved):
     files, _, _ = saved
     names = {name.rpartition(".")[0] for name in files}
-    assert {"mini-atlas", "mini-thresholds", "mini-scatter", "mini-lifts-of-all-heads"} <= names
+    assert {"mini-atlas", "mini-scatter", "mini-lifts-of-all-heads"} <= names
     assert {"L5H3-mean-attention", "mini-histogram-induction"} <= names
     assert len([name for name in names if name.endswith("-pattern")]) >= 1
     assert set(files) == {f"{name}.{kind}" for name in names for kind in ("svg", "png")}

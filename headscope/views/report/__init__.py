@@ -36,7 +36,6 @@ SCRIPTS = (
     "examples.js",
     "head.js",
     "scatter.js",
-    "thresholds.js",
     "types.js",
     "start.js",
 )

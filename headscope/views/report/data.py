@@ -19,15 +19,11 @@ from headscope.measure.example import Example
 from headscope.runs.recorded_paths import shareable
 from headscope.settings import not_default
 from headscope.statistics.causes import cause_lines
+from headscope.statistics.floor_sensitivity import floor_sensitivity
 from headscope.statistics.ranking import best_heads, strongest
 from headscope.statistics.result import Result, layers_of
 from headscope.statistics.strictest_control import matched_keys
 from headscope.statistics.tags import UNIDENTIFIABLE, countable_types
-from headscope.statistics.threshold_sensitivity import (
-    THRESHOLDS,
-    in_one_line,
-    tags_by_threshold,
-)
 from headscope.statistics.untagged import undecided
 from headscope.views.report.head_sentences import head_sentences, ladders
 from headscope.views.report.mean_pictures import mean_pictures, shown_cells
@@ -71,7 +67,7 @@ def page_data(run: Result) -> dict[str, Any]:
             str(name): rows[["place", "id"]].to_numpy().tolist()
             for name, rows in tagged.groupby("type", sort=False)
         },
-        "thresholds": _thresholds(run),
+        "floors": floor_sensitivity(run.evidence, run.rules),
         "means": mean_pictures(run),
         "ladders": ladders(run),
         "examples": [_example(example) for example in run.examples],
@@ -175,18 +171,6 @@ def _rows(run: Result) -> list[dict[str, Any]]:
         }
         for name, row in zip(run.heads.index, _records(run.heads), strict=True)
     ]
-
-
-def _thresholds(run: Result) -> dict[str, Any]:
-    """The curves of tags against thresholds: of each, the factors and for each type its heads."""
-    table = tags_by_threshold(run.evidence, run.rules, run.info.get("simple_rules", {}))
-    curves = []
-    for name, meaning in THRESHOLDS.items():
-        rows = table[table["threshold"] == name]
-        types = {str(kind): rows["tags"].tolist() for kind, rows in rows.groupby("type")}
-        factors = sorted(rows["factor"].unique().tolist())
-        curves.append({"meaning": meaning, "factors": factors, "types": types})
-    return {"said": in_one_line(table), "curves": curves if len(table) else []}
 
 
 def _sentences(run: Result, row: dict[str, Any]) -> list[str]:

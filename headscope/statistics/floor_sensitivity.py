@@ -1,0 +1,42 @@
+"""Sensitivity of a run's tags to the floors, the least masses of tags."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pandas as pd
+
+from headscope.relations import head_types
+from headscope.relations.relation import TagThresholds
+from headscope.statistics.conditions import failures
+from headscope.statistics.tags import with_rules
+
+LOWER, HIGHER = 0.9, 1.1
+
+
+def floor_sensitivity(evidence: pd.DataFrame, rules: Mapping[str, TagThresholds]) -> str:
+    """Sentence on the tags lost if floors are a tenth higher, and won if they are a tenth lower.
+
+    A head counts once for each type. Attention sinks are counted separately, because they are many.
+    """
+    table = with_rules(evidence, rules)
+    sinks = [kind.name for kind in head_types().values() if not kind.functional]
+    clauses = []
+    for noun, rows in (
+        ("tags", table[~table["type"].isin(sinks)]),
+        ("tags of attention sinks", table[table["type"].isin(sinks)]),
+    ):
+        more, now, fewer = (_tags(rows, factor) for factor in (LOWER, 1.0, HIGHER))
+        if more:
+            clauses.append(
+                f"floors 10 % higher take {now - fewer} of {now} {noun} away, "
+                f"floors 10 % lower add {more - now}"
+            )
+    return "; ".join(clauses).capitalize() + "." * bool(clauses)
+
+
+def _tags(table: pd.DataFrame, factor: float) -> int:
+    """Heads with a tag of each type, summed over types, if floors are multiplied by a factor."""
+    varied = table.assign(floor=table["floor"] * factor)
+    tagged = varied[~failures(varied).any(axis=1)]
+    return len(tagged.drop_duplicates(["type", "layer", "head"]))
