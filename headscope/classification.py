@@ -301,8 +301,8 @@ def _prepare(
 def _measure(task: _Task, loaded: _Loaded, prepared: _Prepared) -> _Measured:
     """Read the windows by the model and its twin, and check the model's loss on the text."""
     from headscope.measure.examples import QUICK_WINDOWS, Sample
-    from headscope.measure.gather import SamplePatterns
     from headscope.measure.loss_check import TokenCounts, check_loss
+    from headscope.measure.sample_patterns import SamplePatterns
     from headscope.measure.shadow import FirstWindows
 
     settings, windows, checkpoint = loaded.settings, prepared.windows, prepared.checkpoint

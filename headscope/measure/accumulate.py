@@ -16,10 +16,10 @@ from torch import Tensor
 
 from headscope.measure.batches import Batch
 from headscope.measure.effect_queries import EffectQueries, EffectSums
-from headscope.measure.gather import WindowPatterns
 from headscope.measure.logit_effects import LogitEffectReader
 from headscope.measure.mean_pattern import PictureCells, picture_cells
 from headscope.measure.profile import ProfileRows
+from headscope.measure.sample_patterns import WindowPatterns
 from headscope.measure.selection import Selection, Sums
 from headscope.measure.sink_columns import SinkColumns, find_sink_columns, late_queries
 from headscope.measure.tally import Profile, Tally

@@ -14,11 +14,11 @@ from headscope.corpus.window import Window
 from headscope.measure.accumulate import PreparedBatch
 from headscope.measure.example import Example, ExampleRequest
 from headscope.measure.examples import find_examples
-from headscope.measure.gather import SamplePatterns
 from headscope.measure.loss_check import Targets, token_losses
 from headscope.measure.measure import BatchReader
 from headscope.measure.plan import BatchResult, Plan, read_plan
 from headscope.measure.progress import OnProgress
+from headscope.measure.sample_patterns import SamplePatterns
 from headscope.measure.schedule import Step
 from headscope.measure.shadow import ShadowRequest, ShadowScore, ShadowText, score_shadows
 from headscope.measure.shadow_rows import beginning_of, rows_of_model
@@ -133,7 +133,6 @@ class InProcess:
             requests,
             seed=seed,
             progress=progress,
-            batch_tokens=batch_tokens_on(self.model.device),
             sample_patterns=sample_patterns,
         )
 

@@ -11,10 +11,10 @@ from headscope.corpus.window import Window
 from headscope.measure.accumulate import BatchSums, PreparedBatch, read_batch
 from headscope.measure.batches import Batch, in_memory
 from headscope.measure.effect_queries import EffectQueries, effect_queries
-from headscope.measure.gather import SamplePatterns
 from headscope.measure.logit_effects import LogitEffectReader
 from headscope.measure.plan import BatchResult, Plan, read_plan
 from headscope.measure.profile import profiled_tiles
+from headscope.measure.sample_patterns import SamplePatterns
 from headscope.measure.schedule import Step
 from headscope.measure.selection import select
 from headscope.measure.sink_columns import late_tiles

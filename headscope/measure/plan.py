@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from headscope.corpus.window import Window
-from headscope.measure.gather import SamplePatterns
 from headscope.measure.progress import silent
 from headscope.measure.progress_steps import Clock, Count
+from headscope.measure.sample_patterns import SamplePatterns
 from headscope.measure.schedule import Choose, IsAlone, Step, round_of, rounds_of, split
 from headscope.measure.tally import ReadState, StoppedEarly, Tally
 from headscope.models.null_model import WindowSample

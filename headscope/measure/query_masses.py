@@ -5,9 +5,9 @@ Queries that are shown are one from each tenth of a head's, the best of the firs
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -17,91 +17,55 @@ from numpy.random import Generator
 
 from headscope.corpus.window import Window
 from headscope.measure.example import STEPS, ExampleRequest
-from headscope.measure.gather import (
-    Cells,
-    CellsOf,
-    PatternBuffer,
-    SamplePatterns,
-    T,
-    is_read_alone,
-    read_cells,
-    read_patterns,
-)
 from headscope.measure.progress import OnProgress
+from headscope.measure.sample_patterns import SamplePatterns, WindowPatterns, read_patterns
 from headscope.models.load import Model
 from headscope.relations.pairs import Pairs, no_pairs
 from headscope.relations.relation import Relation
 from headscope.stimuli.text import TEXT
 
 PASSES = 2
-"""Times that a sample is read at most: for the masses of all queries, and for what is shown of
-those that are chosen."""
+"""Times that a window of a sample is read at most: for the masses of all queries, and for what is
+shown of those that are chosen."""
 
 
 class Reading:
-    """A sample of windows, what the relations ask about in it, and how far it has been read."""
+    """A sample of windows, what the relations ask about in it, and its patterns."""
 
     def __init__(
         self,
         model: Model,
         sample: Sequence[Window],
         relations: Sequence[Relation],
-        batch_tokens: int,
         progress: OnProgress,
+        sample_patterns: SamplePatterns,
     ) -> None:
-        self.model, self.sample, self.relations = model, sample, relations
+        self.sample, self.relations = sample, relations
         self.targets = cache(self._targets)
-        self._batch_tokens, self._progress = batch_tokens, progress
-        self._done, self._total = 0, PASSES * sum(map(len, sample))
+        self._model, self._progress, self._sample_patterns = model, progress, sample_patterns
+        self._done, self._total = 0, PASSES * self._unread(range(len(sample)))
 
     def _targets(self, window: int, relation: int) -> Pairs:
         scored = self.relations[relation]
         known = self.sample[window].stimulus in scored.stimuli
         return scored.pairs(self.sample[window]) if known else no_pairs()
 
-    def fill(self, buffer: PatternBuffer, sample_patterns: SamplePatterns | None) -> None:
-        """Read into a buffer the patterns of the sample, but for those that were kept before."""
-        missing = []
-        for i, window in enumerate(self.sample):
-            patterns = None if sample_patterns is None else sample_patterns.of(window)
+    def patterns(self, members: Sequence[int]) -> Iterator[tuple[int, WindowPatterns]]:
+        """The patterns of the chosen windows of the sample, by their numbers."""
+        self._total -= self._unread(range(len(self.sample))) - self._unread(members)
+        for number in members:
+            window = self.sample[number]
+            patterns = self._sample_patterns.of(window)
             if patterns is None:
-                missing.append(i)
-            else:
-                buffer.take(i, patterns)
-        self._total = sum(len(self.sample[i]) for i in missing)
-        for i in missing:
-            if is_read_alone(self.sample[i]):
-                buffer.take(i, read_patterns(self.model, self.sample[i]))
-                self._advance(len(self.sample[i]))
-        together = [i for i in missing if not is_read_alone(self.sample[i])]
-        for key, values in self._cells(together, buffer.all_cells):
-            buffer.store(key, values)
+                patterns = read_patterns(self._model, window)
+                self._done += len(window)
+                self._progress(self._done, self._total)
+            yield number, patterns
 
-    def read(self, members: Sequence[int], cells_of: CellsOf[T]) -> Iterator[tuple[T, ndarray]]:
-        """The attention in the cells that are asked for in the chosen windows of the sample."""
-        self._total -= sum(map(len, self.sample)) - sum(len(self.sample[i]) for i in members)
-        return self._cells(members, cells_of)
-
-    def _cells(self, members: Sequence[int], cells_of: CellsOf[T]) -> Iterator[tuple[T, ndarray]]:
-        together = [i for i in members if not is_read_alone(self.sample[i])]
-        for group in (*([i] for i in members if i not in together), together):
-            yield from read_cells(
-                self.model,
-                [self.sample[i] for i in group],
-                partial(_cells_in, group, cells_of),
-                batch_tokens=self._batch_tokens,
-                progress=self._advance,
-            )
-
-    def _advance(self, tokens: int) -> None:
-        self._done += tokens
-        self._progress(self._done, self._total)
-
-
-def _cells_in(
-    group: Sequence[int], cells_of: CellsOf[T], rows: Sequence[int], length: int
-) -> Iterable[Cells[T]]:
-    return cells_of([group[i] for i in rows], length)
+    def _unread(self, members: Sequence[int]) -> int:
+        """Tokens of the windows whose patterns were not kept."""
+        windows = (self.sample[number] for number in members)
+        return sum(len(window) for window in windows if self._sample_patterns.of(window) is None)
 
 
 class Queries(NamedTuple):
@@ -115,66 +79,18 @@ class Queries(NamedTuple):
 _NONE = Queries(np.empty(0), np.empty(0, np.int64), np.empty(0, np.int64))
 
 
-class _TargetCells(NamedTuple):
-    """A relation's targets in a batch: cells, flat within head 0, and what they add up to."""
-
-    flat: Int[ndarray, " cell"]
-    term: Int[ndarray, " cell"]
-    """Which of the queries each cell belongs to."""
-    window: Int[ndarray, " query"]
-    query: Int[ndarray, " query"]
-
-
-def masses(
-    reading: Reading, requests: Sequence[ExampleRequest], source: PatternBuffer | Reading
-) -> list[Queries]:
-    """For each requested head and relation the mass of every query of the sample.
-
-    Attention counts in half precision, as it is kept, wherever it comes from.
-    """
-    heads = reading.model.heads
-
-    def cells_of(members: Sequence[int], length: int) -> Iterator[Cells[tuple[int, _TargetCells]]]:
-        cells_by_relation = {
-            relation: _target_cells(
-                [reading.targets(i, relation) for i in members], members, heads, length
-            )
-            for relation in {want.relation for want in requests}
-        }
-        for number, want in enumerate(requests):
-            cells = cells_by_relation[want.relation]
-            if len(cells.flat):
-                yield Cells(want.layer, want.head, cells.flat, (number, cells))
-
+def masses(reading: Reading, requests: Sequence[ExampleRequest]) -> list[Queries]:
+    """For each requested head and relation the mass of every query of the sample."""
     parts: list[list[Queries]] = [[_NONE] for _ in requests]
-    for (number, cells), values in source.read(range(len(reading.sample)), cells_of):
-        mass = np.bincount(cells.term, values.astype(np.float16))
-        parts[number].append(Queries(mass, cells.window, cells.query))
-    return [_in_order(queries) for queries in parts]
-
-
-def _in_order(parts: Sequence[Queries]) -> Queries:
-    """All queries, window by window, in whatever order these were read."""
-    queries = Queries(*map(np.concatenate, zip(*parts, strict=True)))
-    order = np.lexsort((queries.query, queries.window))
-    return Queries(*(column[order] for column in queries))
-
-
-def _target_cells(
-    targets: Sequence[Pairs], members: Sequence[int], heads: int, length: int
-) -> _TargetCells:
-    row = np.repeat(np.arange(len(members)), [len(pairs) for pairs in targets])
-    query, key, owner = (
-        np.concatenate([getattr(pairs, name) for pairs in targets])
-        for name in ("query", "key", "owner")
-    )
-    owners, term = np.unique(row * length + owner, return_inverse=True)
-    return _TargetCells(
-        flat=(row * heads * length + query) * length + key,
-        term=term,
-        window=np.asarray(members)[owners // length],
-        query=owners % length,
-    )
+    for number, patterns in reading.patterns(range(len(reading.sample))):
+        for want, queries in zip(requests, parts, strict=True):
+            targets = reading.targets(number, want.relation)
+            if len(targets):
+                owners, term = np.unique(targets.owner, return_inverse=True)
+                values = patterns.values(want.layer, want.head, targets.query, targets.key)
+                window = np.full(len(owners), number)
+                queries.append(Queries(np.bincount(term, values), window, owners))
+    return [Queries(*map(np.concatenate, zip(*queries, strict=True))) for queries in parts]
 
 
 DECILES = 10

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
+import torch
 from jaxtyping import Float, Int
 from numpy import ndarray
 from torch import Tensor
 
 from headscope.corpus.window import Window
+from headscope.measure.batches import Batch, batches, in_memory
 from headscope.measure.contested_sampling import stretch
-from headscope.measure.gather import Cells, read_cells
 from headscope.measure.shadow import ReadRows, RowTokens
+from headscope.models.engines.engine import Rows, full_tile
 from headscope.models.load import Model
 from headscope.stimuli.text import TEXT
 
@@ -34,21 +36,43 @@ def rows_of_model(model: Model, *, batch_tokens: int) -> ReadRows:
     def read(
         windows: Sequence[Window], tokens: RowTokens, heads: Heads
     ) -> Iterator[tuple[int, int, ndarray]]:
-        def cells_of(members: Sequence[int], length: int) -> Iterator[Cells[tuple[int, int]]]:
-            for row, number in enumerate(members):
-                if number not in tokens:
-                    continue
-                query, key = row_cells(windows[number], tokens[number])
-                flat = (row * model.heads * length + query) * length + key
-                for slot, (layer, head) in enumerate(heads):
-                    yield Cells(layer, head, flat, (number, slot))
-
-        for (number, slot), values in read_cells(
-            model, windows, cells_of, batch_tokens=batch_tokens
-        ):
-            yield number, slot, values
+        by_window = {id(windows[number]): (number, asked) for number, asked in tokens.items()}
+        blocks = np.zeros(len(windows), np.int64)
+        for batch in batches(windows, blocks, {}, tokens=batch_tokens):
+            for rows in in_memory(batch, lambda part: _rows(model, part, by_window, heads)):
+                yield from rows
 
     return read
+
+
+def _rows(
+    model: Model,
+    batch: Batch,
+    by_window: Mapping[int, tuple[int, Int[ndarray, " query"]]],
+    heads: Heads,
+) -> list[tuple[int, int, ndarray]]:
+    """Rows of some heads in a batch; a window's number and tokens by its identity."""
+    asked = [
+        (row, window, *by_window[id(window)])
+        for row, window in enumerate(batch.windows)
+        if id(window) in by_window
+    ]
+    found: list[tuple[int, int, ndarray]] = []
+
+    def on_layer(layer: int, all_rows: Iterable[Rows]) -> None:
+        slots = [slot for slot, (at, _) in enumerate(heads) if at == layer]
+        for rows in all_rows if slots else ():
+            for row, window, number, tokens in asked:
+                query, key = map(torch.from_numpy, row_cells(window, tokens))
+                for slot in slots:
+                    values = rows[row, heads[slot][1]][query, key].float()
+                    values = values.exp() if model.engine.logarithms else values
+                    found.append((number, slot, values.cpu().numpy()))
+
+    if asked:
+        ids, last = batch.tokens().to(model.device), max(layer for layer, _ in heads)
+        model.engine.run(ids, [full_tile(*ids.shape)], on_layer, last + 1)
+    return found
 
 
 def rows_of_patterns(

@@ -11,7 +11,7 @@ import torch
 
 from headscope.corpus.shipped import data_folder
 from headscope.corpus.window import Window
-from headscope.measure import gather
+from headscope.measure import query_masses, sample_patterns
 from headscope.measure.example import (
     BEGINNING,
     WIDTH,
@@ -20,7 +20,7 @@ from headscope.measure.example import (
     excerpt,
     stretches_left_out,
 )
-from headscope.measure.examples import find_examples, windows_to_reread
+from headscope.measure.examples import find_examples
 from headscope.measure.measure import empty_state
 from headscope.measure.query_masses import Queries, Reading, choose_queries
 from headscope.models.load import load_model
@@ -45,14 +45,10 @@ def found(gpt2_folder):
     vocabulary = model.tokenizer.ordinary_tokens(model.vocabulary_size)
     repeats = repeat_windows(vocabulary, model.tokenizer, max_length=200, seed=0)
     windows = [*text, *repeats]
-    return cut_out(gpt2_folder, windows), {window.name: window for window in windows}
-
-
-def cut_out(folder, windows, progress=lambda done, total: None) -> list[Example]:
     names = [relation.id for relation in RELATIONS]
     wanted = [ExampleRequest(1, 2, names.index(name)) for name in SHOWN]
-    how = {"batch_tokens": 512, "seed": 0, "progress": progress}
-    return find_examples(load_model(str(folder)), windows, RELATIONS, wanted, **how)
+    examples = find_examples(model, windows, RELATIONS, wanted, seed=0)
+    return examples, {window.name: window for window in windows}
 
 
 def slow_targets(window: Window, relation: str, query: int) -> set[int]:
@@ -198,43 +194,13 @@ def test_a_line_says_where_its_stretches_stand_and_what_they_leave_out():
     assert example.elsewhere == pytest.approx([0, 0, 0.1, 0.8], abs=1e-3)
 
 
-def test_what_does_not_fit_into_memory_is_read_a_second_time_and_shows_the_same(
-    found, gpt2_folder, monkeypatch
-):
-    examples, windows = found
-    monkeypatch.setattr(gather, "MAX_BYTES", 0)
-    again = cut_out(gpt2_folder, list(windows.values()))
-    assert len(again) == len(examples) > 20
-    for example, other in zip(examples, again, strict=True):
-        assert (example.window, example.positions) == (other.window, other.positions)
-        assert (example.query, example.targets) == (other.query, other.targets)
-        np.testing.assert_allclose(
-            example.pattern.astype(float), other.pattern.astype(float), atol=1e-4
-        )
-        assert example.left_out == pytest.approx(other.left_out, abs=1e-4)
-
-
-@pytest.mark.parametrize(("most", "times"), [(2**28, 1), (0, 2)])
-def test_progress_ends_at_what_there_is_to_read(found, gpt2_folder, monkeypatch, most, times):
-    monkeypatch.setattr(gather, "MAX_BYTES", most)
-    _, windows = found
-    told: list[tuple[int, int]] = []
-    cut_out(gpt2_folder, list(windows.values()), lambda done, total: told.append((done, total)))
-    assert told[-1][0] == told[-1][1]
-    sample = told[-1][0]
-    assert sum(told[i][0] > told[i - 1][0] for i in range(1, len(told))) == len(told) - 1
-    once = sum(map(len, windows_to_reread(list(windows.values()))))
-    assert (times - 1) * once < sample <= times * once
-
-
 def test_what_a_run_kept_of_a_window_is_what_it_would_read_again(gpt2_folder, found, monkeypatch):
-    from headscope.measure import query_masses
     from headscope.measure.measure import BatchReader
     from headscope.measure.plan import Plan, read_plan
 
     model = load_model(str(gpt2_folder))
     windows = [w for w in found[1].values() if w.stimulus == "text"]
-    kept = gather.SamplePatterns(windows[:3])
+    kept = sample_patterns.SamplePatterns(windows[:3])
     reader, sizes = BatchReader(model, RELATIONS, 0), list[int]()
 
     def read(steps, twin):
@@ -247,7 +213,7 @@ def test_what_a_run_kept_of_a_window_is_what_it_would_read_again(gpt2_folder, fo
     assert sizes.count(1) >= 3
     assert max(sizes) > 1
     for window in windows[:3]:
-        again, patterns = gather.read_patterns(model, window), kept.of(window)
+        again, patterns = sample_patterns.read_patterns(model, window), kept.of(window)
         for layer in range(model.layers):
             assert np.array_equal(again.of_layer(layer), patterns.of_layer(layer))
             seen = len(window) * (len(window) + 1) // 2
@@ -255,11 +221,10 @@ def test_what_a_run_kept_of_a_window_is_what_it_would_read_again(gpt2_folder, fo
     assert kept.of(windows[3]) is None
     # text that was kept is not read again
     monkeypatch.setattr(query_masses, "read_patterns", None)
-    wanted = [ExampleRequest(1, 2, 0)]
-    options = {"batch_tokens": 512, "seed": 0}
-    examples = find_examples(model, windows[:3], RELATIONS, wanted, sample_patterns=kept, **options)
+    asked = (model, windows[:3], RELATIONS, [ExampleRequest(1, 2, 0)])
+    examples = find_examples(*asked, seed=0, sample_patterns=kept)
     monkeypatch.undo()
-    plain = find_examples(model, windows[:3], RELATIONS, wanted, **options)
+    plain = find_examples(*asked, seed=0)
     assert [e.positions for e in examples] == [e.positions for e in plain] != []
     assert all(
         np.array_equal(*(e.pattern for e in both)) for both in zip(examples, plain, strict=True)
@@ -269,8 +234,10 @@ def test_what_a_run_kept_of_a_window_is_what_it_would_read_again(gpt2_folder, fo
 def test_patterns_are_kept_as_far_as_there_is_room_and_the_window_is_of_the_sample(monkeypatch):
     first, second, third = (Window(str(i), np.arange(4), ("a",) * 4) for i in range(3))
     sample = [first, second]
-    kept = gather.SamplePatterns(sample)
-    monkeypatch.setattr(gather, "MAX_BYTES", 2 * 10 * 6 * 2)  # two windows of 10 cells, 6 heads
+    kept = sample_patterns.SamplePatterns(sample)
+    monkeypatch.setattr(
+        sample_patterns, "MAX_BYTES", 2 * 10 * 6 * 2
+    )  # two windows of 10 cells, 6 heads
     assert kept.begin(first, 6) is kept.of(first) is not None
     assert kept.begin(third, 6) is None
     assert kept.begin(second, 6) is not None

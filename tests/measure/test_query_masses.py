@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from headscope.corpus.shipped import data_folder
-from headscope.measure import gather
 from headscope.measure.example import ExampleRequest
 from headscope.measure.examples import find_examples
 from headscope.measure.query_masses import Reading, masses
+from headscope.measure.sample_patterns import SamplePatterns
 from headscope.models.load import load_model
 from headscope.relations import relations_of
 from headscope.stimuli.text import TextWindows
@@ -39,8 +39,10 @@ def test_masses_are_those_of_a_slow_loop_over_the_models_own_attention(
     ]
     model = load_model(str(gpt2_folder), engine=engine)
     seen: list[tuple[int, int]] = []
-    reading = Reading(model, windows, RELATIONS, 160, lambda *counts: seen.append(counts))
-    found = masses(reading, wanted, reading)
+    reading = Reading(
+        model, windows, RELATIONS, lambda *counts: seen.append(counts), SamplePatterns([])
+    )
+    found = masses(reading, wanted)
     plain = AutoModelForCausalLM.from_pretrained(gpt2_folder, attn_implementation="eager").eval()
     slow: list[dict[tuple[int, int], float]] = [{} for _ in wanted]
     for place, window in enumerate(windows):
@@ -64,13 +66,12 @@ def test_masses_are_those_of_a_slow_loop_over_the_models_own_attention(
     assert [done for done, _ in seen] == sorted({done for done, _ in seen})
 
 
-def test_progress_ends_when_everything_is_read(gpt2_folder, windows, monkeypatch):
-    monkeypatch.setattr(gather, "MAX_BYTES", 0)  # else the sample is read once
+def test_progress_ends_when_everything_is_read(gpt2_folder, windows):
     wanted = [ExampleRequest(1, 2, BY_NAME["delimiter/sentence-end"])]
     seen: list[tuple[int, int]] = []
     examples = find_examples(
         load_model(str(gpt2_folder)), windows[:12], RELATIONS, wanted,
-        batch_tokens=160, seed=0, progress=lambda *counts: seen.append(counts),
+        seed=0, progress=lambda *counts: seen.append(counts),
     )  # fmt: skip
     # seven examples are cut out of seven windows at most
     chosen = {example.window for example in examples}

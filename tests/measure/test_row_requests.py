@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-
 import numpy as np
 import pytest
 import torch
@@ -11,9 +9,7 @@ from transformers import AutoModelForCausalLM
 
 import headscope as hs
 from headscope.corpus.window import Window
-from headscope.measure import gather
 from headscope.measure.batches import Batch
-from headscope.measure.gather import Cells, read_cells
 from headscope.measure.measure import measure
 from headscope.measure.row_requests import hit_shares
 from headscope.measure.selection import select
@@ -168,59 +164,3 @@ def test_a_relation_without_a_query_among_the_rows_is_asked_for_one():
     assert hit_shares(window, some).tolist() == [0.0, 0.0, 0.0, 2.5, 2.5]
     short = made_up(LONG)
     assert (hit_shares(short, targets) == 1).all()
-
-
-@pytest.mark.parametrize("batch_tokens", [1, 3000])
-def test_cells_of_long_windows_are_those_of_eager_attention(folder, attentions, batch_tokens):
-    """Single cells, rows, keys that come too late, and further cells once the first are known."""
-    model, luck = load_model(str(folder), engine="fused", device="cpu"), np.random.default_rng(0)
-    asked: list[tuple[int, int, int, np.ndarray, np.ndarray]] = []
-
-    def cells_of(members: Sequence[int], length: int) -> Iterator[Cells[int]]:
-        for row, number in enumerate(members):
-            size = LENGTHS[number]
-
-            def flat(query: np.ndarray, key: np.ndarray, row: int = row) -> np.ndarray:
-                return (row * model.heads * length + query) * length + key
-
-            for layer, head in ((0, 1), (1, 0)):
-                single = luck.integers(0, size, (2, 40))
-                whole = np.repeat([size - 1, size // 2], size), np.tile(np.arange(size), 2)
-                square = np.repeat(single[0], 40), np.tile(single[0], 40)
-                query, key = np.concatenate([single, whole], axis=1)
-                asked.append((layer, head, number, query, key))
-                asked.append((layer, head, number, *square))
-                first = len(asked) - 2
-                further = flat(*square)
-                yield Cells(layer, head, flat(query, key), first, lambda _, at=further: at)
-
-    seen: dict[int, list[np.ndarray]] = {}
-    for first, values in read_cells(model, WINDOWS, cells_of, batch_tokens=batch_tokens):
-        seen.setdefault(first, []).append(values)
-    assert len(seen) == len(asked) // 2 == 2 * len(WINDOWS)
-    for first, answers in seen.items():
-        for place, values in zip((first, first + 1), answers, strict=True):
-            layer, head, number, query, key = asked[place]
-            expected = attentions[number][layer, head, query, key]
-            assert np.allclose(values, expected, atol=1e-6)
-            assert (values[key > query] == 0).all()
-
-
-def test_a_layers_pattern_of_a_long_window_is_never_whole(folder, monkeypatch):
-    """Of 8,192 tokens it would take gigabytes for each layer."""
-    model, most = load_model(str(folder), engine="fused", device="cpu"), 0
-    real = gather.log_probabilities
-
-    def noted(scores, request):
-        nonlocal most
-        found = real(scores, request)
-        most = max(most, found.numel())
-        return found
-
-    monkeypatch.setattr(gather, "log_probabilities", noted)
-    monkeypatch.setattr(gather, "ROW_CELLS", 10_000)
-    cells = np.arange(1000 * 1000)
-    reading = read_cells(model, WINDOWS[2:], lambda *_: [Cells(1, 1, cells, None)], batch_tokens=1)
-    ((_, values),) = reading
-    assert values.sum() == pytest.approx(1000, rel=1e-4)
-    assert 0 < most <= 10_000

@@ -1,0 +1,116 @@
+"""Patterns of the windows that examples are cut out of, kept while a run reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from numpy import ndarray
+
+from headscope.corpus.window import Window
+from headscope.measure.batches import Batch, in_memory
+from headscope.models.engines.engine import Rows, Tile
+from headscope.relations.query_sampling import LONG
+from headscope.stimuli.text import TEXT
+
+if TYPE_CHECKING:
+    from headscope.models.load import Model
+
+MAX_BYTES = 256 * 2**20
+"""Patterns of a sample in memory; the other windows are read again for examples."""
+
+
+class WindowPatterns:
+    """All heads' patterns of a window in half precision, of each query the keys that it sees."""
+
+    def __init__(self, window: Window) -> None:
+        self.window = window
+        self._row_ends = _row_ends(window)
+        self._starts = np.cumsum(self._row_ends) - self._row_ends
+        self._parts: dict[int, list[Float[ndarray, "head cell"]]] = {}
+
+    def add(self, layer: int, tile: Tile, rows: Rows, *, logarithms: bool) -> None:
+        """Keep the rows of a tile; those of a layer come one after the other."""
+        ends = self._row_ends[tile.queries]
+        starts = np.arange(len(ends)) * rows.shape[-1]
+        flat = np.repeat(starts - np.cumsum(ends) + ends, ends) + np.arange(ends.sum())
+        seen = rows[0].flatten(1).index_select(1, torch.from_numpy(flat).to(rows.device))
+        values = seen.exp() if logarithms else seen
+        self._parts.setdefault(layer, []).append(values.half().cpu().numpy())
+
+    def of_layer(self, layer: int) -> Float[ndarray, "head cell"]:
+        """The patterns of a layer's heads, row after row."""
+        parts = self._parts[layer]
+        if len(parts) > 1:
+            self._parts[layer] = parts = [np.concatenate(parts, axis=1)]
+        return parts[0]
+
+    def values(
+        self, layer: int, head: int, query: Int[ndarray, " cell"], key: Int[ndarray, " cell"]
+    ) -> Float[ndarray, " cell"]:
+        """A head's attention in some cells; 0 where the query does not see the key."""
+        last = self._row_ends[query] - 1
+        seen = self.of_layer(layer)[head][self._starts[query] + np.minimum(key, last)]
+        return np.where(key <= last, seen, np.float16(0)).astype(np.float32)
+
+
+class SamplePatterns:
+    """Patterns of the windows of a sample, kept as they are read, as far as there is room.
+
+    These windows are read one by one, so that each has the same patterns when it is read again.
+    """
+
+    def __init__(self, sample: Sequence[Window]) -> None:
+        """Before anything is read."""
+        self._sample = sample
+        self._patterns: dict[int, WindowPatterns] = {}
+
+    def wants(self, window: Window) -> bool:
+        """True for a window of the sample that is read by itself: text, with all its rows."""
+        is_short_text = window.stimulus == TEXT.name and len(window) <= LONG
+        return is_short_text and any(one is window for one in self._sample)
+
+    def begin(self, window: Window, per_cell: int) -> WindowPatterns | None:
+        """What keeps a window's patterns; None where it is not wanted or there is no room."""
+        if not self.wants(window):
+            return None
+        windows = [one.window for one in self._patterns.values() if self.wants(one.window)]
+        self._patterns = {id(one): self._patterns[id(one)] for one in windows}
+        cells = sum(int(_row_ends(one).sum()) for one in [*windows, window])
+        if cells * per_cell * np.dtype(np.float16).itemsize > MAX_BYTES:
+            return None
+        self._patterns[id(window)] = WindowPatterns(window)
+        return self._patterns[id(window)]
+
+    def of(self, window: Window) -> WindowPatterns | None:
+        """The patterns of a window that was read; None where they were not kept."""
+        return self._patterns.get(id(window))
+
+
+def read_patterns(model: Model, window: Window) -> WindowPatterns:
+    """The patterns of a window, the same as if they had been kept when it was read by itself.
+
+    Raises:
+        ModelError: it does not fit into memory.
+    """
+
+    def read(batch: Batch) -> WindowPatterns:
+        tokens, patterns = batch.tokens(), WindowPatterns(window)
+        tiles = model.engine.layout(*tokens.shape)
+
+        def on_layer(layer: int, rows: Iterable[Rows]) -> None:
+            for tile, values in zip(tiles, rows, strict=True):
+                patterns.add(layer, tile, values, logarithms=model.engine.logarithms)
+
+        model.engine.run(tokens.to(model.device), tiles, on_layer)
+        return patterns
+
+    (patterns,) = in_memory(Batch([window], np.zeros(1, np.int64), {}), read)
+    return patterns
+
+
+def _row_ends(window: Window) -> Int[ndarray, " query"]:
+    return window.attention_kind.row_end(np.arange(len(window)), len(window))
