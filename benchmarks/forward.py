@@ -17,7 +17,7 @@ import torch
 from side_by_side import alternate, bare, corpora, gpt2_shape, ratio, save, scratch, text_windows
 
 from headscope.corpus.window import Window
-from headscope.measure.measure import measure
+from headscope.measure.batch_reader import measure
 from headscope.models.batching import BATCH_TOKENS
 from headscope.models.load import Model, load_model
 from headscope.relations import relations_of

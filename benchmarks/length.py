@@ -18,8 +18,8 @@ import torch
 from forward import RELATIONS, forward, forward_batches
 from side_by_side import bare, corpora, gpt2_shape, save, scratch, text_windows
 
+from headscope.measure.batch_reader import measure
 from headscope.measure.fit_baselines import fit_baselines
-from headscope.measure.measure import measure
 from headscope.models.batching import BATCH_TOKENS
 from headscope.models.engines.kernels import fuse_activations
 from headscope.models.load import load_model

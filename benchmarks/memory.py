@@ -21,7 +21,7 @@ from forward import RELATIONS, forward
 from side_by_side import bare, corpora, gpt2_shape, save, scratch
 from soak import copies
 
-from headscope.measure.measure import measure
+from headscope.measure.batch_reader import measure
 from headscope.models.batching import BATCH_TOKENS
 from headscope.models.engines.kernels import fuse_activations
 from headscope.models.load import load_model

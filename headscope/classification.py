@@ -235,7 +235,7 @@ def _relations(task: _Task, model: Model) -> Sequence[Relation]:
 
 def _choose_precision(task: _Task, loaded: _Loaded, windows: RunWindows) -> _Loaded:
     """Where it is left to the run, read the text's beginning in both precisions and keep one."""
-    from headscope.measure.measure import measure
+    from headscope.measure.batch_reader import measure
     from headscope.models.precision import IN_MEMORY, NARROW, WIDE, reason_for_wide
 
     if loaded.settings.dtype != AUTO:

@@ -15,7 +15,6 @@ from torch import Tensor
 from headscope.corpus.window import Window
 from headscope.measure.batches import Batch
 from headscope.measure.selection import find_all
-from headscope.measure.tally import Tally
 from headscope.models.engines.engine import QueryRows, Request, SelfEntries
 from headscope.relations.contested import MATCHED, SELF, part_name
 from headscope.relations.effect import Effect, sum_names
@@ -91,30 +90,6 @@ class EffectQueries:
     def to(self, device: torch.device | str) -> EffectQueries:
         """The same with its tensors on a device."""
         return replace(self, **_tensors_on(self, device))
-
-
-@dataclass(frozen=True, eq=False)
-class EffectSums:
-    """A batch's part of the sums of effects."""
-
-    block: Int[ndarray, " row"]
-    effect: Int[ndarray, " row"]
-    """The place among the names of a tally, counted from their end as −1, −2, …"""
-    queries: Int[ndarray, " row"]
-    target: Float[ndarray, "row layer head"]
-    control: Float[ndarray, "row layer head"]
-    count: Float[ndarray, "row layer head"]
-    """What the sums are divided by. In rows of second controls it is the number of queries, and the
-    target is the spread of the head's effects over the text's tokens, 0 where the text names the
-    tokens."""
-
-    def add_to(self, tally: Tally) -> None:
-        """Add all of it; the names of effects are the last of a tally."""
-        at = (self.block, self.effect)
-        np.add.at(tally.target, at, self.target)
-        np.add.at(tally.control, at, self.control)
-        np.add.at(tally.hits, at, self.count)
-        np.add.at(tally.queries, at, self.queries)
 
 
 def effect_queries(batch: Batch, effects: Sequence[Effect], *, seed: int) -> EffectQueries | None:

@@ -11,11 +11,10 @@ from jaxtyping import Float
 from numpy import ndarray
 
 from headscope.corpus.window import Window
-from headscope.measure.accumulate import PreparedBatch
+from headscope.measure.batch_reader import BatchReader, PreparedBatch
 from headscope.measure.example import Example, ExampleRequest
 from headscope.measure.examples import find_examples
 from headscope.measure.loss_check import Targets, token_losses
-from headscope.measure.measure import BatchReader
 from headscope.measure.plan import BatchResult, Plan, read_plan
 from headscope.measure.progress import OnProgress
 from headscope.measure.sample_patterns import SamplePatterns

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,14 +12,10 @@ from jaxtyping import Bool, Float, Int
 from numpy import ndarray
 from torch import Tensor
 
-from headscope.measure.effect_queries import (
-    EffectQueries,
-    EffectSums,
-    NamedTokenQueries,
-    TopKeyQueries,
-)
-from headscope.measure.tally import grained
+from headscope.measure.effect_queries import EffectQueries, NamedTokenQueries, TopKeyQueries
+from headscope.measure.tally import Tally, grained
 from headscope.models.direct_paths import DirectPaths, PathEnd
+from headscope.models.engines.engine import Request, SelfEntries
 from headscope.relations.effect import MIN_ATTENTION, Effect
 
 PREDICTED = 0.25
@@ -26,18 +23,25 @@ PREDICTED = 0.25
 (ours)."""
 
 
-class LogitEffectReader:
+class EffectReader:
     """Reads what one batch's heads write, layer by layer."""
 
     def __init__(
-        self, paths: DirectPaths, queries: EffectQueries, effects: Sequence[Effect]
+        self,
+        paths: DirectPaths,
+        queries: EffectQueries,
+        effects: Sequence[Effect],
+        *,
+        logarithms: bool,
     ) -> None:
-        self.paths, self.queries = paths, queries
+        self.paths, self.queries, self._logarithms = paths, queries, logarithms
+        self.requests = queries.requests
         self.regions = [effect.top_key for effect in effects if effect.top_key is not None]
         self.directions = paths.directions(queries.tokens)
         self._strong: list[Tensor] = []
         self._key: list[Tensor] = []
         self._stream: Tensor | None = None
+        self._end = PathEnd()
         self._selves: list[tuple[Tensor, Tensor | None]] = []
         self._named_values: list[tuple[Tensor, ...]] = []
         self._top_key_values: list[tuple[Tensor, ...]] = []
@@ -47,28 +51,26 @@ class LogitEffectReader:
         """True where an effect asks what a layer's input predicts."""
         return self.queries.top_key is not None and any(region.predicted for region in self.regions)
 
-    def watching(self) -> AbstractContextManager[PathEnd]:
+    @contextmanager
+    def watching(self) -> Iterator[None]:
         """The context within which a forward pass is read; see `DirectPaths.watching`."""
         stream = self.stream if self.needs_stream else None
-        return self.paths.watching(self.queries.queries, self.take, stream)
+        with self.paths.watching(self.queries.queries, self.take, stream) as self._end:
+            yield
 
-    def read_rows(self, rows: Float[Tensor, "one head query key"], *, logarithms: bool) -> None:
-        """Note which key is each row's strongest, the first left out, and how strong it is."""
+    def on_rows(self, layer: int, request: Request, rows: Any) -> None:
+        """Note each row's strongest key, or what named queries take from their own positions."""
+        if isinstance(request, SelfEntries):
+            attention, value = rows
+            self._selves.append((self._attention(attention), value))
+            return
+        # the first key is left out
         strongest, key = rows[0, :, :, 1:].max(-1)
-        strongest = strongest.float().exp() if logarithms else strongest.float()
-        self._strong.append(strongest.T)
+        self._strong.append(self._attention(strongest).T)
         self._key.append(key.T + 1)
 
-    def read_selves(
-        self,
-        attention: Float[Tensor, "query head"],
-        value: Float[Tensor, "query width"] | None,
-        *,
-        logarithms: bool,
-    ) -> None:
-        """Note what one window's named queries take from their own positions."""
-        attention = attention.float().exp() if logarithms else attention.float()
-        self._selves.append((attention, value))
+    def _attention(self, values: Tensor) -> Tensor:
+        return values.float().exp() if self._logarithms else values.float()
 
     def stream(self, layer: int, stream: Float[Tensor, "query d_model"]) -> None:
         """Note what a layer reads at the asked queries."""
@@ -133,23 +135,26 @@ class LogitEffectReader:
         return (*columns, *holds)
 
     @torch.no_grad()
-    def sums(self, end: PathEnd) -> EffectSums:
-        """The batch's sums, when the last norm's scale is known."""
-        rows, layers, heads = len(self.queries.block), self.paths.layers, self.paths.heads
-        to = tuple(np.zeros((rows, layers, heads)) for _ in range(3))
-        if end.scale is None:
+    def add_to(self, tally: Tally) -> None:
+        """Add the batch's sums, once the pass has ended; effects are the last of a tally."""
+        queries, scale = self.queries, self._end.scale
+        to = tuple(
+            np.zeros((len(queries.block), self.paths.layers, self.paths.heads)) for _ in range(3)
+        )
+        if scale is None:
             raise RuntimeError("the pass has not reached the last norm")
-        named_tokens, top_key = self.queries.named_tokens, self.queries.top_key
-        if named_tokens is not None:
+        if queries.named_tokens is not None:
             for layer, values in enumerate(self._named_values):
-                _add_named(named_tokens, layer, values, end.scale.to(values[0].device), to)
-        if top_key is not None:
+                _add_named(queries.named_tokens, layer, values, scale.to(values[0].device), to)
+        if queries.top_key is not None:
             for layer, values in enumerate(self._top_key_values):
                 for number, _ in enumerate(self.regions):
-                    scale = end.scale.to(values[0].device)
-                    self._add_look(top_key, number, layer, values, scale, to)
-        queries = self.queries
-        return EffectSums(queries.block, queries.effect, queries.count, *map(grained, to))
+                    size = scale.to(values[0].device)
+                    self._add_look(queries.top_key, number, layer, values, size, to)
+        rows = (queries.block, queries.effect)
+        for array, sums in zip((tally.target, tally.control, tally.hits), to, strict=True):
+            np.add.at(array, rows, grained(sums))
+        np.add.at(tally.queries, rows, queries.count)
 
     def _add_look(
         self,

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from headscope.corpus.window import Window
 from headscope.measure.example import Picture
-from headscope.measure.tally import PICTURED, SIDE, Profile, grained
-from headscope.models.engines.engine import Entries
+from headscope.measure.tally import PICTURED, SIDE, Profile, Tally, grained
+from headscope.models.engines.engine import Entries, Request
 
 COPY = SIDE // 2
 """Of a repeat the picture shows this many positions from its beginning, and of its second copy."""
@@ -93,20 +93,29 @@ class PictureCells:
     rows: Int[ndarray, " query"]
     """Of the picture, those that the window has."""
 
-    def add(
-        self,
-        profile: Profile,
-        layer: int,
-        attention: Float[Tensor, "cell head"],
-        *,
-        logarithms: bool,
+
+class PictureReader:
+    """Sums of the pictures of a batch's windows."""
+
+    def __init__(
+        self, pictures: Sequence[PictureCells], shape: tuple[int, int], *, logarithms: bool
     ) -> None:
-        """Add a layer's attention on the cells to the sums."""
-        shares = attention.float().exp() if logarithms else attention
+        self.requests = [picture.cells for picture in pictures]
+        self._pictures = {id(picture.cells): picture for picture in pictures}
+        self._profile, self._logarithms = Profile.zeros(*shape), logarithms
+
+    def on_rows(self, layer: int, request: Request, rows: Float[Tensor, "cell head"]) -> None:
+        """Add a layer's attention on the cells of a picture."""
+        picture, profile = self._pictures[id(request)], self._profile
+        shares = rows.float().exp() if self._logarithms else rows
         values = grained(shares.double().cpu().numpy())
-        profile.stimulus_mean[self.stimulus, layer][:, self.pixels] += values.T
+        profile.stimulus_mean[picture.stimulus, layer][:, picture.pixels] += values.T
         if layer == 0:
-            profile.stimulus_queries[self.stimulus, self.rows] += 1
+            profile.stimulus_queries[picture.stimulus, picture.rows] += 1
+
+    def add_to(self, tally: Tally) -> None:
+        """Add the sums."""
+        tally.profile += self._profile
 
 
 def picture_cells(windows: Sequence[Window]) -> list[PictureCells]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,7 +15,7 @@ from torch import Tensor
 from headscope.measure.batches import Batch
 from headscope.measure.mean_pattern import add_mean
 from headscope.measure.row_requests import ROW_CELLS
-from headscope.measure.tally import CORNER, OFFSETS, Profile, grained
+from headscope.measure.tally import CORNER, OFFSETS, Profile, Tally, grained
 from headscope.models.engines.engine import Rows, Tile, row_sums
 from headscope.relations.query_sampling import LONG
 
@@ -41,20 +42,27 @@ def profiled_tiles(batch: Batch, tiles: Sequence[Tile], *, heads: int) -> list[T
     ]
 
 
-class ProfileRows:
-    """Adds one layer's rows on a batch's profiled windows to the sums, tile by tile."""
+class ProfileReader:
+    """Sums of the profile over a batch's profiled windows, tile by tile."""
 
     def __init__(
-        self, profile: Profile, batch: Batch, layer: int, *, logarithms: bool, sinks: bool = False
+        self,
+        batch: Batch,
+        tiles: Sequence[Tile],
+        shape: tuple[int, int],
+        *,
+        logarithms: bool,
+        sinks: bool,
     ) -> None:
-        self.profile = profile
-        self.sinks = sinks
-        self.batch = batch
-        self.layer = layer
-        self.logarithms = logarithms
+        self.batch, self.requests, self.logarithms, self.sinks = batch, tiles, logarithms, sinks
+        self.profile = Profile.zeros(*shape)
         self.columns: dict[int, Float[Tensor, "head key"]] = {}
 
-    def add(self, tile: Tile, rows: Rows) -> None:
+    def add_to(self, tally: Tally) -> None:
+        """Add the profile."""
+        tally.profile += self.profile
+
+    def on_rows(self, layer: int, tile: Any, rows: Rows) -> None:
         """Add the rows of one tile."""
         for row in self.batch.profiled:
             if not tile.windows.start <= row < tile.windows.stop:
@@ -69,19 +77,15 @@ class ProfileRows:
             pattern = rows[row - tile.windows.start, :, queries, :seen].float()
             if self.logarithms:
                 # −∞ for later keys; no probability that is left is as small as this
-                self._add_window(row, first, pattern.exp(), pattern.clamp_min(-1e3))
+                self._add_window(layer, row, first, (pattern.exp(), pattern.clamp_min(-1e3)))
             else:
                 tiny = torch.finfo(pattern.dtype).tiny
-                self._add_window(row, first, pattern, pattern.clamp_min(tiny).log())
+                self._add_window(layer, row, first, (pattern, pattern.clamp_min(tiny).log()))
 
     def _add_window(
-        self,
-        row: int,
-        first: int,
-        pattern: Float[Tensor, "head query key"],
-        logs: Float[Tensor, "head query key"],
+        self, layer: int, row: int, first: int, pattern_and_logs: tuple[Tensor, Tensor]
     ) -> None:
-        profile, layer = self.profile, self.layer
+        (pattern, logs), profile = pattern_and_logs, self.profile
         window, index = self.batch.windows[row], self.batch.profiled[row]
         length, end = min(LONG, len(window)), first + pattern.shape[1]
         distance, inside = _by_key(pattern, first, window.sentence_of_token[: pattern.shape[-1]])
@@ -113,12 +117,13 @@ class ProfileRows:
             corner[:, first : first + part.shape[1], : part.shape[2]] = part
             profile.corner[index, layer] += _numpy(corner.flatten(1))
             profile.corners[index] += layer == 0 and first == 1
-        self._add_stripe(row, length, end, later_keys.sum(-2))
+        self._add_stripe(layer, row, (length, end), later_keys.sum(-2))
 
     def _add_stripe(
-        self, row: int, length: int, end: int, columns: Float[Tensor, "head key"]
+        self, layer: int, row: int, bounds: tuple[int, int], columns: Float[Tensor, "head key"]
     ) -> None:
         """Keys' sums are known when the last query has come."""
+        length, end = bounds
         before = self.columns.pop(row, None)
         if before is not None:
             columns = columns.clone()
@@ -128,7 +133,7 @@ class ProfileRows:
             return
         count = max(1, round((length - 1) * STRIPE_SHARE))
         stripes = columns.topk(count, dim=-1).values.sum(-1)
-        self.profile.stripe[self.layer] += _numpy(stripes)
+        self.profile.stripe[layer] += _numpy(stripes)
 
 
 def _by_key(

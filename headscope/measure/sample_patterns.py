@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -12,6 +12,7 @@ from numpy import ndarray
 
 from headscope.corpus.window import Window
 from headscope.measure.batches import Batch, in_memory
+from headscope.measure.tally import Tally
 from headscope.models.engines.engine import Rows, Tile
 from headscope.relations.query_sampling import LONG
 from headscope.stimuli.text import TEXT
@@ -88,6 +89,28 @@ class SamplePatterns:
     def of(self, window: Window) -> WindowPatterns | None:
         """The patterns of a window that was read; None where they were not kept."""
         return self._patterns.get(id(window))
+
+
+class PatternReader:
+    """Keeps a window's patterns as the tiles of its rows are read."""
+
+    def __init__(
+        self,
+        patterns: WindowPatterns,
+        tiles: Sequence[Tile],
+        numbers: Sequence[int],
+        *,
+        logarithms: bool,
+    ) -> None:
+        self.requests, self._patterns = tiles, patterns
+        self._numbers, self._logarithms = numbers, logarithms
+
+    def on_rows(self, layer: int, tile: Any, rows: Rows) -> None:
+        """Keep the rows of a tile."""
+        self._patterns.add(self._numbers[layer], tile, rows, logarithms=self._logarithms)
+
+    def add_to(self, tally: Tally) -> None:
+        """Nothing: examples are cut out of the patterns later."""
 
 
 def read_patterns(model: Model, window: Window) -> WindowPatterns:

@@ -36,7 +36,7 @@ def rows_of_model(model: Model, *, batch_tokens: int) -> ReadRows:
     def read(
         windows: Sequence[Window], tokens: RowTokens, heads: Heads
     ) -> Iterator[tuple[int, int, ndarray]]:
-        by_window = {id(windows[number]): (number, asked) for number, asked in tokens.items()}
+        by_window = {id(windows[number]): (number, positions) for number, positions in tokens.items()}
         blocks = np.zeros(len(windows), np.int64)
         for batch in batches(windows, blocks, {}, tokens=batch_tokens):
             for rows in in_memory(batch, lambda part: _rows(model, part, by_window, heads)):
@@ -52,27 +52,27 @@ def _rows(
     heads: Heads,
 ) -> list[tuple[int, int, ndarray]]:
     """Rows of some heads in a batch; a window's number and tokens by its identity."""
-    asked = [
+    members = [
         (row, window, *by_window[id(window)])
         for row, window in enumerate(batch.windows)
         if id(window) in by_window
     ]
-    found: list[tuple[int, int, ndarray]] = []
+    results: list[tuple[int, int, ndarray]] = []
 
     def on_layer(layer: int, all_rows: Iterable[Rows]) -> None:
         slots = [slot for slot, (at, _) in enumerate(heads) if at == layer]
         for rows in all_rows if slots else ():
-            for row, window, number, tokens in asked:
+            for row, window, number, tokens in members:
                 query, key = map(torch.from_numpy, row_cells(window, tokens))
                 for slot in slots:
                     values = rows[row, heads[slot][1]][query, key].float()
                     values = values.exp() if model.engine.logarithms else values
-                    found.append((number, slot, values.cpu().numpy()))
+                    results.append((number, slot, values.cpu().numpy()))
 
-    if asked:
+    if members:
         ids, last = batch.tokens().to(model.device), max(layer for layer, _ in heads)
         model.engine.run(ids, [full_tile(*ids.shape)], on_layer, last + 1)
-    return found
+    return results
 
 
 def rows_of_patterns(

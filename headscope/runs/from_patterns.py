@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-import torch
-
 from headscope.arguments import ANYTHING, maybe, takes
 from headscope.attention_kind import CAUSAL, AttentionKind
 from headscope.corpus.window import Window
 from headscope.errors import PatternError
-from headscope.measure.accumulate import PreparedBatch, add_counts, add_sums, layer_sums
+from headscope.measure.batch_reader import PreparedBatch, attention_readers
 from headscope.measure.batches import Batch
 from headscope.measure.block_assignment import assign_blocks
 from headscope.measure.fit_baselines import fit_baselines
+from headscope.measure.layer_reader import read_layer, shared_requests
 from headscope.measure.profile import profiled_tiles
 from headscope.measure.progress import Progress, progress_bar
 from headscope.measure.progress_steps import Steps
@@ -149,17 +148,21 @@ def _tally(
         if tally is None:
             tally = Tally.zeros(tuple(relation.id for relation in relations), layers, heads)
         batch = Batch([window], blocks[i : i + 1], {0: profiled[i]} if i in profiled else {})
-        block, late = full_tile(1, len(window)), late_tiles([window])
-        selection = select(batch, relations, [block], heads=heads, seed=seed)
-        add_counts(tally, batch, selection)
-        tokens = torch.from_numpy(window.tokens)[None]
-        tiles = profiled_tiles(batch, [block], heads=heads)
-        prepared = PreparedBatch(batch, tokens, late, selection, tiles)
+        block = full_tile(1, len(window))
+        prepared = PreparedBatch(
+            batch,
+            batch.tokens(),
+            late_tiles([window]),
+            select(batch, relations, [block], heads=heads, seed=seed),
+            profiled_tiles(batch, [block], heads=heads),
+        )
+        readers = attention_readers(prepared, layers, heads, logarithms=False)
+        shared = shared_requests(readers)
         for layer in range(layers):
             pattern = array[layer][None]
-            rows = ((request, slice_pattern(pattern, request)) for request in prepared.attention)
-            sums = layer_sums(prepared, tally.profile, layer, rows, logarithms=False)
-            add_sums(tally, batch, selection, layer, sums)
+            read_layer(layer, shared, (slice_pattern(pattern, request) for request, _ in shared))
+        for reader in readers:
+            reader.add_to(tally)
         advance()
     if tally is None:
         raise PatternError("no windows: there is nothing to score")

@@ -26,11 +26,11 @@ def floor_sensitivity(evidence: pd.DataFrame, rules: Mapping[str, TagThresholds]
         ("tags", table[~table["type"].isin(sinks)]),
         ("tags of attention sinks", table[table["type"].isin(sinks)]),
     ):
-        more, now, fewer = (_tags(rows, factor) for factor in (LOWER, 1.0, HIGHER))
-        if more:
+        lower, now, higher = (_tags(rows, factor) for factor in (LOWER, 1.0, HIGHER))
+        if lower:
             clauses.append(
-                f"floors 10 % higher take {now - fewer} of {now} {noun} away, "
-                f"floors 10 % lower add {more - now}"
+                f"floors 10 % higher take {now - higher} of {now} {noun} away, "
+                f"floors 10 % lower add {lower - now}"
             )
     return "; ".join(clauses).capitalize() + "." * bool(clauses)
 

@@ -9,10 +9,10 @@ import torch
 import headscope as hs
 from headscope.corpus.shipped import asked_corpora
 from headscope.corpus.window import Window
+from headscope.measure.batch_reader import BatchReader, empty_state
 from headscope.measure.batches import Batch
 from headscope.measure.effect_queries import EVERY, TopKeyQueries, effect_queries
 from headscope.measure.logit_effects import partners
-from headscope.measure.measure import BatchReader, empty_state
 from headscope.measure.plan import Plan, read_plan
 from headscope.models.direct_paths import direct_paths
 from headscope.models.load import load_model

@@ -12,6 +12,7 @@ import torch
 from headscope.corpus.shipped import data_folder
 from headscope.corpus.window import Window
 from headscope.measure import query_masses, sample_patterns
+from headscope.measure.batch_reader import empty_state
 from headscope.measure.example import (
     BEGINNING,
     WIDTH,
@@ -21,7 +22,6 @@ from headscope.measure.example import (
     stretches_left_out,
 )
 from headscope.measure.examples import find_examples
-from headscope.measure.measure import empty_state
 from headscope.measure.query_masses import Queries, Reading, choose_queries
 from headscope.models.load import load_model
 from headscope.relations import relations_of
@@ -195,7 +195,7 @@ def test_a_line_says_where_its_stretches_stand_and_what_they_leave_out():
 
 
 def test_what_a_run_kept_of_a_window_is_what_it_would_read_again(gpt2_folder, found, monkeypatch):
-    from headscope.measure.measure import BatchReader
+    from headscope.measure.batch_reader import BatchReader
     from headscope.measure.plan import Plan, read_plan
 
     model = load_model(str(gpt2_folder))

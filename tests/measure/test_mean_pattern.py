@@ -169,7 +169,7 @@ def test_a_models_pictures_are_the_mean_of_its_own_patterns(gpt2_folder):
     import torch
     from transformers import GPT2Model
 
-    from headscope.measure.measure import measure
+    from headscope.measure.batch_reader import measure
     from headscope.models.load import load_model
     from headscope.relations import relations_of
     from headscope.stimuli import build_stimuli

@@ -14,8 +14,8 @@ import torch
 
 import headscope as hs
 from headscope.errors import ModelError
+from headscope.measure.batch_reader import measure
 from headscope.measure.batches import Batch, give_back, in_memory
-from headscope.measure.measure import measure
 from headscope.models import load
 from headscope.models.load import load_model
 from headscope.relations import relations_of

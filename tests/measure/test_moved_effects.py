@@ -7,7 +7,7 @@ import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from headscope.measure.measure import BatchReader, empty_state
+from headscope.measure.batch_reader import BatchReader, empty_state
 from headscope.measure.plan import Plan, read_plan
 from headscope.models.load import load_model
 from headscope.relations.effect import sum_names

@@ -8,7 +8,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from headscope.corpus.shipped import data_folder
-from headscope.measure.measure import measure
+from headscope.measure.batch_reader import measure
 from headscope.measure.profile import describe
 from headscope.models.load import load_model
 from headscope.relations import relations_of

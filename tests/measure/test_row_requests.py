@@ -9,8 +9,8 @@ from transformers import AutoModelForCausalLM
 
 import headscope as hs
 from headscope.corpus.window import Window
+from headscope.measure.batch_reader import measure
 from headscope.measure.batches import Batch
-from headscope.measure.measure import measure
 from headscope.measure.row_requests import hit_shares
 from headscope.measure.selection import select
 from headscope.measure.tally import Tally

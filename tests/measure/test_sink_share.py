@@ -10,10 +10,8 @@ import headscope as hs
 from headscope.measure.block_assignment import assign_blocks
 from headscope.models.load import load_model
 from headscope.runs.store import load
-from headscope.runs.tables import read_heads, table_to_csv
 from headscope.stimuli.text import TextWindows
 from headscope.views.report.data import page_data
-from tests.helpers.formats import HEADS_BEFORE_EXPLAIN, columns_of
 from tests.models.every_layout import attention_of, own_network, save_tiny
 
 LENGTH = 80
@@ -65,16 +63,3 @@ def test_the_page_and_the_folder_keep_it(run, tmp_path):
     read = load(tmp_path / "run", with_tally=True)
     assert np.allclose(read.heads["sink_share"], run.heads["sink_share"], atol=1e-5)
     assert np.array_equal(read.tally.profile.sink, run.tally.profile.sink)
-
-
-@pytest.mark.parametrize("lacks", [["sink_share"], ["sink_share", "mass"]])
-def test_tables_of_an_older_headscope_lack_it(run, tmp_path, lacks):
-    heads = run.heads.drop(columns=lacks)
-    file = tmp_path / "heads.csv"
-    for explained in (False, True):
-        if explained:
-            heads = heads.assign(explained=0.5, rule="token 0")
-        file.write_text(table_to_csv(heads), encoding="utf-8")
-        read = read_heads(file)
-        assert read["sink_share"].isna().all()
-        assert list(read) == (columns_of("heads.csv") if explained else HEADS_BEFORE_EXPLAIN)

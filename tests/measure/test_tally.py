@@ -13,8 +13,8 @@ from transformers import AutoModelForCausalLM
 
 from headscope.corpus.shipped import data_folder
 from headscope.errors import RunError
+from headscope.measure.batch_reader import measure
 from headscope.measure.block_assignment import assign_blocks
-from headscope.measure.measure import measure
 from headscope.measure.selection import find_all
 from headscope.measure.tally import Tally
 from headscope.models.load import load_model

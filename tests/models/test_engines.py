@@ -13,7 +13,6 @@ from headscope.corpus.window import Window
 from headscope.errors import ModelError
 from headscope.measure.block_assignment import AT_ONCE, chunks
 from headscope.measure.in_process import prefetched
-from headscope.measure.measure import measure
 from headscope.measure.tally import Tally
 from headscope.models.engines import fused
 from headscope.models.engines.capture import attention

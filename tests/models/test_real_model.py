@@ -65,7 +65,7 @@ def test_its_best_syntactic_heads_beat_every_fixed_offset_by_far(run, relation):
 @pytest.mark.slow
 def test_its_twin_has_learned_nothing(smollm2, prose):
     """The twin judged like a model of its own, without the condition that it sets for others."""
-    from headscope.measure.measure import measure
+    from headscope.measure.batch_reader import measure
     from headscope.models.load import load_model
     from headscope.models.null_model import null_model
     from headscope.relations import relations_of
