@@ -134,7 +134,7 @@ class BatchReader:
                 for reader in readers:
                     reader.add_to(tally)
 
-        return BatchResult([step], add_to, int(len(parts) > 1))
+        return BatchResult(step, add_to, len(parts) > 1)
 
     def _run(
         self, prepared: PreparedBatch, sample_patterns: SamplePatterns | None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from typing import Any, TypeVar
@@ -26,6 +26,7 @@ from headscope.models.in_memory import open_model
 from headscope.models.load import Model
 from headscope.models.null_model import check_null_model, null_model
 from headscope.models.precision import NARROW, narrowed
+from headscope.models.some_layers import with_some_layers
 from headscope.relations.relation import Relation
 
 T = TypeVar("T")
@@ -34,6 +35,9 @@ _END = object()
 
 class InProcess:
     """Reads the model in this process. A model that is asked for again is not loaded again."""
+
+    heads: Collection[tuple[int, int]] = ()
+    """Layer and number of the only heads whose layers are read and that have examples, if any."""
 
     def __init__(self) -> None:
         self._model: Model | None = None
@@ -44,16 +48,15 @@ class InProcess:
     @property
     def model(self) -> Model:
         """The opened model, as far as it is read."""
-        return self._read_part(self._whole_model)
+        if not self.heads:
+            return self._whole_model
+        return with_some_layers(self._whole_model, {layer for layer, _ in self.heads})
 
     @property
     def _whole_model(self) -> Model:
         if self._model is None:
             raise RuntimeError("open comes first")
         return self._model
-
-    def _read_part(self, model: Model) -> Model:
-        return model
 
     def open(self, model: Any, **options: Any) -> Model:
         """The model; see `headscope.models.in_memory.open_model`."""
@@ -125,6 +128,8 @@ class InProcess:
     ) -> list[Example]:
         """Examples of some heads; see `headscope.measure.examples.find_examples`."""
         sample_patterns, self._patterns = self._patterns, None
+        if self.heads:
+            requests = [want for want in requests if (want.layer, want.head) in self.heads]
         return find_examples(
             self.model,
             windows,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,46 +41,6 @@ class Targets(NamedTuple):
     tokens: Int[ndarray, " position"]
     places: Int[ndarray, " target"]
     """From 1 on: the first token has nothing before it."""
-
-
-@dataclass(frozen=True)
-class LossCheck:
-    """The mean loss of a model and of unigrams on the same tokens of the run's text, in nats."""
-
-    model: float
-    unigram: float
-    tokens: int
-    windows: int
-    better: int
-    """Windows on which the model's mean loss is the smaller one."""
-
-    @property
-    def sound(self) -> bool:
-        """True where the model is better than unigrams on average; a loss that is no number is not.
-
-        In built sentences, whose few words are drawn evenly, counts of that very text come near
-        the best that can be had, and a good model that never saw it may do worse: the note says on
-        how many windows. A model that is broken or was never trained loses everywhere, by nats.
-        """
-        return self.model < self.unigram
-
-    @property
-    def facts(self) -> dict[str, float | None]:
-        """`text_loss` of `run.json`."""
-        model = round(self.model, 3) if np.isfinite(self.model) else None
-        counts = {"tokens": self.tokens, "windows": self.windows, "better": self.better}
-        return {"model": model, "unigram": round(self.unigram, 3), **counts}
-
-    @property
-    def notes(self) -> list[str]:
-        """Notes for the reader of the run; none of a sound model."""
-        if self.sound:
-            return []
-        return [
-            f"{WORSE}: {self.model:.2f} against {self.unigram:.2f} nats per token, better on "
-            f"{self.better} of {self.windows} windows; its weights, its tokenizer or its dtype may "
-            "be wrong, or it was never trained for such text"
-        ]
 
 
 WORSE = "THIS MODEL PREDICTS THE TEXT WORSE THAN THE FREQUENCIES OF ITS TOKENS DO"
@@ -156,14 +115,24 @@ def check_loss(
     unigram = counts.losses(tokens, vocabulary)
     ends = np.cumsum([len(target.places) for target in targets])[:-1]
     gains = np.array([part.mean() for part in np.split(unigram - losses, ends)])
-    check = LossCheck(
-        float(losses.mean()),
-        float(unigram.mean()),
-        len(tokens),
-        len(targets),
-        int((gains > 0).sum()),
+    better, means = int((gains > 0).sum()), (float(losses.mean()), float(unigram.mean()))
+    facts = {
+        "model": round(means[0], 3) if np.isfinite(means[0]) else None,
+        "unigram": round(means[1], 3),
+        "tokens": len(tokens),
+        "windows": len(targets),
+        "better": better,
+    }
+    # In built sentences, whose few words are drawn evenly, counts of that very text come near the
+    # best that can be had: how many windows are better tells a good model from a broken one.
+    if means[0] < means[1]:
+        return facts, []
+    note = (
+        f"{WORSE}: {means[0]:.2f} against {means[1]:.2f} nats per token, better on {better} of "
+        f"{len(targets)} windows; its weights, its tokenizer or its dtype may be wrong, or it was "
+        "never trained for such text"
     )
-    return check.facts, check.notes
+    return facts, [note]
 
 
 @torch.inference_mode()

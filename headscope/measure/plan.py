@@ -95,12 +95,12 @@ def was_read(window: Window, stopped: Mapping[str, StoppedEarly]) -> bool:
 
 
 class BatchResult(NamedTuple):
-    """The sums of some batches that follow one another."""
+    """The sums of a batch."""
 
-    steps: Sequence[Step]
+    step: Step
     add_to: Callable[[Tally], None]
-    halved: int
-    """Those of them that did not fit into memory as they were."""
+    halved: bool
+    """True if it did not fit into memory as it was."""
 
 
 ReadSteps = Callable[[Iterable[Step], bool], Iterable[BatchResult]]
@@ -121,7 +121,7 @@ def read_plan(plan: Plan, read: ReadSteps, *, batch_tokens: int) -> None:
             for window in step.batch.windows:
                 plan.stimulus_tokens[window.stimulus] += len(window)
             if step.shared:
-                shared.append(replace(step, opens=None))  # the twin's blocks are never merged
+                shared.append(replace(step, merge=None))  # the twin's blocks are never merged
             if planned <= read_before:
                 plan.listener.of_model(step.tokens)
             else:
@@ -166,13 +166,11 @@ def _add(
     save_checkpoint: Callable[[], None],
 ) -> None:
     for result in results:
-        merge = result.steps[0].merges
-        if merge is not None:
-            state.tally.merge(merge, without_text)
+        if result.step.merge is not None:
+            state.tally.merge(result.step.merge, without_text)
         result.add_to(state.tally)
-        tokens = sum(step.tokens for step in result.steps)
-        state.batches += len(result.steps)
-        state.tokens += tokens
+        state.batches += 1
+        state.tokens += result.step.tokens
         state.halved += result.halved
         save_checkpoint()
-        on_tokens(tokens)
+        on_tokens(result.step.tokens)

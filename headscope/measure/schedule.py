@@ -18,8 +18,6 @@ from headscope.stimuli.stimulus import Rounds
 
 Choose = Callable[[Sequence[Window]], set[int]]
 IsAlone = Callable[[Window], bool]
-EQUAL = 4_096
-"""Keys at which attention takes as long as the model's matrices."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,8 +25,8 @@ class Step:
     """A batch in its place among all batches of a run."""
 
     batch: Batch
-    opens: Chunk | None
-    """The chunk that begins with this batch."""
+    merge: Int[ndarray, " block"] | None
+    """How the blocks of the sums so far are merged before this batch's are added, if at all."""
     shared: bool
     """Whether the twin reads it too."""
 
@@ -36,36 +34,6 @@ class Step:
     def tokens(self) -> int:
         """Its tokens, padding left out."""
         return sum(map(len, self.batch.windows))
-
-    @property
-    def cost(self) -> int:
-        """About what it takes to run, padding included, so that work can be dealt evenly.
-
-        The model's matrices take as long for every token; attention takes as long as the keys
-        are many, and in GPT-2 small's shape as long as all matrices at some 4,096 of them.
-        """
-        longest = max(map(len, self.batch.windows))
-        return len(self.batch.windows) * longest * (EQUAL + longest)
-
-    @property
-    def merges(self) -> Int[ndarray, " block"] | None:
-        """Merging of the blocks of the sums so far, before this batch's are added, if any."""
-        return None if self.opens is None else self.opens.merge
-
-
-def schedule(
-    text: Iterable[Window], synthetic: Sequence[Window], *, batch_tokens: int, share: Choose
-) -> Iterator[Step]:
-    """The batches of a run in order; those that the twin reads too come first in each chunk.
-
-    Args:
-        text: windows of natural text, one after the other; they need not fit into memory.
-        synthetic: windows of the other stimuli.
-        batch_tokens: tokens of one forward pass.
-        share: says which of the next windows the twin reads; asked once for each chunk, in order.
-    """
-    for steps in rounds_of([(text, synthetic)], batch_tokens=batch_tokens, share=share):
-        yield from steps
 
 
 def rounds_of(
@@ -75,13 +43,15 @@ def rounds_of(
     share: Choose,
     is_alone: IsAlone = lambda window: False,
 ) -> Iterator[Iterator[Step]]:
-    """The same in several rounds; each round must be taken before the next.
+    """The batches of a run in order, round by round; each round must be taken before the next.
+
+    In each chunk the batches that the twin reads too come first.
 
     Args:
-        rounds: windows of natural text, those of each round one after the other, and beside them
-            those of other stimuli.
-        batch_tokens: see `schedule`.
-        share: likewise.
+        rounds: windows of natural text, those of each round one after the other, which need not fit
+            into memory, and beside them those of other stimuli.
+        batch_tokens: tokens of one forward pass.
+        share: says which of the next windows the twin reads; asked once for each chunk, in order.
         is_alone: says which windows are batches by themselves.
     """
     for chunks_of_round in chunks(rounds):
@@ -93,7 +63,7 @@ def _steps(
 ) -> Iterator[Step]:
     for chunk in chunks_of_round:
         shared = share(chunk.windows)
-        opens: Chunk | None = chunk
+        merge = chunk.merge
         for again in (True, False):
             places = [i for i in range(len(chunk.windows)) if (i in shared) == again]
             alone = [i for i in places if is_alone(chunk.windows[i])]
@@ -104,8 +74,8 @@ def _steps(
                 }
                 blocks = chunk.blocks[np.array(rows, int)]
                 for batch in batches(windows, blocks, profiled, tokens=batch_tokens):
-                    yield Step(batch, opens, again)
-                    opens = None
+                    yield Step(batch, merge, again)
+                    merge = None
 
 
 def split(text: Iterable[Window], interim_tokens: Sequence[int]) -> Iterator[Iterator[Window]]:

@@ -200,10 +200,10 @@ def _read(
     """Classify the heads of these heads' layers."""
     # importing a model library takes seconds
     from headscope.classification import classify
-    from headscope.measure.some_heads import SomeHeads
+    from headscope.measure.in_process import InProcess
 
     corpus = readable(corpus, seed=settings.seed)
-    backend = SomeHeads()
+    backend = InProcess()
     try:
         with progress_bar(progress):
             opened = backend.open(model, **settings.loading())

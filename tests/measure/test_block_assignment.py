@@ -161,7 +161,7 @@ def test_documents_of_other_stimuli_keep_their_blocks_when_stretches_of_text_are
 
     def read(steps, twin):
         for step in steps:
-            yield BatchResult([step], lambda tally, step=step: count(tally, step.batch), 0)
+            yield BatchResult(step, lambda tally, step=step: count(tally, step.batch), False)
 
     def count(tally, batch):
         for window, block in zip(batch.windows, batch.blocks, strict=True):

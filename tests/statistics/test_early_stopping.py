@@ -224,7 +224,7 @@ def counting(read: list[str], stop_after: int | None = None) -> Any:
                 tally.queries[0, 0] += size
 
             read.append(("twin " if twin else "") + ",".join(names))
-            yield BatchResult([step], add_to, 0)
+            yield BatchResult(step, add_to, False)
 
     return reader
 
