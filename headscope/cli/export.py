@@ -36,9 +36,7 @@ def atlas(
     out: Annotated[Path, typer.Option(help="A .pdf, .svg or .png file.")] = Path("atlas.pdf"),
     kind: Annotated[
         PictureKind,
-        typer.Option(
-            help="The atlas, the types by layer, or each relation's best head."
-        ),
+        typer.Option(help="The atlas, the types by layer, or each relation's best head."),
     ] = PictureKind.atlas,
     width: Width = None,
     overwrite: Overwrite = False,
