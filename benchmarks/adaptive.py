@@ -9,6 +9,7 @@ the whole. `expected` is what `headscope.statistics.early_stopping` said then, `
 from __future__ import annotations
 
 import sys
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -50,9 +51,7 @@ def _looks(model: str, corpora: list[str]) -> dict[float, dict[str, Any]]:
             return {}
         share = self._shares[look]
         said = expected_tag_changes(tally, relations, share, self._facts)
-        copy = Tally.zeros(tally.relations, tally.layers, tally.heads)
-        copy += tally
-        kept.append((share, copy, said))
+        kept.append((share, deepcopy(tally), said))
         return {}
 
     with patch.object(StoppingRule, "should_stop", keep):

@@ -17,10 +17,9 @@ from headscope.measure.effect_queries import EffectQueries, effect_queries
 from headscope.measure.layer_reader import LayerReader, read_layer, shared_requests
 from headscope.measure.logit_effects import EffectReader
 from headscope.measure.mean_pattern import PictureReader, picture_cells
-from headscope.measure.plan import BatchResult, Plan, read_plan
+from headscope.measure.plan import BatchResult, Plan, Step, read_plan
 from headscope.measure.profile import ProfileReader, profiled_tiles
 from headscope.measure.sample_patterns import PatternReader, SamplePatterns
-from headscope.measure.schedule import Step
 from headscope.measure.selection import Selection, select
 from headscope.measure.sink_columns import late_tiles
 from headscope.measure.tally import ReadState, Tally

@@ -15,10 +15,9 @@ from headscope.measure.batch_reader import BatchReader, PreparedBatch
 from headscope.measure.example import Example, ExampleRequest
 from headscope.measure.examples import find_examples
 from headscope.measure.loss_check import Targets, token_losses
-from headscope.measure.plan import BatchResult, Plan, read_plan
+from headscope.measure.plan import BatchResult, Plan, Step, read_plan
 from headscope.measure.progress import OnProgress
 from headscope.measure.sample_patterns import SamplePatterns
-from headscope.measure.schedule import Step
 from headscope.measure.shadow import ShadowRequest, ShadowScore, ShadowText, score_shadows
 from headscope.measure.shadow_rows import beginning_of, rows_of_model
 from headscope.models.batching import batch_tokens_on

@@ -12,9 +12,8 @@ from headscope.corpus.code.excerpts import holds_code
 from headscope.corpus.languages import foreign_languages
 from headscope.corpus.window import Window
 from headscope.measure.fit_baselines import FittedBaselines, fit_baselines
-from headscope.measure.plan import was_read
+from headscope.measure.plan import round_of, was_read
 from headscope.measure.precision_check import beginning
-from headscope.measure.schedule import round_of
 from headscope.measure.tally import StoppedEarly
 from headscope.models.null_model import EVERY, EVERY_TEXT
 from headscope.relations.effect import Effect

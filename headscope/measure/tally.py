@@ -10,7 +10,6 @@ import numpy as np
 from jaxtyping import Float, Int
 from numpy import ndarray
 
-from headscope.errors import RunError
 from headscope.stimuli import STIMULI
 from headscope.stimuli.stimulus import MAX_DOCUMENTS, MIN_DOCUMENTS
 from headscope.stimuli.text import TEXT
@@ -158,10 +157,6 @@ class Tally:
             f"profile.{f.name}": getattr(self.profile, f.name) for f in fields(Profile)
         }
 
-    def add_to(self, other: Tally) -> None:
-        """Add these sums to another's."""
-        other += self
-
     def merge(self, into: Int[ndarray, " block"], untouched: Collection[str] = ()) -> None:
         """Give the sums of each block to the block `into[block]`; several may become one.
 
@@ -175,24 +170,6 @@ class Tally:
             after = np.zeros_like(before)
             np.add.at(after, into, before)
             array[:, moved] = after
-
-    def __iadd__(self, other: Tally) -> Tally:
-        """Add another tally of the same relations, layers and heads.
-
-        Raises:
-            RunError: the two do not fit.
-        """
-        same = (self.relations, self.numbers) == (other.relations, other.numbers)
-        if not same or self.target.shape != other.target.shape:
-            raise RunError(
-                f"these tallies do not add up: {len(self.relations)} relations × {self.layers} "
-                f"layers × {self.heads} heads, and {len(other.relations)} × {other.layers} × "
-                f"{other.heads}"
-            )
-        other_arrays = other.arrays()
-        for name, array in self.arrays().items():
-            array += other_arrays[name]
-        return self
 
 
 _NO_ARRAYS = ("relations", "profile", "numbers")

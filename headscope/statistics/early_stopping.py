@@ -20,7 +20,7 @@ from scipy.special import ndtr
 
 from headscope.corpus.window import Window
 from headscope.measure.bootstrap import ratio_error
-from headscope.measure.schedule import ROUND_DOCUMENTS
+from headscope.measure.plan import ROUND_DOCUMENTS
 from headscope.measure.tally import MIN_BLOCKS, StoppedEarly, Tally
 from headscope.relations.contested import BUILT, MATCHED, NATURAL, part_name
 from headscope.relations.relation import MIN_QUERIES, Relation

@@ -15,8 +15,7 @@ from headscope.measure.block_assignment import STRETCHES, assign_blocks, chunks
 from headscope.measure.plan import BatchResult, Plan, read_plan
 from headscope.measure.tally import BLOCKS, MIN_BLOCKS, ReadState, Tally
 from headscope.relations import relations_of
-from headscope.stimuli.text import NO_ANNOTATION, TextWindows
-from tests.helpers.texts import SENTENCES
+from headscope.stimuli.text import TextWindows
 
 
 def made_up(lengths: list[int], *, in_turns: bool = False) -> list[Window]:
@@ -124,17 +123,6 @@ def test_a_run_on_few_documents_says_so_and_one_on_many_does_not(gpt2_folder, tm
         )  # fmt: skip
         used = int((run.tally.queries[:, 0] > 0).sum())
         assert used > 8 if count == 2 else used == 9
-
-
-@pytest.mark.parametrize("name", ["plain.txt", "parsed.conllu"])
-def test_a_run_on_plain_text_says_which_heads_it_cannot_find(gpt2_folder, tmp_path, name):
-    content = SENTENCES if name.endswith("conllu") else "She looked at the old keys again. " * 20
-    (tmp_path / name).write_text(content)
-    run = hs.classify(
-        str(gpt2_folder), tmp_path / name, types=["delimiter"], max_length=32, twin=False,
-        examples=False,
-    )  # fmt: skip
-    assert (NO_ANNOTATION in run.info["notes"]) == (name == "plain.txt")
 
 
 class TwoRounds:

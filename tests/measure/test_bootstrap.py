@@ -44,10 +44,6 @@ def test_fewer_items_than_the_caller_asks_for_have_no_interval():
     assert np.isnan(bounds).all()
 
 
-def test_every_resample_draws_as_many_items_as_there_are():
-    assert (resample(9, rng(), times=50).sum(1) == 9).all()
-
-
 def test_heads_that_count_items_of_their_own_are_the_heads_one_by_one():
     rng = np.random.default_rng(2)
     sums, counts = rng.normal(3, 1, (20, 4)), rng.integers(1, 9, (20, 4)).astype(float)

@@ -26,7 +26,6 @@ from headscope.measure.loss_check import (
     token_losses,
 )
 from headscope.models.load import load_model
-from headscope.relations import relations_of
 from headscope.stimuli.text import TextWindows
 from headscope.views.summary import summary
 from tests.oracles.network import save_random
@@ -187,20 +186,6 @@ def test_a_random_model_is_worse_than_unigrams_and_says_so_in_bold(random_run):
     assert "\x1b[1;31mthe model's loss on this text" in shown
 
 
-def test_what_has_no_text_or_no_model_has_no_loss(tmp_path):
-    n = 30
-    a = np.tril(np.ones((1, 1, 2 * n + 1, 2 * n + 1)))
-    a /= a.sum(-1, keepdims=True)
-    tokens = [["<bos>", *[f"w{i}-{j}" for j in range(n)] * 2] for i in range(10)]
-    run = hs.score_patterns([a] * 10, None, tokens, types=["positional"])
-    assert "text_loss" not in run.info
-    assert "loss on this text" not in printed(run)
-    of_repeats = [r for r in relations_of(["induction"]) if r.stimuli == ("repeat",)]
-    run = hs.classify("mini", relations=of_repeats, twin=False, examples=False)
-    assert "text_loss" not in run.info
-    assert "loss on this text" not in printed(run)
-
-
 def test_a_model_without_an_unembedding_is_classified_without_a_loss(monkeypatch):
     from transformers import GPT2LMHeadModel
 
@@ -208,18 +193,3 @@ def test_a_model_without_an_unembedding_is_classified_without_a_loss(monkeypatch
     run = hs.classify("mini", **QUICK)
     assert "text_loss" not in run.info
     assert any("loss on the text is not known" in note for note in run.info["notes"])
-
-
-@pytest.mark.parametrize("changed", [{"unigram": "x"}, {"tokens": None}, {"model": "low"}])
-def test_a_damaged_loss_is_refused(random_run, tmp_path, changed):
-    from headscope.runs.run_json import SHA256, read_record
-
-    info = json.loads((random_run / "run.json").read_text())
-    del info["provenance"][SHA256]  # a record without one, as older runs have
-    info["text_loss"] |= changed
-    (tmp_path / "run.json").write_text(json.dumps(info))
-    with pytest.raises(hs.HeadscopeError, match="of the text's loss must be"):
-        read_record(tmp_path / "run.json")
-    info["text_loss"] = {"model": None, "unigram": 5.0, "tokens": 3, "windows": 1, "better": 0}
-    (tmp_path / "run.json").write_text(json.dumps(info))
-    read_record(tmp_path / "run.json")

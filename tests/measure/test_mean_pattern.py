@@ -130,31 +130,6 @@ def test_a_run_folder_keeps_the_pictures_of_heads_that_are_drawn_on_other_stimul
     assert arrays["repeat"].shape == (1, SIDE, SIDE)
 
 
-@pytest.mark.parametrize("change", ["head", "shape", "range", "alone", "name"])
-def test_pictures_that_cannot_be_are_refused(tmp_path, change):
-    import pandas as pd
-    from safetensors.numpy import load_file, save_file
-
-    from headscope.runs.means import read_means
-
-    run, _ = repeated(30)
-    run.save(tmp_path / "run")
-    path = tmp_path / "run" / "patterns" / "mean.safetensors"
-    arrays = load_file(path)
-    broken = {
-        "head": {"repeat.heads": np.array([[7, 0]], np.int32)},
-        "shape": {"repeat": arrays["repeat"][:, 1:]},
-        "range": {"repeat": arrays["repeat"] - np.float16(2)},
-        "alone": {"repeat.heads": None},
-        "name": {"colours": arrays["repeat"]},
-    }[change]
-    changed = {k: v for k, v in (arrays | broken).items() if v is not None}
-    save_file({k: np.ascontiguousarray(v) for k, v in changed.items()}, path)
-    heads = pd.DataFrame(run.heads)
-    with pytest.raises(RunError, match="mean pattern"):
-        read_means(tmp_path / "run", heads)
-
-
 def test_every_stimulus_beside_text_that_a_relation_is_read_on_has_pictures():
     from headscope.measure.tally import PICTURE_TITLES
     from headscope.relations import relations_of

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import platform
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-import headscope as hs
 from headscope.errors import ModelError
 from headscope.measure.batch_reader import measure
-from headscope.measure.batches import Batch, give_back, in_memory
-from headscope.models import load
+from headscope.measure.batches import Batch, in_memory
 from headscope.models.load import load_model
 from headscope.relations import relations_of
 from headscope.stimuli.repeat import repeat_windows
@@ -128,41 +122,3 @@ def test_halves_keep_blocks_and_profiled_rows(model, corpus):
 
 def fail():
     raise MemoryError
-
-
-def test_a_whole_run_in_halves_has_a_note_and_the_same_examples(gpt2_folder, corpus, monkeypatch):
-    options = {"types": ["induction", "positional"], "max_tokens": 2000, "max_length": 64}
-    plain = hs.classify(str(gpt2_folder), corpus, **options)
-    engine = load.choose_engine
-
-    def narrow(*arguments, **how):
-        made, notes = engine(*arguments, **how)
-        return Narrow(made, 600, MemoryError()), notes
-
-    monkeypatch.setattr(load, "choose_engine", narrow)
-    run = hs.classify(str(gpt2_folder), corpus, **options)
-    (note,) = [note for note in run.info["notes"] if note not in plain.info["notes"]]
-    assert note.endswith("batches did not fit into memory and were read in smaller ones")
-    assert len(run.examples) == len(plain.examples) > 0
-    assert [e.tokens for e in run.examples] == [e.tokens for e in plain.examples]
-
-
-def resident() -> float:
-    """Megabytes of this process that are in memory."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
-
-
-@pytest.mark.skipif(
-    not (sys.platform == "linux" and platform.libc_ver()[0] == "glibc"),
-    reason="needs the C library that keeps what was freed",
-)
-def test_what_was_freed_goes_back_to_the_system():
-    blocks = [bytearray(20_000) for _ in range(5_000)]
-    kept = blocks[::50]  # holes lie between them, and the end of the heap is taken
-    full = resident()
-    blocks.clear()
-    held = resident()
-    give_back()
-    assert held - resident() > 50, (full, held)
-    assert len(kept) == 100

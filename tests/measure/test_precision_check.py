@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import gguf
@@ -13,17 +12,15 @@ from transformers import AutoModelForCausalLM
 
 import headscope as hs
 from headscope.measure import precision_check
-from headscope.measure.precision_check import beginning, compare_precisions
+from headscope.measure.precision_check import compare_precisions
 from headscope.measure.tally import Tally
 from headscope.models import precision
 from headscope.models.checkpoint import find_checkpoint
 from headscope.models.engines.kernels import softmax_attend
 from headscope.models.gguf_files import gguf_matrix_bits
-from headscope.models.precision import multiplies_natively, stored_bits
-from headscope.run import windows
+from headscope.models.precision import stored_bits
 from headscope.runs.reopen_model import model_of
 from tests.helpers.models import save_model
-from tests.helpers.shell import headscope
 
 ASKED = {"types": ["positional", "induction"], "max_tokens": 900, "examples": False}
 
@@ -89,17 +86,6 @@ def test_a_gguf_file_is_as_wide_as_its_widest_matrix(tmp_path, kind, bits):
     assert gguf_matrix_bits(path) == bits
 
 
-def test_the_processor_itself_says_whether_it_multiplies_natively(monkeypatch):
-    answer = multiplies_natively("cpu")
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.is_file() and torch.backends.mkldnn.is_available():
-        flags = set(cpuinfo.read_text().split())
-        if "flags" in flags:
-            assert answer == bool(flags & {"avx512_bf16", "amx_bf16"})
-    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
-    assert not multiplies_natively("cpu")
-
-
 def test_rounding_is_tolerated_up_to_both_bounds():
     rng = np.random.default_rng(0)
     queries = np.full((4, 30), 10)
@@ -146,12 +132,6 @@ def test_what_is_no_number_is_no_small_difference():
     assert check.dtype == "float32"
     assert "overflow" in check.reason
     assert not {"mean_difference", "largest_difference"} & {*check.facts}
-
-
-def test_no_more_is_read_twice_than_is_said(tokenizer):
-    every = windows("gold", tokenizer, max_tokens=3000)
-    first = list(beginning(every))
-    assert sum(map(len, first[:-1])) < precision_check.TOKENS <= sum(map(len, first))
 
 
 def test_it_is_the_run_that_bfloat16_gives_and_gives_it_again(narrow_folder, native, tmp_path):
@@ -208,12 +188,6 @@ def test_a_model_in_memory_stays_as_it_is(narrow_folder, tokenizer, native):
     assert run.info["model"]["dtype"] == run.info["precision"]["dtype"] == "bfloat16"
 
 
-def test_what_heads_write_is_measured_in_single_precision(narrow_folder, native):
-    run = hs.classify(str(narrow_folder), "gold", writes=True, progress=False, **ASKED)
-    assert not run.effects.empty
-    assert run.info["precision"] == {"dtype": "float32", "reason": "what heads write is measured"}
-
-
 @pytest.mark.parametrize(("asked", "again"), [("auto", "float32"), ("bfloat16", "bfloat16")])
 def test_the_model_of_a_run_that_chose_is_read_again_in_single_precision(
     narrow_folder, native, tmp_path, asked, again
@@ -221,25 +195,6 @@ def test_the_model_of_a_run_that_chose_is_read_again_in_single_precision(
     run = classified(narrow_folder, asked, tmp_path / "run")
     assert run.info["model"]["dtype"] == "bfloat16"
     assert model_of(hs.load(tmp_path / "run")).dtype == again
-
-
-def test_terminal_and_report_say_what_was_chosen(narrow_folder, gpt2_folder, tmp_path):
-    said = {}
-    for folder in (narrow_folder, gpt2_folder):
-        out = tmp_path / folder.name
-        words = ["--corpus", "gold", "--types", "positional", "--max-tokens", 600, "--out", out]
-        said[folder] = headscope("classify", folder, *words).stdout
-        info = json.loads((out / "run.json").read_text())
-        dtype = info["precision"]["dtype"]
-        assert f'"precision":{{"dtype":"{dtype}"' in (out / "report.html").read_text()
-        assert "--dtype" not in info["command"]
-    # a wide checkpoint leaves no choice, of which there would be nothing to say
-    assert "precision:" not in said[gpt2_folder]
-    assert ("precision: " in said[narrow_folder]) == multiplies_natively("cpu")
-    info["precision"] = {"dtype": "float32"}
-    (out / "run.json").write_text(json.dumps(info))
-    done = headscope("heads", out)
-    assert (done.returncode, "reason of the precision must be" in done.stderr) == (2, True)
 
 
 def test_log_sum_exps_of_half_precision_are_in_single_precision():

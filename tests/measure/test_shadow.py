@@ -26,7 +26,7 @@ from headscope.measure.shadow import (
     score_shadows,
 )
 from headscope.measure.shadow_rows import beginning_of, rows_of_patterns
-from headscope.measure.surface import VIEWS, Surface
+from headscope.measure.surface import Surface
 from headscope.relations import relations_of
 from headscope.relations.relation import Relation
 from headscope.statistics.tags import verdicts
@@ -240,14 +240,6 @@ def test_no_view_reads_a_tree_or_an_entity():
         assert np.array_equal(view, other)
 
 
-def test_views_tell_apart_what_the_surface_tells_apart():
-    window = text(True)[1]
-    queries = np.arange(4, 60, 7)
-    counts = [len(np.unique(view)) for view in Surface(window, queries).classes()]
-    assert len(counts) == len(VIEWS)
-    assert min(counts) > 20
-
-
 def test_windows_are_taken_for_the_rarest_relation_first():
     rare, common = relation("syntactic/appos:dep>head"), relation("syntactic/det:head>dep")
     windows = text()
@@ -271,12 +263,6 @@ def test_what_else_is_read_does_not_change_which_windows_are_taken():
     assert choose_windows(windows, [common, rare], tokens=tokens, seed=1) != all_read
 
 
-def test_without_tokens_or_windows_there_is_no_shadow():
-    name = "syntactic/det:head>dep"
-    assert np.isnan(shadow_of([], lambda window: knows(name, window), name)).all()
-    assert choose_windows(text(), [relation(name)], tokens=0, seed=0) == []
-
-
 def test_a_lazy_head_of_given_patterns_loses_its_tag_by_its_shadow_and_says_so():
     det = relation("syntactic/det:dep>head")
     windows = [replace(window, attention_kind=BIDIRECTIONAL) for window in gum_windows(20_000)]
@@ -298,21 +284,6 @@ def test_a_lazy_head_of_given_patterns_loses_its_tag_by_its_shadow_and_says_so()
         beyond_shadow=[-0.3, -0.01], beyond_shadow_low=[-0.4, -0.5], beyond_shadow_high=[-0.2, 0.3]
     )
     assert verdicts(unsure, run.rules).tolist() == ["no", "narrowly refused"]
-
-
-def test_a_tag_that_no_shadow_could_test_is_said(monkeypatch):
-    det = relation("syntactic/det:dep>head")
-    windows = [replace(window, attention_kind=BIDIRECTIONAL) for window in gum_windows(20_000)]
-    monkeypatch.setattr("headscope.runs.from_patterns.tokens_again", lambda tokens: 0)
-
-    def patterns(window: Window) -> np.ndarray:
-        return pattern(window, knows(det.id, window), 0.1)[None, None]
-
-    run = hs.score_patterns(patterns, windows, relations=[det], progress=False)
-    assert run.evidence["tagged"].tolist() == [True]
-    (note,) = (note for note in run.info["notes"] if "shadow" in note)
-    assert note.startswith("1 tags were not tested against the head's shadow")
-    assert note.endswith(det.id)
 
 
 def test_of_a_long_text_shadows_read_the_beginning_and_of_others_all(monkeypatch):

@@ -54,12 +54,3 @@ def test_it_is_blank_where_no_head_has_a_sink(gpt2_folder, annotated):
     found = hs.classify(str(gpt2_folder), annotated, max_tokens=400, types=["positional"])
     assert found.heads["sink_share"].isna().all()
     assert {row["sink_share"] for row in page_data(found)["rows"]} == {None}
-
-
-def test_the_page_and_the_folder_keep_it(run, tmp_path):
-    shares = [row["sink_share"] for row in page_data(run)["rows"]]
-    assert np.allclose(shares, run.heads["sink_share"], atol=1e-3)
-    run.save(tmp_path / "run")
-    read = load(tmp_path / "run", with_tally=True)
-    assert np.allclose(read.heads["sink_share"], run.heads["sink_share"], atol=1e-5)
-    assert np.array_equal(read.tally.profile.sink, run.tally.profile.sink)

@@ -12,7 +12,6 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from headscope.corpus.shipped import data_folder
-from headscope.errors import RunError
 from headscope.measure.batch_reader import measure
 from headscope.measure.block_assignment import assign_blocks
 from headscope.measure.selection import find_all
@@ -275,32 +274,3 @@ def test_document_order_changes_nothing(loaded, windows, tally):
     assert np.array_equal(backwards.queries.sum(0), tally.queries.sum(0))
     for a, b in zip(totals(backwards), totals(tally), strict=True):
         assert np.abs(a - b).max() < 1e-5
-
-
-def test_tallies_of_two_halves_add_up_to_the_whole(loaded, windows, tally):
-    half = len(windows) // 2
-    parts = [tally_of(loaded, part) for part in (windows[:half], windows[half:])]
-    parts[0] += parts[1]
-    for a, b in zip(totals(parts[0]), totals(tally), strict=True):
-        assert np.abs(a - b).max() < 1e-5
-
-
-def test_the_order_in_which_tallies_are_added_changes_no_bit(loaded, windows):
-    text = [window for window in windows if window.stimulus == "text"]
-    parts = [tally_of(loaded, [window]) for window in text[:6]]
-    assert len(parts) == 6
-    sums = []
-    for order in (parts, parts[::-1], parts[3:] + parts[:3]):
-        total = Tally.zeros(parts[0].relations, parts[0].layers, parts[0].heads)
-        for part in order:
-            total += part
-        sums.append(total.arrays())
-    for name, array in sums[0].items():
-        assert all(np.array_equal(array, other[name]) for other in sums[1:]), name
-    assert sums[0]["target"].any()
-
-
-def test_tallies_of_different_models_do_not_add():
-    tally = Tally.zeros(("a/b",), 2, 4)
-    with pytest.raises(RunError, match="2 layers × 4 heads, and 1 × 3 × 4"):
-        tally += Tally.zeros(("a/b",), 3, 4)

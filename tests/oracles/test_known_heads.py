@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -13,85 +12,18 @@ import headscope as hs
 from headscope.attention_kind import BIDIRECTIONAL
 from headscope.corpus.window import Window
 from headscope.relations import relations_of
-from headscope.stimuli.facts import fact_windows
-from tests.helpers.prose import gum_windows, mini_tokenizer, other_windows, prose_windows
-from tests.oracles.annotation_heads import NOISES, Oracle, noisy, oracles
+from tests.helpers.prose import gum_windows, other_windows, prose_windows
+from tests.oracles.annotation_heads import Oracle, oracles
 from tests.oracles.baseline_heads import Heuristic, heuristics
-from tests.oracles.known_heads import BenchmarkHeads, summary
+from tests.oracles.known_heads import BenchmarkHeads
 from tests.oracles.window_features import WindowFeatures
-
-EVERY = {relation.id for relation in relations_of(["all"])}
-
-
-@cache
-def some() -> list[Window]:
-    """Prose, random tokens, related words, a window without words, and beginnings of prose."""
-    text = prose_windows(1_000)
-    other = other_windows()
-    beginnings = [text[0].cut(length) for length in (1, 2, 3, 5, 9, 17, 40)]
-    return [*text, other[0], *other[-2:], Window("bare", np.arange(5), ("a",) * 5), *beginnings]
-
 
 ALL = heuristics(prose_windows(1_000))
 ENCODERS = heuristics(prose_windows(1_000), BIDIRECTIONAL)
 
 
-def is_attention(rows: np.ndarray, *, two_sided: bool = False) -> bool:
-    """Causal where it is not two-sided, no share negative, each row sums to 1."""
-    later = not two_sided and np.triu(rows, 1).any()
-    return not later and bool((rows >= 0).all()) and np.allclose(rows.sum(1), 1, atol=1e-5)
-
-
 def both_ways(window: Window) -> Window:
     return replace(window, attention_kind=BIDIRECTIONAL)
-
-
-def test_there_are_many_habits_of_different_names():
-    assert len(ALL) >= 300
-    assert len({habit.name for habit in ALL}) == len(ALL)
-    ahead = [habit for habit in ENCODERS if habit.name not in {each.name for each in ALL}]
-    assert len(ahead) >= 300
-    assert len({habit.name for habit in ENCODERS}) == len(ENCODERS)
-
-
-def test_a_third_of_the_further_habits_is_held_back():
-    """The mirror image with the habit, so that none is known by the other."""
-    held = [habit.name for habit in ENCODERS if habit.held_back]
-    causal = {habit.name for habit in ALL if habit.held_back}
-    assert 30 <= len(causal) <= 40
-    assert causal | {f"{name}, mirrored" for name in causal if "copy" not in name} <= {*held}
-
-
-def test_a_habit_that_looks_ahead_is_attention_on_any_window():
-    looks_ahead = set()
-    for window in map(both_ways, some()):
-        for habit in ENCODERS[len(ALL) :]:
-            rows = habit(window)
-            assert is_attention(rows, two_sided=True), (habit.name, window.name)
-            if np.triu(rows, 1).any():
-                looks_ahead.add(habit.name)
-    assert len(looks_ahead) > 0.9 * len(ENCODERS[len(ALL) :])
-
-
-@pytest.mark.parametrize("habit", ALL, ids=lambda habit: habit.name)
-def test_a_habit_is_attention_on_any_window(habit):
-    for window in some():
-        rows = habit(window)
-        assert rows.shape == (len(window), len(window))
-        assert is_attention(rows), window.name
-
-
-def test_an_oracle_is_attention_on_any_window_at_any_noise():
-    for oracle in oracles(prose_windows(1_000), EVERY):
-        for window in some():
-            parts = oracle.parts(WindowFeatures(window))
-            assert all(is_attention(noisy(parts, noise)) for noise in NOISES), oracle.name
-
-
-def test_what_is_no_attention_would_be_seen():
-    assert is_attention(np.tri(3) / [[1], [2], [3]])
-    assert not is_attention(np.tri(3))
-    assert not is_attention(np.full((3, 3), 1 / 3))
 
 
 def without_annotation(window: Window) -> Window:
@@ -221,16 +153,6 @@ def test_a_habit_that_sees_both_ways_looks_where_its_name_says(story, name, quer
     assert rows[story.words.last[query], 0] == (0.5 if name.startswith("half sink") else 0)
 
 
-def test_the_habit_of_copied_names_goes_on_from_the_name_asked_for():
-    (habit,) = [each for each in ALL if each.name == "word two after the name's copy"]
-    for window in fact_windows(mini_tokenizer(), max_length=128, seed=0, count=2):
-        words, question = window.words, len(window.words) - 3
-        name = max(word for word in range(question) if words.upos[word] == "PROPN")
-        (key,) = looked_at(window, habit(window), question)
-        assert words.lemma[key - 2] == words.lemma[name]
-        assert key - 2 < name
-
-
 def test_an_oracle_that_sees_both_ways_looks_at_the_partner_on_either_side(story):
     for relation, query, key in (("obj:head>dep", 14, 16), ("det:dep>head", 2, 4)):
         (oracle,) = oracles([story], {f"syntactic/{relation}"})
@@ -258,18 +180,6 @@ def test_an_oracle_looks_at_the_partner(story, relation, query, keys):
     right, wrong, _ = oracle.parts(WindowFeatures(story))
     assert looked_at(story, right, query) == keys
     assert not set(looked_at(story, wrong, query)) & set(keys)
-
-
-def test_an_oracle_of_words_finds_their_pair_and_its_mistake_is_another(story):
-    """In sentences made around pairs one of the words before the last is related to it."""
-    found = 0
-    (oracle,) = oracles([], {"semantic/antonym"})
-    for window in other_windows()[-40:]:
-        right, wrong, _ = oracle.parts(WindowFeatures(window))
-        for query in np.flatnonzero(right[:, 0] == 0):
-            found += 1
-            assert not (right[query] * wrong[query])[1:].any()
-    assert found >= 20
 
 
 def scored(members: list[Heuristic], readers: list[Oracle], windows: list[Window]) -> pd.DataFrame:
@@ -325,28 +235,3 @@ def test_lazy_heads_that_see_both_ways_earn_no_syntax_and_oracles_do():
     assert len(set(quiet["relation"])) >= 3
     assert quiet["found"].all(), quiet[["name", "verdict"]]
     assert set(quiet["false"]) == {""}
-
-
-OBJ, DET = "syntactic/obj:dep>head", "syntactic/det:head>dep"
-NONE = float("nan")
-ROWS = [
-    ("habit", "nearest verb", NONE, "", "", None, OBJ, OBJ),
-    ("unseen habit", "previous token", NONE, "positional/offset-1", "", False, "", ""),
-    ("oracle", OBJ, 0.0, OBJ, "", True, OBJ, ""),
-    ("oracle", OBJ, 0.5, OBJ, "", False, "", ""),
-    ("oracle", DET, 0.2, DET, "not identifiable", False, "", ""),
-    ("oracle", "semantic/antonym", 0.0, "", "", None, "", ""),
-]
-
-
-def test_a_summary_counts_false_tags_and_leaves_out_what_the_text_cannot_tell():
-    columns = ["kind", "name", "noise", "relation", "verdict", "found", "tags", "false"]
-    judged = pd.DataFrame({"relation": [OBJ, DET], "habits": [2, 2]})
-    assert summary(pd.DataFrame(ROWS, columns=columns), judged).splitlines() == [
-        "2 baseline heads",
-        "1 false tags of 4 baseline head × relation (25.00%)",
-        "0 of them of the 1 heads that were held back",
-        "100.0% of annotation heads found with noise up to 0.2",
-        f"{OBJ}: nearest verb",
-        "without its own tag: previous token",
-    ]

@@ -6,10 +6,8 @@ import pytest
 
 from headscope.models.layout.table import LAYOUTS as ROWS
 from headscope.models.load import load_model
-from headscope.relations import relations_of
-from tests.oracles.calibrate import counts_by_noise, planted_rows, random_tags
+from tests.oracles.calibrate import planted_rows, random_tags
 from tests.oracles.planted import HEADS, LAYOUTS, save_planted
-from tests.oracles.words import FEATURES, features
 
 FIRST, *OTHERS = LAYOUTS
 
@@ -80,29 +78,6 @@ def test_planted_models_load_like_any_other_and_attend_as_built(tmp_path, name):
     assert best["pronoun to antecedent"][10] == 3  # he → king, over Anna
 
 
-def test_words_have_the_features_of_their_forms():
-    table = features(["<bos>", "queen", "queens", "opens", "Her", "clean", "cold"])
-    named = [{FEATURES[i] for i in row.nonzero()[0]} for row in table]
-    assert named[0] == {"bos"}
-    assert named[1] == {"noun", "person", "singular", "feminine"}
-    assert named[2] == {"noun", "person", "plural"}
-    assert named[3] == {"verb", "verb:singular"}
-    assert named[4] == {"she"}
-    assert named[5] == set()  # an adjective here, hardly ever a verb
-    assert named[6] == set()
-
-
-def test_tags_are_counted_by_type_and_noise(clean):
-    counts = counts_by_noise(clean)
-    assert counts.loc["positional", 0.0] == "3 of 3 (0)"
-    assert counts.loc["distractor", 0.0] == "0 of 0 (0)"
-
-
 def test_random_weights_of_an_architecture_earn_next_to_nothing(gpt2_folder, keys_file):
     tags = random_tags(str(gpt2_folder), [str(keys_file)], seeds=2, max_tokens=400)
     assert len(tags) <= 1
-
-
-def test_all_planted_relations_exist():
-    known = {relation.id for relation in relations_of(["all"])}
-    assert {head.relation for head in HEADS if head.relation} <= known

@@ -13,7 +13,7 @@ import pytest
 
 import headscope as hs
 from headscope.errors import RunError, RunStoppedError
-from headscope.measure import schedule
+from headscope.measure import plan
 from headscope.measure.tally import Tally
 from headscope.models import batching
 from headscope.statistics import early_stopping
@@ -134,7 +134,7 @@ def test_a_run_broken_off_twice_ends_with_the_same_bytes(gpt2_folder, corpus, wh
 def test_a_run_broken_off_at_any_batch_remembers_which_stimuli_had_ended(
     gpt2_folder, corpus, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(schedule, "ROUND_DOCUMENTS", 2)
+    monkeypatch.setattr(plan, "ROUND_DOCUMENTS", 2)
     monkeypatch.setattr(early_stopping, "ROUND_DOCUMENTS", 2)
     monkeypatch.setitem(STIMULI, "repeat", replace(STIMULI["repeat"], before_text=1))
 

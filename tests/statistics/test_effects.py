@@ -145,14 +145,6 @@ def test_the_same_sums_are_weighed_alike_as_attention_and_as_logits():
         assert logits[column].to_numpy() == pytest.approx(attention[column].to_numpy(), rel=1e-4)
 
 
-def test_nothing_measured_is_an_empty_table_with_the_columns_of_the_file():
-    table = Judging(Tally.zeros(tuple(NAMES), 1, 2), seed=0).effects(EFFECTS)
-    assert table.empty
-    columns = "layer head type effect n on control lift ci_low ci_high q_value spread "
-    columns += "second_lift second_low second_high moved moved_low moved_high share twin_p999 "
-    assert [*table.columns] == [*columns.split(), "floor", "tagged", "confirmed"]
-
-
 def test_effects_are_chosen_by_type_and_by_what_is_read():
     text, both = relations_of(["lexical"]), relations_of(["induction"])
     assert {e.type for e in effects_of(["induction"], both)} == {"induction"}

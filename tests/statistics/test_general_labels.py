@@ -10,12 +10,9 @@ import headscope as hs
 from headscope.corpus.document import DEPRELS, own_label
 from headscope.corpus.shipped import mini_folder
 from headscope.corpus.window import Window
-from headscope.corpus.word_pairs import RELATIONS as NAMES
 from headscope.measure.tally import Tally
-from headscope.models.tokenizer import Tokenizer, load_tokenizer
 from headscope.relations.pairs import Pairs, no_pairs
 from headscope.relations.relation import Label, Relation, TagThresholds
-from headscope.relations.semantic import related_words
 from headscope.relations.syntactic import LABEL_TREE, label_of
 from headscope.statistics.estimates import weigh
 from headscope.statistics.general_labels import (
@@ -25,8 +22,6 @@ from headscope.statistics.general_labels import (
     with_shown_relations,
 )
 from headscope.statistics.relation_sums import TallySums, lift_difference
-from headscope.stimuli import build_stimuli
-from headscope.stimuli.stimulus import StimulusConfig
 
 
 def nothing(*_: object) -> Pairs:
@@ -186,32 +181,3 @@ def test_planted_heads_of_one_label_keep_it_and_heads_of_the_phrase_have_the_gen
     assert (tags["head"] == 1).sum() > 3, "several labels have one name"
     assert "syntactic/phrase-head:dep>head" in run.why("L0H1").splitlines()[0]
     assert run.why("L0H1").splitlines()[0].count("syntactic") == 1
-
-
-def related(window: Window, shares: dict[str, float]) -> np.ndarray:
-    """A head that gives words of each relation in meaning a share, and else rests."""
-    pattern = np.zeros((len(window),) * 2, np.float32)
-    for name, share in shares.items():
-        pairs = related_words(window, name)
-        count = np.bincount(pairs.query, minlength=len(window))
-        pattern[pairs.query, pairs.key] = share / count[pairs.query]
-    pattern /= np.maximum(pattern.sum(1, keepdims=True), 1)
-    pattern[:, 0] += 1 - pattern.sum(1)
-    return pattern
-
-
-def test_a_head_of_antonyms_keeps_their_name_and_one_of_all_related_words_has_the_general_one():
-    tokenizer = Tokenizer(load_tokenizer("mini", mini_folder()), name="mini")
-    config = StimulusConfig(tokenizer, 1_000, 128, 0)
-    planted = ({"antonym": 0.6}, dict.fromkeys(NAMES, 0.5))
-    run = hs.score_patterns(
-        lambda window: np.stack([[related(window, shares) for shares in planted]]),
-        build_stimuli({"pairs"}, config),
-        types=["semantic"],
-        progress=False,
-    )
-    tags = run.evidence[run.evidence["tagged"]]
-    names = [sorted(set(tag_names(rows))) for _, rows in tags.groupby("head")]
-    assert names == [["semantic/antonym"], ["semantic/related-word"]]
-    assert (tags["head"] == 1).sum() > 3, "several relations have one name"
-    assert run.heads.loc["L0H1", "tags"] == "semantic"

@@ -9,7 +9,6 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from rich.console import Console
 
 import headscope as hs
 from headscope.heads import head_name
@@ -20,10 +19,7 @@ from headscope.statistics.columns import EVIDENCE_COLUMNS
 from headscope.statistics.ranking import best_heads, strongest, wanted_examples
 from headscope.statistics.tags import head_table
 from headscope.views.figures import relations_figure
-from headscope.views.report import report_html
 from headscope.views.report.data import page_data
-from headscope.views.summary import summary
-from tests.browser import visit
 
 LIFTS = {
     "coreference/pronoun": [0.08, 0.20, 0.00, 0.00, 0.01],
@@ -78,35 +74,6 @@ def test_every_list_of_a_type_has_the_same_heads_in_the_same_order(run, kind):
     assert [(f"L0H{place}", name) for place, name in told] == [
         (head, f"{kind}/{relation}") for head, relation in ORDER[kind]
     ]
-
-
-def test_the_summary_and_the_report_name_the_same_strongest_head(run, tmp_path):
-    console = Console(width=100, no_color=True)
-    with console.capture() as capture:
-        console.print(summary(run))
-    printed = [line.split() for line in capture.get().splitlines()]
-    script = """
-      await go("");
-      const rows = $$("tbody tr").map((row) => [...row.children].map((cell) => cell.textContent));
-      await go("type=coreference");
-      const first = [...$("#main tbody tr").children].map((cell) => cell.textContent);
-      return { rows, first };
-    """
-    seen = visit(report_html(run), script, tmp_path)
-    assert seen.errors == []
-    table = {row[0]: row[-2:] for row in seen.found["rows"]}
-    spoken_of = {each["id"]: each["spoken"] for each in page_data(run)["relations"]}
-    for kind, [(head, relation), *_] in ORDER.items():
-        title = printed.index(
-            ["strongest", kind, "heads"]
-        )  # the columns' names stand below the first
-        below = [line[:2] for line in printed[title + 1 :] if line[:1] != ["head"]]
-        assert below[0] == [head, relation]
-        assert table[kind][0] == head
-        assert table[kind][1].startswith(f"{spoken_of[f'{kind}/{relation}']}, lift ")
-    head, relation = seen.found["first"][:2]
-    assert head == "L0H1"
-    assert relation.endswith(" same-word")  # in words, and by its name in grey
 
 
 def test_the_best_head_of_a_relation_is_the_same_in_the_picture_and_the_report(run):

@@ -13,12 +13,10 @@ import headscope as hs
 from headscope.relations import relations_of
 from headscope.relations.heuristics import ALL_RULES
 from headscope.relations.relation import TagThresholds
-from headscope.relations.sink import RELATIONS as SINKS
 from headscope.statistics.explain_tags import explain_tags
 from headscope.statistics.heuristic_words import rule_in_words
 from headscope.statistics.strictest_control import matched_keys
 from headscope.statistics.tags import with_no_type
-from headscope.views.report.head_sentences import head_sentences
 
 RULE = TagThresholds(floor=0.2, source="ours", meaning="its target", beat_baseline_by=0.1)
 LINE = re.compile(r"  (?:yes|no ) (?P<name>[a-z ]+?)(?: \((?P<means>[^()]+)\))?: (?P<said>.+)")
@@ -131,19 +129,6 @@ def tiny_run(gpt2_folder, tmp_path_factory) -> hs.Run:
     corpus = tmp_path_factory.mktemp("told") / "a.txt"
     corpus.write_text("Alice was very tired. She looked at the old keys again. " * 20)
     return hs.classify(str(gpt2_folder), corpus, max_tokens=600, types=["positional"], twin=False)
-
-
-def test_why_and_the_report_say_that_a_head_is_a_partial_sink(tiny_run):
-    table = tiny_run.evidence.copy()
-    row = table.index[(table["layer"] == 0) & (table["head"] == 1)][0]
-    names = ["type", "relation", "mass", "tagged"]
-    table.loc[row, names] = ["sink", "first-token", 0.42, False]
-    rules = {**tiny_run.rules, **{relation.id: relation.rule for relation in SINKS}}
-    run = replace(tiny_run, evidence=table, rules=rules)
-    said = "Partial sink: 0.42 of its attention on the first token; the tag asks for 0.5."
-    assert said in run.why("L0H1")
-    assert said in head_sentences(run)[0, 1]
-    assert "Partial sink" not in run.why("L0H0")
 
 
 def test_a_general_label_stands_for_its_tags_and_is_explained_once():

@@ -9,7 +9,7 @@ from headscope.corpus.shipped import mini_folder
 from headscope.corpus.window import Window
 from headscope.errors import HeadscopeError
 from headscope.measure.examples import windows_to_reread
-from headscope.measure.schedule import round_of
+from headscope.measure.plan import round_of
 from headscope.models.tokenizer import Tokenizer, load_tokenizer
 from headscope.relations import check_relations, relations_of
 from headscope.relations.controls import other_keys
