@@ -255,7 +255,7 @@ def _call(value: Any) -> Any:
 def _progress(value: Any) -> Any:
     if type(value).__name__ in ("bool", "bool_"):
         return bool(value)
-    return value if callable(getattr(value, "on_message", None)) else _call(value)
+    return _call(value)
 
 
 TEXT = Kind("text", _text)

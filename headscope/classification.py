@@ -13,7 +13,7 @@ from headscope.corpus.shipped import asked_corpora
 from headscope.corpus.window import Window
 from headscope.measure.plan import Plan, was_read
 from headscope.measure.precision_check import PrecisionCheck, compare_precisions
-from headscope.measure.progress import OnMessage, Progress, ProgressBar, progress_bar
+from headscope.measure.progress import OnProgress, Progress, progress_bar
 from headscope.measure.progress_steps import Clock, Count
 from headscope.measure.readable import readable
 from headscope.measure.run_windows import BASELINE_TOKENS, RunWindows, run_windows
@@ -105,7 +105,7 @@ def classify(
     corpora = asked_corpora(readable(corpus, seed=settings.seed))
     with (
         nullcontext() if out is None else workplace(Path(out)) as work,
-        progress_bar(progress, at_most=not settings.all) as bar,
+        progress_bar(progress) as bar,
     ):
         task = _Task(model, corpora, settings, own_relations, backend or InProcess(), bar)
         target = None if out is None or work is None else _Target(Path(out), work, overwrite)
@@ -123,7 +123,7 @@ class _Task:
         settings: Settings,
         relations: Sequence[Relation] | None,
         backend: InProcess,
-        progress: ProgressBar,
+        progress: OnProgress,
     ) -> None:
         self.model, self.corpora, self.settings = model, corpora, settings
         self.relations = relations
@@ -200,7 +200,7 @@ def _open(task: _Task, target: _Target | None) -> Model:
 
 
 def _classify(
-    task: _Task, model: Model, target: _Target | None, on_message: OnMessage
+    task: _Task, model: Model, target: _Target | None, on_message: Callable[[str], None]
 ) -> tuple[Result, _Prepared]:
     """The result, and what it was prepared from."""
     loaded = _choose(task, model)
@@ -270,7 +270,7 @@ def _prepare(
     loaded: _Loaded,
     windows: RunWindows,
     target: _Target | None,
-    on_message: OnMessage,
+    on_message: Callable[[str], None],
 ) -> _Prepared:
     """Take over the sums of a run that was broken off."""
     model, settings = loaded.model, loaded.settings

@@ -11,7 +11,7 @@ import typer
 from headscope.cli.files import CSV, PICTURES, check_targets, say_written, write_study
 from headscope.cli.options import Format, Overwrite, Printed, Quiet, Table, Width
 from headscope.cli.study_command import command_of
-from headscope.cli.terminal import print_rich, put, shown_progress, warn
+from headscope.cli.terminal import print_rich, put, warn
 
 
 @command_of("compare")
@@ -42,7 +42,7 @@ def compare(
     from headscope.studies.compare import compare as compare_runs
     from headscope.studies.compare import condition_outcomes
 
-    result = compare_runs(*runs, progress=shown_progress(quiet))
+    result = compare_runs(*runs, progress=not quiet)
     outcomes = condition_outcomes(result, fail_on or [])
     result = replace(result, notes=(*map(str, outcomes), *result.notes))
     files = write_study(result, out, figure, overwrite=overwrite, width=width)

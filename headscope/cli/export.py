@@ -12,7 +12,6 @@ from headscope.cli.app import command
 from headscope.cli.files import PICTURES, check_targets, draw, say_written
 from headscope.cli.options import Overwrite, Quiet, Run, Width
 from headscope.cli.study_command import StudyCall, body
-from headscope.cli.terminal import shown_progress
 from headscope.runs.write import write_file
 from headscope.studies.study_table import DRAW, EXPORT
 
@@ -78,7 +77,7 @@ def gallery(
     check_site(out, overwrite=overwrite)
     from headscope.views.gallery import gallery as write
 
-    index = write(*runs, out=out, light=light, overwrite=overwrite, progress=shown_progress(quiet))
+    index = write(*runs, out=out, light=light, overwrite=overwrite, progress=not quiet)
     say_written([index])
 
 
@@ -105,7 +104,7 @@ def pack(
     """
     from headscope.views.gallery.atlas_card import export_atlases
 
-    card = export_atlases(*runs, out=out, overwrite=overwrite, progress=shown_progress(quiet))
+    card = export_atlases(*runs, out=out, overwrite=overwrite, progress=not quiet)
     say_written([card])
 
 

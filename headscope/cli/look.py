@@ -23,7 +23,7 @@ from headscope.cli.options import (
     Source,
     takes_settings,
 )
-from headscope.cli.terminal import print_rich, put, say, say_folded, shown_progress, warn
+from headscope.cli.terminal import print_rich, put, say, say_folded, warn
 from headscope.printing import one_line
 from headscope.runs.write import write_file
 from headscope.settings import QUICK_TOKENS
@@ -163,7 +163,7 @@ def why(
         model,
         heads,
         corpus or None,
-        progress=shown_progress(quiet),
+        progress=not quiet,
         **settings,
     )
     is_brief = len(answers.heads) > 1 or answers.is_measured

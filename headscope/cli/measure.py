@@ -14,7 +14,7 @@ from headscope.cli.options import (
     Quiet,
     takes_settings,
 )
-from headscope.cli.terminal import message, print_rich, say, shown_progress
+from headscope.cli.terminal import message, print_rich, say
 from headscope.printing import one_line
 from headscope.settings import Settings
 from headscope.studies.study_table import TOP
@@ -69,7 +69,7 @@ def classify(
         settings=settings,
         out=folder,
         overwrite=overwrite,
-        progress=shown_progress(quiet),
+        progress=not quiet,
         tell=on_message,
     )
     print_rich(summary(run))

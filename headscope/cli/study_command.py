@@ -33,7 +33,7 @@ from headscope.arguments import Default
 from headscope.cli.app import WORDS, add_later, command
 from headscope.cli.files import CSV, PICTURES, check_targets, say_written, write_study
 from headscope.cli.options import SHARED, Format
-from headscope.cli.terminal import print_rich, put, shown_progress
+from headscope.cli.terminal import print_rich, put
 from headscope.studies.study_table import STUDIES, StudyRow, imported
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class StudyCall:
         """The result of the function, with other values for some of its arguments."""
         function, arguments = imported(self.study.function), {**self.arguments, **changes}
         if "progress" in inspect.signature(function).parameters:
-            arguments["progress"] = shown_progress(self.quiet)
+            arguments["progress"] = not self.quiet
         return function(**arguments)
 
     def write(self, result: StudyResult) -> list[Path]:

@@ -23,7 +23,6 @@ from headscope.cli.study_command import command_of
 from headscope.cli.terminal import (
     message_listener,
     print_rich,
-    shown_progress,
     stop_code,
     warn,
 )
@@ -75,7 +74,7 @@ def sweep(
             file,
             workers=workers,
             address=address,
-            progress=shown_progress(quiet),
+            progress=not quiet,
             tell=message_listener(quiet),
             models=names_in(models, "--models"),
             revisions=names_in(revisions, "--revisions"),
@@ -138,7 +137,7 @@ def languages(
             corpus,
             languages=names_in(None if languages is None else [languages], "--languages"),
             out=out,
-            progress=shown_progress(quiet),
+            progress=not quiet,
             tell=message_listener(quiet),
             **settings,
         )

@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from headscope.errors import HeadscopeError, WriteError
-from headscope.measure.progress import Progress, ProgressOutput
 from headscope.printing import above_bars, one_line, visible
 
 PIPE_WIDTH = 100
@@ -111,11 +110,6 @@ def message(line: str) -> None:
 def message_listener(quiet: bool) -> Callable[[str], None]:
     """The function that is told what a command does: lines on stderr; nothing if quiet."""
     return (lambda _: None) if quiet else (lambda line: warn(one_line(line)))
-
-
-def shown_progress(quiet: bool) -> Progress:
-    """Progress of a command: bars where a person waits, and lines; nothing if quiet."""
-    return False if quiet else ProgressOutput(message)
 
 
 def harmless(text: str) -> str:

@@ -9,7 +9,6 @@ import torch
 import headscope as hs
 from headscope.measure.block_assignment import assign_blocks
 from headscope.models.load import load_model
-from headscope.runs.store import load
 from headscope.stimuli.text import TextWindows
 from headscope.views.report.data import page_data
 from tests.models.every_layout import attention_of, own_network, save_tiny

@@ -12,13 +12,12 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-import torch
 
 import headscope as hs
 from headscope.errors import ArgumentError
 from headscope.measure import progress as module
-from headscope.measure.progress import ProgressBar, ProgressOutput, progress_bar
-from headscope.measure.progress_steps import RunSteps, Steps
+from headscope.measure.progress import progress_bar
+from headscope.measure.progress_steps import RunSteps
 from headscope.models import load
 from headscope.models.locate import locate
 from headscope.printing import are_bars_wanted
@@ -297,115 +296,9 @@ def test_a_study_shows_its_bar_in_a_terminal_and_none_when_it_is_off(
     assert all(0 <= done <= total for done, total in amounts)
 
 
-# what is told before
-
-
-class Seconds:
-    """A clock that goes on when it is told to."""
-
-    now = 0.0
-
-    def perf_counter(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def seconds(monkeypatch) -> Seconds:
-    clock = Seconds()
-    monkeypatch.setattr(module, "time", clock)
-    return clock
-
-
-def told_by(rates: list[float], seconds: Seconds, **how) -> list[str]:
-    """What is told of work whose steps take so many seconds each."""
-    lines: list[str] = []
-    bar = ProgressBar(lambda done, total: None, lines.append, **how)
-    steps = Steps(bar, len(rates))
-    for rate in rates:
-        seconds.now += rate
-        steps.advance()
-    return lines
-
-
-def test_long_work_says_once_how_long_it_takes_by_its_first_part(seconds):
-    # 4 of 100 seconds are watched: 96 are left
-    assert told_by([1.0] * 100, seconds) == ["about 2 minutes to go, estimated from the first part"]
-    assert told_by([1.0] * 100, seconds, at_most=True)[0].startswith("at most about 2 minutes")
-    assert told_by([60.0] * 100, seconds)[0].startswith("about 1.6 hours")
-
-
-def test_short_work_says_nothing(seconds):
-    assert told_by([1.0] * 15, seconds) == []
-    assert told_by([], seconds) == []
-
-
-def test_each_part_with_a_sum_of_its_own_is_estimated(seconds):
-    lines: list[str] = []
-    bar = ProgressBar(lambda done, total: None, lines.append)
-    for rate in (1.0, 2.0):
-        steps = Steps(bar, 100)
-        for _ in range(100):
-            seconds.now += rate
-            steps.advance()
-    assert [line.split()[1:3] for line in lines] == [["2", "minutes"], ["3", "minutes"]]
-
-
-def test_runs_to_come_count_like_the_last_one(seconds):
+def test_runs_to_come_count_like_the_last_one():
     seen: list[tuple[int, int]] = []
     runs = RunSteps(lambda done, total: seen.append((done, total)), 3)
     for run, tokens in enumerate((10, 30, 20)):
         runs.of(run)(tokens, tokens)
     assert seen == [(10, 30), (40, 70), (60, 60)]
-
-
-@pytest.fixture
-def work(monkeypatch) -> Seconds:
-    """A clock that counts what models do: tokens that are embedded."""
-    clock = Seconds()
-    monkeypatch.setattr(module, "time", clock)
-    monkeypatch.setattr(module, "SAMPLE_SECONDS", 1.0)
-    monkeypatch.setattr(module, "LONG_SECONDS", 0.0)
-    monkeypatch.setattr(module, "duration", lambda left: f"{left} at {clock.now}")
-    embed = torch.nn.Embedding.forward
-
-    def counted(self, tokens):
-        clock.now += tokens.numel()
-        return embed(self, tokens)
-
-    monkeypatch.setattr(torch.nn.Embedding, "forward", counted)
-    return clock
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=[pytest.mark.slow] * (name == "languages"))
-        for name in ("collapse", "headvis", "languages", "prune", "sweep")
-    ],
-)
-def test_the_estimate_is_what_then_happens_within_a_factor(
-    name, run_folder, gpt2_folder, story, tmp_path, work
-):
-    lines: list[str] = []
-    call = STUDIES[name]
-    output = ProgressOutput(lines.append)
-    # of a short text there is nothing left when the rate is known
-    text = "gold" if name == "sweep" else story
-    call(str(run_folder), str(gpt2_folder), text, tmp_path / "out", progress=output)
-    told = re.fullmatch(r"(?:at most )?about ([\d.]+) at ([\d.]+) to go, .*", lines[0])
-    assert told is not None
-    left, at = float(told[1]), float(told[2])
-    # batches of short texts are padded
-    factor = 2.5 if name == "sweep" else 1.5
-    assert 1 / factor < left / (work.now - at) < factor
-
-
-def test_a_run_that_may_end_early_says_how_long_it_takes_at_most(gpt2_folder, work):
-    lines: list[str] = []
-    hs.classify(str(gpt2_folder), "gold", progress=ProgressOutput(lines.append), **SMALL)
-    told = re.fullmatch(r"at most about ([\d.]+) at ([\d.]+) to go, .*", lines[0])
-    assert told is not None
-    assert float(told[1]) > 0.9 * (work.now - float(told[2]))
-    whole: list[str] = []
-    hs.classify(str(gpt2_folder), "gold", all=True, progress=ProgressOutput(whole.append), **SMALL)
-    assert whole[0].startswith("about ")
