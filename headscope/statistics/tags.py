@@ -33,8 +33,8 @@ OPEN = (UNIDENTIFIABLE, NARROW)
 NO_TYPE = (UNIDENTIFIABLE, UNCLASSIFIED)
 """What a head without a tag is; see `with_no_type`."""
 
-RESTING_PLACES = ("sink/first-token", "sink/resting-column", "delimiter/first-token")
-"""Relations that are no function; the last is what headscope called the first until 0.2."""
+RESTING_PLACES = ("sink/first-token", "sink/resting-column")
+"""Relations that are no function."""
 
 _THRESHOLDS = ("floor", "beat_baseline_by", "times_chance", "sign")
 _COMPANION = {

@@ -33,7 +33,7 @@ from tests.oracles.window_features import (
 )
 
 BROAD = tuple(r.id for r in relations_of(["all"], BIDIRECTIONAL) if r.rule.broad)
-TRUE_OF_ALL = ("delimiter/first-token", "sink/*", *BROAD)
+TRUE_OF_ALL = ("sink/*", *BROAD)
 """Resting somewhere is no claim about what a head does, nor is what kind of key gets its attention:
 true of any head of which it was measured."""
 
@@ -204,7 +204,7 @@ _COPY = ("lexical/duplicate*", "lexical/same-class", "induction/duplicate", "ind
 _SAME = ("lexical/same-class", "lexical/nearest*")
 _NAMES = (*_lexical(_NOMINAL), "lexical/same-class", "lexical/duplicate")
 _OTHERS: tuple[Row, ...] = (
-    ("first token", ("delimiter/first-token", "sink/first-token"), ()),
+    ("first token", ("sink/first-token",), ()),
     ("second token", (), ()),
     ("all tokens alike", (), ()),
     ("all tokens, near ones more", (), _OFFSETS),

@@ -38,11 +38,6 @@ class Writer(BuiltHead):
     """What of the query is compared with what of the key, and the score of what is the same."""
 
 
-def _at(offset: int) -> dict[str, object]:
-    """Looks at one distance."""
-    return {"near": 50.0, "offset": offset}
-
-
 _BOS = ("bos", SINK_LOGITS)
 _DUE = {
     "match": ("named", "word", -2 * MATCH_LOGITS),
