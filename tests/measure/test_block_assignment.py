@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import headscope as hs
 from headscope.corpus.text import LONGEST
 from headscope.corpus.window import Window
 from headscope.measure.block_assignment import STRETCHES, assign_blocks, chunks
@@ -105,24 +104,6 @@ def test_the_pieces_of_a_long_text_are_one_document(tmp_path: Path):
     assert len(set.union(*pieces)) == 1
     assert numbers["short"] != pieces[0]
     assert text.documents == 2
-
-
-def test_a_run_on_few_documents_says_so_and_one_on_many_does_not(gpt2_folder, tmp_path):
-    for count in (2, 9):
-        folder = tmp_path / str(count)
-        folder.mkdir()
-        for i in range(count):
-            (folder / f"{i}.txt").write_text("She looked at the old keys again. " * 20)
-        run = hs.classify(
-            str(gpt2_folder), folder, types=["delimiter"], max_length=32, twin=False, examples=False
-        )
-        said = [note for note in run.info["notes"] if "intervals come from stretches" in note]
-        assert said == (
-            ["2 documents were read, fewer than 8: intervals come from stretches within them, and "
-             "say nothing of other texts"] if count == 2 else []
-        )  # fmt: skip
-        used = int((run.tally.queries[:, 0] > 0).sum())
-        assert used > 8 if count == 2 else used == 9
 
 
 class TwoRounds:

@@ -7,7 +7,6 @@ import torch
 
 from headscope.corpus.shipped import data_folder
 from headscope.measure.example import ExampleRequest
-from headscope.measure.examples import find_examples
 from headscope.measure.query_masses import Reading, masses
 from headscope.measure.sample_patterns import SamplePatterns
 from headscope.models.load import load_model
@@ -64,20 +63,3 @@ def test_masses_are_those_of_a_slow_loop_over_the_models_own_attention(
     total = sum(map(len, windows))
     assert seen[-1] == (total, 2 * total)  # one more reading follows
     assert [done for done, _ in seen] == sorted({done for done, _ in seen})
-
-
-def test_progress_ends_when_everything_is_read(gpt2_folder, windows):
-    wanted = [ExampleRequest(1, 2, BY_NAME["delimiter/sentence-end"])]
-    seen: list[tuple[int, int]] = []
-    examples = find_examples(
-        load_model(str(gpt2_folder)), windows[:12], RELATIONS, wanted,
-        seed=0, progress=lambda *counts: seen.append(counts),
-    )  # fmt: skip
-    # seven examples are cut out of seven windows at most
-    chosen = {example.window for example in examples}
-    again = sum(len(window) for window in windows if window.name in chosen)
-    assert 0 < len(chosen) < 12
-    read = sum(map(len, windows[:12]))
-    assert seen[0][0] > 0
-    assert seen[-1][0] == seen[-1][1]
-    assert seen[-1][0] == read + again

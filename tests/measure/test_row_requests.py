@@ -10,11 +10,8 @@ from transformers import AutoModelForCausalLM
 import headscope as hs
 from headscope.corpus.window import Window
 from headscope.measure.batch_reader import measure
-from headscope.measure.batches import Batch
 from headscope.measure.row_requests import hit_shares
-from headscope.measure.selection import select
 from headscope.measure.tally import Tally
-from headscope.models.engines.engine import Entries, QueryRows
 from headscope.models.load import load_model
 from headscope.relations import relations_of
 from headscope.relations.pairs import Pairs, pairs
@@ -119,37 +116,6 @@ def test_engines_and_batches_give_the_same_sums_of_long_windows(folder):
         for name in ("entropy", "distance", "stripe", "diagonal", "first_token"):
             apart = getattr(tallies[0].profile, name) - getattr(other.profile, name)
             assert np.abs(apart).max() / profiled < 1e-4, name
-
-
-def test_every_cell_has_one_place_and_no_row_is_read_twice(folder):
-    model = load_model(str(folder), device="cpu")
-    batch = Batch(WINDOWS, np.arange(3), {0: 0})
-    tiles = model.engine.layout(*batch.tokens().shape)
-    selection = select(batch, RELATIONS, tiles, heads=model.heads, seed=0)
-    rows = [
-        (look.window, q)
-        for look in selection.requests
-        if isinstance(look, QueryRows)
-        for q in look.queries.tolist()
-    ]
-    assert len(rows) == len(set(rows)) < sum(ROWS + 40 if n > LONG else n for n in LENGTHS) + 1
-    single = [
-        (look.window, *cell)
-        for look in selection.requests
-        if isinstance(look, Entries)
-        for cell in zip(look.queries.tolist(), look.keys.tolist(), strict=True)
-    ]
-    assert len(single) == len(set(single)) > 0
-    assert not {cell[:2] for cell in single} & set(rows)
-    plain = select(batch, RELATIONS, tiles, heads=model.heads, seed=0)
-    assert [len(part.mass) for part in plain.reductions] == [
-        len(part.mass) for part in selection.reductions
-    ]
-    # the weights of all targets: one for each pair, wherever it is read
-    total = sum(
-        float(part.mass.to_dense()[: len(selection.block)].sum()) for part in plain.reductions
-    )
-    assert total > selection.queries.sum()
 
 
 def test_a_relation_without_a_query_among_the_rows_is_asked_for_one():
