@@ -30,16 +30,17 @@ SharedRequest = tuple[Request, list[LayerReader]]
 
 
 def shared_requests(readers: Sequence[LayerReader]) -> list[SharedRequest]:
-    """The requests of all readers in order, each with its readers; equal tiles are read once."""
+    """Requests with their readers; equal tiles are read once, and each reader keeps its order."""
     shared: list[SharedRequest] = []
     for reader in readers:
+        start = 0
         for request in reader.requests:
-            for other, others in shared:
-                if other == request and reader not in others:
-                    others.append(reader)
-                    break
-            else:
-                shared.append((request, [reader]))
+            later = range(start, len(shared))
+            at = next((i for i in later if shared[i][0] == request), len(shared))
+            if at == len(shared):
+                shared.append((request, []))
+            shared[at][1].append(reader)
+            start = at + 1
     return shared
 
 
