@@ -34,7 +34,7 @@ class CellReader:
         self._sinks: dict[int, SinkColumns] = {}
         self._values: dict[int, list[tuple[Tensor, Tensor]]] = {}
 
-    def on_rows(self, layer: int, request: Any, rows: Rows) -> None:
+    def on_rows(self, layer: int, request: Any, rows: Tensor) -> None:
         """Find the sink columns in the late rows, which come first, then add up the cells."""
         if id(request) not in self._reductions:
             self._late_rows.append((request, rows))
