@@ -25,11 +25,9 @@ from headscope.relations.effect import Effect, sum_names
 from headscope.relations.effects import effects_of
 from headscope.relations.relation import Relation
 from headscope.run import Run
-from headscope.runs.checkpoint import RunCheckpoint
-from headscope.runs.finish import finish, resume, run_facts
+from headscope.runs.checkpoint import RunCheckpoint, run_facts
 from headscope.runs.provenance import describe_input
 from headscope.runs.recorded_paths import shorten_paths
-from headscope.runs.room import check_stated_room
 from headscope.runs.workplace import CHECKPOINT, check_free, workplace
 from headscope.settings import AUTO, Settings, settings_of
 from headscope.statistics.early_stopping import StoppingRule
@@ -192,7 +190,6 @@ def _open(task: _Task, target: _Target | None) -> Model:
     if target is not None:
         unfinished = (target.work / CHECKPOINT).is_file()
         check_free(target.folder, overwrite=target.overwrite or unfinished)
-        check_stated_room(target.folder, task.model, task.settings, task.relations)
     model = task.backend.open(task.model, **task.settings.loading())
     if task.settings.writes:
         refuse_encoder(model, "classify --writes")
@@ -291,8 +288,8 @@ def _prepare(
         every=settings.keep_every,
     )
     if target is not None:
-        overwrite = resume(
-            checkpoint, target.folder, overwrite=target.overwrite, on_message=on_message
+        overwrite = checkpoint.resume(
+            target.folder, overwrite=target.overwrite, on_message=on_message
         )
         target = replace(target, overwrite=overwrite)
     return _Prepared(windows, relations, info, checkpoint, target)
@@ -408,5 +405,5 @@ def _write(result: Result, target: _Target | None, checkpoint: RunCheckpoint) ->
     """The run, written to its folder where there is one."""
     run = Run.of(result)
     if target is not None:
-        finish(checkpoint, run, target.folder, report=run.report, overwrite=target.overwrite)
+        checkpoint.finish(run, target.folder, report=run.report, overwrite=target.overwrite)
     return run

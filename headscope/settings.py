@@ -151,7 +151,7 @@ class Settings:
         "Keep the sums as a whole, the twin's too, uncompressed; 20 to 45 times as large.",
         _JUDGED,
     )
-    """Else those that merging, halves and the bootstrap need; see `headscope.runs.packed_sums`."""
+    """Else those that merging, halves and the bootstrap need; see `headscope.runs.sums`."""
     seed: int = _option(0, whole(0), "Seeds every draw.", _JUDGED)
     """The choice of files, the shuffling, random tokens, controls and the bootstrap."""
     revision: str | None = _option(

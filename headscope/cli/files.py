@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headscope.cli.terminal import say
-from headscope.errors import HeadscopeError, WriteError
+from headscope.errors import HeadscopeError
 from headscope.printing import one_line
 from headscope.runs.write import check_target, write_files
 
@@ -77,9 +77,8 @@ def write_study(
         The files, to be named at the end.
 
     Raises:
-        WriteError: they cannot be written; where they are kept instead is said.
+        WriteError: they cannot be written.
     """
-    from headscope.runs.fallback import keep_files
     from headscope.runs.folder import encoded
     from headscope.views.figure_style import width_of
 
@@ -87,13 +86,7 @@ def write_study(
     files = {} if out is None else {out: encoded(study.csv())}
     if figure is not None:
         files[figure] = draw(study.figure(), figure, inches)
-    try:
-        write_files(files, overwrite=overwrite)
-    except WriteError as error:
-        fallback = keep_files({path.name: content for path, content in files.items()})
-        if fallback is None:
-            raise
-        raise WriteError(f"{error}; what was found is kept in {fallback}") from error
+    write_files(files, overwrite=overwrite)
     return list(files)
 
 

@@ -16,8 +16,8 @@ def ablate(call: StudyCall, run: Run, overwrite: Overwrite = False) -> None:
     """Ablate heads, and knock out the edges of their tags; writes RUN/causal.csv."""
     from headscope.run import load
     from headscope.runs.folder import REPORT
-    from headscope.runs.run_tables import CAUSE_TABLE
-    from headscope.runs.study_tables import check_study_table, save_study_table
+    from headscope.runs.store import check_study_table, save_study_table
+    from headscope.runs.tables import CAUSE_TABLE
 
     loaded = load(run)
     check_study_table(run, CAUSE_TABLE, overwrite=overwrite)
@@ -34,8 +34,8 @@ def explain(call: StudyCall, model: ModelOrRun) -> None:
     call.check()
     from headscope.run import Run, load
     from headscope.runs.folder import is_run
-    from headscope.runs.run_tables import RULE_TABLE
-    from headscope.runs.study_tables import check_study_table, save_study_table
+    from headscope.runs.store import check_study_table, save_study_table
+    from headscope.runs.tables import RULE_TABLE
 
     folder = Path(model) if is_run(Path(model)) else None
     if folder is not None:

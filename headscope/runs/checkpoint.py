@@ -9,25 +9,28 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from safetensors import SafetensorError
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
 
 from headscope.corpus.read import file_sha256
 from headscope.errors import HeadscopeError, RunError, WriteError
 from headscope.measure.tally import ReadState, StoppedEarly, Tally
-from headscope.runs.fallback import claim, fallback_folders, is_own, lacks_room
-from headscope.runs.folder import remove_own
-from headscope.runs.packed_sums import pack_sums, unpack_sums
-from headscope.runs.pattern_cache import UNREADABLE
-from headscope.runs.room import free_bytes, megabytes, sums_bytes
-from headscope.runs.state_file import read_state, write_state
-from headscope.runs.workplace import CHECKPOINT, NEW, unwritable
+from headscope.relations.relation import TagThresholds
+from headscope.runs.folder import RUN, UNREADABLE, is_run, readable_path, remove_own
+from headscope.runs.run_json import read_record
+from headscope.runs.store import save_by
+from headscope.runs.sums import pack_sums, unpack_sums
+from headscope.runs.workplace import CHECKPOINT, NEW, check_free, check_room, unwritable
+from headscope.runs.write import write_file
+from headscope.statistics.result import Result
 from headscope.stimuli.text import TextWindows
 
 if TYPE_CHECKING:
@@ -35,13 +38,16 @@ if TYPE_CHECKING:
 
 EVERY = 60.0
 """Seconds between two writings."""
-
 _ADVICE = (
     "give the command of the run that was broken off to go on with it, add --overwrite to start "
     "anew, or choose another --out"
 )
 _PASSES = ("model", "twin")
 _COUNTS = ("batches", "tokens", "halved")
+_FACTS, _DIGEST = "headscope", "sha256"
+_PACKED = 400
+"""Sums in memory are at most so many times as large as when they are packed: of 64 blocks each
+relation has queries in one at least, and of 8 bytes each sum keeps one or more."""
 
 
 @dataclass
@@ -67,12 +73,12 @@ class RunCheckpoint:
         if self.work is None or time.monotonic() - self._last < self.every:
             return
         try:
-            self._write(self.work)
+            self._write(self.work / CHECKPOINT)
         except (WriteError, SafetensorError) as error:
             raise self.stopped(error) from error
         self._last = time.monotonic()
 
-    def _write(self, folder: Path) -> None:
+    def _write(self, path: Path) -> None:
         facts = {
             "run": self.run,
             "code": _code(),
@@ -84,57 +90,41 @@ class RunCheckpoint:
             },
             "stopped": self.model.stopped,
         }
-        write_state(folder / CHECKPOINT, json.dumps(facts), self._arrays())
+        arrays = {
+            f"{name}.{key}": array
+            for name in _PASSES
+            if getattr(self, name).batches
+            for key, array in pack_sums(getattr(self, name).tally).items()
+        }
+        text = json.dumps(facts)
+        metadata = {_FACTS: text, _DIGEST: _digest(text, arrays)}
+        write_file(path, lambda new: save_file(arrays, new, metadata), overwrite=True)
 
     def stopped(self, error: Exception) -> RunError:
-        """The error of a run that cannot be written, whose sums are kept where they fit.
-
-        That is its workplace, where a checkpoint that cannot be replaced stays valid, or else one
-        of the `fallback_folders`; the same command finds them there.
+        """The error of a run that cannot be written; its sums are kept if there is room for them.
 
         Args:
-            error: what was said when it was written.
+            error: raised when it was written.
         """
-        work = self.work
-        if work is None:
-            return RunError(str(error))
-        remove_own(work / NEW)  # half of a run folder is in the way of its sums
-        reason = str(error) if isinstance(error, HeadscopeError) else str(unwritable(work, error))
-        lacks = ""
-        if lacks_room(error):
-            size = sum(array.nbytes for array in self._arrays().values())
-            lacks = f"free {megabytes(2 * max(self.bytes, size))} there"
-            with suppress(OSError):
-                lacks += f" ({megabytes(free_bytes(work))} are free)"
-        saved_in = self._save_anywhere()
-        if saved_in is None and not (work / CHECKPOINT).is_file():
-            lost = "the sums could be kept nowhere else and are lost"
-            return RunError(f"{reason}; {lost}; {lacks or 'put that right'} and start anew")
-        sums = f"the sums of {self.model.tokens:,} tokens are kept in {saved_in}"
-        if saved_in is None:
-            sums = f"the sums that were kept before in {work} are still there"
-        way = "and give the same command again, which goes on from there"
-        return RunError(f"{reason}; {sums}; {lacks or 'put that right'} {way}")
-
-    def _save_anywhere(self) -> Path | None:
-        """The folder where the sums were written just now; None where they do not fit anywhere."""
         if self.work is None:
-            return None
-        for folder in (self.work, *fallback_folders(self.work)):
-            try:
-                self._write(folder if folder == self.work else claim(folder))
-            except (WriteError, SafetensorError, OSError):
-                if folder != self.work:
-                    with suppress(OSError):
-                        folder.rmdir()
-                continue
-            return folder
-        return None
+            return RunError(str(error))
+        remove_own(self.work / NEW)  # half of a run folder is in the way of its sums
+        with suppress(WriteError, SafetensorError):  # the checkpoint that was there stays whole
+            self._write(self.work / CHECKPOINT)
+        reason = error if isinstance(error, HeadscopeError) else unwritable(self.work, error)
+        if not (self.work / CHECKPOINT).is_file():
+            return RunError(f"{reason}; the sums are lost; free room there and start anew")
+        return RunError(
+            f"{reason}; the sums are kept in {self.work}; free room there and give the same "
+            "command again, which goes on from there"
+        )
 
     @property
     def bytes(self) -> int:
-        """Bytes that the sums take at least; see `headscope.runs.room.sums_bytes`."""
-        return sums_bytes(self.model.tally, self.run.get("settings") or {})
+        """Bytes that a run's sums take on the disk: all of them, or the least when packed."""
+        settings = self.run.get("settings") or {}
+        size = self.model.tally.size * (2 if settings.get("twin", True) else 1)
+        return size if settings.get("keep_sums") else size // _PACKED
 
     @property
     def notes(self) -> list[str]:
@@ -142,14 +132,6 @@ class RunCheckpoint:
         count = self.model.halved + self.twin.halved
         note = f"{count} batches did not fit into memory and were read in smaller ones"
         return [note] if count else []
-
-    def _arrays(self) -> dict[str, ndarray]:
-        return {
-            f"{name}.{key}": array
-            for name in _PASSES
-            if getattr(self, name).batches
-            for key, array in pack_sums(getattr(self, name).tally).items()
-        }
 
     def load(self) -> str:
         """Take over what an earlier process of the same run kept.
@@ -160,33 +142,17 @@ class RunCheckpoint:
         Raises:
             RunError: what was kept is damaged, or of another run; the message says which.
         """
-        if self.work is None:
+        if self.work is None or not (self.work / CHECKPOINT).is_file():
             return ""
-        if (self.work / CHECKPOINT).is_file():
-            self._take(self.work / CHECKPOINT)
-        self._take_newer()
-        if not self.model.batches and not self.twin.batches:
-            return ""
-        twin = f", and {self.twin.tokens:,} by the twin" if self.twin.batches else ""
-        return (
-            f"goes on with the run that was broken off: {self.model.tokens:,} tokens "
-            f"in {self.model.batches:,} batches were read{twin}"
-        )
-
-    def _take(self, path: Path) -> None:
-        """Take over the sums of a file.
-
-        Raises:
-            RunError: it is damaged, or of another run; nothing is taken over.
-        """
+        path = self.work / CHECKPOINT
         try:
-            facts, arrays = read_state(path)
+            facts, arrays = _read_state(path)
             unlike = next(_differences(facts, self.run, self.text), None)
             if unlike is None:
-                model, twin = (
+                self.model, self.twin = (
                     _pass(path, facts["passes"][name], arrays, name, self) for name in _PASSES
                 )
-                model.stopped = {
+                self.model.stopped = {
                     stimulus: StoppedEarly(*values) for stimulus, values in facts["stopped"].items()
                 }
         except UNREADABLE as error:
@@ -196,34 +162,116 @@ class RunCheckpoint:
             ) from error
         if unlike is not None:
             raise RunError(f"{path} is of another run than this: {unlike}; {_ADVICE}")
-        self.model, self.twin = model, twin
+        twin = f", and {self.twin.tokens:,} by the twin" if self.twin.batches else ""
+        return (
+            f"goes on with the run that was broken off: {self.model.tokens:,} tokens "
+            f"in {self.model.batches:,} batches were read{twin}"
+        )
 
-    def _take_newer(self) -> None:
-        """Take over the sums that did not fit beside the run, if they are further on."""
+    def resume(self, folder: Path, *, overwrite: bool, on_message: Callable[[str], None]) -> bool:
+        """Take over the sums that an earlier process of this run kept, if it kept any.
+
+        Args:
+            folder: the run folder.
+            overwrite: start anew where the sums are of another run, or damaged.
+            on_message: called with one line if there are sums.
+
+        Returns:
+            Whether the run folder may be replaced. It may if the process before this one was killed
+            between moving the finished run there and removing the checkpoint.
+
+        Raises:
+            RunError: the sums are not usable, a run is in the folder, or its disk has no room.
+        """
+        try:
+            line = self.load()
+        except RunError as error:
+            if not overwrite:
+                raise
+            self.remove()
+            line = f"starts anew, because {str(error).partition('; ')[0]}"
+        if line:
+            on_message(line)
+        overwrite = overwrite or (bool(line) and _is_this(folder, self.run))
+        check_free(folder, overwrite=overwrite)
+        check_room(folder, self.bytes)
+        return overwrite
+
+    def finish(
+        self, run: Result, folder: Path, *, report: Callable[[], str], overwrite: bool
+    ) -> None:
+        """Write a run folder and forget the sums; see `headscope.runs.store.save_by`.
+
+        Args:
+            run: what to write.
+            folder: the run folder.
+            report: draws the page that lies beside the tables.
+            overwrite: replace a run that is there already.
+
+        Raises:
+            RunError: it cannot be written; the message says where the sums are, and how to go on.
+        """
         if self.work is None:
             return
-        for folder in fallback_folders(self.work):
-            if not is_own(folder):
-                continue
-            other = replace(self)
-            with suppress(RunError):  # of another run that once had this name
-                other._take(folder / CHECKPOINT)
-                if _batches(other) > _batches(self):
-                    self.model, self.twin = other.model, other.twin
+        try:
+            save_by(self.work, run, folder, report=report, overwrite=overwrite)
+        except (RunError, WriteError) as error:
+            raise self.stopped(error) from error
+        self.remove()
 
     def remove(self) -> None:
         """Forget what was kept: the run is complete, or starts anew."""
-        if self.work is None:
-            return
-        (self.work / CHECKPOINT).unlink(missing_ok=True)
-        for folder in filter(is_own, fallback_folders(self.work)):
-            with suppress(OSError):  # something else is in it
-                (folder / CHECKPOINT).unlink(missing_ok=True)
-                folder.rmdir()
+        if self.work is not None:
+            (self.work / CHECKPOINT).unlink(missing_ok=True)
 
 
-def _batches(checkpoint: RunCheckpoint) -> int:
-    return checkpoint.model.batches + checkpoint.twin.batches
+def run_facts(
+    info: dict[str, Any], rules: dict[str, TagThresholds], versions: dict[str, str]
+) -> dict[str, Any]:
+    """Identity of a run: all on which its sums depend, but for the corpora's content.
+
+    Args:
+        info: what `run.json` says of it.
+        rules: the rules of its relations.
+        versions: the packages that it runs with.
+    """
+    facts = {name: info.get(name) for name in ("model", "bos", "engine", "settings")}
+    facts["corpora"] = info.get("corpora", {}).get("asked")
+    facts["relations"] = {name: asdict(rule) for name, rule in rules.items()}
+    facts["versions"] = versions
+    as_read_back: dict[str, Any] = json.loads(json.dumps(facts))
+    return as_read_back
+
+
+def _is_this(folder: Path, run: dict[str, Any]) -> bool:
+    if not is_run(folder):
+        return False
+    info, rules = read_record(readable_path(folder, RUN))
+    return run_facts(info, rules, info["provenance"]["versions"]) == run
+
+
+def _read_state(path: Path) -> tuple[dict[str, Any], dict[str, ndarray]]:
+    """The facts and the arrays of a checkpoint.
+
+    Raises:
+        ValueError: the content is not what its own sha256 says; others of `UNREADABLE` for what is
+            no such file.
+    """
+    with safe_open(path, "numpy") as file:
+        metadata = file.metadata() or {}
+        arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no dict)
+    if metadata.get(_DIGEST) != _digest(metadata.get(_FACTS, ""), arrays):
+        raise ValueError("its sha256 is not the one that it states")
+    return json.loads(metadata[_FACTS]), arrays
+
+
+def _digest(facts: str, arrays: dict[str, ndarray]) -> str:
+    digest = hashlib.sha256(facts.encode())
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        digest.update(f"\0{name}\0{array.dtype.str}\0{arrays[name].shape}\0".encode())
+        digest.update(array.reshape(-1).view(np.uint8).data)
+    return digest.hexdigest()
 
 
 def _differences(facts: dict[str, Any], run: dict[str, Any], text: TextWindows) -> Iterator[str]:

@@ -6,11 +6,24 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+from safetensors import SafetensorError
+
 from headscope.corpus.read import file_sha256
 from headscope.errors import RunError
 from headscope.paths import resolved
 from headscope.runs.write import LEFTOVERS
 
+UNREADABLE = (
+    OSError,
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    OverflowError,
+    RecursionError,
+    SafetensorError,
+)
+"""What reading a file of a run can raise when it was altered: safetensors has no one family."""
 RUN, EVIDENCE, HEADS = "run.json", "evidence.csv", "heads.csv"
 SUMS, TALLY = "sums.npz", "tally.safetensors"
 REPORT = "report.html"

@@ -16,7 +16,6 @@ from headscope.relations import check_types, head_types, relations_of
 from headscope.relations.relation import Relation
 from headscope.relations.types import ALL
 from headscope.runs.recorded_paths import name_of, places_of
-from headscope.runs.run_json import ATTENTION_LAYERS
 from headscope.settings import MAX_TOKENS, Settings
 from headscope.statistics.result import RunInfo
 
@@ -43,7 +42,7 @@ def describe_input(
         facts["both_ways"] = True
     if model.others:
         facts["layers"] = model.layers + len(model.others)
-        facts[ATTENTION_LAYERS] = [*model.attention_layers]
+        facts["attention_layers"] = [*model.attention_layers]
     return RunInfo(
         model={**facts, "name": title_of(model.name)},
         types=sorted({relation.type for relation in relations}),

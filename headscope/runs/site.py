@@ -1,14 +1,14 @@
-"""A folder that headscope wrote for others to serve, such as a gallery: made whole, and replaced
-with what is the user's kept.
+"""A folder that headscope wrote for others to serve, such as a gallery: made whole, and written
+again with what is the user's kept.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,36 +63,36 @@ def check_site(folder: Path, *, overwrite: bool, site: Site = GALLERY) -> None:
 
 @contextmanager
 def new_site(folder: Path, *, overwrite: bool, site: Site = GALLERY) -> Iterator[Path]:
-    """A folder to write files into, which takes its place when it is whole.
+    """A folder to write files into, which take their places when all are written.
 
-    What an older site wrote there goes; what somebody else put there, such as `CNAME`, stays.
+    Files of the site that was there go; what somebody else put there, such as `CNAME`, stays.
 
     Raises:
         WriteError: see `check_site`; or a file has the place of one that is not headscope's.
     """
     check_site(folder, overwrite=overwrite, site=site)
-    old: Path | None = None
-    foreign_files: list[Path] = []
-    try:
+    if not folder.is_dir() or not any(folder.iterdir()):
         with new_folder(folder) as new:
             yield new
-            site_files = sorted(
-                p.relative_to(new).as_posix() for p in new.rglob("*") if p.is_file()
-            )
-            text = json.dumps({"files": [*site_files, site.manifest]}, indent=1) + "\n"
-            write_file(new / site.manifest, encoded(text))
-            destination = resolved(folder)
-            if destination.is_dir() and any(destination.iterdir()):
-                foreign_files = _others(destination, site)
-                _check_ways(destination, new, foreign_files, site)
-                destination.rename(new.with_name(f"{new.name}.old"))
-                old = new.with_name(f"{new.name}.old")
-    except BaseException:
-        if old is not None:
-            old.rename(resolved(folder))
-        raise
-    if old is not None:
-        _move(foreign_files, old, resolved(folder))
+            _write_manifest(new, site)
+        return
+    destination = resolved(folder)
+    try:
+        with tempfile.TemporaryDirectory(dir=destination.parent, prefix=".headscope-") as name:
+            yield Path(name)
+            files = _write_manifest(Path(name), site)
+            _replace(destination, Path(name), files, site)
+    except OSError as error:
+        raise unwritable_file(folder, error) from error
+
+
+def _write_manifest(new: Path, site: Site) -> list[str]:
+    """The files of a new site, with the list of them that is written."""
+    files = sorted(p.relative_to(new).as_posix() for p in new.rglob("*") if p.is_file())
+    files.append(site.manifest)
+    text = json.dumps({"files": files}, indent=1) + "\n"
+    write_file(new / site.manifest, encoded(text))
+    return files
 
 
 def _site_files(folder: Path, site: Site) -> set[str]:
@@ -104,7 +104,7 @@ def _site_files(folder: Path, site: Site) -> set[str]:
     path = folder / site.manifest
     try:
         files = json.loads(path.read_text(encoding="utf-8"))["files"]
-        return {str(name) for name in files} if isinstance(files, list) else set()
+        return {name for name in files if resolved(folder / name).is_relative_to(resolved(folder))}
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise WriteError(
             f"{path} is damaged, so that what is headscope's in {folder} cannot be told from what "
@@ -112,28 +112,22 @@ def _site_files(folder: Path, site: Site) -> set[str]:
         ) from error
 
 
-def _others(destination: Path, site: Site) -> list[Path]:
-    """Files and links in such a folder that headscope did not write, as seen from there."""
-    site_files, others = _site_files(destination, site), list[Path]()
-    for above, folders, names in os.walk(destination):
-        links = [name for name in folders if (Path(above) / name).is_symlink()]
-        every = [(Path(above) / name).relative_to(destination) for name in (*names, *links)]
-        others += [path for path in every if path.as_posix() not in site_files]
-    return others
-
-
-def _check_ways(destination: Path, new: Path, foreign_files: Sequence[Path], site: Site) -> None:
-    for path in foreign_files:
-        parts = [path, *path.parents[:-1]]
-        if os.path.lexists(new / path) or any((new / part).is_file() for part in parts):
-            raise WriteError(
-                f"{destination / path} is in the way, and no {site.word} wrote it; move it "
-                "elsewhere"
-            )
-
-
-def _move(foreign_files: Sequence[Path], old: Path, destination: Path) -> None:
-    for path in foreign_files:
-        (destination / path).parent.mkdir(parents=True, exist_ok=True)
-        (old / path).rename(destination / path)
-    shutil.rmtree(old, ignore_errors=True)
+def _replace(destination: Path, new: Path, files: list[str], site: Site) -> None:
+    """Move the files of a new site into the folder of the one that was there."""
+    site_files = _site_files(destination, site)
+    for file in map(Path, files):
+        for part in (file, *file.parents[:-1]):
+            path = destination / part
+            is_folder = path.is_dir() and not path.is_symlink() and part != file
+            if os.path.lexists(path) and not is_folder and part.as_posix() not in site_files:
+                raise WriteError(
+                    f"{path} is in the way, and no {site.word} wrote it; move it elsewhere"
+                )
+    for file in map(Path, site_files - {*files}):
+        (destination / file).unlink(missing_ok=True)
+        for above in file.parents[:-1]:
+            with suppress(OSError):  # it holds something
+                (destination / above).rmdir()
+    for file in map(Path, files):
+        (destination / file).parent.mkdir(parents=True, exist_ok=True)
+        (new / file).replace(destination / file)

@@ -3,53 +3,46 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Callable, Sequence
-from dataclasses import asdict
+import shutil
+from collections.abc import Callable
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
 
-from headscope.errors import RunError, nearest
-from headscope.measure.tally import Tally
-from headscope.runs.atlas import Atlas, atlas_names, atlas_of, unpacked
+from headscope.errors import RunError, WriteError, nearest
+from headscope.runs.atlas import Atlas, atlas_names, atlas_of, check_unpacked, unpacked
 from headscope.runs.folder import (
     EVIDENCE,
     HEADS,
     REPORT,
-    RULES,
     RUN,
+    RUN_FILES,
     SUMS,
     TALLY,
     check_files,
     checksums,
     encoded,
+    inside,
     is_run,
     readable_path,
 )
-from headscope.runs.means import read_means, write_means
-from headscope.runs.packed_sums import read_sums, write_sums
-from headscope.runs.pattern_cache import UNREADABLE, StoredExamples, write_examples
+from headscope.runs.patterns import StoredExamples, read_means, write_examples, write_means
 from headscope.runs.recorded_paths import inward, outward
-from headscope.runs.run_json import (
-    ATTENTION_LAYERS,
-    FORMAT_VERSION,
-    SHA256,
-    VERSION,
-    read_record,
-    signed,
+from headscope.runs.run_json import FORMAT_VERSION, SHA256, VERSION, read_record, record_bytes
+from headscope.runs.sums import read_tallies, write_tallies
+from headscope.runs.tables import RUN_TABLES, RunTable, read_evidence, read_heads, table_to_csv
+from headscope.runs.workplace import (
+    NEW,
+    check_free,
+    check_left,
+    check_room,
+    put,
+    unwritable,
+    workplace,
 )
-from headscope.runs.run_tables import RULE_TABLE, RUN_TABLES
-from headscope.runs.tables import check_tables, read_evidence, read_heads, table_to_csv
-from headscope.runs.workplace import NEW, check_free, put, unwritable, workplace
-from headscope.runs.write import write_file
-from headscope.statistics.result import Result
-
-if TYPE_CHECKING:
-    from numpy import ndarray
+from headscope.runs.write import check_writable, write_file
+from headscope.statistics.result import Result, layers_of
 
 
 def save(run: Result, folder: Path, *, report: Callable[[], str], overwrite: bool = False) -> Path:
@@ -123,34 +116,27 @@ def load(folder: str | Path, *, with_tally: bool = False) -> Result:
     # of this folder, not of the run
     del info[VERSION], info["provenance"][SHA256]
     check_files(folder, info.pop("files"))
-    evidence = read_evidence(readable_path(folder, EVIDENCE))
-    heads = read_heads(readable_path(folder, HEADS))
-    try:
-        check_tables(heads, evidence, rules, info["model"].get(ATTENTION_LAYERS))
-    except RunError as error:
-        raise RunError(f"{folder}: this run is damaged: {error}") from error
-    info = inward(info, folder)
-    tally, twin = None, None
-    if with_tally:
-        numbers = tuple(map(int, sorted(heads["layer"].unique())))
-        shape = (numbers, int(heads["head"].max()) + 1)
-        tally, twin = _read_tallies(folder, (*rules, *info.get("parts", ())), shape)
-    tables = {table.attribute: table.read(folder, heads, info) for table in RUN_TABLES}
-    if tables[RULE_TABLE.attribute] is not None and "rule" not in heads:
-        raise RunError(f"{folder}: this run is damaged: {RULES} is there, but {HEADS} has no rules")
-    means, pictures = read_means(folder, heads)
-    return Result(
-        heads,
-        evidence,
+    tables = {
+        table.attribute: table.read(folder / table.file)
+        for table in RUN_TABLES
+        if (folder / table.file).is_file()
+    }
+    means, pictures = read_means(folder)
+    run = Result(
+        read_heads(folder / HEADS),
+        read_evidence(folder / EVIDENCE),
         rules,
-        info,
-        tally,
-        twin,
-        StoredExamples(folder),
+        inward(info, folder),
+        examples=StoredExamples(folder),
         means=means,
         pictures=pictures,
         **tables,
     )
+    if not with_tally:
+        return run
+    shape = (layers_of(run), int(run.heads["head"].max()) + 1)
+    tally, twin = read_tallies(folder, (*rules, *info.get("parts", ())), shape)
+    return replace(run, tally=tally, twin=twin)
 
 
 def _load_atlas(atlas: Atlas, *, with_tally: bool) -> Result:
@@ -161,6 +147,76 @@ def _load_atlas(atlas: Atlas, *, with_tally: bool) -> Result:
         return load(folder)
     except RunError as error:
         raise atlas.damaged(error) from error
+
+
+def save_study_table(
+    run: Result,
+    folder: Path,
+    table: RunTable,
+    *,
+    report: Callable[[], str],
+    overwrite: bool = False,
+) -> Path:
+    """Put what a study found, and the report that shows it, into the folder of its run.
+
+    Args:
+        run: with the table.
+        folder: of the run.
+        table: which one.
+        report: draws the page again.
+        overwrite: replace a table that is there already.
+
+    Returns:
+        The table's file.
+
+    Raises:
+        RunError: there is no such run, it has such a table already (and `overwrite` is off), or
+            the folder cannot be written.
+    """
+    check_study_table(folder, table, overwrite=overwrite)
+    content = getattr(run, table.attribute)
+    if content is None:
+        raise RunError(f"this run has no table of {table.title}; {table.study} makes one")
+    texts = {table.file: table_to_csv(content), REPORT: report()}
+    if table.changes_heads:
+        texts[HEADS] = table_to_csv(run.heads)
+    with workplace(folder) as work:
+        new = work / NEW
+        try:
+            new.mkdir()
+            for name in RUN_FILES:
+                if name not in texts and (folder / name).exists():
+                    (new / name).parent.mkdir(exist_ok=True)
+                    shutil.copy2(inside(folder, name), new / name)
+            for name, text in texts.items():
+                write_file(new / name, encoded(text))
+            info = json.loads((new / RUN).read_text(encoding="utf-8")) | {"files": checksums(new)}
+            write_file(new / RUN, record_bytes(info), overwrite=True)
+            put(work, folder)
+        except (OSError, WriteError) as error:
+            raise unwritable(folder, error) from error
+    return folder / table.file
+
+
+def check_study_table(folder: Path, table: RunTable, *, overwrite: bool) -> None:
+    """Refuse a run folder into which a study's table cannot be put, before minutes of work.
+
+    Raises:
+        RunError: see `save_study_table`.
+    """
+    check_unpacked(folder)
+    try:
+        check_left(folder)
+        check_writable(folder)
+        paths = [folder / name for name in RUN_FILES]
+        check_room(folder, sum(path.stat().st_size for path in paths if path.is_file()))
+        if not overwrite and (folder / table.file).exists():
+            raise RunError(
+                f"{folder / table.file} exists already: this run was {table.done} before; add "
+                "--overwrite to replace it"
+            )
+    except (OSError, ValueError) as error:
+        raise unwritable(folder, error) from error
 
 
 def _write(run: Result, folder: Path, destination: Path, report: Callable[[], str]) -> None:
@@ -177,86 +233,12 @@ def _write(run: Result, folder: Path, destination: Path, report: Callable[[], st
         write_means(run.means, run.pictures, folder)
     write_file(folder / REPORT, encoded(report()))
     if run.tally is not None:
-        if run.info.get("settings", {}).get("keep_sums"):
-            _write_tallies(folder / TALLY, run.tally, run.twin)
-        else:
-            write_sums(folder / SUMS, run.tally, run.twin)
-    rules = {name: asdict(rule) for name, rule in run.rules.items()}
-    # last, because it states what the others are
+        keep_sums = bool(run.info.get("settings", {}).get("keep_sums"))
+        write_tallies(folder, run.tally, run.twin, keep_sums=keep_sums)
     info = {
         VERSION: FORMAT_VERSION,
         **outward(run.info, destination),
-        "relations": rules,
-        "files": checksums(folder),
+        "relations": {name: asdict(rule) for name, rule in run.rules.items()},
+        "files": checksums(folder),  # last, because it states what the others are
     }
-    write_file(folder / RUN, record_bytes(signed(info)))
-
-
-def record_bytes(info: dict[str, Any]) -> bytes:
-    """`run.json` as it is written."""
-    return encoded(json.dumps(info, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
-
-
-_TWIN = "twin."
-
-
-def _write_tallies(path: Path, tally: Tally, twin: Tally | None) -> None:
-    """Write all sums as they are."""
-    arrays = dict(tally.arrays())
-    if twin is not None:
-        twin_arrays = {k: v for k, v in twin.arrays().items() if k not in _STIMULUS_MEANS}
-        arrays |= {f"{_TWIN}{name}": array for name, array in twin_arrays.items()}
-    contiguous = {name: np.asarray(array, order="C") for name, array in arrays.items()}
-    write_file(path, lambda new: save_file(contiguous, new))
-
-
-def _read_tallies(
-    folder: Path, relations: tuple[str, ...], shape: tuple[Sequence[int], int]
-) -> tuple[Tally, Tally | None]:
-    """The sums of a run and of its twin: all of them, or those that are packed."""
-    if os.path.lexists(folder / SUMS):
-        return read_sums(readable_path(folder, SUMS), relations, shape)
-    path = readable_path(folder, TALLY)
-    try:
-        arrays: dict[str, ndarray] = load_file(path)
-    except UNREADABLE as error:
-        raise RunError(f"{path}: no safetensors file of a run: {error!s:.200}") from error
-    twin = {n.removeprefix(_TWIN): a for n, a in arrays.items() if n.startswith(_TWIN)}
-    model_arrays = {n: a for n, a in arrays.items() if not n.startswith(_TWIN)}
-    return (
-        tally_of(path, model_arrays, relations, shape),
-        tally_of(path, twin, relations, shape) if twin else None,
-    )
-
-
-def tally_of(
-    path: Path,
-    arrays: dict[str, ndarray],
-    relations: tuple[str, ...],
-    shape: tuple[int | Sequence[int], int],
-) -> Tally:
-    """Sums that were read from a file; `shape` is their layers and heads as for `Tally.zeros`.
-
-    Raises:
-        RunError: they are none of such a run.
-    """
-    tally = Tally.zeros(relations, *shape)
-    expected = tally.arrays()
-    arrays = {name: expected[name] for name in _STIMULUS_MEANS} | arrays
-    if odd := sorted(expected.keys() ^ arrays.keys()):
-        raise RunError(f"{path}: the sums {odd[0]!r:.100} are missing, or are none of a run")
-    for name, array in expected.items():
-        stored = arrays[name]
-        if stored.shape != array.shape or stored.dtype != array.dtype:
-            raise RunError(
-                f"{path}: {name} has shape {stored.shape} of {stored.dtype}, expected "
-                f"{array.shape} of {array.dtype}"
-            )
-        if not np.isfinite(stored).all():
-            raise RunError(f"{path}: {name} holds what is no finite number")
-        array[...] = stored
-    return tally
-
-
-_STIMULUS_MEANS = ("profile.stimulus_mean", "profile.stimulus_queries")
-"""Sums that are not written of a twin: nothing draws them."""
+    write_file(folder / RUN, record_bytes(info))

@@ -1,4 +1,4 @@
-"""The tables of a run as CSV: written so that a spreadsheet runs nothing, read back checked.
+"""The tables of a run as CSV: written so that a spreadsheet runs nothing, and read back.
 
 A cell of text that begins with = + - @, a tab or a line end would be a formula in a spreadsheet.
 It is written with an apostrophe before it, which reading takes off again. Numbers stay numbers.
@@ -9,7 +9,8 @@ from __future__ import annotations
 import csv
 import re
 import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from math import isnan
 from pathlib import Path
 
@@ -17,28 +18,117 @@ import numpy as np
 import pandas as pd
 
 from headscope.errors import RunError
-from headscope.runs.folder import RUN
+from headscope.runs.folder import CAUSES, EFFECTS, RULES
+from headscope.statistics.causes import CAUSE_COLUMNS
 from headscope.statistics.columns import (
+    EFFECT_COLUMNS,
     EVIDENCE_COLUMNS,
     EXPLAINED_COLUMNS,
     GENERAL,
     HEAD_COLUMNS,
+    RULE_COLUMNS,
 )
-from headscope.statistics.tags import NO_TYPE, VERDICTS
 
-_TEXTS = ("rule", "writes", "baseline", "verdict", "contested_text", GENERAL)
-_KINDS = {
-    **dict.fromkeys(
-        ("type", "relation", "primary", "tags", "shape", "reason", "writes", *_TEXTS), str
-    ),
-    **dict.fromkeys(("layer", "head", "n", "kv_group"), "int64"),
-    "tagged": bool,
-}  # all others are numbers that can be missing
 _FORMAT = "%.6g"  # far below the width of any interval
 
 # apostrophes that were there before get one more, so that reading gives back each text as it was
 _FORMULA = re.compile(r"'*[=+\-@\t\r\n]")
 _GUARDED = re.compile(r"''*[=+\-@\t\r\n]")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunTable:
+    """A table that some runs have beside their evidence."""
+
+    file: str
+    """Its name in the run folder."""
+    attribute: str
+    """Of `Result`, which holds it."""
+    columns: list[str]
+    kinds: Mapping[str, str]
+    """Kinds of the columns that hold no fraction; texts are never missing."""
+    title: str = ""
+    """What it holds, for a message, where a study writes it."""
+    study: str = ""
+    """The command that writes it into the folder of a run."""
+    done: str = ""
+    """What that command did to the run."""
+    changes_heads: bool = False
+    """True if `heads.csv` gets columns with it."""
+
+    def read(self, path: Path) -> pd.DataFrame:
+        """The table of a run folder.
+
+        Raises:
+            RunError: the file is no such table.
+        """
+        return _read(path, [self.columns], self.kinds)
+
+
+CAUSE_TABLE = RunTable(
+    file=CAUSES,
+    attribute="causes",
+    columns=CAUSE_COLUMNS,
+    kinds={
+        **dict.fromkeys(("kind", "type", "behaviour", "how", "relation", "verdict"), "str"),
+        **dict.fromkeys(("layer", "head", "n"), "Int64"),  # alone can be missing
+    },
+    title="causes",
+    study="ablate",
+    done="ablated",
+)
+RULE_TABLE = RunTable(
+    file=RULES,
+    attribute="accounts",
+    columns=RULE_COLUMNS,
+    kinds={
+        **dict.fromkeys(("feature", "kind", "queries"), "str"),
+        **dict.fromkeys(("layer", "head", "place"), "int64"),
+    },
+    title="rules",
+    study="explain",
+    done="explained",
+    changes_heads=True,
+)
+EFFECT_TABLE = RunTable(
+    file=EFFECTS,
+    attribute="effects",
+    columns=EFFECT_COLUMNS,
+    kinds={
+        **dict.fromkeys(("type", "effect"), "str"),
+        **dict.fromkeys(("layer", "head", "n"), "int64"),
+        "tagged": "bool",
+    },
+)
+RUN_TABLES = (CAUSE_TABLE, RULE_TABLE, EFFECT_TABLE)
+
+_KINDS = {
+    **dict.fromkeys(("type", "relation", "primary", "tags", "shape", "reason", "rule"), "str"),
+    **dict.fromkeys(("writes", "baseline", "verdict", "contested_text", GENERAL), "str"),
+    **dict.fromkeys(("layer", "head", "n", "kv_group"), "int64"),
+    "tagged": "bool",
+}
+"""Kinds of the columns of heads and evidence that hold no fraction."""
+
+
+def read_evidence(path: Path) -> pd.DataFrame:
+    """`evidence.csv` as it was written; see `headscope.statistics.estimates.weigh`.
+
+    Raises:
+        RunError: another table, or a cell that is not what its column holds.
+    """
+    return _read(path, [EVIDENCE_COLUMNS], _KINDS)
+
+
+def read_heads(path: Path) -> pd.DataFrame:
+    """`heads.csv` as it was written; see `headscope.statistics.tags.head_table`.
+
+    One of a run that was explained has `explained` and `rule`.
+
+    Raises:
+        RunError: another table, or a cell that is not what its column holds.
+    """
+    return _read(path, [HEAD_COLUMNS, [*HEAD_COLUMNS, *EXPLAINED_COLUMNS]], _KINDS)
 
 
 def table_to_csv(table: pd.DataFrame) -> str:
@@ -70,83 +160,11 @@ def table_to_csv(table: pd.DataFrame) -> str:
     )
 
 
-def read_evidence(path: Path) -> pd.DataFrame:
-    """`evidence.csv` as it was written; see `headscope.statistics.estimates.weigh`.
-
-    Raises:
-        RunError: another table, or a cell that is not what its column holds.
-    """
-    evidence = _read(path, [EVIDENCE_COLUMNS])
-    if unknown := sorted(set(evidence["verdict"]) - set(VERDICTS)):
-        raise RunError(f"{path}: {unknown[0]!r:.100} is no verdict")
-    return evidence
-
-
-def read_heads(path: Path) -> pd.DataFrame:
-    """`heads.csv` as it was written; see `headscope.statistics.tags.head_table`.
-
-    One of a run that was explained has `explained` and `rule`.
-
-    Raises:
-        RunError: another table, or a cell that is not what its column holds.
-    """
-    return _read(path, [HEAD_COLUMNS, [*HEAD_COLUMNS, *EXPLAINED_COLUMNS]])
-
-
-def check_tables(
-    heads: pd.DataFrame,
-    evidence: pd.DataFrame,
-    relations: Collection[str],
-    numbers: Sequence[int] | None = None,
-) -> None:
-    """The two tables speak of the same heads, and of relations that the run knows.
-
-    Args:
-        heads: a row per head.
-        evidence: a row per head × relation.
-        relations: that the run knows.
-        numbers: of the layers that have heads; all up to the last one if None.
-
-    Raises:
-        RunError: a head is missing, double or out of place, or a type or relation is unknown.
-    """
-    size = len(heads)
-    layers, columns = (int(heads[axis].max()) + 1 if size else 0 for axis in ("layer", "head"))
-    row_of_layer = None
-    if numbers is not None:
-        layers, row_of_layer = len(numbers), {number: row for row, number in enumerate(numbers)}
-    places = _places(heads, columns, row_of_layer)
-    # products first: a layer of a billion must not become a list of a billion places
-    if not size or layers * columns != size or not np.array_equal(np.sort(places), range(size)):
-        raise RunError(f"{size} rows of heads do not make layers × heads, each head once")
-    ids = evidence["type"] + "/" + evidence["relation"]
-    if unknown := sorted(set(ids) - set(relations)):
-        raise RunError(f"the evidence has a relation {unknown[0]!r:.100} that {RUN} does not have")
-    known = {*evidence["type"], *NO_TYPE}
-    tags = {*heads["primary"], *heads["tags"].str.split(";").explode()} - {""}
-    if unknown := sorted(tags - known) + [""] * bool((heads["primary"] == "").any()):
-        raise RunError(f"a head is tagged {unknown[0]!r:.100}, a type that the evidence has not")
-    for name, cells in evidence.groupby(ids):
-        if not np.array_equal(np.sort(_places(cells, columns, row_of_layer)), range(size)):
-            raise RunError(f"the evidence for {name!r:.100} does not have each head once")
-    if evidence.empty:
-        raise RunError("there is no evidence: the table has no rows")
-
-
-def _places(table: pd.DataFrame, columns: int, row_of_layer: Mapping[int, int] | None) -> list[int]:
-    """The number of each head in reading order; Python's integers do not overflow."""
-    layers = table["layer"].tolist()
-    if row_of_layer is not None:
-        layers = [row_of_layer.get(layer, -1) for layer in layers]
-    pairs = zip(layers, table["head"].tolist(), strict=True)
-    return [layer * columns + head if 0 <= head < columns else -1 for layer, head in pairs]
-
-
-def _read(path: Path, known: Sequence[list[str]]) -> pd.DataFrame:
+def _read(path: Path, known: Sequence[list[str]], kinds: Mapping[str, str]) -> pd.DataFrame:
     """A table with the columns of one of these lists; the last list has all columns."""
-    kinds = {name: _KINDS.get(name, "float64") for name in known[-1]}
+    kinds = {name: kinds.get(name, "float64") for name in known[-1]}
     # a relation may be called "1", "null" or "NA": only numbers can be missing
-    missing = {name: "" for name, kind in kinds.items() if kind == "float64"}
+    missing = {name: "" for name, kind in kinds.items() if kind != "str"}
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)  # cells beyond the last column
@@ -160,14 +178,8 @@ def _read(path: Path, known: Sequence[list[str]]) -> pd.DataFrame:
             f"{path}: the columns are {', '.join(table.columns)!s:.400}, expected "
             f"{', '.join(known[0])}"
         )
-    for name in table:
-        kind = kinds[name]
-        if kind is str:
-            table[name] = table[name].map(unguard)
-        elif kind == "float64" and np.isinf(table[name]).any():
-            raise RunError(f"{path}: a value of {name} is infinite")
-        elif kind == "int64" and (table[name] < 0).any():
-            raise RunError(f"{path}: a value of {name} is negative")
+    for name in (name for name in table if kinds[name] == "str"):
+        table[name] = table[name].map(_unguard)
     return table
 
 
@@ -175,6 +187,6 @@ def _guard(cell: object) -> object:
     return "'" + cell if isinstance(cell, str) and _FORMULA.match(cell) else cell
 
 
-def unguard(cell: str) -> str:
+def _unguard(cell: str) -> str:
     """A cell of text as it was before it was written."""
     return cell[1:] if _GUARDED.match(cell) else cell

@@ -5,20 +5,17 @@ From there a run folder is replaced whole, with what is not headscope's kept.
 
 from __future__ import annotations
 
-import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from filelock import FileLock, Timeout
+
 from headscope.errors import RunError, RunStoppedError
 from headscope.paths import resolved
 from headscope.runs.folder import is_run, move_others, remove_own
-from headscope.runs.write import LEFTOVERS, place_of
-
-try:
-    import fcntl
-except ImportError:  # Windows has no such locks: there nothing keeps two processes apart
-    fcntl = None  # type: ignore[assignment]
+from headscope.runs.write import LEFTOVERS, existing, place_of
 
 LOCK, CHECKPOINT = "lock", "state.safetensors"
 NEW, OLD = "new", "old"
@@ -45,7 +42,13 @@ def workplace(folder: Path) -> Iterator[Path]:
         parent_is_new = not destination.parent.exists()
         if work.is_symlink():
             raise RunError(f"{work} is a link, and unfinished runs lie beside their folder")
-        lock = _locked(work, folder)
+        work.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(work / LOCK)
+        lock.acquire(timeout=0)
+    except Timeout as error:
+        raise RunError(
+            f"{folder}: another process is writing this run; wait for it, or choose another --out"
+        ) from error
     except (OSError, ValueError) as error:
         raise unwritable(folder, error) from error
     try:
@@ -68,38 +71,13 @@ def workplace(folder: Path) -> Iterator[Path]:
                 work.rmdir()
                 if parent_is_new:  # a run that failed leaves no empty folder around its own
                     destination.parent.rmdir()
-        os.close(lock)
+        lock.release()
 
 
 def unwritable(folder: Path, error: Exception) -> RunError:
     """The error that says why a run folder cannot be written."""
     reason = getattr(error, "strerror", None) or error
     return RunError(f"{folder!s:.200} cannot be written: {reason}")
-
-
-def _locked(work: Path, folder: Path) -> int:
-    """An open file that holds the lock, which the system takes back when the process ends."""
-    while True:
-        work.mkdir(parents=True, exist_ok=True)
-        try:
-            lock = os.open(work / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
-        except FileNotFoundError:  # the process before this one has just removed the folder
-            continue
-        try:
-            if fcntl is not None:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            os.close(lock)
-            raise RunError(
-                f"{folder}: another process is writing this run; wait for it, or choose "
-                "another --out"
-            ) from error
-        except OSError:  # a file system that knows no locks
-            return lock
-        with suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(lock), (work / LOCK).stat()):
-                return lock
-        os.close(lock)  # of a file that the process before this one has just removed
 
 
 def _tidy(work: Path, destination: Path) -> None:
@@ -150,6 +128,27 @@ def check_left(folder: Path) -> None:
             f"{folder} is the working folder or holds it, and a run is moved into place whole; "
             f"change to another folder and name {destination.name} from there"
         )
+
+
+def check_room(folder: Path, needed: int) -> None:
+    """Refuse a run folder that its disk has no room for.
+
+    Raises:
+        RunError: less is free there.
+    """
+    try:
+        free = shutil.disk_usage(existing(resolved(folder).parent)).free
+    except (OSError, ValueError) as error:
+        raise unwritable(folder, error) from error
+    if free < needed:
+        raise RunError(
+            f"{folder} will take at least {_megabytes(needed)}, and {_megabytes(free)} are free "
+            f"there; free {_megabytes(needed - free)}, ask fewer --types, or choose another --out"
+        )
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 10**6:,.1f} MB"
 
 
 def put(work: Path, folder: Path) -> None:

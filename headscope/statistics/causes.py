@@ -37,7 +37,6 @@ BREAKS = "breaks what it looks at"
 IDLE = "writes without mattering"
 NO_CAUSE = "no cause shown"
 UNTESTED = "not tested"
-VERDICTS = (BREAKS, IDLE, NO_CAUSE, UNTESTED)
 """Results of the test of a tag; `not tested` may be followed by a colon and the reason."""
 
 LEAST_EDGES = 0.005

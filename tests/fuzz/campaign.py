@@ -94,19 +94,20 @@ def _targets(work: Path) -> dict[str, tuple[st.SearchStrategy, Callable[..., boo
     from tests.fuzz import calls, commands
     from tests.fuzz.corpora import check_corpus_file, conllu_bytes, text_bytes
     from tests.fuzz.desk import make_desk
-    from tests.fuzz.folders import changes, check_folder, make_run
+    from tests.fuzz.folders import changes, check_folder, header_changes, make_run
 
     sound = make_run(work / "sound")
     desk = make_desk(work / "desk")
-    alterations = st.tuples(st.lists(changes, min_size=1, max_size=3), st.integers(0, 3))
+    alterations = st.one_of(
+        st.tuples(st.lists(changes, min_size=1, max_size=3), st.just(False), st.booleans()),
+        st.tuples(st.lists(header_changes, min_size=1), st.just(True), st.booleans()),
+    )
     return {
         "conllu": (conllu_bytes, lambda raw: check_corpus_file(work / "any.conllu", raw)),
         "txt": (text_bytes, lambda raw: check_corpus_file(work / "any.txt", raw)),
         "folder": (
             alterations,
-            lambda made: check_folder(
-                sound, work, made[0], sign=made[1] > 0, pictures=made[1] == 3
-            ),
+            lambda made: check_folder(sound, work, made[0], sign=made[1], pictures=made[2]),
         ),
         "command": (
             st.sampled_from(list(commands.attempts(desk))),

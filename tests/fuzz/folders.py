@@ -322,6 +322,10 @@ changes = st.one_of(
 )  # fmt: skip
 
 
+header_changes = _header_change()
+"""Changes that are refused by more than their checksum."""
+
+
 def check_folder(
     sound: Path, work: Path, made: list[Change], *, sign: bool, pictures: bool = False
 ) -> bool:

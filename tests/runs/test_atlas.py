@@ -163,20 +163,6 @@ def test_a_name_that_is_no_atlas_is_refused_with_those_that_are(command):
     assert "no run here" in said
 
 
-def test_a_mistyped_name_is_answered_with_the_one_that_it_may_mean(command):
-    with pytest.raises(
-        ChoiceError, match=r"no atlas named 'atlas:minlm' \(is atlas:minilm meant\?\)"
-    ):
-        hs.load("atlas:minlm")
-    code, _, said = command("heads", "smolm2")
-    assert code != 0
-    assert "smolm2 (is smollm2 meant?): no run here" in said
-    code, _, said = command("why", "smolm2", "L5H1")
-    assert code != 0
-    assert "smolm2 (is smollm2 meant?)" in said
-    assert "nor is it a run folder" in said
-
-
 def test_commands_take_an_atlas_for_a_run(command, packed, folder):
     code, listed, _ = command("heads", "atlas:minilm", "--type", "positional")
     heads = hs.load("atlas:minilm").tagged("positional")

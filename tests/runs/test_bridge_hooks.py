@@ -10,7 +10,7 @@ from transformers import GPT2LMHeadModel
 
 import headscope as hs
 from headscope.corpus.shipped import data_folder, mini_folder
-from headscope.errors import ChoiceError, HeadscopeError, ModelError
+from headscope.errors import ModelError
 from headscope.models.load import load_model
 from headscope.runs.listing import selected_heads
 
@@ -138,36 +138,6 @@ def test_hooks_leave_what_they_are_given_alone(run):
     assert z.min() == 1
     assert changed[:, :, 0].abs().max() == 0
     assert changed[:, :, 1:].min() == 1
-
-
-@pytest.mark.parametrize(
-    ("call", "error", "message"),
-    [
-        (lambda run: selected_heads(run, "inducton"), ChoiceError, r"is induction meant\?"),
-        (
-            lambda run: selected_heads(run, "induction/nothing"),
-            ChoiceError,
-            "choose from: induction, ind",
-        ),
-        (
-            lambda run: selected_heads(run, "L9H9"),
-            HeadscopeError,
-            "no head L9H9 in this run; up to L5H7",
-        ),
-        (
-            lambda run: selected_heads(run, "coreference"),
-            HeadscopeError,
-            "no head of this run has a tag of",
-        ),
-        (lambda run: run.hooks(5), HeadscopeError, "heads is 5, expected a name"),
-        (lambda run: run.hooks(how="resample"), ChoiceError, "choose from: mean, zero"),
-        (lambda run: run.hooks(how="zero", corpus=TEXT), HeadscopeError, "zero takes no means"),
-        (lambda run: run.hooks(bridge=5), HeadscopeError, "bridge is 5, expected"),
-    ],
-)
-def test_what_names_no_heads_is_refused(run, call, error, message):
-    with pytest.raises(error, match=message):
-        call(run)
 
 
 def test_a_bridge_of_another_shape_is_refused(run, gpt2_folder):

@@ -12,9 +12,9 @@ import pytest
 from headscope.errors import RunError
 from headscope.run import load
 from headscope.runs.folder import CAUSES, REPORT, RUN
-from headscope.runs.run_tables import CAUSE_TABLE
-from headscope.runs.study_tables import save_study_table
-from tests.fuzz.folders import make_run, sign_record, signed
+from headscope.runs.store import save_study_table
+from headscope.runs.tables import CAUSE_TABLE
+from tests.fuzz.folders import make_run, sign_record
 
 
 @pytest.fixture(scope="module")
@@ -60,15 +60,3 @@ def test_causes_join_a_run_with_their_checksum_and_nothing_else_changes(folder):
     assert {name for name in after if after[name] != before[name]} == {CAUSES, REPORT, RUN}
     assert load(folder, with_tally=True).causes["moved"].tolist() == [0.25, 0.25]
     assert sorted(path.name for path in folder.parent.iterdir()) == ["run"]
-
-
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [("repeat", "unheard"), ("-2.25", "nan"), ("-2.25", "inf"), ("kind,", "sort,")],
-)  # fmt: skip
-def test_a_table_that_is_none_of_causes_is_named_even_when_signed(folder, before, after):
-    path = folder / CAUSES
-    path.write_text(path.read_text().replace(before, after, 1))
-    signed(folder)
-    with pytest.raises(RunError, match=r"causal\.csv: this table is damaged"):
-        load(folder)

@@ -9,7 +9,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import headscope as hs
 from headscope.corpus.text import read_text
-from headscope.errors import CorpusError, PatternError
+from headscope.errors import PatternError
 from tests.relations.examples import KEYS, KEYS_TEXT
 
 
@@ -78,11 +78,6 @@ def test_a_run_of_given_patterns_can_be_written_and_asked(tmp_path):
 def test_what_does_not_fit_is_refused(patterns, document, tokens, message):
     with pytest.raises(PatternError, match=message):
         hs.score_patterns(patterns, document, tokens)
-
-
-def test_nothing_to_score_is_an_error_and_not_an_empty_table():
-    with pytest.raises(CorpusError, match="no relation found a query"):
-        hs.score_patterns(uniform(2), None, ["<s>", "a"], types=["syntactic"])
 
 
 def masses(run):
@@ -159,15 +154,6 @@ def test_a_list_of_layers_is_read_as_the_tuple_that_transformers_returns(two_tex
         masses(hs.score_patterns(tuple(by_layer), cut))
     )
     assert not expected.equals(masses(hs.score_patterns(tuple(layers[::-1]), cut)))
-
-
-def test_a_padded_list_of_layers_that_no_window_is_as_long_as_is_one_of_layers(two_texts):
-    model, _, windows = two_texts
-    longest = max(map(len, windows))
-    rows = [np.pad(window.tokens, (0, longest - len(window))) for window in windows]
-    layers = model(torch.tensor(np.array(rows)), output_attentions=True).attentions
-    expected = masses(hs.score_patterns(layers, windows))
-    assert masses(hs.score_patterns(list(layers), windows)).equals(expected)
 
 
 def test_padding_on_the_left_is_refused(two_texts):

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import pytest
 
 import headscope as hs
 from headscope.errors import HeadscopeError
-from headscope.runs.user_file import given_file
 from headscope.studies.sweep.sweep import read_spec
 from headscope.studies.verify import read_scores
 
@@ -32,13 +30,3 @@ def test_what_is_no_file_is_refused_by_every_option(option, kind, tmp_path):
     with pytest.raises(HeadscopeError, match="given") as error:
         READERS[option](path)
     assert "\n" not in str(error.value)
-
-
-def test_a_file_is_read_up_to_its_most(tmp_path):
-    path = tmp_path / "file"
-    path.write_bytes(b"12345")
-    assert given_file(path, "five bytes", max_bytes=5) == b"12345"
-    with pytest.raises(HeadscopeError, match=r"file: more than 4 bytes; give five bytes"):
-        given_file(path, "five bytes", max_bytes=4)
-    with pytest.raises(HeadscopeError, match="cannot be read"):
-        given_file(Path("a\0b"), "five bytes")

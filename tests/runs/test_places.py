@@ -14,7 +14,6 @@ import headscope as hs
 from headscope.cli import app
 from headscope.errors import CorpusError, ModelError, RunError
 from headscope.runs.folder import RUN
-from headscope.runs.run_json import signed
 
 TEXT = "Alice was very tired. She looked at the old keys again. " * 60
 ASKED = {"types": ["positional"], "max_tokens": 600, "max_length": 32}
@@ -194,16 +193,6 @@ def test_an_unfinished_run_says_nothing_of_places_either_and_goes_on(home, tmp_p
     assert told[0].startswith("goes on with the run that was broken off")
 
 
-def test_what_ships_is_named_and_found_wherever_headscope_is_installed(gpt2_folder, tmp_path):
-    run = hs.classify(str(gpt2_folder), out=tmp_path / "run", **ASKED | {"max_tokens": 300})
-    info = json.loads((tmp_path / "run" / RUN).read_text())
-    assert info["places"]["corpora"] == ["headscope:gum"]
-    assert info["command"].startswith(f"headscope classify {gpt2_folder.name} --types")
-    again = hs.load(tmp_path / "run")
-    assert again.info["places"] == run.info["places"]
-    assert all(Path(path).is_dir() for path in again.info["places"]["corpora"])
-
-
 def test_what_ships_goes_by_its_name_and_a_folder_of_that_name_comes_first(
     gpt2_folder, tmp_path, monkeypatch
 ):
@@ -218,14 +207,3 @@ def test_what_ships_goes_by_its_name_and_a_folder_of_that_name_comes_first(
     Path("gold", "own.txt").write_text("She lost her ring, and he found it. " * 30)
     run = hs.classify(str(gpt2_folder), "gold", **asked)
     assert list(run.info["corpora"]["files"]) == ["gold/own.txt"]
-
-
-@pytest.mark.parametrize(
-    "places", [{"model": "/etc/passwd"}, {"model": 1}, {"corpora": "x"}, {"corpora": [{}]}]
-)
-def test_a_place_that_is_no_way_from_the_folder_is_refused(out, tmp_path, places):
-    folder = shutil.copytree(out, tmp_path / "run")
-    info = json.loads((folder / RUN).read_text()) | {"places": places}
-    (folder / RUN).write_text(json.dumps(signed(info)))
-    with pytest.raises(RunError, match=r"this run is damaged: .*place"):
-        hs.load(folder)

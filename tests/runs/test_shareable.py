@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-import headscope as hs
 from headscope.runs.recorded_paths import name_of, shareable
 
 HOME = "/home/ann/secret"
@@ -35,20 +34,6 @@ def test_files_are_named_within_their_corpus_and_stay_apart(info):
     assert shown["command"] == "headscope classify tiny.gguf --corpus gum --seed 1"
     assert "secret" not in str(shown)
     assert "secret" in str(info)  # which is left as it was
-
-
-def test_no_report_of_a_local_model_says_where_its_files_lie(gpt2_folder, tmp_path):
-    corpus = tmp_path / "corpus"
-    corpus.mkdir()
-    (corpus / "alice.txt").write_text(
-        "Alice was very tired. She looked at the old keys again. " * 60
-    )
-    run = hs.classify(str(gpt2_folder), corpus, types=["positional"], max_tokens=600, twin=False)
-    page = run.report()
-    assert str(tmp_path) not in page
-    assert str(gpt2_folder.parent) not in page
-    assert "corpus/alice.txt" in page
-    assert f"<title>{gpt2_folder.name} " in page
 
 
 def test_names_of_the_hub_stay_whole():

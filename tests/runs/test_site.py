@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headscope.errors import HeadscopeError, WriteError
-from headscope.runs.site import GALLERY, HEADVIS, check_site, new_site
+from headscope.runs.site import GALLERY, check_site, new_site
 from headscope.runs.write import write_file
 
 MANIFEST = GALLERY.manifest
@@ -94,17 +94,3 @@ def test_a_folder_with_anything_else_is_never_a_site_s(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     check_site(tmp_path / "empty", overwrite=False)
     check_site(tmp_path / "new", overwrite=False)
-
-
-def test_a_gallery_and_another_site_do_not_take_one_another_s_folder(tmp_path):
-    make(tmp_path / "pages", {"index.html": b"1"})
-    with new_site(tmp_path / "data", overwrite=False, site=HEADVIS) as new:
-        write_file(new / "config.json", b"{}")
-    listed = json.loads(everything(tmp_path / "data")[HEADVIS.manifest])["files"]
-    assert listed == ["config.json", HEADVIS.manifest]
-    with pytest.raises(WriteError, match="pages holds other files and no HeadVis export; choose"):
-        check_site(tmp_path / "pages", overwrite=True, site=HEADVIS)
-    with pytest.raises(WriteError, match="data holds other files and no gallery; choose"):
-        check_site(tmp_path / "data", overwrite=True)
-    with pytest.raises(WriteError, match="data holds a HeadVis export already; choose another"):
-        check_site(tmp_path / "data", overwrite=False, site=HEADVIS)

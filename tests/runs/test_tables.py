@@ -99,8 +99,6 @@ def test_the_columns_that_are_read_are_those_that_are_written(tmp_path):
         (lambda text: "", "No columns to parse"),
         (lambda text: text.replace("lift", "left"), "the columns are layer, head, primary"),
         (lambda text: text.replace("-0.25", "x"), "could not convert string to float"),
-        (lambda text: text.replace("-0.25", "1e999"), "a value of control is infinite"),
-        (lambda text: text.replace("\n0,", "\n-1,"), "a value of layer is negative"),
         (lambda text: text.replace("\n0,", f"\n{'9' * 30},"), "cannot be read as the table"),
         (lambda text: text.rstrip() + ",1\n", "cannot be read as the table"),
         (lambda text: text + '"', "EOF inside string"),
@@ -183,9 +181,3 @@ def test_any_token_in_a_view_is_text(title, token):
     cells = ["rect", "title"] * 3
     picture = ["figure", "svg", *cells, "figcaption"]
     assert parsed.names == ["meta", "title", "h1", "div", *picture, "script"]
-
-
-def test_cells_of_a_mixed_column_stay_what_they_are():
-    # False equals 0 and True 1, wherever cells are told apart by equality alone
-    table = pd.DataFrame({"value": pd.Series([0, False, 1, True, "=1", None], dtype=object)})
-    assert table_to_csv(table).split("\n")[1:-1] == ["0", "False", "1", "True", "'=1", '""']

@@ -134,8 +134,8 @@ def test_a_folder_that_is_there_is_never_replaced(tmp_path):
 WRITERS = {"write_text", "write_bytes", "savefig", "save_file", "save_pretrained"}
 ELSEWHERE = {
     # to a path or a buffer that `headscope.runs.write` or its caller made
-    ("runs/state_file.py", "save_file"), ("runs/pattern_cache.py", "save_file"),
-    ("runs/means.py", "save_file"), ("runs/store.py", "save_file"),
+    ("runs/checkpoint.py", "save_file"), ("runs/patterns.py", "save_file"),
+    ("runs/sums.py", "save_file"),
     ("models/tokenizer.py", "save_pretrained"), ("views/figure_style.py", "savefig"),
     ("runs/pack_atlas.py", "open"),
     ("cli/terminal.py", "open"),  # of /dev/null, where there is no standard error

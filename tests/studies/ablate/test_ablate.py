@@ -19,7 +19,7 @@ from headscope.models.load import load_model
 from headscope.models.rerun import Rerunner, TokenRows, ablated
 from headscope.relations import relations_of
 from headscope.run import load
-from headscope.runs.run_tables import CAUSE_TABLE
+from headscope.runs.tables import CAUSE_TABLE
 from headscope.statistics.causes import UNTESTED, cause_lines, judged
 from headscope.stimuli.repeat import repeat_windows
 from headscope.stimuli.text import TextWindows

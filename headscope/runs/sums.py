@@ -1,12 +1,14 @@
-"""A tally without what is empty, exact to the last bit, and the compressed file of a run's sums.
+"""The sums of a run: packed into `sums.npz`, or all of them in `tally.safetensors`.
 
 What a tally adds are multiples of `GRAIN`: whole numbers, of which most bytes are 0. Blocks in
 which a relation has no query are left out. The bytes of a sum lie apart, so that they compress.
+Both are exact to the last bit.
 """
 
 from __future__ import annotations
 
 import io
+import os
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,19 +20,18 @@ import numpy as np
 from jaxtyping import Float, Int
 from numpy import ndarray
 from numpy.lib import format as npy
+from safetensors.numpy import load_file, save_file
 
 from headscope.errors import RunError
-from headscope.measure.tally import BLOCKS, GRAIN, Profile, Tally
+from headscope.measure.tally import GRAIN, Profile, Tally
 from headscope.relations.contested import is_part
-from headscope.runs.pattern_cache import UNREADABLE
+from headscope.runs.folder import SUMS, TALLY, UNREADABLE, readable_path
 from headscope.runs.write import write_file
 
-MOST_BYTES = 16 * 2**30
-"""Of a tally in memory. No run has as many sums."""
 CELL = ("block", "relation")
 """Of each block and relation with a query their places; the first axis of the sums."""
 _SUMS = ("target", "control", "hits", "queries", "chance")
-_UNUSED = ("profile.stimulus_mean", "profile.stimulus_queries")
+_STIMULUS_MEANS = ("profile.stimulus_mean", "profile.stimulus_queries")
 """Sums of mean patterns on other stimuli than text. Those that are drawn are in a file apart."""
 _TWIN = "twin."
 _PLANES = 8
@@ -38,6 +39,8 @@ _NO_ZIP = (*UNREADABLE, zipfile.BadZipFile, zlib.error, EOFError, NotImplemented
 """What reading a compressed file can raise when it was altered."""
 
 Arrays = dict[str, ndarray]
+Shape = tuple[int | Sequence[int], int]
+"""Layers, as a number or as their numbers in the model, and the heads of a layer."""
 
 
 def pack_sums(tally: Tally) -> Arrays:
@@ -50,68 +53,87 @@ def pack_sums(tally: Tally) -> Arrays:
 
 
 def unpack_sums(
-    path: Path, arrays: Mapping[str, ndarray], relations: tuple[str, ...], shape: tuple[Any, int]
+    path: Path, arrays: Mapping[str, ndarray], relations: tuple[str, ...], shape: Shape
 ) -> Tally:
-    """The tally that was packed.
-
-    Args:
-        path: of the file, for messages.
-        arrays: what `pack_sums` gave; sums of the profile that are not there are 0.
-        relations: of the tally.
-        shape: its layers, as a number or as their numbers in the model, and the heads of a layer.
+    """The tally that was packed; sums of the profile that are not there are 0.
 
     Raises:
-        RunError: the arrays are none of such a tally.
+        RunError: the arrays are none of such a tally; the message names the path.
     """
-    _check_size(path, relations, shape)
     tally = Tally.zeros(relations, *shape)
-    expected = tally.arrays()
-    known = {*CELL, *expected}
-    missing = {*CELL, *_SUMS} - arrays.keys()
-    if odd := sorted((arrays.keys() - known) | missing):
-        raise RunError(f"{path}: the sums {odd[0]!r:.100} are missing, or are none of a run")
-    block, relation = _places(path, arrays, len(relations))
-    for name, sums in expected.items():
-        if name in _SUMS:
-            cells = (len(block), *sums.shape[2:])
-            sums[block, relation] = _values(path, name, arrays[name], cells)
-        elif name in arrays:
-            sums[...] = _values(path, name, arrays[name], sums.shape)
+    try:
+        block, relation = (arrays[name] for name in CELL)
+        for name, sums in tally.arrays().items():
+            if name in _SUMS:
+                sums[block, relation] = from_planes(arrays[name])
+            elif name in arrays:
+                sums[...] = from_planes(arrays[name])
+    except (KeyError, IndexError, ValueError, TypeError) as error:
+        raise RunError(f"{path}: no sums of such a run: {error!s:.200}") from error
     return tally
 
 
-def write_sums(path: Path, tally: Tally, twin: Tally | None) -> None:
-    """Write a run's sums, of the twin those over all blocks, which are what a tag must exceed."""
-    arrays = {name: array for name, array in pack_sums(tally).items() if name not in _UNUSED}
+def write_tallies(folder: Path, tally: Tally, twin: Tally | None, *, keep_sums: bool) -> None:
+    """Write a run's sums into its folder.
+
+    Packed, they are of the twin those over all blocks, which are what a tag must exceed.
+    """
+    if keep_sums:
+        arrays = dict(tally.arrays())
+        if twin is not None:
+            twin_arrays = {k: v for k, v in twin.arrays().items() if k not in _STIMULUS_MEANS}
+            arrays |= {_TWIN + name: array for name, array in twin_arrays.items()}
+        contiguous = {name: np.asarray(array, order="C") for name, array in arrays.items()}
+        write_file(folder / TALLY, lambda new: save_file(contiguous, new))
+        return
+    arrays = {
+        name: array for name, array in pack_sums(tally).items() if name not in _STIMULUS_MEANS
+    }
     if twin is not None:
         totals = {name: getattr(twin, name).sum(0, keepdims=True) for name in _SUMS}
         arrays |= {_TWIN + name: a for name, a in _cells(twin.relations, totals).items()}
     content = io.BytesIO()
     # the time that numpy states of each array is always the same, and so are the bytes
     np.savez_compressed(content, **arrays)  # type: ignore[arg-type]
-    write_file(path, content.getvalue())
+    write_file(folder / SUMS, content.getvalue())
 
 
-def read_sums(
-    path: Path, relations: tuple[str, ...], shape: tuple[Sequence[int], int]
+def read_tallies(
+    folder: Path, relations: tuple[str, ...], shape: Shape
 ) -> tuple[Tally, Tally | None]:
-    """The sums that `write_sums` wrote; those of the twin stand in the first block.
+    """The sums of a run and of its twin; if they are packed, the twin's stand in the first block.
 
     Raises:
         RunError: the file is none of such a run, or would fill more memory than its sums.
     """
-    _check_size(path, relations, shape)
-    limit = 2 * Tally.zeros(relations, *shape).size
+    is_packed = os.path.lexists(folder / SUMS)
+    path = readable_path(folder, SUMS if is_packed else TALLY)
     try:
-        arrays = dict(_read_arrays(path, limit))
+        limit = 2 * Tally.zeros(relations, *shape).size
+        arrays = dict(_read_arrays(path, limit)) if is_packed else load_file(path)
     except _NO_ZIP as error:
         raise RunError(f"{path}: no sums of a run: {error!s:.200}") from error
     twin = {n.removeprefix(_TWIN): a for n, a in arrays.items() if n.startswith(_TWIN)}
     model = {name: array for name, array in arrays.items() if not name.startswith(_TWIN)}
+    tally_of = unpack_sums if is_packed else _whole
     return (
-        unpack_sums(path, model, relations, shape),
-        unpack_sums(path, twin, relations, shape) if twin else None,
+        tally_of(path, model, relations, shape),
+        tally_of(path, twin, relations, shape) if twin else None,
     )
+
+
+def _whole(
+    path: Path, arrays: Mapping[str, ndarray], relations: tuple[str, ...], shape: Shape
+) -> Tally:
+    """The tally of which all sums were written as they are."""
+    tally = Tally.zeros(relations, *shape)
+    try:
+        for name, sums in tally.arrays().items():
+            if name in arrays or name not in _STIMULUS_MEANS:
+                sums[...] = arrays[name]
+    except (KeyError, ValueError, TypeError) as error:
+        raise RunError(f"{path}: no sums of such a run: {error!s:.200}") from error
+    return tally
 
 
 def planes(values: Float[ndarray, "*shape"]) -> ndarray:
@@ -172,49 +194,6 @@ def _cells(relations: Sequence[str], sums: Mapping[str, ndarray]) -> Arrays:
 def _base(name: str) -> str:
     """The relation that a name is a part of."""
     return name.rpartition("/")[0] if is_part(name.partition("/")[2]) else name
-
-
-def _check_size(path: Path, relations: Sequence[str], shape: tuple[Any, int]) -> None:
-    layers, heads = shape
-    count = layers if isinstance(layers, int) else len(layers)
-    size = 3 * 8 * BLOCKS * len(relations) * count * heads
-    if size > MOST_BYTES:
-        raise RunError(f"{path}: sums of {size:,} bytes, and no run has more than {MOST_BYTES:,}")
-
-
-def _places(
-    path: Path, arrays: Mapping[str, ndarray], relations: int
-) -> tuple[Int[ndarray, " cell"], Int[ndarray, " cell"]]:
-    """The blocks and the relations that sums are of, none of them twice."""
-    block, relation = (arrays[name] for name in CELL)
-    for name, size in zip(CELL, (BLOCKS, relations), strict=True):
-        places = arrays[name]
-        if places.dtype != np.int32 or places.shape != (len(block),):
-            raise RunError(
-                f"{path}: {name} has shape {places.shape} of {places.dtype}, expected one axis of "
-                "int32"
-            )
-        if ((places < 0) | (places >= size)).any():
-            raise RunError(f"{path}: a {name} that is none of the run's {size}")
-    if len(np.unique(block.astype(np.int64) * relations + relation)) != len(block):
-        raise RunError(f"{path}: the sums of a block and relation are there twice")
-    return block, relation
-
-
-def _values(path: Path, name: str, stored: ndarray, shape: tuple[int, ...]) -> ndarray:
-    """The sums of an array of the file."""
-    is_packed = (
-        stored.dtype == np.uint8 and 0 < len(stored) <= _PLANES and stored.shape[1:] == shape
-    )
-    if not is_packed and (stored.dtype != np.float64 or stored.shape != shape):
-        raise RunError(
-            f"{path}: {name} has shape {stored.shape} of {stored.dtype}, expected {shape} of "
-            "float64, or its bytes"
-        )
-    values = from_planes(stored)
-    if not np.isfinite(values).all():
-        raise RunError(f"{path}: {name} holds what is no finite number")
-    return values
 
 
 def _read_arrays(path: Path, limit: int) -> Iterator[tuple[str, ndarray]]:
