@@ -143,16 +143,3 @@ def test_a_run_that_takes_no_more_tables_is_refused_before_its_model_is_loaded(
         fill(small)
         code, said = ended(desk, [*line(words[0]), str(run), *words[1:]])
         assert (code, "No space left" in said) == (2, True), said
-
-
-@pytest.mark.parametrize("name", sorted(FOLDERS - {"headvis"}))
-def test_a_run_folder_without_room_is_refused_before_a_model_is_loaded(name, desk, tmp_path):
-    size = "size=4k" if name == "classify" else "size=32k"  # a sweep writes its table first
-    with disk(tmp_path / "small", size) as small:
-        words = [*line(name), *sound(desk, name), "--out", str(small / "new")]
-        if name == "languages":  # what each language can read is known by its tokenizer alone
-            assert loads(desk, words)
-            return
-        code, said = ended(desk, words)
-        assert code == (1 if name == "sweep" else 2), said
-        assert "will take at least" in said
