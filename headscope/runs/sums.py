@@ -115,14 +115,14 @@ def read_tallies(
         raise RunError(f"{path}: no sums of a run: {error!s:.200}") from error
     twin = {n.removeprefix(_TWIN): a for n, a in arrays.items() if n.startswith(_TWIN)}
     model = {name: array for name, array in arrays.items() if not name.startswith(_TWIN)}
-    tally_of = unpack_sums if is_packed else _whole
+    tally_of = unpack_sums if is_packed else _tally_of_all
     return (
         tally_of(path, model, relations, shape),
         tally_of(path, twin, relations, shape) if twin else None,
     )
 
 
-def _whole(
+def _tally_of_all(
     path: Path, arrays: Mapping[str, ndarray], relations: tuple[str, ...], shape: Shape
 ) -> Tally:
     """The tally of which all sums were written as they are."""

@@ -188,7 +188,6 @@ def test_a_file_that_would_fill_the_memory_is_refused_before_it_does(tmp_path):
         ("relation", np.array([0, 0, 1, 3], np.int32)),
         ("relation", np.array([0, 0, 1], np.int32)),
         ("target", np.zeros((4, 2, 4))),
-        ("target", np.zeros((9, 4, 2, 3), np.uint8)),
         ("hits", None),
     ],
 )  # fmt: skip
