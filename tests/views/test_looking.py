@@ -50,7 +50,7 @@ def made(gpt2_folder, tmp_path_factory):
     every = set(zip(run.heads["layer"], run.heads["head"], strict=True))
     assert {(want.layer, want.head) for want in wanted} == every
     wanted = [want for want in wanted if (want.layer, want.head) == (1, 2)]
-    examples = find_examples(model, windows, relations, wanted, batch_tokens=256, seed=0)
+    examples = find_examples(model, windows, relations, wanted, seed=0)
     shown = hs.Run(run.heads, evidence, run.rules, run.info, run.tally, run.twin, examples)
     shown.save(folder / "shown")
     return folder, shown, model, windows
