@@ -52,7 +52,7 @@ def _start(threads: int) -> None:
 def results_of_cluster(
     function: Callable[[_Item], _Result], items: Sequence[_Item], workers: int, address: str
 ) -> Generator[_Result, None, None]:
-    """Call a function in processes of a running Ray cluster; yield the results in order.
+    """Connect to a Ray cluster and call a function in its processes; yield the results in order.
 
     The processes start in the current folder, which all machines of the cluster must share.
 
@@ -61,7 +61,6 @@ def results_of_cluster(
     """
     check_packages(f"--address {address}", ["ray"])
     import ray
-    from ray.util.multiprocessing import Pool
 
     try:
         ray.init(address=address, log_to_driver=False, logging_level="ERROR")
@@ -69,6 +68,15 @@ def results_of_cluster(
         raise HeadscopeError(
             f"Ray at {address} cannot be used: {first_line(error):.300}"
         ) from error
+    return _results_of_pool(function, items, workers)
+
+
+def _results_of_pool(
+    function: Callable[[_Item], _Result], items: Sequence[_Item], workers: int
+) -> Generator[_Result, None, None]:
+    import ray
+    from ray.util.multiprocessing import Pool
+
     gpus = min(1.0, ray.cluster_resources().get("GPU", 0) / workers)
     try:
         with Pool(workers, os.chdir, (Path.cwd(),), ray_remote_args={"num_gpus": gpus}) as pool:

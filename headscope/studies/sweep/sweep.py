@@ -77,12 +77,12 @@ def sweep(
     spec = read_spec(None if file is None else Path(file), **settings)
     folder = SweepFolder.open(spec)
     cells = folder.plan(spec)
-    folder.write()
     was_complete = [is_run(spec.out / cell.folder) for cell in cells]
     done: list[Cell] = []
     with progress_bar(progress) as bar:
         results = _results(spec, cells, workers, address, RunSteps(bar, was_complete.count(False)))
         with closing(results):
+            folder.write()
             for cell in results:
                 folder.cells[cell.folder] = cell
                 folder.write()

@@ -229,6 +229,7 @@ def test_a_cluster_needs_ray(monkeypatch, tmp_path):
     monkeypatch.setattr("headscope.models.packages.find_spec", lambda name: None)
     with pytest.raises(HeadscopeError, match="--address there needs ray, which is not installed"):
         hs.sweep(models=["mini"], out=tmp_path / "swept", address="there")
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.slow
