@@ -117,7 +117,9 @@ def full(tmp_path_factory) -> Iterator[Path]:
 def test_what_cannot_be_written_is_refused_before_a_model_is_loaded(
     name, option, desk, read_only, full
 ):
-    for folder, reason in ((read_only, "Read-only file system"), (full, "No space left")):
+    disks = [(read_only, "Read-only file system"), (full, "No space left")]
+    # how much room a run needs depends on its model
+    for folder, reason in disks[:1] if name == "classify" else disks:
         suffix = "" if name in FOLDERS and option == "out" else FIGURES[option]
         suffix = OTHERS.get(name, suffix) if option == "out" else suffix
         more = ["--keep", "0.5"] if option == "save" else []
@@ -130,7 +132,7 @@ def test_what_cannot_be_written_is_refused_before_a_model_is_loaded(
         ]
         code, said = ended(desk, words)
         assert code == 2, said
-        assert f"cannot be written: {reason}" in said or "0.0 MB are free there" in said
+        assert f"cannot be written: {reason}" in said
 
 
 @pytest.mark.parametrize("words", [["ablate"], ["explain"]], ids=" ".join)

@@ -15,8 +15,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import headscope as hs
-from headscope.errors import HeadscopeError, RunError
-from headscope.relations import check_relations, relations_of
+from headscope.errors import RunError
 from headscope.runs.folder import HEADS
 from headscope.runs.listing import write_heads
 from headscope.runs.tables import read_heads, table_to_csv
@@ -111,17 +110,6 @@ def test_another_table_is_refused_by_name(tmp_path, change, message):
     with pytest.raises(RunError, match=re.escape(message)) as error:
         read_heads(path)
     assert str(error.value).startswith(str(path))
-
-
-@pytest.mark.parametrize(
-    "change", [{"type": ""}, {"name": ""}, {"type": "a;b"}, {"name": "a\rb"}, {"type": "\x1b[1m"}]
-)
-def test_a_relation_whose_name_no_table_can_hold_is_refused(change):
-    from dataclasses import replace
-
-    odd = replace(relations_of(["positional"])[0], **change)
-    with pytest.raises(HeadscopeError, match="type, name and meaning are words on one line"):
-        check_relations([odd])
 
 
 class Elements(HTMLParser):
