@@ -4,7 +4,7 @@
 # MODELS="gpt2 EleutherAI/pythia-70m" into atlases/, with a site and a data set card.
 # make pictures: the pictures of the documentation, by a headless browser, or NAMES="gallery live".
 # make pages: the documentation's pages of measured models, after make atlas; RUNS=FOLDER adds one of a run.
-# make lists: the lists that stand in README.md and elsewhere as the code has them.
+# make lists: the lists in docs/ and headscope/__init__.py as the code has them.
 # make docs: documentation into docs/_build/html.  make coverage: the tests, and which lines they run.
 # make test SLOW=yes: the slow tests too.
 # make fuzz: bad input for ten minutes, or MINUTES=60.  make kill: a run killed 20 times.

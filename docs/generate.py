@@ -269,7 +269,7 @@ def table_list() -> str:
     """A line per study that writes tables for the page on file formats."""
     rows = [
         (
-            f"`headscope {row.words}`" if row.group else f"`hs.studies.{row.name}`",
+            f"`headscope {row.words}`" if row.group else f"`hs.{row.name}`",
             ", ".join(f"`{name}`" for name in row.tables),
         )
         for row in STUDIES
@@ -315,9 +315,8 @@ def published_table() -> str:
 
 
 def study_imports() -> str:
-    """The lines by which type checkers find the studies and their results."""
-    paths = {path for study in STUDIES for path in (study.function, study.result)}
-    return imports(dict(home(path) for path in paths if path))
+    """The lines by which type checkers find the studies."""
+    return imports(dict(home(study.function) for study in STUDIES))
 
 
 def imports(modules: Mapping[str, str]) -> str:

@@ -92,7 +92,7 @@ _HOMES = {
     "widget": "headscope.serve.widget",
     "window_of_tokens": "headscope.corpus.from_tokens",
     "windows": "headscope.run",
-} | dict(home(path) for study in STUDIES for path in (study.result, study.function) if path)
+} | dict(home(study.function) for study in STUDIES)
 """The module of each name."""
 __all__ = [*sorted(_HOMES)]
 

@@ -19,7 +19,7 @@ GROUPS: Mapping[str, str] = MappingProxyType(
         EXPORT: "Runs as a site, or as the data of other programs.",
         SWEEP: "Many models, revisions, corpora or languages.",
         STUDY: "One question about a model: its weights, size, likeness, pruning, …",
-        CHECK: "How often tags are right; what ships; which models load.",
+        CHECK: "Which models load.",
     }
 )
 """Groups of commands, and what their commands are for; those of `TOP` stand in none."""
@@ -36,8 +36,6 @@ class StudyRow:
     """Name of the function in Python, and of the command."""
     function: str
     """The function whose arguments, defaults and docstring are those of the command."""
-    result: str = ""
-    """Class of what it returns, if it is not `StudyResult`."""
     group: str = ""
     """Group of the command in `GROUPS`; empty for a study of Python alone, or one whose command has
     more to do than the study."""

@@ -20,7 +20,7 @@ class Writer(BuiltHead):
     """One head. Its score of a query and a key is a sum of terms, in nats."""
 
     writes: str
-    """`copy`, `successor`, … what it makes of the token that it looks at; see `planted_writers`."""
+    """`copy`, `successor`, … what it makes of the token that it looks at; see `planted_heads`."""
     size: float = 1.0
     """Times `LOGITS`; below 0 it lowers."""
     earns: str = ""

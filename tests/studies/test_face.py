@@ -95,7 +95,6 @@ def found(folder, corpus) -> dict[str, hs.StudyResult]:
 def test_every_study_can_be_asked_from_the_one_door():
     for study in STUDIES:
         assert getattr(hs, study.name) is imported(study.function)
-        assert not study.result or issubclass(imported(study.result), hs.StudyResult)
 
 
 @pytest.mark.parametrize("name", sorted({row.name for row in STUDIES} - {"ablate"}))
