@@ -94,7 +94,8 @@ def languages(
     treebanks = by_language(listed(corpus), languages or ())
     if len(treebanks) < 2:
         raise HeadscopeError(f"{len(treebanks)} languages; name treebanks of at least two")
-    settings = settings | {"types": settings.get("types") or TYPES, "built": False}
+    types = settings.get("types")
+    settings = settings | {"types": TYPES if types is None else types, "built": False}
     run_settings = settings_of(None, settings)
     _check_types(run_settings.types or ())
     folder = Path("runs") / "languages" if out is None else Path(out)
