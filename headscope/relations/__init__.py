@@ -23,6 +23,7 @@ from headscope.relations import (
     sink,
     syntactic,
 )
+from headscope.relations.contested import is_part
 from headscope.relations.relation import Relation
 from headscope.relations.types import ALL, HeadType
 from headscope.stimuli import FOR_RELATIONS
@@ -86,7 +87,10 @@ def head_types() -> dict[str, HeadType]:
 def _installed() -> dict[str, HeadType]:
     installed = {}
     for entry in entry_points(group=ENTRY_POINTS):
-        head_type = entry.load()
+        try:
+            head_type = entry.load()
+        except Exception as error:  # code of another package
+            raise HeadscopeError(f"cannot load the head type {entry.value}: {error}") from error
         check_relations(head_type.relations)
         installed[head_type.name] = head_type
     return installed
@@ -158,14 +162,19 @@ def check_relations(relations: Sequence[Relation]) -> Sequence[Relation]:
     """The relations themselves, if a run can score them side by side.
 
     Raises:
-        HeadscopeError: two have one name, or one reads a stimulus that does not exist, or asks to
-            beat a simple rule that it does not name.
+        HeadscopeError: a name that tables cannot hold, a name of two relations, an unknown
+            stimulus, or a condition on a baseline that the relation does not have.
     """
     seen: set[str] = set()
     for relation in relations:
         if relation.id in seen:
             raise HeadscopeError(f"two relations are called {relation.id}; names must differ")
         seen.add(relation.id)
+        if ";" in relation.type or is_part(relation.name) or not relation.id.isprintable():
+            raise HeadscopeError(
+                f"invalid relation name {relation.id!r:.100}; expected no control character, no ; "
+                "in the type, and no ending that headscope reserves for partial sums"
+            )
         for stimulus in relation.stimuli:
             if stimulus not in (*FOR_RELATIONS, EXCERPT.name):
                 raise ChoiceError(f"stimulus for {relation.id}", stimulus, FOR_RELATIONS)

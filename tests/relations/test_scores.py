@@ -179,6 +179,7 @@ def test_relations_of_ones_own_are_checked_before_any_work():
     from dataclasses import replace
 
     from headscope.relations import check_relations
+    from headscope.relations.contested import NATURAL
 
     one = relations_of(["induction"])[0]
     with pytest.raises(hs.HeadscopeError, match="two relations are called induction/repeat"):
@@ -190,3 +191,6 @@ def test_relations_of_ones_own_are_checked_before_any_work():
     rule = replace(one.rule, beat_baseline_by=0.1)
     with pytest.raises(hs.HeadscopeError, match="has no baseline to compare with"):
         check_relations([replace(one, rule=rule)])
+    for name in ({"type": "a;b"}, {"name": "a\rb"}, {"type": "\x1b[1m"}, {"name": f"a/{NATURAL}"}):
+        with pytest.raises(hs.HeadscopeError, match="invalid relation name"):
+            check_relations([replace(one, **name)])
