@@ -18,7 +18,7 @@ from side_by_side import save
 from headscope.models.load import load_model
 from headscope.models.rerun import Rerunner, TokenRows, ablated
 from headscope.stimuli.repeat import repeat_windows
-from headscope.studies.ablate.ablation_text import repeats
+from headscope.studies.ablate_texts import repeats
 
 ROWS, LENGTH = 2, 128
 

@@ -41,25 +41,25 @@ if TYPE_CHECKING:
     from headscope.run import windows as windows
     from headscope.serve.widget import widget as widget
     from headscope.settings import Settings as Settings
-    from headscope.studies.sweep.emergence import HeadCallback as HeadCallback
+    from headscope.studies.emergence import HeadCallback as HeadCallback
     from headscope.views.gallery import gallery as gallery
     from headscope.views.show import show as show
     from headscope.views.study import StudyResult as StudyResult
 if TYPE_CHECKING:
     # generated: studies
-    from headscope.studies.ablate.ablation import ablate as ablate
+    from headscope.studies.ablate import ablate as ablate
     from headscope.studies.anatomy import anatomy as anatomy
     from headscope.studies.collapse import collapse as collapse
     from headscope.studies.compare import compare as compare
+    from headscope.studies.emergence import emergence as emergence
     from headscope.studies.explain.explanation import explain as explain
     from headscope.studies.function_vectors import function_vectors as function_vectors
-    from headscope.studies.headvis.export import headvis as headvis
+    from headscope.studies.headvis import headvis as headvis
+    from headscope.studies.languages import languages as languages
     from headscope.studies.patch import patch as patch
     from headscope.studies.prune import prune as prune
     from headscope.studies.redundancy import redundancy as redundancy
-    from headscope.studies.sweep.emergence import emergence as emergence
-    from headscope.studies.sweep.languages import languages as languages
-    from headscope.studies.sweep.sweep import sweep as sweep
+    from headscope.studies.sweep import sweep as sweep
     from headscope.studies.verify import verify as verify
     from headscope.studies.weights import weights as weights
     from headscope.studies.why import why as why
@@ -68,7 +68,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "Document": "headscope.corpus.document",
     "Floor": "headscope.relations.types",
-    "HeadCallback": "headscope.studies.sweep.emergence",
+    "HeadCallback": "headscope.studies.emergence",
     "HeadType": "headscope.relations.types",
     "HeadscopeError": "headscope.errors",
     "Pairs": "headscope.relations.pairs",

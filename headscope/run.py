@@ -142,9 +142,9 @@ class Run(Result):
         Args:
             heads: `tagged`, `all`, or names such as `L5H1,L6H9`.
             how: replaces a head's output by its `mean` over the text, or by `zero`.
-            options: others of `headscope.studies.ablate.ablation.ablate`.
+            options: others of `headscope.studies.ablate.ablate`.
         """
-        from headscope.studies.ablate.ablation import ablate
+        from headscope.studies.ablate import ablate
 
         return ablate(self, heads=heads, how=how, **options)
 

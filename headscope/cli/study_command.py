@@ -136,7 +136,7 @@ class Argument:
 def arguments_of(path: str) -> Iterator[Argument]:
     """The arguments of a study's function; options of its TypedDict come last.
 
-    >>> [argument.name for argument in arguments_of("sweep.emergence:emergence")]
+    >>> [argument.name for argument in arguments_of("emergence:emergence")]
     ['sweep']
     """
     function = inspect.unwrap(imported(path))

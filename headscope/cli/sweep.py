@@ -67,7 +67,7 @@ def sweep(
     Options replace the file's keys. Complete runs are kept, so that the same command resumes after
     a stop. Failed runs are listed in sweep.csv and at the end, with exit code 1.
     """
-    from headscope.studies.sweep.sweep import sweep as run_sweep
+    from headscope.studies.sweep import sweep as run_sweep
 
     with _runs_kept():
         result = run_sweep(
@@ -128,8 +128,8 @@ def languages(
     are listed, with exit code 1.
     """
     check_targets((figure, PICTURES), overwrite=overwrite)
-    from headscope.studies.sweep.languages import TABLE
-    from headscope.studies.sweep.languages import languages as run_languages
+    from headscope.studies.languages import TABLE
+    from headscope.studies.languages import languages as run_languages
 
     with _runs_kept():
         study = run_languages(

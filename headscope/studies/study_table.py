@@ -88,7 +88,7 @@ _TEXT_OF_RUN = MappingProxyType({"corpus": "text_of_run"})
 STUDIES: tuple[StudyRow, ...] = (
     StudyRow(
         name="sweep",
-        function="sweep.sweep:sweep",
+        function="sweep:sweep",
         group=SWEEP,
         command="run",
         question="What do heads do across models, revisions and corpora?",
@@ -101,7 +101,7 @@ STUDIES: tuple[StudyRow, ...] = (
     ),
     StudyRow(
         name="languages",
-        function="sweep.languages:languages",
+        function="languages:languages",
         group=SWEEP,
         question="Which heads hold a relation in how many languages?",
         examples=(
@@ -139,7 +139,7 @@ STUDIES: tuple[StudyRow, ...] = (
     ),
     StudyRow(
         name="headvis",
-        function="headvis.export:headvis",
+        function="headvis:headvis",
         group=EXPORT,
         question="What does the HeadVis page show of a run?",
         examples=(
@@ -163,7 +163,7 @@ STUDIES: tuple[StudyRow, ...] = (
     ),
     StudyRow(
         name="emergence",
-        function="sweep.emergence:emergence",
+        function="emergence:emergence",
         group=SWEEP,
         question="At which revision do heads of each type appear?",
         examples=(
@@ -203,7 +203,7 @@ STUDIES: tuple[StudyRow, ...] = (
     ),
     StudyRow(
         name="ablate",
-        function="ablate.ablation:ablate",
+        function="ablate:ablate",
         group=TOP,
         question="Does the model need what a tag says?",
         examples=(

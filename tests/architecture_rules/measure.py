@@ -14,8 +14,9 @@ ROOMS = (
 )  # fmt: skip
 """No room knows one that stands behind it, and models do not know relations. Nothing but the entry points knows `cli`;
 `run` and `classification` are known to studies alone."""
-MAY_CLASSIFY = ("sweep", "validation", "why")
-"""The studies that run `classify`; no other study knows another, or the rooms above it."""
+SWEEPS = ("sweep", "emergence", "languages")
+MAY_CLASSIFY = (*SWEEPS, "why")
+"""The studies that run `classify`; no other study knows the rooms above it."""
 TOP = ("run", "classification")
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -85,12 +86,17 @@ def _forbidden(name: str, target: str) -> bool:
     if own[0] == "studies" and other[0] != "serve":
         if other[0] in TOP:
             return own[1:2] != [] and own[1] not in MAY_CLASSIFY
-        return other[0] == "studies" and len(own) > 1 and other[1:2] != own[1:2]
+        return other[0] == "studies" and len(own) > 1 and not _one_study(own[1], other[1])
     if own[0] not in ROOMS:
         return False
     if (own[0], other[0]) == ("models", "relations") or other[0] in TOP:
         return True
     return other[0] in ROOMS[ROOMS.index(own[0]) + 1 :]
+
+
+def _one_study(name: str, target: str) -> bool:
+    """True for the files of a study, such as `ablate` and `ablate_edges`, and for a sweep that reads another."""
+    return name.partition("_")[0] == target.partition("_")[0] or {name, target} <= {*SWEEPS}
 
 
 def circle(found: dict[str, Module]) -> list[str]:

@@ -8,7 +8,7 @@ import pytest
 
 import headscope as hs
 from headscope.errors import HeadscopeError
-from headscope.studies.sweep.sweep import read_spec
+from headscope.studies.sweep import read_spec
 from headscope.studies.verify import read_scores
 
 READERS = {

@@ -12,10 +12,10 @@ from matplotlib.figure import Figure
 
 import headscope as hs
 from headscope.errors import HeadscopeError, RunError, WriteError
+from headscope.studies.emergence import cell_emergence
+from headscope.studies.languages import compared
 from headscope.studies.study_table import STUDIES, StudyRow, imported
-from headscope.studies.sweep.emergence import cell_emergence
-from headscope.studies.sweep.languages import compared
-from headscope.studies.sweep.sweep import Cell, Spec, sweep_result
+from headscope.studies.sweep import Cell, Spec, sweep_result
 from tests.helpers.studies import call_with
 
 STORY = "Alice was very tired. She looked at the old keys again, and the door was shut. " * 40

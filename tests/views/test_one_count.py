@@ -22,7 +22,7 @@ from headscope.serve.live import Live
 from headscope.serve.live_page import _data
 from headscope.statistics.tags import countable_types, with_no_type
 from headscope.studies.compare import changed
-from headscope.studies.sweep.sweep import (
+from headscope.studies.sweep import (
     Cell,
     cell_table,
     counted,

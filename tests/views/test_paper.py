@@ -15,8 +15,8 @@ import headscope as hs
 from headscope.cli import app
 from headscope.errors import ChoiceError, HeadscopeError
 from headscope.relations import head_types
-from headscope.studies.sweep.emergence import cell_emergence
-from headscope.studies.sweep.sweep import COMPLETE, Cell
+from headscope.studies.emergence import cell_emergence
+from headscope.studies.sweep import COMPLETE, Cell
 from headscope.views.figure_style import fitted, picture, width_of
 from headscope.views.figures import FIGURES
 

@@ -22,13 +22,13 @@ from headscope.runs.tables import CAUSE_TABLE
 from headscope.statistics.causes import UNTESTED, cause_lines, judged
 from headscope.stimuli.repeat import repeat_windows
 from headscope.stimuli.text import TextWindows
-from headscope.studies.ablate.ablated_heads import (
+from headscope.studies.ablate_heads import (
     HeadOfType,
     ablate_heads,
     heads_with_controls,
     output_norms,
 )
-from headscope.studies.ablate.ablation_text import minimal_pairs, near_and_away, repeats
+from headscope.studies.ablate_texts import minimal_pairs, near_and_away, repeats
 from tests.helpers.shell import headscope
 
 

@@ -24,7 +24,7 @@ from headscope.models.query_rerun import (
 from headscope.relations import relations_of
 from headscope.relations.relation import find
 from headscope.statistics.causes import BREAKS, IDLE, NO_CAUSE, UNTESTED, cause_lines, judged
-from headscope.studies.ablate.edges import (
+from headscope.studies.ablate_edges import (
     CONTROLS,
     Tag,
     edge_row,

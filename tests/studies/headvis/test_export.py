@@ -12,8 +12,8 @@ import pytest
 import headscope as hs
 from headscope.corpus.window import Window
 from headscope.errors import HeadscopeError
-from headscope.studies.headvis import export as exporting
-from headscope.studies.headvis.head_file import SparseCells, head_file, sample_sequences
+from headscope.studies import headvis as exporting
+from headscope.studies.headvis_file import SparseCells, head_file, sample_sequences
 from tests.helpers import encoders
 from tests.helpers.headvis import METRICS, check_data, read
 from tests.helpers.hybrids import save_hybrid

@@ -15,8 +15,8 @@ from transformers import AutoModelForCausalLM
 import headscope as hs
 from headscope.models.load import load_model
 from headscope.stimuli.text import TextWindows
-from headscope.studies.headvis.export import row_numbers
-from headscope.studies.headvis.head_file import sample_sequences
+from headscope.studies.headvis import row_numbers
+from headscope.studies.headvis_file import sample_sequences
 from tests.helpers import headvis as slow
 
 

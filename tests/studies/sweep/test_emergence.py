@@ -22,13 +22,13 @@ from transformers import (
 import headscope as hs
 from headscope.corpus.shipped import data_folder, mini_folder
 from headscope.errors import HeadscopeError, RunError, WriteError
-from headscope.studies.sweep.emergence import (
+from headscope.studies.emergence import (
     by_revision,
     cell_emergence,
     random_states_restored,
     step_of,
 )
-from headscope.studies.sweep.sweep import Cell, counted, counted_types
+from headscope.studies.sweep import Cell, counted, counted_types
 
 TEXT = data_folder() / "corpora" / "gold.conllu"
 STATES = [{"input_ids": [0, *range(10 + i, 24 + i)]} for i in range(8)]

@@ -16,7 +16,7 @@ from headscope.errors import CorpusError, HeadscopeError, RunError
 from headscope.measure.bootstrap import resample
 from headscope.models.tokenizer import Tokenizer
 from headscope.settings import Settings
-from headscope.studies.sweep.languages import (
+from headscope.studies.languages import (
     compared,
     distinct_tags,
     evidence_of,

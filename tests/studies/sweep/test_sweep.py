@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 import headscope as hs
 from headscope.cli import app
 from headscope.errors import HeadscopeError, ModelError, RunError
-from headscope.studies.sweep.sweep import SweepFolder, counted_types, read_spec, where
+from headscope.studies.sweep import SweepFolder, counted_types, read_spec, where
 from tests.helpers.models import save_model
 
 COUNTS = counted_types()

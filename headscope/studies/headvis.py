@@ -32,7 +32,7 @@ from headscope.runs.site import HEADVIS, check_site, new_site
 from headscope.runs.write import write_file
 from headscope.statistics.result import Result
 from headscope.stimuli.text import TextWindows
-from headscope.studies.headvis.head_file import (
+from headscope.studies.headvis_file import (
     INTERVALS,
     SparseCells,
     head_file,

@@ -32,7 +32,7 @@ from headscope.runs.user_file import given_file, read_yaml
 from headscope.runs.write import place_of, unwritable_file, write_files
 from headscope.settings import OPTIONS, not_default
 from headscope.statistics.tags import NO_TYPE, countable_types
-from headscope.studies.sweep.processes import results_of_cluster, results_of_processes
+from headscope.studies.sweep_processes import results_of_cluster, results_of_processes
 from headscope.views.study import StudyResult
 
 PLAN, TABLE = "sweep.json", "sweep.csv"

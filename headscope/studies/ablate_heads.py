@@ -24,7 +24,7 @@ from headscope.models.rerun import Rerunner, Score, TokenRows, ablated
 from headscope.runs.listing import Head, chosen_heads, tagged_types
 from headscope.statistics.causes import COMPETENT, UNTESTED
 from headscope.statistics.result import Result
-from headscope.studies.ablate.ablation_text import AblationText, ItemScore
+from headscope.studies.ablate_texts import AblationText, ItemScore
 
 CONTROLS = 5
 """Heads that each head is compared with; with fewer there is no verdict."""

@@ -39,7 +39,7 @@ from headscope.statistics.tags import NARROW, OPEN, TAGGED, UNIDENTIFIABLE, is_d
 from headscope.stimuli import STIMULI
 from headscope.stimuli.stimulus import TextTokenizer
 from headscope.stimuli.text import TextWindows
-from headscope.studies.sweep.sweep import COMPLETE, sweep, where
+from headscope.studies.sweep import COMPLETE, sweep, where
 from headscope.views.figures import short_title
 from headscope.views.study import StudyResult
 

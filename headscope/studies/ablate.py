@@ -23,15 +23,15 @@ from headscope.runs.reopen_model import Again, model_of, text_of
 from headscope.runs.resolve import A_RUN, the_run
 from headscope.statistics.causes import AWAY, EDGES, judged
 from headscope.statistics.result import Result
-from headscope.studies.ablate.ablated_heads import ablate_heads, heads_with_controls, output_norms
-from headscope.studies.ablate.ablation_text import ablation_texts, short_windows
-from headscope.studies.ablate.edges import (
+from headscope.studies.ablate_edges import (
     QUERIES,
     Tag,
     knock_out_edges,
     tags_of,
     untested_row,
 )
+from headscope.studies.ablate_heads import ablate_heads, heads_with_controls, output_norms
+from headscope.studies.ablate_texts import ablation_texts, short_windows
 from headscope.views.study import StudyResult
 
 HEADS, ONLY = "heads", ("both", "heads", "edges")

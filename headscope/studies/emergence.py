@@ -30,7 +30,7 @@ from headscope.relations import check_types, head_types
 from headscope.run import Run
 from headscope.runs.write import check_target
 from headscope.statistics.tags import NO_TYPE, UNCLASSIFIED, countable_types
-from headscope.studies.sweep.sweep import (
+from headscope.studies.sweep import (
     COMPLETE,
     Cell,
     SweepFolder,

@@ -1,1 +1,0 @@
-"""Effects of ablating heads and knocking out edges."""

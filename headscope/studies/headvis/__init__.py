@@ -1,1 +1,0 @@
-"""Export of a run for HeadVis and Neuronpedia."""

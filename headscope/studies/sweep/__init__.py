@@ -1,1 +1,0 @@
-"""Many runs from one file: models × revisions × corpora, and what emerges along the revisions."""
