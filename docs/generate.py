@@ -25,7 +25,7 @@ from headscope.relations.relation import Relation
 from headscope.relations.syntactic import LABEL_TREE
 from headscope.stimuli import STIMULI
 from headscope.studies.study_table import STUDIES, home
-from headscope.studies.verify import PUBLISHED
+from headscope.studies.verify import published_metrics
 from headscope.views.families import COLUMNS, layout_cells
 
 PROJECT = Path(__file__).parents[1]
@@ -307,7 +307,8 @@ NO_COUNTERPART = {
 def published_table() -> str:
     """A line per published score: the relation that it is ranked against, and what differs."""
     ranked = [
-        (f"`{name}`", f"`{score.relation}`", score.stimulus) for name, score in PUBLISHED.items()
+        (f"`{row.Index}`", f"`{row.relation}`", row.stimulus)
+        for row in published_metrics().itertuples()
     ]
     others = [(f"`{name}`", "", why) for name, why in NO_COUNTERPART.items()]
     head = ("score, or the beginning of its name", "ranked against", "what differs, or why not")

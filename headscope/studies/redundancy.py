@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple, Unpack
+from typing import Unpack
 
 import numpy as np
 import pandas as pd
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from numpy import ndarray
@@ -21,10 +21,9 @@ from headscope.arguments import takes
 from headscope.corpus.window import Window
 from headscope.errors import CorpusError, HeadscopeError, RunError
 from headscope.heads import head_name
-from headscope.measure.bootstrap import interval, resample
 from headscope.measure.progress import OnProgress, Progress, progress_bar
+from headscope.measure.progress_steps import Steps
 from headscope.measure.study_windows import evenly
-from headscope.measure.tally import MIN_BLOCKS
 from headscope.models.load import Model
 from headscope.models.stream import LayerAttention, stream_attention, whole_patterns
 from headscope.runs.recorded_paths import name_of
@@ -32,7 +31,6 @@ from headscope.runs.reopen_model import Again, model_of, text_of
 from headscope.runs.resolve import A_RUN, the_run
 from headscope.settings import Settings
 from headscope.statistics.result import Result
-from headscope.statistics.tags import NO_TYPE
 from headscope.stimuli.text import TextWindows
 from headscope.views.colours import colour, ink, types_in_order
 from headscope.views.study import StudyResult
@@ -40,7 +38,6 @@ from headscope.views.study import StudyResult
 WINDOWS = 32
 QUERIES = 12
 MAX_CLUSTERS = 40
-SHUFFLES = 1_000
 
 
 @takes(run=A_RUN)
@@ -50,7 +47,6 @@ def redundancy(
     *,
     windows: int = WINDOWS,
     queries: int = QUERIES,
-    seed: int = 0,
     progress: Progress = True,
     **again: Unpack[Again],
 ) -> StudyResult:
@@ -70,7 +66,6 @@ def redundancy(
         corpus: files or folders of text; those of the run if None.
         windows: windows of text to read, evenly spread over the text.
         queries: queries of each window, evenly spread; never the beginning-of-text token.
-        seed: seeds the bootstrap and the permutations.
         progress: True for a progress bar on a terminal, False for none, or a function that is
             called with the tokens done and the tokens in all.
         again: `source`, the run's model or its new path; `device`, `cpu`, `cuda` or `auto`.
@@ -86,15 +81,10 @@ def redundancy(
         model = model_of(run, **again)
         heads = _heads(run, model)
         text = _text(run, model, corpora, windows)
-        divergences = read_divergences(model, text, queries, bar)
-    mean = divergences.sums.sum(0) / divergences.queries.sum()
+        mean, count = mean_divergences(model, text, queries, bar)
     numbers, clarity = cluster(np.sqrt(mean))
     points, variance_share = plane(squareform(np.sqrt(mean)))
     table = _table(heads, squareform(mean), numbers, points)
-    count = int(divergences.queries.sum())
-    notes = [f"the text has only {len(text)} windows"] if len(text) < windows else []
-    if len(text) < MIN_BLOCKS:
-        notes.append(f"{len(text)} windows, fewer than {MIN_BLOCKS}: no intervals")
     return StudyResult(
         title=f"{name_of(model.name)}: {len(table)} heads, {count:,} queries of {len(text)} "
         "windows; distance: Jensen-Shannon divergence in bits",
@@ -103,37 +93,31 @@ def redundancy(
         summary=(
             f"{numbers.max()} clusters, mean silhouette {clarity:.2f}; the map shows "
             f"{variance_share:.0%} of the variance",
-            *group_tests(heads, divergences, seed=seed),
         ),
-        notes=notes,
+        notes=[f"the text has only {len(text)} windows"] if len(text) < windows else [],
         values={"unit": "bits", "windows": len(text), "queries": count, "silhouette": clarity},
         draw=_map,
     )
 
 
-class Divergences(NamedTuple):
-    """Divergence of all pairs of heads, summed over the queries of each window."""
-
-    sums: Float[ndarray, "window pair"]
-    """In bits; pairs in scipy's condensed order: (0, 1), (0, 2), …, (n − 2, n − 1)."""
-    queries: Int[ndarray, " window"]
-    """Number of queries of each window."""
-
-
-def read_divergences(
+def mean_divergences(
     model: Model, windows: Sequence[Window], queries: int, progress: OnProgress
-) -> Divergences:
-    """Compare all heads at up to `queries` queries of each window."""
-    total = sum(map(len, windows))
-    sums, counts, done = [], [], 0
+) -> tuple[Float[ndarray, " pair"], int]:
+    """Divergence of all pairs of heads in bits, mean over up to `queries` queries of each window.
+
+    Returns:
+        The divergences in scipy's condensed order, (0, 1), (0, 2), …, (n − 2, n − 1), and the
+        number of queries.
+    """
+    sums, count = [], 0
+    steps = Steps(progress, sum(map(len, windows)))
     for window in windows:
         # at the beginning-of-text token all heads attend to that token
         positions = 1 + evenly(len(window) - 1, queries)
         sums.append(divergence_sums(_rows(model, window, positions), positions))
-        counts.append(len(positions))
-        done += len(window)
-        progress(done, total)
-    return Divergences(np.stack(sums), np.array(counts))
+        count += len(positions)
+        steps.advance(len(window))
+    return np.sum(sums, axis=0) / count, count
 
 
 def divergence_sums(
@@ -188,81 +172,6 @@ def head_divergences(rows: Float[Tensor, "head key"]) -> Float[ndarray, " pair"]
 def _entropy(rows: Float[Tensor, "head key"]) -> Float[Tensor, " head"]:
     # the smallest normal number stands in for 0 in the logarithm, since 0 · log 0 is 0
     return -(rows * rows.clamp_min(torch.finfo(rows.dtype).tiny).log2()).sum(-1)
-
-
-def group_tests(heads: pd.DataFrame, divergences: Divergences, *, seed: int) -> list[str]:
-    """Test if heads of the same type, and of the same key/value group, are more alike than others.
-
-    Each line has the difference of the mean divergences in bits, its 95 % bootstrap interval over
-    windows, and the one-sided p value of a permutation test that shuffles labels within layers.
-
-    Args:
-        heads: `layer`, `kv_group` and `primary` of each head, in the order of the pairs.
-        divergences: of all pairs of these heads.
-        seed: seeds the bootstrap and the permutations.
-    """
-    rng = np.random.default_rng(seed)
-    draws = resample(len(divergences.queries), rng)
-    one, other = np.triu_indices(len(heads), 1)
-    layer = heads["layer"].to_numpy(np.int64)
-    same_layer = layer[one] == layer[other]
-    typed = ~heads["primary"].isin(NO_TYPE).to_numpy(bool)
-    types = np.unique(heads["primary"].to_numpy(str), return_inverse=True)[1]
-    groups = np.unique(heads[["layer", "kv_group"]].to_numpy(), axis=0, return_inverse=True)[1]
-    lines = []
-    for name, labels, considered in (
-        ("type", types, typed[one] & typed[other]),
-        ("key/value group", groups.ravel(), same_layer),
-    ):
-        same = considered & (labels[one] == labels[other])
-        others = considered & ~same
-        if not same.any() or not others.any():
-            continue
-        sums = divergences.sums[:, same].mean(1) - divergences.sums[:, others].mean(1)
-        difference = float(sums.sum() / divergences.queries.sum())
-        low, high = interval(sums, divergences.queries, draws, fewest=MIN_BLOCKS)
-        mean = divergences.sums.sum(0) / divergences.queries.sum()
-        p_value = permutation_p(mean, considered, labels, layer, rng)
-        bounds = "" if np.isnan(low) else f" ({low:+.3f} to {high:+.3f})"
-        lines.append(
-            f"heads of the same {name} differ by {difference:+.3f} bits{bounds} from other pairs; "
-            f"p = {p_value:.3f}, labels shuffled within layers"
-        )
-    return lines
-
-
-def permutation_p(
-    distances: Float[ndarray, " pair"],
-    considered: Bool[ndarray, " pair"],
-    labels: Int[ndarray, " head"],
-    strata: Int[ndarray, " head"],
-    rng: np.random.Generator,
-) -> float:
-    """Permutation p value of the mean distance of pairs with equal labels, minus the others'.
-
-    Labels are shuffled within strata, 1,000 times; (k + 1) / 1,001 with k shuffles at or below the
-    observed difference (Phipson and Smyth 2010).
-    """
-    one, other = (index[considered] for index in np.triu_indices(len(labels), 1))
-    distances = distances[considered]
-    movable = np.zeros(len(labels), bool)
-    movable[np.union1d(one, other)] = True
-    # a head in no considered pair keeps its label
-    strata = np.where(movable, strata, strata.max() + 1 + np.arange(len(labels)))
-    order = np.argsort(strata, kind="stable")
-
-    def difference(head_labels: Int[ndarray, " head"]) -> float:
-        equal = head_labels[one] == head_labels[other]
-        return float(distances[equal].mean() - distances[~equal].mean())
-
-    observed, below = difference(labels), 0
-    for _ in range(SHUFFLES):
-        permutation = np.lexsort((rng.random(len(labels)), strata))
-        shuffled = labels.copy()
-        shuffled[order] = labels[permutation]
-        # sums of the same pairs in another order differ in their last digits
-        below += difference(shuffled) <= observed + 1e-12
-    return (below + 1) / (SHUFFLES + 1)
 
 
 def cluster(distances: Float[ndarray, " pair"]) -> tuple[Int[ndarray, " head"], float]:

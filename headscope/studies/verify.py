@@ -7,8 +7,7 @@ one layer are alike, so the control permutes heads within their layers.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from functools import cache
 from io import BytesIO
 from pathlib import Path
 
@@ -37,161 +36,21 @@ COLUMNS = [
     *("spearman", "spearman_control", "top", "shared", "shared_control", "p_value", "best"),
 ]
 HEAD = ["layer", "head"]
-SHIPPED = "published_models.csv.xz"
+SHIPPED, METRICS = "published_models.csv.xz", "published_metrics.csv"
 OWNERS = ("openai-community/", "distilbert/")
 """Owners on the hub whose models are published by their bare names."""
 _Scores = Float[ndarray, "layer head"]
 
 
-@dataclass(frozen=True)
-class Published:
-    """Definition of a published score, and the relation that resembles it most."""
+@cache
+def published_metrics() -> pd.DataFrame:
+    """Published scores that a run's heads are ranked against: a row by the name of each metric.
 
-    relation: str
-    """Name of a relation, or of a column of `heads.csv`."""
-    quantity: str
-    """`attention` if the score is an attention mass, else another quantity such as `causal`."""
-    stimulus: str
-    """The published stimulus, and after `ours:` that of the run."""
-
-
-_EVERY_QUERY = "every query of Neuronpedia's text; ours: of this run's"
-_PROMPTS = "short prompts (LLMVis)"
-_ONE_TEXT = "one text of up to 1,024 tokens without a beginning-of-text token (Blackwell 2026)"
-_TWICE = "random tokens, repeated once, without a beginning-of-text token (TransformerLens)"
-_OURS_TWICE = "ours: copies of 25 to 64 random tokens after a beginning-of-text token"
-_SECTION = "the section of a report that holds the answer, amid 2,048 tokens of a novel"
-_QUESTION = "ours: attention of a question in other words"
-_FIRST_QUERY = "including the first token, which always scores 1; ours: without it"
-_SECOND_QUERY = "including the second token's attention to the first; ours: without it"
-_BY_VALUES = "weighted by the lengths of the values (Feucht et al. 2025)"
-PUBLISHED: Mapping[str, Published] = {
-    "induction_random_repeat_len100": Published(
-        "induction/repeat", "attention", f"2 × 100 {_TWICE}; {_OURS_TWICE}"
-    ),
-    "induction_random_repeat_len50": Published(
-        "induction/repeat", "attention", f"10 × 50 {_TWICE}; {_OURS_TWICE}"
-    ),
-    "duplicate_token_random_repeat": Published(
-        "induction/duplicate", "attention", f"2 × 100 {_TWICE}; {_OURS_TWICE}"
-    ),
-    "prev_token_random_repeat": Published(
-        "positional/offset-1-random", "attention", f"2 × 100 {_TWICE}; {_OURS_TWICE}"
-    ),
-    "prev_token_lorem_ipsum": Published(
-        "positional/offset-1",
-        "attention",
-        "every query of a paragraph of lorem ipsum (TransformerLens); ours: of this run's text",
-    ),
-    "induction_next_token_random": Published(
-        "induction/repeat",
-        "attention",
-        f"the last token of a repeat of text with random tokens in it, {_BY_VALUES}; ours: every "
-        "token of copies of 25 to 64 random tokens",
-    ),
-    "induction_next_token_text": Published(
-        "induction/repeat",
-        "attention",
-        "the last token of a repeat of text, to the first piece of the next word, "
-        f"{_BY_VALUES}; ours: random tokens",
-    ),
-    "concept_induction_end_token_text": Published(
-        "concept-induction/next-word",
-        "attention",
-        "the last token of a repeat of text, to the last piece of the next word, "
-        f"{_BY_VALUES}; ours: in repeated random words",
-    ),
-    "causal_token_copying": Published(
-        "induction/repeat", "causal", "patching on repeated random tokens (Feucht et al. 2025)"
-    ),
-    "causal_concept_copying": Published(
-        "concept-induction/next-word", "causal", "patching on repeated words (Feucht et al. 2025)"
-    ),
-    "retrieval_score": Published(
-        "retrieval/value",
-        "copied",
-        "copies from a needle while decoding (Wu et al. 2024); ours: attention of a question in "
-        "other words, where following a repeat does not lead to the value",
-    ),
-    "retrieval_profile_copy": Published(
-        "retrieval/value",
-        "arg-max",
-        "share of the tokens of an answer, given word for word, whose arg-max is the token in the "
-        f"needle that they repeat; {_QUESTION}",
-    ),
-    "retrieval_profile_argmax": Published(
-        "retrieval/value",
-        "arg-max",
-        f"share of prompts whose last token has its arg-max in the needle; {_QUESTION}",
-    ),
-    "headkv_r2_retrieval_reasoning": Published(
-        "retrieval/value",
-        "attention",
-        "attention on the part of a needle that answers, while a right answer is decoded, if it is "
-        f"among a row's largest, ten times; {_QUESTION}, on the value alone",
-    ),
-    "sec_summed_attention_2048": Published(
-        "retrieval/value",
-        "attention",
-        f"the last token after a question, summed over {_SECTION}; {_QUESTION}, on the value alone",
-    ),
-    "sec_qrhead_2048": Published(
-        "retrieval/value",
-        "attention",
-        "mean over the tokens of a question, less those of an empty one, summed over "
-        f"{_SECTION}; {_QUESTION}, on the value alone",
-    ),
-    "prev_token_score": Published("positional/offset-1", "attention", _EVERY_QUERY),
-    "self_attention_score": Published("positional/offset-0", "attention", _EVERY_QUERY),
-    "induction_score": Published(
-        "induction/natural",
-        "attention of 0.01 or more",
-        "queries of Neuronpedia's text whose token came before; ours: of this run's, if another "
-        "token stood between, and all attention",
-    ),
-    "pattern_entropy": Published("entropy", "entropy", _EVERY_QUERY),
-    "qk_distance": Published("mean_distance", "distance", _EVERY_QUERY),
-    "llmvis_previous_token": Published(
-        "positional/offset-1", "attention", f"every query of {_PROMPTS}, {_SECOND_QUERY}"
-    ),
-    "llmvis_induction": Published(
-        "induction/natural",
-        "attention",
-        f"repeats in {_PROMPTS}; a mean over earlier occurrences, so a head with three of them "
-        "scores a third at most; ours: their sum",
-    ),
-    "llmvis_duplicate_token": Published(
-        "lexical/duplicate",
-        "attention",
-        f"repeats in {_PROMPTS}; a mean over earlier occurrences; ours: their sum",
-    ),
-    "llmvis_positional": Published(
-        "sink/first-token", "attention", f"every query of {_PROMPTS}, {_FIRST_QUERY}"
-    ),
-    "llmvis_diffuse": Published(
-        "entropy",
-        "entropy",
-        f"every query of {_PROMPTS}, as a share of the largest possible entropy; ours: in nats",
-    ),
-    "atlas_positional_prev_prose": Published(
-        "positional/offset-1", "attention", f"every query of {_ONE_TEXT}, {_SECOND_QUERY}"
-    ),
-    "atlas_positional_p0_prose": Published(
-        "sink/first-token", "attention", f"every query of {_ONE_TEXT}, {_FIRST_QUERY}"
-    ),
-    "atlas_induction_induction": Published(
-        "induction/natural",
-        "attention",
-        f"tokens that came before, in {_ONE_TEXT}; ours: if another token stood between",
-    ),
-    "atlas_duplicate_duplicates": Published(
-        "lexical/duplicate",
-        "attention",
-        f"every query of {_ONE_TEXT}, with 0 for those without an earlier occurrence; ours: those "
-        "with one",
-    ),
-}
-"""Published scores that a run's heads are ranked against, by metric."""
+    - `relation`: the relation, or column of `heads.csv`, that resembles the score most.
+    - `quantity`: `attention` if the score is an attention mass, else for example `causal`.
+    - `stimulus`: the published stimulus, and after `ours:` that of the run.
+    """
+    return pd.read_csv(data_folder() / METRICS, index_col="metric")
 
 
 @takes(run=A_RUN, model=maybe(NAME), scores=maybe(PATH))
@@ -284,13 +143,14 @@ def _ranks(run: Result, published: pd.DataFrame) -> tuple[pd.DataFrame, list[str
         note = f"published scores are of revision {', '.join(revisions)}, and the run of {of_run}"
         return pd.DataFrame(columns=COLUMNS), [note]
     rows, notes, without_relation = [], [], []
+    definitions = published_metrics().to_dict("index")
     for metric, unsorted in published[published["revision"] == revision].groupby("metric"):
-        if metric not in PUBLISHED:
+        if metric not in definitions:
             without_relation.append(str(metric))
             continue
-        masses = masses_of(run, PUBLISHED[str(metric)].relation)
+        relation = definitions[metric]["relation"]
+        masses = masses_of(run, relation)
         if masses is None:
-            relation = PUBLISHED[str(metric)].relation
             notes.append(f"{metric} is not compared: this run has not scored {relation}")
             continue
         table = unsorted.sort_values(HEAD)
@@ -300,13 +160,14 @@ def _ranks(run: Result, published: pd.DataFrame) -> tuple[pd.DataFrame, list[str
                 f"this run has {layers} layers × {heads} heads, and {metric} has {len(table)} "
                 f"scores of {table['layer'].max() + 1} × {table['head'].max() + 1}"
             )
-        rows.append({"metric": metric, "revision": revision, **_row(table, masses, str(metric))})
+        names = {"metric": metric, "revision": revision}
+        rows.append(names | definitions[metric] | _agreement(table, masses))
     if without_relation:
         notes.append(f"not compared, as no relation resembles them: {', '.join(without_relation)}")
     return pd.DataFrame(rows, columns=COLUMNS), notes
 
 
-def _row(table: pd.DataFrame, masses: _Scores, metric: str) -> dict[str, object]:
+def _agreement(table: pd.DataFrame, masses: _Scores) -> dict[str, object]:
     published = table["value"].to_numpy().reshape(masses.shape)
     top = min(TOP, published.size // 4)
     first, ranks = _first_heads(published, top), rankdata(published.ravel())
@@ -321,7 +182,6 @@ def _row(table: pd.DataFrame, masses: _Scores, metric: str) -> dict[str, object]
     correlations, counts = np.array(permuted, float).T
     best = table.loc[table["value"].idxmax()]
     return {
-        **vars(PUBLISHED[metric]),
         "heads": masses.size,
         "spearman": spearman,
         "spearman_control": float(correlations.mean()),

@@ -15,8 +15,9 @@ from docs.generate import NO_COUNTERPART
 from headscope.corpus.shipped import data_folder
 from headscope.errors import ChoiceError, RunError
 from headscope.relations import relations_of
-from headscope.studies.verify import COLUMNS, PUBLISHED, SHIPPED, read_scores
+from headscope.studies.verify import COLUMNS, SHIPPED, published_metrics, read_scores
 
+RELATIONS = published_metrics()["relation"].to_dict()
 KEYS = ["model", "revision", "metric"]
 LAYERS, HEADS = 6, 8
 MODEL = "meta-llama/Llama-2-7b-hf"
@@ -45,10 +46,10 @@ def test_the_induction_heads_of_gpt2_are_those_of_transformerlens_notebook(shipp
 def test_each_shipped_metric_is_ranked_or_has_a_reason_why_not(shipped):
     for metric in shipped["metric"].unique():
         reasons = [why for begin, why in NO_COUNTERPART.items() if metric.startswith(begin)]
-        assert (metric in PUBLISHED) + len(reasons) == 1, metric
+        assert (metric in RELATIONS) + len(reasons) == 1, metric
     for begin in NO_COUNTERPART:
         assert shipped["metric"].str.startswith(begin).any(), begin
-    ranked = shipped[shipped["metric"].isin(PUBLISHED)]
+    ranked = shipped[shipped["metric"].isin(RELATIONS)]
     for _, table in ranked.groupby(KEYS):
         shape = table["layer"].max() + 1, table["head"].max() + 1
         assert len(table.drop_duplicates(["layer", "head"])) == shape[0] * shape[1]
@@ -56,7 +57,7 @@ def test_each_shipped_metric_is_ranked_or_has_a_reason_why_not(shipped):
 
 def test_each_relation_that_is_ranked_against_exists():
     known = {relation.id for relation in relations_of(["all"])} | {"entropy", "mean_distance"}
-    assert {score.relation for score in PUBLISHED.values()} <= known
+    assert set(RELATIONS.values()) <= known
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +74,7 @@ def run():
     rows = [
         first.assign(type=kind, relation=name, mass=rng.permutation(LAYERS * HEADS) / 100)
         for kind, name in (
-            score.relation.split("/") for score in PUBLISHED.values() if "/" in score.relation
+            relation.split("/") for relation in RELATIONS.values() if "/" in relation
         )
     ]
     evidence = pd.concat(rows).drop_duplicates(["type", "relation", "layer", "head"])
@@ -105,15 +106,15 @@ def written(path, model=MODEL, revision="main", **metrics: np.ndarray):
     return path
 
 
-@pytest.mark.parametrize("metric", PUBLISHED)
+@pytest.mark.parametrize("metric", RELATIONS)
 def test_a_score_is_ranked_against_its_relation_alone(run, tmp_path, metric):
-    ours = masses(run, PUBLISHED[metric].relation)
+    ours = masses(run, RELATIONS[metric])
     # another stimulus gives other values in the same order
     path = written(tmp_path / "scores.csv", **{metric: np.exp(5 * ours)})
     (row,) = hs.verify(run, scores=path).table.to_dict("records")
     assert list(row) == COLUMNS
     assert row["spearman"] == pytest.approx(1)
-    assert (row["metric"], row["relation"]) == (metric, PUBLISHED[metric].relation)
+    assert (row["metric"], row["relation"]) == (metric, RELATIONS[metric])
     assert (row["top"], row["shared"], row["heads"]) == (10, 10, LAYERS * HEADS)
     layer, head = np.unravel_index(ours.argmax(), ours.shape)
     assert row["best"] == f"L{layer}H{head}"

@@ -1,4 +1,4 @@
-"""Divergences, clusters and the map against slow loops, scipy and closed forms."""
+"""Distances, clusters and map of heads: against slow loops, scipy, closed forms, and transformers' attention."""
 
 from __future__ import annotations
 
@@ -7,9 +7,15 @@ import math
 import numpy as np
 import pytest
 import torch
-from scipy.spatial.distance import pdist, squareform
+from scipy.cluster.hierarchy import fcluster, linkage
+from scipy.spatial.distance import jensenshannon, pdist, squareform
+from transformers import AutoModelForCausalLM
 
+import headscope as hs
+from headscope.errors import RunError
 from headscope.measure.study_windows import evenly
+from headscope.models.load import load_model
+from headscope.stimuli.text import TextWindows
 from headscope.studies.redundancy import (
     cluster,
     divergence_sums,
@@ -17,6 +23,7 @@ from headscope.studies.redundancy import (
     plane,
     silhouette,
 )
+from tests.helpers.models import save_model
 
 
 def drawn(*shape: int, seed: int = 0) -> np.ndarray:
@@ -103,8 +110,6 @@ def test_separate_groups_are_found_and_numbered_by_size():
 
 
 def test_clusters_are_those_with_the_best_silhouette_of_all_cuts():
-    from scipy.cluster.hierarchy import fcluster, linkage
-
     distances = pdist(np.random.default_rng(5).normal(size=(14, 3)))
     tree = linkage(distances, "average")
     cuts = [fcluster(tree, k, "maxclust") for k in range(2, 14)]
@@ -136,3 +141,97 @@ def test_equal_heads_are_one_cluster(heads):
     numbers, clarity = cluster(np.zeros(heads * (heads - 1) // 2))
     assert numbers.tolist() == [1] * heads
     assert math.isnan(clarity)
+
+
+TEXT = "Alice was very tired. She looked at the old keys again, and the door was shut. "
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    path = tmp_path_factory.mktemp("text") / "alice.txt"
+    path.write_text("".join(f"{i} {TEXT}" for i in range(60)))
+    return path
+
+
+def classified(model, corpus, folder):
+    hs.classify(
+        str(model), corpus, types=["positional"], max_tokens=2000, max_length=64, twin=False,
+        examples=False, out=folder,
+    )  # fmt: skip
+    return folder
+
+
+@pytest.fixture(scope="module")
+def folder(gpt2_folder, corpus, tmp_path_factory):
+    return classified(gpt2_folder, corpus, tmp_path_factory.mktemp("gpt2") / "run")
+
+
+@pytest.fixture(scope="module")
+def grouped(tokenizer, corpus, tmp_path_factory):
+    where = tmp_path_factory.mktemp("llama")
+    model = save_model("llama", tokenizer, where / "model")
+    return classified(model, corpus, where / "run")
+
+
+@pytest.mark.parametrize("which", ["folder", "grouped"])
+def test_distances_are_those_of_the_models_own_attention(which, corpus, request):
+    run = hs.load(request.getfixturevalue(which))
+    name = run.info["places"]["model"]
+    plain = AutoModelForCausalLM.from_pretrained(name, attn_implementation="eager").eval()
+    text = list(
+        TextWindows([corpus], load_model(name).tokenizer, max_tokens=2000, max_length=64, seed=0)
+    )
+    total, count = np.zeros((8, 8)), 0
+    for window in (text[i] for i in evenly(len(text), 3)):
+        with torch.inference_mode():
+            tokens = torch.from_numpy(window.tokens)[None]
+            patterns = plain(tokens, output_attentions=True).attentions
+        heads = torch.cat([layer[0] for layer in patterns]).double().numpy()
+        for query in 1 + evenly(len(window) - 1, 5):
+            count += 1
+            for i in range(8):
+                for j in range(i):
+                    d = jensenshannon(heads[i, query], heads[j, query], base=2) ** 2
+                    total[[i, j], [j, i]] += d
+    found = hs.redundancy(run, windows=3, queries=5)
+    assert found.values["queries"] == count == 15
+    nearest = (total + 99 * np.eye(8)).argmin(1)
+    assert found.table["nearest"].tolist() == [f"L{i // 4}H{i % 4}" for i in nearest]
+    np.testing.assert_allclose(
+        found.table["distance"], (total / count)[range(8), nearest], atol=1e-5
+    )
+
+
+def test_two_heads_with_the_same_weights_are_0_apart_and_in_one_cluster(
+    gpt2_folder, tokenizer, corpus, tmp_path
+):
+    model = AutoModelForCausalLM.from_pretrained(gpt2_folder)
+    layer = model.transformer.h[1].attn.c_attn
+    with torch.no_grad():
+        for start in (0, 32):  # queries, then keys; a head has 8 columns of each
+            one, other = (slice(start + 8 * head, start + 8 * head + 8) for head in (1, 3))
+            layer.weight[:, other] = layer.weight[:, one]
+            layer.bias[other] = layer.bias[one]
+    model.save_pretrained(tmp_path / "model")
+    tokenizer.save_pretrained(tmp_path / "model")
+    found = hs.redundancy(classified(tmp_path / "model", corpus, tmp_path / "run"))
+    heads = found.table.set_index(["layer", "head"])
+    assert heads.loc[(1, 1), "nearest"] == "L1H3"
+    assert heads.loc[(1, 3), "nearest"] == "L1H1"
+    assert heads.loc[(1, 1), "cluster"] == heads.loc[(1, 3), "cluster"]
+    assert heads["cluster"].nunique() > 1
+    rest = heads["distance"].sort_values().to_numpy()
+    assert rest[:2] == pytest.approx(0, abs=1e-9)
+    assert rest[2] > 0.01  # only these two
+
+
+def test_a_run_of_another_shape_is_refused(folder):
+    run = hs.load(folder)
+    fewer = hs.Run(run.heads[run.heads["head"] < 3], run.evidence, run.rules, run.info)
+    with pytest.raises(RunError, match="2 layers × 4 heads, but the run has 6 heads up to L1H2"):
+        hs.redundancy(fewer)
+
+
+def test_the_map_marks_every_head_with_its_layer(folder):
+    axes = hs.redundancy(folder, windows=2).figure().axes[0]
+    assert [text.get_text() for text in axes.texts] == ["0"] * 4 + ["1"] * 4
