@@ -19,8 +19,7 @@ from side_by_side import alternate, save
 
 from headscope.measure.tally import BLOCKS, Tally
 from headscope.relations import relations_of
-from headscope.relations.contested import NATURAL, part_name
-from headscope.relations.relation import Relation
+from headscope.relations.relation import NATURAL, Relation, part_name
 from headscope.run import Run
 from headscope.runs.listing import list_heads, write_heads
 from headscope.statistics.judge_heads import weigh_run

@@ -20,10 +20,9 @@ from typing import Any, get_args
 import headscope
 from headscope.attention_kind import BIDIRECTIONAL
 from headscope.models.layout.table import LAYOUTS
-from headscope.relations import head_types, relations_of
+from headscope.relations import all_stimuli, head_types, relations_of
 from headscope.relations.relation import Relation
 from headscope.relations.syntactic import LABEL_TREE
-from headscope.stimuli import STIMULI
 from headscope.studies.study_table import STUDIES, home
 from headscope.studies.verify import published_metrics
 from headscope.views.families import COLUMNS, layout_cells
@@ -92,7 +91,7 @@ def relation_table(rows: Sequence[Relation]) -> str:
 
 def relation_cells(row: Relation) -> tuple[str, ...]:
     """What the table says of one relation."""
-    read = ", ".join(STIMULI[stimulus].title for stimulus in row.stimuli)
+    read = ", ".join(all_stimuli()[stimulus].title for stimulus in row.stimuli)
     control = f"`{plain(row.control).__name__}`"
     return f"`{row.name}`", row.rule.meaning, read, control, f"{row.rule.floor:g}", asked(row)
 

@@ -29,18 +29,19 @@ if TYPE_CHECKING:
     from headscope.relations import controls as controls
     from headscope.relations import head_types as head_types
     from headscope.relations import register as register
+    from headscope.relations.head_type import Floor as Floor
+    from headscope.relations.head_type import HeadType as HeadType
+    from headscope.relations.head_type import relation as relation
     from headscope.relations.pairs import Pairs as Pairs
     from headscope.relations.pairs import pairs as pairs
     from headscope.relations.relation import Relation as Relation
-    from headscope.relations.types import Floor as Floor
-    from headscope.relations.types import HeadType as HeadType
-    from headscope.relations.types import relation as relation
     from headscope.run import Run as Run
     from headscope.run import load as load
     from headscope.run import score_patterns as score_patterns
     from headscope.run import windows as windows
     from headscope.serve.widget import widget as widget
     from headscope.settings import Settings as Settings
+    from headscope.stimuli.stimulus import Stimulus as Stimulus
     from headscope.studies.emergence import HeadCallback as HeadCallback
     from headscope.views.gallery import gallery as gallery
     from headscope.views.show import show as show
@@ -67,14 +68,15 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Document": "headscope.corpus.document",
-    "Floor": "headscope.relations.types",
+    "Floor": "headscope.relations.head_type",
     "HeadCallback": "headscope.studies.emergence",
-    "HeadType": "headscope.relations.types",
+    "HeadType": "headscope.relations.head_type",
     "HeadscopeError": "headscope.errors",
     "Pairs": "headscope.relations.pairs",
     "Relation": "headscope.relations.relation",
     "Run": "headscope.run",
     "Settings": "headscope.settings",
+    "Stimulus": "headscope.stimuli.stimulus",
     "StudyResult": "headscope.views.study",
     "Window": "headscope.corpus.window",
     "classify": "headscope.classification",
@@ -86,7 +88,7 @@ _HOMES = {
     "pairs": "headscope.relations.pairs",
     "read_corpus": "headscope.corpus.read",
     "register": "headscope.relations",
-    "relation": "headscope.relations.types",
+    "relation": "headscope.relations.head_type",
     "score_patterns": "headscope.run",
     "show": "headscope.views.show",
     "widget": "headscope.serve.widget",

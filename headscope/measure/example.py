@@ -108,7 +108,7 @@ class Picture:
     """A head's mean pattern on another stimulus than text."""
 
     stimulus: str
-    """One of `headscope.measure.tally.PICTURED`."""
+    """One of `headscope.measure.tally.pictured`."""
     pattern: Float[ndarray, "query key"]
 
 

@@ -29,9 +29,9 @@ from headscope.measure.query_masses import (
 )
 from headscope.measure.sample_patterns import SamplePatterns, WindowPatterns
 from headscope.models.load import Model
+from headscope.relations import all_stimuli
 from headscope.relations.query_sampling import LONG
 from headscope.relations.relation import Relation
-from headscope.stimuli import STIMULI
 from headscope.stimuli.text import TEXT
 
 QUICK_WINDOWS = 4
@@ -79,7 +79,7 @@ def find_examples(
 
 def windows_to_reread(windows: Sequence[Window]) -> Iterator[Window]:
     """The windows that are read again, taken evenly from those of each stimulus."""
-    for row in STIMULI.values():
+    for row in all_stimuli().values():
         read = [window for window in windows if window.stimulus == row.name]
         count = min(row.example_windows, len(read))
         for i in np.unique(np.linspace(0, len(read) - 1, count).round()):

@@ -14,12 +14,9 @@ from numpy import ndarray
 from headscope.corpus.window import Window
 from headscope.measure.contested_sampling import MAX_CONTESTED, first_excerpts, take_contested
 from headscope.relations.contested import (
-    BUILT,
-    CONTESTED_STIMULI,
-    NATURAL,
     ChosenBaseline,
     contested_pairs,
-    is_part,
+    contested_stimuli,
     rule_picks,
     with_parts,
 )
@@ -32,7 +29,7 @@ from headscope.relations.heuristics import (
     query_class,
 )
 from headscope.relations.pairs import Pairs
-from headscope.relations.relation import MIN_QUERIES, Relation
+from headscope.relations.relation import BUILT, MIN_QUERIES, NATURAL, Relation, is_part
 from headscope.stimuli.text import EXCERPT, TEXT
 
 HOPE = 3
@@ -240,7 +237,7 @@ def _count(
         for relation in relations:
             rule = rules.get(relation.id)
             if window.stimulus not in (
-                relation.stimuli if rule is None else CONTESTED_STIMULI[part]
+                relation.stimuli if rule is None else contested_stimuli(part)
             ):
                 continue
             targets = (

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from headscope.corpus.window import Window
 from headscope.measure.example import Picture
-from headscope.measure.tally import PICTURED, SIDE, Profile, Tally, grained
+from headscope.measure.tally import SIDE, Profile, Tally, grained, pictured
 from headscope.models.engines.engine import Entries, Request
 
 COPY = SIDE // 2
@@ -88,7 +88,7 @@ class PictureCells:
 
     cells: Entries
     stimulus: int
-    """Its place in `PICTURED`."""
+    """Its place in `pictured()`."""
     pixels: Int[ndarray, " cell"]
     rows: Int[ndarray, " query"]
     """Of the picture, those that the window has."""
@@ -123,7 +123,7 @@ def picture_cells(windows: Sequence[Window]) -> list[PictureCells]:
     return [
         _picture_cells(row, window)
         for row, window in enumerate(windows)
-        if window.stimulus in PICTURED and window.document < DOCUMENTS
+        if window.stimulus in pictured() and window.document < DOCUMENTS
     ]
 
 
@@ -136,7 +136,7 @@ def _picture_cells(row: int, window: Window) -> PictureCells:
     query, key = np.nonzero(both)
     return PictureCells(
         Entries(row, positions[query], positions[key]),
-        PICTURED.index(window.stimulus),
+        pictured().index(window.stimulus),
         query * SIDE + key,
         np.flatnonzero(both.any(1)),
     )
@@ -149,7 +149,7 @@ def stimulus_pictures(
     rows = {number: row for row, number in enumerate(numbers)}
     patterns = {
         name: _divided(profile, profile.stimulus_mean[i], profile.stimulus_queries[i])
-        for i, name in enumerate(PICTURED)
+        for i, name in enumerate(pictured())
         if profile.stimulus_queries[i].any()
     }
     return {

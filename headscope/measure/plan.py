@@ -23,10 +23,8 @@ from headscope.measure.progress_steps import Clock, Count
 from headscope.measure.sample_patterns import SamplePatterns
 from headscope.measure.tally import MIN_BLOCKS, ReadState, StoppedEarly, Tally
 from headscope.models.null_model import WindowSample
-from headscope.relations.contested import MATCHED, SELF, is_part, part_name
-from headscope.relations.relation import Relation
-from headscope.stimuli import STIMULI
-from headscope.stimuli.stimulus import Rounds
+from headscope.relations import all_stimuli
+from headscope.relations.relation import MATCHED, SELF, Relation, is_part, part_name
 from headscope.stimuli.text import TEXT
 
 Choose = Callable[[Sequence[Window]], set[int]]
@@ -121,8 +119,8 @@ def round_of(window: Window) -> int:
     ...  for i in (0, 7, 8, 15, 16, 63)]
     [0, 0, 1, 1, 2, 4]
     """
-    row, document = STIMULI[window.stimulus], max(0, window.document)
-    if row.rounds is not Rounds.DOCUMENTS:
+    row, document = all_stimuli()[window.stimulus], max(0, window.document)
+    if row.build is None:
         return 1
     return 0 if document < row.before_text else 1 + document // ROUND_DOCUMENTS
 

@@ -16,11 +16,11 @@ from headscope.measure.plan import round_of, was_read
 from headscope.measure.precision_check import beginning
 from headscope.measure.tally import StoppedEarly
 from headscope.models.null_model import EVERY, EVERY_TEXT
+from headscope.relations import all_stimuli
 from headscope.relations.effect import Effect
 from headscope.relations.effects import prompt_kinds
 from headscope.relations.relation import Relation
 from headscope.settings import Settings
-from headscope.stimuli import build_stimuli
 from headscope.stimuli.built import built_windows
 from headscope.stimuli.prompts import Prompts, prompt_windows
 from headscope.stimuli.stimulus import StimulusConfig, documents_beside
@@ -115,7 +115,8 @@ def windows_of(
     )
     count = documents_beside(settings.max_tokens)
     config = StimulusConfig(model.tokenizer, model.vocabulary_size, length, seed, count)
-    return text, build_stimuli(stimuli, config)
+    rows = (row for row in all_stimuli().values() if row.name in stimuli)
+    return text, [window for row in rows for window in row.windows(config)]
 
 
 def _fit_baselines(

@@ -24,9 +24,9 @@ from headscope.measure.block_assignment import assign_blocks
 from headscope.measure.bootstrap import interval, resample
 from headscope.measure.progress import OnProgress, silent
 from headscope.measure.surface import Surface
-from headscope.relations.contested import CONTESTED_STIMULI
+from headscope.relations.contested import contested_stimuli
 from headscope.relations.pairs import Pairs, no_pairs
-from headscope.relations.relation import Relation, targets_of
+from headscope.relations.relation import BUILT, NATURAL, Relation, targets_of
 
 ROUNDS = 6
 """Times that the weights of every view are scaled."""
@@ -180,7 +180,7 @@ class FirstWindows:
 
 def _targets(relation: Relation, window: Window) -> Pairs:
     """A relation's targets in windows that it is asked in, or decided by."""
-    stimuli = (*relation.stimuli, *(n for part in CONTESTED_STIMULI.values() for n in part))
+    stimuli = (*relation.stimuli, *contested_stimuli(NATURAL), *contested_stimuli(BUILT))
     return targets_of(relation, window) if window.stimulus in stimuli else no_pairs()
 
 

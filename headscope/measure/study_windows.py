@@ -15,7 +15,7 @@ from headscope.errors import CorpusError
 from headscope.measure.bootstrap import interval, resample
 from headscope.models.load import Model
 from headscope.models.loss import TextLoss
-from headscope.stimuli import STIMULI
+from headscope.relations import all_stimuli
 from headscope.stimuli.stimulus import StimulusConfig
 from headscope.stimuli.text import TEXT, TextWindows
 
@@ -91,10 +91,10 @@ def edge_windows(
             corpora, model.tokenizer, max_tokens=READ, max_length=length, seed=seed + 1
         )
         windows += spread([window for window in text if len(window) > 2])
-    for row in STIMULI.values():
-        if row.name in stimuli and row.build is not None and row.study_documents:
+    for row in all_stimuli().values():
+        if row.name in stimuli:
             size = model.vocabulary_size, length, seed + 1, row.study_documents
-            windows += row.build(StimulusConfig(model.tokenizer, *size))
+            windows += row.windows(StimulusConfig(model.tokenizer, *size))
     return windows
 
 

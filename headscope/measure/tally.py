@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from numpy import ndarray
 
-from headscope.stimuli import STIMULI
+from headscope.relations import all_stimuli
 from headscope.stimuli.stimulus import MAX_DOCUMENTS, MIN_DOCUMENTS
 from headscope.stimuli.text import TEXT
 
@@ -27,19 +27,21 @@ CORNER = 10
 """Tokens of the corner on which variability is measured (Vig & Belinkov 2019 use 10)."""
 SIDE = 24
 """Tokens of a window whose mean pattern is kept, as a picture of the head."""
-PICTURED = tuple(row.name for row in STIMULI.values() if row.picture and row is not TEXT)
-"""Stimuli beside text of which mean patterns are kept."""
-PICTURE_TITLES = {
-    row.name: row.picture.format(side=SIDE, half=SIDE // 2, start=SIDE // 2 - 1)
-    for row in STIMULI.values()
-    if row.picture
-}
-"""By stimulus what a picture shows; the first token, where heads rest, is left out of it."""
-
 GRAIN = 2.0**-24
 """What is added to a tally is a multiple of this, finer than the rounding of single precision.
 Doubles add multiples of it without any rounding up to 2²⁹, so that a tally does not depend on the
 order in which its parts were added, nor on how they were dealt to processes."""
+
+
+def pictured() -> list[str]:
+    """Stimuli beside text of which mean patterns are kept."""
+    return [row.name for row in all_stimuli().values() if row.picture and row is not TEXT]
+
+
+def picture_title(stimulus: str) -> str:
+    """Words for what a picture shows; the first token, where heads rest, is left out of it."""
+    picture = all_stimuli()[stimulus].picture
+    return picture.format(side=SIDE, half=SIDE // 2, start=SIDE // 2 - 1)
 
 
 def grained(values: Float[ndarray, "*shape"]) -> Float[ndarray, "*shape"]:
@@ -71,7 +73,7 @@ class Profile:
     mean_queries: Float[ndarray, " query"]
     """Of each query position the windows that `mean` is summed over."""
     stimulus_mean: Float[ndarray, "stimulus layer head pixel"]
-    """The same as `mean` on windows of each of `PICTURED`."""
+    """The same as `mean` on windows of each of `pictured()`."""
     stimulus_queries: Float[ndarray, "stimulus query"]
 
     @classmethod
@@ -92,8 +94,8 @@ class Profile:
             corner=np.zeros((PROFILES, *per_head, CORNER * CORNER)),
             mean=np.zeros((*per_head, SIDE * SIDE)),
             mean_queries=np.zeros(SIDE),
-            stimulus_mean=np.zeros((len(PICTURED), *per_head, SIDE * SIDE)),
-            stimulus_queries=np.zeros((len(PICTURED), SIDE)),
+            stimulus_mean=np.zeros((len(pictured()), *per_head, SIDE * SIDE)),
+            stimulus_queries=np.zeros((len(pictured()), SIDE)),
         )
 
     def __iadd__(self, other: Profile) -> Profile:

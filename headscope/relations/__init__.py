@@ -1,8 +1,11 @@
-"""The table of head types. A new one is one new file with its relations, and one line here."""
+"""The table of head types.
+
+A new type is a file here with its relations and stimuli, and a line in `_SHIPPED`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib.metadata import entry_points
 from typing import Any
@@ -23,11 +26,11 @@ from headscope.relations import (
     sink,
     syntactic,
 )
-from headscope.relations.contested import is_part
-from headscope.relations.relation import Relation
-from headscope.relations.types import ALL, HeadType
-from headscope.stimuli import FOR_RELATIONS
-from headscope.stimuli.text import EXCERPT
+from headscope.relations.head_type import ALL, HeadType
+from headscope.relations.relation import Relation, is_part
+from headscope.stimuli import COMMON
+from headscope.stimuli.stimulus import Stimulus
+from headscope.stimuli.text import TEXT
 
 _SHIPPED = (
     sink.TYPE,
@@ -42,6 +45,8 @@ _SHIPPED = (
     retrieval.TYPE,
     concept_induction.TYPE,
 )
+GRAMMATICAL = ("agreement", "pronoun")
+"""Behaviours beside predictions in a stimulus: which of two sentences is grammatical."""
 QUICK = (
     "sink",
     "positional",
@@ -65,16 +70,33 @@ def register(head_type: HeadType) -> HeadType:
     that names a `HeadType`.
 
     Raises:
-        HeadscopeError: another type has its name, or its relations cannot stand side by side.
+        HeadscopeError: another type has its name, another stimulus has the name of one of its
+            stimuli, or its relations cannot stand side by side.
+        ChoiceError: there is no such behaviour or stimulus.
     """
     known = head_types().get(head_type.name)
     if known is not None and known != head_type:
         raise HeadscopeError(
             f"a head type called {head_type.name} is there already; choose another name"
         )
-    check_relations(head_type.relations)
+    check_type(head_type, all_stimuli())
     _registered[head_type.name] = head_type
     return head_type
+
+
+def check_type(head_type: HeadType, known: Mapping[str, Stimulus]) -> None:
+    """Refuse a type that does not fit to the stimuli that are known without it, as `register`."""
+    for stimulus in head_type.stimuli:
+        if known.get(stimulus.name, stimulus) != stimulus:
+            raise HeadscopeError(
+                f"a stimulus called {stimulus.name} is there already; choose another name"
+            )
+    stimuli = {**known, **{row.name: row for row in head_type.stimuli}}
+    predicted = [name for name, row in stimuli.items() if row.build is not None]
+    behaviours = (TEXT.name, *predicted, *GRAMMATICAL)
+    if head_type.behaviour not in behaviours:
+        raise ChoiceError(f"behaviour of {head_type.name}", head_type.behaviour, behaviours)
+    check_relations(head_type.relations, stimuli)
 
 
 def head_types() -> dict[str, HeadType]:
@@ -91,9 +113,18 @@ def _installed() -> dict[str, HeadType]:
             head_type = entry.load()
         except Exception as error:  # code of another package
             raise HeadscopeError(f"cannot load the head type {entry.value}: {error}") from error
-        check_relations(head_type.relations)
+        check_type(head_type, _stimuli_of([*_SHIPPED, *installed.values()]))
         installed[head_type.name] = head_type
     return installed
+
+
+def all_stimuli() -> dict[str, Stimulus]:
+    """All stimuli by name: those of no type, then those of head types as they are read."""
+    return _stimuli_of(head_types().values())
+
+
+def _stimuli_of(types: Iterable[HeadType]) -> dict[str, Stimulus]:
+    return COMMON | {row.name: row for head_type in types for row in head_type.stimuli}
 
 
 def _relations(value: Any) -> tuple[Relation, ...]:
@@ -158,13 +189,21 @@ def check_types(types: Sequence[str] | None) -> dict[str, HeadType]:
     return {name: head_type for name, head_type in known.items() if {name, ALL} & {*types}}
 
 
-def check_relations(relations: Sequence[Relation]) -> Sequence[Relation]:
+def check_relations(
+    relations: Sequence[Relation], stimuli: Mapping[str, Stimulus] | None = None
+) -> Sequence[Relation]:
     """The relations themselves, if a run can score them side by side.
+
+    Args:
+        relations: of one run.
+        stimuli: those that they may read, `all_stimuli()` by default.
 
     Raises:
         HeadscopeError: a name that tables cannot hold, a name of two relations, an unknown
             stimulus, or a condition on a baseline that the relation does not have.
     """
+    known = all_stimuli() if stimuli is None else stimuli
+    readable = [name for name in known if name == TEXT.name or name not in COMMON]
     seen: set[str] = set()
     for relation in relations:
         if relation.id in seen:
@@ -176,8 +215,8 @@ def check_relations(relations: Sequence[Relation]) -> Sequence[Relation]:
                 "in the type, and no ending that headscope reserves for partial sums"
             )
         for stimulus in relation.stimuli:
-            if stimulus not in (*FOR_RELATIONS, EXCERPT.name):
-                raise ChoiceError(f"stimulus for {relation.id}", stimulus, FOR_RELATIONS)
+            if stimulus not in readable:
+                raise ChoiceError(f"stimulus for {relation.id}", stimulus, readable)
         if relation.rule.beat_baseline_by is not None and relation.baseline is None:
             raise HeadscopeError(
                 f"{relation.id}: its rule asks to beat a simple rule (beat_baseline_by), but the "

@@ -11,8 +11,8 @@ from functools import partial
 from headscope.corpus.code.excerpts import DENSE
 from headscope.corpus.code.links import KINDS
 from headscope.relations.annotated_links import nearest_candidate, other_candidates, pointed_to
+from headscope.relations.head_type import HeadType
 from headscope.relations.relation import Baseline, Relation, above_baseline
-from headscope.relations.types import HeadType
 from headscope.stimuli.text import EXCERPT, TEXT
 
 FLOOR = 0.1
@@ -54,6 +54,7 @@ TYPE = HeadType(
     colour="#44aa99",
     marker="d",
     relations=RELATIONS,
+    stimuli=(EXCERPT,),
     looks_at="in Python files: the definition of a name, its use before, the function that is "
     "called, a parameter, an opening bracket, the line that opened a block, the object of an "
     "attribute, an import, the def of a return",

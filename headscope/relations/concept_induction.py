@@ -13,9 +13,9 @@ from jaxtyping import Int
 from numpy import ndarray
 
 from headscope.corpus.window import Window, WordTable
+from headscope.relations.head_type import HeadType
 from headscope.relations.pairs import Pairs, pairs, span_pairs, without
 from headscope.relations.relation import Baseline, Relation, above_baseline, draws_nothing
-from headscope.relations.types import HeadType
 from headscope.stimuli.words import WORDS
 
 FLOOR = 0.2
@@ -114,6 +114,7 @@ TYPE = HeadType(
     colour="#332288",
     marker="*",
     relations=RELATIONS,
+    stimuli=(WORDS,),
     looks_at="in repeated random words of several tokens the end of the word that followed "
     "this one before",
     rivals="same query, the ends of the words around it; the other tokens of it or right "

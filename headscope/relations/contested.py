@@ -10,20 +10,24 @@ from jaxtyping import Bool, Int
 from numpy import ndarray
 
 from headscope.corpus.window import Window
+from headscope.relations import all_stimuli
 from headscope.relations.heuristics import picks, query_class
 from headscope.relations.pairs import Pairs, span_pairs, without
-from headscope.relations.relation import Relation, draws_nothing, targets_of
-from headscope.stimuli import STIMULI
+from headscope.relations.relation import (
+    BUILT,
+    MATCHED,
+    NATURAL,
+    Relation,
+    draws_nothing,
+    part_name,
+    targets_of,
+)
 
-NATURAL, BUILT, MATCHED, SELF = "contested", "built", "matched", "own-position"
-"""Parts of a relation that are summed beside it: its contested queries in natural text and in
-sentences made for the purpose, its second control, and what a query's own position gives it."""
-_PARTS = (NATURAL, BUILT, MATCHED, SELF)
-CONTESTED_STIMULI = {
-    NATURAL: tuple(row.name for row in STIMULI.values() if row.contested == "natural"),
-    BUILT: tuple(row.name for row in STIMULI.values() if row.contested == "built"),
-}
-"""Where contested queries are asked, whatever a relation's own stimuli are."""
+
+def contested_stimuli(part: str) -> tuple[str, ...]:
+    """Names of the stimuli that hold contested queries of a part, whatever a relation's own are."""
+    text = "built" if part == BUILT else "natural"
+    return tuple(row.name for row in all_stimuli().values() if row.contested == text)
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +111,7 @@ def with_parts(
                 part = {
                     "pairs": contested.pairs,
                     "control": contested.control,
-                    "stimuli": CONTESTED_STIMULI[name],
+                    "stimuli": contested_stimuli(name),
                 }
                 parts.append(_part(relation, name, **part))
     return [*relations, *parts]
@@ -116,17 +120,3 @@ def with_parts(
 def _part(relation: Relation, name: str, **changes: object) -> Relation:
     part = replace(relation, baseline=None, matched=None, **changes)  # type: ignore[arg-type]
     return replace(part, name=part_name(relation.name, name))
-
-
-def part_name(relation: str, part: str) -> str:
-    """The name of a relation's part.
-
-    >>> part_name("obj:dep>head", "contested"), is_part("obj:dep>head/contested")
-    ('obj:dep>head/contested', True)
-    """
-    return f"{relation}/{part}"
-
-
-def is_part(relation: str) -> bool:
-    """Whether a relation's name is that of a part."""
-    return relation.rpartition("/")[2] in _PARTS and "/" in relation

@@ -16,6 +16,7 @@ from numpy import ndarray
 
 from headscope.attention_kind import BIDIRECTIONAL
 from headscope.corpus.window import MentionTable, Window
+from headscope.relations.head_type import HeadType
 from headscope.relations.pairs import Pairs, distinct, span_pairs, without
 from headscope.relations.relation import (
     Baseline,
@@ -23,7 +24,6 @@ from headscope.relations.relation import (
     above_baseline,
     draws_nothing,
 )
-from headscope.relations.types import HeadType
 
 FLOOR = 0.1
 SOURCE = (

@@ -12,10 +12,10 @@ from numpy import ndarray
 from headscope.attention_kind import BIDIRECTIONAL
 from headscope.corpus.window import Window
 from headscope.relations.controls import keys_from
+from headscope.relations.head_type import HeadType
 from headscope.relations.pairs import Pairs, pairs
 from headscope.relations.query_sampling import row_queries
 from headscope.relations.relation import Relation, TagThresholds
-from headscope.relations.types import HeadType
 
 FLOOR = 0.2
 SOURCE = (

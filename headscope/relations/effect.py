@@ -16,9 +16,17 @@ from numpy import ndarray
 
 from headscope.attention_kind import BIDIRECTIONAL
 from headscope.corpus.window import Window
-from headscope.relations.contested import MATCHED, SELF, part_name
 from headscope.relations.pairs import Pairs, no_pairs, pairs
-from headscope.relations.relation import DrawControl, EffectRule, FindPairs, PairSet, Relation
+from headscope.relations.relation import (
+    MATCHED,
+    SELF,
+    DrawControl,
+    EffectRule,
+    FindPairs,
+    PairSet,
+    Relation,
+    part_name,
+)
 from headscope.stimuli.prompts import PROMPTS
 
 WRITES = "writes"

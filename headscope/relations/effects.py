@@ -16,11 +16,12 @@ from headscope.relations.effect import (
     prompt_effect,
     token_pairs,
 )
+from headscope.relations.head_type import ALL
 from headscope.relations.induction import follower_of_earlier_same, in_second_copy
 from headscope.relations.pairs import Pairs
 from headscope.relations.relation import EffectRule, Relation
-from headscope.relations.types import ALL
 from headscope.stimuli.prompts import PROMPTS
+from headscope.stimuli.repeat import REPEAT
 
 NEXT = 4
 """Tokens after the target that induction is compared with."""
@@ -131,7 +132,7 @@ EFFECTS: tuple[Effect, ...] = (
         "repeat",
         followers_of_copy,
         later_in_copy,
-        stimuli=("repeat",),
+        stimuli=(REPEAT.name,),
         matched=outside_copy,
         rule=_INDUCTION(
             "raises what followed the current token before, in random tokens",

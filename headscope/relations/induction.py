@@ -15,10 +15,11 @@ import numpy as np
 
 from headscope.corpus.window import Window
 from headscope.relations.controls import other_keys, same_distance
+from headscope.relations.head_type import HeadType
 from headscope.relations.pairs import Pairs, pairs
 from headscope.relations.query_sampling import row_queries
 from headscope.relations.relation import Relation, TagThresholds
-from headscope.relations.types import HeadType
+from headscope.stimuli.repeat import REPEAT
 
 FLOOR = 0.4
 SOURCE = (
@@ -63,7 +64,7 @@ RELATIONS = [
         partial(in_second_copy, shift=1),
         other_keys,
         TagThresholds(FLOOR, SOURCE, _AFTER_COPY),
-        ("repeat",),
+        (REPEAT.name,),
     ),
     Relation(
         "induction",
@@ -71,7 +72,7 @@ RELATIONS = [
         partial(in_second_copy, shift=0),
         other_keys,
         TagThresholds(FLOOR, SOURCE, _AT_COPY),
-        ("repeat",),
+        (REPEAT.name,),
     ),
     Relation(
         "induction",
@@ -88,8 +89,9 @@ TYPE = HeadType(
     colour="#d55e00",
     marker="D",
     relations=tuple(RELATIONS),
+    stimuli=(REPEAT,),
     looks_at="in repeated random tokens the token after the earlier copy, or the copy; in text "
     "what followed the same token before",
     rivals="same query, other keys; in text the same distance",
-    behaviour="repeat",
+    behaviour=REPEAT.name,
 )

@@ -21,6 +21,7 @@ from headscope.relations.controls import (
     word_spans,
     words_of_its_class,
 )
+from headscope.relations.head_type import HeadType
 from headscope.relations.heuristics import (
     FALLING_BACK,
     PHRASE_RULES,
@@ -39,7 +40,6 @@ from headscope.relations.relation import (
     above_baseline,
     draws_nothing,
 )
-from headscope.relations.types import HeadType
 
 FLOOR = 0.2
 SOURCE = (

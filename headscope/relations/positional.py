@@ -16,9 +16,10 @@ from numpy import ndarray
 from headscope.attention_kind import BIDIRECTIONAL
 from headscope.corpus.window import Window
 from headscope.relations.controls import other_keys
+from headscope.relations.head_type import HeadType
 from headscope.relations.pairs import Pairs, pairs
 from headscope.relations.relation import FindPairs, Relation, TagThresholds, draws_nothing
-from headscope.relations.types import HeadType
+from headscope.stimuli.repeat import REPEAT
 
 OFFSETS = range(9)
 FLOOR = 0.4
@@ -83,7 +84,7 @@ def _rows(offsets: Iterable[tuple[str, FindPairs, str]]) -> list[Relation]:
         )
         rows.append(Relation("positional", name, find, other_keys, on_text))
         rows.append(
-            Relation("positional", f"{name}-random", find, other_keys, on_random, ("repeat",))
+            Relation("positional", f"{name}-random", find, other_keys, on_random, (REPEAT.name,))
         )
     return rows
 
@@ -116,6 +117,7 @@ TYPE = HeadType(
     colour="#0072b2",
     marker="o",
     relations=tuple(RELATIONS),
+    stimuli=(REPEAT,),
     relations_by_kind={
         BIDIRECTIONAL: (*_BACK, _local(f"the {NEAR} tokens before and the {NEAR} after"), *AHEAD),
     },

@@ -27,6 +27,24 @@ MIN_QUERIES = 50
 RELIABLE = 0.5
 """Least agreement of the tags (Cohen's κ) that two halves of the documents give; below it a
 relation is marked as unreliable in that run."""
+NATURAL, BUILT, MATCHED, SELF = "contested", "built", "matched", "own-position"
+"""Parts of a relation that are summed beside it: its contested queries in natural text and in
+sentences made for the purpose, its second control, and what a query's own position gives it."""
+_PARTS = (NATURAL, BUILT, MATCHED, SELF)
+
+
+def part_name(relation: str, part: str) -> str:
+    """The name of a relation's part.
+
+    >>> part_name("obj:dep>head", "contested"), is_part("obj:dep>head/contested")
+    ('obj:dep>head/contested', True)
+    """
+    return f"{relation}/{part}"
+
+
+def is_part(relation: str) -> bool:
+    """True for the name of a relation's part."""
+    return relation.rpartition("/")[2] in _PARTS and "/" in relation
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,9 @@ from headscope.relations.annotated_links import (
     nearest_candidate,
     pointed_to,
 )
+from headscope.relations.head_type import HeadType
 from headscope.relations.pairs import Pairs
 from headscope.relations.relation import Baseline, Relation, above_baseline, draws_nothing
-from headscope.relations.types import HeadType
 from headscope.stimuli.facts import FACTS, HALF_RIGHT, KIND, PROPERTY
 
 FLOOR = 0.1
@@ -61,6 +61,7 @@ TYPE = HeadType(
     colour="#ddcc77",
     marker=">",
     relations=RELATIONS,
+    stimuli=(FACTS,),
     looks_at="from a question to what the text says of the one asked for, where the same words do "
     "not lead there",
     rivals="same query, all else that the text says of people; what is said of that person or "

@@ -16,9 +16,11 @@ from headscope.corpus.window import Window, WordTable
 from headscope.corpus.word_pairs import RELATIONS as NAMES
 from headscope.corpus.word_pairs import shipped_pairs
 from headscope.relations.controls import word_cells
+from headscope.relations.head_type import HeadType
 from headscope.relations.pairs import Pairs, without
 from headscope.relations.relation import Baseline, Label, Relation, above_baseline, draws_nothing
-from headscope.relations.types import HeadType
+from headscope.stimuli.text import TEXT
+from headscope.stimuli.word_pairs import PAIRS
 
 FLOOR = 0.1
 SOURCE = (
@@ -127,7 +129,7 @@ RELATIONS = [
         partial(related_words, name=name),
         unrelated_words,
         above_baseline(FLOOR, SOURCE, _MEANINGS[name], beats_shadow=True),
-        ("text", "pairs"),
+        (TEXT.name, PAIRS.name),
         Baseline(nearest_of_class),
         label=Label(name, (RELATED,)),
     )
@@ -140,8 +142,9 @@ TYPE = HeadType(
     colour="#e69f00",
     marker="P",
     relations=tuple(RELATIONS),
+    stimuli=(PAIRS,),
     looks_at="an earlier synonym, antonym, kind, co-member, part or whole",
     rivals="same query, unrelated words of the same class nearer and farther; the nearest of them",
     on_request=True,
-    behaviour="pairs",
+    behaviour=PAIRS.name,
 )

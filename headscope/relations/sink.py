@@ -13,9 +13,9 @@ from headscope.attention_kind import BIDIRECTIONAL
 from headscope.corpus.window import Window
 from headscope.relations.controls import keys_from
 from headscope.relations.delimiter import earlier_keys
+from headscope.relations.head_type import HeadType
 from headscope.relations.pairs import Pairs, no_pairs, pairs
 from headscope.relations.relation import Relation, TagThresholds
-from headscope.relations.types import HeadType
 
 FIRST_FLOOR = 0.5
 FIRST_SOURCE = (

@@ -18,9 +18,9 @@ from numpy import ndarray
 from headscope.corpus.document import DEPRELS
 from headscope.corpus.window import Window, WordTable
 from headscope.relations.controls import DRAWS, word_spans, words_of_its_class
+from headscope.relations.head_type import HeadType
 from headscope.relations.pairs import Pairs, distinct, no_pairs, span_pairs
 from headscope.relations.relation import Baseline, Label, Relation, above_baseline
-from headscope.relations.types import HeadType
 
 # every relation of a window draws from the same unlinked word pairs
 _unlinked: WeakKeyDictionary[Window, _Unlinked] = WeakKeyDictionary()

@@ -18,7 +18,7 @@ from safetensors.numpy import load_file, save_file
 from headscope.corpus.read import file_sha256
 from headscope.errors import RunError
 from headscope.measure.example import Example, Picture
-from headscope.measure.tally import PICTURED
+from headscope.measure.tally import pictured
 from headscope.runs.folder import INDEX, MEANS, PATTERNS, UNREADABLE, encoded, readable_path
 from headscope.runs.write import write_file
 
@@ -115,7 +115,7 @@ def read_means(run_folder: Path) -> tuple[Means | None, Pictures]:
         arrays = load_file(path)
         pictures = {
             (layer, head): Picture(name, pattern)
-            for name in PICTURED
+            for name in pictured()
             if name in arrays
             for (layer, head), pattern in zip(
                 arrays[name + _HEADS].tolist(), arrays[name], strict=True

@@ -13,8 +13,8 @@ from headscope.corpus.shipped import corpus_title, named_corpora, shipped_corpor
 from headscope.models.batching import batch_tokens_on
 from headscope.models.locate import title_of
 from headscope.relations import check_types, head_types, relations_of
+from headscope.relations.head_type import ALL
 from headscope.relations.relation import Relation
-from headscope.relations.types import ALL
 from headscope.runs.recorded_paths import name_of, places_of
 from headscope.settings import MAX_TOKENS, Settings
 from headscope.statistics.result import RunInfo

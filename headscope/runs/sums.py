@@ -24,7 +24,7 @@ from safetensors.numpy import load_file, save_file
 
 from headscope.errors import RunError
 from headscope.measure.tally import GRAIN, Profile, Tally
-from headscope.relations.contested import is_part
+from headscope.relations.relation import is_part
 from headscope.runs.folder import SUMS, TALLY, UNREADABLE, readable_path
 from headscope.runs.write import write_file
 

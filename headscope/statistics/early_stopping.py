@@ -22,12 +22,10 @@ from headscope.corpus.window import Window
 from headscope.measure.bootstrap import ratio_error
 from headscope.measure.plan import ROUND_DOCUMENTS
 from headscope.measure.tally import MIN_BLOCKS, StoppedEarly, Tally
-from headscope.relations.contested import BUILT, MATCHED, NATURAL, part_name
-from headscope.relations.relation import MIN_QUERIES, Relation
+from headscope.relations import all_stimuli
+from headscope.relations.relation import BUILT, MATCHED, MIN_QUERIES, NATURAL, Relation, part_name
 from headscope.statistics.conditions import TIMES_CONTROL, Z_95
 from headscope.statistics.estimates import NO_FACTS, Facts, rule_rate
-from headscope.stimuli import STIMULI
-from headscope.stimuli.stimulus import Rounds
 from headscope.stimuli.text import TEXT
 
 TOLERATED = 0.02
@@ -80,7 +78,7 @@ class StoppingRule:
         self._documents = {
             name: 1 + max(max(0, w.document) for w in synthetic if w.stimulus == name)
             for name in sorted({w.stimulus for w in synthetic})
-            if STIMULI[name].rounds is Rounds.DOCUMENTS
+            if all_stimuli()[name].build is not None
         }
         self.rounds = {TEXT.name: [0.0, *self._shares, 1.0]} | {
             name: [1.0] if read_all else [end / count for end in _round_ends(name, count)]
@@ -167,7 +165,7 @@ def _round_ends(stimulus: str, documents: int) -> Iterator[int]:
     >>> list(_round_ends("repeat", 26)), list(_round_ends("pairs", 26))
     ([8, 16, 26], [0, 16, 26])
     """
-    first = min(STIMULI[stimulus].before_text, documents)
+    first = min(all_stimuli()[stimulus].before_text, documents)
     yield first
     yield from range(ROUND_DOCUMENTS, documents, ROUND_DOCUMENTS)
     if first < documents:

@@ -12,9 +12,8 @@ from jaxtyping import Bool, Float
 from numpy import ndarray
 
 from headscope.measure.tally import MIN_BLOCKS, Tally
-from headscope.relations.contested import BUILT, MATCHED, NATURAL, SELF
 from headscope.relations.effect import Effect
-from headscope.relations.relation import MIN_QUERIES, Relation
+from headscope.relations.relation import BUILT, MATCHED, MIN_QUERIES, NATURAL, SELF, Relation
 from headscope.statistics.columns import EFFECT_NUMBERS, EVIDENCE_COLUMNS, MATCHED_ERROR, RULE_LOW
 from headscope.statistics.conditions import TIMES_CONTROL
 from headscope.statistics.relation_sums import RelationSums, TallySums, least_p, ratio, twin_lift

@@ -16,9 +16,9 @@ from headscope.errors import CorpusError
 from headscope.measure.mean_pattern import mean_patterns, stimulus_pictures
 from headscope.measure.profile import describe
 from headscope.measure.shadow import ShadowRequest, ShadowScore
-from headscope.measure.tally import PICTURED, Tally
+from headscope.measure.tally import Tally, pictured
 from headscope.relations.effect import Effect, effects_among, of_attention
-from headscope.relations.relation import Relation, TagThresholds
+from headscope.relations.relation import MIN_QUERIES, Checked, Relation, TagThresholds
 from headscope.statistics.columns import (
     EFFECT_COLUMNS,
     EFFECT_NAMES,
@@ -148,11 +148,23 @@ def weigh_run(
     facts: Facts = info.simple_rules or {}
     judging = Judging(tally, seed, facts, twin, info.interim_tests)
     evidence, halves = judging.relations(of_attention(relations))
+    notes = _few_queries(relations, evidence)
     if evidence.empty:
-        raise CorpusError(
-            "no relation found a query: the corpus has no annotation that the asked types need"
-        )
-    return WeighedRun(judging, relations, info, evidence, halves)
+        reason = "the corpus has no annotation that the asked types need"
+        raise CorpusError(f"no relation found a query: {notes[0] if notes else reason}")
+    return WeighedRun(judging, relations, info.with_notes(*notes), evidence, halves)
+
+
+def _few_queries(relations: Sequence[Relation], evidence: pd.DataFrame) -> list[str]:
+    """A note for each relation of a user with too few queries, perhaps by swapped arguments."""
+    queries = {} if evidence.empty else dict(zip(evidence["id"], evidence["n"], strict=True))
+    return [
+        f"{relation.id} has {count} queries, and a tag needs {MIN_QUERIES}; hs.pairs takes queries "
+        "first and leaves out keys that come later"
+        for relation in relations
+        if isinstance(relation.pairs, Checked)
+        and (count := queries.get(relation.id, 0)) < MIN_QUERIES
+    ]
 
 
 def _result(
@@ -215,8 +227,9 @@ def _effect_table(
 
 def _stimuli(heads: pd.DataFrame, relations: Sequence[Relation]) -> dict[tuple[int, int], str]:
     """By layer and head the stimulus made for its primary relation; else text."""
+    with_picture = pictured()
     stimuli = {
-        relation.id: next((name for name in relation.stimuli if name in PICTURED), TEXT.name)
+        relation.id: next((name for name in relation.stimuli if name in with_picture), TEXT.name)
         for relation in relations
     }
     ids = heads["primary"] + "/" + heads["relation"]

@@ -106,4 +106,4 @@ def _shuffled(rng: np.random.Generator, words: Sequence[str]) -> list[str]:
     return [words[i] for i in rng.permutation(len(words)).tolist()]
 
 
-BUILT = Stimulus(name="built", contested="built")
+BUILT = Stimulus(name="built", contested="built", example_windows=0)

@@ -15,7 +15,6 @@ from headscope.corpus.gold_links import arrow
 from headscope.corpus.window import Window
 from headscope.stimuli.stimulus import (
     MAX_DOCUMENTS,
-    Rounds,
     Stimulus,
     TextTokenizer,
     build_by_size,
@@ -100,12 +99,8 @@ FACTS = Stimulus(
     name="facts",
     title="facts and questions",
     build=partial(build_by_size, fact_windows),
-    rounds=Rounds.DOCUMENTS,
     before_text=13,
-    contested="natural",
-    for_relations=True,
     study_documents=16,
     example_windows=8,
-    ablation_near=True,
     picture="facts and a question: the first {half} tokens, then the last {half}",
 )

@@ -15,7 +15,7 @@ from headscope.corpus.document import Document
 from headscope.corpus.window import Question, Window
 from headscope.stimuli.stimulus import MAX_DOCUMENTS, Stimulus, TextTokenizer, frame_of
 
-PROMPTS = Stimulus(name="prompts")
+PROMPTS = Stimulus(name="prompts", contested=None, example_windows=0)
 """Texts built to ask about the next token; effects read it, and no relation."""
 
 BEFORE = "It"

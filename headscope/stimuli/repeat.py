@@ -10,7 +10,6 @@ from headscope.corpus.window import Window
 from headscope.stimuli.stimulus import (
     MAX_DOCUMENTS,
     MIN_DOCUMENTS,
-    Rounds,
     Stimulus,
     StimulusConfig,
     TextTokenizer,
@@ -75,11 +74,9 @@ REPEAT = Stimulus(
     name="repeat",
     title="random tokens",
     build=_build,
-    rounds=Rounds.DOCUMENTS,
     before_text=MIN_DOCUMENTS,
-    for_relations=True,
+    contested=None,
     any_language=True,
-    study_documents=24,
     example_windows=2,
     picture="repeated random tokens: the first {start} of a sequence, "
     "then the first {half} of its copy",

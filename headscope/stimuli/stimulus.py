@@ -1,10 +1,9 @@
-"""A stimulus: one kind of windows that a run reads, a row of the table in `headscope.stimuli`."""
+"""A stimulus: one kind of windows that a run reads."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from enum import Enum
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol, runtime_checkable
 
 from jaxtyping import Int
@@ -60,44 +59,42 @@ class StimulusConfig:
         return {"max_length": self.max_length, "seed": self.seed, "count": self.documents}
 
 
-class Rounds(Enum):
-    """Divisions of a stimulus into rounds, after each of which its reading may end."""
-
-    TOKENS = "after shares of the text's tokens"
-    DOCUMENTS = "after some documents each"
-    FIRST = "all of it in the first round"
-
-
 @dataclass(frozen=True, kw_only=True)
 class Stimulus:
     """One kind of windows, as runs, relations, studies and examples know it."""
 
     name: str
-    """`Window.stimulus` of its windows."""
+    """Value of `Window.stimulus` in its windows."""
     title: str = ""
-    """What the page on the method calls it; empty for one that no relation is read on."""
-    build: Callable[[StimulusConfig], Iterable[Window]] | None = None
-    """Its windows. None where they come from a corpus, or depend on what effects ask."""
-    rounds: Rounds = Rounds.FIRST
-    """When it is read."""
+    """Name on the page about the method; empty for one that no relation is read on."""
+    build: Callable[[StimulusConfig], Iterable[Window | Document]] | None = None
+    """Function that yields its windows, or documents that are cut into windows, in the order in
+    which they are read. None if they come from a corpus, or depend on what effects ask."""
     before_text: int = 0
     """Documents that are read before the text, at least 50 queries. If no head comes near a tag on
     them, no more are read."""
-    contested: Literal["natural", "built"] | None = None
-    """The contested queries that its windows decide."""
-    for_relations: bool = False
-    """Whether any relation may ask for it by its name."""
+    contested: Literal["natural", "built"] | None = "natural"
+    """Contested queries that its windows decide."""
     any_language: bool = False
-    """Whether it says something of a model of any language: it holds no English of ours."""
-    study_documents: int = 0
+    """True if it suits a model of any language: it holds no English of ours."""
+    study_documents: int = 24
     """Documents that a study of single queries reads of it."""
-    example_windows: int = 0
+    example_windows: int = 4
     """Windows that a run keeps to cut examples out of."""
     picture: str = ""
     """Words for the part of it that a head's small picture shows; empty without a picture.
     `{side}` is the picture's side in tokens, `{half}` half of it, `{start}` one less than half."""
-    ablation_near: bool = False
-    """Whether ablation splits its predictions by whether they are made at a relation's queries."""
+
+    def windows(self, config: StimulusConfig) -> list[Window]:
+        """Its windows, documents cut to windows and numbered in their order; none from a corpus."""
+        windows: list[Window] = []
+        for number, item in enumerate(() if self.build is None else self.build(config)):
+            if isinstance(item, Document):
+                length = config.max_length
+                windows += cut_document(item, config.tokenizer, self.name, length, number=number)
+            else:
+                windows.append(replace(item, stimulus=self.name))
+        return windows
 
 
 def build_by_size(windows_of: Callable[..., list[Window]], config: StimulusConfig) -> list[Window]:

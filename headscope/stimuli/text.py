@@ -18,7 +18,6 @@ from headscope.errors import CorpusError
 from headscope.stimuli.document_order import interleave, interleave_some, ordered_documents
 from headscope.stimuli.stimulus import (
     MIN_DOCUMENTS,
-    Rounds,
     Stimulus,
     TextTokenizer,
     cut_document,
@@ -27,18 +26,14 @@ from headscope.stimuli.stimulus import (
 TEXT = Stimulus(
     name="text",
     title="text",
-    rounds=Rounds.TOKENS,
-    contested="natural",
-    for_relations=True,
     any_language=True,
     example_windows=16,
-    ablation_near=True,
     picture="the first {side} tokens of texts",
 )
 """Natural text of a corpus."""
-CONTESTED_TEXT = Stimulus(name="further", contested="natural")
+CONTESTED_TEXT = Stimulus(name="further", example_windows=0)
 """Natural text behind what is read for all relations, for contested queries alone."""
-EXCERPT = Stimulus(name="excerpt", title="excerpts of code", contested="natural")
+EXCERPT = Stimulus(name="excerpt", title="excerpts of code", example_windows=0)
 """Pieces of a file of code that were put together for their contested queries."""
 
 MOST_WORDS_LOST = 0.2

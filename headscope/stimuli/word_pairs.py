@@ -13,7 +13,6 @@ from headscope.corpus.window import Window
 from headscope.corpus.word_pairs import RELATIONS, Lexicon, WordPair, shipped_pairs
 from headscope.stimuli.stimulus import (
     MAX_DOCUMENTS,
-    Rounds,
     Stimulus,
     TextTokenizer,
     build_by_size,
@@ -123,11 +122,6 @@ PAIRS = Stimulus(
     name="pairs",
     title="word pairs",
     build=partial(build_by_size, pair_windows),
-    rounds=Rounds.DOCUMENTS,
-    contested="natural",
-    for_relations=True,
     study_documents=48,
-    example_windows=4,
-    ablation_near=True,
     picture="the first {side} tokens of sentences with related words",
 )

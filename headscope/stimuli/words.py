@@ -13,7 +13,6 @@ from headscope.corpus.window import Window, WordTable
 from headscope.stimuli.stimulus import (
     MAX_DOCUMENTS,
     MIN_DOCUMENTS,
-    Rounds,
     Stimulus,
     TextTokenizer,
     build_by_size,
@@ -109,13 +108,7 @@ WORDS = Stimulus(
     name="words",
     title="repeated long words",
     build=partial(build_by_size, word_windows),
-    rounds=Rounds.DOCUMENTS,
     before_text=MIN_DOCUMENTS,
-    contested="natural",
-    for_relations=True,
-    study_documents=24,
-    example_windows=4,
-    ablation_near=True,
     picture="repeated random words: the first {start} tokens of a sequence, "
     "then the first {half} of its copy",
 )

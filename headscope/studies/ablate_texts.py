@@ -17,12 +17,11 @@ from headscope.corpus.window import Window
 from headscope.models.load import Model
 from headscope.models.rerun import Score, TokenRows
 from headscope.models.tokenizer import Tokenizer
-from headscope.relations import head_types
+from headscope.relations import all_stimuli, head_types
 from headscope.relations.relation import Relation
 from headscope.statistics.causes import AWAY, NEAR
 from headscope.statistics.result import Result
 from headscope.statistics.tags import RESTING_PLACES
-from headscope.stimuli import STIMULI, build_stimuli
 from headscope.stimuli.repeat import REPEAT, repeat_windows
 from headscope.stimuli.stimulus import StimulusConfig
 from headscope.stimuli.text import TEXT, TextWindows
@@ -114,11 +113,11 @@ def ablation_texts(
             pairs = make(PAIRS, seed=seed)
             texts.append(minimal_pairs(behaviour, pairs, tokenizer, members))
     config = StimulusConfig(tokenizer, model.vocabulary_size, length, seed + 1)
-    for stimulus in STIMULI.values():
+    for stimulus in all_stimuli().values():
         members = types_of.get(stimulus.name, [])
         relations = {name: _tagged_relations(run, model, name) for name in members}
-        if relations and stimulus.ablation_near:
-            windows = build_stimuli([stimulus.name], config)[:SENTENCES]
+        if relations and stimulus is not REPEAT:
+            windows = stimulus.windows(config)[:SENTENCES]
             if stimulus is TEXT:
                 windows = short_windows(model, corpora, TEXT_TOKENS, seed + 1)
             texts.append(near_and_away(stimulus.name, windows, relations, score, tokenizer.mask))
@@ -137,13 +136,13 @@ def short_windows(
 
 
 def behaviour_of(type_name: str, score: Score) -> str:
-    """The stimulus of a type; see `headscope.relations.types.HeadType.behaviour`.
+    """The stimulus of a type; see `headscope.relations.head_type.HeadType.behaviour`.
 
     An encoder's heads are tested at the queries of their relations in text, if the type's behaviour
     needs next-token predictions.
     """
     behaviour = head_types()[type_name].behaviour
-    near = behaviour in STIMULI and STIMULI[behaviour].ablation_near
+    near = behaviour in all_stimuli() and behaviour != REPEAT.name
     return behaviour if score is Score.NEXT or near else TEXT.name
 
 

@@ -27,7 +27,7 @@ from headscope.measure.in_process import InProcess
 from headscope.measure.progress import Progress, progress_bar
 from headscope.measure.readable import readable
 from headscope.measure.tally import MIN_BLOCKS, Tally
-from headscope.relations import check_types
+from headscope.relations import all_stimuli, check_types
 from headscope.relations.relation import MIN_QUERIES
 from headscope.runs.folder import encoded
 from headscope.runs.store import load
@@ -36,7 +36,6 @@ from headscope.settings import Settings, settings_of
 from headscope.statistics.general_labels import shown_relations
 from headscope.statistics.result import Result
 from headscope.statistics.tags import NARROW, OPEN, TAGGED, UNIDENTIFIABLE, is_decidable, with_rules
-from headscope.stimuli import STIMULI
 from headscope.stimuli.stimulus import TextTokenizer
 from headscope.stimuli.text import TextWindows
 from headscope.studies.sweep import COMPLETE, sweep, where
@@ -209,9 +208,10 @@ def _summary(tags: pd.DataFrame, agreement: pd.DataFrame) -> Iterable[str]:
 
 
 def _check_types(types: Sequence[str]) -> None:
+    known = all_stimuli()
     for name, head_type in check_types(types).items():
         stimuli = {stimulus for relation in head_type.relations for stimulus in relation.stimuli}
-        if not all(STIMULI[stimulus].any_language for stimulus in stimuli):
+        if not all(known[stimulus].any_language for stimulus in stimuli):
             raise HeadscopeError(f"{name} needs English stimuli, which other languages do not have")
 
 

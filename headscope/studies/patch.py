@@ -28,8 +28,8 @@ from headscope.models.load import Model
 from headscope.models.prompt_pair import Patch, PromptPair, likeliest_next
 from headscope.models.rerun import Rerunner
 from headscope.relations import relations_of
+from headscope.relations.head_type import ALL
 from headscope.relations.relation import targets_of
-from headscope.relations.types import ALL
 from headscope.runs.listing import Head, selected_heads
 from headscope.runs.recorded_paths import name_of
 from headscope.runs.reopen_model import Again, model_of

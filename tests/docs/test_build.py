@@ -111,3 +111,5 @@ def test_the_relation_and_the_type_on_the_page_about_extending_are_scored(monkey
     assert set(evidence["type"] + "/" + evidence["relation"]) == {"words/two-back"}
     assert evidence["n"].min() > 1000
     assert hs.head_types()["words"].relations == (names["two_back"],)
+    boxes = hs.classify("mini", types=["boxes"], max_tokens=500).evidence
+    assert boxes["n"].tolist() == [16] * len(boxes)

@@ -104,12 +104,12 @@ def test_a_run_folder_keeps_the_pictures_of_heads_that_are_drawn_on_other_stimul
 
 
 def test_every_stimulus_beside_text_that_a_relation_is_read_on_has_pictures():
-    from headscope.measure.tally import PICTURE_TITLES
+    from headscope.measure.tally import pictured
     from headscope.relations import relations_of
     from headscope.stimuli.text import EXCERPT
 
     read = {name for relation in relations_of(["all"]) for name in relation.stimuli}
-    assert read - {EXCERPT.name} == set(PICTURE_TITLES)
+    assert read - {EXCERPT.name} == {"text", *pictured()}
 
 
 def test_a_models_pictures_are_the_mean_of_its_own_patterns(gpt2_folder):
@@ -120,12 +120,12 @@ def test_a_models_pictures_are_the_mean_of_its_own_patterns(gpt2_folder):
     from headscope.measure.batch_reader import measure
     from headscope.models.load import load_model
     from headscope.relations import relations_of
-    from headscope.stimuli import build_stimuli
+    from headscope.stimuli.repeat import REPEAT
     from headscope.stimuli.stimulus import StimulusConfig
 
     model = load_model(str(gpt2_folder))
     config = StimulusConfig(model.tokenizer, model.vocabulary_size, 64, 0, 9)
-    windows = build_stimuli({"repeat"}, config)
+    windows = REPEAT.windows(config)
     tally = measure(model, [], windows, relations_of(["induction"]), seed=0, batch_tokens=256)
     eager = GPT2Model.from_pretrained(gpt2_folder, attn_implementation="eager").eval()
     sums, counts = np.zeros((SIDE, SIDE)), np.zeros(SIDE)

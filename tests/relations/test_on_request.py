@@ -11,7 +11,7 @@ import headscope as hs
 from headscope import relations
 from headscope.relations import head_types, relations_of, retrieval
 from headscope.relations.effects import effects_of
-from headscope.relations.types import HeadType
+from headscope.relations.head_type import HeadType
 
 ASKED = HeadType(
     name="asked",

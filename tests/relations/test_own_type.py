@@ -1,15 +1,24 @@
-"""A seventh head type, from twenty-five lines to every table and picture that knows the six."""
+"""Head types of a user, with a stimulus of their own, from twenty lines to every table."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 from importlib.metadata import EntryPoint, EntryPoints
 
+import numpy as np
 import pytest
 
 import headscope as hs
 from headscope import relations
-from headscope.errors import ChoiceError, HeadscopeError
+from headscope.corpus.gold_links import arrow
+from headscope.corpus.text import read_text
+from headscope.errors import ChoiceError, CorpusError, HeadscopeError
+from headscope.relations.annotated_links import every_candidate, pointed_to
+from headscope.stimuli.repeat import REPEAT
+from headscope.stimuli.stimulus import StimulusConfig
 from headscope.views.summary import summary
 
 # a type of one's own, as a user writes it ------------------------------------------------
@@ -33,16 +42,50 @@ WORDS = hs.HeadType(
     name="words", letter="W", colour="#7f3b08", marker="*", relations=(one_back, two_back),
     looks_at="an earlier word", rivals="same query, other keys",
 )  # fmt: skip
+
+# and one with a stimulus of its own, whose documents say what their words point back to ---
+
+COLOURS, THINGS = ("red", "blue", "green"), ("key", "ring", "cup", "map", "shoe", "bell")
+
+
+def boxes(config: StimulusConfig) -> Iterator[hs.Document]:
+    for number in range(config.documents):
+        rng = np.random.default_rng([config.seed, number])
+        sentences, arrows = "", []
+        for _ in range(4):
+            start = len(sentences)
+            things, asked = rng.permutation(THINGS)[:3].tolist(), int(rng.integers(3))
+            for colour, thing in zip(COLOURS, things, strict=True):
+                sentences += f"The {colour} box holds a {thing}. "
+            places = [sentences.index(f" {thing}.", start) + 1 for thing in things]
+            sentences += f"In the {COLOURS[asked]} one lies the"
+            arrows.append(arrow("content", len(sentences) - 3, [places[asked]], places))
+            sentences += f" {things[asked]}. "
+        yield replace(read_text(f"boxes-{number}", sentences), arrows=tuple(arrows))
+
+
+@hs.relation(
+    "boxes", "content", control=partial(every_candidate, kind="content"), stimuli=("boxes",)
+)
+def content(window: hs.Window) -> hs.Pairs:
+    """what lies in the box that is asked for"""
+    return pointed_to(window, "content")
+
+
+BOXES = hs.HeadType(
+    name="boxes", letter="B", relations=(content,), behaviour="boxes", on_request=True,
+    stimuli=(hs.Stimulus(name="boxes", build=boxes),),
+)  # fmt: skip
 # -----------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
 def registered():
-    before = dict(relations._registered)
-    hs.register(WORDS)
-    yield
-    relations._registered.clear()
-    relations._registered.update(before)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(relations, "_registered", {})
+        hs.register(WORDS)
+        hs.register(BOXES)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -76,18 +119,65 @@ def test_the_report_and_the_atlas_draw_it_in_its_colour(run):
     assert "W words" in console.export_text()
 
 
+def looking_at(window: hs.Window, key: str) -> np.ndarray:
+    """A head that looks from each question at the `right` candidate or at the `nearest`."""
+    pattern, arrows = np.zeros((len(window), len(window))), window.arrows
+    pattern[:, 0] = 1
+    for query in np.unique(arrows.query):
+        of_query = arrows.take(arrows.query == query)
+        keys = of_query.last[of_query.right] if key == "right" else [of_query.last.max()]
+        pattern[query] = 0
+        pattern[query, keys] = 1
+    return pattern
+
+
+def test_a_head_is_tagged_on_the_types_own_stimulus_and_a_lazy_one_is_not(registered, encoder):
+    windows = BOXES.stimuli[0].windows(StimulusConfig(encoder, 4096, 128, 0))
+    assert {window.document for window in windows} == set(range(64))
+    assert {window.stimulus for window in windows} == {"boxes"}
+    found = hs.score_patterns(
+        lambda window: np.stack([[looking_at(window, "right"), looking_at(window, "nearest")]]),
+        windows, types=["boxes"],
+    )  # fmt: skip
+    assert found.evidence["verdict"].tolist() == ["tagged", "no"]
+    assert found.evidence["mass"].tolist() == pytest.approx([1, 1 / 3], abs=0.1)
+
+
+def test_a_model_is_measured_on_the_types_own_stimulus(registered, tmp_path):
+    found = hs.classify("mini", types=["boxes"], max_tokens=6_000, out=tmp_path / "run", all=True)
+    assert set(found.evidence["type"]) == {"boxes"}
+    assert found.evidence["n"].tolist() == [4 * 20] * len(found.heads)
+    assert found.info["text_read"]["boxes"]["documents"] == 20
+    assert {example.relation for example in found.examples} >= {"boxes/content"}
+    assert "what lies in the box" in hs.load(tmp_path / "run").why("L0H0", relation="boxes")
+    assert set(hs.classify("mini", types=["sink"], max_tokens=500).evidence["type"]) == {"sink"}
+
+
 def test_a_package_brings_its_type_by_an_entry_point(monkeypatch):
     monkeypatch.setattr(relations, "_registered", {})
-    entry = EntryPoint("words", f"{__name__}:WORDS", relations.ENTRY_POINTS)
+    entry = EntryPoint("boxes", f"{__name__}:BOXES", relations.ENTRY_POINTS)
     monkeypatch.setattr(relations, "entry_points", lambda group: EntryPoints([entry]))
     relations._installed.cache_clear()
     try:
-        assert hs.head_types()["words"] is sys.modules[__name__].WORDS
-        assert [r.id for r in relations.relations_of(["words"])] == [
-            "words/one-back", "words/two-back",
-        ]  # fmt: skip
+        assert hs.head_types()["boxes"] is sys.modules[__name__].BOXES
+        assert [r.id for r in relations.relations_of(["boxes"])] == ["boxes/content"]
+        assert relations.all_stimuli()["boxes"] is BOXES.stimuli[0]
     finally:
         relations._installed.cache_clear()
+
+
+@hs.relation("words", "swapped")
+def swapped(window: hs.Window) -> hs.Pairs:
+    """the token before, but with query and key in the wrong places"""
+    return hs.pairs(np.arange(1, len(window) - 1), np.arange(2, len(window)))
+
+
+def test_a_relation_whose_keys_all_come_later_is_named():
+    found = hs.classify("mini", relations=[one_back, swapped], max_tokens=1_000)
+    (note,) = [note for note in found.info["notes"] if "hs.pairs takes queries first" in note]
+    assert note.startswith("words/swapped has 0 queries")
+    with pytest.raises(CorpusError, match="words/swapped has 0 queries"):
+        hs.classify("mini", relations=[swapped], max_tokens=1_000)
 
 
 @pytest.mark.parametrize(
@@ -96,16 +186,32 @@ def test_a_package_brings_its_type_by_an_entry_point(monkeypatch):
         ({"name": "two words"}, HeadscopeError, "a name is a lower-case word"),
         ({"name": "unclassified"}, HeadscopeError, "a name is a lower-case word"),
         ({"colour": "red"}, HeadscopeError, "expected one like #0072b2"),
-        ({"behaviour": "flying"}, ChoiceError, "no behaviour of words named 'flying'"),
         ({"name": "other"}, HeadscopeError, "words/one-back is no relation of the type other"),
+        (
+            {"name": "induction", "relations": ()},
+            HeadscopeError,
+            "called induction is there already",
+        ),
+        ({"behaviour": "flying"}, ChoiceError, "no behaviour of words named 'flying'"),
+        (
+            {"relations": (replace(one_back, stimuli=("built",)),)},
+            ChoiceError,
+            "text, repeat, pairs",
+        ),
+        (
+            {"stimuli": (replace(REPEAT, build=boxes),)},
+            HeadscopeError,
+            "stimulus called repeat is there",
+        ),
     ],
 )
-def test_what_is_no_type_is_refused(change, error, message):
+def test_what_is_no_type_is_refused(change, error, message, monkeypatch):
+    monkeypatch.setattr(relations, "_registered", {})
     with pytest.raises(error, match=message):
-        hs.HeadType(**{"name": "words", "letter": "W", "relations": (one_back,), **change})
+        hs.register(
+            hs.HeadType(**{"name": "words", "letter": "W", "relations": (one_back,), **change})
+        )
 
 
-def test_a_name_that_is_taken_is_refused(registered):
-    with pytest.raises(HeadscopeError, match="a head type called induction is there already"):
-        hs.register(hs.HeadType(name="induction", letter="I", relations=()))
+def test_a_type_may_be_registered_again(registered):
     assert hs.register(WORDS) is WORDS

@@ -179,7 +179,7 @@ def test_relations_of_ones_own_are_checked_before_any_work():
     from dataclasses import replace
 
     from headscope.relations import check_relations
-    from headscope.relations.contested import NATURAL
+    from headscope.relations.relation import NATURAL
 
     one = relations_of(["induction"])[0]
     with pytest.raises(hs.HeadscopeError, match="two relations are called induction/repeat"):

@@ -12,12 +12,13 @@ from pathlib import Path
 import pytest
 
 import headscope as hs
+from headscope import relations
 from headscope.errors import RunError, RunStoppedError
 from headscope.measure import plan
 from headscope.measure.tally import Tally
 from headscope.models import batching
 from headscope.statistics import early_stopping
-from headscope.stimuli import STIMULI
+from headscope.stimuli.repeat import REPEAT
 from tests.helpers.models import save_model
 from tests.kill.kill import arguments, complete, content, finish, start, state_of
 
@@ -136,7 +137,8 @@ def test_a_run_broken_off_at_any_batch_remembers_which_stimuli_had_ended(
 ):
     monkeypatch.setattr(plan, "ROUND_DOCUMENTS", 2)
     monkeypatch.setattr(early_stopping, "ROUND_DOCUMENTS", 2)
-    monkeypatch.setitem(STIMULI, "repeat", replace(STIMULI["repeat"], before_text=1))
+    induction = replace(hs.head_types()["induction"], stimuli=(replace(REPEAT, before_text=1),))
+    monkeypatch.setitem(relations._registered, "induction", induction)
 
     def should_stop(
         self: early_stopping.StoppingRule, tally: Tally, number: int

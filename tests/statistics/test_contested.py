@@ -8,7 +8,7 @@ import pytest
 
 from headscope.measure.tally import BLOCKS, Tally
 from headscope.relations import relations_of
-from headscope.relations.contested import NATURAL, part_name
+from headscope.relations.relation import NATURAL, part_name
 from headscope.statistics.judge_heads import Judging
 
 (OBJECT,) = (each for each in relations_of(["syntactic"]) if each.name == "obj:dep>head")

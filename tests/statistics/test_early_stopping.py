@@ -14,7 +14,7 @@ from headscope.corpus.window import Window
 from headscope.measure.plan import BatchResult, Plan, read_plan
 from headscope.measure.tally import BLOCKS, ReadState, StoppedEarly, Tally
 from headscope.relations import relations_of
-from headscope.relations.contested import MATCHED, NATURAL, part_name
+from headscope.relations.relation import MATCHED, NATURAL, part_name
 from headscope.statistics import early_stopping as module
 from headscope.statistics.conditions import CONDITIONS, QUERIES, UNDECIDED
 from headscope.statistics.early_stopping import (

@@ -21,7 +21,7 @@ from headscope.models.batching import ALL_TOGETHER
 from headscope.models.load import Model
 from headscope.models.stream import LayerAttention, stream_attention, whole_patterns
 from headscope.relations import relations_of
-from headscope.relations.types import ALL
+from headscope.relations.head_type import ALL
 from headscope.runs.reopen_model import model_or_run, text_of
 from headscope.runs.resolve import A_MODEL, A_RUN, Named, run_named
 from headscope.statistics.columns import EXPLAINED_COLUMNS, HEAD_COLUMNS, RULE_COLUMNS

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 from numpy import ndarray
 
-from headscope.measure.tally import PICTURE_TITLES, SIDE
+from headscope.measure.tally import SIDE, picture_title
 from headscope.statistics.result import Result, layers_of
 from headscope.stimuli.text import TEXT
 
@@ -57,5 +57,5 @@ def mean_pictures(run: Result) -> dict[str, Any] | None:
             inner = np.sqrt(pattern[1:, 1:].astype(float))
             cells.append(pack_picture(inner) if inner.any() else "")
             numbers.append(stimuli.index(TEXT.name if picture is None else picture.stimulus))
-    stimulus_texts = [PICTURE_TITLES[name] for name in stimuli]
+    stimulus_texts = [picture_title(name) for name in stimuli]
     return {"side": SIDE - 1, "cells": cells, "stimulus": numbers, "shown": stimulus_texts}

@@ -1,6 +1,6 @@
-"""What a head type is: a name, how it is drawn, its relations, and what it predicts.
+"""Head types: a type is one object with its relations, its stimuli, and how it is drawn.
 
-And one's own relations in a few lines.
+`relation` makes a relation of a function in a few lines.
 """
 
 from __future__ import annotations
@@ -13,13 +13,11 @@ from typing import Any, NamedTuple
 
 from headscope.arguments import CALL, NAME, NAMES, made_by, takes
 from headscope.attention_kind import AttentionKind
-from headscope.errors import ChoiceError, HeadscopeError
+from headscope.errors import HeadscopeError
 from headscope.relations.controls import other_keys
 from headscope.relations.relation import DrawControl, FindPairs, Relation, TagThresholds
-from headscope.stimuli import FOR_RELATIONS
+from headscope.stimuli.stimulus import Stimulus
 
-BEHAVIOURS = (*FOR_RELATIONS, "agreement", "pronoun")
-"""What a type may predict: tokens of a stimulus, or which of two sentences is grammatical."""
 ALL = "all"
 """Names every head type where types are chosen."""
 _NAME = re.compile(r"[a-z][a-z0-9-]*")
@@ -30,10 +28,12 @@ _COLOUR = re.compile(r"#[0-9a-f]{6}")
 class HeadType:
     """One kind of head, as tables, pictures, reports and studies know it.
 
+    Gold links are part of a stimulus: its documents have `arrows` from a word to the words that it
+    points to, which `headscope.relations.annotated_links` makes targets and controls of.
+
     Raises:
         HeadscopeError: a name that is no lower-case word or is `all`, a colour that is not like
             `#0072b2`, or a relation of another type.
-        ChoiceError: there is no such behaviour.
 
     >>> HeadType(name="words", letter="W", relations=()).colour
     '#8a6fdf'
@@ -44,28 +44,30 @@ class HeadType:
     letter: str
     """One letter, for where there is no colour."""
     relations: tuple[Relation, ...]
-    """What is asked of causal heads, and of an encoder's where nothing else is said of them."""
+    """Relations of causal heads, and of an encoder's heads unless it has its own."""
+    stimuli: tuple[Stimulus, ...] = ()
+    """Stimuli that its relations read beside natural text."""
     relations_by_kind: Mapping[AttentionKind, tuple[Relation, ...]] = field(default_factory=dict)
-    """What is asked instead of heads of another kind of attention."""
+    """Relations of heads of another kind of attention, instead."""
     chat_relations: tuple[Relation, ...] = ()
-    """What is asked too where texts stand in a chat template."""
+    """Relations that are added if texts stand in a chat template."""
     colour: str = "#8a6fdf"
-    """Told apart by colour-blind readers too, among the others (Okabe and Ito 2008)."""
+    """A colour that colour-blind readers tell from the others (Okabe and Ito 2008)."""
     marker: str = "X"
-    """matplotlib's mark of its points."""
+    """Marker of its points, as matplotlib names them."""
     looks_at: str = ""
-    """What its heads look at, in words."""
+    """Keys that its heads look at, in words."""
     rivals: str = ""
-    """What its heads are held against, in words."""
+    """Controls of its relations, in words."""
     functional: bool = True
     """False for a resting place: no head is of this type first that does anything else."""
     on_request: bool = False
     """True for a type that only runs with `--types all` or its name measure. Other runs do not read
     its stimuli."""
     behaviour: str = "text"
-    """What suffers when its heads are ablated: `repeat` (repeated random tokens), `agreement` (of a
-    verb over an attractor), `pronoun` (that agrees), or the prediction at its relations' queries
-    in another stimulus, such as natural `text`."""
+    """Prediction that is measured when its heads are ablated: `repeat` (repeated random tokens),
+    `agreement` (of a verb over an attractor), `pronoun` (that agrees), or the tokens at its
+    relations' queries in another stimulus, such as natural `text`."""
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name) or self.name in ("unclassified", ALL):
@@ -76,20 +78,18 @@ class HeadType:
             raise HeadscopeError(
                 f"{self.name}: colour is {self.colour!r:.60}, expected one like #0072b2"
             )
-        if self.behaviour not in BEHAVIOURS:
-            raise ChoiceError(f"behaviour of {self.name}", self.behaviour, BEHAVIOURS)
         by_kind = self.relations_by_kind.values()
         for relation in chain(self.relations, self.chat_relations, *by_kind):
             if relation.type != self.name:
                 raise HeadscopeError(f"{relation.id} is no relation of the type {self.name}")
 
     def relations_of(self, attention_kind: AttentionKind) -> tuple[Relation, ...]:
-        """What is asked of heads of a kind of attention."""
+        """Relations of heads of a kind of attention."""
         return self.relations_by_kind.get(attention_kind, self.relations)
 
 
 class Floor(NamedTuple):
-    """The least mass that a tag asks for, and where that number is from."""
+    """Least mass of a tag, and the source of that number."""
 
     mass: float
     source: str
@@ -108,14 +108,14 @@ def relation(
     stimuli: tuple[str, ...] = ("text",),
     **rule: Any,
 ) -> Callable[[FindPairs], Relation]:
-    """Make a relation of a function that finds its pairs; its docstring says what is looked at.
+    """Make a relation of a function that finds its pairs; its docstring names what heads look at.
 
     Args:
         type: the head type, a word.
         name: the relation's own name.
         control: draws the cells that a baseline head would hit as often as the targets.
         floor: the least mass that a tag asks for.
-        stimuli: names of the windows that are read, such as `text`, `repeat` or `pairs`.
+        stimuli: names of the stimuli that are read: `text`, `repeat`, or one of the type's own.
         rule: what else a tag asks for; see `headscope.relations.relation.TagThresholds`.
 
     Raises:
