@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, Unpack
@@ -23,6 +25,7 @@ from headscope.measure.progress import Progress, progress_bar
 from headscope.measure.progress_steps import Steps
 from headscope.models.load import Model
 from headscope.models.stream import LayerAttention, stream_attention, tiled_patterns
+from headscope.printing import visible
 from headscope.runs.folder import encoded
 from headscope.runs.listing import Head, chosen_heads
 from headscope.runs.recorded_paths import name_of
@@ -32,13 +35,6 @@ from headscope.runs.site import HEADVIS, check_site, new_site
 from headscope.runs.write import write_file
 from headscope.statistics.result import Result
 from headscope.stimuli.text import TextWindows
-from headscope.studies.headvis_file import (
-    INTERVALS,
-    SparseCells,
-    head_file,
-    sample_sequences,
-    strongest_cells,
-)
 from headscope.views.study import StudyResult
 
 SEQUENCES, MAX_LENGTH = 500, 256
@@ -46,7 +42,14 @@ SHORTEST = 3
 """Tokens of the shortest sequence with a cell off the diagonal and off the first token's column."""
 LEAST_INDUCTION = 0.01
 """Neuronpedia's script leaves weaker attention out of `induction_score`."""
-PER_INTERVAL = 20
+INTERVALS, PER_INTERVAL = 10, 20
+"""Tenths of a head's sequences by their largest attention, and the number written of each."""
+STRONGEST, FAINTEST = 8, 0.005
+"""Cells of a row that are written: at most so many, with at least this attention."""
+TOP_PAIR = 0.1
+"""Least attention of a query to its strongest key in the histogram of distances."""
+LISTED, BINS = 50, 20
+"""Tokens in a table, and bins of the histogram of largest attention."""
 SAMPLED_TOKENS = 7_680
 """Tokens of a head's sequences together: eight cells of each take less than 1 MB."""
 METRICS = {
@@ -62,19 +65,32 @@ METRICS = {
 }
 """Metrics and their tooltips: names and definitions of Neuronpedia's `compute-head-metrics.py`
 (hijohnnylin/neuronpedia ebb8426)."""
-TABLES = {
-    "top_query_tokens": "Query tokens (share of attention beyond the first token)",
-    "top_key_tokens": "Key tokens (share of attention beyond the first token)",
+PAGE: dict[str, Any] = {
+    "n_intervals": INTERVALS,
+    "head_data_pattern": "L{layer}H{head}.json",
+    "has_umap": False,
+    "umap_heads": [],
+    "custom_plots": [{"key": "qk_distance_histogram", "label": "Q-K distance"}],
+    "custom_tables": [
+        {
+            "key": f"top_{side}_tokens",
+            "label": f"{side.capitalize()} tokens (share of attention beyond the first token)",
+        }
+        for side in ("query", "key")
+    ],
+    "statistics_display": {
+        "mean_max_activation": {"label": "Mean max activation", "format": "default"},
+        "n_samples": {"label": "Sequences read", "format": "default"},
+        "n_tokens": {"label": "Tokens read", "format": "default"},
+    },
 }
-STATISTICS = {
-    "mean_max_activation": "Mean max activation",
-    "n_samples": "Sequences read",
-    "n_tokens": "Tokens read",
-}
+"""Entries of `config.json` that are the same for every run."""
 EMPTY_FOLDERS = ("attributions/qk", "attributions/ov", "custom_sequences")
 """Folders that HeadVis' server writes into."""
 EMPTY_FILES = ("umap/sequences.json", "server_config.json", "attributions/manifest.json")
 
+Sample = list[tuple[int, int]]
+"""Numbers of the windows that are written of a head, and their tenths."""
 OnRows = Callable[[int, list[int], Float[Tensor, "head query key"], int], None]
 """Called with the number of a window, the indices of a layer's heads among all heads, logarithms of
 their attention at some queries, and the position of the first of these queries."""
@@ -136,38 +152,34 @@ def headvis(
         model = model_of(run, longest=longest, **again)
         windows = _windows(corpora, model, requested, min(longest, model.longest_window))
         tokens = sum(map(len, windows))
-        advance = Steps(bar, 2 * tokens).advance
-        table, largest = measure_heads(model, windows, exported_heads, advance)
+        reading = Reading(model, windows, exported_heads, Steps(bar, 2 * tokens).advance)
+        table, largest = reading.metrics()
+        names = {
+            "model_name": name_of(run.name),
+            "dataset_name": ", ".join(name_of(str(path)) for path in corpora),
+        }
+        config = names | reading.config(list(table.columns[2:]))
         samples = [
             sample_sequences(maxima, np.random.default_rng([0, *head]), _per_interval(windows))
             for maxima, head in zip(largest.T, exported_heads, strict=True)
         ]
-        cells = read_cells(model, windows, exported_heads, samples, advance)
-        config = {
-            "model_name": name_of(run.name),
-            "dataset_name": ", ".join(name_of(str(path)) for path in corpora),
-            **_config(model, windows, exported_heads, list(table.columns[2:])),
-        }
+        cells = reading.strongest(samples)
         with new_site(folder, overwrite=overwrite, site=HEADVIS) as new:
-            for name in ("heads", "umap", *EMPTY_FOLDERS):
-                (new / name).mkdir(parents=True)
+            _write(new / "config.json", config)
+            _write(new / "scatter_data.json", table.to_dict("records"))
             for i, head in enumerate(exported_heads):
                 content = head_file(windows, largest[:, i], samples[i], cells[i])
                 _write(new / "heads" / f"{head_name(*head)}.json", content)
+            for name in EMPTY_FOLDERS:
+                (new / name).mkdir(parents=True)
             for name in EMPTY_FILES:
                 _write(new / name, {})
-            _write(new / "scatter_data.json", table.to_dict("records"))
-            _write(new / "config.json", config)
-    notes = []
-    if len(windows) < requested:
-        notes.append(f"the text has {len(windows)} sequences, and {requested} were asked for")
-    if len(windows) < INTERVALS:
-        notes.append(f"fewer than {INTERVALS} sequences: some tenths have none")
+    short = [f"the text has {len(windows)} sequences, and {requested} were asked for"]
     return StudyResult(
         title=f"{name_of(run.name)}: {len(table)} heads on {len(windows):,} sequences of "
         f"{tokens:,} tokens, for HeadVis in {folder}",
         table=table,
-        notes=notes,
+        notes=short if len(windows) < requested else [],
         values={"folder": str(folder), "sequences": len(windows), "tokens": tokens},
     )
 
@@ -191,83 +203,101 @@ def _per_interval(windows: Sequence[Window]) -> int:
 
 
 def _write(path: Path, content: Any) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     write_file(path, encoded(text + "\n"))
 
 
-def read_rows(
-    model: Model,
-    windows: Sequence[Window],
-    heads: Sequence[Head],
-    on_rows: OnRows,
-    advance: Callable[[int], None],
-) -> None:
-    """Run windows one by one and hand on the attention of heads, layer by layer.
+@dataclass(frozen=True)
+class Reading:
+    """Attention of some heads of a model in windows of text, read window by window."""
 
-    Args:
-        model: a model of any engine.
-        windows: text.
-        heads: in the order of layers.
-        on_rows: called for each tile of each layer with one of these heads.
-        advance: called with the tokens of each window when it is done.
-    """
-    tiles = tiled_patterns(model)
-    indices: dict[int, list[int]] = {}
-    for index, (layer, _) in enumerate(heads):
-        indices.setdefault(layer, []).append(index)
+    model: Model
+    windows: Sequence[Window]
+    heads: Sequence[Head]
+    """Heads in the order of layers."""
+    advance: Callable[[int], None]
+    """Called with the tokens of each window when it is done."""
 
-    for number, window in enumerate(windows):
+    def rows(self, on_rows: OnRows) -> None:
+        """Run the model once, and pass on each tile of each layer with one of the heads."""
+        tiles = tiled_patterns(self.model)
+        indices: dict[int, list[int]] = defaultdict(list)
+        for index, (layer, _) in enumerate(self.heads):
+            indices[layer].append(index)
+        for number, window in enumerate(self.windows):
 
-        def on_layer(attention: LayerAttention, number: int = number) -> None:
-            if attention.layer not in indices:
-                return
-            members, first = indices[attention.layer], 0
-            for rows in attention.rows:
-                some = rows[0, [heads[index][1] for index in members]].float()
-                on_rows(number, members, some if attention.logarithms else some.log(), first)
-                first += some.shape[1]
+            def on_layer(attention: LayerAttention, number: int = number) -> None:
+                if attention.layer not in indices:
+                    return
+                members, first = indices[attention.layer], 0
+                for rows in attention.rows:
+                    some = rows[0, [self.heads[index][1] for index in members]].float()
+                    on_rows(number, members, some if attention.logarithms else some.log(), first)
+                    first += some.shape[1]
 
-        stream_attention(model, [window], tiles, on_layer, layers=heads[-1][0] + 1)
-        advance(len(window))
+            last = self.heads[-1][0]
+            stream_attention(self.model, [window], tiles, on_layer, layers=last + 1)
+            self.advance(len(window))
 
+    def metrics(self) -> tuple[pd.DataFrame, Float[ndarray, "window head"]]:
+        """A row of metrics per head, and its largest attention in each window.
 
-def measure_heads(
-    model: Model,
-    windows: Sequence[Window],
-    heads: Sequence[Head],
-    advance: Callable[[int], None],
-) -> tuple[pd.DataFrame, Float[ndarray, "window head"]]:
-    """A row of metrics per head, and its largest attention in each window.
+        The largest attention leaves out the first token's row and column and the diagonal.
+        """
+        count = len(self.heads)
+        largest = np.zeros((len(self.windows), count))
+        sums: dict[str, Float[ndarray, " head"]] = defaultdict(lambda: np.zeros(count))
+        counts: dict[str, Int[ndarray, " head"]] = defaultdict(lambda: np.zeros(count, np.int64))
 
-    The largest attention leaves out the first token's row and column and the diagonal.
-    """
-    largest = np.zeros((len(windows), len(heads)))
-    sums: dict[str, Float[ndarray, " head"]] = {}
-    counts: dict[str, Int[ndarray, " head"]] = {}
+        def add(number: int, members: list[int], logarithms: Tensor, first: int) -> None:
+            tokens = torch.from_numpy(self.windows[number].tokens).to(logarithms.device)
+            rows = row_numbers(logarithms, tokens, first)
+            numbers = {name: values.double().cpu().numpy() for name, values in rows.items()}
+            maxima = numbers.pop("largest").max(1)
+            largest[number, members] = np.maximum(largest[number, members], maxima)
+            for name, values in numbers.items():
+                sums[name][members] += np.nansum(values, 1)
+                counts[name][members] += (~np.isnan(values)).sum(1)
 
-    def add(number: int, members: list[int], logarithms: Tensor, first: int) -> None:
-        tokens = torch.from_numpy(windows[number].tokens).to(logarithms.device)
-        for name, values in row_numbers(logarithms, tokens, first).items():
-            numbers = values.double().cpu().numpy()
-            if name == "largest":
-                previous = largest[number, members]
-                largest[number, members] = np.maximum(previous, numbers.max(1))
-                continue
-            sums.setdefault(name, np.zeros(len(heads)))[members] += np.nansum(numbers, 1)
-            counts.setdefault(name, np.zeros(len(heads), np.int64))[members] += (
-                ~np.isnan(numbers)
-            ).sum(1)
+        self.rows(add)
+        with np.errstate(invalid="ignore"):  # no token of the text comes twice
+            columns = {name: sums[name] / counts[name] for name in METRICS if name in sums}
+        # a learned sink takes a part of each row's mass
+        distance = sums["distance"] / sums["mass"]
+        columns["qk_distance"] = distance
+        columns["qk_distance_variance"] = sums["square"] / sums["mass"] - distance**2
+        table = pd.DataFrame(columns)[list(METRICS)].dropna(axis=1).round(4) + 0.0  # −0 becomes 0
+        places = pd.DataFrame(self.heads, columns=["layer", "head"])
+        return pd.concat([places, table], axis=1), largest
 
-    read_rows(model, windows, heads, add, advance)
-    with np.errstate(invalid="ignore"):  # no token of the text comes twice
-        columns = {name: sums[name] / counts[name] for name in METRICS if name in sums}
-    # a learned sink takes a part of each row's mass
-    distance = sums["distance"] / sums["mass"]
-    columns["qk_distance"] = distance
-    columns["qk_distance_variance"] = sums["square"] / sums["mass"] - distance**2
-    table = pd.DataFrame(columns)[list(METRICS)].dropna(axis=1).round(4) + 0.0  # −0 becomes 0
-    places = pd.DataFrame(heads, columns=["layer", "head"])
-    return pd.concat([places, table], axis=1), largest
+    def strongest(self, samples: Sequence[Sample]) -> list[pd.DataFrame]:
+        """The strongest cells of each head in the windows of its sample; see `strongest_cells`."""
+        numbers = [{number for number, _ in sample} for sample in samples]
+        tables: list[list[pd.DataFrame]] = [[] for _ in samples]
+
+        def add(number: int, members: list[int], logarithms: Tensor, first: int) -> None:
+            for index, pattern in zip(members, logarithms, strict=True):
+                if number in numbers[index]:
+                    cells = strongest_cells(pattern.exp(), first)
+                    tables[index].append(cells.assign(window=number))
+
+        self.rows(add)
+        return [pd.concat(parts) for parts in tables]
+
+    def config(self, metrics: Sequence[str]) -> dict[str, Any]:
+        """Entries of `config.json`: the text, the model, and what HeadVis' page shows."""
+        return PAGE | {
+            "n_sequences": len(self.windows),
+            "seq_len": max(map(len, self.windows)),
+            "dtype": self.model.dtype,
+            "attn_implementation": f"headscope {self.model.engine.name}",
+            "heads": [list(head) for head in self.heads],
+            "n_layers": self.model.layers + len(self.model.others),
+            "n_heads": self.model.heads,
+            "metrics": metrics,
+            "metric_descriptions": {name: METRICS[name] for name in metrics},
+        }
 
 
 def row_numbers(
@@ -313,55 +343,103 @@ def _at(
     return attention.gather(2, index)[..., 0]
 
 
-def read_cells(
-    model: Model,
+def strongest_cells(attention: Float[Tensor, "query key"], first: int) -> pd.DataFrame:
+    """The strongest cells of some rows, at most `STRONGEST` of each, in the order of rows.
+
+    Columns are `query`, `key` and `attention`, in [`FAINTEST`, 1]; the first token's row and column
+    are included.
+
+    Args:
+        attention: of the queries from position `first` on.
+        first: position of the first query.
+    """
+    top = attention.topk(min(STRONGEST, attention.shape[1]), -1)
+    row, column = (top.values >= FAINTEST).nonzero(as_tuple=True)
+    query, key = first + row, top.indices[row, column]
+    values = top.values[row, column].double()
+    columns = {"query": query, "key": key, "attention": values}
+    table = pd.DataFrame({name: values.cpu().numpy() for name, values in columns.items()})
+    return table.sort_values(["query", "key"])
+
+
+def sample_sequences(
+    largest: Float[ndarray, " sequence"], rng: np.random.Generator, per_interval: int
+) -> Sample:
+    """Numbers of sequences picked from each tenth by largest attention, with the tenth.
+
+    The strongest come first; tenth 10 has the largest attention.
+    """
+    rank = np.empty(len(largest), np.int64)
+    rank[np.argsort(largest, kind="stable")] = np.arange(1, len(largest) + 1)
+    tenths = -(-rank * INTERVALS // len(largest))
+    sample: Sample = []
+    for tenth in range(INTERVALS, 0, -1):
+        members = np.flatnonzero(tenths == tenth)
+        if len(members):
+            picks = rng.choice(members, min(per_interval, len(members)), replace=False).tolist()
+            sample += [(i, tenth) for i in sorted(picks, key=lambda i: (-largest[i], i))]
+    return sample
+
+
+def head_file(
     windows: Sequence[Window],
-    heads: Sequence[Head],
-    samples: Sequence[Sequence[tuple[int, int]]],
-    advance: Callable[[int], None],
-) -> list[dict[int, SparseCells]]:
-    """The strongest cells of each head in the windows of its sample, by the window's number."""
-    parts: list[dict[int, list[SparseCells]]] = [
-        {number: [] for number, _ in sample} for sample in samples
-    ]
-
-    def add(number: int, members: list[int], logarithms: Tensor, first: int) -> None:
-        for index, pattern in zip(members, logarithms, strict=True):
-            if number in parts[index]:
-                cells = strongest_cells(pattern.exp(), first, len(windows[number]))
-                parts[index][number].append(cells)
-
-    read_rows(model, windows, heads, add, advance)
-    return [
-        {
-            number: SparseCells(*map(np.concatenate, zip(*tiles, strict=True)))
-            for number, tiles in head.items()
-        }
-        for head in parts
-    ]
-
-
-def _config(
-    model: Model, windows: Sequence[Window], heads: Sequence[Head], metrics: Sequence[str]
+    largest: Float[ndarray, " window"],
+    sample: Sample,
+    cells: pd.DataFrame,
 ) -> dict[str, Any]:
-    """Entries of `config.json`: the text, the model, and what HeadVis' page shows."""
+    """Content of `heads/L{layer}H{head}.json`.
+
+    Args:
+        windows: all windows.
+        largest: the head's largest attention in each.
+        sample: numbers of the windows that are written, with their tenths.
+        cells: the head's strongest cells there; see `strongest_cells`.
+    """
+    tokens = {number: list(map(visible, windows[number].strings)) for number, _ in sample}
+    by_window = dict(iter(cells.groupby("window")))
+    sequences = []
+    for number, tenth in sample:
+        strong, length = by_window.get(number, cells[:0]), len(windows[number])
+        sequences.append(
+            {
+                "sequence_id": number,
+                "interval": tenth,
+                "tokens": tokens[number],
+                "attention_indices": (strong["query"] * length + strong["key"]).tolist(),
+                "attention_values": strong["attention"].round(4).tolist(),
+                "seq_len": length,
+                "max_activation": largest[number].round(4),
+            }
+        )
+    inner = cells[(cells["query"] > 0) & (cells["key"] > 0)]
+    pairs = inner[inner["attention"] >= TOP_PAIR]
+    pairs = pairs.sort_values("attention", ascending=False, kind="stable")
+    pairs = pairs.drop_duplicates(["window", "query"])
+    edges = [0, 1]
+    while edges[-1] < max(map(len, windows)):
+        edges.append(2 * edges[-1])
+    distances, _ = np.histogram((pairs["query"] - pairs["key"]).abs(), edges)
+    maxima, bins = np.histogram(largest.clip(0, 1), BINS, (0, 1))
     return {
-        "n_sequences": len(windows),
-        "seq_len": max(map(len, windows)),
-        "dtype": model.dtype,
-        "attn_implementation": f"headscope {model.engine.name}",
-        "heads": [list(head) for head in heads],
-        "n_layers": model.layers + len(model.others),
-        "n_heads": model.heads,
-        "n_intervals": INTERVALS,
-        "metrics": metrics,
-        "metric_descriptions": {name: METRICS[name] for name in metrics},
-        "head_data_pattern": "L{layer}H{head}.json",
-        "has_umap": False,
-        "umap_heads": [],
-        "custom_plots": [{"key": "qk_distance_histogram", "label": "Q-K distance"}],
-        "custom_tables": [{"key": key, "label": label} for key, label in TABLES.items()],
-        "statistics_display": {
-            key: {"label": label, "format": "default"} for key, label in STATISTICS.items()
+        "sequences": sequences,
+        "qk_distance_histogram": {"bin_edges": edges, "bin_values": distances.tolist()},
+        "top_query_tokens": token_table(inner, tokens, "query"),
+        "top_key_tokens": token_table(inner, tokens, "key"),
+        "histogram": {"bin_edges": bins.round(4).tolist(), "bin_values": maxima.tolist()},
+        "statistics": {
+            "mean_max_activation": largest.mean().round(4),
+            "n_samples": len(windows),
+            "n_tokens": sum(map(len, windows)),
         },
     }
+
+
+def token_table(
+    cells: pd.DataFrame, tokens: Mapping[int, Sequence[str]], side: str
+) -> list[dict[str, Any]]:
+    """Tokens with the largest share of attention as `query` or as `key`."""
+    places = zip(cells["window"], cells[side], strict=True)
+    names = np.array([tokens[window][place] for window, place in places], object)
+    sums = cells["attention"].groupby(names).sum()
+    weights = (sums / sums.sum()).sort_values(ascending=False, kind="stable").head(LISTED)
+    return [{"token": token, "weight": round(weight, 4)} for token, weight in weights.items()]

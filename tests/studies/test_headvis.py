@@ -1,0 +1,432 @@
+"""HeadVis' folder: its contract, numbers of loops over transformers' attention, and Neuronpedia's own programs."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+import re
+import sys
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+from unittest.mock import MagicMock
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+import headscope as hs
+from headscope.corpus.window import Window
+from headscope.errors import HeadscopeError
+from headscope.models.load import load_model
+from headscope.stimuli.text import TextWindows
+from headscope.studies import headvis as exporting
+from headscope.studies.headvis import head_file, row_numbers, sample_sequences
+from tests.helpers import encoders
+from tests.helpers import headvis as slow
+from tests.helpers.headvis import METRICS, check_data, read
+from tests.helpers.hybrids import save_hybrid
+from tests.helpers.models import own_code
+from tests.helpers.places import SHARED
+
+ODD = "naïve 日本 😀 <b>&amp;</b> \u202ebidi\u202c\ttab 'quoted' \"twice\" {brace} \\n ½ "
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory) -> Path:
+    """Twelve documents, each of its own length."""
+    folder, rng = tmp_path_factory.mktemp("texts"), np.random.default_rng(0)
+    words = "Alice told them that she was in the house and the old keys were very tired".split()
+    for number in range(12):
+        text = " ".join(rng.choice(words, 20 + 25 * (number % 5))) + "."
+        (folder / f"{number:02d}.txt").write_text(ODD * (number == 3) + text, encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run_folder(gpt2_folder, texts, tmp_path_factory) -> Path:
+    """A run of a small model on them."""
+    out = tmp_path_factory.mktemp("runs") / "run"
+    types = ["positional", "induction", "lexical"]
+    hs.classify(gpt2_folder, texts, out=out, max_tokens=3_000, types=types, twin=False)
+    return out
+
+
+@pytest.fixture(scope="module")
+def export(run_folder, tmp_path_factory) -> hs.StudyResult:
+    """All heads on up to 60 sequences of up to 64 tokens."""
+    out = tmp_path_factory.mktemp("out") / "data"
+    return hs.headvis(run_folder, out, sequences=60, max_length=64)
+
+
+FEW = {"sequences": 30, "max_length": 48}
+
+
+def everything(folder: Path) -> dict[str, bytes]:
+    return {
+        p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file()
+    }
+
+
+@pytest.fixture(scope="module")
+def few(run_folder, tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("few") / "data"
+    return Path(hs.headvis(run_folder, out, **FEW).values["folder"])
+
+
+def test_the_folder_holds_what_headvis_asks_and_nothing_else(export, texts):
+    folder = Path(export.values["folder"])
+    config = check_data(folder)
+    assert config["heads"] == [[layer, head] for layer in range(2) for head in range(4)]
+    assert (config["n_layers"], config["n_heads"]) == (2, 4)
+    assert config["dataset_name"] == texts.name
+    assert config["n_sequences"] == export.values["sequences"]
+    assert config["seq_len"] == 64
+    assert config["dtype"] == "float32"
+    assert config["attn_implementation"] == "headscope fused"
+    assert sorted(read(folder / "headscope.json")["files"]) == sorted(everything(folder))
+
+
+@pytest.mark.parametrize(("length", "sequences"), [(16, 200), (64, 120), (256, 30), (600, 10)])
+def test_the_largest_files_of_a_head_have_a_megabyte(length, sequences):
+    """Eight cells of every token, in windows of any length."""
+    windows = [Window("w", np.zeros(length, int), (" tokens",) * length)] * 300
+    largest = np.full(300, 0.1234)
+    sample = sample_sequences(largest, np.random.default_rng(0), exporting._per_interval(windows))
+    assert len(sample) == sequences
+    query, key = np.arange(length).repeat(8), np.tile(length - 8 + np.arange(8), length)
+    of_one = pd.DataFrame({"query": query, "key": key, "attention": 0.1234})
+    cells = pd.concat([of_one.assign(window=number) for number, _ in sample])
+    file = head_file(windows, largest, sample, cells)
+    assert 200_000 < len(json.dumps(file, separators=(",", ":"))) < 1_000_000
+
+
+def test_a_head_has_the_same_bytes_whichever_heads_are_read(run_folder, few, tmp_path):
+    again = Path(hs.headvis(run_folder, tmp_path / "b", **FEW).values["folder"])
+    assert everything(few) == everything(again)
+    some = Path(hs.headvis(run_folder, tmp_path / "c", heads="L1H2,0.3", **FEW).values["folder"])
+    assert check_data(some)["heads"] == [[0, 3], [1, 2]]
+    for name in ("heads/L0H3.json", "heads/L1H2.json"):
+        assert (some / name).read_bytes() == (few / name).read_bytes()
+
+
+def test_text_with_odd_characters_comes_through(export):
+    file = read(Path(export.values["folder"]) / "heads" / "L0H0.json")
+    tokens = [token for each in file["sequences"] for token in each["tokens"]]
+    text = "".join(tokens)
+    for characters in ("<b>&amp;</b>", "⇥", "�", '"', "\\", "{"):
+        assert characters in text, characters
+    assert "<|endoftext|>" in tokens
+    assert any(token.startswith(" ") for token in tokens)
+    assert "\u202e" not in text
+
+
+def test_a_model_of_the_other_engine_has_all_metrics(gpt2_folder, texts, tmp_path):
+    folder = tmp_path / "openai"
+    folder.mkdir()
+    model = own_code(gpt2_folder, folder)
+    run = hs.classify(model, texts, max_tokens=600, types=["positional"], max_length=48)
+    found = hs.headvis(run, tmp_path / "data", **FEW)
+    check_data(Path(found.values["folder"]))
+    assert list(found.table)[2:] == METRICS
+
+
+def test_an_encoder_s_heads_look_both_ways(tmp_path):
+    folder = tmp_path / "bert"
+    encoders.hand_built().save_pretrained(folder)
+    encoders.save_tokenizer(encoders.WORDS, folder)
+    text = tmp_path / "made.conllu"
+    text.write_text(encoders.corpus(12, seed=0), encoding="utf-8")
+    run = hs.classify(folder, text, max_tokens=2_000, types=["positional"], twin=False)
+    found = hs.headvis(run, tmp_path / "data")
+    check_data(Path(found.values["folder"]))
+    rows = found.table.set_index("head")
+    assert rows.loc[1, "prev_token_score"] > 0.8
+    assert rows.loc[0, "prev_token_score"] < 0.1
+    ahead = read(Path(found.values["folder"]) / "heads" / "L0H0.json")
+    for each in ahead["sequences"]:
+        size = each["seq_len"]
+        cells = dict(zip(each["attention_indices"], each["attention_values"], strict=True))
+        assert all(cells.get(q * size + q + 1, 0) > 0.8 for q in range(1, size - 2))
+        assert each["max_activation"] > 0.8
+
+
+def test_a_hybrid_s_layers_keep_their_numbers(tokenizer, texts, tmp_path):
+    folder = save_hybrid("qwen3_next", tokenizer, tmp_path / "hybrid")
+    run = hs.classify(folder, texts, max_tokens=600, types=["positional"], twin=False)
+    config = check_data(Path(hs.headvis(run, tmp_path / "data", **FEW).values["folder"]))
+    layers = {layer for layer, _ in config["heads"]}
+    assert layers == set(run.heads["layer"])
+    assert layers < set(range(config["n_layers"]))
+
+
+def test_short_text_is_refused_or_noted(run_folder, tmp_path, texts):
+    out = tmp_path / "data"
+    (tmp_path / "short.txt").write_text("a")
+    with pytest.raises(HeadscopeError, match=r"short\.txt: no sequence of 3 tokens"):
+        hs.headvis(run_folder, out, corpus=tmp_path / "short.txt")
+    assert not out.exists()
+    assert len(hs.headvis(run_folder, out, corpus=texts / "00.txt", **FEW).notes) == 1
+
+
+def test_the_page_on_formats_names_every_file_and_metric(few):
+    page = (Path(__file__).parents[2] / "docs" / "formats.md").read_text(encoding="utf-8")
+    section = page.split("### HeadVis' data folder")[1].split("\n### ")[0]
+    names = [re.sub("L[0-9]H[0-9]", "L5H1", name) for name in everything(few)]
+    for name in (*names, *METRICS, *read(few / "heads" / "L0H0.json")):
+        assert f"`{name}`" in section, name
+
+
+@pytest.fixture(scope="module")
+def windows(gpt2_folder, texts):
+    """The text of the export."""
+    encoder = load_model(str(gpt2_folder)).tokenizer
+    how = {"max_tokens": 60 * 64, "max_length": 64, "seed": 0}
+    return [w for w in TextWindows([texts], encoder, **how) if len(w) > 2][:60]
+
+
+@pytest.fixture(scope="module")
+def patterns(gpt2_folder, windows) -> dict[tuple[int, int], list[torch.Tensor]]:
+    """Patterns of transformers by head."""
+    network = AutoModelForCausalLM.from_pretrained(gpt2_folder, attn_implementation="eager").eval()
+    found: dict[tuple[int, int], list[torch.Tensor]] = {}
+    with torch.inference_mode():
+        for window in windows:
+            output = network(torch.from_numpy(window.tokens)[None], output_attentions=True)
+            for layer, attention in enumerate(output.attentions):
+                for head in range(4):
+                    found.setdefault((layer, head), []).append(attention[0, head].double())
+    return found
+
+
+def file_of(export: hs.StudyResult, layer: int, head: int):
+    return slow.read(Path(export.values["folder"]) / "heads" / f"L{layer}H{head}.json")
+
+
+def test_the_metrics_are_those_of_plain_loops(export, patterns, windows):
+    texts = [w.tokens.tolist() for w in windows]
+    assert export.values["sequences"] == len(windows) > 20
+    rows = export.table.set_index(["layer", "head"])
+    for head, own in patterns.items():
+        for name, value in slow.slow_metrics([p.tolist() for p in own], texts).items():
+            assert rows.loc[head, name] == pytest.approx(value, abs=2e-4, rel=1e-4), (head, name)
+
+
+def test_sequences_are_dealt_by_their_largest_attention_into_tenths(export, patterns, windows):
+    for head, own in patterns.items():
+        file = file_of(export, *head)
+        largest = [
+            max(float(p[q, k]) for q in range(1, len(p)) for k in range(1, len(p)) if q != k)
+            for p in own
+        ]
+        order = sorted(range(len(largest)), key=lambda i: largest[i])
+        tenth = {number: math.ceil(10 * (i + 1) / len(order)) for i, number in enumerate(order)}
+        for each in file["sequences"]:
+            number = each["sequence_id"]
+            assert each["max_activation"] == pytest.approx(largest[number], abs=1e-4)
+            # of those that differ by rounding alone either may come first
+            alike = [i for i in tenth if abs(largest[i] - largest[number]) < 1e-5]
+            assert each["interval"] in {tenth[i] for i in alike}
+            assert each["seq_len"] == len(windows[number])
+        assert sorted(each["sequence_id"] for each in file["sequences"]) == list(range(len(order)))
+        assert file["statistics"]["mean_max_activation"] == pytest.approx(
+            np.mean(largest), abs=1e-4
+        )
+        counts, _ = np.histogram(largest, 20, (0, 1))
+        assert np.abs(np.cumsum(counts - file["histogram"]["bin_values"])).max() <= 1
+
+
+def test_the_written_cells_are_the_largest_eight_of_a_row(export, patterns):
+    for each in file_of(export, 1, 2)["sequences"]:
+        pattern, size = patterns[1, 2][each["sequence_id"]], each["seq_len"]
+        cells = dict(zip(each["attention_indices"], each["attention_values"], strict=True))
+        for query in range(size):
+            row = sorted(pattern[query].tolist(), reverse=True)[:8]
+            found = [cells[i] for i in range(query * size, query * size + size) if i in cells]
+            expected = [value for value in row if value >= 0.005]
+            assert sorted(found, reverse=True) == pytest.approx(expected, abs=1e-4)
+        for index, value in cells.items():
+            assert value == pytest.approx(float(pattern[index // size, index % size]), abs=1e-4)
+
+
+def test_tables_and_distances_are_counted_from_the_written_cells(export):
+    file = file_of(export, 0, 1)
+    sums, far = {"query": Counter(), "key": Counter()}, Counter()
+    for each in file["sequences"]:
+        best = {}
+        for index, value in zip(each["attention_indices"], each["attention_values"], strict=True):
+            query, key = divmod(index, each["seq_len"])
+            if query and key:
+                sums["query"][each["tokens"][query]] += value
+                sums["key"][each["tokens"][key]] += value
+                if value >= 0.1 and value > best.get(query, (0, 0))[0]:
+                    best[query] = value, query - key
+        far.update(distance for _, distance in best.values())
+    for side, counts in sums.items():
+        table, total = file[f"top_{side}_tokens"], sum(counts.values())
+        assert len(table) == min(50, len(counts))
+        for row in table:
+            assert row["weight"] == pytest.approx(counts[row["token"]] / total, abs=2e-3)
+    histogram = file["qk_distance_histogram"]
+    edges = histogram["bin_edges"]
+    assert edges == [0, 1, 2, 4, 8, 16, 32, 64]
+    expected = [sum(n for d, n in far.items() if low <= d < high) for low, high in pairwise(edges)]
+    assert sum(expected) > 50
+    # two keys may share a rounded value
+    assert np.abs(np.array(expected) - histogram["bin_values"]).sum() <= 4
+
+
+def test_rows_in_tiles_have_the_numbers_of_whole_patterns():
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.randn(2, 9, 9, generator=generator) * 3
+    scores = scores.masked_fill(torch.ones(9, 9).triu(1).bool(), -torch.inf).log_softmax(-1)
+    tokens = torch.tensor([0, 1, 2, 1, 2, 3, 1, 1, 2])
+    whole = row_numbers(scores, tokens, 0)
+    parts = [row_numbers(scores[:, a:b, :b], tokens, a) for a, b in ((0, 1), (1, 4), (4, 9))]
+    for name, expected in whole.items():
+        joined = torch.cat([part[name] for part in parts], 1)
+        torch.testing.assert_close(joined, expected, equal_nan=True)
+    assert torch.isnan(whole["prev_token_score"][:, 0]).all()
+
+
+def test_twenty_of_each_tenth_are_drawn_each_as_likely():
+    largest = np.linspace(0, 1, 400)
+    picks = [sample_sequences(largest, np.random.default_rng(seed), 20) for seed in range(300)]
+    assert all(Counter(s for _, s in pick) == dict.fromkeys(range(1, 11), 20) for pick in picks)
+    counts = Counter(number for pick in picks for number, _ in pick)
+    assert set(counts) == set(range(400))  # half of forty, 300 times
+    assert 110 < min(counts.values()) < max(counts.values()) < 190
+
+
+CLIENT = SHARED.parent / "clients" / "neuronpedia_headvis"
+COLUMNS = {
+    "selfAttentionScore": "self_attention_score",
+    "prevTokenScore": "prev_token_score",
+    "patternEntropy": "pattern_entropy",
+    "qkDistance": "qk_distance",
+    "qkDistanceVariance": "qk_distance_variance",
+    "inductionScore": "induction_score",
+    "qkDistanceHistogram": "qk_distance_histogram",
+    "topQueryTokens": "top_query_tokens",
+    "topKeyTokens": "top_key_tokens",
+    "activationHistogram": "histogram",
+    "headStatistics": "statistics",
+}
+
+with_programs = pytest.mark.skipif(
+    not CLIENT.is_dir(), reason=f"needs Neuronpedia's programs in {CLIENT}"
+)
+
+
+def program(name: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+    spec = importlib.util.spec_from_file_location("theirs", CLIENT / name)
+    module: Any = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "theirs", module)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def inserted(monkeypatch) -> list[tuple[Any, ...]]:
+    """Rows that a loader inserts into an empty database."""
+    rows: list[tuple[Any, ...]] = []
+    extras = ModuleType("psycopg2.extras")
+    extras.Json = lambda value: value
+    extras.execute_values = lambda cursor, query, values: rows.extend(values)
+    database = MagicMock()
+    cursor = database.connect.return_value.cursor.return_value.__enter__.return_value
+    cursor.fetchall.return_value, cursor.fetchone.return_value = [], (0,)
+    for name, module in (("psycopg2", database), ("psycopg2.extras", extras)):
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setitem(sys.modules, "dotenv", MagicMock())
+    monkeypatch.syspath_prepend(CLIENT)
+    return rows
+
+
+@with_programs
+def test_neuronpedia_s_loaders_take_an_export_as_it_is(
+    run_folder, texts, tmp_path, inserted, monkeypatch
+):
+    folder = tmp_path / "gpt2-small" / "headvis" / "texts"
+    hs.headvis(run_folder, folder, sequences=30, max_length=48)
+    monkeypatch.setattr(sys, "argv", ["load", str(tmp_path)])
+    metrics = program("load-head-metrics.py", monkeypatch)
+    metrics.main()
+    rows = [dict(zip(metrics.COLUMNS, row, strict=True)) for row in inserted]
+    inserted.clear()
+    loaded = program("load-head-sequences.py", monkeypatch)
+    loaded.main()
+    sequences = [dict(zip(loaded.COLUMNS, row, strict=True)) for row in inserted]
+    scatter = read(folder / "scatter_data.json")
+    assert len(scatter) == len(rows) == 8
+    for row, numbers in zip(rows, scatter, strict=True):
+        place = row["layer"], row["headIndex"]
+        assert place == (numbers["layer"], numbers["head"])
+        facts = ("modelId", "datasetName", "nSequences", "seqLen")
+        assert [row[name] for name in facts] == ["gpt2-small", texts.name, 30, 48]
+        file = read(folder / "heads" / "L{}H{}.json".format(*place))
+        expected = {**numbers, **file}
+        assert {name: row[name] for name in COLUMNS} == {
+            name: expected[key] for name, key in COLUMNS.items()
+        }
+        own = [s for s in sequences if (s["layer"], s["headIndex"]) == place]
+        assert len(own) == len(file["sequences"]) == 30
+        for found, each in zip(own, file["sequences"], strict=True):
+            assert found["tokens"] == each["tokens"]
+            assert found["interval"] == each["interval"]
+            assert found["attentionIndices"] == each["attention_indices"]
+            assert found["attentionValues"] == each["attention_values"]
+            assert found["maxActivation"] == each["max_activation"]
+
+
+class Numbered:
+    """A tokenizer for their script whose texts are the numbers of windows."""
+
+    pad_token, pad_token_id, padding_side = "<pad>", 0, "right"
+
+    def __init__(self, windows: list[list[int]]) -> None:
+        self.windows = windows
+
+    def __call__(self, texts: list[str], **_: Any) -> SimpleNamespace:
+        rows = [self.windows[int(text)] for text in texts]
+        longest = max(map(len, rows))
+        ids = torch.tensor([row + [0] * (longest - len(row)) for row in rows])
+        mask = torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in rows])
+        return SimpleNamespace(input_ids=ids, attention_mask=mask)
+
+    def decode(self, ids: list[int]) -> str:
+        return str(ids[0])
+
+
+@with_programs
+def test_the_metrics_are_those_of_neuronpedia_s_script(
+    export, gpt2_folder, texts, tmp_path, monkeypatch
+):
+    theirs = program("compute-head-metrics.py", monkeypatch)
+    encoder = load_model(str(gpt2_folder)).tokenizer
+    text = TextWindows([texts], encoder, max_tokens=60 * 64, max_length=64, seed=0)
+    windows = [w.tokens.tolist() for w in text if len(w) > 2][:60]
+    monkeypatch.setattr(theirs.AutoTokenizer, "from_pretrained", lambda *_, **__: Numbered(windows))
+    monkeypatch.setattr(
+        theirs, "load_dataset", lambda **_: [{"text": str(i)} for i in range(len(windows))]
+    )
+    (tmp_path / "names.json").write_text(json.dumps({"tiny": str(gpt2_folder)}))
+    options = {
+        "--model-name": gpt2_folder, "--dataset-name": "texts", "--n-sequences": len(windows), "--dtype": "float32",
+        "--exports-dir": tmp_path, "--np-model-map": tmp_path / "names.json", "--device": "cpu", "--seq-len": 64,
+    }  # fmt: skip
+    words = [str(word) for option in options.items() for word in option]
+    monkeypatch.setattr(sys, "argv", ["compute-head-metrics.py", *words])
+    theirs.main()
+    expected = read(tmp_path / "tiny" / "headvis" / "texts" / "scatter_data.json")
+    found = read(Path(export.values["folder"]) / "scatter_data.json")
+    assert len(expected) == len(found) == 8
+    for one, other in zip(found, expected, strict=True):
+        assert {name: one[name] for name in other} == pytest.approx(other, abs=1.01e-4)
+    assert list(other)[2:] == METRICS
+    assert len({row["induction_score"] for row in expected}) == 8
