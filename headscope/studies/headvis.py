@@ -438,8 +438,8 @@ def token_table(
     cells: pd.DataFrame, tokens: Mapping[int, Sequence[str]], side: str
 ) -> list[dict[str, Any]]:
     """Tokens with the largest share of attention as `query` or as `key`."""
-    places = zip(cells["window"], cells[side], strict=True)
-    names = np.array([tokens[window][place] for window, place in places], object)
+    positions = zip(cells["window"], cells[side], strict=True)
+    names = np.array([tokens[window][position] for window, position in positions], object)
     sums = cells["attention"].groupby(names).sum()
     weights = (sums / sums.sum()).sort_values(ascending=False, kind="stable").head(LISTED)
     return [{"token": token, "weight": round(weight, 4)} for token, weight in weights.items()]
