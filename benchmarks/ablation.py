@@ -12,11 +12,10 @@ import sys
 import time
 
 import numpy as np
-import torch
 from side_by_side import save
 
 from headscope.models.load import load_model
-from headscope.models.rerun import Rerunner, TokenRows, ablated
+from headscope.models.rerun import Rerunner, ablated
 from headscope.stimuli.repeat import repeat_windows
 from headscope.studies.ablate_texts import repeats
 
@@ -29,8 +28,7 @@ def main() -> None:
     rerunner, heads = Rerunner(model), model.layers * model.heads
     vocabulary = model.tokenizer.ordinary_tokens(model.vocabulary_size)
     windows = repeat_windows(vocabulary, model.tokenizer, max_length=LENGTH, seed=0)[:ROWS]
-    read = repeats(windows, ["induction"])
-    rows = TokenRows(*map(torch.from_numpy, (read.tokens, read.lengths, read.row, read.position)))
+    rows = repeats(windows, ["induction"]).rows
 
     seconds = {"untouched": 0.0, "one by one": 0.0}
     clean = rerunner.clean(rows)

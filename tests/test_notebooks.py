@@ -28,9 +28,9 @@ def remembered(classify):
     return once
 
 import headscope as hs
-from headscope.studies import ablate_heads
+from headscope.studies import ablate
 hs.classify = remembered(hs.classify)
-ablate_heads.CONTROLS = 2
+ablate.CONTROLS = 2
 """
 """What notebooks ask alike is read once: most begin with the same run. Two control heads are
 ablated beside each head, instead of five: they take most of the time."""

@@ -1,40 +1,46 @@
-"""Ablation: the effects of ablating a run's heads, and of knocking out the edges of their tags."""
+"""Ablation: the effects of ablating a run's heads, and of knocking out the edges of their tags.
+
+`headscope.statistics.causes.BEHAVIOURS` describes what is measured when a head is ablated. An
+encoder's heads are tested at the queries of their relations: by the log-probability of masked
+tokens, or, without a head for masked tokens, by how far the last state moves.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from math import log
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, NamedTuple, Unpack
 
+import numpy as np
 import pandas as pd
+import torch
 from matplotlib.figure import Figure
+from numpy import ndarray
 
 from headscope.arguments import NAME, takes
-from headscope.errors import ChoiceError, ModelError
+from headscope.corpus.window import Window
+from headscope.errors import ChoiceError
 from headscope.heads import head_name
+from headscope.measure.bootstrap import estimate
 from headscope.measure.progress import OnProgress, Progress, progress_bar
-from headscope.measure.study_windows import LENGTH, edge_windows
-from headscope.models.load import Model
-from headscope.models.query_rerun import QueryRerunner
-from headscope.models.rerun import WAYS_TO_ABLATE, Rerunner
-from headscope.relations import head_types, relations_of
-from headscope.runs.listing import Head, chosen_heads
+from headscope.measure.progress_steps import Steps
+from headscope.measure.study_windows import LENGTH
+from headscope.models.batching import batch_tokens_on, in_batches, padded_tokens
+from headscope.models.layout.projections import output_matrix
+from headscope.models.rerun import WAYS_TO_ABLATE, Rerunner, Score, TokenRows, ablated
+from headscope.runs.listing import Head, chosen_heads, tagged_types
 from headscope.runs.reopen_model import Again, model_of, text_of
 from headscope.runs.resolve import A_RUN, the_run
-from headscope.statistics.causes import AWAY, EDGES, judged
+from headscope.statistics.causes import AWAY, COMPETENT, EDGES, UNTESTED, judged
 from headscope.statistics.result import Result
-from headscope.studies.ablate_edges import (
-    QUERIES,
-    Tag,
-    knock_out_edges,
-    tags_of,
-    untested_row,
-)
-from headscope.studies.ablate_heads import ablate_heads, heads_with_controls, output_norms
-from headscope.studies.ablate_texts import ablation_texts, short_windows
+from headscope.studies.ablate_edges import QUERIES, edge_effects, tags_of
+from headscope.studies.ablate_texts import AblationText, ItemScore, ablation_texts, short_windows
 from headscope.views.study import StudyResult
 
 HEADS, ONLY = "heads", ("both", "heads", "edges")
+CONTROLS = 5
+"""Heads that each head is compared with; with fewer there is no verdict."""
 TERMINAL = [
     *("layer", "head", "type", "relation", "behaviour", "effect", "ci_low", "ci_high", "control"),
     *("q_value", "verdict"),
@@ -61,7 +67,7 @@ def ablate(
     """Measure the effects of ablating heads, and of knocking out the edges of their tags.
 
     The table has a row per head × behaviour that its type predicts (`ablate_heads`), and a row per
-    tag (`knock_out_edges`). `headscope.statistics.causes.judged` describes the verdicts.
+    tag (`edge_effects`). `headscope.statistics.causes.judged` describes the verdicts.
 
     Args:
         run: a run or its folder, whose model is loaded again.
@@ -103,7 +109,8 @@ def ablate(
             tables.append(table)
         if only != HEADS:
             tags = tags_of(run.evidence, selection)
-            tables.append(_edges(model, corpora, tags, queries=queries, seed=seed, progress=bar))
+            table = edge_effects(model, corpora, tags, queries=queries, seed=seed, progress=bar)
+            tables.append(table)
     causes = judged(pd.concat(tables, ignore_index=True), _direct_effect_heads(run))
     tests = causes[~causes["behaviour"].isin(AWAY)]
     counts = tests["verdict"].value_counts()
@@ -116,27 +123,173 @@ def ablate(
     )
 
 
-def _edges(
-    model: Model,
-    corpora: Sequence[str | Path],
-    tags: Sequence[Tag],
+class HeadOfType(NamedTuple):
+    """A head that is ablated as one of a type."""
+
+    head: Head
+    type: str
+    controls: tuple[Head, ...]
+    """Heads without the type that are most similar in depth and output norm."""
+
+
+def heads_with_controls(run: Result, heads: str, norms: Mapping[Head, float]) -> list[HeadOfType]:
+    """Heads to ablate, each for every type that it is tagged with; see `chosen_heads`.
+
+    With `all`, untagged heads are tested for all types.
+    """
+    types = tagged_types(run)
+    rows = []
+    for head in chosen_heads(run, heads):
+        of_head = [name for name, members in types.items() if head in members]
+        for name in of_head or (sorted(types) if heads == "all" else []):
+            pool = [other for other in norms if other not in types[name] and other != head]
+            rows.append(HeadOfType(head, name, _nearest(head, pool, norms)))
+    return rows
+
+
+def _nearest(head: Head, pool: list[Head], norms: Mapping[Head, float]) -> tuple[Head, ...]:
+    layers = 1 + max(layer for layer, _ in norms)
+    tiny = 1e-9  # an output may be zero
+
+    def distance(other: Head) -> float:
+        size = np.log((norms[other] + tiny) / (norms[head] + tiny))
+        return abs(other[0] - head[0]) / layers + abs(float(size))
+
+    return tuple(sorted(pool, key=distance)[:CONTROLS])
+
+
+def output_norms(rerunner: Rerunner, windows: Sequence[Window]) -> dict[Head, float]:
+    """Mean norm of each head's output z W_O over tokens, without the first of each window."""
+    heads, device = rerunner.model.heads, rerunner.model.device
+    matrices = {}
+    for layer, projection in rerunner.outputs.items():
+        matrix = output_matrix(projection).float()
+        matrices[layer] = matrix.reshape(heads, -1, matrix.shape[-1])
+    sums = {layer: np.zeros(heads) for layer in matrices}
+    nothing = torch.zeros(0, dtype=torch.long)
+    count = 0
+    by_length = sorted(windows, key=len, reverse=True)
+    for batch in in_batches(by_length, batch_tokens_on(device)):
+        tokens = padded_tokens(batch).to(device)
+        lengths = torch.tensor([len(window) for window in batch])
+        clean = rerunner.clean(TokenRows(tokens, lengths, nothing, nothing))
+        position = torch.arange(tokens.shape[1])
+        real = ((position > 0) & (position < lengths[:, None])).to(device)
+        count += int(real.sum())
+        for layer, z in clean.z.items():
+            output = torch.einsum("phd,hdm->phm", z[real].float(), matrices[layer])
+            sums[layer] += output.norm(dim=-1).sum(0).double().cpu().numpy()
+    return {
+        (layer, head): float(norm) / count
+        for layer, of_layer in sums.items()
+        for head, norm in enumerate(of_layer)
+    }
+
+
+def ablate_heads(
+    rerunner: Rerunner,
+    texts: Sequence[AblationText],
+    heads: Sequence[HeadOfType],
     *,
-    queries: int,
+    method: str,
     seed: int,
-    progress: OnProgress,
+    progress: OnProgress = lambda done, total: None,
 ) -> pd.DataFrame:
-    """A row per tag; with the reason if the model's edges cannot be knocked out."""
-    tested = {name for tag in tags for name in tag.relations}
-    relations = [relation for relation in relations_of([*head_types()]) if relation.id in tested]
-    try:
-        runner = QueryRerunner(model)
-    except ModelError:
-        reason = "this model mixes tokens by more"
-        if not model.attention_kind.predicts_next:
-            reason = "all tokens of an encoder see each other"
-        return pd.DataFrame([untested_row(tag, reason) for tag in tags])
-    windows = edge_windows(model, corpora, {s for r in relations for s in r.stimuli}, seed=seed)
-    return knock_out_edges(runner, windows, tags, seed=seed, queries=queries, progress=progress)
+    """Ablate each head; a row of the table of causes per head × behaviour, yet without a verdict.
+
+    `verdict` has the reason why there will be none: the clean model is not above chance (an even
+    choice of a pair, or one token of the vocabulary), or there are too few controls.
+    """
+    tests = [
+        [(head, score) for head in heads for score in text.scores if head.type in score.types]
+        for text in texts
+    ]
+    ablations = [
+        sorted({head for tested, _ in pairs for head in (tested.head, *tested.controls)})
+        for pairs in tests
+    ]
+    steps = Steps(progress, sum(map(len, ablations)))
+    rows = []
+    for text, pairs, targets in zip(texts, tests, ablations, strict=True):
+        clean, changed = _scores(rerunner, text, targets, method)
+        steps.advance(len(targets))
+        for head, score in pairs:
+            row = _row(head, score, clean, changed, seed)
+            chance = -log(rerunner.model.vocabulary_size) if score.per_term else 0.0
+            above_chance = row.pop("clean_low") > chance + COMPETENT
+            # the distance of a clean state from itself is 0
+            able = above_chance or rerunner.score is Score.STATE
+            rows.append(row | {"how": method, "verdict": _reason(head, able=able)})
+    return pd.DataFrame(rows)
+
+
+def _scores(
+    rerunner: Rerunner, text: AblationText, heads: Sequence[Head], method: str
+) -> tuple[ndarray, dict[Head, ndarray]]:
+    """Scores of a text's predictions by the clean model, and with each head ablated."""
+    clean_parts: list[torch.Tensor] = []
+    parts: dict[Head, list[torch.Tensor]] = {head: [] for head in heads}
+    for rows in text.batches(rerunner.model.device):
+        clean = rerunner.clean(rows)
+        clean_parts.append(clean.scores)
+        for layer, head in heads:
+            without = ablated(method, clean, {layer: [head]})
+            parts[layer, head].append(rerunner.scores(clean, without))
+    return _joined(clean_parts), {head: _joined(scores) for head, scores in parts.items()}
+
+
+def _joined(parts: Sequence[torch.Tensor]) -> ndarray:
+    return torch.cat(list(parts)).double().cpu().numpy()
+
+
+def _reason(head: HeadOfType, *, able: bool) -> str:
+    """The reason why there is no verdict; empty if there can be one."""
+    if not able:
+        return f"{UNTESTED}: the model cannot do it"
+    if len(head.controls) < CONTROLS:
+        return f"{UNTESTED}: fewer than {CONTROLS} heads to compare with"
+    return ""
+
+
+def _row(
+    head: HeadOfType,
+    score: ItemScore,
+    clean: ndarray,
+    changed: Mapping[Head, ndarray],
+    seed: int,
+) -> dict[str, Any]:
+    before, counts = score.sums(clean)
+    lost = score.sums(changed[head.head])[0] - before
+    others = [score.sums(changed[control])[0] - before for control in head.controls]
+    effect = estimate(lost, counts, seed=seed)
+    effects = [float(control.sum() / counts.sum()) for control in others]
+    missing = np.full(len(lost), np.nan)
+    beyond = lost - np.mean(others, 0) if others else missing
+    # a loss is below 0
+    excess = estimate(-beyond, counts, seed=seed)
+    untouched = estimate(before, counts, seed=seed)
+    return {
+        "kind": "head",
+        "layer": head.head[0],
+        "head": head.head[1],
+        "type": head.type,
+        "behaviour": score.behaviour,
+        "n": int(counts.sum()),
+        "clean": untouched.mean,
+        "clean_low": untouched.low,
+        "ablated": untouched.mean + effect.mean,
+        "effect": effect.mean,
+        "ci_low": effect.low,
+        "ci_high": effect.high,
+        "control": np.mean(effects) if effects else np.nan,
+        "control_low": min(effects, default=np.nan),
+        "control_high": max(effects, default=np.nan),
+        "relation": "",
+        "excess": -excess.mean,
+        "excess_low": -excess.high,
+        "excess_high": -excess.low,
+        "p_value": excess.p_value,
+    }
 
 
 def _direct_effect_heads(run: Result) -> set[Head]:

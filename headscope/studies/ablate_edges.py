@@ -10,6 +10,7 @@ follows. Effects on later tokens, through heads that read what the head wrote, a
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -18,10 +19,13 @@ from jaxtyping import Float, Int
 from numpy import ndarray
 
 from headscope.corpus.window import Window
+from headscope.errors import ModelError
 from headscope.measure.block_assignment import assign_blocks
 from headscope.measure.bootstrap import Estimate, estimate
 from headscope.measure.progress import OnProgress
+from headscope.measure.study_windows import edge_windows
 from headscope.measure.tally import MIN_BLOCKS
+from headscope.models.load import Model
 from headscope.models.query_rerun import ALL, AS_MUCH, Changed, Moves, QueryRerunner
 from headscope.relations import head_types, relations_of
 from headscope.relations.relation import Relation, find
@@ -70,10 +74,7 @@ class TargetedQuery(NamedTuple):
 def edge_row(tag: Tag, parts: Sequence[tuple[int, Changed]], *, seed: int) -> dict[str, object]:
     """The row of a tag in the table of causes, yet without a verdict.
 
-    Args:
-        tag: the tag.
-        parts: for each query its block of documents, and the changes of the rows of `_moves`.
-        seed: seeds the bootstrap.
+    `parts` has for each query its block of documents, and the changes of the rows of `_moves`.
     """
     block = np.array([number for number, _ in parts], np.int64)
     divergence, moved, clean, changed = (
@@ -149,6 +150,32 @@ def _mean(values: Float[ndarray, " query"]) -> float:
     return float(known.mean()) if len(known) else float("nan")
 
 
+def edge_effects(
+    model: Model,
+    corpora: Sequence[str | Path],
+    tags: Sequence[Tag],
+    *,
+    queries: int,
+    seed: int,
+    progress: OnProgress,
+) -> pd.DataFrame:
+    """Knock out the edges of each tag in text and stimuli; a row per tag, without a verdict.
+
+    `verdict` has the reason if the model's edges cannot be knocked out.
+    """
+    tested = {name for tag in tags for name in tag.relations}
+    relations = [relation for relation in relations_of([*head_types()]) if relation.id in tested]
+    try:
+        runner = QueryRerunner(model)
+    except ModelError:
+        reason = "this model mixes tokens by more"
+        if not model.attention_kind.predicts_next:
+            reason = "all tokens of an encoder see each other"
+        return pd.DataFrame([untested_row(tag, reason) for tag in tags])
+    windows = edge_windows(model, corpora, {s for r in relations for s in r.stimuli}, seed=seed)
+    return knock_out_edges(runner, windows, tags, seed=seed, queries=queries, progress=progress)
+
+
 def knock_out_edges(
     runner: QueryRerunner,
     windows: Sequence[Window],
@@ -158,15 +185,9 @@ def knock_out_edges(
     queries: int = QUERIES,
     progress: OnProgress = lambda done, total: None,
 ) -> pd.DataFrame:
-    """Knock out the edges of each tag at some of its queries; a row per tag, without a verdict.
+    """Knock out the edges of each tag at up to `queries` of its queries in some windows.
 
-    Args:
-        runner: the model.
-        windows: windows of every stimulus.
-        tags: what to test; a tag of an unknown relation has no queries.
-        seed: seeds the controls.
-        queries: most queries of each tag, of as many documents as possible.
-        progress: called with the windows done and in all.
+    The queries are of as many documents as possible; a tag of an unknown relation has none.
     """
     blocks, _ = assign_blocks(windows)
     known = {relation.id: relation for relation in relations_of([*head_types()], in_chat=True)}
@@ -251,12 +272,7 @@ def untested_row(tag: Tag, reason: str) -> dict[str, object]:
 
 
 def tags_of(evidence: pd.DataFrame, heads: Collection[Head]) -> list[Tag]:
-    """Tags of some heads without attention sinks; tags with one general label are one.
-
-    Args:
-        evidence: a row per head × relation with `tagged`.
-        heads: heads whose tags are wanted.
-    """
+    """Tags of some heads without attention sinks; tags with one general label are one."""
     tagged = evidence[evidence["tagged"].astype(bool)]
     ids, names = tagged["type"] + "/" + tagged["relation"], tag_names(tagged)
     members: dict[tuple[int, int, str], list[str]] = {}

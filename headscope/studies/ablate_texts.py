@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from numpy import ndarray
+from torch.nn.utils.rnn import pad_sequence
 
 from headscope.corpus.controlled.minimal_pairs import MinimalPair, agreement_pairs, anaphor_pairs
 from headscope.corpus.document import Document
@@ -26,6 +27,7 @@ from headscope.stimuli.repeat import REPEAT, repeat_windows
 from headscope.stimuli.stimulus import StimulusConfig
 from headscope.stimuli.text import TEXT, TextWindows
 
+BATCH_TOKENS = 2_048
 REPEATS, PAIRS, TEXT_TOKENS, TEXT_LENGTH, SENTENCES = 16, 128, 4_096, 128, 48
 PAIR_MAKERS = {"agreement": agreement_pairs, "pronoun": anaphor_pairs}
 MASKED_IN = 7
@@ -41,7 +43,7 @@ class ItemScore:
     """
 
     behaviour: str
-    types: frozenset[str]
+    types: Collection[str]
     """Types whose heads are tested by it."""
     prediction: Int[ndarray, " term"]
     """Index of each term among the predictions of the text."""
@@ -60,25 +62,25 @@ class ItemScore:
 
 @dataclass(frozen=True, eq=False)
 class AblationText:
-    """Rows of tokens, padded on the right, and the predictions in them, in the order of rows."""
+    """Rows of tokens, the predictions in them in the order of rows, and their scores."""
 
     name: str
-    tokens: Int[ndarray, "row position"]
-    lengths: Int[ndarray, " row"]
-    row: Int[ndarray, " prediction"]
-    position: Int[ndarray, " prediction"]
-    scores: tuple[ItemScore, ...]
-    labels: Int[ndarray, " prediction"] | None = None
-    """Tokens that are masked in the rows; None if none is."""
+    rows: TokenRows
+    scores: Sequence[ItemScore]
 
-    def rows(self, start: int, end: int, device: str) -> TokenRows:
-        """Some of the rows as tensors."""
-        inside = (self.row >= start) & (self.row < end)
-        arrays = [self.tokens[start:end], self.lengths[start:end]]
-        arrays += [self.row[inside] - start, self.position[inside]]
-        if self.labels is not None:
-            arrays.append(self.labels[inside])
-        return TokenRows(*(torch.from_numpy(array).to(device) for array in arrays))
+    def batches(self, device: str) -> Iterator[TokenRows]:
+        """Rows that run together, of `BATCH_TOKENS` tokens."""
+        rows = self.rows
+        # an even number, because the two sentences of a pair are neighbours
+        size = max(2, BATCH_TOKENS // rows.tokens.shape[1] // 2 * 2)
+        for start in range(0, len(rows.tokens), size):
+            end = start + size
+            inside = (rows.row >= start) & (rows.row < end)
+            tensors = [rows.tokens[start:end], rows.lengths[start:end]]
+            tensors += [rows.row[inside] - start, rows.position[inside]]
+            if rows.labels is not None:
+                tensors.append(rows.labels[inside])
+            yield TokenRows(*(tensor.to(device) for tensor in tensors))
 
 
 def ablation_texts(
@@ -89,16 +91,7 @@ def ablation_texts(
     score: Score,
     seed: int,
 ) -> list[AblationText]:
-    """The texts that show the behaviours of these types.
-
-    Args:
-        run: the run whose tagged relations are tested.
-        model: its model.
-        corpora: its text.
-        types: types of the heads that are ablated.
-        score: see `Rerunner.score`.
-        seed: seeds the choice of text and the stimuli.
-    """
+    """The texts that show the behaviours of these types, at the tagged relations of a run."""
     length, tokenizer = min(TEXT_LENGTH, model.context), model.tokenizer
     types_of: dict[str, list[str]] = {}
     for name in sorted(types & head_types().keys()):
@@ -159,10 +152,10 @@ def repeats(windows: Sequence[Window], types: Collection[str]) -> AblationText:
         for row, window in enumerate(windows)
         for position in range(window.copy_length + 2, len(window))
     ]
-    row, position = np.array(places, np.int64).reshape(-1, 2).T
-    terms = np.arange(len(row)), row, np.ones(len(row))
-    score = ItemScore(REPEAT.name, frozenset(types), *terms, per_term=True)
-    return AblationText("repeats", *_padded([w.tokens for w in windows]), row, position, (score,))
+    items = np.array([row for row, _ in places], np.int64)
+    terms = np.arange(len(places)), items, np.ones(len(places))
+    score = ItemScore(REPEAT.name, types, *terms, per_term=True)
+    return AblationText("repeats", _token_rows([w.tokens for w in windows], places), [score])
 
 
 def minimal_pairs(
@@ -185,10 +178,9 @@ def minimal_pairs(
             items += [item] * (len(tokens) - shared)
             weights += [weight] * (len(tokens) - shared)
             rows.append(tokens)
-    row, position = np.array(places, np.int64).reshape(-1, 2).T
-    terms = np.arange(len(row)), np.array(items), np.array(weights)
-    score = ItemScore(name, frozenset(types), *terms, per_term=False)
-    return AblationText(name, *_padded(rows), row, position, (score,))
+    terms = np.arange(len(places)), np.array(items), np.array(weights)
+    score = ItemScore(name, types, *terms, per_term=False)
+    return AblationText(name, _token_rows(rows, places), [score])
 
 
 def near_and_away(
@@ -200,42 +192,41 @@ def near_and_away(
 ) -> AblationText:
     """Predictions in windows, split by whether they are made at a query of the relations.
 
+    With `Score.NEXT` each token after the first is scored, and the one after a query is near; other
+    scores are of the query itself, masked or not.
+
     Args:
-        name: of the stimulus.
+        name: name of the stimulus.
         windows: text or sentences.
         relations_of: for each type the relations whose queries are near.
-        score: `NEXT` scores each token after the first, and the one after a query is near; others
-            score the query itself, masked or not.
+        score: see `Score`.
         mask: the mask token.
     """
-    places = [_scored(row, window, score) for row, window in enumerate(windows)]
-    row = np.repeat(np.arange(len(windows)), [len(positions) for positions in places])
-    position = np.concatenate([np.zeros(0, np.int64), *places])
+    places = [(i, at) for i, window in enumerate(windows) for at in _scored(i, window, score)]
     rows = [np.array(window.tokens) for window in windows]
     labels = None
     if score is Score.MASKED:
-        labels = np.concatenate([tokens[at] for tokens, at in zip(rows, places, strict=True)])
-        for tokens, at in zip(rows, places, strict=True):
-            tokens[at] = mask
+        labels = np.array([rows[row][position] for row, position in places])
+        for row, position in places:
+            rows[row][position] = mask
+    items = np.array([row for row, _ in places], np.int64)
     behaviours = [names[list(Score).index(score)] for names in (NEAR, AWAY)]
     scores = []
     for type_name, relations in relations_of.items():
         flags = [_near(window, relations, score) for window in windows]
-        near = np.concatenate(
-            [np.zeros(0, bool), *(of[at] for of, at in zip(flags, places, strict=True))]
-        )
-        for behaviour, which in zip(behaviours, (near, ~near), strict=True):
-            index = np.flatnonzero(which)
+        near = np.array([flags[row][position] for row, position in places], bool)
+        for behaviour, mask_of_terms in zip(behaviours, (near, ~near), strict=True):
+            index = np.flatnonzero(mask_of_terms)
             if len(index):
-                terms = index, row[index], np.ones(len(index))
-                scores.append(ItemScore(behaviour, frozenset({type_name}), *terms, per_term=True))
-    return AblationText(name, *_padded(rows), row, position, tuple(scores), labels)
+                terms = index, items[index], np.ones(len(index))
+                scores.append(ItemScore(behaviour, {type_name}, *terms, per_term=True))
+    return AblationText(name, _token_rows(rows, places, labels), scores)
 
 
-def _scored(row: int, window: Window, score: Score) -> Int[ndarray, " prediction"]:
+def _scored(row: int, window: Window, score: Score) -> range:
     """Scored positions of a window; of masked ones some, others in the next window."""
     step = MASKED_IN if score is Score.MASKED else 1
-    return np.arange(window.begins + row % step, window.stop, step)
+    return range(window.begins + row % step, window.stop, step)
 
 
 def _near(
@@ -252,9 +243,11 @@ def _near(
     return near
 
 
-def _padded(rows: Sequence[ndarray]) -> tuple[Int[ndarray, "row position"], Int[ndarray, " row"]]:
-    lengths = np.array([len(row) for row in rows])
-    padded = np.full((len(rows), lengths.max()), rows[0][0])
-    for i, row in enumerate(rows):
-        padded[i, : len(row)] = row
-    return padded, lengths
+def _token_rows(
+    rows: Sequence[ndarray], places: Sequence[tuple[int, int]], labels: ndarray | None = None
+) -> TokenRows:
+    tensors = list(map(torch.from_numpy, rows))
+    tokens = pad_sequence(tensors, batch_first=True, padding_value=int(rows[0][0]))
+    row, position = torch.from_numpy(np.array(places, np.int64).reshape(-1, 2).T)
+    masked = None if labels is None else torch.from_numpy(labels)
+    return TokenRows(tokens, torch.tensor(list(map(len, rows))), row, position, masked)

@@ -22,7 +22,7 @@ from headscope.runs.tables import CAUSE_TABLE
 from headscope.statistics.causes import UNTESTED, cause_lines, judged
 from headscope.stimuli.repeat import repeat_windows
 from headscope.stimuli.text import TextWindows
-from headscope.studies.ablate_heads import (
+from headscope.studies.ablate import (
     HeadOfType,
     ablate_heads,
     heads_with_controls,
@@ -135,7 +135,9 @@ def test_near_are_predictions_made_at_queries(rerunner, annotated):
         if query + 1 < len(window)
     }
     places = set(
-        zip(stimulus.row[near.prediction], stimulus.position[near.prediction], strict=True)
+        zip(
+            stimulus.rows.row[near.prediction], stimulus.rows.position[near.prediction], strict=True
+        )
     )
     assert {(int(a), int(b)) for a, b in places} == expected
     assert len(near.prediction) + len(away.prediction) == sum(len(w) - 1 for w in windows)
@@ -147,7 +149,7 @@ def test_repeats_are_scored_from_the_second_token_of_the_copy(rerunner):
     windows = repeat_windows(vocabulary, model.tokenizer, max_length=60, seed=0)[:3]
     stimulus = repeats(windows, ["induction"])
     for row, window in enumerate(windows):
-        own = stimulus.position[stimulus.row == row]
+        own = stimulus.rows.position[stimulus.rows.row == row]
         assert own.tolist() == list(range(window.copy_length + 2, 2 * window.copy_length + 1))
 
 
