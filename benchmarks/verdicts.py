@@ -22,8 +22,8 @@ from headscope.relations import relations_of
 from headscope.relations.relation import MIN_QUERIES
 from headscope.runs.store import load
 from headscope.statistics.general_labels import distinct_tags, shown_relations
+from headscope.statistics.judge_heads import tags_of_halves
 from headscope.statistics.result import Result
-from headscope.statistics.split_half import tags_of_halves
 from headscope.statistics.tags import NARROW, NO, TAGGED, UNIDENTIFIABLE, is_decidable, with_rules
 
 KEY = ["layer", "head", "type", "relation"]

@@ -31,8 +31,8 @@ from headscope.runs.recorded_paths import shorten_paths
 from headscope.runs.workplace import CHECKPOINT, check_free, workplace
 from headscope.settings import AUTO, Settings, settings_of
 from headscope.statistics.early_stopping import StoppingRule
+from headscope.statistics.head_lists import wanted_examples
 from headscope.statistics.judge_heads import versions, weigh_run
-from headscope.statistics.ranking import wanted_examples
 from headscope.statistics.result import Result, RunInfo
 from headscope.stimuli.text import TEXT
 

@@ -65,8 +65,8 @@ def heads(
     from headscope.run import load
     from headscope.runs.listing import list_heads, write_heads
     from headscope.statistics.general_labels import with_shown_relations
+    from headscope.statistics.head_lists import partial_sinks, undecided
     from headscope.statistics.result import by_name
-    from headscope.statistics.untagged import partial_sinks, undecided
     from headscope.views.summary import head_lines
 
     loaded = load(run)
@@ -86,7 +86,7 @@ def _print_legs(run: Path, type: str | None, format: Format) -> None:
     from headscope.errors import ChoiceError
     from headscope.run import load
     from headscope.runs.listing import write_heads
-    from headscope.statistics.tag_support import legs
+    from headscope.statistics.causes import legs
     from headscope.views.summary import legs_lines
 
     loaded = load(run)

@@ -32,7 +32,7 @@ class Row:
     space_before: str
     space_after: str
     new_paragraph: bool
-    """Whether a paragraph starts here, within a sentence or not."""
+    """True if a paragraph starts here, within a sentence or not."""
     entity: str
     """The value of `Entity=`, empty without one."""
 

@@ -55,7 +55,7 @@ class Document:
     source: str = field(default="", compare=False)
     """The file that it was read from."""
     arrows: tuple[Arrow, ...] = field(default=(), repr=False)
-    """What its words point back to, in code and in questions."""
+    """Gold links: the words that its words point back to, in code and in questions."""
     stimulus: str = field(default="text", compare=False)
     """`text`, or what it was made for; see `headscope.corpus.window.Window.stimulus`."""
     original: str = field(default="", compare=False)

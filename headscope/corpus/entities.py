@@ -26,7 +26,7 @@ class EntityReader:
     path: str
     """The file, for messages."""
     field_index: int = 0
-    """Where the entity's id stands among the `-`-separated fields (`global.Entity`)."""
+    """Index of the entity's id among the `-`-separated fields (`global.Entity`)."""
     mentions: list[tuple[str, int, int]] = field(default_factory=list)
     discontinuous: int = 0
     _open: list[tuple[str, int, int]] = field(default_factory=list)

@@ -55,7 +55,7 @@ class ArrowTable:
     """The candidate's first and last token."""
     kind: ndarray = field(default_factory=lambda: np.empty(0, "U1"))
     right: Bool[ndarray, " cell"] = field(default_factory=lambda: np.empty(0, bool))
-    """Whether it is what the query points to."""
+    """True for what the query points to."""
 
     def __len__(self) -> int:
         return len(self.query)

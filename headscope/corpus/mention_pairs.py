@@ -11,7 +11,7 @@ from numpy import ndarray
 from headscope.corpus.document import Document, Mention, Word
 
 FEATURES = ("Number", "Gender", "Person")
-"""What is compared (https://universaldependencies.org/u/feat/); what is not known hinders nothing.
+"""Features that must agree (https://universaldependencies.org/u/feat/) if both are known.
 A noun has no person: it stands for a third."""
 
 _HE, _SHE, _IT = (f"Number=Sing|Gender={gender}|Person=3" for gender in ("Masc", "Fem", "Neut"))

@@ -20,7 +20,7 @@ from headscope.errors import CorpusError
 
 CODE = ".py"
 SUFFIXES = (".conllu", ".txt", ".md", CODE)
-"""Of what headscope reads; behind each may stand that of a compressed file, `.gz` or `.xz`."""
+"""Suffixes of corpus files; behind each may stand that of a compressed file, `.gz` or `.xz`."""
 _COMPRESSED = {".gz": gzip.decompress, ".xz": lzma.decompress}
 
 

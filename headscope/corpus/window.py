@@ -19,10 +19,10 @@ from headscope.corpus.gold_links import NO_ARROWS, ArrowTable
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """At one token of a window: which tokens fit next, and which do not."""
+    """Question at one token of a window: which tokens fit next, and which do not."""
 
     kind: str
-    """What it is about, e.g. `successor`."""
+    """Kind of question, e.g. `successor`."""
     query: int
     """The token's position."""
     right: Int[ndarray, " right"]
@@ -55,7 +55,7 @@ class WordTable:
     deprel: ndarray
     upos: ndarray
     lemma: ndarray
-    """In lower case; the form where the annotation gives no lemma."""
+    """Lemma in lower case; the form if the annotation gives no lemma."""
 
     def __len__(self) -> int:
         return len(self.first)
@@ -182,14 +182,14 @@ NO_FRAME = Frame()
 
 @dataclass(frozen=True)
 class ChatTemplate:
-    """What a tokenizer's chat template puts around a user's message, behind the first token."""
+    """Tokens that a chat template puts around a user's message, behind the first token."""
 
     before: tuple[int, ...]
     after: tuple[int, ...]
     strings: tuple[str, ...]
     """The text of each of these tokens, of those before and then of those after."""
     special: frozenset[int]
-    """Those that are special tokens, which mark the turns, as its line breaks do."""
+    """Special tokens among them, which mark the turns, as its line breaks do."""
     text: tuple[str, str]
     """The template before and after the message, its first token included."""
 
@@ -247,7 +247,7 @@ class Window:
     """Number of its document among those of its stimulus; a long text in pieces is one document.
     A window with -1 is a document by itself."""
     attention_kind: AttentionKind = CAUSAL
-    """Which of its tokens each of them may see."""
+    """Kind of attention: which of its tokens each of them may see."""
     short_rope: int = UNLIMITED
     """Tokens of the longest text that the model reads with the rotary frequencies of short texts.
     LongRoPE (Phi-3) has two sets of frequencies and takes one by the longest text of a batch."""
@@ -256,13 +256,13 @@ class Window:
     outside: Int[ndarray, " outside"] = field(default_factory=lambda: np.empty(0, np.int64))
     """Tokens of the vocabulary that stand nowhere in it, to compare with; none in text."""
     begins: int = 1
-    """Where its text begins, behind the first token and what a chat template puts before it."""
+    """Start of its text, behind the first token and what a chat template puts before it."""
     turn_marks: Int[ndarray, " mark"] = field(default_factory=lambda: np.empty(0, np.int64))
     """Positions of the special tokens and line breaks of a chat template before the text."""
     questions: tuple[Question, ...] = ()
-    """What it asks of the next token, where it was made for that."""
+    """Questions about the next token, if it was made for that."""
     arrows: ArrowTable = NO_ARROWS
-    """What its words point back to, in code and in questions."""
+    """Gold links: the words that its words point back to, in code and in questions."""
 
     @property
     def stop(self) -> int:

@@ -65,7 +65,7 @@ def as_one_word(controls: Pairs, length: int) -> Pairs:
 
 
 def nearest_candidate(window: Window, *, kind: str) -> Int[ndarray, " position"]:
-    """At each query of a kind the nearest of its candidates, −1 where nothing is asked."""
+    """Nearest candidate of each query of a kind, −1 at other positions."""
     links = of_kind(window, kind)
     nearest = np.full(len(window), -1)
     np.maximum.at(nearest, links.query, links.last)

@@ -67,7 +67,7 @@ def _as_one(cells: Pairs, window: Window) -> Pairs:
 
 
 def same_step(window: Window) -> Int[ndarray, " position"]:
-    """At each query the token so far behind its earlier copy as most words of the text end."""
+    """Token so far behind the earlier copy of each query as most words of the text end."""
     words = window.words
     pick = np.full(len(window), -1)
     query, following = _following(words)
@@ -119,6 +119,7 @@ TYPE = HeadType(
     "this one before",
     rivals="same query, the ends of the words around it; the other tokens of it or right "
     "behind it; the token so far behind the earlier copy as most words end",
+    matched_keys="other tokens near the earlier copy",
     on_request=True,
     behaviour=WORDS.name,
 )

@@ -35,7 +35,7 @@ class ChosenBaseline:
     """The simple rule to beat for each class of query words."""
 
     rule: Int[ndarray, " class"]
-    """As places in `headscope.relations.heuristics.RULES`."""
+    """Indices into `headscope.relations.heuristics.RULES`."""
 
     def picks(self, relation: Relation, window: Window) -> Int[ndarray, " position"]:
         """The key that the rule names at each query, −1 where it names none."""
@@ -48,7 +48,7 @@ class ChosenBaseline:
 
 
 def rule_picks(relation: Relation, window: Window) -> Int[ndarray, "rule position"]:
-    """What every rule picks, the relation's own in the first row."""
+    """Picks of every rule, those of the relation's own in the first row."""
     if relation.baseline is None or relation.baseline.find is None:
         return picks(window)
     return np.concatenate([relation.baseline.find(window)[None], picks(window)[1:]])
@@ -82,7 +82,7 @@ def contested_pairs(relation: Relation, window: Window, baseline: ChosenBaseline
 
 
 def is_contested(targets: Pairs, pick: Int[ndarray, " position"]) -> Bool[ndarray, " pair"]:
-    """Which targets are of a query whose pick is there and is none of its targets."""
+    """Mask of the targets of queries whose pick is there and is none of their targets."""
     size = len(pick)
     right = np.zeros(size, bool)
     right[targets.query[pick[targets.query] == targets.key]] = True

@@ -95,7 +95,7 @@ def _neighbours(
     candidates: Bool[ndarray, "pair mention"],
     antecedent: Int[ndarray, " pair"],
 ) -> Bool[ndarray, "pair mention"]:
-    """Of each pair's candidates the next one nearer than its antecedent, and the next farther."""
+    """Candidates next to each pair's antecedent: the next one nearer, and the next farther."""
     nearer = candidates & (mentions.first[None, :] > mentions.last[antecedent][:, None])
     farther = candidates & (mentions.last[None, :] < mentions.first[antecedent][:, None])
     first = nearer & (nearer.cumsum(1) == 1)
@@ -104,7 +104,7 @@ def _neighbours(
 
 
 def nearest_mention(window: Window, *, rule: Antecedents) -> Int[ndarray, " position"]:
-    """At each mention the nearest eligible one that agrees with it; −1 where there is none.
+    """Nearest eligible mention that agrees with each mention; −1 if there is none.
 
     Clark et al. 2019 (4.3), who do not ask for agreement; it is the harder rule to beat.
     """
@@ -112,7 +112,7 @@ def nearest_mention(window: Window, *, rule: Antecedents) -> Int[ndarray, " posi
 
 
 def same_word_or_nearest(window: Window) -> Int[ndarray, " position"]:
-    """At each mention the nearest one by the same word, or else the nearest that agrees with it."""
+    """Nearest mention by the same word for each mention, or else the nearest that agrees."""
     again = _eligible(window, same_lemma)
     known = np.asarray(again.any(1))[:, None]
     return _nearest(window, np.where(known, again, _seen(window) & window.mentions.agrees))

@@ -121,7 +121,7 @@ _MEANINGS = {
     "newline": ("earlier line breaks", "line breaks"),
     "quote-bracket": ("earlier quotes and brackets", "quotes and brackets"),
 }
-"""What each kind is, of a causal model and of an encoder."""
+"""Meaning of each kind for a causal model and for an encoder."""
 
 TURN = Relation(
     "delimiter",

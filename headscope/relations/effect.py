@@ -90,7 +90,7 @@ class Effect(Relation):
         return self.rule.sign
 
     def cells_in(self, window: Window, seed: Sequence[int]) -> PairSet | None:
-        """Its tokens in a window of its stimuli, at queries that have all sides."""
+        """Tokens of the effect in a window of its stimuli, at queries that have all sides."""
         targets = self.pairs(window)
         if not len(targets):
             return None
@@ -149,12 +149,12 @@ def token_pairs(query: Int[ndarray, " cell"], token: Int[ndarray, " cell"]) -> P
 
 
 def effects_among(relations: Sequence[Relation]) -> list[Effect]:
-    """Those relations whose cells are logits."""
+    """Relations whose cells are logits."""
     return [relation for relation in relations if isinstance(relation, Effect)]
 
 
 def of_attention(relations: Sequence[Relation]) -> list[Relation]:
-    """Those relations whose cells are attention."""
+    """Relations whose cells are attention."""
     return [relation for relation in relations if not isinstance(relation, Effect)]
 
 

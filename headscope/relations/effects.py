@@ -59,7 +59,7 @@ _RELATED = partial(
 
 
 def followers_of_copy(window: Window) -> Pairs:
-    """In `[bos, r, r]`: at the second copy what comes next.
+    """Next tokens at the second copy of `[bos, r, r]`.
 
     >>> window = Window("w", np.array([0, 7, 8, 9, 7, 8, 9]), ("",) * 7, copy_length=3,
     ...                 outside=np.array([5, 6]))
@@ -76,7 +76,7 @@ def followers_of_copy(window: Window) -> Pairs:
 
 
 def later_in_copy(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
-    """What comes after the target in r."""
+    """Tokens after the target in r."""
     after = targets.query[:, None] - window.copy_length + np.arange(2, NEXT + 2)
     is_in_copy = after <= window.copy_length
     query = np.repeat(targets.query, is_in_copy.sum(1))
@@ -90,7 +90,7 @@ def outside_copy(window: Window, targets: Pairs, rng: np.random.Generator) -> Pa
 
 
 def followers_in_text(window: Window) -> Pairs:
-    """In text: what followed the same token before."""
+    """Tokens that followed the same token before, in text."""
     followers = follower_of_earlier_same(window)
     return token_pairs(followers.query, window.tokens[followers.key])
 

@@ -59,6 +59,8 @@ class HeadType:
     """Keys that its heads look at, in words."""
     rivals: str = ""
     """Controls of its relations, in words."""
+    matched_keys: str = "other keys"
+    """Keys of the second control of its relations, in words."""
     functional: bool = True
     """False for a resting place: no head is of this type first that does anything else."""
     on_request: bool = False

@@ -28,7 +28,7 @@ CLASSES = {name: frozenset({name}) for name in UPOS} | {
     "function-word": frozenset({"ADP", "AUX", "CCONJ", "DET", "PART", "PRON", "SCONJ"}),
     "word": frozenset(UPOS) - {"PUNCT", "SYM"},
 }
-"""What a rule by class looks for; a word is anything but a mark or a symbol."""
+"""Classes of rules by class; a word is anything but a mark or a symbol."""
 OFFSETS = 64
 WORDS_BACK = 8
 
@@ -100,7 +100,7 @@ def picks(window: Window) -> Int[ndarray, "rule position"]:
 
 
 def _ahead(window: Window, earlier: Int[ndarray, "rule position"]) -> Int[ndarray, "more position"]:
-    """What the rules of `ALL_RULES` after those of `EARLIER` pick."""
+    """Picks of the rules of `ALL_RULES` after those of `EARLIER`."""
     length, words, stop = len(window), window.words, window.stop
     pick = np.full((len(ALL_RULES) - len(EARLIER), length), -1)
     token = np.arange(length)
@@ -143,12 +143,12 @@ def query_class(window: Window) -> Int[ndarray, " position"]:
 
 @lru_cache(maxsize=64)
 def of_class(words: WordTable, name: str) -> Bool[ndarray, " word"]:
-    """Which words are of one of `CLASSES`."""
+    """Mask of the words of one of `CLASSES`."""
     return np.array([upos in CLASSES[name] for upos in words.upos.tolist()], bool)
 
 
 def _by_word(window: Window, words: WordTable, step: int = 1) -> Iterator[Int[ndarray, " word"]]:
-    """What each rule about words picks at each word, in the order of `EARLIER`."""
+    """Picks of each rule about words at each word, in the order of `EARLIER`."""
     count = np.arange(len(words))
     for d in range(1, WORDS_BACK + 1):
         yield np.where(count >= d, count - d, -1)

@@ -34,7 +34,7 @@ NATURAL_SOURCE = (
 
 
 def in_second_copy(window: Window, shift: int) -> Pairs:
-    """In `[bos, r, r]`: the second copy's queries with their places in the first, plus `shift`."""
+    """Queries of the second copy in `[bos, r, r]` with their places in the first, plus `shift`."""
     n = window.copy_length
     first_copy = np.arange(1, n + 1)
     query, key = first_copy + n, first_copy + shift

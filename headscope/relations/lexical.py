@@ -201,7 +201,7 @@ _FIRST_PIECE = _row("first-piece", "the first piece of the word", first_piece, o
 
 
 def _within(which: str) -> tuple[Relation, Relation]:
-    """What is asked of words and their pieces that are `earlier` or `other`."""
+    """Relations to words and their pieces that are `earlier` or `other`."""
     rule = TagThresholds(FLOOR, SOURCE, f"{which} pieces of the same word")
     meaning = f"{which} occurrences of the same word"
     same: tuple[str, ...] = ("same-lemma", "first-same-lemma")

@@ -1,4 +1,4 @@
-"""What a head type is: a relation, that is, a question about which keys a query looks at."""
+"""Relations: questions about which keys a query looks at."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ def is_part(relation: str) -> bool:
 
 @dataclass(frozen=True)
 class TagThresholds:
-    """What a tag asks of a head, beside the conditions that all relations share."""
+    """Thresholds of a tag, beside the conditions that all relations share."""
 
     floor: float
     """Least mass."""
     source: str
-    """Where the floor comes from."""
+    """Source of the floor."""
     meaning: str
-    """What the head looks at, for sentences: "it puts 0.8 of its attention on {meaning}"."""
+    """Targets in words, for sentences: "it puts 0.8 of its attention on {meaning}"."""
     taggable: bool = True
     """False for relations that are reported only."""
     times_chance: float | None = None
@@ -64,12 +64,12 @@ class TagThresholds:
     beat_baseline_by: float | None = None
     """Least distance of the hit rate above that of any simple rule, at contested queries."""
     broad: bool = False
-    """True where it says what kind of key gets the attention and no more: such a tag comes after
+    """True if it says what kind of key gets the attention and no more: such a tag comes after
     those that say which key."""
     companion: str | None = None
     """A relation whose mass must clear the same floor, where it was measured."""
     beats_shadow: bool = False
-    """True where a tag asks a head for more than a surrogate of it knows that has the surface of
+    """True if a tag asks a head for more than a surrogate of it knows that has the surface of
     the text alone; see `headscope.measure.shadow`."""
 
 
@@ -84,7 +84,7 @@ class EffectRule(TagThresholds):
     sign: int = 1
     """−1 for a head that lowers what it is asked about."""
     second: str = ""
-    """What the second control is, in words: "tokens that …"; empty where there is none."""
+    """Second control in words: "tokens that …"; empty if there is none."""
 
 
 @dataclass(frozen=True)
@@ -100,9 +100,9 @@ class Baseline:
     without: frozenset[str] = frozenset()
     """Rules that say what the relation says."""
     by_class: bool = True
-    """Whether the best is chosen for each class of query words by itself."""
+    """True if the best is chosen for each class of query words by itself."""
     always_sought: bool = False
-    """Whether a text is looked through for contested queries however few it has shown so far."""
+    """True if a text is searched for contested queries however few it has shown so far."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class Label:
     """A relation's place in a tree of labels, those that a head may fail to tell apart."""
 
     name: str
-    """What it is listed by, e.g. `det`."""
+    """Name in lists, e.g. `det`."""
     general: tuple[str, ...]
     """Names of relations above it, the most general first, e.g. `phrase-head:dep>head`; labels with
     the same first one are held against each other."""
@@ -134,13 +134,13 @@ class Relation:
     baseline: Baseline | None = None
     """The simple rules to beat, where there are any."""
     has_hits: bool = True
-    """Whether a hit rate makes sense: not where the target is the first token."""
+    """True if a hit rate makes sense: not where the target is the first token."""
     matched: DrawControl | None = None
     """A second control, e.g. the same distance from other queries."""
     label: Label | None = None
-    """Its place in a tree of labels, if it is in one."""
+    """Place in a tree of labels, if it is in one."""
     of_template: bool = False
-    """Whether its keys are tokens of a chat template, which no other relation asks about."""
+    """True if its keys are tokens of a chat template, which no other relation asks about."""
 
     def __post_init__(self) -> None:
         for name in ("pairs", "control", "matched"):
@@ -159,7 +159,7 @@ class Relation:
         return 1
 
     def cells_in(self, window: Window, seed: Sequence[int]) -> PairSet | None:
-        """Its balanced targets and controls in a window of its stimuli; None when it has none."""
+        """Balanced targets and controls in a window of its stimuli; None when it has none."""
         targets = queries_in_turn(window, targets_of(self, window))
         if not len(targets):
             return None
@@ -171,7 +171,7 @@ class Relation:
 
 
 def _is_tested(find: Callable[..., Pairs]) -> bool:
-    """Whether a function is one of headscope's, whose cells its tests check."""
+    """True for a function of headscope, whose cells its tests check."""
     return str(getattr(find, "func", find).__module__).startswith("headscope.")
 
 
@@ -181,10 +181,10 @@ class Checked:
 
     func: Callable[..., Pairs]
     name: str
-    """What an error calls it: `words/two-back: its pairs`."""
+    """Name in errors: `words/two-back: its pairs`."""
 
     def __call__(self, window: Window, *options: object) -> Pairs:
-        """Its cells in a window.
+        """Cells of the function in a window.
 
         Raises:
             HeadscopeError: they are no `Pairs`, or outside the window.
@@ -203,7 +203,7 @@ class Checked:
 
 @dataclass(frozen=True, eq=False)
 class PairSet:
-    """What one relation found in one window."""
+    """Cells of one relation in one window."""
 
     targets: Pairs
     controls: Pairs
@@ -217,7 +217,7 @@ def find(relation: Relation, window: Window, seed: Sequence[int]) -> PairSet | N
 
 
 def targets_of(relation: Relation, window: Window) -> Pairs:
-    """What a relation finds in a window; kept for a while, as its parts ask for the same."""
+    """Targets of a relation in a window; kept for a while, as its parts ask for the same."""
     return _in_message(_pairs_in(relation.pairs, window), window, any_key=relation.of_template)
 
 

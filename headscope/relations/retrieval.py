@@ -66,6 +66,7 @@ TYPE = HeadType(
     "not lead there",
     rivals="same query, all else that the text says of people; what is said of that person or "
     "of that property alone; the nearest value of the property",
+    matched_keys="what is said of that person or of that property alone",
     on_request=True,
     behaviour=FACTS.name,
 )

@@ -70,7 +70,7 @@ def unrelated_words(window: Window, targets: Pairs, rng: np.random.Generator) ->
 
 
 def nearest_of_class(window: Window) -> Int[ndarray, " position"]:
-    """At each content word the nearest earlier one of its class, names counting as nouns.
+    """Nearest earlier word of the class of each content word, names counting as nouns.
 
     In an encoder the nearest on either side.
     """

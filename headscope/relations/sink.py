@@ -109,7 +109,7 @@ TEMPLATE = Relation(
 )
 """Asked of texts in a chat template alone."""
 RESTING = RELATIONS[1].id
-"""What is summed where the patterns are read."""
+"""Relation that is summed where the patterns are read."""
 
 TYPE = HeadType(
     name="sink",

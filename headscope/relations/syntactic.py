@@ -174,5 +174,6 @@ TYPE = HeadType(
     "relation and direction",
     rivals="same query, other words of the target's class nearer and farther; at contested "
     "queries, where the nearest word of a class or a fixed distance is wrong, what that rule picks",
+    matched_keys="keys of the same word class and distance at other queries",
     behaviour="agreement",
 )

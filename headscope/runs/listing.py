@@ -7,7 +7,7 @@ import pandas as pd
 from headscope.errors import ChoiceError, HeadscopeError
 from headscope.heads import head_name, parse_head
 from headscope.runs.tables import table_to_csv
-from headscope.statistics.ranking import strongest
+from headscope.statistics.head_lists import strongest
 from headscope.statistics.result import Result
 from headscope.statistics.tags import NO_TYPE, is_sink, reasons, with_rules
 

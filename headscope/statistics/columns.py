@@ -8,12 +8,12 @@ MARGIN_COLUMNS = [
     *("contested_p", "contested_least_p", "contested_hit_low", "contested_hit_high"),
     *("mass_error", "control_error", "hit_error", "contested_error"),
 ]
-"""Those of the test at contested queries, and of how sure margins are."""
+"""Columns of the test at contested queries, and of the errors of margins."""
 SHADOW_COLUMNS = [
     *("shadow_mass", "shadow_hit_rate"),
     *("beyond_shadow", "beyond_shadow_low", "beyond_shadow_high"),
 ]
-"""Those of a head's shadow, in the order of `headscope.measure.shadow.ShadowScore`."""
+"""Columns of a head's shadow, in the order of `headscope.measure.shadow.ShadowScore`."""
 GENERAL = "general"
 """The column of labels that stand for several tags of a head."""
 MATCHED_ERROR = "matched_error"
@@ -53,7 +53,7 @@ EFFECT_NUMBERS = [
     *("moved", "moved_low", "moved_high"),
     "share",
 ]
-"""Those that evidence on attention has not."""
+"""Columns of effects that evidence on attention does not have."""
 EFFECT_COLUMNS = [
     *("layer", "head", "type", "effect"),
     *("n", "on", "control", "lift", "ci_low", "ci_high", "q_value"),
@@ -62,19 +62,10 @@ EFFECT_COLUMNS = [
 ]
 """A row per head and effect."""
 EFFECT_NAMES = {"relation": "effect", "mass": "on"}
-"""What the table of effects calls columns of the evidence."""
+"""Columns of the evidence by their names in the table of effects."""
 RULE_COLUMNS = [
-    "layer",
-    "head",
-    "explained",
-    "place",
-    "feature",
-    "kind",
-    "queries",
-    "weight",
-    "unique",
-    "ci_low",
-    "ci_high",
+    *("layer", "head", "explained", "place", "feature", "kind", "queries"),
+    *("weight", "unique", "ci_low", "ci_high"),
 ]
 """A row per head and feature of its rule."""
 

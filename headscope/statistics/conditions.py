@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float
 from numpy import ndarray
 
 from headscope.statistics.columns import MATCHED_ERROR, RULE_LOW
-from headscope.statistics.heuristic_words import rule_in_words
+from headscope.statistics.wording import rule_in_words
 
 MAX_Q = 0.01
 MAX_P = 0.025
@@ -90,32 +90,31 @@ class Condition:
     holds: Callable[[Numbers], _Truth]
     say: Callable[[Row], str]
     applies: Callable[[Numbers], _Truth] | None = None
-    """Where it is asked at all; everywhere when None."""
+    """Rows that it applies to; all when None."""
     means: str = ""
-    """What it asks, in a few words for who reads it the first time."""
+    """Explanation in a few words, for a reader who sees it the first time."""
     margin: Callable[[Numbers], Margin] | None = None
-    """How far above its threshold the number lies; None where no interval can be had of that."""
+    """Distance of the number above its threshold; None if that has no interval."""
     says_interval: bool = False
-    """True where `say` gives the interval of the margin."""
+    """True if `say` gives the interval of the margin."""
 
     def is_narrow(self, numbers: Numbers) -> _Truth | bool:
         """Rows where the interval of the margin holds 0: it would not refuse a head for sure."""
         return False if self.margin is None else self.margin(numbers).high >= 0
 
-    def account(self, row: Row, *, fails: bool, margins: Margin | None = None, i: int = 0) -> str:
-        """What `say` says, and where it fails by how much, with an interval where there is one.
+    def account(self, row: Row, margins: Margin | None = None, i: int = 0) -> str:
+        """Sentence of `say` for a row that fails, with its margin and an interval if there is one.
 
         Args:
             row: of `with_rules`.
-            fails: whether it fails there.
             margins: of the table that the row stands in; of the row alone when None.
             i: the row's place in that table.
 
         >>> row = {"mass": 0.265, "floor": 0.267, "mass_error": 0.02}
-        >>> CONDITIONS[1].account(row, fails=True)
+        >>> CONDITIONS[1].account(row)
         'mass 0.265, floor 0.267, margin -0.002 [-0.022, +0.018]'
         """
-        if not fails or self.margin is None or self.says_interval:
+        if self.margin is None or self.says_interval:
             return self.say(row)
         margins = self.margin(Numbers(row)) if margins is None else margins
         value, low, high = (float(end[i]) for end in margins)
@@ -128,7 +127,7 @@ class Condition:
         return failed if self.applies is None else failed & self.applies(numbers)
 
     def is_asked(self, row: Row) -> bool:
-        """True where it is asked of a row."""
+        """True if it applies to a row."""
         return self.applies is None or bool(self.applies(Numbers(row))[0])
 
 

@@ -35,9 +35,9 @@ TOLERATED_BESIDE = 0.005
 EXPECTED_AT_MOST = 0.02
 """Tags that a stimulus may be expected to give when it ends because no head comes near one."""
 SHARES = (0.25, 0.5, 0.75)
-"""Of the text: when to ask."""
+"""Shares of the text after which the rule is applied."""
 LEAST_TOKENS = 10_000
-"""Of text, before which one does not ask."""
+"""Tokens of text before which the rule is not applied."""
 _LEAST_ERROR = 1e-9
 _NONE: Mapping[str, StoppedEarly] = MappingProxyType({})
 
@@ -54,7 +54,7 @@ class ExpectedTagChanges(NamedTuple):
 
     @property
     def should_stop(self) -> bool:
-        """True where so few tags would change that reading may end."""
+        """True if so few tags would change that reading may end."""
         return self.tags > 0 and self.changes <= TOLERATED * self.tags
 
 
@@ -84,7 +84,7 @@ class StoppingRule:
             name: [1.0] if read_all else [end / count for end in _round_ends(name, count)]
             for name, count in self._documents.items()
         }
-        """Of each stimulus the share read after each round; text begins in the second."""
+        """Share of each stimulus that is read after each round; text begins in the second."""
 
     @property
     def interim_tokens(self) -> list[int]:
@@ -248,24 +248,27 @@ def projected(
         share = min(1.0, sums.queries(contested) / whole_text)
         rates = facts.get("natural_rules", ())
         best = rule_rate(sums.mean(name, "hits"), rates, margin)
-        yield "contested mass", sums.over_control(contested, share)
-        yield "contested lift", sums.lift(contested, share)
-        yield "contested hits", sums.margin(contested, "hits", best + margin, share)
-        yield "contested hits", sums.lower_end(contested, "hits", best, share)
+        mass, lift = sums.excess(contested, TIMES_CONTROL), sums.excess(contested)
+        hits = sums.of(contested, "hits")
+        yield "contested mass", sums.margin(contested, mass, share=share)
+        yield "contested lift", sums.margin(contested, lift, share=share, of_lower_end=True)
+        yield "contested hits", sums.margin(contested, hits, best + margin, share)
+        yield "contested hits", sums.margin(contested, hits, best, share, of_lower_end=True)
 
 
 def _margins(sums: PartialSums, relation: Relation) -> Iterator[tuple[str, _Margin]]:
     rule, name = relation.rule, relation.id
-    yield "mass", sums.margin(name, "target", rule.floor)
-    yield "control", sums.over_control(name)
-    yield "interval", sums.lift(name)
+    mass = sums.of(name, "target")
+    yield "mass", sums.margin(name, mass, rule.floor)
+    yield "control", sums.margin(name, sums.excess(name, TIMES_CONTROL))
+    yield "interval", sums.margin(name, sums.excess(name), of_lower_end=True)
     if sums.queries(matched := part_name(name, MATCHED)):
         second = TIMES_CONTROL * sums.mean(matched, "control")
-        yield "second control", sums.margin(name, "target", second)
+        yield "second control", sums.margin(name, mass, second)
         if sums.decides(matched, 1):  # in fewer blocks it has no interval, and is not asked
-            yield "second lift", sums.lift(matched)
+            yield "second lift", sums.margin(matched, sums.excess(matched), of_lower_end=True)
     if rule.times_chance is not None:
-        yield "chance", sums.margin(name, "target", rule.times_chance * sums.chance(name))
+        yield "chance", sums.margin(name, mass, rule.times_chance * sums.chance(name))
 
 
 class PartialSums:
@@ -281,75 +284,49 @@ class PartialSums:
         return int(self._tally.queries[:, self._place[name]].sum()) if name in self._place else 0
 
     def decides(self, name: str, fewest: int) -> bool:
-        """True where the whole text will have enough queries, and blocks are enough by now."""
+        """True if the whole text will have enough queries, and blocks are enough by now."""
         if self.queries(name) < fewest * self.share:
             return False
         return int((self._tally.queries[:, self._place[name]] > 0).sum()) >= MIN_BLOCKS
 
     def mean(self, name: str, what: str) -> Float[ndarray, " head"]:
         """The sums of all blocks for each query."""
-        return np.asarray(self._of(name, what).sum(0) / self.queries(name))
+        return np.asarray(self.of(name, what).sum(0) / self.queries(name))
 
     def chance(self, name: str) -> float:
         """The mass of a head that spreads its attention evenly."""
         return float(self._tally.chance[:, self._place[name]].sum() / self.queries(name))
 
+    def of(self, name: str, what: str) -> Float[ndarray, "block head"]:
+        """Sums of the tally: `target`, `control` or `hits`."""
+        sums = getattr(self._tally, what)[:, self._place[name]]
+        return np.asarray(sums.reshape(len(sums), -1))
+
+    def excess(self, name: str, times: float = 1.0) -> Float[ndarray, "block head"]:
+        """Sums on targets less so many times those on controls."""
+        return np.asarray(self.of(name, "target") - times * self.of(name, "control"))
+
     def margin(
         self,
         name: str,
-        what: str,
-        threshold: float | Float[ndarray, " head"],
+        sums: Float[ndarray, "block head"],
+        threshold: float | Float[ndarray, " head"] = 0.0,
         share: float | None = None,
+        *,
+        of_lower_end: bool = False,
     ) -> _Margin:
-        """Margin of `what` for each query above a threshold."""
-        return self._margin(name, self._of(name, what), threshold, share)
+        """Margin of sums for each query above a threshold, or of the lower end of their interval.
 
-    def over_control(self, name: str, share: float | None = None) -> _Margin:
-        """Margin of the mass above so many times the control."""
-        excess = self._of(name, "target") - TIMES_CONTROL * self._of(name, "control")
-        return self._margin(name, excess, 0.0, share)
-
-    def lift(self, name: str, share: float | None = None) -> _Margin:
-        """Margin of the lower end of the lift's interval, as wide as it will be, above 0."""
-        excess = self._of(name, "target") - self._of(name, "control")
-        return self._lower_end(name, excess, 0.0, share)
-
-    def lower_end(
-        self, name: str, what: str, threshold: Float[ndarray, " head"], share: float
-    ) -> _Margin:
-        """Margin of the lower end of the interval of `what` for each query above a threshold."""
-        return self._lower_end(name, self._of(name, what), threshold, share)
-
-    def _lower_end(
-        self,
-        name: str,
-        sums: Float[ndarray, "block head"],
-        threshold: float | Float[ndarray, " head"],
-        share: float | None,
-    ) -> _Margin:
-        rate, error = self._ratio(name, sums)
-        share = self.share if share is None else share
-        above = rate - threshold - Z_95 * error * share**0.5
-        return _Margin(above, error * (1 - share) ** 0.5)
-
-    def _margin(
-        self,
-        name: str,
-        sums: Float[ndarray, "block head"],
-        threshold: float | Float[ndarray, " head"],
-        share: float | None,
-    ) -> _Margin:
-        rate, error = self._ratio(name, sums)
-        unread = 1 - (self.share if share is None else share)
-        return _Margin(rate - threshold, error * unread**0.5)
-
-    def _ratio(
-        self, name: str, sums: Float[ndarray, "block head"]
-    ) -> tuple[Float[ndarray, " head"], Float[ndarray, " head"]]:
+        Args:
+            name: the relation.
+            sums: see `of` and `excess`.
+            threshold: of the condition.
+            share: part of the relation's queries that was read; that of the text if None.
+            of_lower_end: whether the interval, as wide as it will be, must lie above the threshold.
+        """
         queries = self._tally.queries[:, self._place[name]]
         full = queries > 0
-        return sums.sum(0) / queries.sum(), ratio_error(sums[full], queries[full, None])
-
-    def _of(self, name: str, what: str) -> Float[ndarray, "block head"]:
-        sums = getattr(self._tally, what)[:, self._place[name]]
-        return np.asarray(sums.reshape(len(sums), -1))
+        rate, error = sums.sum(0) / queries.sum(), ratio_error(sums[full], queries[full, None])
+        share = self.share if share is None else share
+        half_interval = Z_95 * error * share**0.5 if of_lower_end else 0.0
+        return _Margin(rate - threshold - half_interval, error * (1 - share) ** 0.5)

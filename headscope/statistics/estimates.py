@@ -1,4 +1,4 @@
-"""From sums to evidence: for every head × relation a mass, its control, interval and q value."""
+"""Estimates from sums: for every head × relation a mass, its control, interval and q value."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from headscope.statistics.conditions import TIMES_CONTROL
 from headscope.statistics.relation_sums import RelationSums, TallySums, least_p, ratio, twin_lift
 
 Facts = Mapping[str, Mapping[str, Any]]
-"""What a text says of simple rules; see `facts` of `headscope.measure.fit_baselines`."""
+"""Hit rates of simple rules on a text; see `facts` of `headscope.measure.fit_baselines`."""
 NO_FACTS: Facts = MappingProxyType({})
 _Columns = dict[str, Any]
 """Columns of a table by name: an element for each head, or a value that holds for all of them."""
@@ -46,44 +46,11 @@ def weigh(
 ) -> pd.DataFrame:
     """The evidence table, a row per head × relation that had a query, without verdicts.
 
-    - `n`: queries. `mass`: mean attention on the targets, in [0, 1]. `control`: the same on the
-      control keys, for words the rivals of the same query. `lift`: mass − control, in [−1, 1].
-      `matched`: the same on a second control, e.g. other queries at the same distance.
-    - `ci_low`, `ci_high`: 95 % percentile bootstrap of the lift over blocks of documents; where
-      the mass is below the floor, so that no tag hangs on it, Student's interval of the same ratio.
-    - `q_value`: one-sided test of lift > 0, Benjamini–Hochberg over all heads × relations with
-      at least 50 queries.
-    - `hit_rate`: share of queries whose arg-max key, the first token and resting columns left out,
-      is a target; not defined where the target is the first token.
-    - `baseline`, `baseline_rate`: the best simple rule of the text, and the share of queries
-      that it gets right; `best_offset_rate`: the same of the best fixed distance.
-    - `contested_n`: queries where that rule is wrong. There: `contested_mass` on the targets,
-      `rival` on what the rule picks, `contested_lift` their difference with its interval
-      `contested_low`, `contested_high`; `contested_hit_rate` with its interval, and
-      `contested_rule_rate`, what the best of all simple rules gets right there whose hit rate over
-      all queries the head does not exceed by the margin; `contested_rule_low`, the same were the
-      head's hit rate larger by `hit_error`. `contested_text`: `natural` or `built`
-      sentences. `contested_p`: one-sided p value of that lift, signs of blocks flipped;
-      `contested_least_p`: the smallest that so many blocks can give.
-    - `mass_error`, `control_error`, `hit_error`, `contested_error`: half the width of Student's
-      95 % interval of the mass, of mass − 1.5 × control, of the hit rate, and of
-      `contested_mass` − 1.5 × `rival`; `matched_error` likewise of mass − matched.
-    - `twin_p999`: 99.9th percentile of the lift over the heads of the shuffled twin.
-    - `chance`: the mass of a head that spreads its attention evenly.
-
-    Of effects, whose cells are logits, there are instead of the last five but for `twin_p999`:
-
-    - `n`: queries at which the head was asked. `mass`: its mean direct effect on the tokens asked
-      about, in logits; `control`: on the control tokens; `lift`: their difference, below 0 for a
-      head that lowers them, and tested in the direction of the effect.
-    - `second_lift` with its interval `second_low`, `second_high`: over the second control.
-    - `moved` with `moved_low`, `moved_high`: the lift without what the head reads at the query's
-      own position, where earlier layers' predictions stand; not defined for `copy`, `suppress`
-      and `successor`, nor where the engine does not see the model's values.
-    - `spread`: the standard deviation of the head's effects over the tokens of the text, the mean
-      over its queries; not defined where the text names the tokens.
-    - `share`: of the summed sizes of the lifts of all heads of the model, in [−1, 1]; not defined
-      where every head is asked at queries of its own.
+    `docs/formats.md` describes its columns with units and ranges: those of relations under
+    `evidence.csv`, those of effects under `effects.csv`. Intervals are 95 % percentile bootstraps
+    over blocks of documents; if the mass is below the floor, so that no tag hangs on them, they
+    are Student's intervals of the same ratio. `q_value` is Benjamini–Hochberg's over all heads ×
+    relations with at least 50 queries.
     """
     half = half or Half(slice(None))
     sums = TallySums(tally, half.blocks, seed)

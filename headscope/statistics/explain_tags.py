@@ -15,8 +15,6 @@ from headscope.relations.relation import TagThresholds
 from headscope.statistics.columns import GENERAL, rows_of_head
 from headscope.statistics.conditions import CONDITIONS, Numbers, Row, failing
 from headscope.statistics.general_labels import TIMES_LABEL, distinct_tags, tag_names
-from headscope.statistics.heuristic_words import rule_in_words
-from headscope.statistics.strictest_control import strictest_control
 from headscope.statistics.tags import (
     NARROW,
     NO_TAG,
@@ -25,6 +23,7 @@ from headscope.statistics.tags import (
     evidence_order,
     with_rules,
 )
+from headscope.statistics.wording import rule_in_words, strictest_control
 
 NEAR_MISSES = 3
 NEAR_LIFT = 0.02  # below that a relation is no near miss but noise
@@ -83,7 +82,7 @@ def explain_tags(
 
 
 def _accuracy(row: Row) -> list[str]:
-    """How often the head is right, beside the best simple rule; none where none is to be beaten."""
+    """Hit rate of the head and of the best simple rule; none if no rule is to be beaten."""
     if not row["baseline"] or isnan(row["baseline_rate"]):
         return []
     line = (
@@ -115,18 +114,11 @@ def _account(
     Briefly, the conditions that hold are named in one line, and those that fail have their numbers.
     """
     rule, numbers = rules[row["id"]], Numbers(row)
-    once = (
-        {}
-        if known
-        else {
-            "control": " (its attention on control keys)",
-            "chance": " (were its attention spread evenly)",
-        }
-    )
+    is_first = not known
     head = (
         f"{row['id']}: {row['mass']:.3f} of its attention on {rule.meaning}; "
-        f"control {row['control']:.3f}{once.get('control', '')}, "
-        f"chance {row['chance']:.3f}{once.get('chance', '')}"
+        f"control {row['control']:.3f}{' (its attention on control keys)' * is_first}, "
+        f"chance {row['chance']:.3f}{' (were its attention spread evenly)' * is_first}"
     )
     lines, holding = [], []
     for condition in CONDITIONS:
@@ -139,7 +131,8 @@ def _account(
         means = "" if condition.name in known else f" ({condition.means})"
         known.add(condition.name)
         holds = "no " if fails else "yes"
-        lines.append(f"  {holds} {condition.name}{means}: {condition.account(row, fails=fails)}")
+        numbers_in_words = condition.account(row) if fails else condition.say(row)
+        lines.append(f"  {holds} {condition.name}{means}: {numbers_in_words}")
     if holding:
         lines.append(f"  these hold: {', '.join(holding)}")
     floor = f"  why the floor is {rule.floor:g}: {rule.source}"
@@ -177,7 +170,7 @@ def _refusal(row: Row) -> str:
     failed = failing(row)
     verdict = _VERDICTS.get(str(row["verdict"]), "No tag")
     if len(failed) == 1:
-        verdict += f": {failed[0].account(row, fails=True)}"
+        verdict += f": {failed[0].account(row)}"
     elif failed:
         verdict += f": it fails {', '.join(condition.name for condition in failed)}"
     sentences = [_masses(row), _beside_heuristic(row), f"{verdict}."]
@@ -190,7 +183,7 @@ def _masses(row: Row) -> str:
 
 
 def _beside_heuristic(row: Row) -> str:
-    """How often the head and the best simple rule are right; empty where none is to be beaten."""
+    """Hit rates of the head and the best simple rule; empty if no rule is to be beaten."""
     if not row["baseline"] or isnan(row["baseline_rate"]) or isnan(row["hit_rate"]):
         return ""
     line = (

@@ -96,14 +96,14 @@ def _undistinguished(
 
 
 def _is_shown(row: Any) -> bool:
-    """True where a lift is surely above 0, and not by the baseline heuristic alone."""
+    """True if a lift's interval is above 0, and not by the baseline heuristic alone."""
     return bool(row.ci_low > 0 and not row.contested_high < 0)
 
 
 def _is_apart(
     strongest: pd.Series, row: Any, relations: dict[str, Relation], sums: TallySums, column: int
 ) -> bool:
-    """True where the strongest label's lift is surely larger than another's, and twice as large."""
+    """True if the strongest label's lift is at least twice another's, and their intervals apart."""
     first, second = (sums.of(relations[name]) for name in (strongest["id"], row.id))
     if first is None or second is None or strongest["lift"] < TIMES_LABEL * row.lift:
         return False

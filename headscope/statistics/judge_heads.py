@@ -1,4 +1,4 @@
-"""From sums to a finished run: evidence, tags, heads, and the thresholds they were judged by."""
+"""Judging: sums to evidence, tags and heads, and the same of each half of the documents."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import version
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -24,6 +24,7 @@ from headscope.statistics.columns import (
     EFFECT_NAMES,
     EVIDENCE_COLUMNS,
     SHADOW_COLUMNS,
+    WRITE_COLUMNS,
 )
 from headscope.statistics.estimates import NO_FACTS, Facts, Half, weigh
 from headscope.statistics.general_labels import (
@@ -32,21 +33,76 @@ from headscope.statistics.general_labels import (
     tag_names,
 )
 from headscope.statistics.result import Result, RunInfo
-from headscope.statistics.split_half import (
-    EFFECT_HALVES,
-    HALVES,
-    confirmed,
-    split_half_agreement,
-    tags_of_halves,
-)
-from headscope.statistics.tags import TAGGED, decidable_relations, head_table, verdicts
+from headscope.statistics.tags import OPEN, TAGGED, decidable_relations, head_table, verdicts
 from headscope.statistics.thresholds import THRESHOLDS
-from headscope.statistics.write_tags import effect_facts, with_writes
 from headscope.stimuli.text import TEXT
 
+_CELL = ["layer", "head", "type", "relation"]
+_HEAD = ["layer", "head"]
 _PACKAGES = ("headscope", "torch", "transformers", "transformer-lens", "numpy", "pandas", "scipy")
 CORRECTED = ("q_value", "contested_p", "contested_least_p")
 """Columns of the evidence that count how often a run asked whether it had read enough."""
+HALVES = (Half(slice(0, None, 2)), Half(slice(1, None, 2)))
+"""Documents are dealt like cards, so that every other block holds every other document."""
+EFFECT_HALVES = tuple(half._replace(tested=half.decided, decided=0) for half in HALVES)
+"""Halves that judge effects: heads have queries of their own, few where others have many."""
+
+
+def tags_of_halves(
+    tally: Tally,
+    relations: Sequence[Relation],
+    *,
+    seed: int,
+    facts: Facts = NO_FACTS,
+    twin: Tally | None = None,
+    halves: Sequence[Half] = HALVES,
+) -> pd.DataFrame:
+    """The tags that each half of the documents gives by itself, asked for half as many queries.
+
+    Returns:
+        `layer`, `head`, `type`, `relation`, `first`, `second`: a row per head × relation that both
+        halves decide, which a narrow refusal does not; the last two are bool.
+    """
+    rules = {relation.id: relation.rule for relation in relations}
+    tables = []
+    for name, half in zip(("first", "second"), halves, strict=True):
+        table = weigh(tally, relations, seed=seed, facts=facts, twin=twin, half=half)
+        verdict = verdicts(table, rules, fewest=MIN_QUERIES // 2)
+        table[name] = verdict == TAGGED
+        is_decided = (table["n"] >= half.decided) & table["ci_low"].notna() & ~verdict.isin(OPEN)
+        table = table[is_decided]
+        tables.append(table[[*_CELL, name]])
+    return tables[0].merge(tables[1], on=_CELL)
+
+
+def confirmed(evidence: pd.DataFrame, halves: pd.DataFrame) -> pd.Series:
+    """1 for each tag that both halves give by themselves, else 0; NaN where they could not say."""
+    both = evidence[_CELL].merge(halves, on=_CELL, how="left")
+    is_confirmed = (both["first"].eq(True) & both["second"].eq(True)).astype(float)
+    is_confirmed[both["first"].isna() | ~evidence["tagged"].to_numpy()] = np.nan
+    return is_confirmed.set_axis(evidence.index)
+
+
+def split_half_agreement(halves: pd.DataFrame) -> dict[str, float]:
+    """For each relation with a tag in either half, Cohen's κ of the heads' tags between them.
+
+    1 where both halves tag the same heads, 0 where they agree as chance would have it. Cohen 1960.
+
+    >>> rows = [(0, head, "t", "r", head < 2, head < 2) for head in range(9)]
+    >>> split_half_agreement(pd.DataFrame(rows, columns=[*_CELL, "first", "second"]))
+    {'t/r': 1.0}
+    """
+    kappas = {}
+    for (kind, relation), relation_halves in halves.groupby(["type", "relation"], sort=False):
+        first, second = (relation_halves[half].astype(bool) for half in ("first", "second"))
+        if not (first | second).any():
+            continue
+        a, b = first.mean(), second.mean()
+        chance = a * b + (1 - a) * (1 - b)
+        agree = float((first == second).mean())
+        kappa = 1.0 if chance == 1 else (agree - chance) / (1 - chance)
+        kappas[f"{kind}/{relation}"] = round(float(kappa), 4)
+    return kappas
 
 
 class Judging(NamedTuple):
@@ -55,10 +111,10 @@ class Judging(NamedTuple):
     tally: Tally
     seed: int
     facts: Facts = NO_FACTS
-    """What the text says of the simple rules."""
+    """Hit rates of simple rules on the text."""
     twin: Tally | None = None
     interim_tests: int = 1
-    """How often the run asked whether it had read enough."""
+    """Number of times that the run tested whether it had read enough."""
 
     def relations(
         self, relations: Sequence[Relation], half_blocks: Sequence[Half] = HALVES
@@ -92,7 +148,7 @@ class WeighedRun:
 
     judging: Judging
     relations: Sequence[Relation]
-    """With effects, without the parts that are summed beside them."""
+    """Relations and effects, without the parts that are summed beside them."""
     info: RunInfo
     evidence: pd.DataFrame
     halves: pd.DataFrame
@@ -157,7 +213,9 @@ def weigh_run(
 
 def _few_queries(relations: Sequence[Relation], evidence: pd.DataFrame) -> list[str]:
     """A note for each relation of a user with too few queries, perhaps by swapped arguments."""
-    queries = {} if evidence.empty else dict(zip(evidence["id"], evidence["n"], strict=True))
+    queries: dict[str, int] = (
+        {} if evidence.empty else dict(zip(evidence["id"], evidence["n"], strict=True))
+    )
     return [
         f"{relation.id} has {count} queries, and a tag needs {MIN_QUERIES}; hs.pairs takes queries "
         "first and leaves out keys that come later"
@@ -205,6 +263,37 @@ def _result(
     )
 
 
+def effect_facts(effects: Sequence[Effect]) -> dict[str, dict[str, Any]]:
+    """Entries of `run.json` for the effects that a run measured."""
+    return {
+        effect.id: {
+            name: getattr(effect.rule, name)
+            for name in ("floor", "sign", "meaning", "source", "second")
+        }
+        for effect in effects
+    }
+
+
+def with_writes(heads: pd.DataFrame, effects: pd.DataFrame) -> pd.DataFrame:
+    """The heads with what they write: types joined by `;`, the strongest first, and its lift."""
+    tagged = effects[effects["tagged"].astype(bool)]
+    tagged = tagged.loc[strongest_effects_first(tagged)].drop_duplicates([*_HEAD, "type"])
+    writes_of = {
+        key: (";".join(tags["type"]), float(tags["lift"].iloc[0]))
+        for key, tags in tagged.groupby(_HEAD, sort=False)
+    }
+    keys = list(zip(heads["layer"], heads["head"], strict=True))
+    types = [writes_of.get(key, ("", float("nan")))[0] for key in keys]
+    lifts = [writes_of.get(key, ("", float("nan")))[1] for key in keys]
+    return heads.assign(**dict(zip(WRITE_COLUMNS, (types, lifts), strict=True)))
+
+
+def strongest_effects_first(effects: pd.DataFrame) -> pd.Index:
+    """Rows of a table of effects, the largest lifts in units of their floors first."""
+    strength = (effects["lift"].abs() / effects["floor"]).fillna(0.0)
+    return strength.sort_values(ascending=False, kind="stable").index
+
+
 def _with_untested(info: RunInfo, tags: pd.DataFrame, test: str) -> RunInfo:
     """The record with a note on tags that stand without one of their tests, if there are any."""
     if tags.empty:
@@ -226,7 +315,7 @@ def _effect_table(
 
 
 def _stimuli(heads: pd.DataFrame, relations: Sequence[Relation]) -> dict[tuple[int, int], str]:
-    """By layer and head the stimulus made for its primary relation; else text."""
+    """Stimulus made for the primary relation of each head, by layer and head; else text."""
     with_picture = pictured()
     stimuli = {
         relation.id: next((name for name in relation.stimuli if name in with_picture), TEXT.name)

@@ -5,18 +5,31 @@ Last the sentences about a head's rule, and about its tags: those that stand by 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import pandas as pd
 
 from headscope.errors import RunError
 from headscope.heads import head_name, parse_head, without_softmax
 from headscope.measure.example import Example
+from headscope.relations.effect import WRITES
 from headscope.statistics.causes import cause_lines
 from headscope.statistics.columns import rows_of_head
+from headscope.statistics.conditions import BESIDE_LIFT, CONDITIONS
 from headscope.statistics.explain_tags import explain_tags
+from headscope.statistics.head_lists import partial_sink_line, undecided
+from headscope.statistics.judge_heads import strongest_effects_first
 from headscope.statistics.result import PRELIMINARY, Result, layers_of
-from headscope.statistics.untagged import partial_sink_line, undecided
-from headscope.statistics.write_tags import write_lines
 
+MIN_UNIQUE = 0.005
+"""The least share of a head's bits that is some: less is within what a refit moves."""
+MAX_TERMS = 5
+MAX_NEAR_EFFECTS = 3
+"""Effects without a tag that are shown of a head."""
+NEAR_EFFECT = 0.5
+"""Share of the floor below which an effect is no near miss."""
+_PLAIN = ("positional/", "sink/", "delimiter/", "induction/")
 _MARKS = (
     "[[query]], «target», … left out; 30: the position of the token that follows; elsewhere: the "
     "attention on tokens not shown"
@@ -42,7 +55,6 @@ def why(result: Result, head: str, relation: str | None = None) -> str:
     if relation is not None:
         check_relation(result, relation)
     account = explain_tags(result.evidence, result.rules, layer, number, relation=relation)
-    account = account.replace(head_name(layer, number), label, 1)
     name, _, conditions = account.partition("\n\n")
     if result.preliminary:
         name = f"{name} ({PRELIMINARY})\n{result.preliminary}."
@@ -100,25 +112,20 @@ def _rule(result: Result, layer: int, head: int) -> list[str]:
     """The head's rule, and which of its tags have no bits of their own in it."""
     if result.accounts is None:
         return []
-    evidence = rows_of_head(result.evidence, layer, head)
-    tagged = evidence[evidence["tagged"].astype(bool)]
-    tags = (tagged["type"] + "/" + tagged["relation"]).tolist()
     lines = account_lines(result.accounts, result.heads, layer, head)
-    explanations = explained_by(result.accounts, layer, head, tags)
+    explanations = explained_by(result.accounts, layer, head, _tags(result, layer, head))
     return lines + [f"{tag} has no unique bits: explained by {name}" for tag, name in explanations]
 
 
 def _unsure(result: Result, layer: int, head: int) -> str:
-    evidence = rows_of_head(result.evidence, layer, head)
-    tagged = evidence[evidence["tagged"].astype(bool)]
-    unsure = [name for name in tagged["type"] + "/" + tagged["relation"] if result.unsure(name)]
+    unsure = [name for name in _tags(result, layer, head) if result.unsure(name)]
     if not unsure:
         return ""
     return f"Unreliable in this run (two halves of the corpus disagree): {', '.join(unsure)}"
 
 
 def _examples(result: Result, layer: int, head: int) -> list[str]:
-    """Of each relation the examples of largest, middling and smallest mass."""
+    """Examples of largest, middling and smallest mass of each relation."""
     of_relation: dict[str, list[Example]] = {}
     for example in result.examples:
         if (example.layer, example.head) == (layer, head) and example.relation:
@@ -133,22 +140,24 @@ def _examples(result: Result, layer: int, head: int) -> list[str]:
 
 def _examples_title(result: Result, layer: int, head: int) -> str:
     """Title that says what the lines below it are, and how they are marked."""
-    evidence = rows_of_head(result.evidence, layer, head)
     title = (
         "Examples: a query of the best tenth (decile), a middling one and one of the worst, with "
+        "their mass; the report has more:"
     )
-    title += "their mass; the report has more:"
     bare = "It has no tag: they are of the relation of largest lift that it could have one by."
-    return "\n".join([title, *([] if evidence["tagged"].astype(bool).any() else [bare]), _MARKS])
+    return "\n".join([title, *([] if _tags(result, layer, head) else [bare]), _MARKS])
+
+
+def _tags(result: Result, layer: int, head: int) -> list[str]:
+    """Full names of the relations that a head is tagged with."""
+    evidence = rows_of_head(result.evidence, layer, head)
+    tagged = evidence[evidence["tagged"].astype(bool)]
+    names: list[str] = (tagged["type"] + "/" + tagged["relation"]).tolist()
+    return names
 
 
 def _listed(title: str, lines: list[str]) -> str:
     return "\n".join([title, *(f"  {line}" for line in lines)]) if lines else ""
-
-
-MIN_UNIQUE = 0.005
-"""The least share of a head's bits that is some: less is within what a refit moves."""
-MAX_TERMS = 5
 
 
 def account_lines(accounts: pd.DataFrame, heads: pd.DataFrame, layer: int, head: int) -> list[str]:
@@ -182,4 +191,43 @@ def explained_by(
     return [(tag, str(instead.iloc[0])) for tag in words if tag not in alone and len(instead)]
 
 
-_PLAIN = ("positional/", "sink/", "delimiter/", "induction/")
+def write_lines(
+    effects: pd.DataFrame | None, facts: Mapping[str, Mapping[str, Any]], layer: int, head: int
+) -> list[str]:
+    """Sentences on what a head writes: its tags, then what came near one."""
+    if effects is None:
+        return [
+            "not measured: headscope classify --writes measures what a head adds to the model's "
+            "predictions"
+        ]
+    head_effects = rows_of_head(effects, layer, head)
+    head_effects = head_effects.loc[strongest_effects_first(head_effects)]
+    tagged = head_effects[head_effects["tagged"].astype(bool)]
+    other = head_effects.drop(tagged.index)
+    ids = f"{WRITES}/" + other["type"] + "/" + other["effect"]
+    sign = ids.map({k: v["sign"] for k, v in facts.items()})
+    near = other[other["lift"] * sign.astype(float) >= NEAR_EFFECT * other["floor"]].head(
+        MAX_NEAR_EFFECTS
+    )
+    lines = [_write_line(row, facts, "") for row in tagged.to_dict("records")]
+    lines += [_write_line(row, facts, "no tag: ") for row in near.to_dict("records")]
+    return lines or ["nothing that was asked for"]
+
+
+def _write_line(row: dict[Any, Any], facts: Mapping[str, Mapping[str, Any]], before: str) -> str:
+    name = f"{row['type']}/{row['effect']}"
+    fact = facts[f"{WRITES}/{name}"]
+    line = (
+        f"{before}{name}: it {fact['meaning']}: {row['on']:+.2f} logits, control "
+        f"{row['control']:+.2f}, lift {row['lift']:+.2f} [{row['ci_low']:+.2f}, "
+        f"{row['ci_high']:+.2f}], q {row['q_value']:.1g}, n {row['n']}, floor {row['floor']:g}"
+    )
+    row = row | {"second": fact["second"]}
+    for condition in CONDITIONS:
+        if condition.name in BESIDE_LIFT and condition.is_asked(row):
+            line += f"; {condition.say(row)}"
+    if pd.notna(row["share"]):
+        line += f"; {row['share']:.0%} of what all heads write there"
+    if pd.notna(row["twin_p999"]):
+        line += f"; shuffled twin {row['twin_p999']:+.2f}"
+    return line

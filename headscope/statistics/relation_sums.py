@@ -72,7 +72,7 @@ def _signs(blocks: int, seed: int) -> Float[ndarray, "change block"]:
 
 
 TWIN_PERCENTILE = 0.999
-"""Of the twin's heads: what a relation's lift must exceed."""
+"""Percentile of the lifts of the twin's heads that a relation's lift must exceed."""
 TWIN_QUERIES = 8
 """A relation with fewer queries in the twin's share of the text says nothing about chance."""
 
@@ -86,7 +86,7 @@ class RelationSums:
     hits: Float[ndarray, "block head"]
     chance: Float[ndarray, " block"]
     weight: Float[ndarray, "block _"]
-    """What the sums are divided by: the queries, which all heads have in common, or of an effect
+    """Divisor of the sums: the queries, which all heads have in common, or of an effect
     what each head was asked at."""
     seed: int
     draws: dict[int, Float[ndarray, "resample used"]] = field(default_factory=dict, repr=False)

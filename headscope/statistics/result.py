@@ -18,7 +18,7 @@ from headscope.measure.tally import Tally
 from headscope.relations.relation import RELIABLE, TagThresholds
 
 PRELIMINARY = "preliminary"
-"""What the verdicts of a quick run are called."""
+"""Name of the verdicts of a quick run."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,11 +31,11 @@ class Result:
     """
 
     heads: pd.DataFrame
-    """By name, such as `L5H1`."""
+    """Heads by name, such as `L5H1`."""
     evidence: pd.DataFrame
     rules: Mapping[str, TagThresholds]
     info: dict[str, Any] = field(default_factory=dict)
-    """What is needed to repeat the run: the content of `run.json`."""
+    """Content of `run.json`, which suffices to repeat the run."""
     tally: Tally | None = None
     """The sums; not read back when a run is loaded for reading."""
     twin: Tally | None = None
@@ -43,12 +43,12 @@ class Result:
     examples: Sequence[Example] = ()
     """Queries of the tagged heads with their patterns; of a loaded run, read when asked for."""
     causes: pd.DataFrame | None = None
-    """What silencing heads does; see `headscope.studies.ablate`. None before `ablate`."""
+    """Effects of ablating heads; see `headscope.studies.ablate`. None before `ablate`."""
     accounts: pd.DataFrame | None = None
-    """What heads do as rules, a row per head × feature. None before `explain`; after it `heads` has
+    """Rules of heads, a row per head × feature. None before `explain`; after it `heads` has
     the columns `explained` and `rule`."""
     effects: pd.DataFrame | None = None
-    """What heads write, a row per head × effect; see `headscope.statistics.estimates.weigh`.
+    """Direct effects of heads, a row per head × effect; see `headscope.statistics.estimates.weigh`.
     None where it was not measured."""
     means: Float[ndarray, "layer head query key"] | None = None
     """The heads' mean patterns on the first tokens of texts; see
@@ -56,7 +56,7 @@ class Result:
     source: Any = None
     """The model in memory that the run was made from; kept while the run is, and never written."""
     pictures: Mapping[tuple[int, int], Picture] = field(default_factory=dict)
-    """By layer and head the mean patterns of heads whose primary relation is read on another
+    """Mean patterns by layer and head, of heads whose primary relation is read on another
     stimulus than text, on which they are drawn."""
 
     def __post_init__(self) -> None:
@@ -77,7 +77,7 @@ class Result:
 
     @takes()
     def unsure(self, relation: str) -> bool:
-        """True where two halves of the corpus put the heads in different orders for a relation.
+        """True if two halves of the corpus disagree about the tags of a relation.
 
         Raises:
             ChoiceError: the run did not ask for such a relation.
@@ -135,13 +135,13 @@ class RunInfo:
     text_loss: Mapping[str, Any] | None = None
     """The model's loss on the run's text; see `headscope.measure.loss_check`."""
     text_read: Mapping[str, Any] | None = None
-    """How much was read; see `headscope.statistics.early_stopping`."""
+    """Amounts of text read; see `headscope.statistics.early_stopping`."""
     decidable: Mapping[str, int] | None = None
     """Number of `relations` that the text can decide, `of` those that give tags."""
     effects: Mapping[str, Mapping[str, Any]] | None = None
     """Effects on logits that were measured, each with its rule."""
     preliminary: Sequence[str] | None = None
-    """Of a quick run, whose verdicts are preliminary, what a full run would add."""
+    """Additions of a full run to a quick run, whose verdicts are preliminary."""
     thresholds: Mapping[str, Any] | None = None
     reliability: Mapping[str, Any] | None = None
     """Agreement of two halves of the corpus, by relation."""

@@ -1,4 +1,4 @@
-"""From evidence to tags: a condition is a row, so that tags and near misses can say why."""
+"""Tags from evidence: verdicts on each head and relation, and the table of heads."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ VERDICTS = (TAGGED, UNIDENTIFIABLE, NARROW, NO)
 OPEN = (UNIDENTIFIABLE, NARROW)
 """Verdicts that neither give a tag nor refuse it for sure."""
 NO_TYPE = (UNIDENTIFIABLE, UNCLASSIFIED)
-"""What a head without a tag is; see `with_no_type`."""
+"""Primary types of heads without a tag; see `with_no_type`."""
 
 RESTING_PLACES = ("sink/first-token", "sink/resting-column")
 """Relations that are no function."""
@@ -220,11 +220,7 @@ def reasons(table: pd.DataFrame, rules: Mapping[str, TagThresholds]) -> list[str
         _reason(
             row,
             rules[row["id"]].meaning,
-            [
-                c.account(row, fails=True, margins=margins[c.name], i=i)
-                for c in CONDITIONS
-                if fails[c.name][i]
-            ],
+            [c.account(row, margins[c.name], i) for c in CONDITIONS if fails[c.name][i]],
         )
         for i, row in enumerate(table.to_dict("records"))
     ]

@@ -1,17 +1,21 @@
-"""Thresholds of every tag, as `run.json` records them."""
+"""Thresholds of every tag, as `run.json` records them, and how many tags hang on the floors."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+import pandas as pd
+
 from headscope.measure.bootstrap import LEVEL, RESAMPLES
 from headscope.measure.tally import BLOCKS, MIN_BLOCKS
-from headscope.relations.relation import MIN_QUERIES, RELIABLE
+from headscope.relations import head_types
+from headscope.relations.relation import MIN_QUERIES, RELIABLE, TagThresholds
 from headscope.relations.sink import PARTIAL
-from headscope.statistics.conditions import CONDITIONS, MAX_P, MAX_Q, TIMES_CONTROL
+from headscope.statistics.conditions import CONDITIONS, MAX_P, MAX_Q, TIMES_CONTROL, failures
 from headscope.statistics.general_labels import TIMES_LABEL
 from headscope.statistics.relation_sums import TWIN_PERCENTILE, TWIN_QUERIES
+from headscope.statistics.tags import with_rules
 
 THRESHOLDS: Mapping[str, Any] = {
     "conditions": [condition.name for condition in CONDITIONS],
@@ -29,3 +33,34 @@ THRESHOLDS: Mapping[str, Any] = {
     "twin_percentile": TWIN_PERCENTILE,
     "twin_queries": TWIN_QUERIES,
 }
+
+
+LOWER, HIGHER = 0.9, 1.1
+
+
+def floor_sensitivity(evidence: pd.DataFrame, rules: Mapping[str, TagThresholds]) -> str:
+    """Sentence on the tags lost if floors are a tenth higher, and won if they are a tenth lower.
+
+    A head counts once for each type. Attention sinks are counted separately, because they are many.
+    """
+    table = with_rules(evidence, rules)
+    sinks = [kind.name for kind in head_types().values() if not kind.functional]
+    clauses = []
+    for noun, rows in (
+        ("tags", table[~table["type"].isin(sinks)]),
+        ("tags of attention sinks", table[table["type"].isin(sinks)]),
+    ):
+        lower, now, higher = (_tags(rows, factor) for factor in (LOWER, 1.0, HIGHER))
+        if lower:
+            clauses.append(
+                f"floors 10 % higher take {now - higher} of {now} {noun} away, "
+                f"floors 10 % lower add {lower - now}"
+            )
+    return "; ".join(clauses).capitalize() + "." * bool(clauses)
+
+
+def _tags(table: pd.DataFrame, factor: float) -> int:
+    """Heads with a tag of each type, summed over types, if floors are multiplied by a factor."""
+    varied = table.assign(floor=table["floor"] * factor)
+    tagged = varied[~failures(varied).any(axis=1)]
+    return len(tagged.drop_duplicates(["type", "layer", "head"]))

@@ -87,7 +87,7 @@ class Spelling:
         self._texts: dict[str, Int[ndarray, " token"]] = {}
 
     def text(self, text: str) -> Int[ndarray, " token"]:
-        """Its tokens."""
+        """Tokens of a text."""
         if text not in self._texts:
             self._texts[text] = self.tokenizer.encode(Document("prompt", text, ())).tokens
         return self._texts[text]

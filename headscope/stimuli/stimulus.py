@@ -86,7 +86,7 @@ class Stimulus:
     `{side}` is the picture's side in tokens, `{half}` half of it, `{start}` one less than half."""
 
     def windows(self, config: StimulusConfig) -> list[Window]:
-        """Its windows, documents cut to windows and numbered in their order; none from a corpus."""
+        """Windows, documents cut to windows and numbered in their order; none from a corpus."""
         windows: list[Window] = []
         for number, item in enumerate(() if self.build is None else self.build(config)):
             if isinstance(item, Document):

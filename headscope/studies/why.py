@@ -30,10 +30,10 @@ from headscope.statistics import reasons
 from headscope.statistics.columns import rows_of_head
 from headscope.statistics.conditions import QUERIES, Row, failing, open_in_words
 from headscope.statistics.general_labels import distinct_tags, tag_names
-from headscope.statistics.heuristic_words import rule_in_words
+from headscope.statistics.head_lists import alternatives
 from headscope.statistics.result import PRELIMINARY, Result, by_name
 from headscope.statistics.tags import NARROW, NO_TAG, UNIDENTIFIABLE, evidence_order, with_rules
-from headscope.statistics.untagged import alternatives
+from headscope.statistics.wording import rule_in_words
 from headscope.views.study import StudyResult
 
 NUMBERS = (
@@ -252,7 +252,7 @@ def _certainty(row: Row) -> str:
     if not row["tagged"]:
         failed = failing(row)
         if len(failed) == 1:
-            return f"fails: {failed[0].account(row, fails=True)}"
+            return f"fails: {failed[0].account(row)}"
         names = ", ".join(condition.name for condition in failed[:MOST_FAILED])
         unlisted = len(failed) - MOST_FAILED
         return f"fails: {names}" + f" and {unlisted} more" * (unlisted > 0)

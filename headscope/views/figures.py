@@ -15,7 +15,7 @@ from headscope.errors import PatternError
 from headscope.heads import head_name
 from headscope.printing import visible
 from headscope.relations.relation import MIN_QUERIES
-from headscope.statistics.ranking import best_heads
+from headscope.statistics.head_lists import best_heads
 from headscope.statistics.result import Result, layers_of
 from headscope.statistics.tags import NO_TYPE, UNCLASSIFIED, UNIDENTIFIABLE
 from headscope.views.colours import colour, is_resting, legend_groups, letter

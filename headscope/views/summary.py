@@ -14,12 +14,11 @@ from headscope.heads import head_name, layer_name
 from headscope.printing import one_line
 from headscope.runs.recorded_paths import name_of
 from headscope.settings import not_default
+from headscope.statistics.causes import disagreements, legs_counted
 from headscope.statistics.general_labels import shown_relations
-from headscope.statistics.ranking import strongest
+from headscope.statistics.head_lists import partial_sinks, strongest, undecided
 from headscope.statistics.result import PRELIMINARY, Result
-from headscope.statistics.tag_support import disagreements, legs_counted
 from headscope.statistics.tags import NO_TAG, NO_TYPE, UNCLASSIFIED, UNIDENTIFIABLE
-from headscope.statistics.untagged import partial_sinks, undecided
 from headscope.views.colours import colour, is_resting, legend_groups, letter
 from headscope.views.tables import plain_table
 
@@ -314,7 +313,7 @@ def legs_lines(table: pd.DataFrame, run: Result) -> RenderableType:
     """Counts by type, then the heads that do one of the two that their type is about.
 
     Args:
-        table: from `headscope.statistics.tag_support.legs`.
+        table: from `headscope.statistics.causes.legs`.
         run: whose heads they are.
     """
     counts = legs_counted(table).dropna(axis="columns", how="all")

@@ -12,8 +12,8 @@ from headscope.relations.effect import Effect, no_tokens, sum_names
 from headscope.relations.effects import EFFECTS, effects_of
 from headscope.relations.relation import EffectRule, Relation, TagThresholds
 from headscope.statistics.estimates import weigh
-from headscope.statistics.judge_heads import Judging
-from headscope.statistics.write_tags import effect_facts, with_writes, write_lines
+from headscope.statistics.judge_heads import Judging, effect_facts, with_writes
+from headscope.statistics.reasons import write_lines
 
 NAMES = sum_names(EFFECTS)
 COPY, SECOND = NAMES.index("writes/copy/looked-at"), NAMES.index("writes/copy/looked-at/matched")

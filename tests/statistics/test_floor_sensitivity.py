@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import headscope as hs
-from headscope.statistics.floor_sensitivity import floor_sensitivity
 from headscope.statistics.tags import TAGGED, verdicts
+from headscope.statistics.thresholds import floor_sensitivity
 
 
 def tags(run: hs.Run, factor: float, *, sinks: bool) -> int:

@@ -9,7 +9,7 @@ import pytest
 from headscope.measure.tally import BLOCKS, Tally
 from headscope.relations.pairs import Pairs, no_pairs
 from headscope.relations.relation import Relation, TagThresholds
-from headscope.statistics.split_half import confirmed, split_half_agreement, tags_of_halves
+from headscope.statistics.judge_heads import confirmed, split_half_agreement, tags_of_halves
 
 
 def nothing(*_: object) -> Pairs:

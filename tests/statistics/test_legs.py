@@ -10,8 +10,16 @@ import pandas as pd
 from rich.console import Console, RenderableType
 
 import headscope as hs
-from headscope.statistics.causes import BREAKS, CAUSE_COLUMNS, NO_CAUSE, UNTESTED
-from headscope.statistics.tag_support import NOT_ASKED, disagreements, legs, legs_counted
+from headscope.statistics.causes import (
+    BREAKS,
+    CAUSE_COLUMNS,
+    NO_CAUSE,
+    NOT_ASKED,
+    UNTESTED,
+    disagreements,
+    legs,
+    legs_counted,
+)
 from headscope.views.summary import legs_lines
 
 

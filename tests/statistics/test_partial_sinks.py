@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from headscope.relations.sink import TYPE
-from headscope.statistics.untagged import partial_sink_line, partial_sinks
+from headscope.statistics.head_lists import partial_sink_line, partial_sinks
 
 RULES = {relation.id: relation.rule for relation in TYPE.relations}
 

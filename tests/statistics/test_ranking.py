@@ -16,7 +16,7 @@ from headscope.measure.example import ExampleRequest
 from headscope.relations import relations_of
 from headscope.runs.listing import list_heads
 from headscope.statistics.columns import EVIDENCE_COLUMNS
-from headscope.statistics.ranking import best_heads, strongest, wanted_examples
+from headscope.statistics.head_lists import best_heads, strongest, wanted_examples
 from headscope.statistics.tags import head_table
 from headscope.views.figures import relations_figure
 from headscope.views.report.data import page_data

@@ -14,9 +14,8 @@ from headscope.relations import relations_of
 from headscope.relations.heuristics import ALL_RULES
 from headscope.relations.relation import TagThresholds
 from headscope.statistics.explain_tags import explain_tags
-from headscope.statistics.heuristic_words import rule_in_words
-from headscope.statistics.strictest_control import matched_keys
 from headscope.statistics.tags import with_no_type
+from headscope.statistics.wording import matched_keys, rule_in_words
 
 RULE = TagThresholds(floor=0.2, source="ours", meaning="its target", beat_baseline_by=0.1)
 LINE = re.compile(r"  (?:yes|no ) (?P<name>[a-z ]+?)(?: \((?P<means>[^()]+)\))?: (?P<said>.+)")

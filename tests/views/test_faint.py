@@ -12,8 +12,8 @@ from rich.console import Console
 
 import headscope as hs
 from headscope.runs.listing import clearest_head
+from headscope.statistics.head_lists import alternatives, undecided
 from headscope.statistics.tags import with_no_type
-from headscope.statistics.untagged import alternatives, undecided
 from headscope.views.colours import colour, legend_groups
 from headscope.views.figures import atlas_figure
 from headscope.views.report import report_html

@@ -30,7 +30,7 @@ def made(gpt2_folder, tmp_path_factory):
     from headscope.measure.run_windows import windows_of
     from headscope.models.load import load_model
     from headscope.relations import relations_of
-    from headscope.statistics.ranking import wanted_examples
+    from headscope.statistics.head_lists import wanted_examples
 
     folder = tmp_path_factory.mktemp("looking")
     corpus = data_folder() / "corpora" / "gold.conllu"

@@ -38,7 +38,7 @@ class _Part:
     """Behind its last line."""
     words: int
     asks: bool
-    """Whether it is a function; tables of calls at a module's top are much of one thing."""
+    """True for a function; tables of calls at a module's top are much of one thing."""
     header: int | None = None
     """The part with the line that opens its class."""
 

@@ -60,11 +60,11 @@ def arrows_of(source: SourceFile) -> list[Arrow]:
 
 
 def _of_names(names: Names, called: set[int]) -> Iterator[Arrow | None]:
-    """From uses to what binds the name, and to its use before."""
+    """Arrows from uses to what binds the name, and to its use before."""
     bound: dict[int, _Stretch] = {}
-    """Of each scope the last binding of each of its own variables and parameters."""
+    """Last binding of each variable and parameter of a scope, by scope."""
     seen: dict[int, _Stretch] = {}
-    """Of each function the last occurrence of each variable in it."""
+    """Last occurrence of each variable in a function, by function."""
     last: dict[object, Occurrence] = {}
     imports: _Stretch = {}
     defs: _Stretch = {}
@@ -105,7 +105,7 @@ def _called(source: SourceFile) -> set[int]:
 
 
 def _of_calls(source: SourceFile, names: Names) -> Iterator[Arrow | None]:
-    """From arguments to the parameters of a function of the file, and from methods to theirs."""
+    """Arrows from arguments to the parameters of a function of the file, and of a method."""
     functions = {position: node for node, position in _functions(source, _nodes(source.tree))}
     origins = _origins(names)
     methods = {
@@ -166,7 +166,7 @@ def _arguments(
 
 
 def _of_brackets(source: SourceFile) -> Iterator[Arrow | None]:
-    """From a closing bracket to the one that it closes, among all that open before it."""
+    """Arrows from a closing bracket to the one that it closes, among all that open before it."""
     openers: list[int] = []
     waiting: list[int] = []
     for token in source.tokens:
@@ -180,11 +180,11 @@ def _of_brackets(source: SourceFile) -> Iterator[Arrow | None]:
 
 
 def _of_blocks(source: SourceFile) -> Iterator[Arrow | None]:
-    """From the first word of a line to that of the line that opened its block."""
+    """Arrows from the first word of a line to that of the line that opened its block."""
     opened: list[int] = []
     waiting: list[int] = []
     line = None
-    """Where the line begins whose tokens come."""
+    """Start of the current line."""
     starts = True
     for token in source.tokens:
         if token.kind == tokenize.INDENT:
@@ -203,7 +203,7 @@ def _of_blocks(source: SourceFile) -> Iterator[Arrow | None]:
 
 
 def _of_attributes(source: SourceFile, names: Names) -> Iterator[Arrow | None]:
-    """From an attribute to the name at the head of its object."""
+    """Arrows from an attribute to the name at the head of its object."""
     standing = {
         occurrence.start: names.function(occurrence.within) for occurrence in names.occurrences
     }
@@ -232,7 +232,7 @@ def _attributes(source: SourceFile) -> Iterator[tuple[int, int]]:
 
 
 def _of_returns(source: SourceFile) -> Iterator[Arrow | None]:
-    """From `return` and `yield` to the `def` that they return from, among all above."""
+    """Arrows from `return` and `yield` to the `def` that they return from, among all above."""
     defs: list[int] = []
     returns: list[tuple[int, int]] = []
 

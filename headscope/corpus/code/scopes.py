@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 MODULE, FUNCTION, CLASS, COMPREHENSION = "module", "function", "class", "comprehension"
 USE, VARIABLE, PARAMETER, IMPORT, DEF = "use", "variable", "parameter", "import", "def"
-"""What an occurrence of a name does: it is read, or bound in one of four ways."""
+"""Roles of an occurrence of a name: it is read, or bound in one of four ways."""
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 Variable = tuple[int, str]
@@ -25,12 +25,12 @@ class Occurrence:
 
     name: str
     start: int
-    """Its first character in the text."""
+    """First character in the text."""
     role: str
     within: int
     """The scope that it stands in, by its number."""
     bound_from: int
-    """From which character on it is bound, where it is: what is assigned is worked out before."""
+    """Character from which on a bound name is bound: what is assigned is worked out before."""
     variable: Variable | None = None
     """None for what no scope of the file binds, such as a builtin."""
 
@@ -98,7 +98,7 @@ class _Visitor(ast.NodeVisitor):
         self.current = 0
         self.raw: list[Occurrence] = []
         self.until = 0
-        """Where the assignment ends whose targets are visited."""
+        """End of the assignment whose targets are visited."""
 
     def resolved(self, occurrence: Occurrence) -> Occurrence:
         scope = self._owner(occurrence.name, occurrence.within)

@@ -18,10 +18,10 @@ class Token:
     """A token outside strings, or the end of a line or a block."""
 
     kind: int
-    """As in Python's `tokenize`."""
+    """Kind of token, as in Python's `tokenize`."""
     text: str
     start: int
-    """Its first character in the file."""
+    """First character in the file."""
 
 
 class SourceFile:
@@ -54,7 +54,7 @@ class SourceFile:
 
     @cached_property
     def tokens(self) -> list[Token]:
-        """In the order of the text; what stands within f-strings is left out."""
+        """Tokens in the order of the text; what stands within f-strings is left out."""
         return list(self._tokens())
 
     def _tokens(self) -> Iterator[Token]:

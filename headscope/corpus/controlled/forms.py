@@ -30,7 +30,7 @@ class WordRelation(NamedTuple):
     meaning: str
     words: tuple[FormQuestion, ...]
     rivals: tuple[str, ...] = ()
-    """What each rival of a word is."""
+    """Meaning of each rival of a word."""
 
 
 _GENDERS = (

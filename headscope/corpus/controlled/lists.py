@@ -40,7 +40,7 @@ class Property(NamedTuple):
     """Something that a person has, a paraphrase that asks for it, and what it may be."""
 
     predicate: str
-    """What is said of the person, with a place for the value."""
+    """Predicate of the person, with a place for the value."""
     question: str
     """Ends in a word that stands nowhere before: nothing follows it there to be repeated."""
     cue: str
@@ -149,7 +149,7 @@ COUNTRIES = _rows(
 CAPITALS, PAST, COMPARATIVE = (
     tuple(row[:2] for row in rows) for rows in (COUNTRIES[:24], VERBS[:40], ADJECTIVES[:30])
 )
-"""What prompts ask for; the rows after these are for questions to weights alone."""
+"""Pairs that prompts ask for; the rows after these are for questions to weights alone."""
 ANTONYMS = _rows(
     "hot/cold big/small tall/short fast/slow old/new high/low strong/weak light/dark hard/soft "
     "deep/shallow wide/narrow rich/poor clean/dirty thick/thin happy/sad good/bad early/late "

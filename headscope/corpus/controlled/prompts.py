@@ -18,7 +18,7 @@ from headscope.corpus.controlled.lists import (
 )
 
 MEMBERS = 4
-"""Of a list, in one prompt."""
+"""Members of a list in one prompt."""
 ENTITIES = 3
 OTHERS = 6
 """Words of the same kind that a prompt does not hold, as control."""
@@ -98,9 +98,9 @@ class Facts(NamedTuple):
     question: str
     right: str
     of_person: str
-    """What else the person that is asked for has."""
+    """Other value of the person that is asked for."""
     of_property: tuple[str, ...]
-    """What the others have of the property that is asked for."""
+    """Values of the others for the property that is asked for."""
     of_neither: tuple[str, ...]
 
     @property

@@ -19,12 +19,11 @@ from headscope.measure.example import Example
 from headscope.runs.recorded_paths import shareable
 from headscope.settings import not_default
 from headscope.statistics.causes import cause_lines
-from headscope.statistics.floor_sensitivity import floor_sensitivity
-from headscope.statistics.ranking import best_heads, strongest
+from headscope.statistics.head_lists import best_heads, strongest, undecided
 from headscope.statistics.result import Result, layers_of
-from headscope.statistics.strictest_control import matched_keys
 from headscope.statistics.tags import UNIDENTIFIABLE, countable_types
-from headscope.statistics.untagged import undecided
+from headscope.statistics.thresholds import floor_sensitivity
+from headscope.statistics.wording import matched_keys
 from headscope.views.report.head_sentences import head_sentences, ladders
 from headscope.views.report.mean_pictures import mean_pictures, shown_cells
 from headscope.views.report.relation_sentences import in_words, instances_of, spoken, types_in_words

@@ -12,9 +12,9 @@ import pandas as pd
 from headscope.statistics.causes import BEHAVIOURS, BREAKS, EDGES, IDLE, NO_CAUSE
 from headscope.statistics.columns import GENERAL, rows_of_head
 from headscope.statistics.conditions import CONDITIONS, Numbers
+from headscope.statistics.head_lists import partial_sink_lines
 from headscope.statistics.result import Result
 from headscope.statistics.tags import with_rules
-from headscope.statistics.untagged import partial_sink_lines
 
 _MATTERS = {
     BREAKS: "It matters",
@@ -143,7 +143,7 @@ def ladders(run: Result) -> list[dict[str, Any]]:
             "steps": [
                 [
                     c.name,
-                    c.account(row, fails=fails[c.name][i], margins=margins[c.name], i=i),
+                    c.account(row, margins[c.name], i) if fails[c.name][i] else c.say(row),
                     int(not fails[c.name][i]),
                 ]
                 for c in CONDITIONS

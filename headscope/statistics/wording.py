@@ -1,8 +1,13 @@
-"""Simple rules in words: what `nearest-VERB` and its like stand for."""
+"""Words for baselines such as `nearest-VERB`, and for the control that decides a tag."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from math import isnan
+from typing import Any
+
+from headscope.relations import head_types
 
 _FORMS = (
     (r"offset-1", "the token before"),
@@ -46,3 +51,29 @@ def rule_in_words(name: str) -> str:
             name = re.sub(form, words, name)
             break
     return " ".join(_WORDS.get(word, word) for word in re.split("[ -]", name))
+
+
+def matched_keys(type: str) -> str:
+    """Keys of the matched control of a head type's relations, in words.
+
+    >>> matched_keys("syntactic")
+    'keys of the same word class and distance at other queries'
+    """
+    head_type = head_types().get(type)
+    return "other keys" if head_type is None else head_type.matched_keys
+
+
+def strictest_control(row: Mapping[str, Any]) -> tuple[float, str]:
+    """The larger of a row's control masses, and its keys in words.
+
+    A tag requires 1.5 times each of them, so the larger one decides.
+
+    >>> strictest_control({"type": "syntactic", "control": 0.01, "matched": 0.34})
+    (0.34, 'keys of the same word class and distance at other queries (matched control)')
+    >>> strictest_control({"type": "syntactic", "control": 0.01, "matched": float("nan")})
+    (0.01, 'control keys')
+    """
+    control, matched = row["control"], row.get("matched", float("nan"))
+    if isnan(matched) or matched <= control:
+        return control, "control keys"
+    return matched, f"{matched_keys(row['type'])} (matched control)"
