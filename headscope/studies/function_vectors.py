@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Unpack
 
 import numpy as np
 import pandas as pd
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from matplotlib.figure import Figure
 from numpy import ndarray
 from scipy.special import stdtr
@@ -22,13 +23,11 @@ from torch import Tensor, nn
 
 from headscope.arguments import NAME, either, takes, whole
 from headscope.corpus.controlled.tasks import chosen_tasks
-from headscope.errors import ModelError
 from headscope.measure.bootstrap import interval, ratio_error, resample
-from headscope.measure.progress import Progress, progress_bar
+from headscope.measure.progress import OnProgress, Progress, progress_bar
 from headscope.measure.progress_steps import Steps
 from headscope.models.families import refuse_encoder
 from headscope.models.last_token import LastToken, LastTokenRunner
-from headscope.models.load import Model
 from headscope.runs.recorded_paths import name_of
 from headscope.runs.reopen_model import model_or_run
 from headscope.runs.resolve import A_MODEL, A_RUN, Named
@@ -36,7 +35,6 @@ from headscope.statistics.conditions import MAX_Q
 from headscope.statistics.estimates import adjusted
 from headscope.stimuli.few_shot import (
     CLEAN,
-    PARTS,
     SHUFFLED,
     ZERO_SHOT,
     FewShot,
@@ -65,6 +63,9 @@ COLUMNS = [
     *("among_answers", "among_answers_low", "held_in", "tasks"),
 ]
 Means = Mapping[int, Float[Tensor, "head width"]]
+Effects = Float[ndarray, "score layer head value kind prompt"]
+"""Rise of the right answer's log-probability in nats, among the words of all tasks, then among the
+answers of the task: a head that raises all answers alike adds nothing to the second."""
 
 
 @takes(
@@ -103,8 +104,7 @@ def function_vectors(
         options: `revision`, a branch, tag or commit on the hub; `device`, `cpu`, `cuda` or `auto`.
 
     Raises:
-        ModelError: the model cannot be loaded, does not run under the fused engine, or its context
-            is too short for the examples.
+        ModelError: the model cannot be loaded, or does not run under the fused engine.
         ChoiceError: no such task.
         CorpusError: the file of tasks cannot be read.
     """
@@ -116,61 +116,46 @@ def function_vectors(
         runner = LastTokenRunner(loaded)
         spelling = Spelling(loaded.tokenizer)
         spelled = [spelled_task(name, rows, spelling, seed=seed) for name, rows in pairs.items()]
-        _check_length(loaded, spelled, size)
-        layers = loaded.attention_layers
-        steps = Steps(bar, (1 + 2 * len(layers)) * len(spelled))
-        readings = []
-        for task in spelled:
-            readings.append(read_task(runner, task, size))
-            steps.advance(1 if readings[-1].scored else 1 + 2 * len(layers))
-        scored = [reading for reading in readings if reading.scored]
-        if len(scored) < 2:
-            steps.advance(2 * len(layers) * len(scored))
-            layer, head = (index.ravel() for index in np.indices((len(layers), loaded.heads)))
-            table = pd.DataFrame({"layer": np.asarray(layers)[layer], "head": head})
-            table = table.reindex(columns=COLUMNS).assign(
-                function_vector=False, held_in=0, tasks=""
-            )
-        else:
-            effects = [
-                task_effects(runner, scored, number, size, steps.advance)
-                for number in range(len(scored))
-            ]
-            table = head_table(effect_table(scored, effects, layers, seed=seed), seed=seed)
+        readings, table = _measure(runner, spelled, size, bar)
+    scored = [reading.task.name for reading in readings if not reading.verdict]
+    not_scored = [f"{r.task.name} ({r.verdict})" for r in readings if r.verdict]
     tagged = int(table["function_vector"].sum())
-    not_scored = [f"{r.task.name} ({r.verdict})" for r in readings if not r.scored]
+    limit = [f"fewer than {MIN_TASKS} tasks: no head is tagged"]
     return StudyResult(
         title=f"{name_of(loaded.name)}: {tagged} function-vector heads; lift in nats over "
         f"{len(scored)} of {len(readings)} tasks",
         table=table,
         terminal_table=table.drop(columns=["tasks"]).head(max(12, tagged)),
         summary=(
-            f"tasks scored: {', '.join(r.task.name for r in scored) or 'none'}",
+            f"tasks scored: {', '.join(scored) or 'none'}",
             f"not scored: {', '.join(not_scored) or 'none'}",
         ),
-        notes=(f"fewer than {MIN_TASKS} tasks: no head is tagged",)
-        if len(scored) < MIN_TASKS
-        else (),
-        values={"scored": [r.task.name for r in scored]},
+        notes=limit if len(scored) < MIN_TASKS else [],
+        values={"scored": scored},
         draw=_figure,
     )
 
 
-def _check_length(model: Model, tasks: Sequence[Task], size: PromptSize) -> None:
-    longest = max(
-        (
-            len(prompt.tokens)
-            for task in tasks
-            for part in range(PARTS)
-            for prompt in few_shot_prompts(task, part, CLEAN, tokenizer=model.tokenizer, size=size)
-        ),
-        default=0,
-    )
-    if longest > model.context:
-        raise ModelError(
-            f"{model.name}: prompts of {size.shots} examples have up to {longest} tokens, and its "
-            f"context has {model.context}; fewer examples would do"
-        )
+def _measure(
+    runner: LastTokenRunner, tasks: Sequence[Task], size: PromptSize, progress: OnProgress
+) -> tuple[list[TaskReading], pd.DataFrame]:
+    """A reading of each task, and the row of each head."""
+    layers = runner.model.attention_layers
+    steps = Steps(progress, (1 + 2 * len(layers)) * len(tasks))
+    readings = []
+    for task in tasks:
+        readings.append(read_task(runner, task, size))
+        steps.advance(1 + 2 * len(layers) * bool(readings[-1].verdict))
+    scored = [reading for reading in readings if not reading.verdict]
+    if len(scored) < 2:
+        places = [(layer, head) for layer in layers for head in range(runner.model.heads)]
+        table = pd.DataFrame(places, columns=["layer", "head"]).reindex(columns=COLUMNS)
+        return readings, table.assign(function_vector=False, held_in=0, tasks="")
+    effects = [
+        task_effects(runner, scored, number, size, steps.advance) for number in range(len(scored))
+    ]
+    by_task = effect_table(scored, effects, layers, seed=size.seed)
+    return readings, head_table(by_task, seed=size.seed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,11 +167,6 @@ class TaskReading:
     """Empty if the model can do the task, else why the task is not scored."""
     clean_mean: Means
     shuffled_mean: Means
-
-    @property
-    def scored(self) -> bool:
-        """True if the model can do the task."""
-        return not self.verdict
 
 
 def read_task(runner: LastTokenRunner, task: Task, size: PromptSize) -> TaskReading:
@@ -217,98 +197,58 @@ def prompts_of(
     return few_shot_prompts(task, part, kind, tokenizer=runner.model.tokenizer, size=size)
 
 
-@dataclass(frozen=True, eq=False)
-class TaskEffects:
-    """Rise of the right answer's log-probability in nats, for each head, value and prompt."""
-
-    among_words: Float[ndarray, "layer head value kind prompt"]
-    """Among the words of all tasks."""
-    among_answers: Float[ndarray, "layer head value kind prompt"]
-    """Among the task's answers: a head that raises all of them alike adds nothing."""
-
-
 def task_effects(
     runner: LastTokenRunner,
     readings: Sequence[TaskReading],
     number: int,
     size: PromptSize,
     advance: Callable[[], None],
-) -> TaskEffects:
-    """Effects of all heads on one of the tasks.
-
-    Args:
-        runner: the model.
-        readings: of all scored tasks, at least two.
-        number: of the task among them.
-        size: of its prompts.
-        advance: called after each layer.
-    """
+) -> Effects:
+    """Effects of all heads on task `number` of at least two scored tasks."""
     reading, others = readings[number], [*readings[number + 1 :], *readings[:number]]
     words = sorted({token for other in readings for token in other.task.words})
-    answers = np.searchsorted(words, reading.task.answers)
-    layers, heads = runner.model.attention_layers, runner.model.heads
     effects: list[ndarray] = []
     for kind in UNINFORMED:
         prompts = prompts_of(runner, reading.task, EFFECTS, kind, size)
         runs = runner.read([prompt.tokens for prompt in prompts], keys=True)
-        scorer = _Scorer(runner.network, words, answers, [prompt.right for prompt in prompts])
-        before = scorer(torch.stack([run.state for run in runs])[:, None])
+        scores = partial(_scores, runner, words, reading.task.answers, prompts)
+        before = scores(torch.stack([run.state for run in runs])[:, None])
         rises = []
-        for layer in layers:
+        for layer in runner.model.attention_layers:
             values = _values(reading, others, layer, len(prompts))
-            states = _patched(runner, runs, layer, values)
-            rises.append((scorer(states) - before).reshape(2, len(runs), heads, VALUES))
+            rise = scores(_patched(runner, runs, layer, values)) - before
+            rises.append(rise.reshape(2, *values.shape[:3]))
             advance()
         effects.append(np.stack(rises))
-    # kind layer score prompt head value
-    words_first = np.stack(effects).transpose(2, 1, 4, 5, 0, 3)
-    return TaskEffects(words_first[0], words_first[1])
+    return np.stack(effects).transpose(2, 1, 4, 5, 0, 3)  # was kind layer score prompt head value
 
 
-class _Scorer:
-    """Log-probabilities of the right answers, among all words and among the task's answers."""
-
-    def __init__(
-        self, network: Any, words: Sequence[int], answers: Int[ndarray, " answer"], right: list[int]
-    ) -> None:
-        unembed = network.get_output_embeddings()
-        self._answers = torch.from_numpy(answers)
-        self._right = torch.from_numpy(np.searchsorted(words, right))
-        self._unembed: Callable[[Tensor], Tensor]
-        if type(unembed) is nn.Linear:
-            rows = unembed.weight.detach()[list(words)]
-            bias = None if unembed.bias is None else unembed.bias.detach()[list(words)]
-            self._unembed = lambda states: nn.functional.linear(states, rows, bias)
-        else:
-            self._unembed = lambda states: unembed(states)[..., list(words)]
-
-    @torch.inference_mode()
-    def __call__(
-        self, states: Float[Tensor, "prompt item d_model"]
-    ) -> Float[ndarray, "score prompt item"]:
-        """A score of each item: first among words, then among answers."""
-        logits = self._unembed(states).float().cpu()
-        right = logits.gather(-1, self._right[:, None, None].expand(*logits.shape[:2], 1))[..., 0]
-        scores = [right - part.logsumexp(-1) for part in (logits, logits[..., self._answers])]
-        return torch.stack(scores).double().numpy()
+@torch.inference_mode()
+def _scores(
+    runner: LastTokenRunner,
+    words: Sequence[int],
+    answers: Sequence[int],
+    prompts: Sequence[FewShot],
+    states: Float[Tensor, "prompt item d_model"],
+) -> Float[ndarray, "score prompt item"]:
+    """Log-probability of the right answer among all words, and among the task's answers."""
+    unembed = runner.network.get_output_embeddings()
+    bias = None if unembed.bias is None else unembed.bias[list(words)]
+    logits = nn.functional.linear(states, unembed.weight[list(words)], bias).float().cpu()
+    right = torch.from_numpy(np.searchsorted(words, [prompt.right for prompt in prompts]))
+    of_right = logits.gather(-1, right[:, None, None].expand(*logits.shape[:2], 1))[..., 0]
+    of_task = logits[..., torch.from_numpy(np.searchsorted(words, answers))]
+    scores = [of_right - part.logsumexp(-1) for part in (logits, of_task)]
+    return torch.stack(scores).double().numpy()
 
 
 def _values(
     reading: TaskReading, others: Sequence[TaskReading], layer: int, prompts: int
 ) -> Float[Tensor, "prompt head value width"]:
     """The values that every head's output is set to in each prompt."""
-    rows = [
-        torch.stack(
-            [
-                reading.clean_mean[layer],
-                reading.shuffled_mean[layer],
-                others[i % len(others)].clean_mean[layer],
-            ],
-            dim=1,
-        )
-        for i in range(prompts)
-    ]
-    return torch.stack(rows)
+    own = reading.clean_mean[layer], reading.shuffled_mean[layer]
+    another = [others[i % len(others)].clean_mean[layer] for i in range(prompts)]
+    return torch.stack([torch.stack([*own, mean], dim=1) for mean in another])
 
 
 def _patched(
@@ -319,10 +259,14 @@ def _patched(
 ) -> Float[Tensor, "prompt item d_model"]:
     """Last states with one head set to one value at a time."""
     prompts, heads, kinds, width = values.shape
-    items = torch.arange(prompts).repeat_interleave(heads * kinds)
-    head = torch.arange(heads).repeat_interleave(kinds).repeat(prompts)
-    value = values.reshape(-1, width)
-    states = runner.states(runs, layer, prompt=items, head=head, value=value)
+    prompt, head, _ = (index.ravel() for index in np.indices((prompts, heads, kinds)))
+    states = runner.states(
+        runs,
+        layer,
+        prompt=torch.from_numpy(prompt),
+        head=torch.from_numpy(head),
+        value=values.reshape(-1, width),
+    )
     return states.reshape(prompts, heads * kinds, -1)
 
 
@@ -348,7 +292,7 @@ def _answers(
 
 def effect_table(
     readings: Sequence[TaskReading],
-    effects: Sequence[TaskEffects],
+    effects: Sequence[Effects],
     layers: Sequence[int],
     *,
     seed: int,
@@ -371,12 +315,9 @@ def effect_table(
 
 
 def _task_rows(
-    reading: TaskReading, effects: TaskEffects, layers: Sequence[int], seed: int
+    reading: TaskReading, effects: Effects, layers: Sequence[int], seed: int
 ) -> pd.DataFrame:
-    words, answers = (
-        part.mean(3).reshape(-1, VALUES, part.shape[-1])
-        for part in (effects.among_words, effects.among_answers)
-    )
+    words, answers = (part.mean(3).reshape(-1, VALUES, part.shape[-1]) for part in effects)
     larger = words[:, 1:].mean(-1).argmax(-1) + 1
     rows = np.arange(len(words))
     lift, among = (part[:, 0] - part[rows, larger] for part in (words, answers))
@@ -384,7 +325,9 @@ def _task_rows(
     draws = resample(count, np.random.default_rng(seed))
     low, high = interval(lift.T, np.ones(count), draws)
     among_low, _ = interval(among.T, np.ones(count), draws)
-    layer, head = np.indices(effects.among_words.shape[:2])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        t = lift.mean(-1) / ratio_error(lift.T, np.ones((count, 1)))
+    layer, head = np.indices(effects.shape[1:3])
     return pd.DataFrame(
         {
             "layer": np.asarray(layers)[layer.ravel()],
@@ -395,49 +338,37 @@ def _task_rows(
             "ci_high": high,
             "among_answers": among.mean(-1),
             "among_low": among_low,
-            "p_value": above_zero(lift.T),
+            "p_value": stdtr(count - 1, -np.nan_to_num(t)),
         }
     )
-
-
-def above_zero(values: Float[ndarray, "item head"]) -> Float[ndarray, " head"]:
-    """One-sided p values of Student's t test that the mean over items is above 0."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        t = values.mean(0) / ratio_error(values, np.ones((len(values), 1)))
-    return np.asarray(stdtr(len(values) - 1, -np.nan_to_num(t)))
 
 
 def head_table(effects: pd.DataFrame, *, seed: int) -> pd.DataFrame:
     """A row per head with `COLUMNS`, tagged heads first, then by lift."""
-    names = list(dict.fromkeys(effects["task"]))
-    by_task = effects.set_index(["task", "layer", "head"])
-    wide = {
-        name: by_task[name].unstack("task")[names] for name in ("lift", "among_answers", "holds")
-    }
-    lift, among, holds = (wide[name].to_numpy() for name in ("lift", "among_answers", "holds"))
-    draws = resample(len(names), np.random.default_rng(seed))
-    low, high = interval(lift.T.astype(float), np.ones(len(names)), draws)
-    among_low, _ = interval(among.T.astype(float), np.ones(len(names)), draws)
-    halves = [lift[:, half::2].mean(1) for half in (0, 1)]
-    index = wide["lift"].index
-    table = pd.DataFrame(
-        {
-            "layer": index.get_level_values("layer"),
-            "head": index.get_level_values("head"),
-            "lift": lift.mean(1),
-            "ci_low": low,
-            "ci_high": high,
-            "first_half": halves[0],
-            "second_half": halves[1],
-            "among_answers": among.mean(1),
-            "among_answers_low": among_low,
-            "held_in": holds.sum(1),
-            "tasks": [";".join(np.array(names)[row.astype(bool)]) for row in holds],
-        }
+    names = np.array(effects["task"].unique(), object)
+    wide = effects.pivot(index=["layer", "head"], columns="task")
+    lift, among, holds = (
+        wide[column][names].to_numpy() for column in ("lift", "among_answers", "holds")
     )
+    draws = resample(len(names), np.random.default_rng(seed))
+    low, high = interval(lift.T, np.ones(len(names)), draws)
+    among_low, _ = interval(among.T, np.ones(len(names)), draws)
+    first, second = (lift[:, half::2].mean(1) for half in (0, 1))
     both_halves = holds[:, 0::2].any(1) & holds[:, 1::2].any(1)
+    columns = {
+        "lift": lift.mean(1),
+        "ci_low": low,
+        "ci_high": high,
+        "first_half": first,
+        "second_half": second,
+        "among_answers": among.mean(1),
+        "among_answers_low": among_low,
+        "held_in": holds.sum(1),
+        "tasks": [";".join(names[row]) for row in holds],
+    }
+    table = pd.DataFrame(columns, index=wide.index).reset_index()
     table["function_vector"] = (
-        (np.minimum(*halves) >= THRESHOLD)
+        (np.minimum(first, second) >= THRESHOLD)
         & (table["ci_low"] > 0)
         & (table["among_answers_low"] > 0)
         & (table["among_answers"] >= AMONG_ANSWERS * table["lift"])
@@ -455,10 +386,8 @@ def _figure(result: StudyResult) -> Figure:
     axes = figure.subplots()
     if heads["lift"].notna().any():
         wide = heads.pivot(index="head", columns="layer", values="lift")
-        largest = max(float(np.abs(wide.to_numpy()).max()), 1e-9)
-        image = axes.imshow(
-            wide.to_numpy(), aspect="auto", cmap="RdBu_r", vmin=-largest, vmax=largest
-        )
+        limit = float(heads["lift"].abs().max())
+        image = axes.imshow(wide, aspect="auto", cmap="RdBu_r", vmin=-limit, vmax=limit)
         columns = {layer: column for column, layer in enumerate(wide.columns)}
         for row in heads[heads["function_vector"].astype(bool)].itertuples():
             axes.plot(columns[row.layer], row.head, "o", mfc="none", color="black", ms=6)

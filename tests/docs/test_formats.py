@@ -19,7 +19,7 @@ from headscope.studies.study_table import STUDIES
 from tests.helpers.formats import DESCRIBED, PAGE, columns_of
 from tests.helpers.studies import words_with
 from tests.helpers.treebanks import save_treebanks
-from tests.studies.function_vectors.planted_tasks import save_model, save_tasks_file
+from tests.oracles.planted_tasks import save_model, save_tasks_file
 
 
 def shell(*arguments: object) -> str:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 
 import headscope as hs
 from headscope.corpus.controlled.tasks import read_tasks, shipped_tasks
-from headscope.errors import ArgumentError, ChoiceError, CorpusError, ModelError
+from headscope.errors import CorpusError
 from headscope.models.last_token import LastTokenRunner
 from headscope.models.load import load_model
 from headscope.stimuli.few_shot import (
@@ -30,9 +29,7 @@ from headscope.studies.function_vectors import (
     read_task,
     task_effects,
 )
-from tests.helpers.formats import columns_of
-from tests.helpers.shell import headscope
-from tests.studies.function_vectors.planted_tasks import (
+from tests.oracles.planted_tasks import (
     FUNCTION_VECTOR,
     LAZY,
     save_model,
@@ -130,10 +127,7 @@ def test_an_effect_is_that_of_a_whole_run_with_the_head_set(tasks_file, tmp_path
             )
             for place, value in enumerate(values):
                 after = log_probabilities(prompt, value)
-                measured = [
-                    part[layer, head, place, kind, number]
-                    for part in (effects.among_words, effects.among_answers)
-                ]
+                measured = [part[layer, head, place, kind, number] for part in effects]
                 expected = np.subtract(after, before)
                 np.testing.assert_allclose(measured, expected, atol=1e-3)
 
@@ -172,38 +166,14 @@ def tokenizer_of_words(tmp_path_factory):
     return load_model(str(folder)).tokenizer
 
 
-def test_the_command_writes_the_table_and_a_figure(tasks_file, tmp_path):
-    model = save_model(tmp_path / "model")
-    words = ("study", "function-vectors", model, "--tasks", tasks_file, "--prompts", "8", "-q")
-    out, figure = tmp_path / "fv.csv", tmp_path / "fv.svg"
-    shown = headscope(*words, "--out", out, "--figure", figure)
-    assert shown.returncode == 0, shown.stderr
-    assert "1 function-vector heads; lift in nats over 8 of 8 tasks" in shown.stdout
-    heads = pd.read_csv(out)
-    assert list(heads.columns) == columns_of("function-vectors")
-    assert heads.loc[heads["function_vector"], ["layer", "head"]].values.tolist() == [[1, 0]]
-    assert "<svg" in figure.read_text()
-
-
-def test_what_cannot_be_asked_is_refused_in_one_sentence(tmp_path, gpt2_folder):
-    folder = str(gpt2_folder)
-    with pytest.raises(ChoiceError, match=r"no task named 'antonm' \(is antonym meant\?\)"):
-        hs.function_vectors(folder, tasks="antonm")
-    with pytest.raises(ArgumentError, match="prompts is 2, expected a whole number from 6"):
-        hs.function_vectors(folder, prompts=2)
-    with pytest.raises(CorpusError, match=r"no\.csv: cannot be read"):
-        hs.function_vectors(folder, tasks=str(tmp_path / "no.csv"))
+def test_a_file_of_tasks_needs_its_three_columns(tmp_path):
     wrong = tmp_path / "wrong.csv"
     wrong.write_text("a,b\n1,2\n")
     with pytest.raises(CorpusError, match="columns a,b, expected task,question,answer"):
-        hs.function_vectors(folder, tasks=str(wrong))
+        read_tasks(wrong)
     wrong.write_text("task,question,answer\nx,hot\n")
     with pytest.raises(CorpusError, match=re.escape("wrong.csv:2: a task, a question")):
         read_tasks(wrong)
-    planted = save_model(tmp_path / "model")
-    file = save_tasks_file(tmp_path / "tasks.csv")
-    with pytest.raises(ModelError, match="fewer examples would do"):
-        hs.function_vectors(str(planted), tasks=str(file), shots=9, prompts=6)
 
 
 def test_no_shipped_task_asks_a_question_twice_or_for_itself():
