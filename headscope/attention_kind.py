@@ -7,13 +7,11 @@ between a decoder and an encoder.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Bool, Int
 from numpy import ndarray
-
-from headscope.arguments import Kind
 
 UNLIMITED = int(np.iinfo(np.int64).max)
 """Tokens of a window whose length does not matter."""
@@ -111,11 +109,4 @@ def kind_of(attention_kind: AttentionKind | str) -> AttentionKind:
     return KINDS[attention_kind] if isinstance(attention_kind, str) else attention_kind
 
 
-def _checked(value: Any) -> AttentionKind:
-    kind = kind_of(value)
-    if not isinstance(kind, AttentionKind):
-        raise TypeError
-    return kind
-
-
-ATTENTION_KIND = Kind(f"one of {', '.join(KINDS)}", _checked)
+KindName = AttentionKind | Literal["bidirectional", "causal"]

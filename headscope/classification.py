@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from headscope.arguments import MODEL, Kind, made_by, maybe, takes
+from pydantic import PlainValidator
+
 from headscope.corpus.shipped import asked_corpora
 from headscope.corpus.window import Window
 from headscope.measure.plan import Plan, was_read
@@ -20,7 +21,8 @@ from headscope.measure.run_windows import BASELINE_TOKENS, RunWindows, run_windo
 from headscope.measure.tally import ReadState, Tally
 from headscope.models.batching import batch_tokens_on
 from headscope.models.families import refuse_encoder
-from headscope.relations import RELATIONS, check_relations, check_types, relations_of
+from headscope.options import Corpus, Model, OnMessage, Overwrite, PathName, checked
+from headscope.relations import Relations, check_relations, check_types, relations_of
 from headscope.relations.effect import Effect, sum_names
 from headscope.relations.effects import effects_of
 from headscope.relations.relation import Relation
@@ -41,29 +43,24 @@ if TYPE_CHECKING:
     from headscope.models.load import Model
 
 
-def _backend(value: Any) -> Any:
-    if not hasattr(value, "find_examples"):
-        raise TypeError
+def _reader(value: Any) -> Any:
+    if value is not None and not hasattr(value, "find_examples"):
+        raise ValueError("should be a reader of models, such as InProcess()")
     return value
 
 
-@takes(
-    model=MODEL,
-    settings=maybe(made_by("hs.Settings(…)", Settings)),
-    relations=maybe(RELATIONS),
-    backend=maybe(Kind("what reads a model, such as InProcess()", _backend)),
-)
+@checked
 def classify(
-    model: Any,
-    corpus: str | Path | Sequence[str | Path] | None = None,
+    model: Model,
+    corpus: Corpus = None,
     *,
     settings: Settings | None = None,
-    relations: Sequence[Relation] | None = None,
-    out: str | Path | None = None,
-    overwrite: bool = False,
+    relations: Relations | None = None,
+    out: PathName | None = None,
+    overwrite: Overwrite = False,
     progress: Progress = True,
-    tell: Callable[[str], None] = lambda line: None,
-    backend: InProcess | None = None,
+    tell: OnMessage = lambda line: None,
+    backend: Annotated[Any, PlainValidator(_reader)] = None,
     **changes: Any,
 ) -> Run:
     """Run a model over annotated text and tag every head with what it does.
@@ -212,7 +209,7 @@ def _classify(
 def _choose(task: _Task, model: Model) -> _Loaded:
     """Choose the relations and effects that a model can be asked."""
     longest = min(task.settings.max_length, model.longest_window)
-    settings = replace(task.settings, max_length=longest)
+    settings = task.settings.model_copy(update={"max_length": longest})
     relations = _relations(task, model)
     task.clock.lap("load")
     writes = settings.writes and not task.relations

@@ -3,31 +3,38 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import pandas as pd
+from pydantic import Field
 
-from headscope.arguments import (
-    ANYTHING,
-    KINDS,
-    MODEL,
-    NAME,
-    TEXT,
-    maybe,
-    number,
-    takes,
-    whole,
-)
-from headscope.attention_kind import ATTENTION_KIND, CAUSAL, AttentionKind, kind_of
+from headscope.attention_kind import CAUSAL, KindName, kind_of
 from headscope.errors import ChoiceError, HeadscopeError
+from headscope.options import (
+    LARGEST,
+    Corpus,
+    Device,
+    Head,
+    Heads,
+    MaxTokens,
+    Name,
+    Overwrite,
+    PathName,
+    Seed,
+    Source,
+    Text,
+    Whole,
+    Width,
+    checked,
+)
 from headscope.runs import store
 from headscope.runs.listing import list_heads
-from headscope.settings import MAX_TOKENS, Settings
+from headscope.settings import MAX_TOKENS
 from headscope.statistics.reasons import why
 from headscope.statistics.result import PRELIMINARY, Result, by_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from matplotlib.figure import Figure
 
@@ -48,8 +55,8 @@ class Run(Result):
         """The same data with everything that can be asked of it."""
         return cls(**vars(result))
 
-    @takes(relation=maybe(NAME))
-    def why(self, head: str, relation: str | None = None) -> str:
+    @checked
+    def why(self, head: Head, relation: Name | None = None) -> str:
         """Findings on a head, every condition of each tag with its number, then the near misses.
 
         Args:
@@ -61,8 +68,8 @@ class Run(Result):
         """
         return why(self, head, relation)
 
-    @takes(type=NAME)
-    def tagged(self, type: str) -> pd.DataFrame:
+    @checked
+    def tagged(self, type: Name) -> pd.DataFrame:
         """The heads with this tag by name, the strongest first; see `runs.listing.list_heads`.
 
         The numbers are those of the type's own relation with the largest lift.
@@ -72,15 +79,15 @@ class Run(Result):
         """
         return by_name(list_heads(self, type))
 
-    @takes(head=maybe(KINDS["head"]), text=maybe(TEXT), layer=maybe(whole(0)))
+    @checked
     def show(
         self,
-        head: str | None = None,
-        text: str | None = None,
+        head: Head | None = None,
+        text: Text | None = None,
         *,
-        layer: int | None = None,
-        device: str = "auto",
-        source: Any = None,
+        layer: Whole | None = None,
+        device: Device = "auto",
+        source: Source = None,
     ) -> AttentionView | LayerView:
         """A head of the run's model on any text; see `headscope.views.show.show`.
 
@@ -110,8 +117,8 @@ class Run(Result):
 
         return report_html(self, light=light)
 
-    @takes(kind=NAME, width=maybe(number(2, 40)))
-    def figure(self, kind: str = "atlas", *, width: float | None = None) -> Figure:
+    @checked
+    def figure(self, kind: Name = "atlas", *, width: Width = None) -> Figure:
         """A picture of the run for a paper, as a matplotlib figure.
 
         Args:
@@ -129,12 +136,12 @@ class Run(Result):
             raise ChoiceError("picture", kind, FIGURES)
         return fitted(FIGURES[kind](self), width)
 
-    @takes()
+    @checked
     def ablate(
         self,
         *,
-        heads: str = "tagged",
-        how: str = "mean",
+        heads: Heads = "tagged",
+        how: Literal["mean", "zero"] = "mean",
         **options: Any,
     ) -> StudyResult:
         """Measure the effects of ablating heads, and of knocking out the edges of their tags.
@@ -148,15 +155,15 @@ class Run(Result):
 
         return ablate(self, heads=heads, how=how, **options)
 
-    @takes(heads=NAME, bridge=maybe(MODEL))
+    @checked
     def hooks(
         self,
         heads: str = "tagged",
         *,
         how: str = "mean",
-        corpus: str | Path | Sequence[str | Path] | None = None,
-        bridge: Any = None,
-        device: str = "auto",
+        corpus: Corpus = None,
+        bridge: Source = None,
+        device: Device = "auto",
     ) -> list[tuple[str, Callable[..., Any]]]:
         """Hooks that silence heads in a TransformerBridge: `bridge.run_with_hooks(…, fwd_hooks=…)`.
 
@@ -183,8 +190,8 @@ class Run(Result):
 
         return silencing_hooks(self, heads, how, corpus=corpus, bridge=bridge, device=device)
 
-    @takes()
-    def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
+    @checked
+    def save(self, folder: PathName, *, overwrite: Overwrite = False) -> Path:
         """Write the run folder; see `headscope.runs.store.save`."""
         return store.save(self, Path(folder), report=self.report, overwrite=overwrite)
 
@@ -201,8 +208,8 @@ class Run(Result):
         return f"<headscope run of {self.name}{marked}: {listed}>"
 
 
-@takes()
-def load(folder: str | Path, *, with_tally: bool = False) -> Run:
+@checked
+def load(folder: PathName, *, with_tally: bool = False) -> Run:
     """Read a run folder back; see `headscope.runs.store.load`.
 
     Raises:
@@ -211,14 +218,14 @@ def load(folder: str | Path, *, with_tally: bool = False) -> Run:
     return Run.of(store.load(folder, with_tally=with_tally))
 
 
-@takes(patterns=ANYTHING, windows=ANYTHING, tokens=ANYTHING)
+@checked
 def score_patterns(
     patterns: Any,
     windows: Any,
     tokens: Any = None,
     *,
-    out: str | Path | None = None,
-    overwrite: bool = False,
+    out: PathName | None = None,
+    overwrite: Overwrite = False,
     **options: Any,
 ) -> Run:
     """Score attention patterns without a model; see `headscope.runs.from_patterns.score_patterns`.
@@ -252,15 +259,15 @@ def score_patterns(
     return run
 
 
-@takes(tokenizer=ANYTHING, attention_kind=ATTENTION_KIND)
+@checked
 def windows(
-    corpus: str | Path | Sequence[str | Path] | None,
+    corpus: Corpus,
     tokenizer: Any,
     *,
-    max_length: int = Settings.max_length,
-    max_tokens: int = MAX_TOKENS,
-    seed: int = 0,
-    attention_kind: AttentionKind | str = CAUSAL,
+    max_length: Annotated[int, Field(ge=8, le=LARGEST)] = 256,
+    max_tokens: MaxTokens = MAX_TOKENS,
+    seed: Seed = 0,
+    attention_kind: KindName = CAUSAL,
 ) -> list[Window]:
     """The windows of text that `classify` would read.
 

@@ -1,65 +1,47 @@
-"""Settings of a run: the one home of every option, with its default, check and help.
+"""Settings of a run: each option with its default, its bounds and its help.
 
-`classify`, the command line, a sweep's file, `run.json` and the checkpoint derive from it.
+`classify`, the command line, a sweep's file, `run.json` and the checkpoint take them from here.
 """
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, NamedTuple, no_type_check
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any, Literal
 
-from headscope.arguments import FLAG, HEAD_TYPES, NAME, Kind, check, described, number, whole
+from pydantic import Field
+from pydantic.config import JsonDict
+
 from headscope.errors import ArgumentError
+from headscope.options import Name, Names, Options, Positive, Seed, described
 
-
-class Option(NamedTuple):
-    """Allowed values and purpose of a setting."""
-
-    help: str
-    kind: Kind
-    """What it may hold."""
-    panel: str
-    counts: bool
-    """Whether a run's numbers or files depend on it, so that `run.json` states it."""
-    loads: bool
-    """Whether it says how a model is loaded."""
-
-
-_READ, _JUDGED, _LOADED = "What is read", "How it is judged and kept", "How the model is loaded"
 MAX_TOKENS = 40_000
 """Tokens of text that a run reads by default."""
-AUTO = "auto"
 QUICK_TOKENS = 8_000
-"""The same of a quick run."""
-BY_QUICK: dict[str, tuple[Any, Any]] = {
-    "max_tokens": (MAX_TOKENS, QUICK_TOKENS),
-    "twin": (True, False),
-    "built": (True, False),
-}
-"""Settings whose default is another in a quick run: that of a full run, and that of a quick one."""
+"""Default tokens of text of a quick run."""
+AUTO = "auto"
+_READ, _JUDGED, _LOADED = "What is read", "How it is judged and kept", "How the model is loaded"
+
+
+def _by_quick(full: Any, quick: Any) -> Callable[[dict[str, Any]], Any]:
+    """Default of a setting that differs in a quick run."""
+    return lambda settings: quick if settings.get("quick") else full
 
 
 def _option(
-    default: Any,
-    kind: Kind,
-    help: str,
-    panel: str,
-    *,
-    counts: bool = True,
-    loads: bool = False,
+    default: Any, description: str, panel: str, *, loads: bool = False, counts: bool = True
 ) -> Any:
-    return field(default=default, metadata={"option": Option(help, kind, panel, counts, loads)})
+    """A field; `loads` marks options of the model, `counts` those that `run.json` states."""
+    extra: JsonDict = {"panel": panel, "loads": loads, "counts": counts}
+    key = "default_factory" if callable(default) else "default"
+    return Field(**{key: default}, description=description, json_schema_extra=extra)
 
 
-@no_type_check  # what it is given is checked below, so that the message says what would do
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """Everything that a run is asked for beside its model and its corpus.
+class Settings(Options):
+    """Settings of a run, beside its model and its corpus.
 
     Raises:
-        ArgumentError: a value that its field cannot hold; the message says what would do.
+        ArgumentError: a value is invalid; the message says what is allowed.
 
     >>> Settings(max_tokens=500).max_tokens
     500
@@ -67,190 +49,161 @@ class Settings:
     ('induction', 'positional')
     >>> Settings(max_tokens=0)
     Traceback (most recent call last):
-    headscope.errors.ArgumentError: max_tokens is 0, expected a whole number from 1
+    headscope.errors.ArgumentError: max_tokens is 0; it should be greater than or equal to 1
     """
 
-    types: Sequence[str] | None = _option(
+    types: Names | None = _option(
         None,
-        HEAD_TYPES,
         "Head types to score, separated by commas, or all. The default leaves out semantic, code, "
         "retrieval and concept-induction.",
         _READ,
     )
     quick: bool = _option(
         False,
-        FLAG,
         "Preliminary tags in a fraction of the time: position, sinks, delimiters, induction, "
         "duplicates, syntax and coreference, without the twin and built sentences.",
         _READ,
     )
-    """Intervals and controls are those of any run; see `headscope.relations.QUICK`."""
-    max_tokens: int = _option(
-        None,
-        whole(1),
+    max_tokens: Positive = _option(
+        _by_quick(MAX_TOKENS, QUICK_TOKENS),
         f"Tokens of text to read, about; {MAX_TOKENS:,}, or {QUICK_TOKENS:,} with --quick.",
         _READ,
     )
-    """To the end of a window; synthetic stimuli come on top."""
     all: bool = _option(
-        False, FLAG, "Read all that text, even when the rest will hardly change a tag.", _READ
+        False, "Read all that text, even when the rest will hardly change a tag.", _READ
     )
-    """Else reading ends when it is expected to change at most one tag of fifty; see
-    `headscope.statistics.early_stopping`."""
-    documents: int | None = _option(
-        None, whole(1), "Documents of text to read at most; as many as there are by default.", _READ
+    documents: Positive | None = _option(
+        None, "Documents of text to read at most; as many as there are by default.", _READ
     )
     built: bool = _option(
-        None,
-        FLAG,
+        _by_quick(True, False),
         "Ask sentences made for it too where a text hardly tells a relation from a simple rule; "
         "they are English. On; off with --quick.",
         _READ,
     )
-    """Of Universal Dependencies' files in other languages they are never asked."""
-    max_length: int = _option(256, whole(8), "Longest window in tokens.", _READ)
-    """Long enough for sentences and their antecedents, short enough for the quadratic part of
-    attention to stay small; at most the model's context."""
-    bos: str | None = _option(
+    max_length: Annotated[int, Field(ge=8, le=2**63 - 1)] = _option(
+        256, "Longest window in tokens.", _READ
+    )
+    bos: Name | None = _option(
         None,
-        Kind("the text of a token", NAME.plain),
         "Token to put before each document, if not the tokenizer's own BOS.",
         _READ,
         loads=True,
     )
     chat: bool = _option(
         False,
-        FLAG,
         "Put each document into the model's own chat template, as a user's message.",
         _READ,
         loads=True,
     )
-    """What the template adds is asked about by relations of its own; see
-    `headscope.corpus.window.ChatTemplate`."""
     twin: bool = _option(
-        None,
-        FLAG,
+        _by_quick(True, False),
         "Compare with the model's shuffled twin, which learned nothing. On; off with --quick.",
         _JUDGED,
     )
-    """On an eighth of the text; each tag must beat what the twin shows by chance."""
     writes: bool = _option(
-        False,
-        FLAG,
-        "Measure what heads write into the logits, beside where they look.",
-        _JUDGED,
+        False, "Measure what heads write into the logits, beside where they look.", _JUDGED
     )
-    """In the same forward passes, which take a fifth longer, and some 5,000 tokens of prompts more;
-    see `headscope.relations.effects`. Off by itself."""
     examples: bool = _option(
-        True, FLAG, "Keep patterns of the tagged heads' best and ordinary queries.", _JUDGED
+        True, "Keep patterns of the tagged heads' best and ordinary queries.", _JUDGED
     )
     keep_sums: bool = _option(
         False,
-        FLAG,
         "Keep the sums as a whole, the twin's too, uncompressed; 20 to 45 times as large.",
         _JUDGED,
     )
-    """Else those that merging, halves and the bootstrap need; see `headscope.runs.sums`."""
-    seed: int = _option(0, whole(0), "Seeds every draw.", _JUDGED)
-    """The choice of files, the shuffling, random tokens, controls and the bootstrap."""
-    revision: str | None = _option(
-        None, NAME, "Branch, tag or commit on the hub, e.g. step1000.", _LOADED, loads=True
+    seed: Seed = _option(0, "Seeds every draw.", _JUDGED)
+    revision: Name | None = _option(
+        None, "Branch, tag or commit on the hub, e.g. step1000.", _LOADED, loads=True
     )
-    device: str = _option(
-        "auto", NAME, "cpu, cuda, …; auto takes a GPU if there is one.", _LOADED, loads=True
+    device: Name = _option(
+        AUTO, "cpu, cuda, …; auto takes a GPU if there is one.", _LOADED, loads=True
     )
-    device_map: str | None = _option(
+    device_map: Literal["auto", "balanced", "sequential"] | None = _option(
         None,
-        NAME,
-        "auto spreads a large model over all devices, with accelerate.",
+        "Spread a large model over all devices, with accelerate.",
         _LOADED,
         loads=True,
     )
-    dtype: str = _option(
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = _option(
         AUTO,
-        NAME,
-        "float32, bfloat16 or float16; auto is bfloat16 where the checkpoint holds no more, the "
-        "processor multiplies it, and masses hardly differ.",
+        "auto is bfloat16 where the checkpoint holds no more, the processor multiplies it, and "
+        "masses hardly differ; otherwise float32.",
         _LOADED,
         loads=True,
     )
-    engine: str = _option(
-        "auto",
-        NAME,
-        "fused or lens; auto is fused where the model allows it.",
-        _LOADED,
-        loads=True,
+    engine: Literal["auto", "fused", "lens"] = _option(
+        AUTO, "auto is fused where the model allows it.", _LOADED, loads=True
     )
-    keep_every: float = _option(
-        60.0,
-        number(0.0),
-        "Seconds between two writings of the sums so far.",
-        _JUDGED,
-        counts=False,
+    keep_every: Annotated[float, Field(ge=0)] = _option(
+        60.0, "Seconds between two writings of the sums so far.", _JUDGED, counts=False
     )
-
-    def __post_init__(self) -> None:
-        for setting in fields(self):
-            value = getattr(self, setting.name)
-            if value is None and setting.default is None:
-                continue
-            object.__setattr__(self, setting.name, read_value(setting.name, value, setting.name))
-        for name in BY_QUICK:
-            if getattr(self, name) is None:
-                object.__setattr__(self, name, _default(name, self.quick))
 
     def to_json(self) -> dict[str, Any]:
-        """The settings as `run.json` states them: all on which a run's numbers or files depend.
+        """The settings as `run.json` states them: those that numbers or files depend on.
 
         >>> Settings(seed=3).to_json()["seed"]
         3
         """
-        counted = {name: value for name, value in asdict(self).items() if OPTIONS[name].counts}
-        return {n: list(v) if isinstance(v, tuple) else v for n, v in counted.items()}
+        facts = {name: getattr(self, name) for name in type(self).model_fields if counts(name)}
+        return {n: list(v) if isinstance(v, tuple) else v for n, v in facts.items()}
 
     @classmethod
     def from_json(cls, facts: dict[str, Any]) -> Settings:
-        """The settings of a run from its `run.json`; what that does not say is the default.
+        """The settings of a run from its `run.json`; a missing one has its default.
 
         >>> Settings.from_json({"seed": 3, "batch_tokens": 1024}).seed
         3
         """
-        return cls(**{name: value for name, value in facts.items() if name in OPTIONS})
+        return cls(**{name: value for name, value in facts.items() if name in cls.model_fields})
 
     def loading(self) -> dict[str, Any]:
         """Options for loading the model: fields of `headscope.models.load_options.LoadOptions`."""
-        options = {name: getattr(self, name) for name, option in OPTIONS.items() if option.loads}
-        # what a run then reads is chosen when it is loaded; see `headscope.measure.precision_check`
+        options = {name: getattr(self, name) for name in type(self).model_fields if loads(name)}
+        # auto is decided when the model is loaded; see `headscope.measure.precision_check`
         dtype = "float32" if self.dtype == AUTO else self.dtype
         return options | {"dtype": dtype, "longest": self.max_length}
 
     def words(self) -> Iterator[str]:
-        """The words of the command line that differ from its defaults.
+        """The options of the command line that differ from their defaults.
 
         >>> list(Settings(max_tokens=500, twin=False).words())
         ['--max-tokens', '500', '--no-twin']
         """
-        for setting in fields(self):
-            value, flag = getattr(self, setting.name), setting.name.replace("_", "-")
-            default = _default(setting.name, self.quick)
-            if value == default or not OPTIONS[setting.name].counts:
+        for name, field in type(self).model_fields.items():
+            value, flag = getattr(self, name), name.replace("_", "-")
+            default = field.get_default(
+                call_default_factory=True, validated_data={"quick": self.quick}
+            )
+            if value == default or not counts(name):
                 continue
             if isinstance(value, bool):
                 yield f"--{flag}" if value else f"--no-{flag}"
             else:
-                yield from (f"--{flag}", ",".join(value) if setting.name == "types" else str(value))
+                yield from (f"--{flag}", ",".join(value) if name == "types" else str(value))
 
 
-def _default(name: str, quick: bool) -> Any:
-    """A setting's default in a quick or a full run."""
-    return BY_QUICK[name][quick] if name in BY_QUICK else _DEFAULTS[name]
+def panel(name: str) -> str:
+    """The heading of a setting in `--help`."""
+    return str(_extra(name)["panel"])
+
+
+def counts(name: str) -> bool:
+    """True if numbers or files of a run depend on the setting."""
+    return bool(_extra(name)["counts"])
+
+
+def loads(name: str) -> bool:
+    """True for an option of loading the model."""
+    return bool(_extra(name)["loads"])
+
+
+def _extra(name: str) -> dict[str, Any]:
+    return Settings.model_fields[name].json_schema_extra  # type: ignore[return-value]
 
 
 def not_default(facts: dict[str, Any]) -> str:
-    """The words of the command line for what a run's `settings` say that is not the default.
-
-    Empty where all is.
+    """The options of the command line for the settings in a `run.json` that are not the default.
 
     >>> not_default(Settings(all=True, seed=3).to_json())
     '--all --seed 3'
@@ -258,32 +211,11 @@ def not_default(facts: dict[str, Any]) -> str:
     return shlex.join(Settings.from_json(facts).words())
 
 
-OPTIONS: dict[str, Option] = {
-    setting.name: setting.metadata["option"] for setting in fields(Settings)
-}
-"""Each setting's option by its name."""
-_DEFAULTS = {setting.name: setting.default for setting in fields(Settings)}
-
-
-def read_value(name: str, value: Any, where: str) -> Any:
-    """A setting's value as it is used.
-
-    Args:
-        name: the setting.
-        value: what was given for it.
-        where: what an error calls it.
-
-    Raises:
-        ArgumentError: it cannot hold this.
-    """
-    return check(where, value, OPTIONS[name].kind)
-
-
 def settings_of(settings: Settings | None, changes: dict[str, Any]) -> Settings:
     """Settings with some of them changed.
 
     Raises:
-        ArgumentError: no such setting, or a value that it cannot hold.
+        ArgumentError: unknown setting, or an invalid value.
 
     >>> settings_of(None, {"seed": 4}).seed
     4
@@ -291,14 +223,7 @@ def settings_of(settings: Settings | None, changes: dict[str, Any]) -> Settings:
     >>> quick.max_tokens, quick.twin, list(quick.words())
     (8000, False, ['--quick', '--seed', '4'])
     """
-    for name in changes:
-        if name not in OPTIONS:
-            raise ArgumentError(f"no setting named {name!r}; choose from: {', '.join(OPTIONS)}")
     if settings is not None and not isinstance(settings, Settings):
-        raise ArgumentError(f"settings is {described(settings)}, expected hs.Settings(…)")
-    if settings is None:
-        return Settings(**changes)
-    if "quick" in changes:
-        implied = [n for n in BY_QUICK if getattr(settings, n) == _default(n, settings.quick)]
-        changes = {**dict.fromkeys(implied), **changes}
-    return replace(settings, **changes)
+        raise ArgumentError(f"settings is {described(settings)}; it should be hs.Settings(…)")
+    explicit = () if settings is None else settings.model_fields_set
+    return Settings(**{**{name: getattr(settings, name) for name in explicit}, **changes})

@@ -6,18 +6,17 @@ The settings of a run are options of a command, too: derived, so that they are w
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
-from dataclasses import MISSING, Field, fields
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from functools import wraps
 from pathlib import Path
-from types import MappingProxyType
-from typing import Annotated, Any
+from types import MappingProxyType, NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import typer
 
 from headscope.errors import ArgumentError
-from headscope.settings import OPTIONS, Settings
+from headscope.settings import Settings, panel
 
 
 class Format(StrEnum):
@@ -75,13 +74,6 @@ ModelOrRun = Annotated[
         help="A model as for classify, a run folder, or atlas:smollm2, minilm or mini.",
     ),
 ]
-ModelOrConfig = Annotated[
-    str,
-    typer.Argument(
-        help="A model as for classify; also a config.json, or a folder without weights.",
-    ),
-]
-Sweep = Annotated[Path, typer.Argument(help="A sweep's folder.")]
 Head = Annotated[str, typer.Argument(help="L5H1 or 5.1 for layer 5, head 1.")]
 Corpus = Annotated[
     list[Path] | None,
@@ -103,8 +95,6 @@ Width = Annotated[
         show_default=False,
     ),
 ]
-Tokens = Annotated[int, typer.Option(help="Tokens of text to read, about.")]
-Seed = Annotated[int, typer.Option(help="Seeds every draw.")]
 Overwrite = Annotated[
     bool, typer.Option("--overwrite", help="Replace files that are there already.")
 ]
@@ -121,15 +111,6 @@ Source = Annotated[
         show_default=False,
     ),
 ]
-OtherText = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--corpus",
-        parser=corpus_path,
-        metavar="PATH",
-        help="Text, as for classify; repeatable; the run's own by default.",
-    ),
-]
 Workers = Annotated[
     int, typer.Option(min=1, help="Runs at the same time, each in a process that holds its model.")
 ]
@@ -137,39 +118,6 @@ Address = Annotated[
     str | None,
     typer.Option(help="Address of a running Ray cluster whose machines run the processes."),
 ]
-Windows = Annotated[int, typer.Option(help="Windows of text to read.")]
-RunOfModel = Annotated[
-    Path | None,
-    typer.Option(
-        help="A run folder of this model: heads are pruned by type too.",
-    ),
-]
-Published = Annotated[str | None, typer.Option("--as", help="The published name, e.g. gpt2.")]
-
-SHARED: Mapping[str, Any] = {
-    "run": Run,
-    "model": ModelOrRun,
-    "named_model": Model,
-    "model_or_config": ModelOrConfig,
-    "sweep": Sweep,
-    "text_of_run": OtherText,
-    "run_of_model": RunOfModel,
-    "published": Published,
-    "windows": Windows,
-    "corpus": Corpus,
-    "max_tokens": Tokens,
-    "out": Table,
-    "figure": Picture,
-    "width": Width,
-    "overwrite": Overwrite,
-    "format": Printed,
-    "seed": Seed,
-    "revision": Revision,
-    "device": Device,
-    "source": Source,
-    "quiet": Quiet,
-}
-"""Options that are one everywhere, in the order of `--help`; others are as their function says."""
 
 
 def names_in(texts: list[str] | None, option: str) -> list[str] | None:
@@ -187,10 +135,6 @@ def names_in(texts: list[str] | None, option: str) -> list[str] | None:
     return names or None
 
 
-_KINDS: dict[str, Any] = {"int": int, "bool": bool, "float": float}
-"""What the command line reads; what else a setting must be is checked by `Settings`."""
-
-
 def takes_settings(
     *,
     without: tuple[str, ...] = (),
@@ -201,25 +145,22 @@ def takes_settings(
 
     Args:
         without: settings that are no options of this command.
-        explicit_only: hand on a dict of what was said, instead of `Settings` with all defaults.
+        explicit_only: hand on a dict of the options that were given, not `Settings`.
         help_texts: other help for some settings, where the command has another default.
     """
-    settings_fields = [setting for setting in fields(Settings) if setting.name not in without]
+    names = [name for name in Settings.model_fields if name not in without]
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @wraps(command)
         def run(**arguments: Any) -> None:
-            values = {setting.name: arguments.pop(setting.name) for setting in settings_fields}
+            values = {name: plain(arguments.pop(name)) for name in names}
             explicit = {name: value for name, value in values.items() if value is not None}
             command(**arguments, settings=explicit if explicit_only else Settings(**explicit))
 
         parameters = []
         for parameter in inspect.signature(command, eval_str=True).parameters.values():
             if parameter.name == "settings":
-                parameters += [
-                    _parameter(setting, explicit_only=explicit_only, help_texts=help_texts)
-                    for setting in settings_fields
-                ]
+                parameters += [_setting(name, help_texts, explicit_only) for name in names]
             else:
                 parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -230,23 +171,54 @@ def takes_settings(
     return decorate
 
 
-def _parameter(
-    setting: Field[Any], *, explicit_only: bool, help_texts: Mapping[str, str]
-) -> inspect.Parameter:
-    """The option of one setting; without a default of its own where only what is said counts."""
-    option, default = OPTIONS[setting.name], None if setting.default is MISSING else setting.default
-    kind = _KINDS.get(str(setting.type).partition(" ")[0], str)
-    empty = explicit_only or default is None
-    return inspect.Parameter(
-        setting.name,
-        inspect.Parameter.KEYWORD_ONLY,
-        default=None if explicit_only else default,
-        annotation=Annotated[
-            kind | None if empty else kind,
-            typer.Option(
-                help=help_texts.get(setting.name, option.help),
-                rich_help_panel=option.panel,
-                show_default=not empty,
-            ),
-        ],
+def _setting(name: str, help_texts: Mapping[str, str], explicit_only: bool) -> inspect.Parameter:
+    """The option of one setting; None stands for its default."""
+    field = Settings.model_fields[name]
+    kind = str if name == "types" else shell_type(name, field.annotation)
+    default = None if explicit_only or field.default_factory else field.default
+    option = typer.Option(
+        help=help_texts.get(name, field.description),
+        rich_help_panel=panel(name),
+        show_default=default is not None,
     )
+    return inspect.Parameter(
+        name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=default,
+        annotation=Annotated[kind if default is not None else kind | None, option],
+    )
+
+
+_CHOICES: Any = StrEnum
+"""As a function; type checkers take it for a statement."""
+
+
+def shell_type(name: str, annotation: Any) -> Any:
+    """The type that typer reads for an argument; a path is text, so that `""` is not a folder.
+
+    >>> shell_type("windows", int | None), shell_type("corpus", str | Path | Sequence[str | Path])
+    (int | None, list[str])
+    """
+    parts = alternatives(annotation)
+    kind: Any = next((kind for kind in (bool, int, float) if kind in parts), str)
+    if get_origin(parts[0]) is Literal:
+        kind = _CHOICES(name.title(), {choice: choice for choice in get_args(parts[0])})
+    if any(get_origin(part) is Sequence for part in parts):
+        kind = list[kind]
+    return kind | None if NoneType in parts else kind
+
+
+def alternatives(annotation: Any) -> list[Any]:
+    """The types of a union, without their `Annotated`."""
+    if get_origin(annotation) is Annotated:
+        return alternatives(get_args(annotation)[0])
+    if isinstance(annotation, UnionType) or get_origin(annotation) is Union:
+        return [part for each in get_args(annotation) for part in alternatives(each)]
+    return [annotation]
+
+
+def plain(value: Any) -> Any:
+    """A value as functions take it: a choice as its text, and None for an empty list."""
+    if isinstance(value, StrEnum):
+        return value.value
+    return None if value == [] else value

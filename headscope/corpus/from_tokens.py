@@ -2,39 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Annotated, Any
 
 import numpy as np
 from numpy import ndarray
+from pydantic import PlainValidator
 
-from headscope.arguments import FLAG, Kind, made_by, maybe, takes
 from headscope.corpus.align import Cuts, TokenizedDocument, cut_windows
 from headscope.corpus.document import Document
 from headscope.corpus.window import Window
 from headscope.errors import PatternError
+from headscope.options import checked
 
 _MARKS = str.maketrans({"Ġ": " ", "▁": " ", "Ċ": "\n"})  # how vocabularies write blanks
 
 
 def _tokens(value: Any) -> tuple[str, ...]:
-    tokens = tuple(value)
-    if (
-        isinstance(value, str | Mapping)
-        or not tokens
-        or not all(isinstance(token, str) for token in tokens)
-    ):
-        raise TypeError
+    is_list = isinstance(value, Iterable) and not isinstance(value, str | Mapping)
+    tokens = tuple(value) if is_list else ()
+    if not tokens or not all(isinstance(token, str) for token in tokens):
+        raise ValueError("should be a list of tokens as text, not of their ids")
     return tokens
 
 
-@takes(
-    tokens=Kind("tokens as text, each as it is spelled and not its id; at least one", _tokens),
-    document=maybe(made_by("a document from headscope.read_corpus", Document)),
-    bos=FLAG,
-)
+@checked
 def window_of_tokens(
-    tokens: Sequence[str], document: Document | None = None, *, bos: bool = True
+    tokens: Annotated[Sequence[str], PlainValidator(_tokens)],
+    document: Document | None = None,
+    *,
+    bos: bool = True,
 ) -> Window:
     """A window of tokens that are given as text; the first stands at position 0.
 

@@ -10,13 +10,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from headscope.arguments import takes
 from headscope.corpus.code import read_python
 from headscope.corpus.conllu import read_conllu
 from headscope.corpus.document import Document
 from headscope.corpus.shipped import corpus_place, uncompressed
 from headscope.corpus.text import read_texts
 from headscope.errors import CorpusError
+from headscope.options import PathName, checked
 
 CODE = ".py"
 SUFFIXES = (".conllu", ".txt", ".md", CODE)
@@ -98,8 +98,8 @@ def read_documents(files: Iterable[Path], left_out: list[str] | None = None) -> 
             yield from read_texts(uncompressed(path).stem, read_text_file(path), source=str(path))
 
 
-@takes()
-def read_corpus(path: str | Path) -> list[Document]:
+@checked
+def read_corpus(path: PathName) -> list[Document]:
     """All documents of a file, or of a folder in the order of names.
 
     Args:

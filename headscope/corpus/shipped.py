@@ -6,11 +6,11 @@ import os
 from collections.abc import Container, Iterable, Sequence
 from pathlib import Path, PurePath
 
-from headscope.arguments import takes
+from headscope.options import checked
 from headscope.paths import real_name
 
 
-@takes()
+@checked
 def data_folder() -> Path:
     """The folder of shipped data: inside the installed package, or beside it in a checkout.
 

@@ -7,7 +7,9 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from headscope.printing import no_other_bars
 
@@ -20,9 +22,13 @@ QUIET_SECONDS = 2.0
 """How long work that loads no model goes on before its bar appears."""
 
 
-Progress = bool | OnProgress
-"""What a caller says of progress: True for a bar on standard error where a person waits (a terminal
-or a notebook), False for none, or a function that is called with the amounts."""
+Progress = Annotated[
+    bool | OnProgress,
+    Field(
+        description="True for a progress bar on a terminal or in a notebook, False for none, or a "
+        "function that is called with the amount done and the whole amount."
+    ),
+]
 
 
 @contextmanager

@@ -6,7 +6,6 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from headscope.arguments import KINDS, check
 from headscope.corpus.read import corpus_files
 from headscope.corpus.shipped import corpus_place, listed
 from headscope.errors import CorpusError
@@ -24,13 +23,11 @@ def readable(
 
     Raises:
         CorpusError: one of them cannot be read.
-        ArgumentError: the seed is none.
 
     >>> readable(["ring.pdf"])
     Traceback (most recent call last):
     headscope.errors.CorpusError: ring.pdf: no such corpus file or folder
     """
-    check("seed", seed, KINDS["seed"])
     corpora = listed(corpus)
     for name in corpora:
         files = corpus_files([corpus_place(name)])

@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib.metadata import entry_points
-from typing import Any
+from typing import Annotated
 
-from headscope.arguments import Kind, made_by, takes
+from pydantic import Field
+
 from headscope.attention_kind import CAUSAL, AttentionKind
 from headscope.errors import ChoiceError, HeadscopeError
+from headscope.options import checked
 from headscope.relations import (
     code,
     concept_induction,
@@ -62,7 +64,7 @@ ENTRY_POINTS = "headscope.types"
 _registered: dict[str, HeadType] = {}
 
 
-@takes(head_type=made_by("an hs.HeadType", HeadType))
+@checked
 def register(head_type: HeadType) -> HeadType:
     """Make a head type known to every command and study of this process.
 
@@ -107,7 +109,7 @@ def head_types() -> dict[str, HeadType]:
 
 @cache
 def _installed() -> dict[str, HeadType]:
-    installed = {}
+    installed: dict[str, HeadType] = {}
     for entry in entry_points(group=ENTRY_POINTS):
         try:
             head_type = entry.load()
@@ -127,14 +129,7 @@ def _stimuli_of(types: Iterable[HeadType]) -> dict[str, Stimulus]:
     return COMMON | {row.name: row for head_type in types for row in head_type.stimuli}
 
 
-def _relations(value: Any) -> tuple[Relation, ...]:
-    relations = tuple(value)
-    if not relations or not all(isinstance(relation, Relation) for relation in relations):
-        raise TypeError
-    return relations
-
-
-RELATIONS = Kind("a list of relations, of at least one", _relations)
+Relations = Annotated[Sequence[Relation], Field(min_length=1)]
 
 
 def relations_of(

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, NamedTuple
 
-from headscope.arguments import CALL, NAME, NAMES, made_by, takes
 from headscope.attention_kind import AttentionKind
 from headscope.errors import HeadscopeError
+from headscope.options import Name, checked
 from headscope.relations.controls import other_keys
 from headscope.relations.relation import DrawControl, FindPairs, Relation, TagThresholds
 from headscope.stimuli.stimulus import Stimulus
@@ -100,14 +100,14 @@ class Floor(NamedTuple):
 FLOOR = Floor(0.1, "ours: a tenth of a head's attention")
 
 
-@takes(type=NAME, control=CALL, floor=made_by("an hs.Floor", Floor), stimuli=NAMES)
+@checked
 def relation(
-    type: str,
-    name: str,
+    type: Name,
+    name: Name,
     *,
     control: DrawControl = other_keys,
     floor: Floor = FLOOR,
-    stimuli: tuple[str, ...] = ("text",),
+    stimuli: tuple[Name, ...] = ("text",),
     **rule: Any,
 ) -> Callable[[FindPairs], Relation]:
     """Make a relation of a function that finds its pairs; its docstring names what heads look at.

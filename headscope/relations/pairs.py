@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 from numpy import ndarray
+from pydantic import PlainValidator
 
-from headscope.arguments import Kind, maybe, takes
-from headscope.attention_kind import ATTENTION_KIND, CAUSAL, AttentionKind, kind_of
+from headscope.attention_kind import CAUSAL, AttentionKind, KindName, kind_of
 from headscope.errors import ShapeError
+from headscope.options import checked
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,20 +52,20 @@ class Pairs:
 def _places(value: Any) -> ndarray:
     array = np.asarray(value)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
-        raise TypeError
+        raise ValueError("should be a row of whole numbers, the positions of tokens")
     return array.astype(np.int64, copy=False)
 
 
-_PLACES = Kind("a row of whole numbers, the places of tokens", _places)
+_Places = Annotated[ndarray, PlainValidator(_places)]
 
 
-@takes(query=_PLACES, key=_PLACES, owner=maybe(_PLACES), attention_kind=ATTENTION_KIND)
+@checked
 def pairs(
-    query: ndarray,
-    key: ndarray,
-    owner: ndarray | None = None,
+    query: _Places,
+    key: _Places,
+    owner: _Places | None = None,
     *,
-    attention_kind: AttentionKind | str = CAUSAL,
+    attention_kind: KindName = CAUSAL,
 ) -> Pairs:
     """Cells of weight 1; keys that the query does not see are left out: those after it.
 

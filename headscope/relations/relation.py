@@ -11,9 +11,9 @@ import numpy as np
 from jaxtyping import Int
 from numpy import ndarray
 
-from headscope.arguments import described
 from headscope.corpus.window import Window
 from headscope.errors import HeadscopeError
+from headscope.options import described
 from headscope.relations.pairs import Pairs, balance
 from headscope.relations.query_sampling import queries_in_turn
 

@@ -10,12 +10,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from headscope.arguments import described
 from headscope.corpus.document import Document
 from headscope.corpus.from_tokens import window_of_tokens
 from headscope.corpus.window import Window
 from headscope.errors import PatternError, first_line
 from headscope.models.engines.engine import attends_to_hidden
+from headscope.options import described
 
 TOLERANCE = 1e-2
 """How far a row's sum may be from 1: what half-precision storage loses over a long row."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from headscope.arguments import ANYTHING, maybe, takes
 from headscope.attention_kind import CAUSAL, AttentionKind
 from headscope.corpus.window import Window
 from headscope.errors import PatternError
@@ -23,7 +22,8 @@ from headscope.measure.shadow_rows import rows_of_patterns
 from headscope.measure.sink_columns import late_tiles
 from headscope.measure.tally import Tally
 from headscope.models.engines.engine import full_tile, slice_pattern
-from headscope.relations import RELATIONS, check_relations, relations_of
+from headscope.options import Name, Names, Seed, checked
+from headscope.relations import Relations, check_relations, relations_of
 from headscope.relations.relation import Relation
 from headscope.runs.external_patterns import Pattern, arrays_of, pattern_windows
 from headscope.statistics.judge_heads import weigh_run
@@ -31,16 +31,16 @@ from headscope.statistics.result import Result, RunInfo
 from headscope.stimuli.text import few_documents
 
 
-@takes(patterns=ANYTHING, windows=ANYTHING, tokens=ANYTHING, relations=maybe(RELATIONS))
+@checked
 def score_patterns(
     patterns: Any,
     windows: Any,
     tokens: Any = None,
     *,
-    types: str | Sequence[str] | None = None,
-    relations: Sequence[Relation] | None = None,
-    name: str = "patterns",
-    seed: int = 0,
+    types: Names | None = None,
+    relations: Relations | None = None,
+    name: Name = "patterns",
+    seed: Seed = 0,
     progress: Progress = True,
 ) -> Result:
     """Score attention patterns without a model; the evidence is that of `headscope.classify`.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -88,7 +87,7 @@ def _command(
         command_types = None
     else:
         command_types = (ALL,) if types == _measurable([ALL], model) else types
-    return shlex.join([*words, *replace(settings, types=command_types).words()])
+    return shlex.join([*words, *settings.model_copy(update={"types": command_types}).words()])
 
 
 def _measurable(types: Sequence[str] | None, model: Model) -> tuple[str, ...]:

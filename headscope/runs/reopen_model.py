@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, TypedDict, Unpack
+from typing import Any
 
-from headscope.arguments import Default
 from headscope.corpus.shipped import shipped_corpora
 from headscope.errors import CorpusError, ModelError, RunError
 from headscope.measure.readable import readable
@@ -14,19 +13,10 @@ from headscope.models.in_memory import STATE, open_model
 from headscope.models.load import Model
 from headscope.models.precision import WIDE
 from headscope.runs.recorded_paths import PLACES
-from headscope.runs.resolve import Named, run_named, the_model
+from headscope.runs.resolve import run_named, the_model
 from headscope.statistics.result import Result
 
 SAY_SOURCE = "say where it is with --model, or source=… in Python"
-
-
-class Again(TypedDict, total=False):
-    """Options of the model of a run when it is loaded again."""
-
-    source: Any
-    """The run's model, or where it is now if it is not where it was."""
-    device: Annotated[str, Default("auto")]
-    """`cpu`, `cuda`, …; `auto` takes a GPU when there is one."""
 
 
 def model_of(
@@ -73,23 +63,28 @@ def model_of(
 
 
 def model_or_run(
-    model: Any, *, longest: int | None = None, **options: Unpack[Named]
+    model: Any,
+    *,
+    longest: int | None = None,
+    revision: str | None = None,
+    device: str = "auto",
 ) -> tuple[Model, Result | None]:
     """The model that is meant, and its run where a run or a run's folder was given.
 
     Args:
         model: a model or a run, or what stands for one.
         longest: tokens of the longest window that will be read.
-        options: see `Named`.
+        revision: branch, tag or commit on the hub, for the name of a model.
+        device: `cpu`, `cuda`, …; `auto` takes a GPU if there is one.
 
     Raises:
         RunError: the run has no model, or its weights have changed, or a revision is asked of it.
         ModelError: the model cannot be loaded.
     """
-    run = run_named(model, revision=options.get("revision"))
+    run = run_named(model, revision=revision)
     if run is None:
-        return the_model(model, longest=longest, **options), None
-    return model_of(run, longest=longest, device=options.get("device", "auto")), run
+        return the_model(model, longest=longest, revision=revision, device=device), None
+    return model_of(run, longest=longest, device=device), run
 
 
 def corpora_of(run: Result) -> list[str]:

@@ -6,10 +6,12 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any
 
-from headscope.arguments import MODEL, PATH, Default, Kind, either, made_by
+from pydantic import Field, PlainValidator
+
 from headscope.errors import HeadscopeError, RunError
+from headscope.options import PathName, check_model
 from headscope.paths import real_name
 from headscope.runs.atlas import is_stored
 from headscope.runs.store import load
@@ -18,23 +20,15 @@ from headscope.statistics.result import Result
 if TYPE_CHECKING:
     from headscope.models.load import Model
 
-A_RUN = either(Kind("a run folder", PATH.plain), made_by("a run from headscope.load", Result))
-
-
-A_MODEL = Kind(
-    "the name or folder of a model as for classify, a loaded model, a (model, tokenizer) pair, or "
-    "a TransformerBridge",
-    MODEL.plain,
-)
-
-
-class Named(TypedDict, total=False):
-    """Options of a model that is named, beside its name."""
-
-    revision: str | None
-    """Branch, tag or commit on the hub, for the name of a model."""
-    device: Annotated[str, Default("auto")]
-    """`cpu`, `cuda`, …; `auto` takes a GPU when there is one."""
+RunName = Annotated[Result | PathName, Field(description="A run folder; in Python also a run.")]
+ModelOrRun = Annotated[
+    Any,
+    PlainValidator(lambda value: value if isinstance(value, Result) else check_model(value)),
+    Field(
+        description="A name or path as for classify, or a run folder; in Python also a run or a "
+        "model."
+    ),
+]
 
 
 def the_run(run: Result | str | Path) -> Result:

@@ -7,7 +7,7 @@ import socket
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from typing import Any, Unpack
+from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
@@ -19,7 +19,7 @@ from starlette.routing import Route
 
 from headscope.errors import HeadscopeError
 from headscope.runs.reopen_model import model_of
-from headscope.runs.resolve import Named, run_named, the_model
+from headscope.runs.resolve import run_named, the_model
 from headscope.serve.answers import (
     BusyError,
     GoneError,
@@ -34,22 +34,25 @@ from headscope.serve.live import Live
 from headscope.serve.live_page import asset, page_html
 
 
-def live_of(model: Any, *, source: Any = None, **options: Unpack[Named]) -> Live:
+def live_of(
+    model: Any, *, source: Any = None, revision: str | None = None, device: str = "auto"
+) -> Live:
     """The model of a run, with the run; or a model alone.
 
     Args:
         model: a run or its folder, or a model as for `classify`.
         source: the run's model, or where it is now if it is not where it was.
-        options: see `Named`.
+        revision: branch, tag or commit on the hub, for the name of a model.
+        device: `cpu`, `cuda`, …; `auto` takes a GPU if there is one.
 
     Raises:
         RunError: the run has no model, or its weights have changed.
         ModelError: the model is no longer where it was, or cannot be loaded.
     """
-    run = run_named(model, revision=options.get("revision"), source=source)
+    run = run_named(model, revision=revision, source=source)
     if run is None:
-        return Live(the_model(model, **options))
-    return Live(model_of(run, source=source, device=options.get("device", "auto")), run)
+        return Live(the_model(model, revision=revision, device=device))
+    return Live(model_of(run, source=source, device=device), run)
 
 
 def serve(

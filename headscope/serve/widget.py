@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING
 
-from headscope.arguments import either, takes
 from headscope.heads import parse_head
 from headscope.models.packages import optional_package
-from headscope.runs.resolve import A_MODEL, A_RUN, Named
+from headscope.options import Device, Head, Revision, Source, Text, checked
+from headscope.runs.resolve import ModelOrRun
 
 if TYPE_CHECKING:
     from headscope.serve.head_widget import HeadWidget
 
 
-@takes(model=either(A_RUN, A_MODEL))
+@checked
 def widget(
-    model: Any, head: str, text: str, *, source: Any = None, **options: Unpack[Named]
+    model: ModelOrRun,
+    head: Head,
+    text: Text,
+    *,
+    source: Source = None,
+    revision: Revision = None,
+    device: Device = "auto",
 ) -> HeadWidget:
     """A widget for notebooks: all heads on a sentence, of which one is shown large.
 
@@ -25,13 +31,6 @@ def widget(
         chosen = hs.widget("runs/mini", "L5H1", "one two three one two three")
         chosen  # as the last line of a cell
         chosen.observe(print, names=["head", "type", "token"])
-
-    Args:
-        model: a run or its folder, or a model as for `classify`, which has no tags.
-        head: `L5H1` or `5.1`.
-        text: any text of at most 256 tokens.
-        source: the run's model, or where it is now if it is not where it was.
-        options: see `Named`.
 
     Raises:
         ModelError: anywidget is not installed; the model cannot be loaded, or has an encoder and a
@@ -44,4 +43,4 @@ def widget(
     from headscope.serve.server import live_of
 
     parse_head(head)
-    return HeadWidget(live_of(model, source=source, **options), head, text)
+    return HeadWidget(live_of(model, source=source, revision=revision, device=device), head, text)

@@ -10,11 +10,11 @@ import pandas as pd
 from jaxtyping import Float
 from numpy import ndarray
 
-from headscope.arguments import takes
 from headscope.errors import ChoiceError
 from headscope.heads import head_name
 from headscope.measure.example import Example, Picture
 from headscope.measure.tally import Tally
+from headscope.options import checked
 from headscope.relations.relation import RELIABLE, TagThresholds
 
 PRELIMINARY = "preliminary"
@@ -75,7 +75,7 @@ class Result:
             return ""
         return f"{PRELIMINARY} (--quick): the full run would add {'; '.join(added)}"
 
-    @takes()
+    @checked
     def unsure(self, relation: str) -> bool:
         """True if two halves of the corpus disagree about the tags of a relation.
 

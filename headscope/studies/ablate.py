@@ -9,16 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import log
-from pathlib import Path
-from typing import Any, NamedTuple, Unpack
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
 import torch
 from matplotlib.figure import Figure
 from numpy import ndarray
+from pydantic import Field
 
-from headscope.arguments import NAME, takes
 from headscope.corpus.window import Window
 from headscope.errors import ChoiceError
 from headscope.heads import head_name
@@ -29,9 +28,10 @@ from headscope.measure.study_windows import LENGTH
 from headscope.models.batching import batch_tokens_on, in_batches, padded_tokens
 from headscope.models.layout.projections import output_matrix
 from headscope.models.rerun import WAYS_TO_ABLATE, Rerunner, Score, TokenRows, ablated
+from headscope.options import Device, Heads, Positive, RunCorpus, Seed, Source, checked
 from headscope.runs.listing import Head, chosen_heads, tagged_types
-from headscope.runs.reopen_model import Again, model_of, text_of
-from headscope.runs.resolve import A_RUN, the_run
+from headscope.runs.reopen_model import model_of, text_of
+from headscope.runs.resolve import RunName, the_run
 from headscope.statistics.causes import AWAY, COMPETENT, EDGES, UNTESTED, judged
 from headscope.statistics.result import Result
 from headscope.studies.ablate_edges import QUERIES, edge_effects, tags_of
@@ -51,36 +51,32 @@ MOST_LINES = 40
 """Most effects in the figure."""
 
 
-@takes(run=A_RUN, only=NAME)
+@checked
 def ablate(
-    run: Result | str | Path,
+    run: RunName,
     *,
-    heads: str = "tagged",
-    how: str = "mean",
-    only: str = "both",
-    queries: int = QUERIES,
-    seed: int = 0,
-    corpus: str | Path | Sequence[str | Path] | None = None,
+    heads: Heads = "tagged",
+    how: Annotated[
+        Literal["mean", "zero"],
+        Field(description="Replace the output of a head by its mean over the text, or by zero."),
+    ] = "mean",
+    only: Annotated[
+        Literal["both", "heads", "edges"],
+        Field(description="Ablate heads, knock out the edges of their tags, or both."),
+    ] = "both",
+    queries: Annotated[
+        Positive, Field(description="Maximum number of queries at which a tag is tested.")
+    ] = QUERIES,
+    seed: Seed = 0,
+    corpus: RunCorpus = None,
     progress: Progress = True,
-    **again: Unpack[Again],
+    source: Source = None,
+    device: Device = "auto",
 ) -> StudyResult:
     """Measure the effects of ablating heads, and of knocking out the edges of their tags.
 
     The table has a row per head × behaviour that its type predicts (`ablate_heads`), and a row per
     tag (`edge_effects`). `headscope.statistics.causes.judged` describes the verdicts.
-
-    Args:
-        run: a run or its folder, whose model is loaded again.
-        heads: `tagged`, `all`, or names such as `L5H1,L6H9`.
-        how: replaces a head's output by its `mean` over the text, or by `zero`.
-        only: ablate `heads`, knock out `edges`, or `both`.
-        queries: most queries at which a tag is tested.
-        seed: seeds stimuli, controls and intervals.
-        corpus: files or folders of text; those of the run if None.
-        progress: True for a progress bar on a terminal, False for none, or a function that is
-            called with the steps done and in all.
-        again: `source`, the run's model, or where it is now if it is not where it was; `device`,
-            `cpu`, `cuda` or `auto`.
 
     Raises:
         ChoiceError: no such `how` or `only`.
@@ -98,7 +94,7 @@ def ablate(
     corpora = text_of(run, corpus, seed=seed)
     tables = []
     with progress_bar(progress, "ablating", unit="steps") as bar:
-        model = model_of(run, longest=LENGTH, **again)
+        model = model_of(run, longest=LENGTH, source=source, device=device)
         if only != EDGES:
             rerunner = Rerunner(model)
             norms = output_norms(rerunner, short_windows(model, corpora, NORM_TOKENS, seed))

@@ -10,12 +10,11 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from math import prod
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import pandas as pd
+from pydantic import Field
 
-from headscope.arguments import PATH, Kind, takes
 from headscope.errors import ModelError
 from headscope.models.checkpoint import CONFIG, Checkpoint, Shapes, weight_files
 from headscope.models.layout.dimensions import read_dimensions, text_config
@@ -24,6 +23,7 @@ from headscope.models.layout.table import LAYOUTS, find_layout
 from headscope.models.locate import locate
 from headscope.models.quantised import quantisation_method
 from headscope.models.weights import empty_network, examine, read_config
+from headscope.options import PathName, Positive, Revision, checked
 from headscope.views.study import StudyResult
 
 UNLIMITED_CONTEXT = 4096
@@ -72,12 +72,21 @@ class TensorCounts(NamedTuple):
     """Names of tensors that belong to no known part; N stands for the number of a layer."""
 
 
-@takes(model=Kind("the name or path of a model", PATH.plain))
+@checked
 def anatomy(
-    model: str | Path,
+    model: Annotated[
+        PathName,
+        Field(description="As for classify; also a config.json, or a folder without weights."),
+    ],
     *,
-    context: int | None = None,
-    revision: str | None = None,
+    context: Annotated[
+        Positive | None,
+        Field(
+            description="Tokens in the cache; by default the longest input of the model, or 4,096 "
+            "without a limit."
+        ),
+    ] = None,
+    revision: Revision = None,
 ) -> StudyResult:
     """Count a model's parameters, by formula and from its tensors, and its key/value cache.
 
@@ -87,12 +96,6 @@ def anatomy(
     the number of layers that have this size. `cache` has the bytes of a sequence's keys and values
     in float16 with as many key/value heads as heads (`full`), with the model's number (`own`), and
     with one (`single`), as if every layer attended to the whole context.
-
-    Args:
-        model: `mini`, a folder in Hugging Face layout (with or without weights), a `config.json`,
-            a `.gguf` file, or a hub name.
-        context: tokens in the cache; the model's longest input, or 4,096 without a limit, if None.
-        revision: branch, tag or commit on the hub.
 
     Raises:
         ModelError: the model cannot be found or read.

@@ -10,14 +10,14 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Annotated, Any
 
 import pandas as pd
 from jaxtyping import Bool, Float
 from matplotlib.figure import Figure
+from pydantic import Field
 from torch import Tensor
 
-from headscope.arguments import either, takes
 from headscope.errors import ChoiceError, ModelError
 from headscope.measure.progress import OnProgress, Progress, progress_bar
 from headscope.measure.readable import readable
@@ -28,9 +28,10 @@ from headscope.models.intervention import Intervention, Pattern, PatternReplaced
 from headscope.models.layout.projections import outputs_by_layer
 from headscope.models.load import Model
 from headscope.models.loss import loss, network_of
+from headscope.options import Corpus, Device, MaxTokens, Revision, Seed, checked
 from headscope.runs.recorded_paths import name_of
 from headscope.runs.reopen_model import model_or_run
-from headscope.runs.resolve import A_MODEL, A_RUN, Named
+from headscope.runs.resolve import ModelOrRun
 from headscope.views.study import StudyResult
 
 ALL, UNTOUCHED, NO_MIXING = "all", "untouched", "no W_O"
@@ -64,16 +65,19 @@ Change = Callable[[frozenset[int]], Intervention]
 """Makes the intervention on these layers."""
 
 
-@takes(model=either(A_RUN, A_MODEL))
+@checked
 def collapse(
-    model: Any,
-    corpus: str | Path | Sequence[str | Path] | None = None,
+    model: ModelOrRun,
+    corpus: Corpus = None,
     *,
-    mixing: bool = False,
-    max_tokens: int = MAX_TOKENS,
-    seed: int = 0,
+    mixing: Annotated[
+        bool, Field(description="Also replace W_O by the identity, layer by layer (no W_O).")
+    ] = False,
+    max_tokens: MaxTokens = MAX_TOKENS,
+    seed: Seed = 0,
     progress: Progress = True,
-    **options: Unpack[Named],
+    revision: Revision = None,
+    device: Device = "auto",
 ) -> StudyResult:
     """Measure the loss when all heads of a layer share one attention pattern.
 
@@ -82,16 +86,6 @@ def collapse(
     per token, `rise` its difference to the untouched model, with the 95 % bootstrap interval over
     windows. A rise of 0 means that different patterns bring this layer nothing.
 
-    Args:
-        model: a run or its folder, a name as for `classify`, or a loaded model.
-        corpus: files or folders of text; the corpus that ships if None.
-        mixing: also replace W_O by the identity, layer by layer (`no W_O`).
-        max_tokens: tokens of text to read, to the end of a window.
-        seed: seeds the choice of files and the bootstrap.
-        progress: True for a progress bar on a terminal, False for none, or a function that is
-            called with the tokens done and the tokens in all passes.
-        options: `revision`, a branch, tag or commit on the hub; `device`, `cpu`, `cuda` or `auto`.
-
     Raises:
         ModelError: the model cannot be loaded, or does not run under the fused engine; with
             `mixing`, its heads together are not as wide as the residual stream.
@@ -99,7 +93,7 @@ def collapse(
     """
     corpus = readable(corpus, seed=seed)
     with progress_bar(progress) as bar:
-        loaded, _ = model_or_run(model, longest=MAX_LENGTH, **options)
+        loaded, _ = model_or_run(model, longest=MAX_LENGTH, revision=revision, device=device)
         changes: dict[str, Change] = {way: partial(collapsed, way=way) for way in WAYS}
         if mixing:
             changes[NO_MIXING] = Unmixed

@@ -18,14 +18,14 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from headscope.arguments import takes
 from headscope.errors import ChoiceError, RunError
 from headscope.heads import head_name
 from headscope.measure.progress import Progress, progress_bar
 from headscope.measure.progress_steps import Steps
+from headscope.options import checked
 from headscope.relations import head_types
 from headscope.relations.relation import MIN_QUERIES
-from headscope.runs.resolve import A_RUN, run_names, the_run
+from headscope.runs.resolve import RunName, run_names, the_run
 from headscope.statistics.result import Result, layers_of
 from headscope.statistics.tags import NO_TYPE, OPEN, UNCLASSIFIED
 from headscope.views.colours import types_in_order
@@ -69,8 +69,8 @@ FACTS = {
 """Facts on a run that a difference may come from, and their paths in `run.json`."""
 
 
-@takes(runs=A_RUN)
-def compare(*runs: Result | str | Path, progress: Progress = True) -> StudyResult:
+@checked
+def compare(*runs: RunName, progress: Progress = True) -> StudyResult:
     """Compare runs of models with the same layers and heads, head by head.
 
     The table has a row per head and `run` but the first, changed or not.
@@ -86,11 +86,6 @@ def compare(*runs: Result | str | Path, progress: Progress = True) -> StudyResul
 
     For a single head and relation, noise separates two intervals in about 1 of 180 cases (two
     normal means of equal error).
-
-    Args:
-        runs: two runs or more, or their folders; each is compared with the first.
-        progress: True for a progress bar on a terminal, False for none, or a function that is
-            called with the steps done and the steps in all.
 
     Raises:
         RunError: fewer than two runs, a folder without a run, or runs of other shapes or relations.

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
@@ -17,15 +17,16 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
+from pydantic import Field
 from transformers import TrainerCallback
 
-from headscope.arguments import HEAD_TYPES, PATH, takes, whole
 from headscope.classification import classify
 from headscope.corpus.shipped import asked_corpora, corpus_title
 from headscope.errors import HeadscopeError, RunError
 from headscope.measure.readable import readable
 from headscope.models.in_memory import open_model
 from headscope.models.load import Model
+from headscope.options import Corpus, MaxTokens, Names, Overwrite, PathName, Positive, checked
 from headscope.relations import check_types, head_types
 from headscope.run import Run
 from headscope.runs.write import check_target
@@ -49,16 +50,15 @@ TOKENS = 2_000
 """Tokens of text; 1,000 leave positional tags undecided."""
 
 
-@takes(sweep=PATH)
-def emergence(sweep: str | Path) -> StudyResult:
+@checked
+def emergence(
+    sweep: Annotated[PathName, Field(description="Folder of a sweep.")],
+) -> StudyResult:
     """Count the heads of each type at each revision of a sweep, e.g. during training.
 
     The table has a row per model, corpus, revision and type, revisions in the order of their
     `step`, the last number in the revision's name. `heads` counts the heads with a tag of the type;
     it is missing if the type was not measured. `all_heads` is the number of heads of the model.
-
-    Args:
-        sweep: the folder of a sweep.
 
     Raises:
         RunError: the folder holds no sweep, a damaged one, or one without a complete run.
@@ -209,16 +209,16 @@ class HeadCallback(TrainerCallback):  # type: ignore[misc]
         WriteError: `out` is no .csv file, or exists already.
     """
 
-    @takes(every=whole(1), types=HEAD_TYPES)
+    @checked
     def __init__(
         self,
         *,
-        every: int = 500,
-        types: Sequence[str] = TYPES,
-        corpus: str | Path | Sequence[str | Path] | None = None,
-        max_tokens: int = TOKENS,
-        out: str | Path | None = None,
-        overwrite: bool = False,
+        every: Positive = 500,
+        types: Names = TYPES,
+        corpus: Corpus = None,
+        max_tokens: MaxTokens = TOKENS,
+        out: PathName | None = None,
+        overwrite: Overwrite = False,
     ) -> None:
         check_types(types)
         self.every, self.types, self.max_tokens = every, types, max_tokens

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Unpack
+from typing import Annotated
 
 import numpy as np
 import pandas as pd
@@ -18,19 +18,20 @@ import torch
 from jaxtyping import Float
 from matplotlib.figure import Figure
 from numpy import ndarray
+from pydantic import Field
 from scipy.special import stdtr
 from torch import Tensor, nn
 
-from headscope.arguments import NAME, either, takes, whole
 from headscope.corpus.controlled.tasks import chosen_tasks
 from headscope.measure.bootstrap import interval, ratio_error, resample
 from headscope.measure.progress import OnProgress, Progress, progress_bar
 from headscope.measure.progress_steps import Steps
 from headscope.models.families import refuse_encoder
 from headscope.models.last_token import LastToken, LastTokenRunner
+from headscope.options import LARGEST, Device, Name, Revision, Seed, checked
 from headscope.runs.recorded_paths import name_of
 from headscope.runs.reopen_model import model_or_run
-from headscope.runs.resolve import A_MODEL, A_RUN, Named
+from headscope.runs.resolve import ModelOrRun
 from headscope.statistics.conditions import MAX_Q
 from headscope.statistics.estimates import adjusted
 from headscope.stimuli.few_shot import (
@@ -68,18 +69,26 @@ Effects = Float[ndarray, "score layer head value kind prompt"]
 answers of the task: a head that raises all answers alike adds nothing to the second."""
 
 
-@takes(
-    model=either(A_RUN, A_MODEL), tasks=NAME, prompts=whole(MIN_PROMPTS), shots=whole(2, largest=64)
-)
+@checked
 def function_vectors(
-    model: Any,
+    model: ModelOrRun,
     *,
-    tasks: str = "all",
-    prompts: int = PROMPTS,
-    shots: int = SHOTS,
-    seed: int = 0,
+    tasks: Annotated[
+        Name,
+        Field(
+            description="all, names such as antonym,capital, or a .csv file with the columns "
+            "task,question,answer."
+        ),
+    ] = "all",
+    prompts: Annotated[
+        int,
+        Field(ge=MIN_PROMPTS, le=LARGEST, description="Maximum number of prompts of each task."),
+    ] = PROMPTS,
+    shots: Annotated[int, Field(ge=2, le=64, description="Examples in each prompt.")] = SHOTS,
+    seed: Seed = 0,
     progress: Progress = True,
-    **options: Unpack[Named],
+    revision: Revision = None,
+    device: Device = "auto",
 ) -> StudyResult:
     """Find the heads that carry the task of few-shot examples to the last token.
 
@@ -92,17 +101,6 @@ def function_vectors(
     interval is above 0, at least a third of it remains among the answers with an interval above 0,
     and each half has a task with q < 0.01 over heads × tasks. At least 6 tasks must be scored.
 
-    Args:
-        model: a run or its folder, a name as for `classify`, or a loaded model.
-        tasks: `all`, names such as `antonym,capital`, or a .csv file with the columns
-            `task,question,answer`.
-        prompts: most prompts of each task and kind; each has another question.
-        shots: examples in each prompt.
-        seed: seeds the examples and the bootstrap.
-        progress: True for a progress bar on a terminal, False for none, or a function that is
-            called with the steps done and the steps in all.
-        options: `revision`, a branch, tag or commit on the hub; `device`, `cpu`, `cuda` or `auto`.
-
     Raises:
         ModelError: the model cannot be loaded, or does not run under the fused engine.
         ChoiceError: no such task.
@@ -111,7 +109,7 @@ def function_vectors(
     pairs = chosen_tasks(tasks)
     size = PromptSize(shots, prompts, seed)
     with progress_bar(progress, "patching heads", unit="steps") as bar:
-        loaded, _ = model_or_run(model, longest=LONGEST, **options)
+        loaded, _ = model_or_run(model, longest=LONGEST, revision=revision, device=device)
         refuse_encoder(loaded, "study function-vectors")
         runner = LastTokenRunner(loaded)
         spelling = Spelling(loaded.tokenizer)

@@ -8,16 +8,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, Unpack
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
 import torch
 from jaxtyping import Float, Int
 from numpy import ndarray
+from pydantic import Field
 from torch import Tensor
 
-from headscope.arguments import PATH, Default, takes, whole
 from headscope.corpus.window import Window
 from headscope.errors import CorpusError
 from headscope.heads import head_name
@@ -25,15 +25,25 @@ from headscope.measure.progress import Progress, progress_bar
 from headscope.measure.progress_steps import Steps
 from headscope.models.load import Model
 from headscope.models.stream import LayerAttention, stream_attention, tiled_patterns
+from headscope.options import (
+    LARGEST,
+    Device,
+    Heads,
+    Overwrite,
+    PathName,
+    Positive,
+    RunCorpus,
+    Source,
+    checked,
+)
 from headscope.printing import visible
 from headscope.runs.folder import encoded
 from headscope.runs.listing import Head, chosen_heads
 from headscope.runs.recorded_paths import name_of
-from headscope.runs.reopen_model import Again, model_of, text_of
-from headscope.runs.resolve import A_RUN, the_run
+from headscope.runs.reopen_model import model_of, text_of
+from headscope.runs.resolve import RunName, the_run
 from headscope.runs.site import HEADVIS, check_site, new_site
 from headscope.runs.write import write_file
-from headscope.statistics.result import Result
 from headscope.stimuli.text import TextWindows
 from headscope.views.study import StudyResult
 
@@ -96,24 +106,21 @@ OnRows = Callable[[int, list[int], Float[Tensor, "head query key"], int], None]
 their attention at some queries, and the position of the first of these queries."""
 
 
-class HeadvisOptions(Again, total=False):
-    """Options of `headvis` about its text, and where the model is."""
-
-    corpus: str | Path | Sequence[str | Path] | None
-    """Files or folders of text; those of the run when None."""
-    sequences: Annotated[int, whole(1), Default(SEQUENCES, "Sequences of text to read at most.")]
-    max_length: Annotated[int, Default(MAX_LENGTH, "Tokens of a sequence at most.")]
-
-
-@takes(run=A_RUN, out=PATH)
+@checked
 def headvis(
-    run: Result | str | Path,
-    out: str | Path,
+    run: RunName,
+    out: Annotated[PathName, Field(description="Folder; HeadVis looks for it as data.")],
     *,
-    heads: str = "all",
-    overwrite: bool = False,
+    heads: Heads = "all",
+    overwrite: Overwrite = False,
     progress: Progress = True,
-    **options: Unpack[HeadvisOptions],
+    corpus: RunCorpus = None,
+    sequences: Annotated[Positive, Field(description="Sequences of text to read.")] = SEQUENCES,
+    max_length: Annotated[
+        int, Field(ge=8, le=LARGEST, description="Tokens of the longest sequence.")
+    ] = MAX_LENGTH,
+    source: Source = None,
+    device: Device = "auto",
 ) -> StudyResult:
     """Write the data folder that HeadVis and Neuronpedia read: metrics and sequences.
 
@@ -121,17 +128,6 @@ def headvis(
     tenths of a head's largest attention. Neuronpedia's loaders import the folder from
     `EXPORTS/ID/headvis/TEXT`, where ID is Neuronpedia's name of the model. The table has a row per
     head with the metrics of `scatter_data.json`.
-
-    Args:
-        run: a run or its folder, whose model is loaded again.
-        out: the folder; HeadVis looks for it under the name `data`.
-        heads: `all`, `tagged`, or names such as `L5H1,L6H9`; 1 MB each at most.
-        overwrite: replace an export that is there; files that headscope did not write stay.
-        progress: True for a progress bar on a terminal, False for none, or a function that is
-            called with the tokens done and the tokens in both passes.
-        options: `corpus`, files or folders of text, those of the run when None; `sequences` to
-            read at most (500); `max_length` of one in tokens (256); `source`, the run's
-            model or its new path; `device`, `cpu`, `cuda` or `auto`.
 
     Raises:
         RunError: no run there, or one without a model.
@@ -144,13 +140,10 @@ def headvis(
     check_site(folder, overwrite=overwrite, site=HEADVIS)
     run = the_run(run)
     exported_heads = sorted(set(chosen_heads(run, heads)))
-    corpora = text_of(run, options.get("corpus"))
-    requested = options.get("sequences", SEQUENCES)
-    longest = options.get("max_length", MAX_LENGTH)
-    again = {name: options[name] for name in ("source", "device") if name in options}
+    corpora = text_of(run, corpus)
     with progress_bar(progress) as bar:
-        model = model_of(run, longest=longest, **again)
-        windows = _windows(corpora, model, requested, min(longest, model.longest_window))
+        model = model_of(run, longest=max_length, source=source, device=device)
+        windows = _windows(corpora, model, sequences, min(max_length, model.longest_window))
         tokens = sum(map(len, windows))
         reading = Reading(model, windows, exported_heads, Steps(bar, 2 * tokens).advance)
         table, largest = reading.metrics()
@@ -174,12 +167,12 @@ def headvis(
                 (new / name).mkdir(parents=True)
             for name in EMPTY_FILES:
                 _write(new / name, {})
-    short = [f"the text has {len(windows)} sequences, and {requested} were asked for"]
+    short = [f"the text has {len(windows)} sequences, and {sequences} were asked for"]
     return StudyResult(
         title=f"{name_of(run.name)}: {len(table)} heads on {len(windows):,} sequences of "
         f"{tokens:,} tokens, for HeadVis in {folder}",
         table=table,
-        notes=short if len(windows) < requested else [],
+        notes=short if len(windows) < sequences else [],
         values={"folder": str(folder), "sequences": len(windows), "tokens": tokens},
     )
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
@@ -14,9 +13,9 @@ from jaxtyping import Float
 from matplotlib import colormaps
 from matplotlib.figure import Figure
 from numpy import ndarray
+from pydantic import Field
 from scipy.stats import rankdata
 
-from headscope.arguments import NAME, NAMES, PATH, PATHS, maybe, takes
 from headscope.corpus.languages import by_language
 from headscope.corpus.shipped import listed
 from headscope.corpus.window import Window
@@ -27,6 +26,7 @@ from headscope.measure.in_process import InProcess
 from headscope.measure.progress import Progress, progress_bar
 from headscope.measure.readable import readable
 from headscope.measure.tally import MIN_BLOCKS, Tally
+from headscope.options import Name, Names, OnMessage, PathName, Paths, checked
 from headscope.relations import all_stimuli, check_types
 from headscope.relations.relation import MIN_QUERIES
 from headscope.runs.folder import encoded
@@ -54,15 +54,26 @@ _LARGEST = 1 - 1e-9
 Lifts = Float[ndarray, "*resample language head"]
 
 
-@takes(model=NAME, corpus=PATHS, out=maybe(PATH), languages=maybe(NAMES))
+@checked
 def languages(
-    model: str,
-    corpus: str | Path | Sequence[str | Path],
+    model: Annotated[Name, Field(description="A name or path as for classify.")],
+    corpus: Annotated[
+        Paths,
+        Field(
+            description="Treebanks or folders of them, named as in Universal Dependencies: "
+            "de_pud-ud-test.conllu."
+        ),
+    ],
     *,
-    languages: Sequence[str] | None = None,
-    out: str | Path | None = None,
+    languages: Annotated[
+        Names | None, Field(description="Codes of the languages to read; all by default.")
+    ] = None,
+    out: Annotated[
+        PathName | None,
+        Field(description="Folder of the runs and of languages.csv [runs/languages]."),
+    ] = None,
     progress: Progress = True,
-    tell: Callable[[str], None] = lambda line: None,
+    tell: OnMessage = lambda line: None,
     **settings: Any,
 ) -> StudyResult:
     """Classify a model's heads in each language of some treebanks, and compare the languages.
@@ -73,16 +84,6 @@ def languages(
 
     The table has a row per head and relation that the text of some language decides; the page on
     file formats describes its columns.
-
-    Args:
-        model: `mini`, a folder, a `.gguf` file or a hub name.
-        corpus: treebanks, or folders of them, whose files are named after their language as in
-            Universal Dependencies: `de_pud-ud-test.conllu`.
-        languages: codes of the languages to read; all if None.
-        out: folder of the runs and of `languages.csv`; `runs/languages` if None.
-        progress: as for `headscope.sweep`.
-        tell: as for `headscope.sweep`.
-        settings: settings as for `classify`; `types` is `syntactic` by default.
 
     Raises:
         CorpusError: a file's name has no language, or a requested language is missing.
@@ -103,7 +104,7 @@ def languages(
         readable(files, seed=run_settings.seed)
     with progress_bar(progress) as bar:
         name, revision = where(model, run_settings.revision)
-        loading = replace(run_settings, revision=revision).loading()
+        loading = run_settings.model_copy(update={"revision": revision}).loading()
         loaded = InProcess().open(name, **loading)
         documents = shared_documents(
             treebanks, loaded.tokenizer, run_settings, loaded.longest_window

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
-from pathlib import Path
-from typing import Any, Unpack
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
+from pydantic import Field
 
-from headscope.arguments import TEXT, maybe, takes, whole
 from headscope.corpus.document import Document
 from headscope.corpus.window import Window
 from headscope.errors import HeadscopeError
@@ -27,13 +26,14 @@ from headscope.models.families import refuse_encoder
 from headscope.models.load import Model
 from headscope.models.prompt_pair import Patch, PromptPair, likeliest_next
 from headscope.models.rerun import Rerunner
+from headscope.options import Device, Source, Whole, checked
 from headscope.relations import relations_of
 from headscope.relations.head_type import ALL
 from headscope.relations.relation import targets_of
 from headscope.runs.listing import Head, selected_heads
 from headscope.runs.recorded_paths import name_of
-from headscope.runs.reopen_model import Again, model_of
-from headscope.runs.resolve import A_RUN, the_run
+from headscope.runs.reopen_model import model_of
+from headscope.runs.resolve import RunName, the_run
 from headscope.statistics.result import Result
 from headscope.stimuli.text import TEXT as TEXT_STIMULUS
 from headscope.views.show import check_unicode, text_window
@@ -48,25 +48,36 @@ COLUMNS = [
 ]
 
 
-@takes(
-    run=A_RUN,
-    clean=TEXT,
-    corrupt=TEXT,
-    answer=maybe(TEXT),
-    wrong=maybe(TEXT),
-    edges=whole(0),
-)
+@checked
 def patch(
-    run: Result | str | Path,
+    run: RunName,
     *,
-    clean: str,
-    corrupt: str,
-    answer: str | None = None,
-    wrong: str | None = None,
-    heads: str = "tagged",
-    edges: int = 8,
+    clean: Annotated[str, Field(description="Prompt.")],
+    corrupt: Annotated[str, Field(description="Prompt of as many tokens with another next token.")],
+    answer: Annotated[
+        str | None,
+        Field(description="Token after the clean prompt, with its space; the most likely if None."),
+    ] = None,
+    wrong: Annotated[
+        str | None,
+        Field(
+            description="Token after the corrupt prompt, with its space; the most likely if None."
+        ),
+    ] = None,
+    heads: Annotated[
+        str,
+        Field(description="tagged, all, a type or a relation of tags, or names such as L5H1,L6H9."),
+    ] = "tagged",
+    edges: Annotated[
+        Whole,
+        Field(
+            description="Maximum number of edges of a head, by the difference of their values; 0 "
+            "for none."
+        ),
+    ] = 8,
     progress: Progress = True,
-    **again: Unpack[Again],
+    source: Source = None,
+    device: Device = "auto",
 ) -> StudyResult:
     """Patch single heads, and edges of them, between a clean and a corrupt prompt.
 
@@ -78,19 +89,6 @@ def patch(
 
     The table has a row per head, then a row per edge of the heads with the largest effects, with
     the relations of the head's tags that the edge belongs to.
-
-    Args:
-        run: a run or its folder, whose model is loaded again.
-        clean: a prompt.
-        corrupt: a prompt of as many tokens with another next token.
-        answer: the next token after the clean prompt, with its space; the most likely one if None.
-        wrong: the next token after the corrupt prompt, with its space; the most likely one if None.
-        heads: `tagged`, `all`, a type or a relation of tags, or names such as `L5H1,L6H9`.
-        edges: most edges of a head, those with the most different values in the two prompts; 0 for
-            none.
-        progress: True for a progress bar on a terminal, False for none, or a function that is
-            called with the patches done and in all.
-        again: `source`, the run's model or its new path; `device`, `cpu`, `cuda` or `auto`.
 
     Raises:
         HeadscopeError: the prompts differ in length, or nowhere; the metric is the same for both; a
@@ -104,7 +102,7 @@ def patch(
     for typed in (clean, corrupt, *words):
         check_unicode(typed or "")
     with progress_bar(progress, "patching", unit="patches") as bar:
-        model = model_of(run, **again)
+        model = model_of(run, source=source, device=device)
         refuse_encoder(model, "study patch")
         rerunner = Rerunner(model)
         windows = _prompts(model, clean, corrupt)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, Unpack
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
@@ -13,8 +12,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from matplotlib.figure import Figure
 from numpy import ndarray
+from pydantic import Field
 
-from headscope.arguments import either, maybe, takes
 from headscope.corpus.window import Window
 from headscope.errors import CorpusError, ModelError, RunError
 from headscope.heads import head_name
@@ -42,9 +41,10 @@ from headscope.models.loss import (
     network_of,
     predictions_of,
 )
+from headscope.options import Corpus, Device, MaxTokens, Revision, Seed, checked
 from headscope.runs.recorded_paths import name_of
 from headscope.runs.reopen_model import model_or_run
-from headscope.runs.resolve import A_MODEL, A_RUN, Named, the_run
+from headscope.runs.resolve import ModelOrRun, RunName, the_run
 from headscope.statistics.result import Result
 from headscope.statistics.tags import NO_TYPE, is_sink
 from headscope.views.study import StudyResult
@@ -57,16 +57,20 @@ OVER_RANDOM = ["over_random", "over_low", "over_high"]
 COLUMNS = ["order", "draw", "share", "masked", "loss", "rise", "ci_low", "ci_high", *OVER_RANDOM]
 
 
-@takes(model=either(A_RUN, A_MODEL), run=maybe(A_RUN))
+@checked
 def prune(
-    model: Any,
-    corpus: str | Path | Sequence[str | Path] | None = None,
+    model: ModelOrRun,
+    corpus: Corpus = None,
     *,
-    run: Result | str | Path | None = None,
-    max_tokens: int = MAX_TOKENS,
-    seed: int = 0,
+    run: Annotated[
+        RunName | None,
+        Field(description="Run of the same model, or its folder, for the order by type."),
+    ] = None,
+    max_tokens: MaxTokens = MAX_TOKENS,
+    seed: Seed = 0,
     progress: Progress = True,
-    **options: Unpack[Named],
+    revision: Revision = None,
+    device: Device = "auto",
 ) -> StudyResult:
     """Rank heads by importance, and measure the loss as more and more of them are masked.
 
@@ -80,16 +84,6 @@ def prune(
     per token, its `rise` over the unmasked model with the 95 % interval, and its excess
     `over_random`, the mean of the random orders, with the interval over windows and draws.
 
-    Args:
-        model: a run or its folder, a name as for `classify`, or a loaded model.
-        corpus: files or folders of text; the corpus that ships if None.
-        run: a run of the same model, or its folder, for the order by type.
-        max_tokens: tokens of text to read, to the end of a window.
-        seed: seeds the choice of files, the random orders and the bootstrap.
-        progress: True for a progress bar on a terminal, False for none, or a function that is
-            called with the tokens done and the tokens in all passes.
-        options: `revision`, a branch, tag or commit on the hub; `device`, `cpu`, `cuda` or `auto`.
-
     Raises:
         ModelError: the model cannot be loaded, or does not run under the fused engine.
         RunError: the run is of another model.
@@ -97,7 +91,9 @@ def prune(
     """
     corpus = readable(corpus, seed=seed)
     with progress_bar(progress) as bar:
-        loaded, model_run = model_or_run(model, longest=MAX_LENGTH, **options)
+        loaded, model_run = model_or_run(
+            model, longest=MAX_LENGTH, revision=revision, device=device
+        )
         classified = model_run if run is None else the_run(run)
         ranks = None if classified is None else _type_ranks(classified, loaded)
         refuse_encoder(loaded, "study prune")

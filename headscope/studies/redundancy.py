@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Unpack
+from typing import Annotated
 
 import numpy as np
 import pandas as pd
@@ -13,11 +13,11 @@ from jaxtyping import Float, Int
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from numpy import ndarray
+from pydantic import Field
 from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import squareform
 from torch import Tensor
 
-from headscope.arguments import takes
 from headscope.corpus.window import Window
 from headscope.errors import CorpusError, HeadscopeError, RunError
 from headscope.heads import head_name
@@ -26,9 +26,10 @@ from headscope.measure.progress_steps import Steps
 from headscope.measure.study_windows import evenly
 from headscope.models.load import Model
 from headscope.models.stream import LayerAttention, stream_attention, whole_patterns
+from headscope.options import Device, Positive, RunCorpus, Source, Windows, checked
 from headscope.runs.recorded_paths import name_of
-from headscope.runs.reopen_model import Again, model_of, text_of
-from headscope.runs.resolve import A_RUN, the_run
+from headscope.runs.reopen_model import model_of, text_of
+from headscope.runs.resolve import RunName, the_run
 from headscope.settings import Settings
 from headscope.statistics.result import Result
 from headscope.stimuli.text import TextWindows
@@ -40,15 +41,18 @@ QUERIES = 12
 MAX_CLUSTERS = 40
 
 
-@takes(run=A_RUN)
+@checked
 def redundancy(
-    run: Result | str | Path,
-    corpus: str | Path | Sequence[str | Path] | None = None,
+    run: RunName,
+    corpus: RunCorpus = None,
     *,
-    windows: int = WINDOWS,
-    queries: int = QUERIES,
+    windows: Windows = WINDOWS,
+    queries: Annotated[
+        Positive, Field(description="Queries of each window, evenly spread.")
+    ] = QUERIES,
     progress: Progress = True,
-    **again: Unpack[Again],
+    source: Source = None,
+    device: Device = "auto",
 ) -> StudyResult:
     """Measure how similar the attention patterns of a model's heads are.
 
@@ -61,15 +65,6 @@ def redundancy(
     The table has a row per head: `layer`, `head`, `primary`, its `cluster` (1 is the largest), its
     place `x`, `y` on the map, the `nearest` head, and the `distance` to it in bits.
 
-    Args:
-        run: a run or its folder; the types of its heads colour the map.
-        corpus: files or folders of text; those of the run if None.
-        windows: windows of text to read, evenly spread over the text.
-        queries: queries of each window, evenly spread; never the beginning-of-text token.
-        progress: True for a progress bar on a terminal, False for none, or a function that is
-            called with the tokens done and the tokens in all.
-        again: `source`, the run's model or its new path; `device`, `cpu`, `cuda` or `auto`.
-
     Raises:
         RunError: no run there, or one without a model.
         ModelError: the model cannot be loaded.
@@ -78,7 +73,7 @@ def redundancy(
     run = the_run(run)
     corpora = text_of(run, corpus)
     with progress_bar(progress) as bar:
-        model = model_of(run, **again)
+        model = model_of(run, source=source, device=device)
         heads = _heads(run, model)
         text = _text(run, model, corpora, windows)
         mean, count = mean_divergences(model, text, queries, bar)

@@ -6,7 +6,7 @@ Functions are named here and imported where they are called, so that the table c
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import import_module
 from types import MappingProxyType
 from typing import Any
@@ -53,8 +53,6 @@ class StudyRow:
     """Help of `--figure`; empty for a command that draws nothing."""
     has_format: bool = False
     """True for a command with `--format`, whose result has the methods `csv` and `json`."""
-    shared: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """Names in `headscope.cli.options.SHARED` of arguments that are called otherwise there."""
 
     @property
     def words(self) -> str:
@@ -82,8 +80,6 @@ def home(path: str) -> tuple[str, str]:
     module, _, name = path.partition(":")
     return name, f"headscope.studies.{module}"
 
-
-_TEXT_OF_RUN = MappingProxyType({"corpus": "text_of_run"})
 
 STUDIES: tuple[StudyRow, ...] = (
     StudyRow(
@@ -135,7 +131,6 @@ STUDIES: tuple[StudyRow, ...] = (
         tables=("anatomy",),
         figure="",
         has_format=True,
-        shared=MappingProxyType({"model": "model_or_config"}),
     ),
     StudyRow(
         name="headvis",
@@ -148,7 +143,6 @@ STUDIES: tuple[StudyRow, ...] = (
         ),
         out="",
         figure="",
-        shared=_TEXT_OF_RUN,
     ),
     StudyRow(
         name="compare",
@@ -186,7 +180,6 @@ STUDIES: tuple[StudyRow, ...] = (
         out="Write each head's row to this .csv.",
         figure="Draw the map of heads: a .png, .svg or .pdf file.",
         has_format=True,
-        shared=_TEXT_OF_RUN,
     ),
     StudyRow(
         name="verify",
@@ -199,7 +192,6 @@ STUDIES: tuple[StudyRow, ...] = (
             "headscope verify runs/gemma --scores gemma-3-270m/scatter_data.json",
         ),
         figure="",
-        shared=MappingProxyType({"model": "published"}),
     ),
     StudyRow(
         name="ablate",
@@ -214,7 +206,6 @@ STUDIES: tuple[StudyRow, ...] = (
         tables=("causal.csv",),
         out="",
         figure="",
-        shared=_TEXT_OF_RUN,
     ),
     StudyRow(
         name="prune",
@@ -224,7 +215,6 @@ STUDIES: tuple[StudyRow, ...] = (
         examples=("headscope study prune mini --run runs/mini --figure prune.pdf --out prune.csv",),
         tables=("prune",),
         out="Write the curve to this .csv file.",
-        shared=MappingProxyType({"model": "named_model", "run": "run_of_model"}),
     ),
     StudyRow(
         name="explain",
@@ -237,7 +227,6 @@ STUDIES: tuple[StudyRow, ...] = (
         ),
         tables=("rules.csv",),
         figure="",
-        shared=_TEXT_OF_RUN,
     ),
     StudyRow(
         name="function_vectors",

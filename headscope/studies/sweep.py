@@ -5,24 +5,34 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from collections.abc import Collection, Generator, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pandas as pd
+from pydantic import Field, PlainValidator
 
-from headscope.arguments import NAME, PATH, Kind, check, maybe, takes, whole
 from headscope.classification import classify
 from headscope.corpus.shipped import unlike
-from headscope.errors import HeadscopeError, ModelError, RunError
+from headscope.errors import ArgumentError, HeadscopeError, ModelError, RunError
 from headscope.measure.in_process import InProcess
 from headscope.measure.progress import OnProgress, Progress, progress_bar
 from headscope.measure.progress_steps import RunSteps
 from headscope.models.locate import run_name
+from headscope.options import (
+    Name,
+    OnMessage,
+    Options,
+    PathName,
+    Positive,
+    check_paths,
+    checked,
+    several_names,
+)
 from headscope.relations import check_types, head_types
 from headscope.runs.folder import encoded, is_run
 from headscope.runs.recorded_paths import lies, name_of, seen_from, shorten_paths
@@ -30,22 +40,30 @@ from headscope.runs.store import load
 from headscope.runs.tables import table_to_csv
 from headscope.runs.user_file import given_file, read_yaml
 from headscope.runs.write import place_of, unwritable_file, write_files
-from headscope.settings import OPTIONS, not_default
+from headscope.settings import Settings, not_default
 from headscope.statistics.tags import NO_TYPE, countable_types
 from headscope.studies.sweep_processes import results_of_cluster, results_of_processes
 from headscope.views.study import StudyResult
 
 PLAN, TABLE = "sweep.json", "sweep.csv"
 COMPLETE, FAILED, MISSING = "complete", "failed", "missing"
-OnMessage = Callable[[str], None]
 
 
-@takes(file=maybe(PATH), workers=whole(1), address=maybe(NAME))
+@checked
 def sweep(
-    file: str | Path | None = None,
+    file: Annotated[
+        PathName | None,
+        Field(description="YAML with models, revisions, corpora, out and settings of classify."),
+    ] = None,
     *,
-    workers: int = 1,
-    address: str | None = None,
+    workers: Annotated[
+        Positive,
+        Field(description="Runs at the same time, each in a process that holds its model."),
+    ] = 1,
+    address: Annotated[
+        Name | None,
+        Field(description="Address of a running Ray cluster whose machines run the processes."),
+    ] = None,
     progress: Progress = True,
     tell: OnMessage = lambda line: None,
     **settings: Any,
@@ -58,17 +76,6 @@ def sweep(
     The table has a row per run: `model`, `revision`, `corpus`, its `folder` in the folder of the
     sweep, its `status`, the model's `heads`, the number of heads with a tag of each type, and the
     `error` of a run that failed. A count is missing if the type was not measured.
-
-    Args:
-        file: YAML with `models`, `revisions`, `corpora`, `out` and settings of `classify`.
-        workers: runs at the same time, each in a process with its own model. A script with more
-            than one worker calls `sweep` below `if __name__ == "__main__":`.
-        address: address of a running Ray cluster, whose machines then run the processes.
-        progress: True for a progress bar on a terminal, False for none, or a function that is
-            called with the tokens done and the tokens of all remaining runs. Several workers draw
-            no bar.
-        tell: called with a line when a run is done.
-        settings: keys of the file; they replace those of `file`.
 
     Raises:
         HeadscopeError: the file cannot be read, or a key is unknown or has an invalid value.
@@ -123,30 +130,27 @@ class Spec:
 def _names(value: Any) -> tuple[str, ...]:
     """One name or several; YAML reads a revision such as 1000 as a number."""
     names = value if isinstance(value, list | tuple) else [value]
-    return tuple(dict.fromkeys(map(str, map(_name, names))))
-
-
-def _name(value: Any) -> Any:
-    return whole().plain(value) if isinstance(value, int) else PATH.plain(value)
+    is_number = [isinstance(name, int) and not isinstance(name, bool) for name in names]
+    return several_names([str(n) if i else n for n, i in zip(names, is_number, strict=True)])
 
 
 def _corpora(value: Any) -> tuple[tuple[str, ...], ...]:
     items = value if isinstance(value, list | tuple) else [value]
-    corpora = [tuple(item) if isinstance(item, list | tuple) else (item,) for item in items]
-    if not all(corpora):
-        raise ValueError
-    return tuple(dict.fromkeys(tuple(str(PATH.plain(path)) for path in paths) for paths in corpora))
+    corpora = [item if isinstance(item, list | tuple) else [item] for item in items]
+    return tuple(dict.fromkeys(tuple(map(str, check_paths(paths))) for paths in corpora))
 
 
-_KEYS = {
-    "models": Kind("a name or a list of names, one at least", _names),
-    "revisions": Kind("a name or a list of names, one at least", _names),
-    "corpora": Kind(
-        "a path or a list of paths, one at least; a list within it is one corpus", _corpora
-    ),
-    "out": Kind("a folder", lambda value: Path(PATH.plain(value))),
-}
-_KINDS = _KEYS | {n: option.kind for n, option in OPTIONS.items() if n != "revision"}
+class SweepFile(Options):
+    """Keys of a sweep's file, beside settings of `classify`."""
+
+    models: Annotated[tuple[str, ...], PlainValidator(_names), Field(min_length=1)]
+    revisions: Annotated[tuple[str | None, ...], PlainValidator(_names), Field(min_length=1)] = (
+        None,
+    )
+    corpora: Annotated[
+        tuple[tuple[str, ...], ...], PlainValidator(_corpora), Field(min_length=1)
+    ] = ((),)
+    out: PathName
 
 
 def read_spec(path: Path | None, **options: Any) -> Spec:
@@ -159,33 +163,34 @@ def read_spec(path: Path | None, **options: Any) -> Spec:
     Raises:
         HeadscopeError: the file cannot be read, or a key is unknown, missing or invalid.
     """
-    values: dict[str, Any] = {}
+    where, values = "", {}
     if path is not None:
+        where = f"{path}: "
         content = read_yaml(given_file(path, "a sweep as YAML, keys with values"), path)
         if not isinstance(content, dict):
-            raise HeadscopeError(f"{path}: a sweep is keys with values, e.g. models: [mini]")
-        values = dict(_checked(content, f"{path}: "))
-    explicit = {key: v for key, v in options.items() if v is not None or key not in _KINDS}
-    values |= dict(_checked(explicit, ""))
-    if "models" not in values:
+            raise HeadscopeError(f"{where}a sweep is keys with values, e.g. models: [mini]")
+        values = {str(key): value for key, value in content.items()}
+    known = {*SweepFile.model_fields, *Settings.model_fields}
+    values |= {key: v for key, v in options.items() if v is not None or key not in known}
+    own = {key: values.pop(key) for key in SweepFile.model_fields if key in values}
+    if "models" not in own:
         raise HeadscopeError(f"{path or 'sweep'}: no models; name them, e.g. models: [mini]")
-    check_types(values.get("types"))
+    if "revision" in values:
+        raise HeadscopeError(f"{where}a sweep has revisions, not one revision")
+    try:
+        settings = Settings(**values)
+        file = SweepFile(**{"out": Path("runs") / ("sweep" if path is None else path.stem), **own})
+    except ArgumentError as error:
+        raise HeadscopeError(f"{where}{error}") from error
+    check_types(settings.types)
+    explicit = {key: getattr(settings, key) for key in values}
     return Spec(
-        models=values.pop("models"),
-        revisions=values.pop("revisions", (None,)),
-        corpora=values.pop("corpora", ((),)),
-        out=values.pop("out", Path("runs") / ("sweep" if path is None else path.stem)),
-        settings={key: list(v) if isinstance(v, tuple) else v for key, v in values.items()},
+        models=file.models,
+        revisions=file.revisions,
+        corpora=file.corpora,
+        out=Path(file.out),
+        settings={key: list(v) if isinstance(v, tuple) else v for key, v in explicit.items()},
     )
-
-
-def _checked(keys: dict[Any, Any], where: str) -> Iterator[tuple[str, Any]]:
-    for key, value in keys.items():
-        if key not in _KINDS:
-            raise HeadscopeError(
-                f"{where}{key!r:.60} is no key of a sweep; choose from: {', '.join(_KINDS)}"
-            )
-        yield key, check(f"{where}{key}", value, _KINDS[key])
 
 
 @dataclass(frozen=True)

@@ -10,18 +10,20 @@ import json
 from functools import cache
 from io import BytesIO
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Float
 from numpy import ndarray
+from pydantic import Field
 from scipy.stats import rankdata
 
-from headscope.arguments import NAME, PATH, maybe, takes
 from headscope.corpus.shipped import data_folder
 from headscope.errors import ChoiceError, RunError
 from headscope.heads import head_name
-from headscope.runs.resolve import A_RUN, the_run
+from headscope.options import Flag, Name, PathName, checked
+from headscope.runs.resolve import RunName, the_run
 from headscope.runs.user_file import given_file
 from headscope.statistics.result import Result
 from headscope.views.study import StudyResult
@@ -53,12 +55,22 @@ def published_metrics() -> pd.DataFrame:
     return pd.read_csv(data_folder() / METRICS, index_col="metric")
 
 
-@takes(run=A_RUN, model=maybe(NAME), scores=maybe(PATH))
+@checked
 def verify(
-    run: Result | str | Path,
+    run: RunName,
     *,
-    model: str | None = None,
-    scores: str | Path | None = None,
+    model: Annotated[
+        Name | None,
+        Flag("--as"),
+        Field(description="Published name, if the model of the run has another name."),
+    ] = None,
+    scores: Annotated[
+        PathName | None,
+        Field(
+            description="CSV of published scores (model,revision,metric,layer,head,value), or "
+            "Neuronpedia's scatter_data.json; by default the scores of 61 models that ship."
+        ),
+    ] = None,
 ) -> StudyResult:
     """Compare the ranks of a run's heads with published scores of the same model.
 
@@ -69,13 +81,6 @@ def verify(
     `shared_control` are means over permutations of heads within their layers; `p_value` is the
     share of permutations, counting the run as one, that share as many. `best` is the head with the
     highest published score.
-
-    Args:
-        run: a run, or its folder.
-        model: the published name, if the run's model has another (a local folder).
-        scores: a CSV of published scores, `model,revision,metric,layer,head,value`, or
-            Neuronpedia's `scatter_data.json` of the model; the scores of 61 models that ship if
-            None.
 
     Raises:
         ChoiceError: nothing is published for this model.

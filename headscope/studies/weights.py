@@ -8,7 +8,7 @@ norms of queries and keys belong to no matrix and are left out.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,15 +18,15 @@ from matplotlib.figure import Figure
 from torch import Tensor
 from transformer_lens.model_bridge.exceptions import StopAtLayerException
 
-from headscope.arguments import either, takes
 from headscope.errors import ModelError
 from headscope.heads import head_name
 from headscope.measure.progress import Progress, progress_bar
 from headscope.measure.progress_steps import Steps
 from headscope.models.load import Model
+from headscope.options import Device, Revision, Source, checked
 from headscope.runs.recorded_paths import name_of
-from headscope.runs.reopen_model import Again, model_of
-from headscope.runs.resolve import A_MODEL, A_RUN, run_named, the_model
+from headscope.runs.reopen_model import model_of
+from headscope.runs.resolve import ModelOrRun, run_named, the_model
 from headscope.views.study import StudyResult
 
 LAYER_NORMS, RMS_NORMS = ("LN", "LNPre"), ("RMS", "RMSPre")
@@ -42,13 +42,14 @@ QK_NORM = "K-composition leaves out the norms of queries and keys"
 COPYING = {"ov_copying": "embedding", "ov_copying_mlp0": "after the first MLP"}
 
 
-@takes(model=either(A_RUN, A_MODEL))
+@checked
 def weights(
-    model: Any,
+    model: ModelOrRun,
     *,
-    revision: str | None = None,
+    revision: Revision = None,
     progress: Progress = True,
-    **again: Unpack[Again],
+    source: Source = None,
+    device: Device = "cpu",
 ) -> StudyResult:
     """Read OV copying, effective ranks and K-composition of every head from its weights.
 
@@ -57,20 +58,10 @@ def weights(
     [1, d_head]; `k_from`, the earlier head with the largest `k_composition`. For a run also
     `primary`, `relation` and `mass` of the head, and `k_from_relation`, the relation of `k_from`.
 
-    Args:
-        model: a name as for `classify`, a run or its folder, or a model loaded with
-            `engine="lens"`.
-        revision: branch, tag or commit on the hub.
-        progress: True for a progress bar on a terminal, False for none, or a function that is
-            called with the steps done and the steps in all.
-        again: `source`, the run's model or its new path; `device`, `cpu` (the default), `cuda` or
-            `auto`.
-
     Raises:
         ModelError: the model cannot be loaded, or its norms cannot be folded.
         RunError: the run has no model, or its weights have changed since.
     """
-    source, device = again.get("source"), again.get("device", "cpu")
     run = run_named(model, revision=revision, source=source)
     with progress_bar(progress, "reading weights", unit="steps") as bar:
         if run is not None:

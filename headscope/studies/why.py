@@ -7,23 +7,24 @@ from contextlib import suppress
 from dataclasses import dataclass
 from math import isnan
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
+from pydantic import Field
 from rich.text import Text
 
-from headscope.arguments import NAME, NAMES, Kind, either, maybe, takes
 from headscope.errors import ModelError, RunError
 from headscope.heads import head_name, layer_name, parse_head
 from headscope.measure.example import Example
 from headscope.measure.progress import Progress, progress_bar
 from headscope.measure.readable import readable
+from headscope.options import Corpus, Head, Name, Names, checked
 from headscope.paths import exists
 from headscope.printing import visible
 from headscope.runs.atlas import atlas_of, is_stored
 from headscope.runs.recorded_paths import name_of
-from headscope.runs.resolve import A_MODEL, A_RUN
+from headscope.runs.resolve import ModelOrRun
 from headscope.runs.store import load
 from headscope.settings import Settings, settings_of
 from headscope.statistics import reasons
@@ -49,19 +50,11 @@ WIDTH = 68
 TARGETS, CONTEXT = 2, 6
 
 
-def _head_names(value: Any) -> tuple[str, ...]:
-    names = value.replace(",", " ").split() if isinstance(value, str) else value
-    return tuple(dict.fromkeys(NAMES.plain(names)))
-
-
-HEAD_NAMES = Kind("names of heads, such as ['L5H1', 'L6H9'] or 'L5H1,L6H9'", _head_names)
-
-
-@takes(model=either(A_RUN, A_MODEL), heads=HEAD_NAMES)
+@checked
 def why(
-    model: Any,
-    heads: Sequence[str] | str,
-    corpus: str | Path | Sequence[str | Path] | None = None,
+    model: ModelOrRun,
+    heads: Annotated[Names, Field(description="Names of heads, such as L5H1.")],
+    corpus: Corpus = None,
     *,
     progress: Progress = True,
     **changes: Any,
@@ -74,15 +67,6 @@ def why(
     The table has a row per head, by its name: `tags` joined by `;`, the `relation` of the answer
     with its `verdict` and numbers as in `evidence.csv`, and an `example`, one of the best queries.
 
-    Args:
-        model: a run or its folder, or a model as for `classify`.
-        heads: names of heads, such as `L5H1`.
-        corpus: text for a model that is read; `gum`, which ships, if None. With a text or a
-            setting, a model whose atlas ships is read too.
-        progress: True for a progress bar on a terminal, False for none, or a function that is
-            called with the tokens done and the tokens in all.
-        changes: settings of a model that is read, such as `max_tokens=20_000`; see `hs.Settings`.
-
     Raises:
         RunError: the model has no such head, or a text or a setting was given for a run.
         ModelError: neither a run nor a model that can be loaded.
@@ -92,14 +76,13 @@ def why(
     >>> answers.table["tags"].str.split(";").str[0].tolist()
     ['induction/repeat', 'positional/offset-1-random']
     """
-    names = _head_names(heads)
-    for name in names:
+    for name in heads:
         parse_head(name)
     run = _stored_run(model, [*["corpus"][: corpus is not None], *changes])
     is_measured = run is None
     if run is None:
-        run = _read(model, corpus, settings_of(Settings(quick=True), changes), names, progress)
-    positions = tuple(dict.fromkeys(reasons.head_in(run, name) for name in names))
+        run = _read(model, corpus, settings_of(Settings(quick=True), changes), heads, progress)
+    positions = tuple(dict.fromkeys(reasons.head_in(run, name) for name in heads))
     evidence = with_rules(run.evidence, run.rules)
     rows, titles, texts = [], [], []
     for layer, head in positions:
@@ -149,8 +132,8 @@ class HeadAnswers(StudyResult):
     text: str
     """Five lines on each head, then the notes."""
 
-    @takes(relation=maybe(NAME))
-    def why(self, head: str, relation: str | None = None) -> str:
+    @checked
+    def why(self, head: Head, relation: Name | None = None) -> str:
         """Every condition of a head's tags with its number; see `headscope.Run.why`.
 
         Raises:

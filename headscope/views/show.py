@@ -3,41 +3,33 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Unpack
 
 import numpy as np
 import torch
 
-from headscope.arguments import either, takes
 from headscope.corpus.document import Document
 from headscope.corpus.window import Window
 from headscope.errors import HeadscopeError
 from headscope.heads import head_name, parse_head
 from headscope.models.engines.engine import stream_patterns
 from headscope.models.load import Model
+from headscope.options import Device, Head, Revision, Source, Text, checked
 from headscope.runs.reopen_model import model_of
-from headscope.runs.resolve import A_MODEL, A_RUN, Named, run_named, the_model
+from headscope.runs.resolve import ModelOrRun, run_named, the_model
 from headscope.views.attention_view import AttentionView
 
 
-@takes(model=either(A_RUN, A_MODEL))
+@checked
 def show(
-    model: Any,
-    head: str,
-    text: str,
+    model: ModelOrRun,
+    head: Head,
+    text: Text,
     *,
-    source: Any = None,
-    **options: Unpack[Named],
+    source: Source = None,
+    revision: Revision = None,
+    device: Device = "auto",
 ) -> AttentionView:
     """The attention pattern of one head on a text.
-
-    Args:
-        model: a model's name as for `classify`, a run or its folder, or a loaded model.
-        head: `L5H1` or `5.1`.
-        text: any text; the beginning-of-text token is put before it, and an encoder's separator
-            after it.
-        source: the run's model, or where it is now if it is not where it was.
-        options: see `Named`.
 
     Raises:
         ModelError: the model cannot be loaded.
@@ -46,11 +38,11 @@ def show(
     """
     parse_head(head)
     check_unicode(text)
-    run = run_named(model, revision=options.get("revision"), source=source)
+    run = run_named(model, revision=revision, source=source)
     if run is not None:
-        loaded = model_of(run, source=source, device=options.get("device", "auto"))
+        loaded = model_of(run, source=source, device=device)
     else:
-        loaded = the_model(model, **options)
+        loaded = the_model(model, revision=revision, device=device)
     layer, number = parse_head(head)
     shown_name = head_name(layer, number)
     loaded.check_head(layer, number)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from headscope.arguments import takes
 from headscope.errors import HeadscopeError, WriteError
+from headscope.options import Overwrite, PathName, checked
 from headscope.printing import one_line
 from headscope.runs.folder import check_foreign, encoded
 from headscope.runs.tables import table_to_csv
@@ -60,13 +60,9 @@ class StudyResult:
         """The table as CSV, the text that `save` writes."""
         return table_to_csv(self.table)
 
-    @takes()
-    def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
+    @checked
+    def save(self, path: PathName, *, overwrite: Overwrite = False) -> Path:
         """Write the table to a .csv file, whole or not at all.
-
-        Args:
-            path: the file; folders above it are made.
-            overwrite: replace a file that is there, but never one that belongs to a run.
 
         Raises:
             WriteError: another suffix, a file that is there already, or one of a run.

@@ -21,17 +21,6 @@ from tests.fuzz.desk import Desk, Fault, odd_message
 from tests.helpers.studies import arguments, call_with
 from tests.limits import Hang
 
-
-class Hostile:
-    """An object that can be asked nothing."""
-
-    def _refuse(self, *_: Any) -> Any:
-        raise ZeroDivisionError("asked")
-
-    __repr__ = __str__ = __len__ = __iter__ = __eq__ = __hash__ = __bool__ = _refuse
-    __fspath__ = __float__ = __int__ = __index__ = __array__ = _refuse
-
-
 PATTERN = np.tril(np.ones((1, 1, 3, 3))) / np.arange(1, 4)[:, None]
 VALUES: dict[str, Callable[[], Any]] = {
     "None": lambda: None, "True": lambda: True, "-1": lambda: -1, "0": lambda: 0, "5": lambda: 5,
@@ -43,7 +32,7 @@ VALUES: dict[str, Callable[[], Any]] = {
     "texts": lambda: ["a", "b"], "deep list": lambda: [[[["a"]]]], "tuple": lambda: (1, "a"), "dict": dict,
     "mapping": lambda: {"a": 1}, "set": lambda: {1.5}, "object": object, "class": lambda: int,
     "ragged": lambda: [[[[1.0], [1.0, 2.0]]]], "layers of words": lambda: (np.full((1, 1, 3, 3), "a"),),
-    "function": lambda: len, "generator": lambda: (x for x in [3]), "hostile": Hostile,
+    "function": lambda: len, "generator": lambda: (x for x in [3]),
     "tensor": lambda: torch.zeros(2, 3), "number tensor": lambda: torch.tensor(5),
     "complex tensor": lambda: torch.zeros(1, 1, 3, 3, dtype=torch.complex64),
     "empty array": lambda: np.zeros((0, 0, 3, 3)), "words array": lambda: np.array(["a"]),

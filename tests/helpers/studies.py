@@ -9,8 +9,7 @@ import typer
 
 from headscope.cli import app
 from headscope.cli.app import WORDS, all_commands
-from headscope.cli.study_command import arguments_of
-from headscope.studies.study_table import StudyRow
+from headscope.studies.study_table import StudyRow, imported
 
 ROOT: Any = typer.main.get_command(app)
 
@@ -36,7 +35,7 @@ def named(words: Sequence[str]) -> str:
 
 def arguments(study: StudyRow) -> tuple[str, ...]:
     """The names of what a study's function takes."""
-    return tuple(argument.name for argument in arguments_of(study.function))
+    return tuple(imported(study.function).options().model_fields)
 
 
 def call_with(study: StudyRow, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -109,8 +109,8 @@ WRONG = {
     ),
     "no head": (lambda m, t, f: (AutoModel.from_pretrained(f), t), "predicts no next token"),
     "double": (lambda m, t, f: (m.double(), t), "float64; headscope reads"),
-    "number": (lambda m, t, f: 123, "expected the name or path of a model"),
-    "module": (lambda m, t, f: torch.nn.Linear(2, 2), "expected the name or path of a model"),
+    "number": (lambda m, t, f: 123, "it should be the name or path of a model"),
+    "module": (lambda m, t, f: torch.nn.Linear(2, 2), "it should be the name or path of a model"),
 }
 
 

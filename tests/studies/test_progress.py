@@ -145,7 +145,9 @@ def test_there_may_be_no_standard_error_at_all(monkeypatch):
 
 
 def test_progress_is_what_it_may_be(gpt2_folder):
-    with pytest.raises(ArgumentError, match="progress is 3, expected True for a bar"):
+    with pytest.raises(
+        ArgumentError, match="progress is 3; it should be a valid boolean or callable"
+    ):
         hs.classify(str(gpt2_folder), progress=3)
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, Unpack
+from typing import Annotated, Any, NamedTuple
 
 import pandas as pd
+from pydantic import Field
 
-from headscope.arguments import either, takes, whole
 from headscope.corpus.shipped import asked_corpora
 from headscope.corpus.window import Window
 from headscope.errors import CorpusError
@@ -20,10 +20,11 @@ from headscope.measure.study_windows import evenly
 from headscope.models.batching import ALL_TOGETHER
 from headscope.models.load import Model
 from headscope.models.stream import LayerAttention, stream_attention, whole_patterns
+from headscope.options import LARGEST, Corpus, Device, Revision, Seed, checked
 from headscope.relations import relations_of
 from headscope.relations.head_type import ALL
 from headscope.runs.reopen_model import model_or_run, text_of
-from headscope.runs.resolve import A_MODEL, A_RUN, Named, run_named
+from headscope.runs.resolve import ModelOrRun, run_named
 from headscope.statistics.columns import EXPLAINED_COLUMNS, HEAD_COLUMNS, RULE_COLUMNS
 from headscope.statistics.result import Result, by_name
 from headscope.stimuli.text import TextWindows
@@ -43,16 +44,21 @@ PARTS = 4
 BY_HEAD = ["layer", "head", "bits", "position", "explained", "ci_low", "ci_high", "rule"]
 
 
-@takes(model=either(A_RUN, A_MODEL), features=whole(1, 64), windows=whole(8))
+@checked
 def explain(
-    model: Any,
-    corpus: str | Path | Sequence[str | Path] | None = None,
+    model: ModelOrRun,
+    corpus: Corpus = None,
     *,
-    features: int = FEATURES,
-    windows: int = WINDOWS,
-    seed: int = 0,
+    features: Annotated[
+        int, Field(ge=1, le=64, description="Maximum number of features of a rule.")
+    ] = FEATURES,
+    windows: Annotated[
+        int, Field(ge=8, le=LARGEST, description="Windows of text, for fitting and for testing.")
+    ] = WINDOWS,
+    seed: Seed = 0,
     progress: Progress = True,
-    **options: Unpack[Named],
+    revision: Revision = None,
+    device: Device = "auto",
 ) -> StudyResult:
     """Fit a rule to each head, and measure how much of the head's attention it explains.
 
@@ -66,24 +72,14 @@ def explain(
     them that sinks and distance alone (`position`) and the rule (`explained`) explain, and the
     `rule` as text.
 
-    Args:
-        model: a run or its folder, a name as for `classify`, or a loaded model.
-        corpus: files or folders of text; those of the run, or the corpus that ships, if None.
-        features: largest number of features of a rule.
-        windows: windows of text to fit, choose and judge on together.
-        seed: seeds the choice of files.
-        progress: True for a progress bar on a terminal, False for none, or a function that is
-            called with the layers done and the layers in all.
-        options: `revision`, a branch, tag or commit on the hub; `device`, `cpu`, `cuda` or `auto`.
-
     Raises:
         ModelError: the model cannot be loaded.
         CorpusError: the text cannot be read, or is too short.
     """
-    run = run_named(model, revision=options.get("revision"))
+    run = run_named(model, revision=revision)
     corpora = text_of(run, corpus, seed=seed)
     with progress_bar(progress, "explaining heads", unit="layers") as bar:
-        loaded, _ = model_or_run(run or model, longest=LENGTH, **options)
+        loaded, _ = model_or_run(run or model, longest=LENGTH, revision=revision, device=device)
         split = read_split_windows(loaded, corpora, windows=windows, seed=seed)
         relations = relations_of([ALL], loaded.attention_kind)
         parts = (split.fitting, split.choosing, split.judging)

@@ -5,17 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
 
 from jinja2 import Environment
+from pydantic import Field
 
-from headscope.arguments import FLAG, PATH, takes
 from headscope.errors import RunError
 from headscope.measure.progress import Progress, progress_bar
+from headscope.options import Overwrite, PathName, checked
 from headscope.paths import resolved
 from headscope.printing import visible
 from headscope.runs.atlas import is_stored
 from headscope.runs.folder import REPORT, RUN, encoded
-from headscope.runs.resolve import A_RUN, run_names, the_run
+from headscope.runs.resolve import RunName, run_names, the_run
 from headscope.runs.site import check_site, new_site
 from headscope.runs.write import write_file
 from headscope.statistics.result import Result
@@ -28,23 +30,15 @@ INDEX = "index.html"
 _LONGEST = 60  # characters of a folder's name: far below what any file system takes
 
 
-@takes(runs=A_RUN, out=PATH, light=FLAG)
+@checked
 def gallery(
-    *runs: Result | str | Path,
-    out: str | Path,
-    light: bool = False,
-    overwrite: bool = False,
+    *runs: RunName,
+    out: Annotated[PathName, Field(description="Folder of the site; it works offline.")],
+    light: Annotated[bool, Field(description="Leave circuitsvis out of the reports.")] = False,
+    overwrite: Overwrite = False,
     progress: Progress = True,
 ) -> Path:
     """Write many runs as a static site: an index, and each run's report.
-
-    Args:
-        runs: run folders, or runs.
-        out: the site's folder; what is written there asks no network.
-        light: leave circuitsvis out of the reports.
-        overwrite: replace a gallery that is there; what it did not write stays.
-        progress: True for a bar where a person waits, False for none, or a function that is called
-            with the runs done and all.
 
     Returns:
         The index.

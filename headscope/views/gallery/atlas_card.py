@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pandas as pd
 from jinja2 import Environment, StrictUndefined
+from pydantic import Field
 
-from headscope.arguments import PATH, takes
 from headscope.corpus.read import file_sha256
 from headscope.errors import RunError
 from headscope.measure.progress import Progress, progress_bar
 from headscope.models.packaged import PACKAGED
+from headscope.options import Overwrite, PathName, checked
 from headscope.runs.atlas import PREFIX, SUFFIX
 from headscope.runs.folder import encoded
 from headscope.runs.pack_atlas import STEPS_OF_ATTENTION, pack
-from headscope.runs.resolve import A_RUN, run_names, the_run
+from headscope.runs.resolve import RunName, run_names, the_run
 from headscope.runs.site import Site, check_site, new_site
 from headscope.runs.tables import table_to_csv
 from headscope.runs.write import write_file
@@ -31,21 +32,14 @@ ATLASES = Site("folder of atlases", "atlases.json")
 TABLE, CARD = "atlases.csv", "README.md"
 
 
-@takes(runs=A_RUN, out=PATH)
+@checked
 def export_atlases(
-    *runs: Result | str | Path,
-    out: str | Path,
-    overwrite: bool = False,
+    *runs: RunName,
+    out: Annotated[PathName, Field(description="Folder of the atlases, NAME.tar.xz each.")],
+    overwrite: Overwrite = False,
     progress: Progress = True,
 ) -> Path:
     """Pack runs into a folder that can be published as a data set.
-
-    Args:
-        runs: run folders, or runs; each becomes `NAME.tar.xz`, which `load` reads as a run.
-        out: the folder.
-        overwrite: replace the atlases that are there; what this did not write stays.
-        progress: True for a bar where a person waits, False for none, or a function that is called
-            with the runs done and all.
 
     Returns:
         The data set card, `README.md`; `atlases.csv` beside it has a row per atlas.

@@ -215,7 +215,7 @@ def patch_mini(**changes):
         ({"wrong": ""}, r"wrong '' is 0 tokens \(none\)"),
         ({"answer": " man", "wrong": " man"}, "answer and wrong are both ' man'"),
         ({"heads": "L9H9"}, "no head L9H9 in this run; up to L5H7"),
-        ({"edges": -1}, "edges is -1, expected a whole number from 0"),
+        ({"edges": -1}, "edges is -1; it should be greater than or equal to 0"),
     ],
 )
 def test_what_cannot_be_patched_is_refused_with_what_would_do(changes, message):

@@ -291,7 +291,7 @@ def test_what_cannot_be_compared_is_refused_before_anything_is_read(folder, gpt2
         hs.languages(model, folder, languages=["ja"], out=out)
     with pytest.raises(HeadscopeError, match="semantic needs English stimuli"):
         hs.languages(model, folder, types=["syntactic", "semantic"], out=out)
-    with pytest.raises(HeadscopeError, match="types is '', expected a head type"):
+    with pytest.raises(HeadscopeError, match="types is ''; it should be a name"):
         hs.languages(model, folder, types="", out=out)
     with pytest.raises(CorpusError, match="no such corpus"):
         hs.languages(model, tmp_path / "none", out=out)

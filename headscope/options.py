@@ -1,0 +1,284 @@
+"""Arguments of public functions as pydantic models: each type states its bounds and its help once.
+
+`checked` makes a model of a function's signature. The command line, completion, the reference and
+the `Args:` of a docstring come from the fields of that model.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import re
+import sys
+import textwrap
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from numbers import Integral, Real
+from pathlib import Path, PurePath
+from reprlib import Repr
+from typing import Annotated, Any, ParamSpec, TypeVar
+
+import numpy as np
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    ValidationError,
+    create_model,
+)
+from pydantic.fields import FieldInfo
+
+from headscope.errors import ArgumentError, nearest
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+LARGEST = 2**63 - 1
+"""Largest whole number that torch takes as a seed."""
+
+
+class Options(BaseModel):
+    """Arguments by name; a NumPy number becomes Python's.
+
+    Raises:
+        ArgumentError: a value is invalid; the message names it and what is allowed.
+    """
+
+    model_config = ConfigDict(
+        strict=True, extra="forbid", frozen=True, arbitrary_types_allowed=True, allow_inf_nan=False
+    )
+
+    def __init__(self, **values: Any) -> None:
+        plain = {
+            name: value.item() if isinstance(value, np.generic) else value
+            for name, value in values.items()
+        }
+        try:
+            super().__init__(**plain)
+        except ValidationError as error:
+            raise ArgumentError(_message(error, type(self).model_fields)) from error
+
+
+class Flag(str):
+    """Name of an argument on the command line, such as `--as`."""
+
+
+def checked(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Check the arguments of a function by the pydantic model of its signature.
+
+    The model is `function.options()`. Arguments that the function takes by `**` are not part of it.
+    A docstring without `Args:` gets one, from the descriptions of the fields.
+
+    Raises:
+        ArgumentError: when the function is called with an invalid value.
+    """
+    signature = inspect.signature(function)
+
+    @functools.cache
+    def options() -> type[Options]:
+        return create_model(function.__name__, __base__=Options, **_fields(function))
+
+    @functools.wraps(function)
+    def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        bound = signature.bind(*args, **kwargs)
+        fields = options().model_fields
+        values = {name: value for name, value in bound.arguments.items() if name in fields}
+        valid = options()(**values)
+        bound.arguments |= {name: getattr(valid, name) for name in values}
+        return function(*bound.args, **bound.kwargs)
+
+    call.__dict__["options"] = options
+    call.__doc__ = _documented(function)
+    return call
+
+
+def _fields(function: Callable[..., Any]) -> dict[str, Any]:
+    """The type and default of each argument, as `create_model` takes them."""
+    names, fields = vars(sys.modules[function.__module__]), {}
+    for name, parameter in inspect.signature(function).parameters.items():
+        if parameter.kind is parameter.VAR_KEYWORD or name == "self":
+            continue
+        kind = parameter.annotation
+        if isinstance(kind, str):
+            kind = eval(kind, names)
+        default = ... if parameter.default is parameter.empty else parameter.default
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            description = FieldInfo.from_annotation(kind).description
+            field = Field(min_length=1, description=description)
+            kind, default = Annotated[Sequence[kind], field], ()  # type: ignore[valid-type]
+        fields[name] = (kind, default)
+    return fields
+
+
+def _documented(function: Callable[..., Any]) -> str | None:
+    docstring = inspect.getdoc(function)
+    if docstring is None or "Args:" in docstring:
+        return docstring
+    entries = [
+        textwrap.fill(f"{name}: {text}", 96, initial_indent="    ", subsequent_indent=" " * 8)
+        for name, (kind, _) in _fields(function).items()
+        if (text := FieldInfo.from_annotation(kind).description)
+    ]
+    if not entries:
+        return docstring
+    section = "\n".join(["Args:", *entries, "", ""])
+    head, mark, tail = docstring.partition("Raises:")
+    return f"{head}{section}{mark}{tail}" if mark else f"{docstring}\n\n{section}".rstrip()
+
+
+def _message(invalid: ValidationError, known: dict[str, FieldInfo]) -> str:
+    """The first invalid argument: its value, and what is allowed."""
+    errors = invalid.errors(include_url=False)
+    name = str(errors[0]["loc"][0])
+    if errors[0]["type"] == "extra_forbidden":
+        return (
+            f"no argument named {name!r:.80}{nearest(name, known)}; choose from: {', '.join(known)}"
+        )
+    same = [error for error in errors if error["loc"][0] == name]
+    inner = [error for error in same if any(isinstance(part, int) for part in error["loc"])] or same
+    where = "".join(f"[{part}]" for part in inner[0]["loc"] if isinstance(part, int))
+    allowed = dict.fromkeys(
+        re.sub(r"^(Value error, )?(\w+ )?should |^Input is not (?=a)", "", error["msg"])
+        for error in inner
+    )
+    words = " or ".join(text.removeprefix("be ") for text in allowed)
+    verb = "" if words.startswith(("have ", "not ")) else "be "
+    return f"{name}{where} is {described(inner[0]['input'])}; it should {verb}{words}"
+
+
+def described(value: Any) -> str:
+    """A value in words, on one line and short; the type alone of anything but plain values."""
+    if isinstance(value, Integral) and abs(int(value)) > 10**40:
+        return "a number of more than 40 digits"
+    if isinstance(value, PurePath):
+        value = str(value)
+    if value is None or isinstance(value, bool | Integral | Real | str | bytes):
+        return " ".join(_SHORT.repr(value).split())
+    if isinstance(value, list | tuple | set | dict) and not value:
+        return f"an empty {type(value).__name__}"
+    shape = getattr(value, "shape", None)
+    of_shape = f" of shape {tuple(shape)}" if isinstance(shape, tuple) else ""
+    return f"a value of type {type(value).__name__}{of_shape}"
+
+
+_SHORT = Repr()
+_SHORT.maxstring = _SHORT.maxother = 80
+
+
+def _name(text: str) -> str:
+    if not text.strip() or "\0" in text or any("\ud800" <= c <= "\udfff" for c in text):
+        raise ValueError("should be a name")
+    return text
+
+
+def _path(path: Any) -> str | Path:
+    try:
+        _name(os.fspath(path))
+    except (TypeError, ValueError, AttributeError) as error:
+        raise ValueError("should be the path of a file or folder") from error
+    return path if isinstance(path, str) else Path(path)
+
+
+def _several(value: Any) -> tuple[Any, ...]:
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        raise ValueError("should be a list")
+    if not (items := tuple(value)):
+        raise ValueError("should not be empty")
+    return items
+
+
+def check_paths(value: Any) -> tuple[str | Path, ...]:
+    """One path or several as a tuple.
+
+    Raises:
+        ValueError: the value is no path and no list of paths.
+    """
+    return tuple(map(_path, [value] if isinstance(value, str | os.PathLike) else _several(value)))
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError("should be text")
+    return _name(value)
+
+
+def several_names(value: Any) -> tuple[str, ...]:
+    """Names from a list, or from text with commas between them.
+
+    Raises:
+        ValueError: no list of names; the message says what is allowed.
+    """
+    texts = map(_text, [value] if isinstance(value, str) else _several(value))
+    return tuple(dict.fromkeys(_name(part.strip()) for text in texts for part in text.split(",")))
+
+
+_OF_A_MODEL = ("engine", "run_with_hooks", "get_input_embeddings")
+"""Attributes of a model that headscope loaded, of one of TransformerLens, and of transformers."""
+
+
+def check_model(value: Any) -> Any:
+    """A path as text, or an object that may be a model.
+
+    Raises:
+        ValueError: neither; the message says what is allowed.
+    """
+    if isinstance(value, str | os.PathLike):
+        return str(_path(value))
+    if not (isinstance(value, tuple) or any(hasattr(value, name) for name in _OF_A_MODEL)):
+        raise ValueError(
+            "should be the name or path of a model, a (model, tokenizer) pair, a loaded model, or "
+            "a TransformerBridge"
+        )
+    return value
+
+
+Name = Annotated[str, AfterValidator(_name)]
+Names = Annotated[str | Sequence[str], PlainValidator(several_names)]
+"""A list of names, or text with commas between them; becomes a tuple."""
+PathName = Annotated[str | Path, PlainValidator(_path)]
+Paths = Annotated[str | Path | Sequence[str | Path], PlainValidator(check_paths)]
+Whole = Annotated[int, Field(ge=0, le=LARGEST)]
+Positive = Annotated[int, Field(ge=1, le=LARGEST)]
+Model = Annotated[
+    Any,
+    PlainValidator(check_model),
+    Field(
+        description="A name or path as for classify, a loaded model, or a (model, tokenizer) pair."
+    ),
+]
+Source = Annotated[
+    Any,
+    PlainValidator(lambda value: None if value is None else check_model(value)),
+    Flag("--model"),
+    Field(description="The run's model, or its path if it has moved."),
+]
+Corpus = Annotated[
+    Paths | None,
+    Field(description="Files or folders of text; the corpus that ships by default."),
+]
+RunCorpus = Annotated[
+    Paths | None,
+    Field(description="Files or folders of text; the text of the run by default."),
+]
+MaxTokens = Annotated[
+    Positive, Field(description="Tokens of text to read, up to the end of a window.")
+]
+Windows = Annotated[Positive, Field(description="Windows of text to read.")]
+Seed = Annotated[Whole, Field(description="Seed of every random draw.")]
+Revision = Annotated[
+    Name | None, Field(description="Branch, tag or commit on the hub, e.g. step1000.")
+]
+Device = Annotated[Name, Field(description="cpu, cuda, …; auto takes a GPU if there is one.")]
+Heads = Annotated[str, Field(description="tagged, all, or names such as L5H1,L6H9.")]
+Head = Annotated[str, Field(description="L5H1 or 5.1 for layer 5, head 1.")]
+Overwrite = Annotated[bool, Field(description="Replace files that are there already.")]
+Out = Annotated[PathName | None, Field(description="Folder to write; nothing is written if None.")]
+Text = Annotated[str, Field(description="Text, in Unicode.")]
+Width = Annotated[
+    Annotated[float, Field(ge=2, le=40)] | None,
+    Field(description="Width of the figure in inches, such as 3.3 for a column."),
+]
+OnMessage = Annotated[
+    Callable[[str], None], Field(description="Function that is called with a line of text.")
+]

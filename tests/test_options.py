@@ -1,0 +1,164 @@
+"""Arguments of the public functions: what is allowed, and the message for what is not."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Annotated
+
+import numpy as np
+import pytest
+import torch
+from pydantic import Field
+
+import headscope as hs
+from headscope.errors import ArgumentError
+from headscope.options import Seed, checked
+from headscope.studies.study_table import STUDIES, imported
+
+
+def public_functions():
+    """Every public function and every method of a run that takes an argument."""
+    for name in hs.__all__:
+        thing = getattr(hs, name)
+        if inspect.isfunction(thing) and inspect.signature(thing).parameters:
+            yield name, thing
+    for name, method in inspect.getmembers(hs.Run, inspect.isfunction):
+        if not name.startswith("_") and len(inspect.signature(method).parameters) > 1:
+            yield f"Run.{name}", method
+
+
+def test_no_public_function_takes_an_argument_unchecked():
+    unchecked = [name for name, function in public_functions() if not hasattr(function, "options")]
+    assert unchecked == ["Run.report"]
+    assert len({name for name, _ in public_functions()}) > 30
+
+
+def test_every_argument_of_a_study_is_described():
+    for study in STUDIES:
+        function = imported(study.function)
+        fields = function.options().model_fields
+        assert [name for name, field in fields.items() if not field.description] == [], study.name
+        assert all(f"    {name}: " in function.__doc__ for name in fields), study.name
+
+
+@pytest.mark.parametrize("name", ["collapse", "prune", "ablate", "redundancy"])
+def test_an_unknown_argument_is_refused(name):
+    with pytest.raises(TypeError, match="unexpected keyword argument 'dvice'"):
+        getattr(hs, name)("mini", dvice="cpu")
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: hs.load(None), "folder is None; it should be the path of a file or folder"),
+        (lambda: hs.read_corpus([]), "path is an empty list; it should be the path"),
+        (lambda: hs.weights(123), "model is 123; it should be the name or path of a model"),
+        (lambda: hs.show("mini", 5, "x"), "head is 5; it should be a valid string"),
+        (lambda: hs.prune("mini", seed=None), "seed is None; it should be a valid integer"),
+        (
+            lambda: hs.collapse("mini", max_tokens=500.5),
+            "max_tokens is 500.5; it should be a valid integer",
+        ),
+        (
+            lambda: hs.collapse("mini", mixing="yes"),
+            "mixing is 'yes'; it should be a valid boolean",
+        ),
+        (lambda: hs.classify(123), "model is 123; it should be the name or path of a model"),
+        (lambda: hs.sweep(models=10**5000), "models is .* of more than 40 digits"),
+        (lambda: hs.sweep(models=["\ud800"]), "models is .*; it should"),
+        (lambda: hs.sweep(models=["mini"], colour=None), "no argument named 'colour'"),
+        (lambda: hs.sweep(models=["mini"], out="x" * 5000), "cannot be written: File name too"),
+        (lambda: hs.emergence("x" * 5000), "cannot be read: File name too long"),
+        (
+            lambda: hs.classify("mini", settings=5),
+            "settings is 5; it should be a valid dictionary or instance of Settings",
+        ),
+        (
+            lambda: hs.pairs([1, 2], [0.5]),
+            "key is a value of type list; it should be a row of whole",
+        ),
+        (lambda: hs.pairs([1, 2], [0]), "2 queries and 1 keys"),
+        (lambda: hs.register("word"), "head_type is 'word'; it should be an instance of HeadType"),
+        (lambda: hs.window_of_tokens([5]), "should be a list of tokens as text"),
+        (lambda: hs.ablate("run", heads=5), "heads is 5; it should be a valid string"),
+        (lambda: hs.emergence(5), "sweep is 5; it should be the path of a file or folder"),
+        (
+            lambda: hs.anatomy(torch.zeros(2, 3)),
+            r"type Tensor of shape \(2, 3\); it should be the path",
+        ),
+        (lambda: hs.anatomy("mini", revision=5), "revision is 5; it should be a valid string"),
+        (lambda: hs.redundancy("run", source=5), "source is 5; it should be the name or path of a"),
+    ],
+)
+def test_a_value_of_the_wrong_kind_is_named_with_what_would_do(call, message):
+    with pytest.raises(hs.HeadscopeError, match=message) as refused:
+        call()
+    assert "\n" not in str(refused.value)
+    assert len(str(refused.value)) < 300
+
+
+def test_token_ids_are_refused_where_tokens_are_asked_for():
+    pattern = np.tril(np.ones((1, 1, 3, 3))) / np.arange(1, 4)[:, None]
+    with pytest.raises(hs.HeadscopeError, match="spelled, not its id"):
+        hs.score_patterns([pattern], None, [[1, 2, 3]])
+    with pytest.raises(hs.HeadscopeError, match=r"windows is None, expected those of hs\.windows"):
+        hs.score_patterns(pattern, None, None)
+    for odd in ([[[[1.0], [1.0, 2.0]]]], (np.full((1, 1, 3, 3), "a"),)):
+        with pytest.raises(hs.HeadscopeError, match="is no array of numbers"):
+            hs.score_patterns(odd, None, ["<s>", "a", "b"])
+    with pytest.raises(hs.HeadscopeError, match="is no array of numbers"):
+        hs.score_patterns(["words"], None, [["a", "b"]])
+
+
+@checked
+def draw(seed: Seed = 0, share: Annotated[float, Field(ge=0, le=1)] = 0.5) -> tuple[int, float]:
+    """Values that come through."""
+    return seed, share
+
+
+def test_a_number_of_numpy_becomes_one_of_python():
+    seed, share = draw(np.int64(3), np.float32(0.5))
+    assert (type(seed), seed, type(share), share) == (int, 3, float, 0.5)
+
+
+@pytest.mark.parametrize("value", [2.0, True, np.bool_(True), "2", None, -1, 2**63, 10**400])
+def test_an_invalid_whole_number_is_refused(value):
+    with pytest.raises(ArgumentError, match=r"^seed is .*; it should be "):
+        draw(seed=value)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 1.5, -0.1, True, "0.5", 10**400])
+def test_an_invalid_share_is_refused(value):
+    with pytest.raises(ArgumentError, match=r"^share is .*; it should be "):
+        draw(share=value)
+
+
+def test_a_model_in_memory_has_its_device_already(gpt2_folder):
+    from headscope.models.load import load_model
+
+    with pytest.raises(hs.HeadscopeError, match="is loaded already; give its name instead"):
+        hs.collapse(load_model(str(gpt2_folder)), device="cpu")
+
+
+def test_windows_are_cut_by_the_tokenizer_of_a_model_that_is_named(gpt2_folder, tokenizer):
+    named = hs.windows("gum", str(gpt2_folder), max_tokens=300)
+    assert [w.tokens.tolist() for w in named] == [
+        w.tokens.tolist() for w in hs.windows("gum", tokenizer, max_tokens=300)
+    ]
+    with pytest.raises(hs.HeadscopeError, match="no-such-model"):
+        hs.windows("gum", "./no-such-model", max_tokens=300)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: hs.score_patterns([], None, ["a"]),
+        lambda: hs.score_patterns([np.ones((1, 1, 1, 1))], []),
+        lambda: hs.compare(),
+        lambda: hs.gallery(out="nowhere"),
+        lambda: hs.sweep(models=["mini"], corpora=[[]]),
+    ],
+)
+def test_nothing_is_read_in_the_place_of_an_empty_list(call):
+    with pytest.raises(hs.HeadscopeError):
+        call()
