@@ -172,14 +172,14 @@ def read_spec(path: Path | None, **options: Any) -> Spec:
         values = {str(key): value for key, value in content.items()}
     known = {*SweepFile.model_fields, *Settings.model_fields}
     values |= {key: v for key, v in options.items() if v is not None or key not in known}
-    own = {key: values.pop(key) for key in SweepFile.model_fields if key in values}
-    if "models" not in own:
+    keys = {key: values.pop(key) for key in SweepFile.model_fields if key in values}
+    if "models" not in keys:
         raise HeadscopeError(f"{path or 'sweep'}: no models; name them, e.g. models: [mini]")
     if "revision" in values:
         raise HeadscopeError(f"{where}a sweep has revisions, not one revision")
     try:
         settings = Settings(**values)
-        file = SweepFile(**{"out": Path("runs") / ("sweep" if path is None else path.stem), **own})
+        file = SweepFile(**{"out": Path("runs") / ("sweep" if path is None else path.stem), **keys})
     except ArgumentError as error:
         raise HeadscopeError(f"{where}{error}") from error
     check_types(settings.types)

@@ -20,8 +20,6 @@ EXCEPTIONS = {
     "tell": (6, USERS_TYPE_IT),
     "told": (1, USERS_TYPE_IT),
     "own": (1, "a method that is looked up by the name of its metric"),
-    "whole": (1, "the kind of whole numbers"),
-    "named": (1, "options by which a model is named, as a TypedDict"),
 }
 """Fillers that stand for a reason, and how often at most."""
 
