@@ -238,7 +238,7 @@ Names = Annotated[str | Sequence[str], PlainValidator(several_names)]
 """A list of names, or text with commas between them; becomes a tuple."""
 PathName = Annotated[str | Path, PlainValidator(_path)]
 Paths = Annotated[str | Path | Sequence[str | Path], PlainValidator(check_paths)]
-Whole = Annotated[int, Field(ge=0, le=LARGEST)]
+NonNegative = Annotated[int, Field(ge=0, le=LARGEST)]
 Positive = Annotated[int, Field(ge=1, le=LARGEST)]
 Model = Annotated[
     Any,
@@ -265,7 +265,7 @@ MaxTokens = Annotated[
     Positive, Field(description="Tokens of text to read, up to the end of a window.")
 ]
 Windows = Annotated[Positive, Field(description="Windows of text to read.")]
-Seed = Annotated[Whole, Field(description="Seed of every random draw.")]
+Seed = Annotated[NonNegative, Field(description="Seed of every random draw.")]
 Revision = Annotated[
     Name | None, Field(description="Branch, tag or commit on the hub, e.g. step1000.")
 ]

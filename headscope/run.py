@@ -18,12 +18,12 @@ from headscope.options import (
     Heads,
     MaxTokens,
     Name,
+    NonNegative,
     Overwrite,
     PathName,
     Seed,
     Source,
     Text,
-    Whole,
     Width,
     checked,
 )
@@ -85,7 +85,7 @@ class Run(Result):
         head: Head | None = None,
         text: Text | None = None,
         *,
-        layer: Whole | None = None,
+        layer: NonNegative | None = None,
         device: Device = "auto",
         source: Source = None,
     ) -> AttentionView | LayerView:

@@ -26,7 +26,7 @@ from headscope.models.families import refuse_encoder
 from headscope.models.load import Model
 from headscope.models.prompt_pair import Patch, PromptPair, likeliest_next
 from headscope.models.rerun import Rerunner
-from headscope.options import Device, Source, Whole, checked
+from headscope.options import Device, NonNegative, Source, checked
 from headscope.relations import relations_of
 from headscope.relations.head_type import ALL
 from headscope.relations.relation import targets_of
@@ -69,7 +69,7 @@ def patch(
         Field(description="tagged, all, a type or a relation of tags, or names such as L5H1,L6H9."),
     ] = "tagged",
     edges: Annotated[
-        Whole,
+        NonNegative,
         Field(
             description="Maximum number of edges of a head, by the difference of their values; 0 "
             "for none."

@@ -102,7 +102,7 @@ def log_probabilities(scores: Scores, request: Request) -> Any:
 
 
 def pattern(query: Heads, key: Keys, scale: float, terms: ScoreTerms) -> Rows:
-    """Whole patterns, in single precision at least; differentiable.
+    """NonNegative patterns, in single precision at least; differentiable.
 
     With a sink a row sums to what the sink leaves.
     """
