@@ -57,10 +57,10 @@ def forward_batches(windows: Sequence[Window]) -> list[torch.Tensor]:
     """The same batches as classify's: about 1,024 tokens, the longest windows first."""
     import numpy as np
 
-    from headscope.measure.batches import batches
+    from headscope.measure.batches import Batch, batches
 
     blocks = np.zeros(len(windows), np.int64)
-    return [batch.tokens() for batch in batches(windows, blocks, {}, tokens=BATCH_TOKENS)]
+    return [batch.tokens() for batch in batches(Batch(windows, blocks), tokens=BATCH_TOKENS)]
 
 
 @torch.inference_mode()

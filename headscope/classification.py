@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -11,13 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import PlainValidator
 
 from headscope.corpus.shipped import asked_corpora
-from headscope.corpus.window import Window
 from headscope.measure.plan import Plan, was_read
 from headscope.measure.precision_check import PrecisionCheck, compare_precisions
-from headscope.measure.progress import OnProgress, Progress, progress_bar
-from headscope.measure.progress_steps import Clock, Count
+from headscope.measure.progress import Clock, Count, OnProgress, Progress, progress_bar
 from headscope.measure.readable import readable
-from headscope.measure.run_windows import BASELINE_TOKENS, RunWindows, run_windows
+from headscope.measure.run_windows import RunWindows, run_windows
 from headscope.measure.tally import ReadState, Tally
 from headscope.models.batching import batch_tokens_on
 from headscope.models.families import refuse_encoder
@@ -156,24 +155,25 @@ class _Prepared:
 
     windows: RunWindows
     relations: Sequence[Relation]
-    """Those that are scored, and behind them what is summed beside them."""
+    """The scored relations, followed by the parts that are summed beside them."""
     info: RunInfo
     checkpoint: RunCheckpoint
     target: _Target | None
 
 
-@dataclass(frozen=True, eq=False)
-class _Measured:
-    """The record and the sample of a run that was read; the checkpoint holds its sums."""
+class _Read:
+    """Text that a run has read, as far as it is needed again."""
 
-    info: RunInfo
-    sample: Sequence[Window]
-    """Windows from which examples are cut out."""
-    again: Sequence[Window]
-    """Windows that shadows may be fitted on."""
-    listener: Count
-    stimulus_tokens: dict[str, int]
-    """Tokens that the model read of each stimulus."""
+    def __init__(self, settings: Settings) -> None:
+        from headscope.measure.example_reader import Sample
+        from headscope.measure.examples import QUICK_WINDOWS
+        from headscope.measure.loss_check import TokenCounts
+
+        size = QUICK_WINDOWS if settings.quick else TEXT.example_windows
+        self.sample = Sample(size, seed=settings.seed)
+        self.counts = TokenCounts()
+        self.stimulus_tokens: Counter[str] = Counter()
+        """Tokens that the model read of each stimulus."""
 
 
 def _open(task: _Task, target: _Target | None) -> Model:
@@ -202,8 +202,9 @@ def _classify(
     task.clock.lap("survey")
     loaded = _choose_precision(task, loaded, windows)
     prepared = _prepare(task, loaded, windows, target, on_message)
-    measured = _measure(task, loaded, prepared)
-    return _judge(task, loaded, prepared, measured), prepared
+    read, listener = _Read(loaded.settings), _listener(task, loaded, prepared)
+    info = _measure(task, loaded, prepared, read, listener)
+    return _judge(task, loaded, replace(prepared, info=info), read, listener), prepared
 
 
 def _choose(task: _Task, model: Model) -> _Loaded:
@@ -292,31 +293,28 @@ def _prepare(
     return _Prepared(windows, relations, info, checkpoint, target)
 
 
-def _measure(task: _Task, loaded: _Loaded, prepared: _Prepared) -> _Measured:
-    """Read the windows by the model and its twin, and check the model's loss on the text."""
-    from headscope.measure.examples import QUICK_WINDOWS, Sample
-    from headscope.measure.loss_check import TokenCounts, check_loss
-    from headscope.measure.sample_patterns import SamplePatterns
-    from headscope.measure.shadow import FirstWindows
+def _listener(task: _Task, loaded: _Loaded, prepared: _Prepared) -> Count:
+    stopped = prepared.checkpoint.model.stopped
+    tokens = prepared.windows.most_tokens(stopped, with_twin=loaded.settings.twin)
+    return Count(task.progress, tokens, task.clock)
 
+
+def _measure(
+    task: _Task, loaded: _Loaded, prepared: _Prepared, read: _Read, listener: Count
+) -> RunInfo:
+    """The record of a run, whose windows the model and its twin have read."""
     settings, windows, checkpoint = loaded.settings, prepared.windows, prepared.checkpoint
-    sample_size = QUICK_WINDOWS if settings.quick else TEXT.example_windows
-    sample, counts, others = Sample(sample_size, seed=settings.seed), TokenCounts(), windows.others
-    first = FirstWindows(BASELINE_TOKENS)
-    stopped = checkpoint.model.stopped
-    most_tokens = windows.most_tokens(stopped, with_twin=settings.twin)
-    listener = Count(task.progress, most_tokens, task.clock)
     stopping = StoppingRule(
         loaded.relations,
         windows.baselines.facts,
         windows.expected_tokens,
-        others,
-        stopped=stopped,
+        windows.others,
+        stopped=checkpoint.model.stopped,
         read_all=settings.all,
     )
     plan = Plan(
-        text=counts.watch(sample.watch(first.watch(windows.stream))),
-        synthetic=others,
+        text=read.counts.watch(read.sample.watch(windows.stream)),
+        synthetic=windows.others,
         relations=prepared.relations,
         seed=settings.seed,
         model=checkpoint.model,
@@ -324,74 +322,81 @@ def _measure(task: _Task, loaded: _Loaded, prepared: _Prepared) -> _Measured:
         save_checkpoint=checkpoint.keep,
         listener=listener,
         stopping=None if settings.all else stopping,
-        patterns=SamplePatterns(sample.windows) if settings.examples else None,
+        sample=read.sample if settings.examples else None,
+        stimulus_tokens=read.stimulus_tokens,
     )
     task.backend.read(plan)
     task.clock.lap("twin" if settings.twin else "measure")
-    text_loss, loss_notes = check_loss(
-        counts,
-        sample.windows,
-        task.backend.token_losses,
-        vocabulary=loaded.model.vocabulary_size,
-        seed=settings.seed,
-    )
-    task.clock.lap("text loss")
-    notes = [
-        *loss_notes,
-        *loaded.model.notes,
-        *windows.text.notes,
-        *windows.prompts.notes,
-        *checkpoint.notes,
-    ]
+    text_loss, loss_notes = _check_loss(task, loaded, read)
+    sources = loaded.model, windows.text, windows.prompts, checkpoint
+    notes = [*loss_notes, *(note for source in sources for note in source.notes)]
     names = [loaded.model.name, *map(str, task.corpora)]
-    info = replace(
+    return replace(
         prepared.info,
         corpora={**(prepared.info.corpora or {}), "files": windows.text.files},
         text_loss=text_loss,
-        text_read=stopping.record(counts.tokens),
+        text_read=stopping.record(read.counts.tokens),
         notes=[shorten_paths(note, names) for note in notes],
     )
-    read = [window for window in windows.synthetic if was_read(window, stopped)]
-    again = [*first.windows, *(window for window in others if was_read(window, stopped))]
-    return _Measured(info, [*sample.windows, *read], again, listener, dict(plan.stimulus_tokens))
 
 
-def _judge(task: _Task, loaded: _Loaded, prepared: _Prepared, measured: _Measured) -> Result:
-    """Tag the heads, held against their shadows, and cut out examples of those that are tagged."""
-    from headscope.measure.shadow import tokens_again
+def _check_loss(
+    task: _Task, loaded: _Loaded, read: _Read
+) -> tuple[dict[str, float | None] | None, list[str]]:
+    """The model's loss on the text that it has read, and notes for the reader."""
+    from headscope.measure.loss_check import check_loss
 
+    loss = check_loss(
+        read.counts,
+        read.sample.windows,
+        task.backend.token_losses,
+        vocabulary=loaded.model.vocabulary_size,
+        seed=loaded.settings.seed,
+    )
+    task.clock.lap("text loss")
+    return loss
+
+
+def _judge(
+    task: _Task, loaded: _Loaded, prepared: _Prepared, read: _Read, listener: Count
+) -> Result:
+    """Tag the heads, compared with their shadows, and cut out examples of those that are tagged."""
     settings, checkpoint = loaded.settings, prepared.checkpoint
     weighed = weigh_run(
         checkpoint.model.tally,
         [*loaded.relations, *loaded.effects],
         seed=settings.seed,
-        info=measured.info,
+        info=prepared.info,
         twin=checkpoint.twin.tally if settings.twin else None,
     )
     task.clock.lap("judge")
+    stopped = checkpoint.model.stopped
+    windows, again = prepared.windows, prepared.windows.first[: read.counts.windows]
     shadows = task.backend.score_shadows(
-        measured.again,
+        [*again, *(window for window in windows.others if was_read(window, stopped))],
         loaded.relations,
         [] if settings.quick else weighed.shadow_requests,
-        tokens=tokens_again(checkpoint.model.tokens),
+        tokens=checkpoint.model.tokens,
         seed=settings.seed,
-        progress=measured.listener.of_reread,
+        progress=listener.of_reread,
     )
     task.clock.lap("shadows")
     result = weighed.judge(shadows)
     if settings.examples:
+        synthetic = [window for window in windows.synthetic if was_read(window, stopped)]
         examples = task.backend.find_examples(
-            measured.sample,
+            read.sample,
+            synthetic,
             loaded.relations,
             wanted_examples(result.evidence, loaded.relations),
             seed=settings.seed,
-            progress=measured.listener.of_reread,
+            progress=listener.of_reread,
         )
         result = replace(result, examples=tuple(examples))
         task.clock.lap("examples")
     spent = {
         "tokens": checkpoint.model.tokens,
-        "stimulus_tokens": measured.stimulus_tokens,
+        "stimulus_tokens": dict(read.stimulus_tokens),
         "seconds": task.clock.laps,
     }
     info = result.info | {"provenance": result.info["provenance"] | spent}

@@ -1,10 +1,11 @@
-"""Batches to sums: prepared, run, and added up from the rows of every layer."""
+"""Batches to sums: prepared, run, and added up by the readers of every layer."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from jaxtyping import Int
@@ -12,64 +13,52 @@ from torch import Tensor
 
 from headscope.corpus.window import Window
 from headscope.measure.batches import Batch, in_memory
-from headscope.measure.cell_reader import CellReader
-from headscope.measure.effect_queries import EffectQueries, effect_queries
-from headscope.measure.layer_reader import LayerReader, read_layer, shared_requests
+from headscope.measure.cell_reader import cell_reader
+from headscope.measure.effect_queries import effect_queries
+from headscope.measure.example_reader import PatternReader, Sample
+from headscope.measure.layer_reader import (
+    LayerReader,
+    MakeReader,
+    ReaderConfig,
+    read_layer,
+    shared_requests,
+)
 from headscope.measure.logit_effects import EffectReader
-from headscope.measure.mean_pattern import PictureReader, picture_cells
+from headscope.measure.mean_pattern import picture_reader
 from headscope.measure.plan import BatchResult, Plan, Step, read_plan
-from headscope.measure.profile import ProfileReader, profiled_tiles
-from headscope.measure.sample_patterns import PatternReader, SamplePatterns
-from headscope.measure.selection import Selection, select
-from headscope.measure.sink_columns import late_tiles
+from headscope.measure.profile import profile_reader
 from headscope.measure.tally import ReadState, Tally
 from headscope.models.direct_paths import DirectPaths, known_paths
 from headscope.models.engines.engine import Tile
-from headscope.relations.effect import Effect, effects_among, of_attention, sum_names
+from headscope.relations.effect import Effect, effects_among, sum_names
 from headscope.relations.relation import Relation
 
 if TYPE_CHECKING:
     from headscope.models.load import Model
 
-
-@dataclass(frozen=True, eq=False)
-class PreparedBatch:
-    """A batch that is ready to run: its cells, and what else is read of each layer."""
-
-    batch: Batch
-    tokens: Int[Tensor, "window position"]
-    late: Sequence[Tile]
-    """Rows of late queries."""
-    selection: Selection | None
-    profiled: Sequence[Tile]
-    """Rows that are profiled."""
-    effects: EffectQueries | None = None
-    """Queries at which direct effects of heads are read."""
+READERS = (cell_reader, profile_reader, picture_reader)
+"""Readers of attention, of a model's or of given patterns; None if a batch has nothing to read."""
 
 
 def attention_readers(
-    prepared: PreparedBatch, layers: int, heads: int, *, logarithms: bool, sinks: bool = False
-) -> list[LayerReader]:
-    """Readers of a batch's cells, profiles and pictures.
+    batch: Batch, tiles: Sequence[Tile], config: ReaderConfig
+) -> list[MakeReader]:
+    """Readers of a batch's cells, profiles and pictures."""
+    makers = (reader(batch, tiles, config) for reader in READERS)
+    return [make for make in makers if make is not None]
 
-    Args:
-        prepared: the batch.
-        layers: number of layers that are read.
-        heads: of a layer.
-        logarithms: whether rows come as logarithms of probabilities.
-        sinks: whether heads have a learned sink.
-    """
-    batch, shape = prepared.batch, (layers, heads)
-    readers: list[LayerReader] = [
-        CellReader(batch, prepared.late, prepared.selection, logarithms=logarithms)
-    ]
-    if batch.profiled:
-        readers.append(
-            ProfileReader(batch, prepared.profiled, shape, logarithms=logarithms, sinks=sinks)
-        )
-    if pictures := picture_cells(batch.windows):
-        readers.append(PictureReader(pictures, shape, logarithms=logarithms))
-    return readers
+
+@dataclass(frozen=True, eq=False)
+class PreparedBatch:
+    """A batch that is ready to run."""
+
+    batch: Batch
+    tokens: Int[Tensor, "window position"]
+    tiles: Sequence[Tile]
+    """All rows of its patterns, in the parts in which the engine gives them."""
+    attention: Sequence[MakeReader]
+    effects: Callable[[], EffectReader] | None
+    """Reader of direct effects; None if they are not measured, or at no query of the batch."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,9 +70,18 @@ class BatchReader:
     seed: int
 
     @cached_property
-    def attention(self) -> list[Relation]:
-        """Relations whose cells are attention."""
-        return of_attention(self.relations)
+    def config(self) -> ReaderConfig:
+        """The relations, and the form of the model's rows."""
+        model = self.model
+        return ReaderConfig(
+            self.relations,
+            self.seed,
+            model.layers,
+            model.heads,
+            logarithms=model.engine.logarithms,
+            sinks=getattr(model.engine, "sinks", False),
+            device=model.device,
+        )
 
     @cached_property
     def effects(self) -> list[Effect]:
@@ -92,30 +90,31 @@ class BatchReader:
 
     @cached_property
     def paths(self) -> DirectPaths | None:
-        """The heads' direct paths to the logits; None where effects are not measured or unknown."""
+        """Direct paths of heads to the logits; None if effects are not measured or unknown."""
         return known_paths(self.model) if self.effects else None
 
     def prepare(self, batch: Batch) -> PreparedBatch:
         """A batch with its cells found and drawn, on the model's device."""
         device, tokens = self.model.device, batch.tokens()
         tiles = self.model.engine.layout(*tokens.shape)
-        selection = select(batch, self.attention, tiles, heads=self.model.heads, seed=self.seed)
+        readers = attention_readers(batch, tiles, self.config)
         effects = None
-        if self.paths is not None:
-            effects = effect_queries(batch, self.effects, seed=self.seed)
-        return PreparedBatch(
-            batch,
-            tokens.to(device),
-            late_tiles(batch.windows),
-            selection and selection.to(device),
-            profiled_tiles(batch, tiles, heads=self.model.heads),
-            effects and effects.to(device),
-        )
+        if self.paths is not None and (
+            queries := effect_queries(batch, self.effects, seed=self.seed)
+        ):
+            effects = partial(
+                EffectReader,
+                self.paths,
+                queries.to(device),
+                self.effects,
+                logarithms=self.config.logarithms,
+            )
+        return PreparedBatch(batch, tokens.to(device), tiles, readers, effects)
 
     def read(
-        self, step: Step, prepared: PreparedBatch, sample_patterns: SamplePatterns | None = None
+        self, step: Step, prepared: PreparedBatch, sample: Sample | None = None
     ) -> BatchResult:
-        """Run a batch; where it does not fit into memory, its halves.
+        """Run a batch; if it does not fit into memory, its halves.
 
         Raises:
             ModelError: a window does not fit into memory.
@@ -124,7 +123,7 @@ class BatchReader:
         def run(batch: Batch) -> list[LayerReader]:
             # halves have other cells than the whole
             ready = prepared if batch is prepared.batch else self.prepare(batch)
-            return self._run(ready, sample_patterns)
+            return self._run(ready, sample)
 
         parts = in_memory(prepared.batch, run)
 
@@ -135,42 +134,26 @@ class BatchReader:
 
         return BatchResult(step, add_to, len(parts) > 1)
 
-    def _run(
-        self, prepared: PreparedBatch, sample_patterns: SamplePatterns | None
-    ) -> list[LayerReader]:
+    def _run(self, prepared: PreparedBatch, sample: Sample | None) -> list[LayerReader]:
         """Run a batch; its readers add to a tally later, as a run may break off at any layer."""
-        model, batch, selection = self.model, prepared.batch, prepared.selection
-        logarithms = model.engine.logarithms
-        readers = attention_readers(
-            prepared,
-            model.layers,
-            model.heads,
-            logarithms=logarithms,
-            sinks=getattr(model.engine, "sinks", False),
-        )
+        model, windows = self.model, prepared.batch.windows
         numbers = list(model.attention_layers)
-        if sample_patterns is not None and len(batch.windows) == 1 and selection is not None:
-            patterns = sample_patterns.begin(batch.windows[0], model.heads * len(numbers))
+        readers = [make() for make in prepared.attention]
+        if sample is not None and len(windows) == 1:
+            patterns = sample.begin(windows[0], model.heads * model.layers)
             if patterns is not None:
-                tiles = [tile for tile in selection.requests if isinstance(tile, Tile)]
-                readers.append(PatternReader(patterns, tiles, numbers, logarithms=logarithms))
-        effects = None
-        if self.paths is not None and prepared.effects is not None:
-            effects = EffectReader(
-                self.paths, prepared.effects, self.effects, logarithms=logarithms
-            )
+                readers.append(PatternReader(patterns, prepared.tiles, model))
+        effects = None if prepared.effects is None else prepared.effects()
+        if effects is not None:
             readers.append(effects)
         shared = shared_requests(readers)
-        requests = [request for request, _ in shared]
 
         def on_layer(layer: int, rows: Iterable[Any]) -> None:
             read_layer(numbers.index(layer), shared, rows)
 
-        if effects is None:
-            model.engine.run(prepared.tokens, requests, on_layer)
-        else:
-            with effects.watching():
-                model.engine.run(prepared.tokens, requests, on_layer, on=True)
+        with nullcontext() if effects is None else effects.watching():
+            requests = [request for request, _ in shared]
+            model.engine.run(prepared.tokens, requests, on_layer, on=effects is not None)
         return readers
 
 

@@ -1,6 +1,7 @@
-"""Windows that run together.
+"""Windows that run together, and the blocks of documents into which their sums go.
 
-Batches that do not fit into memory are read in halves, and what was freed goes back.
+Documents are dealt into blocks without knowing how many will come. Batches that do not fit into
+memory are read in halves, and freed memory goes back to the system.
 """
 
 from __future__ import annotations
@@ -8,10 +9,13 @@ from __future__ import annotations
 import ctypes
 import gc
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
 from typing import TypeVar
 
+import numpy as np
 import torch
 from jaxtyping import Int
 from numpy import ndarray
@@ -19,72 +23,48 @@ from torch import Tensor
 
 from headscope.corpus.window import Window
 from headscope.errors import ModelError
-from headscope.models.batching import padded_tokens
+from headscope.measure.tally import BLOCKS, MIN_BLOCKS, PROFILES
+from headscope.models.batching import in_batches, padded_tokens
+from headscope.stimuli.text import TEXT
+
+T = TypeVar("T")
+AT_ONCE = 2 * BLOCKS
+"""Windows of text that are in memory at once."""
+STRETCHES = BLOCKS // 2
+"""Most stretches into which a few documents are cut: the longer they are, the less one depends on
+the next. More than half as many remain when they are merged."""
 
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Windows that run together, right-padded, each with its block."""
+    """Windows with their blocks; those of a forward pass run together, right-padded."""
 
     windows: Sequence[Window]
     blocks: Int[ndarray, " window"]
-    profiled: Mapping[int, int]
+    profiled: dict[int, int] = field(default_factory=dict)
     """Rows whose head profile is taken, each with its place among the profiled windows."""
 
     def tokens(self) -> Int[Tensor, "window position"]:
-        """Token ids, padded on the right with the beginning-of-text token.
-
-        An encoder's with −1: its padding must be hidden; so must that of a source with its target.
-        """
+        """Token ids, padded on the right; see `padded_tokens`."""
         return padded_tokens(self.windows)
 
-    def halves(self) -> tuple[Batch, Batch]:
-        """Its first and its second half of windows."""
-        middle = len(self.windows) // 2
-        return (
-            Batch(
-                self.windows[:middle],
-                self.blocks[:middle],
-                {row: at for row, at in self.profiled.items() if row < middle},
-            ),
-            Batch(
-                self.windows[middle:],
-                self.blocks[middle:],
-                {row - middle: at for row, at in self.profiled.items() if row >= middle},
-            ),
-        )
+    def take(self, rows: Sequence[int]) -> Batch:
+        """Some of its windows, in this order."""
+        profiled = {row: self.profiled[i] for row, i in enumerate(rows) if i in self.profiled}
+        return Batch([self.windows[i] for i in rows], self.blocks[np.array(rows, int)], profiled)
 
 
-def batches(
-    windows: Sequence[Window],
-    blocks: Int[ndarray, " window"],
-    profiled: Mapping[int, int],
-    *,
-    tokens: int,
-) -> Iterator[Batch]:
-    """Batches of about `tokens` tokens each, padding included, the longest windows first.
-
-    Windows with other rotary frequencies run apart.
-    """
-    order = sorted(range(len(windows)), key=lambda i: -len(windows[i]))
+def batches(windows: Batch, *, tokens: int) -> Iterator[Batch]:
+    """Batches of about `tokens` tokens each, padding included, the longest windows first."""
+    order = sorted(range(len(windows.windows)), key=lambda i: -len(windows.windows[i]))
     start = 0
-    while start < len(order):
-        longest = windows[order[start]]
-        rows = order[start : start + max(1, tokens // len(longest))]
-        rows = [i for i in rows if windows[i].has_long_rope == longest.has_long_rope]
-        yield Batch(
-            [windows[i] for i in rows],
-            blocks[rows],
-            {row: profiled[i] for row, i in enumerate(rows) if i in profiled},
-        )
-        start += len(rows)
-
-
-T = TypeVar("T")
+    for together in in_batches([windows.windows[i] for i in order], tokens):
+        yield windows.take(order[start : start + len(together)])
+        start += len(together)
 
 
 def in_memory(batch: Batch, read: Callable[[Batch], T]) -> list[T]:
-    """Read a batch; where it does not fit into memory, its halves.
+    """Read a batch; if it does not fit into memory, its halves.
 
     Args:
         batch: windows that are to run together.
@@ -96,12 +76,13 @@ def in_memory(batch: Batch, read: Callable[[Batch], T]) -> list[T]:
     Raises:
         ModelError: a window does not fit even alone; the message names its document.
     """
+    size = len(batch.windows)
     try:
         return [read(batch)]
     except (MemoryError, RuntimeError) as error:
         if not _is_of_memory(error):
             raise
-        if len(batch.windows) == 1:
+        if size == 1:
             window = batch.windows[0]
             raise ModelError(
                 f"{window.name}: a window of {len(window)} tokens does not fit into memory beside "
@@ -112,11 +93,12 @@ def in_memory(batch: Batch, read: Callable[[Batch], T]) -> list[T]:
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
-    return [result for half in batch.halves() for result in in_memory(half, read)]
+    halves = range(size // 2), range(size // 2, size)
+    return [result for half in halves for result in in_memory(batch.take(half), read)]
 
 
 def give_back() -> None:
-    """Hand freed memory back to the system where the C library keeps it (glibc does).
+    """Hand freed memory back to the system if the C library keeps it (glibc does).
 
     Work that makes and frees blocks of many sizes, layer after layer, leaves holes that are never
     filled again: the process grows though nothing is kept.
@@ -129,9 +111,120 @@ def give_back() -> None:
 
 def _is_of_memory(error: Exception) -> bool:
     """Accelerators have a class of their own for it; on processors torch says it in words."""
-    if isinstance(error, MemoryError | torch.OutOfMemoryError):
-        return True
-    return any(words in str(error) for words in _WORDS)
+    words = ("not enough memory", "can't allocate memory", "out of memory")
+    is_class = isinstance(error, MemoryError | torch.OutOfMemoryError)
+    return is_class or any(word in str(error) for word in words)
 
 
-_WORDS = ("not enough memory", "can't allocate memory", "out of memory")
+@dataclass(frozen=True, eq=False)
+class Chunk:
+    """Some windows with their blocks."""
+
+    windows: Batch
+    merge: Int[ndarray, " block"] | None = None
+    """How the blocks so far are merged before these are added, if at all; see `Tally.merge`."""
+
+
+def chunks(
+    rounds: Iterable[tuple[Iterable[Window], Sequence[Window]]],
+) -> Iterator[Iterator[Chunk]]:
+    """Windows of text as they come, and those of other stimuli after the text of their round.
+
+    A document lies in one block: documents are dealt like cards, so that blocks hold equally many,
+    however many come. As long as there are too few for an interval, each is cut into stretches of
+    consecutive windows, which become longer as the text does; when the eighth document comes, the
+    stretches of each document are put together again.
+
+    Args:
+        rounds: windows of text and of other stimuli; each round must be taken before the next.
+    """
+    dealer, is_profiled = _BlockAssigner(), False
+
+    def chunks_of_round(text: Iterable[Window], synthetic: Sequence[Window]) -> Iterator[Chunk]:
+        nonlocal is_profiled
+        windows = iter(text)
+        while chunk := list(islice(windows, AT_ONCE)):
+            blocks, merge = dealer.assign_blocks([window.document for window in chunk])
+            yield Chunk(Batch(chunk, blocks, {} if is_profiled else _profiled(chunk)), merge)
+            is_profiled = True
+        if synthetic:
+            yield Chunk(assign_blocks(synthetic))
+
+    for text, synthetic in rounds:
+        yield chunks_of_round(text, synthetic)
+
+
+def assign_blocks(windows: Sequence[Window]) -> Batch:
+    """Deal windows that are all there into blocks, and choose those to profile.
+
+    Text is dealt as `chunks` deals it, documents of other stimuli like cards.
+    """
+    alone = max((window.document for window in windows), default=-1) + 1
+    numbers = np.array(
+        [alone + i if w.document < 0 else w.document for i, w in enumerate(windows)], np.int64
+    )
+    blocks = numbers % BLOCKS
+    text = [i for i, window in enumerate(windows) if window.stimulus == TEXT.name]
+    if text:
+        blocks[text] = _BlockAssigner().assign_blocks(numbers[text].tolist())[0]
+    return Batch(windows, blocks, _profiled(windows))
+
+
+class _BlockAssigner:
+    def __init__(self) -> None:
+        self._windows: Counter[int] = Counter()
+        """Windows so far of each document, as long as there are few documents."""
+        self._size = 1
+        """Windows of a stretch."""
+        self._blocks: dict[tuple[int, int], int] = {}
+        """Block of each stretch, by document and number of the stretch in the document."""
+
+    def assign_blocks(
+        self, documents: Sequence[int]
+    ) -> tuple[Int[ndarray, " window"], Int[ndarray, " block"] | None]:
+        """Blocks of windows of these documents, and how those before them are merged."""
+        if len({*self._windows, *documents}) < MIN_BLOCKS:
+            return self._stretch(documents)
+        merge = {block: document % BLOCKS for (document, _), block in self._blocks.items()}
+        self._blocks = {}
+        if len(self._windows) < MIN_BLOCKS:  # later ones need not be counted
+            self._windows.update(documents)
+        return np.array(documents) % BLOCKS, _merging(merge)
+
+    def _stretch(
+        self, documents: Sequence[int]
+    ) -> tuple[Int[ndarray, " window"], Int[ndarray, " block"] | None]:
+        numbers = []
+        for document in documents:
+            numbers.append((document, self._windows[document]))
+            self._windows[document] += 1
+        before, before_size = self._blocks, self._size
+        while sum(-(-count // self._size) for count in self._windows.values()) > STRETCHES:
+            self._size *= 2
+        times = self._size // before_size
+        self._blocks = {}
+        merge = {
+            block: self._block(document, number // times)
+            for (document, number), block in before.items()
+        }
+        blocks = [self._block(document, number // self._size) for document, number in numbers]
+        return np.array(blocks), _merging(merge)
+
+    def _block(self, document: int, stretch: int) -> int:
+        return self._blocks.setdefault((document, stretch), len(self._blocks))
+
+
+def _merging(into: dict[int, int]) -> Int[ndarray, " block"] | None:
+    """The block that each block's sums go to; None when all stay."""
+    if all(block == to for block, to in into.items()):
+        return None
+    merge = np.arange(BLOCKS)
+    merge[list(into)] = list(into.values())
+    return merge
+
+
+def _profiled(windows: Sequence[Window]) -> dict[int, int]:
+    """One text window of eight; of few windows more."""
+    text = [i for i, window in enumerate(windows) if window.stimulus == TEXT.name]
+    every = max(1, min(AT_ONCE // PROFILES, len(text) // 4))
+    return {i: rank for rank, i in enumerate(text[::every][:PROFILES])}

@@ -2,33 +2,316 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from numpy import ndarray
 from torch import Tensor
 
+from headscope.corpus.window import Window
 from headscope.measure.batches import Batch
-from headscope.measure.selection import Selection
-from headscope.measure.sink_columns import SinkColumns, find_sink_columns, late_queries
-from headscope.measure.tally import Tally
-from headscope.models.engines.engine import Request, Rows, Tile
+from headscope.measure.layer_reader import MakeReader, ReaderConfig
+from headscope.measure.selection import find_all, hit_shares, request_of_cell, row_requests
+from headscope.measure.sink_columns import (
+    SinkColumns,
+    find_sink_columns,
+    late_queries,
+    late_tiles,
+    without_sinks,
+)
+from headscope.measure.tally import Tally, grained
+from headscope.models.engines.engine import Entries, PatternRegion, QueryRows, Request, Rows, Tile
+from headscope.relations.effect import of_attention
+from headscope.relations.pairs import Pairs, distinct_values
+from headscope.relations.relation import PairSet
 from headscope.relations.sink import RESTING
 from headscope.stimuli.text import TEXT
+
+# torch says once per process that sparse CSR tensors are in beta; the product used here is tested
+warnings.filterwarnings("ignore", message="(?s).*Sparse CSR tensor support is in beta")
+
+TIE_BOUND = 1.02
+"""Largest sum of attention on two keys and the first token, rounding in half precision included."""
+
+
+@dataclass(frozen=True, eq=False)
+class TileReduction:
+    """The cells that lie in one tile of rows, and how they add up.
+
+    `cells` are the tile's distinct cells of every head, as flat indices into its rows
+    `[window head query key]`. `targets` are the places of the target cells among them, the first
+    token's left out, and `target_rows` their queries, as flat indices into `[window head query]`.
+    `mass` and `hit` are sparse matrices that add weighted cells up by block and relation, targets
+    first and controls below them.
+    """
+
+    cells: Int[Tensor, "cell head"]
+    targets: Int[Tensor, " target"]
+    target_rows: Int[Tensor, "target head"]
+    mass: Tensor
+    hit: Tensor
+
+    def sums(
+        self, rows: Rows, sinks: Int[ndarray, "window column"], *, logarithms: bool
+    ) -> tuple[Tensor, Tensor]:
+        """Masses `[2 rows, head]` and arg-max hits `[rows, head]`.
+
+        A target that is the row's largest counts 1; of k equally large keys, wherever they are,
+        each counts 1/k, so that a hit does not depend on what else is asked.
+
+        Args:
+            rows: the tile's rows, probabilities or their logarithms; they are as before afterwards.
+            sinks: sink columns of each window, −1 for none, which are no row's largest.
+            logarithms: whether rows are logarithms.
+        """
+        values = _at(rows, self.cells)
+        first = rows[..., 0].clone()
+        with without_sinks(rows, sinks, logarithms=logarithms):
+            largest = rows.amax(-1)
+            # attention that is 0 hits nothing
+            least = largest.exp() if logarithms else largest
+            best = _at(largest.masked_fill(least <= 0, torch.inf), self.target_rows)
+            hits = _at(rows, self.cells[self.targets]) >= best
+            shares = _shares(hits, self.target_rows, rows, (largest, first), logarithms=logarithms)
+        if logarithms:
+            values = values.exp_()
+        return self.mass @ values, self.hit @ shares
+
+    def to(self, device: torch.device | str) -> TileReduction:
+        """The same part with its tensors on a device."""
+        return TileReduction(*(getattr(self, field.name).to(device) for field in fields(self)))
+
+
+@dataclass(frozen=True, eq=False)
+class CellReduction:
+    """Cells that lie in no row that is read whole: they have masses, and no hits."""
+
+    mass: Tensor
+
+    def sums(
+        self,
+        cells: Float[Tensor, "cell head"],
+        sinks: Int[ndarray, "window column"],
+        *,
+        logarithms: bool,
+    ) -> tuple[Tensor, Tensor]:
+        """Masses `[2 rows, head]`, and no hit for each row."""
+        values = cells.float().exp() if logarithms else cells.float()
+        mass = self.mass @ values
+        return mass, mass.new_zeros(len(mass) // 2, values.shape[1])
+
+    def to(self, device: torch.device | str) -> CellReduction:
+        """The same part with its tensors on a device."""
+        return CellReduction(self.mass.to(device))
+
+
+def _shares(
+    hits: Bool[Tensor, "target head"],
+    target_rows: Int[Tensor, "target head"],
+    rows: Rows,
+    largest_and_first: tuple[Tensor, Tensor],
+    *,
+    logarithms: bool,
+) -> Float[Tensor, "target head"]:
+    """1/k for each hit in a row of which k keys are the largest, else 0."""
+    hit_rows = target_rows[hits]
+    largest, first = largest_and_first
+    twice = torch.stack([largest, largest, first]).view(3, -1).float()
+    # what two keys and the first token cannot share is no tie: few rows are left to be compared
+    may_tie = (twice.exp_() if logarithms else twice).sum(0) < TIE_BOUND
+    has_hit = torch.zeros_like(may_tie)
+    has_hit[hit_rows] = True
+    tied_rows = (has_hit & may_tie).nonzero()[:, 0]
+    share = torch.ones_like(twice[0])
+    keys = rows.reshape(-1, rows.shape[-1]).index_select(0, tied_rows)
+    equal = keys == largest.reshape(-1, 1).index_select(0, tied_rows)
+    share[tied_rows] = 1 / equal.sum(-1, dtype=torch.int32)
+    return hits.float().masked_scatter_(hits, share.index_select(0, hit_rows))
+
+
+def _at(values: Tensor, places: Int[Tensor, "place head"]) -> Float[Tensor, "place head"]:
+    """Elements by flat index, in single precision; faster than indexing with a matrix."""
+    return values.reshape(-1).index_select(0, places.view(-1)).view(places.shape).float()
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """All cells that the relations of a batch look at; a row for each block and relation."""
+
+    block: Int[ndarray, " row"]
+    relation: Int[ndarray, " row"]
+    queries: Int[ndarray, " row"]
+    chance: Float[ndarray, " row"]
+    parts: tuple[tuple[PatternRegion, TileReduction | CellReduction], ...]
+    """Attention that is read of each layer, and how its values add up."""
+
+
+def select(batch: Batch, tiles: Sequence[Tile], config: ReaderConfig) -> Selection | None:
+    """Find and draw all pairs of a batch; None when there are none.
+
+    Draws are seeded by the run's seed and the window's own text, so that they do not depend on
+    batches or on the order of documents.
+    """
+    relations = of_attention(config.relations)
+    window_pairs = [
+        (row, int(block), index, result)
+        for row, (window, block) in enumerate(zip(batch.windows, batch.blocks, strict=True))
+        for index, result in find_all(window, relations, config.seed)
+    ]
+    if not window_pairs:
+        return None
+    rows, row_of = np.unique(
+        [block * len(relations) + index for _, block, index, _ in window_pairs], return_inverse=True
+    )
+    shape = len(rows), max(map(len, batch.windows)), config.heads
+    cells, hits = _cells_and_hits(batch, window_pairs, row_of, shape)
+    requests = row_requests(
+        batch.windows, tiles, hits.cell // shape[1], cells.cell, heads=config.heads
+    )
+    reductions = _reductions(requests, cells, hits, shape)
+    queries, chance = np.zeros(len(rows), np.int64), np.zeros(len(rows))
+    np.add.at(queries, row_of, [len(pairs.targets.queries) for *_, pairs in window_pairs])
+    np.add.at(
+        chance, row_of, [_chance(batch.windows[row], pairs) for row, *_, pairs in window_pairs]
+    )
+    return Selection(
+        block=rows // len(relations),
+        relation=rows % len(relations),
+        queries=queries,
+        chance=grained(chance),
+        parts=tuple(
+            (request, reduction.to(config.device))
+            for request, reduction in zip(requests, reductions, strict=True)
+        ),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Side:
+    """Weighted cells `(window query key)`, flat within one head, and the row each belongs to."""
+
+    row: Int[ndarray, " pair"]
+    cell: Int[ndarray, " pair"]
+    weight: Float[ndarray, " pair"]
+
+    def take(self, which: ndarray) -> _Side:
+        return _Side(self.row[which], self.cell[which], self.weight[which])
+
+    def matrix(self, rows: int, cells: Int[ndarray, " cell"]) -> Tensor:
+        """The sparse matrix `[row cell]` of the weights."""
+        order = np.argsort(self.row, kind="stable")
+        return torch.sparse_csr_tensor(
+            torch.from_numpy(np.searchsorted(self.row[order], np.arange(rows + 1))),
+            torch.from_numpy(np.searchsorted(cells, self.cell[order])),
+            torch.from_numpy(self.weight[order]).float(),
+            size=(rows, len(cells)),
+            check_invariants=False,
+        )
+
+
+_WindowPairs = Sequence[tuple[int, int, int, PairSet]]
+"""Pairs of one relation in one window: place of the window, block, and place of the relation."""
+_Shape = tuple[int, int, int]
+"""Rows of the sums, tokens of the longest window, and heads."""
+
+
+def _cells_and_hits(
+    batch: Batch, window_pairs: _WindowPairs, row_of: Int[ndarray, " pairs"], shape: _Shape
+) -> tuple[_Side, _Side]:
+    """Targets with the controls below them, and the targets whose hits are counted."""
+    rows, length, _ = shape
+
+    def side(pairs: Sequence[Pairs]) -> _Side:
+        cells = [
+            (window * length + part.query) * length + part.key
+            for (window, *_), part in zip(window_pairs, pairs, strict=True)
+        ]
+        row = np.repeat(row_of, [len(part) for part in pairs])
+        return _Side(row, np.concatenate(cells), np.concatenate([part.weight for part in pairs]))
+
+    targets = side([pairs.targets for *_, pairs in window_pairs])
+    controls = side([pairs.controls for *_, pairs in window_pairs])
+    shares = [
+        hit_shares(batch.windows[window], pairs.targets) for window, *_, pairs in window_pairs
+    ]
+    hits = replace(targets, weight=targets.weight * np.concatenate(shares))
+    both = _Side(
+        np.concatenate([targets.row, controls.row + rows]),
+        np.concatenate([targets.cell, controls.cell]),
+        np.concatenate([targets.weight, controls.weight]),
+    )
+    return both, hits.take((hits.cell % length > 0) & (hits.weight > 0))
+
+
+def _reductions(
+    requests: Sequence[PatternRegion], cells: _Side, hits: _Side, shape: _Shape
+) -> Iterator[TileReduction | CellReduction]:
+    """The reduction of each request's values; every cell belongs to one of them."""
+    rows, length, _ = shape
+    of_cells, of_hits = (
+        _split(request_of_cell(requests, side.cell, length), len(requests))
+        for side in (cells, hits)
+    )
+    for request, cell_rows, hit_rows in zip(requests, of_cells, of_hits, strict=True):
+        if isinstance(request, Entries):
+            flat = (request.window * length + request.queries) * length + request.keys
+            yield CellReduction(cells.take(cell_rows).matrix(2 * rows, flat))
+        else:
+            yield _tile_reduction(request, cells.take(cell_rows), hits.take(hit_rows), shape)
+
+
+def _split(owner: Int[ndarray, " cell"], count: int) -> list[ndarray]:
+    order = np.argsort(owner, kind="stable")
+    return np.split(order, np.searchsorted(owner[order], np.arange(1, count)))
+
+
+def _tile_reduction(
+    request: Tile | QueryRows, all_cells: _Side, targets: _Side, shape: _Shape
+) -> TileReduction:
+    rows, length, heads = shape
+    cells, target_cells = distinct_values(all_cells.cell), distinct_values(targets.cell)
+    queries = request.shape[1]
+    head = torch.arange(heads) * queries
+
+    def row(cell: ndarray) -> Int[ndarray, " cell"]:
+        """Place of a cell's query among the rows of head 0."""
+        window, query = np.divmod(cell // length, length)
+        if isinstance(request, QueryRows):
+            return np.searchsorted(request.queries, query)
+        first = request.windows.start
+        return np.asarray((window - first) * heads * queries + query - request.queries.start)
+
+    flat = torch.from_numpy(row(cells) * request.keys + cells % length)
+    return TileReduction(
+        cells=flat[:, None] + head * request.keys,
+        targets=torch.from_numpy(np.searchsorted(cells, target_cells)),
+        target_rows=torch.from_numpy(row(target_cells))[:, None] + head,
+        mass=all_cells.matrix(2 * rows, cells),
+        hit=targets.matrix(rows, target_cells),
+    )
+
+
+def _chance(window: Window, pairs: PairSet) -> float:
+    """The mass of a head that spreads evenly over the keys of each row, summed over queries."""
+    targets = pairs.targets
+    return float((targets.weight / window.keys_seen(targets.query)).sum())
 
 
 class CellReader:
     """Sums of the attention on targets and controls, and of late queries on sink columns."""
 
-    def __init__(
-        self, batch: Batch, late: Sequence[Tile], selection: Selection | None, *, logarithms: bool
-    ) -> None:
-        self._batch, self._late, self._selection = batch, late, selection
-        self._logarithms = logarithms
-        cells = () if selection is None else selection.requests
-        self.requests: list[Request] = [*late, *cells]
-        reductions = () if selection is None else selection.reductions
-        self._reductions = dict(zip(map(id, cells), reductions, strict=True))
+    def __init__(self, batch: Batch, selection: Selection | None, *, logarithms: bool) -> None:
+        self._batch, self._selection, self._logarithms = batch, selection, logarithms
+        self._late = late_tiles(batch.windows)
+        parts = () if selection is None else selection.parts
+        self.requests: list[Request] = [*self._late, *(request for request, _ in parts)]
+        self._reductions = {id(request): reduction for request, reduction in parts}
         self._late_rows: list[tuple[Tile, Rows]] = []
         self._columns = find_sink_columns(batch.windows, [], logarithms=logarithms)
         self._sinks: dict[int, SinkColumns] = {}
@@ -50,24 +333,37 @@ class CellReader:
 
     def add_to(self, tally: Tally) -> None:
         """Add queries and chance, which do not depend on heads, and each layer's sums."""
-        batch, selection = self._batch, self._selection
         if RESTING in tally.relations:
-            row = tally.relations.index(RESTING)
-            is_text = np.array([window.stimulus == TEXT.name for window in batch.windows])
-            late_text = late_queries(batch.windows) * is_text
-            np.add.at(tally.queries[:, row], batch.blocks, late_text)
-            for layer, sinks in self._sinks.items():
-                text = (late_text > 0)[:, None]
-                np.add.at(tally.target[:, row, layer], batch.blocks, sinks.mass * text)
-                np.add.at(tally.control[:, row, layer], batch.blocks, sinks.other * text)
+            self._add_sinks(tally, tally.relations.index(RESTING))
+        selection = self._selection
         if selection is None:
             return
         rows = (selection.block, selection.relation)
         np.add.at(tally.queries, rows, selection.queries)
         np.add.at(tally.chance, rows, selection.chance)
         for layer, values in self._values.items():
-            sums = selection.sums(values)
+            mass, hits = (_total(part) for part in zip(*values, strict=True))
             # the rows of a selection are distinct, so plain indexing adds each of them once
-            tally.target[*rows, layer] += sums.target
-            tally.control[*rows, layer] += sums.control
-            tally.hits[*rows, layer] += sums.hits
+            tally.target[*rows, layer] += mass[: len(hits)]
+            tally.control[*rows, layer] += mass[len(hits) :]
+            tally.hits[*rows, layer] += hits
+
+    def _add_sinks(self, tally: Tally, row: int) -> None:
+        blocks = self._batch.blocks
+        is_text = np.array([window.stimulus == TEXT.name for window in self._batch.windows])
+        late_text = late_queries(self._batch.windows) * is_text
+        np.add.at(tally.queries[:, row], blocks, late_text)
+        for layer, sinks in self._sinks.items():
+            text = (late_text > 0)[:, None]
+            np.add.at(tally.target[:, row, layer], blocks, sinks.mass * text)
+            np.add.at(tally.control[:, row, layer], blocks, sinks.other * text)
+
+
+def _total(sums: Sequence[Tensor]) -> Float[ndarray, "row head"]:
+    return grained(sum(sums, torch.zeros(())).cpu().double().numpy())
+
+
+def cell_reader(batch: Batch, tiles: Sequence[Tile], config: ReaderConfig) -> MakeReader:
+    """Reader of a batch's cells."""
+    selection = select(batch, tiles, config)
+    return partial(CellReader, batch, selection, logarithms=config.logarithms)

@@ -2,83 +2,91 @@
 
 What a head does on its best examples rarely matches what it does on all text, so both are shown.
 They are cut out of the patterns of a sample of the run's windows, of long ones of their beginning.
-Those of text are kept while the run reads them; the others are read again, first for the masses.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Float, Int
+from numpy import ndarray
+from numpy.random import Generator
 
 from headscope.corpus.window import Window
 from headscope.measure.example import (
     BEGINNING,
+    STEPS,
     Example,
     ExampleRequest,
     excerpt,
     stretches_left_out,
 )
-from headscope.measure.progress import OnProgress
-from headscope.measure.query_masses import (
-    ExampleQuery,
-    Reading,
-    choose_queries,
-    masses,
-    target_keys,
-)
-from headscope.measure.sample_patterns import SamplePatterns, WindowPatterns
-from headscope.models.load import Model
+from headscope.measure.example_reader import WindowPatterns
+from headscope.measure.progress import OnProgress, silent
 from headscope.relations import all_stimuli
+from headscope.relations.pairs import Pairs, no_pairs
 from headscope.relations.query_sampling import LONG
 from headscope.relations.relation import Relation
 from headscope.stimuli.text import TEXT
 
 QUICK_WINDOWS = 4
-"""Windows of text that a quick run reads again, for examples and for the model's loss."""
+"""Windows of text that a quick run keeps, for examples and for the model's loss."""
+DECILES = 10
+MIN_BEST = 8
+"""Least number of the best queries among which one that can be read is looked for."""
+NEARBY = 16
+"""Most queries with about the same mass among which one that can be read is looked for."""
 
 
 def find_examples(
-    model: Model,
+    patterns_of: Callable[[Window], WindowPatterns],
     windows: Sequence[Window],
     relations: Sequence[Relation],
     requests: Sequence[ExampleRequest],
     *,
     seed: int,
-    progress: OnProgress = lambda done, total: None,
-    sample_patterns: SamplePatterns | None = None,
+    progress: OnProgress = silent,
 ) -> list[Example]:
     """Examples of the heads that are asked for, in the order of the heads.
 
     Args:
-        model: the model of the run.
+        patterns_of: gives the patterns of a window, kept or read again.
         windows: windows of the run to choose from.
         relations: the relations of the run.
-        requests: the heads, each with a relation; see `evidence.ranking.wanted_examples`.
+        requests: the heads, each with a relation; see `statistics.ranking.wanted_examples`.
         seed: seeds which of several equal queries are shown.
-        progress: called with the tokens read and those to read; the sample, then those of its
-            windows that examples are cut out of.
-        sample_patterns: patterns of windows that were kept when they were read.
+        progress: called with the tokens of the sample that are done, and all of them.
     """
-    sample = [window.cut(LONG) for window in windows_to_reread(windows)]
-    if not requests or not sample:
+    sample = ExampleText([window.cut(LONG) for window in chosen_windows(windows)], relations)
+    if not requests or not sample.windows:
         return []
-    reading = Reading(model, sample, relations, progress, sample_patterns or SamplePatterns([]))
     rng = np.random.default_rng(seed)
+    masses = _masses(patterns_of, sample, requests, progress)
     choices = [
         choice
-        for want, queries in zip(requests, masses(reading, requests), strict=True)
-        for choice in choose_queries(reading, want, queries, rng)
+        for want, queries in zip(requests, masses, strict=True)
+        for choice in choose_queries(sample, want, queries, rng)
     ]
-    text = next((i for i, window in enumerate(sample) if window.stimulus == TEXT.name), None)
-    if text is not None:
-        heads = dict.fromkeys((want.layer, want.head) for want in requests)
-        choices += [ExampleQuery(*head, None, "ordinary", float("nan"), text, -1) for head in heads]
-    return _cut_out(reading, choices)
+    text = [i for i, window in enumerate(sample.windows) if window.stimulus == TEXT.name]
+    heads = dict.fromkeys((want.layer, want.head) for want in requests)
+    for head in heads if text else ():
+        choices.append(ExampleQuery(*head, None, "ordinary", float("nan"), text[0], -1))
+    choices.sort(key=lambda choice: (choice.layer, choice.head))
+    examples: dict[int, Example] = {}
+    for number, window in enumerate(sample.windows):
+        of_window = [i for i, choice in enumerate(choices) if choice.window == number]
+        if of_window:
+            patterns = patterns_of(window)
+            examples |= {i: _example(sample, choices[i], patterns) for i in of_window}
+    return [examples[i] for i in range(len(choices))]
 
 
-def windows_to_reread(windows: Sequence[Window]) -> Iterator[Window]:
-    """The windows that are read again, taken evenly from those of each stimulus."""
+def chosen_windows(windows: Sequence[Window]) -> Iterator[Window]:
+    """Windows that examples are cut out of, taken evenly from those of each stimulus."""
     for row in all_stimuli().values():
         read = [window for window in windows if window.stimulus == row.name]
         count = min(row.example_windows, len(read))
@@ -86,46 +94,125 @@ def windows_to_reread(windows: Sequence[Window]) -> Iterator[Window]:
             yield read[int(i)]
 
 
-class Sample:
-    """Keeps a few windows of a stream, each with the same chance (Vitter 1985, algorithm R)."""
+class ExampleText:
+    """A sample of windows, and what the relations ask about in it."""
 
-    def __init__(self, size: int = TEXT.example_windows, *, seed: int) -> None:
-        self.windows: list[Window] = []
-        self._size = size
-        self._rng = np.random.default_rng(seed)
+    def __init__(self, windows: Sequence[Window], relations: Sequence[Relation]) -> None:
+        self.windows, self.relations = windows, relations
+        self.targets = cache(self._targets)
 
-    def watch(self, windows: Iterable[Window]) -> Iterator[Window]:
-        """The same windows; those that are kept change as they pass."""
-        for i, window in enumerate(windows):
-            if i < self._size:
-                self.windows.append(window)
-            elif (slot := int(self._rng.integers(i + 1))) < self._size:
-                self.windows[slot] = window
-            yield window
+    def _targets(self, window: int, relation: int) -> Pairs:
+        scored = self.relations[relation]
+        known = self.windows[window].stimulus in scored.stimuli
+        return scored.pairs(self.windows[window]) if known else no_pairs()
 
+    def target_keys(self, relation: int, window: int, query: int) -> Int[ndarray, " target"]:
+        """The keys that a query should look at."""
+        pairs = self.targets(window, relation)
+        return np.unique(pairs.key[pairs.owner == query])
 
-def _cut_out(reading: Reading, choices: Sequence[ExampleQuery]) -> list[Example]:
-    """Examples of the chosen queries, in the order of the heads."""
-    by_window: dict[int, list[int]] = {}
-    for number, choice in enumerate(choices):
-        by_window.setdefault(choice.window, []).append(number)
-    examples = {
-        number: _example(reading, choices[number], patterns)
-        for window, patterns in reading.patterns(sorted(by_window))
-        for number in by_window[window]
-    }
-    order = sorted(examples, key=lambda i: (choices[i].layer, choices[i].head, i))
-    return [examples[i] for i in order]
+    def is_readable(self, relation: int, window: int, query: int) -> bool:
+        """True if the query and its targets are no fragments of characters."""
+        strings = self.windows[window].strings
+        positions = [query, *self.target_keys(relation, window, query).tolist()]
+        texts = [strings[position].strip() for position in positions]
+        return all(text and text.isprintable() and "\ufffd" not in text for text in texts)
 
 
-def _example(reading: Reading, choice: ExampleQuery, patterns: WindowPatterns) -> Example:
-    window, at = reading.sample[choice.window], choice.query
+class Queries(NamedTuple):
+    """Queries with the attention on their targets."""
+
+    mass: Float[ndarray, " query"]
+    window: Int[ndarray, " query"]
+    query: Int[ndarray, " query"]
+
+
+def _masses(
+    patterns_of: Callable[[Window], WindowPatterns],
+    sample: ExampleText,
+    requests: Sequence[ExampleRequest],
+    progress: OnProgress,
+) -> list[Queries]:
+    """For each requested head and relation the mass of every query of the sample."""
+    none = Queries(np.empty(0), np.empty(0, np.int64), np.empty(0, np.int64))
+    parts: list[list[Queries]] = [[none] for _ in requests]
+    lengths = [len(window) for window in sample.windows]
+    for number, window in enumerate(sample.windows):
+        patterns = patterns_of(window)
+        for want, queries in zip(requests, parts, strict=True):
+            targets = sample.targets(number, want.relation)
+            if len(targets):
+                owners, term = np.unique(targets.owner, return_inverse=True)
+                values = patterns.values(want.layer, want.head, targets.query, targets.key)
+                of_window = np.full(len(owners), number)
+                queries.append(Queries(np.bincount(term, values), of_window, owners))
+        progress(sum(lengths[: number + 1]), sum(lengths))
+    return [Queries(*map(np.concatenate, zip(*queries, strict=True))) for queries in parts]
+
+
+@dataclass(frozen=True)
+class ExampleQuery:
+    """A query of a head that is shown, or with −1 for the query a text."""
+
+    layer: int
+    head: int
+    relation: int | None
+    kind: str
+    mass: float
+    window: int
+    query: int
+    masses: tuple[int, ...] = ()
+    """Histogram of the queries that it was chosen from; see `Example.masses`."""
+
+
+def choose_queries(
+    sample: ExampleText, want: ExampleRequest, queries: Queries, rng: Generator
+) -> Iterator[ExampleQuery]:
+    """The best query and one of each further tenth, from different windows if possible.
+
+    Natural text goes before sentences made for a relation if the tenth has both, and tokens that
+    can be read before fragments of characters.
+    """
+    order = np.lexsort((rng.random(len(queries.mass)), -queries.mass))
+    natural = np.array([window.stimulus == TEXT.name for window in sample.windows])
+    masses = tuple(np.histogram(queries.mass.clip(0, 1), STEPS, (0, 1))[0].tolist())
+    used: set[int] = set()
+    windows: set[int] = set()
+    for kind, start, end in _kinds(len(order)):
+        tenth = [i for i in order[start:end].tolist() if i not in used]
+        of_text = [i for i in tenth if natural[queries.window[i]]]
+        nearby = (of_text or tenth)[: max(8, len(order) // 16)]
+        elsewhere = [i for i in nearby if queries.window[i] not in windows]
+        candidates = (elsewhere or nearby)[:NEARBY]
+        if not candidates:
+            continue
+        places = {i: (int(queries.window[i]), int(queries.query[i])) for i in candidates}
+        readable = (i for i in candidates if sample.is_readable(want.relation, *places[i]))
+        best = next(readable, candidates[0])
+        used.add(best)
+        windows.add(places[best][0])
+        mass = float(queries.mass[best])
+        yield ExampleQuery(want.layer, want.head, want.relation, kind, mass, *places[best], masses)
+
+
+def _kinds(size: int) -> Iterator[tuple[str, int, int]]:
+    """Names and bounds of the tenths of so many queries, the highest first."""
+    if not size:
+        return
+    yield "best", 0, max(MIN_BEST, size // DECILES)
+    for k in range(1, DECILES):
+        start = size * (2 * k + 1) // (2 * DECILES)  # from the middle of each tenth to its end
+        yield f"decile {k + 1}", start, max(start + 1, size * (k + 1) // DECILES)
+
+
+def _example(sample: ExampleText, choice: ExampleQuery, patterns: WindowPatterns) -> Example:
+    window, at = sample.windows[choice.window], choice.query
     relation, targets = "", np.empty(0, np.int64)
     left_out: tuple[float, ...] = ()
     positions = np.arange(min(BEGINNING, len(window)))
     if choice.relation is not None:
-        relation = reading.relations[choice.relation].id
-        targets = target_keys(reading, choice.relation, choice.window, at)
+        relation = sample.relations[choice.relation].id
+        targets = sample.target_keys(choice.relation, choice.window, at)
         keys = np.arange(int(window.attention_kind.row_end(at, len(window))))
         row = patterns.values(choice.layer, choice.head, np.full_like(keys, at), keys)
         positions = excerpt(at, targets, row, len(window))

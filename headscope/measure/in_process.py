@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
+from functools import partial
 from typing import Any, TypeVar
 
 from jaxtyping import Float
@@ -13,12 +14,18 @@ from numpy import ndarray
 from headscope.corpus.window import Window
 from headscope.measure.batch_reader import BatchReader, PreparedBatch
 from headscope.measure.example import Example, ExampleRequest
+from headscope.measure.example_reader import Sample
 from headscope.measure.examples import find_examples
 from headscope.measure.loss_check import Targets, token_losses
 from headscope.measure.plan import BatchResult, Plan, Step, read_plan
-from headscope.measure.progress import OnProgress
-from headscope.measure.sample_patterns import SamplePatterns
-from headscope.measure.shadow import ShadowRequest, ShadowScore, ShadowText, score_shadows
+from headscope.measure.progress import OnProgress, silent
+from headscope.measure.shadow import (
+    ShadowRequest,
+    ShadowScore,
+    ShadowText,
+    score_shadows,
+    tokens_again,
+)
 from headscope.measure.shadow_rows import beginning_of, rows_of_model
 from headscope.models.batching import batch_tokens_on
 from headscope.models.in_memory import open_model
@@ -40,8 +47,6 @@ class InProcess:
 
     def __init__(self) -> None:
         self._model: Model | None = None
-        self._patterns: SamplePatterns | None = None
-        """Of the windows that were read last, until examples are cut out of them."""
         self._opened: tuple[Any, dict[str, Any]] | None = None
 
     @property
@@ -76,12 +81,11 @@ class InProcess:
 
     def close(self) -> None:
         """Let go of the model."""
-        self._model, self._opened, self._patterns = None, None, None
+        self._model, self._opened = None, None
 
     def read(self, plan: Plan) -> None:
         """Read a plan by the opened model; see `headscope.measure.plan.read_plan`."""
         model, prepared_before = self.model, dict[int, PreparedBatch]()
-        self._patterns = plan.patterns
         if plan.twin is not None:
             check_null_model(model.engine)
         reader = BatchReader(model, plan.relations, plan.seed)
@@ -93,7 +97,7 @@ class InProcess:
                 for step, prepared in (
                     prepared_steps if model.device == "cpu" else prefetched(prepared_steps)
                 ):
-                    yield reader.read(step, prepared, None if twin else plan.patterns)
+                    yield reader.read(step, prepared, None if twin else plan.sample)
 
         read_plan(plan, read, batch_tokens=batch_tokens_on(model.device))
 
@@ -109,35 +113,29 @@ class InProcess:
         *,
         tokens: int,
         seed: int,
-        progress: OnProgress = lambda done, total: None,
+        progress: OnProgress = silent,
     ) -> list[ShadowScore]:
-        """Shadows of some heads; see `headscope.measure.shadow.score_shadows`."""
+        """Shadows of some heads, after so many tokens; see `headscope.measure.shadow`."""
         read = rows_of_model(self.model, batch_tokens=batch_tokens_on(self.model.device))
-        text = ShadowText([beginning_of(window) for window in windows], tokens, seed)
+        text = ShadowText([beginning_of(window) for window in windows], tokens_again(tokens), seed)
         return score_shadows(read, text, relations, requests, progress=progress)
 
     def find_examples(
         self,
-        windows: Sequence[Window],
+        sample: Sample,
+        synthetic: Sequence[Window],
         relations: Sequence[Relation],
         requests: Sequence[ExampleRequest],
         *,
         seed: int,
-        progress: OnProgress = lambda done, total: None,
+        progress: OnProgress = silent,
     ) -> list[Example]:
         """Examples of some heads; see `headscope.measure.examples.find_examples`."""
-        sample_patterns, self._patterns = self._patterns, None
         if self.heads:
             requests = [want for want in requests if (want.layer, want.head) in self.heads]
-        return find_examples(
-            self.model,
-            windows,
-            relations,
-            requests,
-            seed=seed,
-            progress=progress,
-            sample_patterns=sample_patterns,
-        )
+        patterns = partial(sample.patterns, self.model)
+        windows = [*sample.windows, *synthetic]
+        return find_examples(patterns, windows, relations, requests, seed=seed, progress=progress)
 
 
 def _prepare(

@@ -1,14 +1,16 @@
-"""Readers of a batch's layers: each adds up what it asks of a layer, in one shared run."""
+"""Readers of a batch's layers: each adds up one kind of measurement, in one shared forward pass."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import torch
 
 from headscope.measure.tally import Tally
 from headscope.models.engines.engine import Request
+from headscope.relations.relation import Relation
 
 
 @runtime_checkable
@@ -17,13 +19,34 @@ class LayerReader(Protocol):
 
     @property
     def requests(self) -> Sequence[Request]:
-        """What it reads of each layer, in order."""
+        """Places of each layer's pattern that are read, in order."""
 
     def on_rows(self, layer: int, request: Request, rows: Any) -> None:
-        """Add up what a layer shows of a request; layers are numbered among those that are read."""
+        """Add up a layer's attention at one request; `layer` counts the layers that are read."""
 
     def add_to(self, tally: Tally) -> None:
         """Add the sums of all layers to those of a run."""
+
+
+MakeReader = Callable[[], LayerReader]
+"""Makes a reader with empty sums: a batch is prepared once, and read by the model and its twin."""
+
+
+@dataclass(frozen=True, eq=False)
+class ReaderConfig:
+    """The measured relations, and the form in which a model or another source gives its rows."""
+
+    relations: Sequence[Relation]
+    seed: int
+    layers: int
+    """Number of layers that are read."""
+    heads: int
+    """Number of heads in a layer."""
+    logarithms: bool = False
+    """Whether rows come as logarithms of probabilities."""
+    sinks: bool = False
+    """Whether heads have a learned sink."""
+    device: str = "cpu"
 
 
 SharedRequest = tuple[Request, list[LayerReader]]

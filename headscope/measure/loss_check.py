@@ -52,13 +52,15 @@ class TokenCounts:
     def __init__(self) -> None:
         self.counts: Counter[int] = Counter()
         self.tokens = 0
-        """Of the windows, the beginning-of-text tokens included."""
+        """Tokens of the windows, the beginning-of-text tokens included."""
+        self.windows = 0
 
     def watch(self, windows: Iterable[Window]) -> Iterator[Window]:
         """The same windows."""
         for window in windows:
             self.counts.update(np.asarray(window.tokens[window.begins : window.stop]).tolist())
             self.tokens += len(window)
+            self.windows += 1
             yield window
 
     def losses(self, tokens: Int[ndarray, " target"], vocabulary: int) -> Float[ndarray, " target"]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -15,9 +16,11 @@ from numpy import ndarray
 from torch import Tensor
 
 from headscope.corpus.window import Window
+from headscope.measure.batches import Batch
 from headscope.measure.example import Picture
+from headscope.measure.layer_reader import MakeReader, ReaderConfig
 from headscope.measure.tally import SIDE, Profile, Tally, grained, pictured
-from headscope.models.engines.engine import Entries, Request
+from headscope.models.engines.engine import Entries, Request, Tile
 
 COPY = SIDE // 2
 """Of a repeat the picture shows this many positions from its beginning, and of its second copy."""
@@ -97,12 +100,11 @@ class PictureCells:
 class PictureReader:
     """Sums of the pictures of a batch's windows."""
 
-    def __init__(
-        self, pictures: Sequence[PictureCells], shape: tuple[int, int], *, logarithms: bool
-    ) -> None:
+    def __init__(self, pictures: Sequence[PictureCells], config: ReaderConfig) -> None:
         self.requests = [picture.cells for picture in pictures]
         self._pictures = {id(picture.cells): picture for picture in pictures}
-        self._profile, self._logarithms = Profile.zeros(*shape), logarithms
+        self._profile = Profile.zeros(config.layers, config.heads)
+        self._logarithms = config.logarithms
 
     def on_rows(self, layer: int, request: Request, rows: Float[Tensor, "cell head"]) -> None:
         """Add a layer's attention on the cells of a picture."""
@@ -118,13 +120,14 @@ class PictureReader:
         tally.profile += self._profile
 
 
-def picture_cells(windows: Sequence[Window]) -> list[PictureCells]:
-    """Cells that are read of a batch's windows for pictures; of text none, as it is profiled."""
-    return [
+def picture_reader(batch: Batch, tiles: Sequence[Tile], config: ReaderConfig) -> MakeReader | None:
+    """Reader of the pictures of a batch's windows; of text none, as it is profiled."""
+    pictures = [
         _picture_cells(row, window)
-        for row, window in enumerate(windows)
+        for row, window in enumerate(batch.windows)
         if window.stimulus in pictured() and window.document < DOCUMENTS
     ]
+    return partial(PictureReader, pictures, config) if pictures else None
 
 
 def _picture_cells(row: int, window: Window) -> PictureCells:

@@ -7,28 +7,22 @@ from the last sums that were kept, wherever its model is held.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol, runtime_checkable
 
-import numpy as np
 from jaxtyping import Int
 from numpy import ndarray
 
 from headscope.corpus.window import Window
-from headscope.measure.batches import Batch, batches
-from headscope.measure.block_assignment import Chunk, chunks
-from headscope.measure.progress import silent
-from headscope.measure.progress_steps import Clock, Count
-from headscope.measure.sample_patterns import SamplePatterns
+from headscope.measure.batches import Batch, Chunk, batches, chunks
+from headscope.measure.example_reader import Sample
+from headscope.measure.progress import Clock, Count, silent
 from headscope.measure.tally import MIN_BLOCKS, ReadState, StoppedEarly, Tally
 from headscope.models.null_model import WindowSample
 from headscope.relations import all_stimuli
 from headscope.relations.relation import MATCHED, SELF, Relation, is_part, part_name
 from headscope.stimuli.text import TEXT
-
-Choose = Callable[[Sequence[Window]], set[int]]
-IsAlone = Callable[[Window], bool]
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,48 +39,6 @@ class Step:
     def tokens(self) -> int:
         """Its tokens, padding left out."""
         return sum(map(len, self.batch.windows))
-
-
-def rounds_of(
-    rounds: Iterable[tuple[Iterable[Window], Sequence[Window]]],
-    *,
-    batch_tokens: int,
-    share: Choose,
-    is_alone: IsAlone = lambda window: False,
-) -> Iterator[Iterator[Step]]:
-    """The batches of a run in order, round by round; each round must be taken before the next.
-
-    In each chunk the batches that the twin reads too come first.
-
-    Args:
-        rounds: windows of natural text, those of each round one after the other, which need not fit
-            into memory, and beside them those of other stimuli.
-        batch_tokens: tokens of one forward pass.
-        share: says which of the next windows the twin reads; asked once for each chunk, in order.
-        is_alone: says which windows are batches by themselves.
-    """
-    for chunks_of_round in chunks(rounds):
-        yield _steps(chunks_of_round, batch_tokens, share, is_alone)
-
-
-def _steps(
-    chunks_of_round: Iterable[Chunk], batch_tokens: int, share: Choose, is_alone: IsAlone
-) -> Iterator[Step]:
-    for chunk in chunks_of_round:
-        shared = share(chunk.windows)
-        merge = chunk.merge
-        for again in (True, False):
-            places = [i for i in range(len(chunk.windows)) if (i in shared) == again]
-            alone = [i for i in places if is_alone(chunk.windows[i])]
-            for rows in ([i for i in places if i not in alone], *([i] for i in alone)):
-                windows = [chunk.windows[i] for i in rows]
-                profiled = {
-                    row: chunk.profiled[i] for row, i in enumerate(rows) if i in chunk.profiled
-                }
-                blocks = chunk.blocks[np.array(rows, int)]
-                for batch in batches(windows, blocks, profiled, tokens=batch_tokens):
-                    yield Step(batch, merge, again)
-                    merge = None
 
 
 def split(text: Iterable[Window], interim_tokens: Sequence[int]) -> Iterator[Iterator[Window]]:
@@ -160,8 +112,8 @@ class Plan:
     listener: Count = field(default_factory=lambda: Count(silent, 0, Clock()))
     stopping: EarlyStopping | None = None
     """None: all is read in one round."""
-    patterns: SamplePatterns | None = None
-    """Keeps the patterns of some windows as they are read; None where no examples are asked for."""
+    sample: Sample | None = None
+    """Windows whose patterns are kept as they are read; None if no examples are asked for."""
     stimulus_tokens: Counter[str] = field(default_factory=Counter)
     """Tokens that the model has read of each stimulus, those of an earlier process included."""
 
@@ -211,12 +163,10 @@ ReadSteps = Callable[[Iterable[Step], bool], Iterable[BatchResult]]
 
 def read_plan(plan: Plan, read: ReadSteps, *, batch_tokens: int) -> None:
     """Read what is not done yet, by the model and then by its twin."""
-    sample = WindowSample(seed=plan.seed, stimuli=plan.twin_stimuli)
-    share: Choose = sample if plan.twin is not None else lambda windows: set()
     shared: list[Step] = []
-    read_before, planned = plan.model.batches, 0
+    planned = 0
 
-    def unread(steps: Iterable[Step]) -> Iterator[Step]:
+    def unread(steps: Iterable[Step], read_before: int) -> Iterator[Step]:
         nonlocal planned
         for step in steps:
             planned += 1
@@ -229,50 +179,64 @@ def read_plan(plan: Plan, read: ReadSteps, *, batch_tokens: int) -> None:
             else:
                 yield step
 
-    is_alone: IsAlone = (lambda window: False) if plan.patterns is None else plan.patterns.wants
-    rounds = rounds_of(plan.rounds(), batch_tokens=batch_tokens, share=share, is_alone=is_alone)
-    for number, steps in enumerate(rounds):
-        _add(
-            read(unread(steps), False),
-            plan.model,
-            plan.without_text,
-            plan.listener.of_model,
-            plan.save_checkpoint,
-        )
+    read_before = plan.model.batches
+    for number, steps in enumerate(_steps_of_rounds(plan, batch_tokens)):
+        results = read(unread(steps, read_before), False)
+        _add(plan, results, plan.model, plan.listener.of_model)
         # with more batches than planned so far a run that was broken off went on from here
-        if plan.stopping is not None and planned == plan.model.batches:
-            for stimulus, changes in plan.stopping.should_stop(plan.model.tally, number).items():
-                plan.model.stopped.setdefault(stimulus, StoppedEarly(number + 1, changes))
-                windows = [w for w in plan.synthetic if w.stimulus == stimulus]
-                plan.listener.leaves_out(
-                    sum(len(w) for w in windows if not was_read(w, plan.model.stopped))
-                )
+        if planned == plan.model.batches:
+            _stop_stimuli(plan, number)
     if plan.twin is not None:
         plan.listener.twin_begins(sum(step.tokens for step in shared))
         for step in shared[: plan.twin.batches]:
             plan.listener.of_twin(step.tokens)
-        _add(
-            read(shared[plan.twin.batches :], True),
-            plan.twin,
-            plan.without_text,
-            plan.listener.of_twin,
-            plan.save_checkpoint,
-        )
+        _add(plan, read(shared[plan.twin.batches :], True), plan.twin, plan.listener.of_twin)
+
+
+def _steps_of_rounds(plan: Plan, batch_tokens: int) -> Iterator[Iterator[Step]]:
+    """The batches of a run in order; each round must be taken before the next.
+
+    In each chunk the batches that the twin reads too come first.
+    """
+    twin_sample = WindowSample(seed=plan.seed, stimuli=plan.twin_stimuli)
+
+    def steps(chunks_of_round: Iterable[Chunk]) -> Iterator[Step]:
+        for chunk in chunks_of_round:
+            windows, merge = chunk.windows.windows, chunk.merge
+            shared = set() if plan.twin is None else twin_sample(windows)
+            for again in (True, False):
+                rows = [i for i in range(len(windows)) if (i in shared) == again]
+                alone = [i for i in rows if plan.sample and plan.sample.wants(windows[i])]
+                together = [i for i in rows if i not in alone]
+                for group in (together, *([i] for i in alone)):
+                    for batch in batches(chunk.windows.take(group), tokens=batch_tokens):
+                        yield Step(batch, merge, again)
+                        merge = None
+
+    for chunks_of_round in chunks(plan.rounds()):
+        yield steps(chunks_of_round)
+
+
+def _stop_stimuli(plan: Plan, number: int) -> None:
+    """Ask after a round which stimuli are read no further."""
+    if plan.stopping is None:
+        return
+    stopped = plan.model.stopped
+    for stimulus, changes in plan.stopping.should_stop(plan.model.tally, number).items():
+        stopped.setdefault(stimulus, StoppedEarly(number + 1, changes))
+        windows = [w for w in plan.synthetic if w.stimulus == stimulus]
+        plan.listener.leaves_out(sum(len(w) for w in windows if not was_read(w, stopped)))
 
 
 def _add(
-    results: Iterable[BatchResult],
-    state: ReadState,
-    without_text: Collection[str],
-    on_tokens: Callable[[int], None],
-    save_checkpoint: Callable[[], None],
+    plan: Plan, results: Iterable[BatchResult], state: ReadState, on_tokens: Callable[[int], None]
 ) -> None:
     for result in results:
         if result.step.merge is not None:
-            state.tally.merge(result.step.merge, without_text)
+            state.tally.merge(result.step.merge, plan.without_text)
         result.add_to(state.tally)
         state.batches += 1
         state.tokens += result.step.tokens
         state.halved += result.halved
-        save_checkpoint()
+        plan.save_checkpoint()
         on_tokens(result.step.tokens)

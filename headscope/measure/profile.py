@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,9 @@ from numpy import ndarray
 from torch import Tensor
 
 from headscope.measure.batches import Batch
+from headscope.measure.layer_reader import MakeReader, ReaderConfig
 from headscope.measure.mean_pattern import add_mean
-from headscope.measure.row_requests import ROW_CELLS
+from headscope.measure.selection import ROW_CELLS
 from headscope.measure.tally import CORNER, OFFSETS, Profile, Tally, grained
 from headscope.models.engines.engine import Rows, Tile, row_sums
 from headscope.relations.query_sampling import LONG
@@ -30,32 +32,27 @@ SENTENCE_FLOOR = 0.75
 SPREAD_FLOOR = 0.75
 
 
-def profiled_tiles(batch: Batch, tiles: Sequence[Tile], *, heads: int) -> list[Tile]:
-    """The rows that a profile is taken of; of a long window its first `LONG` tokens."""
-    if max(map(len, batch.windows)) <= LONG:
-        return list(tiles) if batch.profiled else []
-    step = max(1, ROW_CELLS // (heads * LONG))
-    return [
-        Tile(slice(row, row + 1), slice(start, min(start + step, LONG, len(batch.windows[row]))))
-        for row in sorted(batch.profiled)
-        for start in range(0, min(LONG, len(batch.windows[row])), step)
-    ]
+def profile_reader(batch: Batch, tiles: Sequence[Tile], config: ReaderConfig) -> MakeReader | None:
+    """Reader of the profiled windows of a batch, of long ones of their first `LONG` tokens."""
+    if not batch.profiled:
+        return None
+    if max(map(len, batch.windows)) > LONG:
+        step = max(1, ROW_CELLS // (config.heads * LONG))
+        lengths = {row: min(LONG, len(batch.windows[row])) for row in sorted(batch.profiled)}
+        tiles = [
+            Tile(slice(row, row + 1), slice(start, min(start + step, length)))
+            for row, length in lengths.items()
+            for start in range(0, length, step)
+        ]
+    return partial(ProfileReader, batch, tiles, config)
 
 
 class ProfileReader:
     """Sums of the profile over a batch's profiled windows, tile by tile."""
 
-    def __init__(
-        self,
-        batch: Batch,
-        tiles: Sequence[Tile],
-        shape: tuple[int, int],
-        *,
-        logarithms: bool,
-        sinks: bool,
-    ) -> None:
-        self.batch, self.requests, self.logarithms, self.sinks = batch, tiles, logarithms, sinks
-        self.profile = Profile.zeros(*shape)
+    def __init__(self, batch: Batch, tiles: Sequence[Tile], config: ReaderConfig) -> None:
+        self.batch, self.requests, self.config = batch, tiles, config
+        self.profile = Profile.zeros(config.layers, config.heads)
         self.columns: dict[int, Float[Tensor, "head key"]] = {}
 
     def add_to(self, tally: Tally) -> None:
@@ -75,7 +72,7 @@ class ProfileReader:
             queries = slice(first - tile.queries.start, end - tile.queries.start)
             seen = end if tile.width is None else length
             pattern = rows[row - tile.windows.start, :, queries, :seen].float()
-            if self.logarithms:
+            if self.config.logarithms:
                 # −∞ for later keys; no probability that is left is as small as this
                 self._add_window(layer, row, first, (pattern.exp(), pattern.clamp_min(-1e3)))
             else:
@@ -97,7 +94,7 @@ class ProfileReader:
         row_end = window.attention_kind.row_end(np.arange(first, end), length)
         others = torch.from_numpy(row_end - 1).to(pattern)
         _add_row_sums(profile, layer, others, (pattern[..., 0], row_sums(pattern)), entropy)
-        if self.sinks:
+        if self.config.sinks:
             profile.sink[layer] += _numpy((1 - pattern.sum(-1)).sum(-1))
         later_keys = pattern[..., 1:]
         # diagonal d of `rest` starts where both the query and the key are past the first token

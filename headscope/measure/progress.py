@@ -1,12 +1,14 @@
-"""Progress of long work, for the command line and Python alike: a bar."""
+"""Progress of long work, for the command line and Python alike: a bar, and counts of steps."""
 
 from __future__ import annotations
 
 import os
 import sys
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -19,8 +21,7 @@ OnProgress = Callable[[int, int], None]
 COLUMNS, ROWS = 80, 24
 LOADING = "loading the model"
 QUIET_SECONDS = 2.0
-"""How long work that loads no model goes on before its bar appears."""
-
+"""Seconds that work without loading a model goes on before its bar appears."""
 
 Progress = Annotated[
     bool | OnProgress,
@@ -42,7 +43,7 @@ def progress_bar(
     """Callback of work as it goes on, as its caller wants to see it; the bar goes when it ends.
 
     Args:
-        progress: what the caller said.
+        progress: the caller's choice.
         doing: the words before the bar.
         unit: what is counted.
         loads: whether a model is loaded first, which the bar says.
@@ -68,7 +69,7 @@ def progress_bar(
 
 
 def person_waits() -> bool:
-    """True where somebody sees a bar: standard error is a terminal, or this a notebook's kernel."""
+    """True if somebody sees a bar: standard error is a terminal, or this a notebook's kernel."""
     return (sys.stderr is not None and sys.stderr.isatty()) or in_notebook()
 
 
@@ -107,7 +108,7 @@ def _set_total(bar: Any, total: int) -> None:
 
 
 def _width() -> dict[str, Any]:
-    """Width of a bar: the terminal's, or as most are where that does not know it."""
+    """Width of a bar: the terminal's, or the most common one if that is not known."""
     try:
         known = os.get_terminal_size(sys.stderr.fileno()).columns > 0
     except (OSError, ValueError, AttributeError):
@@ -116,4 +117,88 @@ def _width() -> dict[str, Any]:
 
 
 def silent(*arguments: Any) -> None:
-    """Nothing is shown."""
+    """Show nothing."""
+
+
+class Steps:
+    """Turns "so many more" into "so many of all"."""
+
+    def __init__(self, on_progress: OnProgress, total: int) -> None:
+        self._on_progress, self._done, self._total = on_progress, 0, total
+        on_progress(0, total)
+
+    def advance(self, count: int = 1) -> None:
+        """Add some steps."""
+        self._done += count
+        self._on_progress(self._done, self._total)
+
+
+class RunSteps:
+    """Sum of the progress of several runs; those to come count like the last one."""
+
+    def __init__(self, on_progress: OnProgress, runs: int) -> None:
+        self._on_progress, self._runs = on_progress, runs
+        self._done: dict[int, int] = {}
+        """Steps done of each run that has begun, in their order, failed runs included."""
+        self._total = 0
+
+    def of(self, run: int) -> OnProgress:
+        """The callback of the run of this number."""
+        return partial(self.of_run, run)
+
+    def of_run(self, run: int, done: int, total: int) -> None:
+        """Take over the progress of a run."""
+        self._done[run] = done
+        newest = next(reversed(self._done))
+        if run == newest:
+            self._total = total
+        before = sum(steps for number, steps in self._done.items() if number != newest)
+        runs = self._runs - len(self._done) + 1
+        self._on_progress(before + self._done[newest], before + self._total * runs)
+
+
+class Clock:
+    """Seconds between laps."""
+
+    def __init__(self) -> None:
+        self.laps: dict[str, float] = {}
+        self._last = time.perf_counter()
+
+    def lap(self, name: str) -> None:
+        """End a stage and begin the next."""
+        now = time.perf_counter()
+        self.laps[name], self._last = round(now - self._last, 2), now
+
+
+class Count:
+    """Turns "so many more tokens" into "so many of all"; how many come is known at the end."""
+
+    def __init__(self, progress: OnProgress, max_tokens: int, clock: Clock) -> None:
+        self._progress, self._most, self._clock = progress, max_tokens, clock
+        self._done, self._total = 0, 0
+        self.of_model(0)
+
+    def of_model(self, tokens: int) -> None:
+        """Add tokens that the model has read."""
+        self._done += tokens
+        self._progress(self._done, self._most)
+
+    def leaves_out(self, tokens: int) -> None:
+        """Subtract tokens that will not be read."""
+        self._most -= tokens
+
+    def twin_begins(self, tokens: int) -> None:
+        """End the model's reading; its twin is to read so many tokens."""
+        self._total = self._done + tokens
+        self._clock.lap("measure")
+
+    def of_twin(self, tokens: int) -> None:
+        """Add tokens that the twin has read."""
+        self._done += tokens
+        self._progress(self._done, self._total)
+
+    def of_reread(self, done: int, total: int) -> None:
+        """Take over the progress of what comes after reading: shadows, then examples."""
+        self._progress(self._done + done, self._done + total)
+        if done == total:
+            self._done += total

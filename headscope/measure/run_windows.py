@@ -44,13 +44,18 @@ class RunWindows:
     text: TextWindows
     stream: Iterator[Window]
     """The windows of text, none of them read by the model yet."""
-    beginning: Sequence[Window]
-    """The first of them, or of the other stimuli where there is no text."""
+    first: Sequence[Window]
+    """The first windows of text, `BASELINE_TOKENS` or all."""
     synthetic: Sequence[Window]
     """Windows of the other stimuli."""
     prompts: Prompts
     """Those of them that effects ask by."""
     baselines: FittedBaselines
+
+    @property
+    def beginning(self) -> list[Window]:
+        """Windows that are read in both precisions."""
+        return list(beginning(self.first or self.synthetic))
 
     @property
     def others(self) -> list[Window]:
@@ -88,8 +93,7 @@ def run_windows(
     # what may be left out of a reading must not be counted on, but where no head comes near a tag
     first = [window for window in synthetic if settings.all or round_of(window) <= 1]
     read, stream, baselines = _fit_baselines(text, first, relations, model, settings)
-    opening = list(beginning(read or synthetic))
-    return RunWindows(text, chain(read, stream), opening, synthetic, prompts, baselines)
+    return RunWindows(text, chain(read, stream), read, synthetic, prompts, baselines)
 
 
 def windows_of(

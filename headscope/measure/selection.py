@@ -1,189 +1,29 @@
-"""The cells that relations ask about in a batch, and how they add up."""
+"""The cells that relations ask about in a window, and the attention that is read for them.
+
+Every row of a short window is read; of a long one some rows and single cells. A row of 8,192 keys
+for each of 8,192 queries would cost more than the model itself. Hits need whole rows, since another
+key can be larger: those of `headscope.relations.query_sampling.row_queries`, and one of every
+relation that has none among them. Other cells are a product of one query and one key.
+"""
 
 from __future__ import annotations
 
 import hashlib
-import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
-import torch
 from jaxtyping import Float, Int
 from numpy import ndarray
-from torch import Tensor
 
 from headscope.corpus.window import Window
-from headscope.measure.batches import Batch
-from headscope.measure.reduce_tile import CellReduction, TileReduction
-from headscope.measure.row_requests import hit_shares, request_of_cell, row_requests
-from headscope.measure.tally import grained
 from headscope.models.engines.engine import Entries, PatternRegion, QueryRows, Tile
-from headscope.relations.pairs import distinct_values
+from headscope.relations.pairs import Pairs, distinct_values
+from headscope.relations.query_sampling import LONG, row_queries, turns
 from headscope.relations.relation import PairSet, Relation, find
 
-# torch says once per process that sparse CSR tensors are in beta; the product used here is tested
-warnings.filterwarnings("ignore", message="(?s).*Sparse CSR tensor support is in beta")
-
-
-@dataclass(frozen=True, eq=False)
-class Sums:
-    """Sums over one layer's rows, a row per block and relation of the batch."""
-
-    target: Float[ndarray, "row head"]
-    control: Float[ndarray, "row head"]
-    hits: Float[ndarray, "row head"]
-
-
-@dataclass(frozen=True, eq=False)
-class Selection:
-    """All cells that the relations of a batch look at, tile by tile."""
-
-    block: Int[ndarray, " row"]
-    relation: Int[ndarray, " row"]
-    queries: Int[ndarray, " row"]
-    chance: Float[ndarray, " row"]
-    requests: tuple[PatternRegion, ...]
-    """Attention that is read of each layer: the tiles; of long windows some rows and cells."""
-    reductions: tuple[TileReduction | CellReduction, ...]
-    """Of each request how its values add up."""
-
-    def sums(self, values: Sequence[tuple[Tensor, Tensor]]) -> Sums:
-        """The values of all requests, summed by block and relation."""
-        mass, hits = (_numpy(sum(part, torch.zeros(()))) for part in zip(*values, strict=True))
-        rows = len(self.block)
-        return Sums(mass[:rows], mass[rows:], hits)
-
-    def to(self, device: torch.device | str) -> Selection:
-        """The same selection with its tensors on a device."""
-        return replace(
-            self, reductions=tuple(reduction.to(device) for reduction in self.reductions)
-        )
-
-
-def select(
-    batch: Batch, relations: Sequence[Relation], tiles: Sequence[Tile], *, heads: int, seed: int
-) -> Selection | None:
-    """Find and draw all pairs of a batch; None when there are none.
-
-    Draws are seeded by the run's seed and the window's own text, so that they do not depend on
-    batches or on the order of documents.
-    """
-    pairs_found = [
-        (row, int(block), index, result)
-        for row, (window, block) in enumerate(zip(batch.windows, batch.blocks, strict=True))
-        for index, result in find_all(window, relations, seed)
-    ]
-    if not pairs_found:
-        return None
-    rows, row_of = np.unique(
-        [block * len(relations) + index for _, block, index, _ in pairs_found], return_inverse=True
-    )
-    length = max(map(len, batch.windows))
-    targets, controls = (
-        _side(pairs_found, row_of, side, length) for side in ("targets", "controls")
-    )
-    both = _Side(
-        np.concatenate([targets.row, controls.row + len(rows)]),
-        np.concatenate([targets.cell, controls.cell]),
-        np.concatenate([targets.weight, controls.weight]),
-    )
-    shares = [
-        hit_shares(batch.windows[window], result.targets) for window, *_, result in pairs_found
-    ]
-    hits = replace(targets, weight=targets.weight * np.concatenate(shares))
-    hits = hits.take((hits.cell % length > 0) & (hits.weight > 0))
-    requests = row_requests(batch.windows, tiles, hits.cell // length, both.cell, heads=heads)
-    results = [result for *_, result in pairs_found]
-
-    def total(values: Sequence[Any]) -> ndarray:
-        summed = np.zeros((len(rows), *np.shape(values[0])))
-        np.add.at(summed, row_of, np.array(values))
-        return summed
-
-    return Selection(
-        block=rows // len(relations),
-        relation=rows % len(relations),
-        queries=total([len(result.targets.queries) for result in results]).astype(np.int64),
-        chance=grained(
-            total([_chance(batch.windows[window], result) for window, *_, result in pairs_found])
-        ),
-        requests=requests,
-        reductions=tuple(_reductions(requests, both, hits, (len(rows), length, heads))),
-    )
-
-
-@dataclass(frozen=True, eq=False)
-class _Side:
-    """Weighted cells `(window query key)`, flat within one head, and the row each belongs to."""
-
-    row: Int[ndarray, " pair"]
-    cell: Int[ndarray, " pair"]
-    weight: Float[ndarray, " pair"]
-
-    def take(self, which: ndarray) -> _Side:
-        return _Side(self.row[which], self.cell[which], self.weight[which])
-
-    def matrix(self, rows: int, cells: Int[ndarray, " cell"]) -> Tensor:
-        """The sparse matrix `[row cell]` of the weights."""
-        order = np.argsort(self.row, kind="stable")
-        return torch.sparse_csr_tensor(
-            torch.from_numpy(np.searchsorted(self.row[order], np.arange(rows + 1))),
-            torch.from_numpy(np.searchsorted(cells, self.cell[order])),
-            torch.from_numpy(self.weight[order]).float(),
-            size=(rows, len(cells)),
-            check_invariants=False,
-        )
-
-
-def _reductions(
-    requests: Sequence[PatternRegion], cells: _Side, hits: _Side, shape: tuple[int, int, int]
-) -> Iterator[TileReduction | CellReduction]:
-    """The reduction of each request's values; every cell belongs to one of them."""
-    rows, length, _ = shape
-    of_cells, of_hits = (
-        _split(request_of_cell(requests, side.cell, length), len(requests))
-        for side in (cells, hits)
-    )
-    for request, cell_rows, hit_rows in zip(requests, of_cells, of_hits, strict=True):
-        if isinstance(request, Entries):
-            flat = (request.window * length + request.queries) * length + request.keys
-            yield CellReduction(cells.take(cell_rows).matrix(2 * rows, flat))
-        else:
-            yield _tile_reduction(request, cells.take(cell_rows), hits.take(hit_rows), shape)
-
-
-def _split(owner: Int[ndarray, " cell"], count: int) -> list[ndarray]:
-    order = np.argsort(owner, kind="stable")
-    return np.split(order, np.searchsorted(owner[order], np.arange(1, count)))
-
-
-def _tile_reduction(
-    request: Tile | QueryRows, all_cells: _Side, targets: _Side, shape: tuple[int, int, int]
-) -> TileReduction:
-    rows, length, heads = shape
-    cells, target_cells = distinct_values(all_cells.cell), distinct_values(targets.cell)
-    queries = request.shape[1]
-    head = torch.arange(heads) * queries
-
-    def row(cell: ndarray) -> Int[ndarray, " cell"]:
-        """Its place among the rows of head 0."""
-        window, query = np.divmod(cell // length, length)
-        if isinstance(request, QueryRows):
-            return np.searchsorted(request.queries, query)
-        first = request.windows.start
-        return np.asarray((window - first) * heads * queries + query - request.queries.start)
-
-    flat = torch.from_numpy(row(cells) * request.keys + cells % length)
-    return TileReduction(
-        cells=flat[:, None] + head * request.keys,
-        targets=torch.from_numpy(np.searchsorted(cells, target_cells)),
-        target_rows=torch.from_numpy(row(target_cells))[:, None] + head,
-        mass=all_cells.matrix(2 * rows, cells),
-        hit=targets.matrix(rows, target_cells),
-    )
+ROW_CELLS = 2**20
+"""Cells of some rows that exist at once, all heads together; see the fused engine's tiles."""
 
 
 def find_all(
@@ -211,23 +51,87 @@ def _number(text: str) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).digest())
 
 
-def _side(
-    pairs_found: Sequence[tuple[int, int, int, PairSet]], row_of: ndarray, side: str, length: int
-) -> _Side:
-    parts = [getattr(result, side) for *_, result in pairs_found]
-    cells = [
-        (window * length + part.query) * length + part.key
-        for (window, *_), part in zip(pairs_found, parts, strict=True)
-    ]
-    row = np.repeat(row_of, [len(part) for part in parts])
-    return _Side(row, np.concatenate(cells), np.concatenate([part.weight for part in parts]))
+def hit_shares(window: Window, targets: Pairs) -> Float[ndarray, " pair"]:
+    """The weight of a hit of each target: 1, and in long windows more for those that are asked.
+
+    The mean over the queries whose rows are read, times the number of all queries: of n queries of
+    which k are asked each counts n/k. With none among them the first in the window's order is.
+
+    >>> from headscope.relations.pairs import pairs
+    >>> window = Window("w", np.arange(600), ("a",) * 600)
+    >>> shares = hit_shares(window, pairs(np.arange(1, 600), np.arange(599)))
+    >>> int((shares > 0).sum()), float(shares.sum().round(6))
+    (256, 599.0)
+    """
+    if len(window) <= LONG:
+        return np.ones(len(targets))
+    queries = targets.queries
+    turn = turns(window)[queries]
+    read_whole = np.isin(queries, row_queries(window))
+    if not read_whole.any():
+        read_whole[turn.argmin()] = True
+    pair_read = read_whole[np.searchsorted(queries, targets.owner)]
+    return np.where(pair_read, len(queries) / read_whole.sum(), 0.0)
 
 
-def _chance(window: Window, pairs: PairSet) -> float:
-    """The mass of a head that spreads evenly over the keys of each row, summed over queries."""
-    targets = pairs.targets
-    return float((targets.weight / window.keys_seen(targets.query)).sum())
+def row_requests(
+    windows: Sequence[Window],
+    tiles: Sequence[Tile],
+    hits: Int[ndarray, " hit"],
+    cells: Int[ndarray, " cell"],
+    *,
+    heads: int,
+) -> tuple[PatternRegion, ...]:
+    """The rows and cells of a batch that are read.
+
+    Args:
+        windows: the batch's.
+        tiles: all of its rows, which are read where no window is long.
+        hits: rows that are needed whole, flat as `[window query]`.
+        cells: all cells, flat as `[window query key]`; the batch is as long as its longest window.
+        heads: of a layer.
+    """
+    length = max(map(len, windows))
+    if length <= LONG:
+        return tuple(tiles)
+    cells = distinct_values(cells)
+    requests: list[PatternRegion] = []
+    for i, window in enumerate(windows):
+        start, end = np.searchsorted(cells, [i * length**2, (i + 1) * length**2])
+        query, key = np.divmod(cells[start:end] - i * length**2, length)
+        needed = hits[(hits >= i * length) & (hits < (i + 1) * length)] - i * length
+        whole_rows = distinct_values(np.concatenate([needed, row_queries(window)]))
+        requests += _picked(i, whole_rows, heads)
+        single = ~np.isin(query, whole_rows)
+        if single.any():
+            requests.append(Entries(i, query[single], key[single]))
+    return tuple(requests)
 
 
-def _numpy(sums: Tensor) -> ndarray:
-    return grained(sums.cpu().double().numpy())
+def _picked(window: int, queries: Int[ndarray, " query"], heads: int) -> Iterator[QueryRows]:
+    """The rows in parts of at most about a million cells."""
+    start = 0
+    while start < len(queries):
+        size = 1 + np.arange(len(queries) - start)
+        fits = size * (queries[start:] + 1) * heads <= ROW_CELLS
+        stop = start + max(1, int(fits.sum()))
+        yield QueryRows(window, queries[start:stop])
+        start = stop
+
+
+def request_of_cell(
+    requests: Sequence[PatternRegion], cells: Int[ndarray, " cell"], length: int
+) -> Int[ndarray, " cell"]:
+    """The request that reads each cell, flat as `[window query key]`."""
+    rows, row = cells // length, np.full(int(cells.max(initial=0)) // length + 1, -1)
+    for number, request in enumerate(requests):
+        if isinstance(request, Entries):
+            rows_read = request.window * length + distinct_values(request.queries)
+        elif isinstance(request, QueryRows):
+            rows_read = request.window * length + request.queries
+        else:
+            windows = np.arange(request.windows.start, request.windows.stop)
+            queries = np.arange(request.queries.start, request.queries.stop)
+            rows_read = (windows[:, None] * length + queries).ravel()
+        row[rows_read[rows_read < len(row)]] = number
+    return np.asarray(row[rows])

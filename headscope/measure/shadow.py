@@ -20,7 +20,7 @@ from jaxtyping import Bool, Float, Int
 from numpy import ndarray
 
 from headscope.corpus.window import Window
-from headscope.measure.block_assignment import assign_blocks
+from headscope.measure.batches import assign_blocks
 from headscope.measure.bootstrap import interval, resample
 from headscope.measure.progress import OnProgress, silent
 from headscope.measure.surface import Surface
@@ -162,22 +162,6 @@ def _turn(window: Window, seed: int) -> int:
     return int.from_bytes(digest, "little") >> 1
 
 
-class FirstWindows:
-    """Keeps the first windows of a stream, which may be read again."""
-
-    def __init__(self, tokens: int) -> None:
-        self.windows: list[Window] = []
-        self._tokens = tokens
-
-    def watch(self, windows: Iterable[Window]) -> Iterator[Window]:
-        """The same windows; those that are kept change as they pass."""
-        for window in windows:
-            if self._tokens > 0:
-                self.windows.append(window)
-                self._tokens -= len(window)
-            yield window
-
-
 def _targets(relation: Relation, window: Window) -> Pairs:
     """A relation's targets in windows that it is asked in, or decided by."""
     stimuli = (*relation.stimuli, *contested_stimuli(NATURAL), *contested_stimuli(BUILT))
@@ -221,7 +205,7 @@ class ShadowRows:
             ((surface.word >= 0)[None, :] & (surface.steps != 0))[mask]
             for surface, mask in zip(surfaces, seen, strict=True)
         ]
-        blocks = assign_blocks(windows)[0]
+        blocks = assign_blocks(windows).blocks
         return cls(
             surfaces,
             views,

@@ -39,8 +39,8 @@ def rows_of_model(model: Model, *, batch_tokens: int) -> ReadRows:
         by_window = {
             id(windows[number]): (number, positions) for number, positions in tokens.items()
         }
-        blocks = np.zeros(len(windows), np.int64)
-        for batch in batches(windows, blocks, {}, tokens=batch_tokens):
+        unassigned = Batch(windows, np.zeros(len(windows), np.int64))
+        for batch in batches(unassigned, tokens=batch_tokens):
             for rows in in_memory(batch, lambda part: _rows(model, part, by_window, heads)):
                 yield from rows
 

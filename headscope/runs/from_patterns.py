@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from headscope.attention_kind import CAUSAL, AttentionKind
 from headscope.corpus.window import Window
 from headscope.errors import PatternError
-from headscope.measure.batch_reader import PreparedBatch, attention_readers
-from headscope.measure.batches import Batch
-from headscope.measure.block_assignment import assign_blocks
+from headscope.measure.batch_reader import attention_readers
+from headscope.measure.batches import assign_blocks
 from headscope.measure.fit_baselines import fit_baselines
-from headscope.measure.layer_reader import read_layer, shared_requests
-from headscope.measure.profile import profiled_tiles
-from headscope.measure.progress import Progress, progress_bar
-from headscope.measure.progress_steps import Steps
-from headscope.measure.selection import select
+from headscope.measure.layer_reader import ReaderConfig, read_layer, shared_requests
+from headscope.measure.progress import Progress, Steps, progress_bar
 from headscope.measure.shadow import ShadowText, score_shadows, tokens_again
 from headscope.measure.shadow_rows import rows_of_patterns
-from headscope.measure.sink_columns import late_tiles
 from headscope.measure.tally import Tally
 from headscope.models.engines.engine import full_tile, slice_pattern
 from headscope.options import Name, Names, Seed, checked
@@ -142,23 +138,16 @@ def _tally(
 ) -> Tally:
     """The sums over patterns, each a batch of its own; one pattern is in memory at a time."""
     tally: Tally | None = None
-    blocks, profiled = assign_blocks(windows)
+    dealt = assign_blocks(windows)
     for i, (array, window) in enumerate(pairs):
-        layers, heads = array.shape[:2]
+        config = ReaderConfig(relations, seed, *array.shape[:2])
         if tally is None:
-            tally = Tally.zeros(tuple(relation.id for relation in relations), layers, heads)
-        batch = Batch([window], blocks[i : i + 1], {0: profiled[i]} if i in profiled else {})
-        block = full_tile(1, len(window))
-        prepared = PreparedBatch(
-            batch,
-            batch.tokens(),
-            late_tiles([window]),
-            select(batch, relations, [block], heads=heads, seed=seed),
-            profiled_tiles(batch, [block], heads=heads),
-        )
-        readers = attention_readers(prepared, layers, heads, logarithms=False)
+            names = tuple(relation.id for relation in relations)
+            tally = Tally.zeros(names, config.layers, config.heads)
+        batch = replace(dealt.take([i]), windows=[window])
+        readers = [make() for make in attention_readers(batch, [full_tile(1, len(window))], config)]
         shared = shared_requests(readers)
-        for layer in range(layers):
+        for layer in range(config.layers):
             pattern = array[layer][None]
             read_layer(layer, shared, (slice_pattern(pattern, request) for request, _ in shared))
         for reader in readers:

@@ -22,8 +22,7 @@ from headscope.corpus.window import Window
 from headscope.errors import ChoiceError
 from headscope.heads import head_name
 from headscope.measure.bootstrap import estimate
-from headscope.measure.progress import OnProgress, Progress, progress_bar
-from headscope.measure.progress_steps import Steps
+from headscope.measure.progress import OnProgress, Progress, Steps, progress_bar
 from headscope.measure.study_windows import LENGTH
 from headscope.models.batching import batch_tokens_on, in_batches, padded_tokens
 from headscope.models.layout.projections import output_matrix

@@ -20,7 +20,7 @@ from numpy import ndarray
 
 from headscope.corpus.window import Window
 from headscope.errors import ModelError
-from headscope.measure.block_assignment import assign_blocks
+from headscope.measure.batches import assign_blocks
 from headscope.measure.bootstrap import Estimate, estimate
 from headscope.measure.progress import OnProgress
 from headscope.measure.study_windows import edge_windows
@@ -189,7 +189,7 @@ def knock_out_edges(
 
     The queries are of as many documents as possible; a tag of an unknown relation has none.
     """
-    blocks, _ = assign_blocks(windows)
+    blocks = assign_blocks(windows).blocks
     known = {relation.id: relation for relation in relations_of([*head_types()], in_chat=True)}
     targeted = {
         names: queries_by_block(

@@ -24,8 +24,7 @@ from torch import Tensor, nn
 
 from headscope.corpus.controlled.tasks import chosen_tasks
 from headscope.measure.bootstrap import interval, ratio_error, resample
-from headscope.measure.progress import OnProgress, Progress, progress_bar
-from headscope.measure.progress_steps import Steps
+from headscope.measure.progress import OnProgress, Progress, Steps, progress_bar
 from headscope.models.families import refuse_encoder
 from headscope.models.last_token import LastToken, LastTokenRunner
 from headscope.options import LARGEST, Device, Name, Revision, Seed, checked

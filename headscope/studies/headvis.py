@@ -21,8 +21,7 @@ from torch import Tensor
 from headscope.corpus.window import Window
 from headscope.errors import CorpusError
 from headscope.heads import head_name
-from headscope.measure.progress import Progress, progress_bar
-from headscope.measure.progress_steps import Steps
+from headscope.measure.progress import Progress, Steps, progress_bar
 from headscope.models.load import Model
 from headscope.models.stream import LayerAttention, stream_attention, tiled_patterns
 from headscope.options import (

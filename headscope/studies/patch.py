@@ -20,8 +20,7 @@ from headscope.corpus.document import Document
 from headscope.corpus.window import Window
 from headscope.errors import HeadscopeError
 from headscope.heads import head_name
-from headscope.measure.progress import Progress, progress_bar
-from headscope.measure.progress_steps import Steps
+from headscope.measure.progress import Progress, Steps, progress_bar
 from headscope.models.families import refuse_encoder
 from headscope.models.load import Model
 from headscope.models.prompt_pair import Patch, PromptPair, likeliest_next

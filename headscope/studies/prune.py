@@ -18,8 +18,7 @@ from headscope.corpus.window import Window
 from headscope.errors import CorpusError, ModelError, RunError
 from headscope.heads import head_name
 from headscope.measure.bootstrap import LEVEL, resample
-from headscope.measure.progress import Progress, progress_bar
-from headscope.measure.progress_steps import Steps
+from headscope.measure.progress import Progress, Steps, progress_bar
 from headscope.measure.readable import readable
 from headscope.measure.study_windows import (
     MAX_LENGTH,

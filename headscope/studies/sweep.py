@@ -20,8 +20,7 @@ from headscope.classification import classify
 from headscope.corpus.shipped import unlike
 from headscope.errors import ArgumentError, HeadscopeError, ModelError, RunError
 from headscope.measure.in_process import InProcess
-from headscope.measure.progress import OnProgress, Progress, progress_bar
-from headscope.measure.progress_steps import RunSteps
+from headscope.measure.progress import OnProgress, Progress, RunSteps, progress_bar
 from headscope.models.locate import run_name
 from headscope.options import (
     Name,

@@ -20,8 +20,7 @@ from transformer_lens.model_bridge.exceptions import StopAtLayerException
 
 from headscope.errors import ModelError
 from headscope.heads import head_name
-from headscope.measure.progress import Progress, progress_bar
-from headscope.measure.progress_steps import Steps
+from headscope.measure.progress import Progress, Steps, progress_bar
 from headscope.models.load import Model
 from headscope.options import Device, Revision, Source, checked
 from headscope.runs.recorded_paths import name_of

@@ -151,4 +151,4 @@ def test_partners_are_other_asked_queries_of_the_same_window_and_head():
 
 def test_a_window_of_one_token_asks_nothing():
     window = Window("w", np.array([0]), ("<s>",))
-    assert effect_queries(Batch([window], np.array([0]), {}), EFFECTS, seed=0) is None
+    assert effect_queries(Batch([window], np.array([0])), EFFECTS, seed=0) is None

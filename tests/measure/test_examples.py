@@ -5,27 +5,38 @@ Attention is Hugging Face's own; the targets of repeats are found by a loop over
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
+from transformers import AutoModelForCausalLM
 
 from headscope.corpus.shipped import data_folder
 from headscope.corpus.window import Window
-from headscope.measure import query_masses, sample_patterns
-from headscope.measure.batch_reader import empty_state
+from headscope.measure import example_reader
+from headscope.measure.batch_reader import BatchReader, empty_state
 from headscope.measure.example import (
     BEGINNING,
     WIDTH,
     Example,
     ExampleRequest,
     excerpt,
-    stretches_left_out,
 )
-from headscope.measure.examples import find_examples
-from headscope.measure.query_masses import Queries, Reading, choose_queries
+from headscope.measure.example_reader import Sample, read_patterns
+from headscope.measure.examples import (
+    DECILES,
+    MIN_BEST,
+    ExampleText,
+    Queries,
+    choose_queries,
+    chosen_windows,
+    find_examples,
+)
+from headscope.measure.plan import Plan, read_plan
 from headscope.models.load import load_model
 from headscope.relations import relations_of
-from headscope.relations.pairs import pairs
+from headscope.relations.pairs import no_pairs, pairs
 from headscope.stimuli.repeat import repeat_windows
 from headscope.stimuli.text import TextWindows
 
@@ -38,7 +49,7 @@ SHOWN = [
 
 @pytest.fixture(scope="module")
 def found(gpt2_folder):
-    """Examples of a head for some relations, and the windows that they are cut out of."""
+    """Examples of a head for some relations, and the windows that they are chosen from."""
     model = load_model(str(gpt2_folder))
     corpus = data_folder() / "corpora" / "gold.conllu"
     text = TextWindows([corpus], model.tokenizer, max_tokens=1500, max_length=128, seed=0)
@@ -47,8 +58,20 @@ def found(gpt2_folder):
     windows = [*text, *repeats]
     names = [relation.id for relation in RELATIONS]
     wanted = [ExampleRequest(1, 2, names.index(name)) for name in SHOWN]
-    examples = find_examples(model, windows, RELATIONS, wanted, seed=0)
-    return examples, {window.name: window for window in windows}
+    steps: list[tuple[int, int]] = []
+    examples = find_examples(
+        partial(Sample(seed=0).patterns, model),
+        windows,
+        RELATIONS,
+        wanted,
+        seed=0,
+        progress=lambda *counts: steps.append(counts),
+    )
+    sample = list(chosen_windows(windows))
+    total = sum(map(len, sample))
+    assert steps[-1] == (total, total)
+    assert [done for done, _ in steps] == sorted({done for done, _ in steps})
+    return examples, {window.name: window for window in sample}
 
 
 def slow_targets(window: Window, relation: str, query: int) -> set[int]:
@@ -88,17 +111,45 @@ def test_every_example_shows_its_query_and_its_targets(found):
     assert all(e.positions[e.query] - e.positions[e.targets[0]] >= 24 for e in far)
 
 
-def test_an_example_is_cut_out_of_the_models_own_attention_and_says_what_it_leaves_out(
-    found, gpt2_folder
-):
-    from transformers import AutoModelForCausalLM
-
-    examples, windows = found
+@pytest.fixture(scope="module")
+def attention(found, gpt2_folder) -> dict[str, np.ndarray]:
+    """The head's attention in each window, by transformers' eager code."""
     plain = AutoModelForCausalLM.from_pretrained(gpt2_folder, attn_implementation="eager").eval()
-    for example in examples:
+    patterns = {}
+    for name, window in found[1].items():
         with torch.inference_mode():
-            tokens = torch.from_numpy(windows[example.window].tokens)[None]
-            a = plain(tokens, output_attentions=True).attentions[1][0, 2].numpy()
+            tokens = torch.from_numpy(window.tokens)[None]
+            patterns[name] = plain(tokens, output_attentions=True).attentions[1][0, 2].numpy()
+    return patterns
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_examples_are_of_the_tenths_of_all_queries_by_their_mass(found, attention, name):
+    relation = next(relation for relation in RELATIONS if relation.id == name)
+    slow: dict[tuple[str, int], float] = {}
+    for window in found[1].values():
+        own = relation.pairs(window) if window.stimulus in relation.stimuli else no_pairs()
+        for query, key in zip(own.query.tolist(), own.key.tolist(), strict=True):
+            mass = float(attention[window.name][query, key])
+            slow[window.name, query] = slow.get((window.name, query), 0.0) + mass
+    ordered = sorted(slow.values(), reverse=True)
+    own = {example.kind: example for example in found[0] if example.relation == name}
+    assert list(own) == ["best", *(f"decile {k}" for k in range(2, DECILES + 1))]
+    for k, example in enumerate(own.values()):
+        place = example.window, example.positions[example.query]
+        assert example.mass == pytest.approx(slow[place], abs=1e-3)  # kept in half precision
+        start, end = (len(ordered) * part // DECILES for part in (k, k + 1))
+        end = max(MIN_BEST, end) if k == 0 else max(start + 1, end)
+        assert ordered[end - 1] - 1e-3 <= example.mass <= ordered[start] + 1e-3
+        assert sum(example.masses) == len(ordered)
+
+
+def test_an_example_is_cut_out_of_the_models_own_attention_and_says_what_it_leaves_out(
+    found, attention
+):
+    examples = found[0]
+    for example in examples:
+        a = attention[example.window]
         shown = list(example.positions)
         np.testing.assert_allclose(example.pattern, a[np.ix_(shown, shown)], atol=1e-3)
         rest = [i for i in range(len(a)) if i not in shown]
@@ -134,27 +185,15 @@ def test_of_more_targets_than_fit_those_with_the_most_attention_are_shown():
     assert set(shown.tolist()) == {0, 150, *range(149 - 2 * (WIDTH - 3), 150, 2)}
 
 
-def test_stretches_left_out_lie_between_the_shown_positions():
-    assert stretches_left_out([0, 5, 6, 9]) == [(1, 1, 5), (3, 7, 9)]
-    assert stretches_left_out([0, 1, 2]) == stretches_left_out([]) == []
-
-
-class Given(Reading):
-    """Windows whose every query looks at the token before."""
-
-    def __init__(self, sample: list[Window]) -> None:
-        self.sample = sample
-        place = np.arange(1, len(sample[0].tokens))
-        self.targets = lambda window, relation: pairs(place, place - 1)
-
-
-def reading(stimuli: list[str], strings: list[str]) -> Reading:
-    """Windows of these stimuli, all of the same tokens."""
+def text_of(stimuli: list[str], strings: list[str]) -> ExampleText:
+    """Windows of these stimuli, all of the same tokens; every query looks at the token before."""
     sample = [
         Window(f"w{i}", np.arange(len(strings)), tuple(strings), stimulus=stimulus)
         for i, stimulus in enumerate(stimuli)
     ]
-    return Given(sample)
+    text, place = ExampleText(sample, []), np.arange(1, len(strings))
+    text.targets = lambda window, relation: pairs(place, place - 1)
+    return text
 
 
 def queries(places: list[tuple[int, int]]) -> Queries:
@@ -164,12 +203,12 @@ def queries(places: list[tuple[int, int]]) -> Queries:
 
 def test_natural_text_goes_before_made_sentences_and_readable_tokens_before_fragments():
     rng = np.random.default_rng(0)
-    mixed = reading(["pairs", "text"], list("abcdefghijklm" * 5))
+    mixed = text_of(["pairs", "text"], list("abcdefghijklm" * 5))
     both = queries([(w, q) for q in range(1, 65) for w in (0, 1)])
     assert {c.window for c in choose_queries(mixed, ExampleRequest(0, 0, 0), both, rng)} == {1}
     made = queries([(0, q) for q in range(1, 13)])
     assert {c.window for c in choose_queries(mixed, ExampleRequest(0, 0, 0), made, rng)} == {0}
-    broken = reading(["text"], ["a", "b", "\ufffd", "c", "d", "\x07", "e", "f", " ", "g", "h"])
+    broken = text_of(["text"], ["a", "b", "\ufffd", "c", "d", "\x07", "e", "f", " ", "g", "h"])
     own = queries([(0, q) for q in range(1, 11)])
     first = next(iter(choose_queries(broken, ExampleRequest(0, 0, 0), own, rng)))
     assert first.query == 1
@@ -195,12 +234,9 @@ def test_a_line_says_where_its_stretches_stand_and_what_they_leave_out():
 
 
 def test_what_a_run_kept_of_a_window_is_what_it_would_read_again(gpt2_folder, found, monkeypatch):
-    from headscope.measure.batch_reader import BatchReader
-    from headscope.measure.plan import Plan, read_plan
-
     model = load_model(str(gpt2_folder))
     windows = [w for w in found[1].values() if w.stimulus == "text"]
-    kept = sample_patterns.SamplePatterns(windows[:3])
+    kept = Sample(3, seed=0)
     reader, sizes = BatchReader(model, RELATIONS, 0), list[int]()
 
     def read(steps, twin):
@@ -208,42 +244,33 @@ def test_what_a_run_kept_of_a_window_is_what_it_would_read_again(gpt2_folder, fo
             sizes.append(len(step.batch.windows))
             yield reader.read(step, reader.prepare(step.batch), kept)
 
-    plan = Plan(windows, [], RELATIONS, 0, empty_state(model, RELATIONS), patterns=kept)
+    state = empty_state(model, RELATIONS)
+    plan = Plan(kept.watch(windows), [], RELATIONS, 0, state, sample=kept)
     read_plan(plan, read, batch_tokens=1024)
-    assert sizes.count(1) >= 3
+    assert sizes.count(1) >= len(kept.windows) == 3
     assert max(sizes) > 1
-    for window in windows[:3]:
-        again, patterns = sample_patterns.read_patterns(model, window), kept.of(window)
+    again = [read_patterns(model, window) for window in kept.windows]
+    # patterns that were kept are not read again
+    monkeypatch.setattr(example_reader, "read_patterns", None)
+    for window, patterns in zip(kept.windows, again, strict=True):
         for layer in range(model.layers):
-            assert np.array_equal(again.of_layer(layer), patterns.of_layer(layer))
-            seen = len(window) * (len(window) + 1) // 2
-            assert patterns.of_layer(layer).shape == (model.heads, seen)
-    assert kept.of(windows[3]) is None
-    # text that was kept is not read again
-    monkeypatch.setattr(query_masses, "read_patterns", None)
-    asked = (model, windows[:3], RELATIONS, [ExampleRequest(1, 2, 0)])
-    examples = find_examples(*asked, seed=0, sample_patterns=kept)
-    monkeypatch.undo()
-    plain = find_examples(*asked, seed=0)
-    assert [e.positions for e in examples] == [e.positions for e in plain] != []
-    assert all(
-        np.array_equal(*(e.pattern for e in both)) for both in zip(examples, plain, strict=True)
-    )
+            seen = kept.patterns(model, window).of_layer(layer)
+            assert np.array_equal(seen, patterns.of_layer(layer))
+            assert seen.shape == (model.heads, len(window) * (len(window) + 1) // 2)
 
 
 def test_patterns_are_kept_as_far_as_there_is_room_and_the_window_is_of_the_sample(monkeypatch):
-    first, second, third = (Window(str(i), np.arange(4), ("a",) * 4) for i in range(3))
-    sample = [first, second]
-    kept = sample_patterns.SamplePatterns(sample)
-    monkeypatch.setattr(
-        sample_patterns, "MAX_BYTES", 2 * 10 * 6 * 2
-    )  # two windows of 10 cells, 6 heads
-    assert kept.begin(first, 6) is kept.of(first) is not None
-    assert kept.begin(third, 6) is None
+    windows = [Window(str(i), np.arange(4), ("a",) * 4) for i in range(30)]
+    # two windows of 10 cells, 6 heads
+    monkeypatch.setattr(example_reader, "MAX_BYTES", 2 * 10 * 6 * 2)
+    kept = Sample(3, seed=0)
+    stream = kept.watch(windows)
+    first, second, third = (next(stream) for _ in range(3))
+    assert kept.begin(first, 6) is not None
+    assert kept.begin(windows[3], 6) is None
     assert kept.begin(second, 6) is not None
-    sample.append(third)
     assert kept.begin(third, 6) is None
-    sample[0] = third
-    assert kept.begin(third, 6) is not None
-    assert kept.of(first) is None
-    assert not kept.wants(Window("r", np.arange(4), ("a",) * 4, stimulus="repeat"))
+    last = next(window for window in stream if any(window is one for one in kept.windows))
+    assert len(kept.windows) == 3
+    left = [window for window in (first, second) if kept.wants(window)]
+    assert (kept.begin(last, 6) is None) == (len(left) == 2)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import headscope as hs
-from headscope.measure.block_assignment import assign_blocks
+from headscope.measure.batches import assign_blocks
 from headscope.models.load import load_model
 from headscope.stimuli.text import TextWindows
 from headscope.views.report.data import page_data
@@ -34,7 +34,7 @@ def run(folder, annotated):
 def test_it_is_what_the_model_s_own_rows_lack(run, folder, annotated):
     tokenizer = load_model(str(folder)).tokenizer
     text = list(TextWindows(annotated, tokenizer, max_tokens=1500, max_length=LENGTH, seed=0))
-    _, chosen = assign_blocks(text)
+    chosen = assign_blocks(text).profiled
     network = own_network(folder)
     lacks = queries = 0.0
     for i in chosen:

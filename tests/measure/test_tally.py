@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM
 
 from headscope.corpus.shipped import data_folder
 from headscope.measure.batch_reader import measure
-from headscope.measure.block_assignment import assign_blocks
+from headscope.measure.batches import assign_blocks
 from headscope.measure.selection import find_all
 from headscope.measure.tally import Tally
 from headscope.models.load import load_model
@@ -238,7 +238,7 @@ def test_the_tally_equals_a_slow_loop_over_output_attentions(tally, slow):
 
 def test_the_profile_equals_its_formulas_on_output_attentions(tally, windows, attentions):
     text = [window for window in windows if window.stimulus == "text"]
-    _, chosen = assign_blocks(text)
+    chosen = assign_blocks(text).profiled
     assert tally.profile.corners.sum() == len(chosen) <= 16
     assert len(chosen) >= len(text) // 4 >= 2
     entropy = distance = first = queries = 0.0

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from headscope.corpus.window import Window
-from headscope.measure.batches import batches
+from headscope.measure.batches import Batch, batches
 from headscope.models.batching import ALL_TOGETHER, in_batches, padded_tokens
 from headscope.models.engines.engine import stream_patterns
 
@@ -44,7 +44,7 @@ def check_batches(model: Any) -> None:
     blocks = np.zeros(len(windows), np.int64)
     for groups in (
         list(in_batches(windows, ALL_TOGETHER)),
-        [batch.windows for batch in batches(windows, blocks, {}, tokens=10_000)],
+        [batch.windows for batch in batches(Batch(windows, blocks), tokens=10_000)],
         [[window] for window in reversed(windows)],
     ):
         together = read(model, groups)

@@ -12,7 +12,7 @@ import headscope as hs
 from headscope.corpus.window import Window
 from headscope.errors import ModelError
 from headscope.measure.batch_reader import measure
-from headscope.measure.block_assignment import AT_ONCE, chunks
+from headscope.measure.batches import AT_ONCE, chunks
 from headscope.measure.in_process import prefetched
 from headscope.measure.tally import Tally
 from headscope.models.engines import fused

@@ -8,7 +8,7 @@ import pytest
 from headscope import relations
 from headscope.corpus.shipped import mini_folder
 from headscope.corpus.window import Window
-from headscope.measure.examples import windows_to_reread
+from headscope.measure.examples import chosen_windows
 from headscope.measure.plan import round_of
 from headscope.models.tokenizer import Tokenizer, load_tokenizer
 from headscope.relations import all_stimuli, relations_of
@@ -58,6 +58,6 @@ def test_a_new_stimulus_is_read_in_its_rounds_and_kept_for_examples(
     # a round has 16 documents, and some of the first may come before all text
     first = [0] * before_text + [1] * (16 - before_text)
     assert [round_of(window) for window in windows] == [*first, *([2] * 16), *([3] * 8)]
-    assert [window.document for window in windows_to_reread(windows)] == [0, 20, 39]
+    assert [window.document for window in chosen_windows(windows)] == [0, 20, 39]
     shares = [before_text / 40, 0.4, 0.8, 1.0]
     assert StoppingRule([], {}, 8_000, windows).rounds == {"text": [0.0, 1.0], "echo": shares}

@@ -16,8 +16,7 @@ import pytest
 import headscope as hs
 from headscope.errors import ArgumentError
 from headscope.measure import progress as module
-from headscope.measure.progress import progress_bar
-from headscope.measure.progress_steps import RunSteps
+from headscope.measure.progress import RunSteps, progress_bar
 from headscope.models import load
 from headscope.models.locate import locate
 from headscope.printing import are_bars_wanted

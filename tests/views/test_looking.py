@@ -24,8 +24,11 @@ TYPES = ["positional", "delimiter"]
 @pytest.fixture(scope="module")
 def made(gpt2_folder, tmp_path_factory):
     """A run whose evidence is tagged by hand, so that random weights have examples to show."""
+    from functools import partial
+
     import pandas as pd
 
+    from headscope.measure.example_reader import Sample
     from headscope.measure.examples import find_examples
     from headscope.measure.run_windows import windows_of
     from headscope.models.load import load_model
@@ -50,7 +53,9 @@ def made(gpt2_folder, tmp_path_factory):
     every = set(zip(run.heads["layer"], run.heads["head"], strict=True))
     assert {(want.layer, want.head) for want in wanted} == every
     wanted = [want for want in wanted if (want.layer, want.head) == (1, 2)]
-    examples = find_examples(model, windows, relations, wanted, seed=0)
+    examples = find_examples(
+        partial(Sample(seed=0).patterns, model), windows, relations, wanted, seed=0
+    )
     shown = hs.Run(run.heads, evidence, run.rules, run.info, run.tally, run.twin, examples)
     shown.save(folder / "shown")
     return folder, shown, model, windows

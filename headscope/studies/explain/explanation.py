@@ -14,8 +14,7 @@ from headscope.corpus.shipped import asked_corpora
 from headscope.corpus.window import Window
 from headscope.errors import CorpusError
 from headscope.measure.batches import give_back
-from headscope.measure.progress import Progress, progress_bar
-from headscope.measure.progress_steps import Steps
+from headscope.measure.progress import Progress, Steps, progress_bar
 from headscope.measure.study_windows import evenly
 from headscope.models.batching import ALL_TOGETHER
 from headscope.models.load import Model

@@ -10,7 +10,7 @@ from transformers import AutoModelForCausalLM
 import headscope as hs
 from headscope.corpus.window import Window
 from headscope.measure.batch_reader import measure
-from headscope.measure.row_requests import hit_shares
+from headscope.measure.selection import hit_shares
 from headscope.measure.tally import Tally
 from headscope.models.load import load_model
 from headscope.relations import relations_of

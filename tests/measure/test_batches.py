@@ -10,9 +10,10 @@ import pytest
 
 from headscope.corpus.text import LONGEST
 from headscope.corpus.window import Window
-from headscope.measure.block_assignment import STRETCHES, assign_blocks, chunks
+from headscope.measure.batches import STRETCHES, Batch, assign_blocks, chunks, in_memory
 from headscope.measure.plan import BatchResult, Plan, read_plan
 from headscope.measure.tally import BLOCKS, MIN_BLOCKS, ReadState, Tally
+from headscope.models.load import load_model
 from headscope.relations import relations_of
 from headscope.stimuli.text import TextWindows
 
@@ -32,8 +33,8 @@ def blocks_in_the_end(windows: list[Window]) -> np.ndarray:
         if chunk.merge is not None:
             tally.merge(chunk.merge)
             found = chunk.merge[found]
-        np.add.at(tally.queries[:, 0], chunk.blocks, 1)
-        found = np.append(found, chunk.blocks)
+        np.add.at(tally.queries[:, 0], chunk.windows.blocks, 1)
+        found = np.append(found, chunk.windows.blocks)
     assert np.bincount(found, minlength=BLOCKS).tolist() == tally.queries[:, 0].tolist()
     return found
 
@@ -70,32 +71,16 @@ def test_a_few_documents_lie_in_long_stretches(lengths):
 def test_synthetic_documents_are_dealt_one_by_one():
     windows = [Window(f"r{i}", np.arange(9), ("a",) * 9, stimulus="repeat", document=i)
                for i in range(64)]  # fmt: skip
-    blocks, profiled = assign_blocks(windows)
-    assert sorted(blocks.tolist()) == list(range(64))
-    assert profiled == {}
-
-
-class _Letters:
-    """A tokenizer of single words."""
-
-    bos, bos_string = 0, "<bos>"
-
-    def encode(self, document):
-        from headscope.corpus.align import TokenizedDocument
-
-        offsets = np.array([(word.start, word.end) for word in document.words])
-        return TokenizedDocument(
-            document, np.ones(len(offsets), int), [w.form for w in document.words], offsets
-        )
-
-    def spell(self, tokens):
-        return ["a"] * len(tokens)
+    dealt = assign_blocks(windows)
+    assert sorted(dealt.blocks.tolist()) == list(range(64))
+    assert dealt.profiled == {}
 
 
 def test_the_pieces_of_a_long_text_are_one_document(tmp_path: Path):
     (tmp_path / "long.txt").write_text("All of this is said again. " * (3 * LONGEST // 27))
     (tmp_path / "short.txt").write_text("This is said once.")
-    text = TextWindows([tmp_path], _Letters(), max_tokens=10**6, max_length=200, seed=0)
+    tokenizer = load_model("mini").tokenizer
+    text = TextWindows([tmp_path], tokenizer, max_tokens=10**6, max_length=200, seed=0)
     numbers = {}
     for window in text:
         numbers.setdefault(window.name.split("#")[0], set()).add(window.document)
@@ -104,6 +89,20 @@ def test_the_pieces_of_a_long_text_are_one_document(tmp_path: Path):
     assert len(set.union(*pieces)) == 1
     assert numbers["short"] != pieces[0]
     assert text.documents == 2
+
+
+def test_halves_keep_blocks_and_profiled_rows():
+    windows = made_up([5])
+    batch = Batch(windows, np.arange(5), {1: 7, 4: 2})
+    parts = in_memory(batch, lambda part: part if len(part.windows) < 3 else fail())
+    assert [window for part in parts for window in part.windows] == windows
+    assert [int(block) for part in parts for block in part.blocks] == [0, 1, 2, 3, 4]
+    profiled = [(part.windows[row], at) for part in parts for row, at in part.profiled.items()]
+    assert profiled == [(windows[1], 7), (windows[4], 2)]
+
+
+def fail():
+    raise MemoryError
 
 
 class TwoRounds:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -58,59 +58,77 @@ class WindowPatterns:
         return np.where(key <= last, seen, np.float16(0)).astype(np.float32)
 
 
-class SamplePatterns:
-    """Patterns of the windows of a sample, kept as they are read, as far as there is room.
+class Sample:
+    """A few windows of a stream, and their patterns as far as there is room.
 
-    These windows are read one by one, so that each has the same patterns when it is read again.
+    Each window has the same chance (Vitter 1985, algorithm R). Short windows of text are read by
+    themselves, so that each has the same patterns when it is read again.
     """
 
-    def __init__(self, sample: Sequence[Window]) -> None:
-        """Before anything is read."""
-        self._sample = sample
+    def __init__(self, size: int = TEXT.example_windows, *, seed: int) -> None:
+        self.windows: list[Window] = []
+        self._size = size
+        self._rng = np.random.default_rng(seed)
         self._patterns: dict[int, WindowPatterns] = {}
+
+    def watch(self, windows: Iterable[Window]) -> Iterator[Window]:
+        """The same windows; those that are kept change as they pass."""
+        for i, window in enumerate(windows):
+            if i < self._size:
+                self.windows.append(window)
+            elif (slot := int(self._rng.integers(i + 1))) < self._size:
+                self._patterns.pop(id(self.windows[slot]), None)
+                self.windows[slot] = window
+            yield window
 
     def wants(self, window: Window) -> bool:
         """True for a window of the sample that is read by itself: text, with all its rows."""
         is_short_text = window.stimulus == TEXT.name and len(window) <= LONG
-        return is_short_text and any(one is window for one in self._sample)
+        return is_short_text and any(one is window for one in self.windows)
 
-    def begin(self, window: Window, per_cell: int) -> WindowPatterns | None:
-        """What keeps a window's patterns; None where it is not wanted or there is no room."""
-        if not self.wants(window):
-            return None
-        windows = [one.window for one in self._patterns.values() if self.wants(one.window)]
-        self._patterns = {id(one): self._patterns[id(one)] for one in windows}
-        cells = sum(int(_row_ends(one).sum()) for one in [*windows, window])
-        if cells * per_cell * np.dtype(np.float16).itemsize > MAX_BYTES:
-            return None
-        self._patterns[id(window)] = WindowPatterns(window)
-        return self._patterns[id(window)]
+    def begin(self, window: Window, heads: int) -> WindowPatterns | None:
+        """A place for a window's patterns; None if it is not wanted or there is no room.
 
-    def of(self, window: Window) -> WindowPatterns | None:
-        """The patterns of a window that was read; None where they were not kept."""
-        return self._patterns.get(id(window))
+        Args:
+            window: the window that is about to be read.
+            heads: number of heads in all layers that are read.
+        """
+        return self._keep(WindowPatterns(window), heads) if self.wants(window) else None
+
+    def _keep(self, patterns: WindowPatterns, heads: int) -> WindowPatterns | None:
+        together = [*self._patterns.values(), patterns]
+        cells = sum(int(_row_ends(one.window).sum()) for one in together)
+        if cells * heads * np.dtype(np.float16).itemsize > MAX_BYTES:
+            return None
+        self._patterns[id(patterns.window)] = patterns
+        return patterns
+
+    def patterns(self, model: Model, window: Window) -> WindowPatterns:
+        """The patterns of a window, read if they are not kept.
+
+        Raises:
+            ModelError: the window does not fit into memory.
+        """
+        if id(window) in self._patterns:
+            return self._patterns[id(window)]
+        patterns = read_patterns(model, window)
+        self._keep(patterns, model.heads * model.layers)
+        return patterns
 
 
 class PatternReader:
     """Keeps a window's patterns as the tiles of its rows are read."""
 
-    def __init__(
-        self,
-        patterns: WindowPatterns,
-        tiles: Sequence[Tile],
-        numbers: Sequence[int],
-        *,
-        logarithms: bool,
-    ) -> None:
+    def __init__(self, patterns: WindowPatterns, tiles: Sequence[Tile], model: Model) -> None:
         self.requests, self._patterns = tiles, patterns
-        self._numbers, self._logarithms = numbers, logarithms
+        self._numbers, self._logarithms = list(model.attention_layers), model.engine.logarithms
 
     def on_rows(self, layer: int, tile: Any, rows: Rows) -> None:
         """Keep the rows of a tile."""
         self._patterns.add(self._numbers[layer], tile, rows, logarithms=self._logarithms)
 
     def add_to(self, tally: Tally) -> None:
-        """Nothing: examples are cut out of the patterns later."""
+        """Add nothing: examples are cut out of the patterns later."""
 
 
 def read_patterns(model: Model, window: Window) -> WindowPatterns:
@@ -131,7 +149,7 @@ def read_patterns(model: Model, window: Window) -> WindowPatterns:
         model.engine.run(tokens.to(model.device), tiles, on_layer)
         return patterns
 
-    (patterns,) = in_memory(Batch([window], np.zeros(1, np.int64), {}), read)
+    (patterns,) = in_memory(Batch([window], np.zeros(1, np.int64)), read)
     return patterns
 
 
