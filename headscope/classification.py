@@ -14,13 +14,12 @@ from pydantic import PlainValidator
 from headscope.corpus.shipped import asked_corpora
 from headscope.measure.plan import Plan, was_read
 from headscope.measure.precision_check import PrecisionCheck, compare_precisions
-from headscope.measure.progress import Clock, Count, OnProgress, Progress, progress_bar
-from headscope.measure.readable import readable
 from headscope.measure.run_windows import RunWindows, run_windows
 from headscope.measure.tally import ReadState, Tally
 from headscope.models.batching import batch_tokens_on
 from headscope.models.families import refuse_encoder
 from headscope.options import Corpus, Model, OnMessage, Overwrite, PathName, checked
+from headscope.progress import Clock, Count, OnProgress, Progress, progress_bar
 from headscope.relations import Relations, check_relations, check_types, relations_of
 from headscope.relations.effect import Effect, sum_names
 from headscope.relations.effects import effects_of
@@ -35,6 +34,7 @@ from headscope.statistics.early_stopping import StoppingRule
 from headscope.statistics.head_lists import wanted_examples
 from headscope.statistics.judge_heads import versions, weigh_run
 from headscope.statistics.result import Result, RunInfo
+from headscope.stimuli.document_order import readable
 from headscope.stimuli.text import TEXT
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from headscope.measure.example import (
     stretches_left_out,
 )
 from headscope.measure.example_reader import WindowPatterns
-from headscope.measure.progress import OnProgress, silent
+from headscope.progress import OnProgress, silent
 from headscope.relations import all_stimuli
 from headscope.relations.pairs import Pairs, no_pairs
 from headscope.relations.query_sampling import LONG

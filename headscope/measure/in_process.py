@@ -18,7 +18,6 @@ from headscope.measure.example_reader import Sample
 from headscope.measure.examples import find_examples
 from headscope.measure.loss_check import Targets, token_losses
 from headscope.measure.plan import BatchResult, Plan, Step, read_plan
-from headscope.measure.progress import OnProgress, silent
 from headscope.measure.shadow import (
     ShadowRequest,
     ShadowScore,
@@ -33,6 +32,7 @@ from headscope.models.load import Model
 from headscope.models.null_model import check_null_model, null_model
 from headscope.models.precision import NARROW, narrowed
 from headscope.models.some_layers import with_some_layers
+from headscope.progress import OnProgress, silent
 from headscope.relations.relation import Relation
 
 T = TypeVar("T")

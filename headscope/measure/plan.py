@@ -17,9 +17,9 @@ from numpy import ndarray
 from headscope.corpus.window import Window
 from headscope.measure.batches import Batch, Chunk, batches, chunks
 from headscope.measure.example_reader import Sample
-from headscope.measure.progress import Clock, Count, silent
 from headscope.measure.tally import MIN_BLOCKS, ReadState, StoppedEarly, Tally
 from headscope.models.null_model import WindowSample
+from headscope.progress import Clock, Count, silent
 from headscope.relations import all_stimuli
 from headscope.relations.relation import MATCHED, SELF, Relation, is_part, part_name
 from headscope.stimuli.text import TEXT

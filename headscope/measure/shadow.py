@@ -22,8 +22,8 @@ from numpy import ndarray
 from headscope.corpus.window import Window
 from headscope.measure.batches import assign_blocks
 from headscope.measure.bootstrap import interval, resample
-from headscope.measure.progress import OnProgress, silent
 from headscope.measure.surface import Surface
+from headscope.progress import OnProgress, silent
 from headscope.relations.contested import contested_stimuli
 from headscope.relations.pairs import Pairs, no_pairs
 from headscope.relations.relation import BUILT, NATURAL, Relation, targets_of

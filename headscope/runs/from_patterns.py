@@ -13,12 +13,12 @@ from headscope.measure.batch_reader import attention_readers
 from headscope.measure.batches import assign_blocks
 from headscope.measure.fit_baselines import fit_baselines
 from headscope.measure.layer_reader import ReaderConfig, read_layer, shared_requests
-from headscope.measure.progress import Progress, Steps, progress_bar
 from headscope.measure.shadow import ShadowText, score_shadows, tokens_again
 from headscope.measure.shadow_rows import rows_of_patterns
 from headscope.measure.tally import Tally
 from headscope.models.engines.engine import full_tile, slice_pattern
 from headscope.options import Name, Names, Seed, checked
+from headscope.progress import Progress, Steps, progress_bar
 from headscope.relations import Relations, check_relations, relations_of
 from headscope.relations.relation import Relation
 from headscope.runs.external_patterns import Pattern, arrays_of, pattern_windows

@@ -8,13 +8,13 @@ from typing import Any
 
 from headscope.corpus.shipped import shipped_corpora
 from headscope.errors import CorpusError, ModelError, RunError
-from headscope.measure.readable import readable
 from headscope.models.in_memory import STATE, open_model
 from headscope.models.load import Model
 from headscope.models.precision import WIDE
 from headscope.runs.recorded_paths import PLACES
 from headscope.runs.resolve import run_named, the_model
 from headscope.statistics.result import Result
+from headscope.stimuli.document_order import readable
 
 SAY_SOURCE = "say where it is with --model, or source=… in Python"
 

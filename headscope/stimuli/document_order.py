@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import os
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import TypeVar
@@ -10,8 +11,10 @@ from typing import TypeVar
 import numpy as np
 
 from headscope.corpus.document import Document
-from headscope.corpus.read import read_documents
+from headscope.corpus.read import corpus_files, read_documents
+from headscope.corpus.shipped import corpus_place, listed
 from headscope.corpus.window import Window
+from headscope.errors import CorpusError
 
 _Item = TypeVar("_Item")
 FILES_AT_ONCE = 16
@@ -59,3 +62,31 @@ def _round(opened: list[Iterator[_Item]]) -> Iterator[_Item]:
             opened.remove(stream)
         else:
             yield item
+
+
+def readable(
+    corpus: str | Path | Sequence[str | Path] | None, *, seed: int = 0
+) -> list[str | Path]:
+    """The corpora as a list, checked before a model is loaded for them.
+
+    All files are there and may be opened, and the document that comes first with this seed is read:
+    what is no text, or not what its suffix says, is found. Later documents are read when their
+    turn comes.
+
+    Raises:
+        CorpusError: one of them cannot be read.
+
+    >>> readable(["ring.pdf"])
+    Traceback (most recent call last):
+    headscope.errors.CorpusError: ring.pdf: no such corpus file or folder
+    """
+    corpora = listed(corpus)
+    for name in corpora:
+        files = corpus_files([corpus_place(name)])
+        for file in files:
+            if not os.access(file, os.R_OK):
+                raise CorpusError(f"{file}: cannot be read: permission denied")
+        left_out: list[str] = []
+        if next(ordered_documents(files, [], left_out, seed), None) is None and left_out:
+            raise CorpusError(f"{left_out[0]}; there is nothing else to read")
+    return corpora

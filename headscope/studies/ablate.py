@@ -22,12 +22,12 @@ from headscope.corpus.window import Window
 from headscope.errors import ChoiceError
 from headscope.heads import head_name
 from headscope.measure.bootstrap import estimate
-from headscope.measure.progress import OnProgress, Progress, Steps, progress_bar
 from headscope.measure.study_windows import LENGTH
 from headscope.models.batching import batch_tokens_on, in_batches, padded_tokens
 from headscope.models.layout.projections import output_matrix
 from headscope.models.rerun import WAYS_TO_ABLATE, Rerunner, Score, TokenRows, ablated
 from headscope.options import Device, Heads, Positive, RunCorpus, Seed, Source, checked
+from headscope.progress import OnProgress, Progress, Steps, progress_bar
 from headscope.runs.listing import Head, chosen_heads, tagged_types
 from headscope.runs.reopen_model import model_of, text_of
 from headscope.runs.resolve import RunName, the_run

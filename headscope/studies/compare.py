@@ -20,8 +20,8 @@ from matplotlib.patches import Rectangle
 
 from headscope.errors import ChoiceError, RunError
 from headscope.heads import head_name
-from headscope.measure.progress import Progress, Steps, progress_bar
 from headscope.options import checked
+from headscope.progress import Progress, Steps, progress_bar
 from headscope.relations import head_types
 from headscope.relations.relation import MIN_QUERIES
 from headscope.runs.resolve import RunName, run_names, the_run

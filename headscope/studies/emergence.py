@@ -23,7 +23,6 @@ from transformers import TrainerCallback
 from headscope.classification import classify
 from headscope.corpus.shipped import asked_corpora, corpus_title
 from headscope.errors import HeadscopeError, RunError
-from headscope.measure.readable import readable
 from headscope.models.in_memory import open_model
 from headscope.models.load import Model
 from headscope.options import Corpus, MaxTokens, Names, Overwrite, PathName, Positive, checked
@@ -31,6 +30,7 @@ from headscope.relations import check_types, head_types
 from headscope.run import Run
 from headscope.runs.write import check_target
 from headscope.statistics.tags import NO_TYPE, UNCLASSIFIED, countable_types
+from headscope.stimuli.document_order import readable
 from headscope.studies.sweep import (
     COMPLETE,
     Cell,

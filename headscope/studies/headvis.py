@@ -21,7 +21,6 @@ from torch import Tensor
 from headscope.corpus.window import Window
 from headscope.errors import CorpusError
 from headscope.heads import head_name
-from headscope.measure.progress import Progress, Steps, progress_bar
 from headscope.models.load import Model
 from headscope.models.stream import LayerAttention, stream_attention, tiled_patterns
 from headscope.options import (
@@ -36,6 +35,7 @@ from headscope.options import (
     checked,
 )
 from headscope.printing import visible
+from headscope.progress import Progress, Steps, progress_bar
 from headscope.runs.folder import encoded
 from headscope.runs.listing import Head, chosen_heads
 from headscope.runs.recorded_paths import name_of

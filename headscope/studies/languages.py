@@ -23,10 +23,9 @@ from headscope.errors import HeadscopeError, RunError
 from headscope.heads import head_name
 from headscope.measure.bootstrap import LEVEL, resample
 from headscope.measure.in_process import InProcess
-from headscope.measure.progress import Progress, progress_bar
-from headscope.measure.readable import readable
 from headscope.measure.tally import MIN_BLOCKS, Tally
 from headscope.options import Name, Names, OnMessage, PathName, Paths, checked
+from headscope.progress import Progress, progress_bar
 from headscope.relations import all_stimuli, check_types
 from headscope.relations.relation import MIN_QUERIES
 from headscope.runs.folder import encoded
@@ -36,6 +35,7 @@ from headscope.settings import Settings, settings_of
 from headscope.statistics.general_labels import shown_relations
 from headscope.statistics.result import Result
 from headscope.statistics.tags import NARROW, OPEN, TAGGED, UNIDENTIFIABLE, is_decidable, with_rules
+from headscope.stimuli.document_order import readable
 from headscope.stimuli.stimulus import TextTokenizer
 from headscope.stimuli.text import TextWindows
 from headscope.studies.sweep import COMPLETE, sweep, where

@@ -20,12 +20,12 @@ from headscope.corpus.document import Document
 from headscope.corpus.window import Window
 from headscope.errors import HeadscopeError
 from headscope.heads import head_name
-from headscope.measure.progress import Progress, Steps, progress_bar
 from headscope.models.families import refuse_encoder
 from headscope.models.load import Model
 from headscope.models.prompt_pair import Patch, PromptPair, likeliest_next
 from headscope.models.rerun import Rerunner
 from headscope.options import Device, NonNegative, Source, checked
+from headscope.progress import Progress, Steps, progress_bar
 from headscope.relations import relations_of
 from headscope.relations.head_type import ALL
 from headscope.relations.relation import targets_of

@@ -18,8 +18,6 @@ from headscope.corpus.window import Window
 from headscope.errors import CorpusError, ModelError, RunError
 from headscope.heads import head_name
 from headscope.measure.bootstrap import LEVEL, resample
-from headscope.measure.progress import Progress, Steps, progress_bar
-from headscope.measure.readable import readable
 from headscope.measure.study_windows import (
     MAX_LENGTH,
     MAX_TOKENS,
@@ -41,11 +39,13 @@ from headscope.models.loss import (
     predictions_of,
 )
 from headscope.options import Corpus, Device, MaxTokens, Revision, Seed, checked
+from headscope.progress import Progress, Steps, progress_bar
 from headscope.runs.recorded_paths import name_of
 from headscope.runs.reopen_model import model_or_run
 from headscope.runs.resolve import ModelOrRun, RunName, the_run
 from headscope.statistics.result import Result
 from headscope.statistics.tags import NO_TYPE, is_sink
+from headscope.stimuli.document_order import readable
 from headscope.views.study import StudyResult
 
 IMPORTANCE, RANDOM, TYPE = "importance", "random", "type"

@@ -21,11 +21,11 @@ from torch import Tensor
 from headscope.corpus.window import Window
 from headscope.errors import CorpusError, HeadscopeError, RunError
 from headscope.heads import head_name
-from headscope.measure.progress import OnProgress, Progress, Steps, progress_bar
 from headscope.measure.study_windows import evenly
 from headscope.models.load import Model
 from headscope.models.stream import LayerAttention, stream_attention, whole_patterns
 from headscope.options import Device, Positive, RunCorpus, Source, Windows, checked
+from headscope.progress import OnProgress, Progress, Steps, progress_bar
 from headscope.runs.recorded_paths import name_of
 from headscope.runs.reopen_model import model_of, text_of
 from headscope.runs.resolve import RunName, the_run

@@ -20,7 +20,6 @@ from headscope.classification import classify
 from headscope.corpus.shipped import unlike
 from headscope.errors import ArgumentError, HeadscopeError, ModelError, RunError
 from headscope.measure.in_process import InProcess
-from headscope.measure.progress import OnProgress, Progress, RunSteps, progress_bar
 from headscope.models.locate import run_name
 from headscope.options import (
     Name,
@@ -32,6 +31,7 @@ from headscope.options import (
     checked,
     several_names,
 )
+from headscope.progress import OnProgress, Progress, RunSteps, progress_bar
 from headscope.relations import check_types, head_types
 from headscope.runs.folder import encoded, is_run
 from headscope.runs.recorded_paths import lies, name_of, seen_from, shorten_paths

@@ -20,9 +20,9 @@ from transformer_lens.model_bridge.exceptions import StopAtLayerException
 
 from headscope.errors import ModelError
 from headscope.heads import head_name
-from headscope.measure.progress import Progress, Steps, progress_bar
 from headscope.models.load import Model
 from headscope.options import Device, Revision, Source, checked
+from headscope.progress import Progress, Steps, progress_bar
 from headscope.runs.recorded_paths import name_of
 from headscope.runs.reopen_model import model_of
 from headscope.runs.resolve import ModelOrRun, run_named, the_model

@@ -17,11 +17,10 @@ from rich.text import Text
 from headscope.errors import ModelError, RunError
 from headscope.heads import head_name, layer_name, parse_head
 from headscope.measure.example import Example
-from headscope.measure.progress import Progress, progress_bar
-from headscope.measure.readable import readable
 from headscope.options import Corpus, Head, Name, Names, checked
 from headscope.paths import exists
 from headscope.printing import visible
+from headscope.progress import Progress, progress_bar
 from headscope.runs.atlas import atlas_of, is_stored
 from headscope.runs.recorded_paths import name_of
 from headscope.runs.resolve import ModelOrRun
@@ -35,6 +34,7 @@ from headscope.statistics.head_lists import alternatives
 from headscope.statistics.result import PRELIMINARY, Result, by_name
 from headscope.statistics.tags import NARROW, NO_TAG, UNIDENTIFIABLE, evidence_order, with_rules
 from headscope.statistics.wording import rule_in_words
+from headscope.stimuli.document_order import readable
 from headscope.views.study import StudyResult
 
 NUMBERS = (

@@ -14,12 +14,12 @@ from types import SimpleNamespace
 import pytest
 
 import headscope as hs
+from headscope import progress as module
 from headscope.errors import ArgumentError
-from headscope.measure import progress as module
-from headscope.measure.progress import RunSteps, progress_bar
 from headscope.models import load
 from headscope.models.locate import locate
 from headscope.printing import are_bars_wanted
+from headscope.progress import RunSteps, progress_bar
 from tests.helpers.terminal import in_terminal
 from tests.helpers.treebanks import save_treebanks
 

@@ -11,10 +11,10 @@ from jinja2 import Environment
 from pydantic import Field
 
 from headscope.errors import RunError
-from headscope.measure.progress import Progress, progress_bar
 from headscope.options import Overwrite, PathName, checked
 from headscope.paths import resolved
 from headscope.printing import visible
+from headscope.progress import Progress, progress_bar
 from headscope.runs.atlas import is_stored
 from headscope.runs.folder import REPORT, RUN, encoded
 from headscope.runs.resolve import RunName, run_names, the_run

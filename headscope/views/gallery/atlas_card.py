@@ -13,9 +13,9 @@ from pydantic import Field
 
 from headscope.corpus.read import file_sha256
 from headscope.errors import RunError
-from headscope.measure.progress import Progress, progress_bar
 from headscope.models.packaged import PACKAGED
 from headscope.options import Overwrite, PathName, checked
+from headscope.progress import Progress, progress_bar
 from headscope.runs.atlas import PREFIX, SUFFIX
 from headscope.runs.folder import encoded
 from headscope.runs.pack_atlas import STEPS_OF_ATTENTION, pack
