@@ -15,8 +15,7 @@ from headscope.corpus.document import own_label
 from headscope.corpus.window import MentionTable, Window
 from headscope.corpus.word_pairs import RELATIONS as PAIRS
 from headscope.corpus.word_pairs import shipped_pairs
-from tests.oracles.baseline_heads import KnownHead
-from tests.oracles.grammar import Keys
+from tests.oracles.baseline_heads import Keys, KnownHead
 from tests.oracles.window_features import Rows, Table, WindowFeatures
 
 NOISES = (0.0, 0.1, 0.2, 0.35, 0.5)
@@ -124,13 +123,13 @@ def related_words(reading: WindowFeatures, name: str) -> Table:
 
 
 def _anaphor(mentions: MentionTable) -> _Mentions:
-    """From a pronoun to what is no pronoun and spelled otherwise."""
+    """Pronouns, and mentions that are no pronouns and spelled otherwise."""
     other = mentions.surface[:, None] != mentions.surface[None, :]
     return np.asarray(mentions.personal[:, None] & ~mentions.pronoun[None, :] & other)
 
 
 def _renamed(mentions: MentionTable) -> _Mentions:
-    """From a name or noun to one without a word in common."""
+    """Names and nouns without a word in common."""
     noun = ~mentions.pronoun
     return np.asarray(noun[:, None] & noun[None, :] & ~mentions.shared)
 
@@ -140,7 +139,7 @@ def _any(mentions: MentionTable) -> _Mentions:
 
 
 _CHAINS = {"pronoun": _anaphor, "nominal": _renamed, "chain": _any}
-"""Which mention may look at which, of those of one entity."""
+"""Pairs of mentions of one entity, by relation: may the first look at the second?"""
 
 
 def _mistakable(reading: WindowFeatures, partner: Table) -> Table:

@@ -1,15 +1,15 @@
-"""Heuristics: heads without syntax, reference or meaning, with the tags that are true of each.
+"""Baseline heads: heads without syntax, reference or meaning, with the tags that are true of each.
 
-Every third head of the templates is held back while rules are chosen, so that it says how many
-habits pass that no rule was made for; it is no longer so once a rule is chosen by it.
+A head looks from some queries at words of a kind within a stretch of text, and picks among them: "verb → first
+nominal of the sentence". Neither a tree nor an entity is read.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import partial
 
 import numpy as np
 from numpy import ndarray
@@ -17,34 +17,35 @@ from numpy import ndarray
 from headscope.attention_kind import BIDIRECTIONAL, CAUSAL, AttentionKind
 from headscope.corpus.window import Window
 from headscope.relations import relations_of
-from tests.oracles.grammar import (
-    CLASSES,
-    EITHER_SIDE,
-    MIRRORED,
-    classes_of,
-    form_length,
-    rule_of,
-    times_so_far,
-)
 from tests.oracles.window_features import (
     AttentionRule,
     Rows,
+    Table,
     WindowFeatures,
+    at_rest,
+    mirrored,
+    mixed,
+    on_either_side,
 )
 
+Keys = Callable[[WindowFeatures], Table]
+"""The words that a head may look at, a row for each query word."""
+WORD_FADE, TOKEN_FADE = 3.0, 4.0
+"""Words and tokens over which attention that fades falls to 1/e."""
+NOISE = 0.2
+"""Share of a noisy head's attention that is even over all earlier tokens."""
 BROAD = tuple(r.id for r in relations_of(["all"], BIDIRECTIONAL) if r.rule.broad)
 TRUE_OF_ALL = ("sink/*", *BROAD)
-"""Resting somewhere is no claim about what a head does, nor is what kind of key gets its attention:
-true of any head of which it was measured."""
+"""Tags that are true of any head: a resting place is no function, and the kind of key is only measured."""
 
 
 @dataclass(frozen=True, eq=False)
 class KnownHead:
-    """A head of which it is known what tags are true."""
+    """A head with the tags that are true of it."""
 
     name: str
     earns: tuple[str, ...] = ()
-    """The tags that it must earn, where there are such relations."""
+    """The tags that it must earn, if there are such relations."""
     may: tuple[str, ...] = ()
     """Patterns of other tags that are true of it."""
 
@@ -56,303 +57,353 @@ class KnownHead:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Heuristic(KnownHead):
-    """A head that follows the simple rule that is its name.
-
-    Called with a window it gives its pattern `[query key]`.
-    """
+class BaselineHead(KnownHead):
+    """A head that follows the simple rule that is its name; called with a window it gives `[query key]`."""
 
     attention: AttentionRule
-    held_back: bool = False
-    """True where no simple rule was chosen by it."""
 
     def __call__(self, window: Window) -> Rows:
         return self.attention(WindowFeatures(window))
 
 
-def heuristics(
-    windows: Sequence[Window], attention_kind: AttentionKind = CAUSAL
-) -> tuple[Heuristic, ...]:
-    """Every heuristic; what is rare is so in these windows.
+CLASSES: dict[str, tuple[str, ...]] = {
+    **{
+        upos: (upos,)
+        for upos in (
+            "VERB", "NOUN", "PROPN", "PRON", "ADJ", "ADV", "AUX", "ADP", "DET", "SCONJ", "CCONJ",
+            "NUM", "PART", "PUNCT",
+        )
+    },
+    "verb or auxiliary": ("VERB", "AUX"),
+    "noun or name": ("NOUN", "PROPN"),
+    "nominal": ("NOUN", "PROPN", "PRON"),
+    "content word": ("NOUN", "PROPN", "VERB", "ADJ", "ADV", "NUM"),
+    "function word": ("DET", "ADP", "AUX", "PRON", "SCONJ", "CCONJ", "PART"),
+}  # fmt: skip
+"""Parts of speech of Universal Dependencies, and unions of them."""
+_UNIONS = list(CLASSES)[14:]
+_BOUNDARY = ("PUNCT", "SCONJ", "CCONJ")
+_LISTS = {
+    "clause opener": "that which who if because when while as whether",
+    "relative word": "that which who whom whose",
+    "possessive": "my your his her its our their whose 's",
+    "form of be": "be is are was were been being am 's",
+    "modal": "can could may might must shall should will would",
+    "comma": ",",
+}
+"""Words of closed lists."""
 
-    >>> [heuristic.name for heuristic in heuristics([])][:3]
-    ['nearest VERB', 'nearest NOUN', 'nearest PROPN']
+
+def classes_of(words: str) -> tuple[str, ...]:
+    """Parts of speech by a name in `CLASSES`, or joined by bars.
+
+    >>> classes_of("nominal"), classes_of("VERB|AUX")
+    (('NOUN', 'PROPN', 'PRON'), ('VERB', 'AUX'))
     """
-    frequency = Counter(
-        lemma
-        for window in windows
-        if window.stimulus == "text"
-        for lemma in window.words.lemma.tolist()
-    )
-
-    def rarity(reading: WindowFeatures) -> ndarray:
-        return -np.array([frequency.get(lemma, 0) for lemma in reading.words.lemma.tolist()], float)
-
-    scores = {"commonest": times_so_far, "longest": form_length, "rarest": rarity}
-    rows = (*_by_class(), *_by_query(), *_by_place(), *_OTHERS, *_of_templates(), *_mixtures())
-    if attention_kind.sees_future:
-        rows = (*rows, *map(_mirrored, filter(_has_mirror, rows)), *_both_sides())
-    return tuple(
-        Heuristic(name, earns, may, attention=rule_of(name, scores), held_back=_base(name) in _HELD)
-        for name, earns, may in rows
-    )
+    return CLASSES.get(words) or tuple(words.split("|"))
 
 
-Row = tuple[str, tuple[str, ...], tuple[str, ...]]
-"""A name, the tags that it must earn, and patterns of those that it may."""
+def _words(kind: str) -> Keys:
+    """Earlier words of a kind: see `_KINDS`, `_LISTS` and `CLASSES`."""
+    if kind in _KINDS:
+        return _KINDS[kind]
+    if kind in _LISTS:
+        members = frozenset(_LISTS[kind].split())
+        return lambda w: w.earlier & np.array([form.lower() in members for form in w.forms], bool)
+    if kind.endswith((" that opens a run", " that closes a run")):
+        classes, _, edge = kind.partition(" that ")
+        return partial(_edge_of_run, classes_of(classes), -1 if edge.startswith("opens") else 1)
+    if kind.startswith(("word before the nearest ", "word after the nearest ")):
+        before, _, mark = kind.partition(" the nearest ")
+        return partial(_beside, _words(mark), -1 if before == "word before" else 1)
+    return lambda w: w.earlier & w.is_of(*classes_of(kind))
 
 
-def _lexical(classes: Iterable[str]) -> tuple[str, ...]:
+def _edge_of_run(classes: Sequence[str], step: int, features: WindowFeatures) -> Table:
+    """Earlier words of some classes with none of them beside it on that side."""
+    of_class = np.pad(features.is_of(*classes), 1)
+    neighbour = np.roll(of_class, -step)
+    return np.asarray(features.earlier & (of_class & ~neighbour)[1:-1])
+
+
+def _beside(marks: Keys, step: int, features: WindowFeatures) -> Table:
+    """The earlier words that stand after marks, or before them."""
+    moved = np.roll(marks(features), step, axis=1)
+    moved[:, slice(step) if step > 0 else slice(step, None)] = False
+    return np.asarray(moved & features.earlier)
+
+
+_KINDS: dict[str, Keys] = {
+    "word": lambda w: w.earlier,
+    "mention": lambda w: w.earlier & w.mentioned,
+    "word of the same class": lambda w: w.earlier & (w.words.upos[:, None] == w.words.upos),
+    "word of the same lemma": lambda w: w.earlier & w.same_lemma,
+    "word with a capital": lambda w: w.earlier & np.array([f[:1].isupper() for f in w.forms], bool),
+    "boundary": lambda w: w.earlier & w.is_of(*_BOUNDARY),
+}
+
+
+def _within(words: int, features: WindowFeatures) -> Table:
+    """Words no farther back than so many."""
+    return np.asarray(features.position[:, None] - features.position[None, :] <= words)
+
+
+def _same_clause(features: WindowFeatures) -> Table:
+    """Words with no mark, conjunction or subordinator between them."""
+    clause = np.cumsum(features.is_of(*_BOUNDARY))
+    return np.asarray(clause[:, None] == clause[None, :])
+
+
+_STRETCHES: dict[str, Keys] = {
+    "": lambda w: w.earlier,
+    " of the sentence": lambda w: w.sentences_back == 0,
+    " of the previous sentence": lambda w: w.sentences_back == 1,
+    " of the clause": _same_clause,
+    **{f" of the last {n} words": partial(_within, n) for n in (3, 4, 6)},
+}
+
+
+def last_key(table: Table, rank: int = 1) -> Table:
+    """The last key of each row, or the last but `rank` − 1."""
+    return first(table[:, ::-1], rank)[:, ::-1]
+
+
+def first(table: Table, rank: int = 1) -> Table:
+    """The key of that rank in each row, counted from the left."""
+    return np.asarray(table & (table.cumsum(1) == rank))
+
+
+def _fading(table: Table, features: WindowFeatures) -> ndarray:
+    """All keys, near ones more: e-fold less for every `WORD_FADE` words."""
+    position = features.position
+    return np.asarray(table * np.exp((position[None, :] - position[:, None]) / WORD_FADE))
+
+
+def _longest(table: Table, features: WindowFeatures) -> Table:
+    """The key of the most letters; of equals the nearest."""
+    letters = np.where(table, [len(form) for form in features.forms], -1)
+    return last_key(table & (letters == letters.max(1, keepdims=True, initial=0)))
+
+
+_PICKS: dict[str, Callable[[Table, WindowFeatures], ndarray]] = {
+    "nearest {}": lambda table, _: last_key(table),
+    "second nearest {}": lambda table, _: last_key(table, 2),
+    "first {}": lambda table, _: first(table),
+    "every {}": lambda table, _: table,
+    "every {}, near ones more": _fading,
+    "longest {}": _longest,
+    **{f"{n} {{}}s back": lambda table, _, n=n: last_key(table, n) for n in range(1, 9)},  # type: ignore[misc]
+}
+_OFFSETS = ("positional/offset-*",)
+_COPY = ("lexical/duplicate*", "lexical/same-class", "induction/duplicate", "induction/natural")
+_LOOSE = ("lexical/*", "delimiter/*", *_OFFSETS, *_COPY)
+
+
+def _lexical(classes: Sequence[str]) -> tuple[str, ...]:
     """Patterns of the lexical tags, and of those for punctuation, that name one of the classes."""
     names = tuple(f"lexical/nearest*{upos}*" for upos in classes)
     return (*names, "delimiter/*") if "PUNCT" in classes else names
 
 
-_VERB, _NOUN, _NOMINAL = (classes_of(name) for name in ("verb", "noun", "nominal"))
-_FREQUENT_CLASSES = ("verb or auxiliary", "noun or name", "nominal")
-_TWICE = ("VERB", "NOUN", "AUX", "DET", "ADP", "CCONJ", *_FREQUENT_CLASSES)
-_OF_CLASSES: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("second nearest {}", ("VERB", "NOUN", "AUX", "DET", "ADP", *_FREQUENT_CLASSES[1:])),
-    ("nearest {} of the sentence", ("VERB", "DET", "ADP", *_FREQUENT_CLASSES)),
-    ("first {} of the sentence", ("VERB", "DET", "SCONJ", *_FREQUENT_CLASSES)),
-    ("second nearest {} of the sentence, or its only one", _TWICE),
-    ("second {} of the sentence, or its only one", _TWICE),
-    ("first {} of the text", ("VERB", "NOUN", "PROPN", "nominal")),
-    ("every {}", (*list(CLASSES)[:5], "ADP", "DET", "PUNCT", "content word")),
-    ("every {} of the sentence", (*_FREQUENT_CLASSES, "content word", "function word")),
-    ("every {}, near ones more", (*_FREQUENT_CLASSES, "content word")),
-)
-"""A name, and the classes that it is tried on."""
+def looking(pick: str, kind: str, stretch: str = "", queries: str = "") -> BaselineHead:
+    """The head that looks from words of some classes at what it picks among words of a kind."""
+    keys = _words(kind)
+
+    def attention(features: WindowFeatures) -> Rows:
+        table = keys(features) & _STRETCHES[stretch](features)
+        if queries == "mention":
+            table = table & features.mentioned[:, None]
+        elif queries:
+            table = table & features.is_of(*classes_of(queries))[:, None]
+        return features.rows(_PICKS[pick](table, features))
+
+    is_class = kind in CLASSES or ("|" in kind and " " not in kind)
+    may = _lexical(classes_of(kind)) if is_class and not stretch else _LOOSE
+    if queries == kind:
+        may = (*may, "lexical/same-class")
+    earns: tuple[str, ...] = ()
+    if pick == "nearest {}" and not stretch and not queries:
+        earns = _EARNS.get(kind) or ((f"lexical/nearest-{kind}",) if kind.isupper() else ())
+    name = f"{queries} → " * bool(queries) + pick.format(kind + stretch)
+    return BaselineHead(name, earns, may, attention=attention)
 
 
-def _by_class() -> Iterator[Row]:
-    for name, classes in CLASSES.items():
-        relations = tuple(f"lexical/nearest-{upos}" for upos in classes if len(classes) == 1)
-        relations = ("delimiter/punctuation",) if name == "PUNCT" else relations
-        yield f"nearest {name}", relations, _lexical(classes)
-    for title, names in _OF_CLASSES:
-        for name in names:
-            yield title.format(name), (), _lexical(CLASSES[name])
-
-
-_QUERIES = {
-    "NOUN|PROPN": "VERB, VERB|AUX, ADJ, DET, ADP, NUM, NOUN|PROPN, PRON, CCONJ",
-    "NOUN|PROPN|PRON": "VERB",
-    "VERB": "NOUN|PROPN, NOUN|PROPN|PRON, PRON, AUX, PART, SCONJ, ADV, VERB",
-    "AUX": "NOUN|PROPN|PRON, AUX",
-    "VERB|AUX": "NOUN|PROPN|PRON",
-    "ADJ": "NOUN|PROPN, ADV, AUX, ADJ",
-    "ADP": "NOUN|PROPN, VERB",
+_EARNS = {
+    "PUNCT": ("delimiter/punctuation",),
+    "word of the same class": ("lexical/same-class",),
+    "word of the same lemma": ("lexical/duplicate",),
+}
+_NEAREST, _SECOND, _FIRST, _EVERY, _FADING, _LONG = list(_PICKS)[:6]
+_KEYS = (*_UNIONS, "VERB", "DET", "ADP")
+_RUNS = [
+    f"{name} that {edge} a run" for name in (*_UNIONS, "VERB|AUX") for edge in ("opens", "closes")
+]
+_SIDES = [
+    f"word {side} the nearest {mark}"
+    for side in ("before", "after")
+    for mark in (
+        "boundary",
+        "ADP|VERB|PUNCT",
+        "function word",
+        "VERB",
+        "DET",
+        "clause opener",
+        "comma",
+    )
+]
+_FREE = ("mention", *list(_KINDS)[2:5], *_RUNS, *_SIDES, *_LISTS)
+GRID: tuple[tuple[Sequence[str], Sequence[str], Sequence[str]], ...] = (
+    ([_NEAREST], (*CLASSES, *_FREE), [""]),
+    ([_SECOND], (*_UNIONS, "VERB", "NOUN", "AUX", "DET", "ADP"), [""]),
+    ([_NEAREST, _FIRST, _SECOND, _EVERY], _KEYS, [" of the sentence"]),
+    ([_FIRST], ("VERB", "NOUN", "PROPN", "nominal", "word of the same lemma"), [""]),
+    ([_EVERY, _FADING], (*_KEYS, "PUNCT", "mention", "word of the same class", "word of the same lemma"), [""]),
+    ([_FIRST, _LONG, _EVERY], ("word", "noun or name", "nominal", "content word", "VERB", "VERB|AUX"), [s for s in _STRETCHES if "last" in s]),
+    ([_FIRST, _NEAREST], ("word", "noun or name", "nominal", "VERB", "VERB|AUX"), [" of the clause"]),
+    ([_FIRST, _NEAREST, _EVERY], ("word", "nominal"), [" of the previous sentence"]),
+    ([_FIRST, _EVERY, _FADING, _LONG], ("word",), [" of the sentence"]),
+    (list(_PICKS)[6:], ("word",), [""]),
+)  # fmt: skip
+"""Picks, kinds of words and stretches of text: a head for each combination."""
+QUERIES = {
+    "noun or name": "VERB, VERB|AUX, ADJ, DET, ADP, NUM, noun or name, PRON, CCONJ, mention, possessive",
+    "nominal": "VERB",
+    "VERB": "noun or name, nominal, PRON, AUX, PART, SCONJ, ADV, VERB, relative word, form of be, modal",
+    "AUX": "nominal, AUX",
+    "VERB|AUX": "nominal",
+    "ADJ": "noun or name, ADV, AUX, ADJ",
+    "ADP": "noun or name, VERB",
     "ADV": "VERB, AUX",
     "SCONJ": "VERB",
-    "CCONJ": "NOUN|PROPN",
-    "PRON": "NOUN|PROPN, PROPN, VERB, PRON",
+    "CCONJ": "noun or name",
+    "PRON": "noun or name, PROPN, VERB, PRON, mention, word of the same lemma",
     "PROPN": "PROPN, NOUN",
-    "NUM": "NOUN|PROPN",
+    "NUM": "noun or name",
     "PUNCT": "VERB",
     "DET": "VERB",
     "PART": "VERB",
+    "DET|ADJ|NUM": "noun or name that opens a run, noun or name",
+    "DET|ADP|AUX": "noun or name that opens a run, NOUN|PROPN|VERB",
+    "function word": "content word, content word that opens a run",
+    "mention": "mention",
 }
-"""Queries of which classes look at the nearest word of which; all others rest."""
+"""Queries of these classes look at the nearest of these words; all others rest."""
 _OF_QUERIES = (
-    "verb → first nominal of the sentence",
-    "noun → first verb of the sentence",
-    "noun → nearest verb of the sentence",
-    "verb → nearest nominal of the sentence",
-    "verb → second nearest nominal",
-    "noun → second nearest verb",
-    "verb → first verb of the sentence",
-    "verb → second nearest nominal of the sentence, or its only one",
-    "verb → second nominal of the sentence, or its only one",
-    "noun → second nearest verb of the sentence, or its only one",
-    "noun → previous word",
-    "verb → previous word",
-    "determiner → previous word",
-    "noun → verb, verb → nominal",
-    "noun → determiner, verb → nominal, others → previous word",
-    "verb → first nominal of the clause",
-    "verb → first noun after the last determiner",
-    "noun → content word before the last preposition",
-    "verb → nearest clause marker",
+    ("VERB", "nominal", [_FIRST, _NEAREST, _SECOND], [" of the sentence", " of the clause"]),
+    ("noun or name", "VERB", [_FIRST, _NEAREST, _SECOND], [" of the sentence", " of the clause"]),
+    ("VERB", "nominal", [_SECOND, _FADING], [""]),
+    ("noun or name", "VERB", [_SECOND, _FADING], [""]),
+    ("noun or name", "noun or name", [_FIRST, _FADING], ["", " of the sentence"]),
+    ("VERB", "VERB", [_FIRST], [" of the sentence"]),
+    ("PRON", "PROPN", [_FIRST, _FADING], [""]),
+    ("PRON", "nominal", [_FIRST], [" of the sentence", " of the previous sentence"]),
+    ("PRON", "mention", [_EVERY], [""]),
+    ("mention", "mention", [_FIRST, _EVERY, _FADING], [""]),
+    ("noun or name", "word", [_NEAREST], [""]),
+    ("VERB", "word", [_NEAREST], [""]),
+    ("DET", "word", [_NEAREST], [""]),
 )
-_OFFSETS = ("positional/offset-*",)
+"""Heads of other picks from some queries alone."""
 
 
-def _by_query() -> Iterator[Row]:
-    for queries, keys_of_queries in _QUERIES.items():
-        for keys in keys_of_queries.split(", "):
-            same = ("lexical/same-class",) if queries == keys else ()
-            yield f"{queries} → nearest {keys}", (), (*_lexical(classes_of(keys)), *same)
-    for name in _OF_QUERIES:
-        yield name, (), (*_lexical(("VERB", "DET", *_NOMINAL)), *_OFFSETS)
+def baseline_heads(attention_kind: AttentionKind = CAUSAL) -> tuple[BaselineHead, ...]:
+    """Every baseline head; of encoders mirror images, and heads that look on either side too.
+
+    >>> [head.name for head in baseline_heads()][:3]
+    ['nearest VERB', 'nearest NOUN', 'nearest PROPN']
+    """
+    words = list(_of_words())
+    tokens_back = [_back(distance) for distance in range(1, 9)]
+    heads = (*words, *tokens_back, *_OF_TOKENS, *_mixtures())
+    if attention_kind.sees_future:
+        sides = (
+            _both_sides(head) for head in words if head.name.removeprefix("nearest ") != head.name
+        )
+        heads = (*heads, *map(_mirrored, (*words, *tokens_back)), *sides)
+    return heads
 
 
-def _by_place() -> Iterator[Row]:
-    for distance in range(1, 9):
-        name = "previous token" if distance == 1 else f"{distance} tokens back"
-        relation = f"positional/offset-{distance}"
-        yield name, (relation, f"{relation}-random"), ()
-    for distance in range(1, 9):
-        yield "previous word" if distance == 1 else f"{distance} words back", (), _OFFSETS
-    yield "first word of the sentence", (), ("delimiter/*",)  # which the last one is
-    yield "second word of the sentence", (), ()
-    yield "every word of the sentence", (), ()
-    yield "every word, near ones more", (), _OFFSETS
+def _of_words() -> Iterator[BaselineHead]:
+    for picks, kinds, stretches in GRID:
+        for pick in picks:
+            for kind in kinds:
+                yield from (looking(pick, kind, stretch) for stretch in stretches)
+    for queries, kinds_of_queries in QUERIES.items():
+        for kind in kinds_of_queries.split(", "):
+            yield looking(_NEAREST, kind, queries=queries)
+    for queries, kind, picks, stretches in _OF_QUERIES:
+        for pick in picks:
+            yield from (looking(pick, kind, stretch, queries) for stretch in stretches)
 
 
-_COPY = ("lexical/duplicate*", "lexical/same-class", "induction/duplicate", "induction/natural")
-_SAME = ("lexical/same-class", "lexical/nearest*")
-_NAMES = (*_lexical(_NOMINAL), "lexical/same-class", "lexical/duplicate")
-_OTHERS: tuple[Row, ...] = (
-    ("first token", ("sink/first-token",), ()),
-    ("second token", (), ()),
-    ("all tokens alike", (), ()),
-    ("all tokens, near ones more", (), _OFFSETS),
-    ("all tokens of the sentence", (), _OFFSETS),
-    ("the token itself", ("positional/offset-0", "positional/offset-0-random"), ()),
-    ("the same token before", ("induction/duplicate",), _COPY),
-    ("all the same tokens before", ("induction/duplicate",), _COPY),
-    ("what followed the same token", ("induction/repeat",), ("induction/natural",)),
-    ("line breaks", (), ("delimiter/*",)),
-    ("nearest of the same class", _SAME[:1], _SAME),
-    ("second nearest of the same class", (), _SAME),
-    ("nearest of the same class in the sentence", (), _SAME),
-    ("all of the same class", (), _SAME),
-    ("all of the same class in the sentence", (), _SAME),
-    ("nearest of the same lemma", ("lexical/duplicate",), _COPY),
-    ("first of the same lemma", (), _COPY),
-    ("all of the same lemma", (), _COPY),
-    ("nearest with the same first letter", (), ()),
-    ("nearest with the same last letters", (), ()),
-    ("nearest of the same length", (), ()),
-    ("rarest word so far", (), ()),
-    ("rarest word of the sentence so far", (), ()),
-    ("longest word so far", (), ()),
-    ("longest word of the sentence so far", (), ()),
-    ("commonest word so far", (), ()),
-    ("commonest noun so far", (), _lexical(_NOUN)),
-    ("some word or other", (), ()),
-    ("nearest word with a capital", (), _lexical(("PROPN",))),
-    ("nearest figure", (), _lexical(("NUM",))),
-    *((f"nearest word in -{ending}", (), ()) for ending in ("ing", "ed", "s", "ly")),
-    ("nearest clause opener", (), _lexical(("SCONJ", "PRON"))),
-    ("word after the last clause opener", (), ()),
-    ("word after the last comma", (), ()),
-    ("word before the last comma", (), ()),
-    ("word after the last punctuation", (), ()),
-    ("word before the last punctuation", (), ()),
-    ("word after the nearest determiner", (), ()),
-    ("word after the nearest preposition", (), ()),
-    ("word before the nearest verb", (), ()),
-    ("word after the nearest verb", (), ()),
-    ("last word of the previous sentence", (), ()),
-    ("first word of the previous sentence", (), ()),
-    ("end of the previous sentence", (), ("delimiter/*",)),
-    ("first nominal of the previous sentence", (), ()),
-    ("every word of the previous sentence", (), ()),
-    ("pronoun → first name of the text", (), _NAMES),
-    ("pronoun → commonest name so far", (), _NAMES),
-    ("pronoun → commonest noun or name so far", (), _NAMES),
-    ("pronoun → first nominal of the sentence", (), _NAMES),
-    ("pronoun → first nominal of the previous sentence", (), _NAMES),
-    ("pronoun → nearest mention", (), _NAMES),
-    ("pronoun → every mention", (), _NAMES),
-    ("pronoun → the same pronoun", (), _NAMES),
-    ("commonest name so far", (), _NAMES),
-    ("mention → nearest mention", (), _NAMES),
-    ("mention → first mention of the text", (), _NAMES),
-    ("mention → every mention", (), _NAMES),
-    ("noun → first noun of the text", (), _NAMES),
-    ("name → first name of the text", (), _NAMES),
-)
+def _back(distance: int) -> BaselineHead:
+    relation = f"positional/offset-{distance}"
+    name = "previous token" if distance == 1 else f"{distance} tokens back"
+    rule = _of_tokens(lambda w: (w.back == distance) & w.proper)
+    return BaselineHead(name, (relation, f"{relation}-random"), attention=rule)
 
 
-_TEMPLATES = (
-    ("nearest {} that opens a run", "noun, nominal, content word, function word, VERB|AUX"),
-    ("nearest {} that closes a run", "noun, nominal, content word, function word, VERB|AUX"),
-    ("{} noun that closes a run", "second nearest"),
-    ("first noun of the last {} words", "3, 4, 6"),
-    ("first nominal of the last {} words", "4, 6"),
-    ("first content word of the last {} words", "3, 6"),
-    ("first {} of the last 6 words", "verb, VERB|AUX"),
-    ("longest word of the last {} words", "3, 4, 6"),
-    ("rarest word of the last {} words", "4, 6, 10"),
-    ("every {} of the last 6 words", "noun, content word, verb"),
-    ("word after the nearest {}", "ADP|VERB|PUNCT, boundary, VERB|AUX|ADP, function word, nominal"),
-    ("word before the nearest {}", "ADP|VERB|PUNCT, boundary, function word, determiner, AUX"),
-    ("first {} of the clause", "word, noun, nominal, verb, VERB|AUX"),
-    ("verb → {} of the clause", "first noun, nearest nominal"),
-    ("{} nominal of the clause", "nearest, AUX → first"),
-    ("noun → first {} of the clause", "verb"),
-    ("{} before the last preposition", "noun, verb, content word"),
-    ("{} before the last and", "noun, verb, content word"),
-    ("{} before the last comma", "noun, verb, content word"),
-    ("noun → noun {}", "before the last and, before the last comma, before the last preposition"),
-    ("noun → verb {}", "before the last preposition"),
-    ("verb → verb {}", "before the last and, before the last comma"),
-    ("verb → noun {}", "before the last comma, after the last determiner"),
-    ("noun → noun {}", "after the last determiner"),
-    ("nearest {}", "relative word, form of be, form of have, modal, article"),
-    ("verb → nearest {}", "relative word, form of be, modal, negation, to, person"),
-    ("noun → nearest {}", "of, possessive, preposition of place"),
-    ("{} → nearest degree word", "adjective"),
-    ("{} → nearest noun that opens a run", "DET, DET|ADJ|NUM, DET|ADJ|ADP, ADP, ADJ|NOUN"),
-    ("function word → nearest {}", "content word, content word that opens a run"),
-    ("{}", "DET|ADP|AUX → nearest NOUN|PROPN|VERB, AUX|PART|SCONJ → nearest VERB"),
-    ("{}every mention, near ones more", ", mention → "),
-    ("noun → every {}, near ones more", "noun, verb, noun of the sentence"),
-    ("verb → every {}, near ones more", "nominal of the sentence"),
-    ("pronoun → every {}, near ones more", "name"),
-    ("{}", "word two after the name's copy, last word of the sentence of the name's copy"),
-    ("{}", "word ends near the copy"),
-)
-"""Names, and what stands in their gaps."""
-_EITHER_SIDE_TEMPLATES = (
-    ("nearest {}", "noun, verb, VERB|AUX, adjective, comma, content word, function word"),
-    ("nearest {}", "nominal that closes a run, of the same class, of the same lemma"),
-    ("noun → nearest {}", "verb, noun"),
-    ("verb → nearest {}", "nominal, noun, verb"),
-    ("{} → nearest noun", "DET|ADJ|ADP, pronoun"),
-    ("{}", "function word → nearest content word, mention → nearest mention"),
-    ("{}", "longest word of the last 3 words, word after the nearest boundary"),
-)
-"""Likewise of heads that look on either side, whichever is nearer."""
+def _of_tokens(weights: Callable[[WindowFeatures], ndarray]) -> AttentionRule:
+    return lambda features: features.token_rows(weights(features))
 
 
-def _names(table: Iterable[tuple[str, str]]) -> list[str]:
-    return [name.format(word) for name, words in table for word in words.split(", ")]
+def _sentence_so_far(features: WindowFeatures) -> ndarray:
+    sentence = features.window.sentence_of_token
+    return np.asarray((sentence[:, None] == sentence[None, :]) & (features.back >= 0))
 
 
-_HELD = frozenset((*_names(_TEMPLATES)[2::3], *_names(_EITHER_SIDE_TEMPLATES)[2::3]))
+_OF_TOKENS = tuple(
+    BaselineHead(name, earns, may, attention=rule)
+    for name, earns, may, rule in (
+        ("first token", ("sink/first-token",), (), at_rest),
+        ("second token", (), (), _of_tokens(lambda w: (w.back >= 0) & (w.proper.cumsum() == 1))),
+        ("all tokens alike", (), (), lambda w: w.even),
+        ("all tokens, near ones more", (), _OFFSETS, _of_tokens(lambda w: np.tril(np.exp(np.minimum(-w.back, 0) / TOKEN_FADE)))),
+        ("all tokens of the sentence", (), _OFFSETS, _of_tokens(_sentence_so_far)),
+        ("the token itself", ("positional/offset-0", "positional/offset-0-random"), (), _of_tokens(lambda w: w.back == 0)),
+        ("the same token before", ("induction/duplicate",), _COPY, _of_tokens(lambda w: last_key(w.same_token))),
+        ("all the same tokens before", ("induction/duplicate",), _COPY, _of_tokens(lambda w: w.same_token)),
+        ("what followed the same token", ("induction/repeat",), ("induction/natural",),
+         _of_tokens(lambda w: last_key(np.roll(w.same_token, 1, axis=1) & (w.back > 0) & w.proper))),
+        ("line breaks", (), ("delimiter/*",), _of_tokens(lambda w: (w.back > 0) & np.array(["\n" in s for s in w.window.strings], bool))),
+    )
+)  # fmt: skip
 
 
-def _of_templates() -> Iterator[Row]:
-    may = (*_lexical((*CLASSES["content word"], *CLASSES["function word"])), *_OFFSETS, *_COPY)
-    for name in _names(_TEMPLATES):
-        yield name, (), (*may, "delimiter/*") if name == "first word of the clause" else may
+def _mixtures() -> Iterator[BaselineHead]:
+    """Heads that divide their attention."""
+    previous, sink = _back(1), next(head for head in _OF_TOKENS if head.name == "first token")
+    verb, nominal = looking(_NEAREST, "VERB"), looking(_NEAREST, "nominal")
+    for head in (
+        verb,
+        nominal,
+        looking(_NEAREST, "DET"),
+        looking(_NEAREST, "word of the same class"),
+        looking(_NEAREST, "VERB", queries="noun or name"),
+        looking(_NEAREST, "nominal", queries="VERB"),
+        looking(_NEAREST, "PROPN", queries="PRON"),
+    ):
+        yield _halves(sink, head)
+        yield _halves(previous, head)
+        rule = mixed((1 - NOISE, head.attention), (NOISE, lambda w: w.even))
+        yield BaselineHead(f"{head.name}, with noise", may=(*head.earns, *head.may), attention=rule)
+    yield _halves(verb, nominal)
+    yield _halves(previous, _back(2))
 
 
-def _both_sides() -> Iterator[Row]:
-    for name in _names(_EITHER_SIDE_TEMPLATES):
-        yield name + EITHER_SIDE, (), ("lexical/*", "positional/*", "delimiter/*", *_COPY)
+def _halves(one: BaselineHead, two: BaselineHead) -> BaselineHead:
+    may = (*one.earns, *one.may, *two.earns, *two.may)
+    rule = mixed((0.5, one.attention), (0.5, two.attention))
+    return BaselineHead(f"half {one.name}, half {two.name}", may=may, attention=rule)
 
 
-def _base(name: str) -> str:
-    return name.removesuffix(MIRRORED).removesuffix(EITHER_SIDE)
-
-
-def _has_mirror(row: Row) -> bool:
-    """Heads of words and of places; the first token is none, nor is a copy."""
-    return "token" not in row[0] or "tokens back" in row[0] or "previous token" in row[0]
-
-
-def _mirrored(row: Row) -> Row:
+def _mirrored(head: BaselineHead) -> BaselineHead:
     """The head that reads the text from its end, of which the mirrored tags are true."""
-    name, earns, may = row
-    return name + MIRRORED, _ahead(earns), _ahead(may)
+    earns, may = _ahead(head.earns), _ahead(head.may)
+    return BaselineHead(f"{head.name}, mirrored", earns, may, attention=mirrored(head.attention))
 
 
-def _ahead(tags: Iterable[str]) -> tuple[str, ...]:
+def _ahead(tags: tuple[str, ...]) -> tuple[str, ...]:
     """Tags of the mirror image.
 
     >>> _ahead(("lexical/nearest-VERB", "positional/offset-1"))
@@ -360,22 +411,11 @@ def _ahead(tags: Iterable[str]) -> tuple[str, ...]:
     """
     swaps = (("/nearest", "/next"), ("/same-class", "/next-same-class"), ("/offset-", "/offset+"))
     for old, new in swaps:
-        tags = [tag.replace(old, new) for tag in tags]
-    return tuple(tags)
+        tags = tuple(tag.replace(old, new) for tag in tags)
+    return tags
 
 
-def _mixtures() -> Iterator[Row]:
-    for name, may in (
-        ("nearest verb", _lexical(_VERB)),
-        ("nearest nominal", _lexical(_NOMINAL)),
-        ("nearest determiner", _lexical(("DET",))),
-        ("nearest of the same class", ("lexical/*",)),
-        ("noun → nearest verb", _lexical(_VERB)),
-        ("verb → nearest nominal", _lexical(_NOMINAL)),
-        ("pronoun → nearest name", _lexical(("PROPN",))),
-    ):
-        yield f"half sink, half {name}", (), may
-        yield f"half previous token, half {name}", (), (*may, "positional/offset-1*")
-        yield f"{name}, with noise", (), may
-    yield "half nearest verb, half nearest nominal", (), _lexical((*_VERB, *_NOMINAL))
-    yield "one and two tokens back", (), _OFFSETS
+def _both_sides(head: BaselineHead) -> BaselineHead:
+    may = ("lexical/*", "positional/*", "delimiter/*", *_COPY)
+    rule = on_either_side(head.attention)
+    return BaselineHead(f"{head.name}, on either side", may=may, attention=rule)

@@ -1,4 +1,4 @@
-"""How often tags are right, on heads whose function is known.
+"""Error rates of tags, on heads whose function is known.
 
 `python -m tests.oracles.calibrate` prints the tables of docs/reliability.md in some minutes.
 """
@@ -73,7 +73,8 @@ def writer_rows(
 
     Returns:
         A row per layout × noise × head as in `planted_rows`; `relation` is the kind of effect that
-        the head must earn, empty for a lazy head.
+        the head must earn, empty for a lazy head; `retrieves` is True if its attention earned the
+        tag retrieval.
     """
     corpus = controlled_corpus(WRITER_DOCUMENTS, seed=SEED)
     sentences = sentence_texts(corpus)
@@ -182,6 +183,7 @@ def _true(head: PlantedHead, tag: str) -> bool:
 def _score_writers(run: Result) -> Iterator[dict[str, Any]]:
     table = run.effects
     assert table is not None
+    retrieving = run.tagged("retrieval").index
     for (layer, index), head in writers.planted_heads().items():
         effects = table[(table["layer"] == layer) & (table["head"] == index)]
         tags = sorted(set(effects.loc[effects["tagged"].astype(bool), "type"]))
@@ -191,6 +193,7 @@ def _score_writers(run: Result) -> Iterator[dict[str, Any]]:
             "type": head.earns or "lazy",
             "found": head.earns in tags,
             "false": ";".join(tag for tag in tags if tag not in (head.earns, *head.may)),
+            "retrieves": f"L{layer}H{index}" in retrieving,
         }
 
 

@@ -25,7 +25,7 @@ from headscope.stimuli.text import TextWindows
 from headscope.stimuli.word_pairs import pair_windows
 from headscope.stimuli.words import word_windows
 from tests.oracles.annotation_heads import NOISES, QUIET, Oracle, noisy, oracles
-from tests.oracles.baseline_heads import Heuristic, KnownHead, heuristics
+from tests.oracles.baseline_heads import BaselineHead, KnownHead, baseline_heads
 from tests.oracles.window_features import Rows, WindowFeatures
 
 MAX_TOKENS, MAX_LENGTH = 12_000, 128
@@ -33,8 +33,6 @@ WIDTH = 64
 """Heads of a layer."""
 DOCUMENTS = 16
 """Documents of facts and of repeated words, enough for a tag."""
-HABITS = ("habit", "unseen habit")
-"""Kinds of baseline heads: the baselines of relations were chosen by the first alone."""
 
 
 def score_known_heads(kind: AttentionKind = CAUSAL) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -45,7 +43,7 @@ def score_known_heads(kind: AttentionKind = CAUSAL) -> tuple[pd.DataFrame, pd.Da
     """
     windows = _windows(kind)
     readers = oracles(windows, _testable(windows, relations_of(["all"], kind)))
-    heads = BenchmarkHeads(heuristics(windows, kind), readers)
+    heads = BenchmarkHeads(baseline_heads(kind), readers)
     run = score_patterns(heads, windows, types="all")
     return heads.table(run), heads.judged(run)
 
@@ -57,14 +55,14 @@ class BenchmarkHeads:
     last layer attends to the first token.
 
     Args:
-        heuristics: heads without syntax, reference and meaning.
+        baselines: heads without syntax, reference and meaning.
         oracles: heads that read the annotation.
     """
 
-    def __init__(self, heuristics: Sequence[Heuristic], oracles: Sequence[Oracle]) -> None:
-        self.heuristics, self.oracles = heuristics, oracles
+    def __init__(self, baselines: Sequence[BaselineHead], oracles: Sequence[Oracle]) -> None:
+        self.baselines, self.oracles = baselines, oracles
         self.heads: list[tuple[str, KnownHead, float]] = [
-            *((HABITS[habit.held_back], habit, math.nan) for habit in heuristics),
+            *(("baseline", head, math.nan) for head in baselines),
             *(("oracle", oracle, noise) for noise in NOISES for oracle in oracles),
         ]
         """Kind, head and noise, in the order of the patterns."""
@@ -78,8 +76,8 @@ class BenchmarkHeads:
         return patterns.reshape(layers, WIDTH, size, size)
 
     def _rows(self, features: WindowFeatures) -> Iterator[Rows]:
-        for heuristic in self.heuristics:
-            yield heuristic.attention(features)
+        for head in self.baselines:
+            yield head.attention(features)
         parts = [oracle.parts(features) for oracle in self.oracles]
         for noise in NOISES:
             for part in parts:
@@ -89,7 +87,7 @@ class BenchmarkHeads:
         """Tags of each head in a run of these patterns.
 
         Returns:
-            A row per head: `kind` (`habit`, `unseen habit` or `oracle`), `name`, `noise`,
+            A row per head: `kind` (`baseline` or `oracle`), `name`, `noise`,
             `relation` (the tags that it must earn and that this text has queries for), `verdict`,
             `found`, `tags` and `false` (tags that are not true of it), each joined by `;`.
         """
@@ -104,15 +102,15 @@ class BenchmarkHeads:
         """A row per relation that a head could have earned.
 
         Returns:
-            `relation`, and `habits`, the number of baseline heads of which it is not true.
+            `relation`, and `baselines`, the number of baseline heads of which it is not true.
         """
         counts = _with_ids(run.evidence).groupby("id", sort=False)["n"].max()
         rows = [
-            (str(name), sum(not head.true(str(name)) for head in self.heuristics))
+            (str(name), sum(not head.true(str(name)) for head in self.baselines))
             for name, n in counts.items()
             if n >= MIN_QUERIES and run.rules[str(name)].taggable
         ]
-        return pd.DataFrame(rows, columns=["relation", "habits"])
+        return pd.DataFrame(rows, columns=["relation", "baselines"])
 
 
 def summary(heads: pd.DataFrame, judged: pd.DataFrame) -> str:
@@ -121,18 +119,16 @@ def summary(heads: pd.DataFrame, judged: pd.DataFrame) -> str:
     Annotation heads count if the text can tell their relation from a baseline.
     """
     false = heads.assign(false=heads["false"].str.split(";")).explode("false")
-    false = false[(false["false"] != "") & false["kind"].isin(HABITS)]
-    pairs = int(judged["habits"].sum())
-    held_back = (heads["kind"] == HABITS[1]).sum()
-    unseen = (false["kind"] == HABITS[1]).sum()
+    is_baseline = heads["kind"] == "baseline"
+    false = false[(false["false"] != "") & (false["kind"] == "baseline")]
+    pairs = int(judged["baselines"].sum())
     readers = heads[(heads["kind"] == "oracle") & (heads["relation"] != "")]
     readers = readers[readers["verdict"] != "not identifiable"]
     quiet = readers[readers["noise"] <= QUIET]
-    missed = heads[heads["kind"].isin(HABITS) & heads["found"].eq(False)]
+    missed = heads[is_baseline & heads["found"].eq(False)]
     lines = [
-        f"{heads['kind'].isin(HABITS).sum()} baseline heads",
+        f"{is_baseline.sum()} baseline heads",
         f"{len(false)} false tags of {pairs:,} baseline head × relation ({len(false) / pairs:.2%})",
-        f"{unseen} of them of the {held_back} heads that were held back",
         f"{quiet['found'].mean():.1%} of annotation heads found with noise up to {QUIET:g}",
         *(f"{tag}: {name}" for tag, name in false[["false", "name"]].itertuples(index=False)),
         *(f"without its own tag: {name}" for name in missed["name"]),

@@ -23,16 +23,6 @@ from headscope.models.weights import examine, network_class, quiet_logging
 
 NORMS = {"gpt2": "ln_1", "gpt_neox": "input_layernorm", "llama": "input_layernorm"}
 """The norm before a layer's attention, by layout."""
-GPT2_FIELDS = ("vocab_size", "n_embd", "n_head", "n_layer", "n_inner", "n_positions")
-FIELDS = (
-    "vocab_size",
-    "hidden_size",
-    "num_attention_heads",
-    "num_hidden_layers",
-    "intermediate_size",
-    "max_position_embeddings",
-)
-"""Sizes in configurations: of GPT-2, and of the others in the same order."""
 D_FF = 4
 """Width of the feed-forward blocks, which are silent."""
 
@@ -66,9 +56,14 @@ def planted_config(layout: str, size: NetworkSize, rope: dict[str, float]) -> An
     """
     from transformers import AutoConfig
 
-    sizes = (size.words, size.heads * size.d_head, size.heads, size.layers, D_FF, size.context)
-    names = GPT2_FIELDS if layout == "gpt2" else FIELDS
-    fields: dict[str, Any] = dict(zip(names, sizes, strict=True))
+    fields: dict[str, Any] = {
+        "vocab_size": size.words,
+        "hidden_size": size.heads * size.d_head,
+        "num_attention_heads": size.heads,
+        "num_hidden_layers": size.layers,
+        "n_inner" if layout == "gpt2" else "intermediate_size": D_FF,
+        "max_position_embeddings": size.context,
+    }
     if layout != "gpt2":
         fields |= {"rope_parameters": {"rope_type": "default", **rope}}
     if layout == "llama":

@@ -17,7 +17,7 @@ FIRST, *OTHERS = LAYOUTS
     params=[FIRST, *(pytest.param(layout, marks=pytest.mark.slow) for layout in OTHERS)],
 )
 def layout(request) -> str:
-    """Whose model is classified; all layouts attend as built by a test below, which is quick."""
+    """The layout of the model; a quick test below shows that all layouts attend as built."""
     return request.param
 
 

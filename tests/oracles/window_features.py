@@ -27,7 +27,7 @@ class WindowFeatures:
 
     window: Window
     original: WindowFeatures | None = None
-    """Of what is read from its end: the same in the order of the text, in which rows come out."""
+    """The window in the order of the text, if this one is read from its end."""
 
     @cached_property
     def mirrored(self) -> WindowFeatures:

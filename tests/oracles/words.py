@@ -48,7 +48,7 @@ def sentence_texts(corpus: str) -> list[str]:
 
 
 def features(words: list[str]) -> Float[ndarray, "word feature"]:
-    """For each word a 1 under every feature of `FEATURES` that it has."""
+    """A row per word, with a 1 under each of its features."""
     table = np.zeros((len(words), len(FEATURES)))
     classes = _classes()
     for row, word in enumerate(words):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from tests.oracles.planted import MATCH_LOGITS, SINK_LOGITS, BuiltHead
 
 LOGITS = 1.5
-"""What a planted head writes on the token that it is about, in logits, before noise: as much as
+"""Effect of a planted head on the token that it is about, in logits, before noise: as much as
 the strongest heads of SmolLM2-135M write on the token that they copy."""
 
 
@@ -35,7 +35,7 @@ class Writer(BuiltHead):
     cued: float = 0.0
     """Score of a value of the property that is asked for."""
     match: tuple[str, str, float] | None = None
-    """What of the query is compared with what of the key, and the score of what is the same."""
+    """A property of the query, one of the key, and the score if they are the same."""
 
 
 _BOS = ("bos", SINK_LOGITS)

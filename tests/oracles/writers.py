@@ -37,7 +37,7 @@ D_MODEL = PER_LAYER * WIDTH
 HALF = D_MODEL // 2
 CODE, SKETCH, WAVES, MOST_TRAITS = 256, 24, 16, 4
 PROPERTY_TRAITS = tuple(f"of {row.cue}" for row in PROPERTIES)
-"""Of the values of a property, and of the word by which a question asks for it."""
+"""Traits of the values of a property, and of the word by which a question asks for it."""
 TRAITS = (
     *("bos", "name", "value", "member", "article", "person", "noun", "plural", "cue"),
     *PROPERTY_TRAITS,
@@ -57,7 +57,7 @@ _PROPERTY_TRAITS = TRAIT + np.array([TRAITS.index(trait) for trait in PROPERTY_T
 ROTARY_GAIN = 2.0
 """Rotary waves are longer, so that the same score is less sharp."""
 CHANNELS = np.r_[WAVES : WIDTH // 2, WIDTH // 2 + WAVES : WIDTH]
-"""Those of a head that positions do not turn."""
+"""Channels of a head that positions do not turn."""
 
 
 def save_writers(
