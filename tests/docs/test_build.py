@@ -16,8 +16,6 @@ import torch
 import headscope as hs
 from headscope import relations
 from headscope.cli.app import WORDS
-from tests.browser import opened_at
-from tests.helpers.cut import cut_on
 from tests.helpers.studies import COMMANDS
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -55,24 +53,6 @@ def test_every_command_has_a_page_with_all_of_its_options(built):
         spellings = [word for option in command.params for word in option.opts if word[:1] == "-"]
         assert all(word in page for word in spellings), name
     assert len(COMMANDS) > 15
-
-
-@pytest.mark.slow
-def test_nothing_is_cut_on_any_page(built, tmp_path):
-    """On a telephone tables of many columns scroll in a box whose edge says so."""
-    pages = [
-        page for page in built.rglob("*.html") if page.name not in ("genindex.html", "search.html")
-    ]
-    assert len(pages) > 30
-    faults = {}
-    keys = opened_at(pages[0].as_uri())
-    for page in pages:
-        keys.go_to(page.as_uri())
-        for width in (1280, 390):
-            keys.resize(width)
-            found = cut_on(keys, tables_fit=width > 700)
-            faults |= {f"{page.name} at {width}": faults for faults in found.values()}
-    assert faults == {}
 
 
 def test_no_docstring_is_read_as_html(built):

@@ -35,17 +35,11 @@ def written(gpt2_folder, tmp_path_factory) -> Callable[[str], pd.DataFrame]:
     text = data_folder() / "corpora" / "gold.conllu"
     runs = home / "one", home / "two"
     for seed, run in enumerate(runs):
-        options = (
-            "--corpus",
-            text,
-            "--out",
-            run,
-            "--seed",
-            seed,
-            "--max-tokens",
-            (2000, 600)[seed],
+        options = {"corpus": text, "out": run, "seed": seed, "max_tokens": (2000, 600)[seed]}
+        words = words_with(
+            "classify", options | {"model": gpt2_folder, "types": "all", "quiet": True}
         )
-        shell("classify", gpt2_folder, *options, "--types", "all", "--writes", "--quiet")
+        shell("classify", *words, "--writes")
     shell("ablate", runs[0], "--heads", "all", "--how", "zero", "--quiet")
     shell("compare", *runs, "--out", home / "compare.csv")
     shell("study", "weights", runs[0], "--out", home / "weights.csv")
@@ -131,10 +125,7 @@ def test_what_is_written_lies_in_the_range_that_the_page_gives(written, name):
         low = float(bounds[1] or bounds[3])
         values = pd.to_numeric(table[column]).dropna()
         assert (values >= low - 1e-6).all(), (column, values.min())
-        assert bounds[2] is None or (values <= float(bounds[2]) + 1e-6).all(), (
-            column,
-            values.max(),
-        )
+        assert bounds[2] is None or (values <= float(bounds[2]) + 1e-6).all(), column
         checked += 1
     assert checked or table.empty
 
@@ -143,14 +134,8 @@ def test_the_page_names_the_facts_of_run_json_and_no_others(written):
     info = json.loads((written.folder / "run.json").read_text(encoding="utf-8"))
     names = set()
     for key, value in info.items():
-        open_names = {
-            "relations",
-            "reliability",
-            "simple_rules",
-            "effects",
-            "files",
-        }  # keys are relations or files
-        nested = isinstance(value, dict) and key not in open_names
+        is_open = key in ("relations", "reliability", "simple_rules", "effects", "files")
+        nested = isinstance(value, dict) and not is_open  # keys are relations or files
         names |= {f"{key}.{inner}" for inner in value} if nested else {key}
     # of texts in a chat template
     names |= {"chat.before", "chat.after"}

@@ -1,4 +1,4 @@
-"""What a page does not show whole at a width: past the screen's edge, or cut by a box.
+"""Parts of a page that are not shown whole at a width: past the screen's edge, or cut by a box.
 
 Every element is asked. What is wider than its box must be scrolled in a box that can be reached by
 keyboard and whose edge shows that there is more; tables fit, and so do maps wherever there is room.
@@ -25,7 +25,7 @@ CUT = """
     const shows = (n) => { const s = styleOf(n); return s.maskImage !== "none" || s.backgroundImage !== "none" || n.offsetHeight - n.clientHeight - parseFloat(s.borderTopWidth) - parseFloat(s.borderBottomWidth) > 1; };
     const reachable = (n) => n.tabIndex >= 0 || n.querySelector("a, button, [tabindex]");
     const roomOf = (n) => { const home = n.closest("main, article, body") || document.body, s = styleOf(home); return home.clientWidth - parseFloat(s.paddingLeft) - parseFloat(s.paddingRight); };
-    return (tablesFit) => {
+    return () => {
       const faults = [], wide = document.documentElement.clientWidth;
       if (document.documentElement.scrollWidth > wide + near) faults.push(`the page is ${document.documentElement.scrollWidth} wide on a screen of ${wide}`);
       for (const n of document.body.querySelectorAll("*")) {
@@ -44,7 +44,7 @@ CUT = """
         if (n.clientHeight && n.scrollHeight - n.clientHeight > 3 && clips(n, "Y") && !field) faults.push(`cut ${n.scrollHeight - n.clientHeight} pixels low: ${nameOf(n)}`);
         if (scrolls(n) && over > near && !field) {
           const tables = [...n.querySelectorAll("table")].filter((t) => t.getBoundingClientRect().width > n.clientWidth + near);
-          if (tablesFit && tables.some((t) => !t.classList.contains("grid"))) faults.push(`a table ${n.scrollWidth} wide in a box of ${n.clientWidth}: ${nameOf(n)}`);
+          if (tables.some((t) => !t.classList.contains("grid"))) faults.push(`a table ${n.scrollWidth} wide in a box of ${n.clientWidth}: ${nameOf(n)}`);
           else if (tables.length && n.scrollWidth <= roomOf(n)) faults.push(`a map ${n.scrollWidth} wide in a box of ${n.clientWidth} beside free space: ${nameOf(n)}`);
           else if (tables.some((t) => [...t.querySelectorAll(".cell, .share")].some((own) => own.getBoundingClientRect().width > 32))) faults.push(`a map ${n.scrollWidth} wide in a box of ${n.clientWidth}, whose cells could be smaller: ${nameOf(n)}`);
           else if (!tables.length && n.querySelector(".grid") && n.scrollWidth <= roomOf(n)) faults.push(`hidden words widen a map: ${nameOf(n)}`);
@@ -63,16 +63,8 @@ CUT = """
 """
 
 
-def cut_on(
-    keys: Page, places: Iterable[str] = ("",), *, tables_fit: bool = True
-) -> dict[str, list[str]]:
-    """What is not shown whole at each of a page's addresses, all that folds opened; empty if nothing.
-
-    Args:
-        keys: the page.
-        places: the parts of its address after `#`.
-        tables_fit: whether no table may scroll in its box.
-    """
+def cut_on(keys: Page, places: Iterable[str] = ("",)) -> dict[str, list[str]]:
+    """Parts not shown whole at each place of a page (its address after `#`), all folds opened."""
     faults = {}
     for place in places:
         found = keys.read(f"""(async () => {{
@@ -82,10 +74,7 @@ def cut_on(
           document.querySelectorAll("details").forEach((own) => {{ own.open = true; }});
           await wait(50);
           {CUT}
-          const faults = cut({json.dumps(tables_fit)});
-          if (!faults.length) return faults;
-          await wait(800); // a theme makes boxes reachable by keyboard a while after a resize
-          return cut({json.dumps(tables_fit)});
+          return cut();
         }})()""")
         if found:
             faults[place] = found

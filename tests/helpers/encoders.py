@@ -20,13 +20,13 @@ HEADS = {
     "syntactic/obj:dep>head": 3,
     "syntactic/obj:head>dep": 4,
 }
-"""What each head of the hand-built encoder does; the others ask nothing."""
+"""Relations of the hand-built encoder's heads; the others ask nothing."""
 ALL, WIDTH, CONTEXT = 8, 32, 256
 D_MODEL = ALL * WIDTH
 # rows of half of the residual stream; the other half is the same with the other sign
 NOUN, VERB, PLACE, END, FILLER = 0, PAIRS, 2 * PAIRS, 2 * PAIRS + WIDTH, 2 * PAIRS + WIDTH + 1
 LENGTH = 10.0
-"""Of every word's part, squared, so that norms divide all of them by the same."""
+"""Squared length of every word's part, so that norms divide all of them by the same."""
 SPREAD = (2 * (LENGTH + WIDTH / 2) / D_MODEL) ** 0.5
 
 
@@ -126,7 +126,7 @@ def _words() -> np.ndarray:
 
 
 def _mirrored(table: np.ndarray) -> torch.Tensor:
-    """With the other sign behind it, so that every row's mean is 0."""
+    """A table with the other sign behind it, so that every row's mean is 0."""
     return torch.tensor(np.concatenate([table, -table], 1), dtype=torch.float32)
 
 

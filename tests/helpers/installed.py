@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def call(*command: object, cwd: Path, code: int = 0) -> str:
-    """What a command prints that ends with this code; what it says on stderr if that is not 0."""
+    """Output of a command that ends with this code; its stderr if that is not 0."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "COV_"))}
     done = subprocess.run(
         [*map(str, command)], cwd=cwd, env=environment | {"HF_HUB_OFFLINE": "1", "COLUMNS": "100"},

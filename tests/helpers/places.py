@@ -1,4 +1,4 @@
-"""Where data lies that does not come with the repository."""
+"""Folders of data that does not come with the repository."""
 
 from __future__ import annotations
 

@@ -1,16 +1,15 @@
-"""Tokens that a page must show as text."""
+"""The data inside of a report."""
 
 from __future__ import annotations
 
-EVIL = "</script><script>alert(1)</script>"
-TOKENS = (
-    "<bos>",
-    EVIL,
-    "\"'<b>&amp;",
-    "\u202eabc\u200f",
-    "\ufffd",
-    "\ud83d",
-    "a\nb",
-    " $x$",
-    "end",
-)
+import base64
+import re
+import zlib
+from pathlib import Path
+
+
+def data_of(report: Path) -> str:
+    """The JSON that a report's page unpacks."""
+    found = re.search(r'id="data">([^<]+)<', report.read_text(encoding="utf-8"))
+    assert found
+    return zlib.decompress(base64.b64decode(found[1])).decode("ascii")

@@ -39,7 +39,7 @@ def arguments(study: StudyRow) -> tuple[str, ...]:
 
 
 def call_with(study: StudyRow, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of the values that a study's function takes, by the names of its arguments."""
+    """The values that a study's function takes, by the names of its arguments."""
     return {name: values[name] for name in arguments(study) if name in values}
 
 

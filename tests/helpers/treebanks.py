@@ -40,11 +40,11 @@ class Word(NamedTuple):
     joined: str = ""
     """The token that it begins together with the next word; they do not spell it."""
     glued: bool = False
-    """Whether no space comes after it."""
+    """True if no space comes after it."""
 
 
 class Said(NamedTuple):
-    """What a sentence says: numbers of nouns and of a verb, and an order drawn for it."""
+    """Content of a sentence: numbers of nouns and of a verb, and an order drawn for it."""
 
     subject: int
     object: int
@@ -100,7 +100,7 @@ def english(said: Said) -> list[Word]:
 
 
 def french(said: Said) -> list[Word]:
-    """As English, with "du" for "de le"."""
+    """English order, with "du" for "de le"."""
     return _with_article(said, "fr", "le", ("devant", "de"), joined={"de": "du"})
 
 
@@ -149,7 +149,7 @@ SPEAK: dict[str, Speak] = {
 
 
 def said(documents: int, sentences: int = 8, seed: int = 0) -> list[list[Said]]:
-    """What documents say, the same in every language."""
+    """Content of documents, the same in every language."""
     rng = random.Random(seed)
     found = []
     for _ in range(documents):

@@ -22,9 +22,9 @@ from headscope.errors import ModelError
 from headscope.models import locate as locate_module
 from headscope.models.load import load_model
 from headscope.models.locate import locate
-from tests.helpers.hub import Hub, serve_hub, use
 from tests.helpers.models import save_model
 from tests.helpers.terminal import in_terminal
+from tests.models.hub_server import Hub, serve_hub, use
 
 GPT2, PYTHIA, BINARY = "openai-community/gpt2", "EleutherAI/pythia-70m", "someone/pickled"
 DEAD = "http://127.0.0.1:9"

@@ -15,8 +15,8 @@ from headscope.models import packaged
 from headscope.models.load import load_model
 from headscope.models.locate import run_name, title_of
 from headscope.models.packaged import PACKAGED, PackagedModel, cached_path, packaged_path
-from tests.helpers.package_index import NAME, build_wheel, row_of
 from tests.models.gguf_files import save_gguf, sizes_of
+from tests.models.package_index import NAME, build_wheel, row_of
 
 CARDS = {"smollm2": (134_515_008, "30 × 9 heads"), "minilm": (22_713_216, "6 × 12 heads")}
 

@@ -23,7 +23,7 @@ from headscope.measure.fit_baselines import fit_baselines
 from headscope.relations.code import TYPE
 from headscope.stimuli.built import built_windows
 from headscope.stimuli.text import TextWindows
-from tests.helpers.looking import candidate, knows, pattern, same_word, words_back
+from tests.relations.looking import candidate, knows, pattern, same_word, words_back
 
 LIBRARY = Path(os.__file__).parent
 FILES = [

@@ -11,7 +11,7 @@ import pytest
 import headscope as hs
 from headscope.corpus.window import Window
 from headscope.stimuli.words import FEWEST_WORDS, LENGTHS, word_windows
-from tests.helpers.refusals import judged
+from tests.relations.refusals import judged
 
 DOCUMENTS = 16
 Look = Callable[[Window, int], int | list[int]]

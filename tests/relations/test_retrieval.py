@@ -12,7 +12,7 @@ import pytest
 import headscope as hs
 from headscope.corpus.window import Window
 from headscope.stimuli.facts import HALF_RIGHT, IN_DOCUMENT, KIND, PROPERTY, fact_windows
-from tests.helpers.refusals import judged
+from tests.relations.refusals import judged
 
 DOCUMENTS = 16
 Look = Callable[[Window], list[int]]

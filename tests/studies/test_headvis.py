@@ -28,11 +28,11 @@ from headscope.stimuli.text import TextWindows
 from headscope.studies import headvis as exporting
 from headscope.studies.headvis import head_file, row_numbers, sample_sequences
 from tests.helpers import encoders
-from tests.helpers import headvis as slow
-from tests.helpers.headvis import METRICS, check_data, read
 from tests.helpers.hybrids import save_hybrid
 from tests.helpers.models import own_code
 from tests.helpers.places import SHARED
+from tests.studies import headvis_data as slow
+from tests.studies.headvis_data import METRICS, check_data, read
 
 ODD = "naïve 日本 😀 <b>&amp;</b> \u202ebidi\u202c\ttab 'quoted' \"twice\" {brace} \\n ½ "
 

@@ -24,8 +24,8 @@ from headscope.studies.languages import (
     shared_documents,
     unit_ranks,
 )
-from tests.helpers.treebank_heads import knows, noun, read, rests, words_back
 from tests.helpers.treebanks import LANGUAGES, save_treebanks
+from tests.studies.sweep.treebank_heads import knows, noun, read, rests, words_back
 
 SUBJECT, OBJECT = "nsubj:head>dep", "obj:head>dep"
 HABITS = {

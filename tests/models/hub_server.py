@@ -5,17 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from huggingface_hub import close_session, constants
-
-from tests.helpers.loopback import QuietHandler, serve
 
 
 @dataclass
@@ -60,19 +60,36 @@ def use(url: str, monkeypatch: Any, cache: Path) -> None:
 def serve_hub() -> Iterator[Hub]:
     """The hub, as long as it is there."""
     hub = Hub()
+    server = _Server(("127.0.0.1", 0), type("_Pages", (_Handler,), {"hub": hub}))
+    hub.url = f"http://127.0.0.1:{server.server_port}"
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     try:
-        with serve(type("_Pages", (_Handler,), {"hub": hub})) as hub.url:
-            yield hub
+        yield hub
     finally:
+        server.shutdown()
+        server.server_close()
         hub.is_over.set()
         close_session()
 
 
-class _Handler(QuietHandler):
+class _Server(ThreadingHTTPServer):
+    """Each request in a thread; a client that hangs up is no error to print."""
+
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
+
+class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     hub: Hub
 
-    def do_GET(self) -> None:  # noqa: N802, as the standard library asks
+    def log_message(self, *arguments: object) -> None:
+        pass
+
+    def do_GET(self) -> None:
         path = unquote(urlsplit(self.path).path)
         if self.hub.is_silent:
             self.hub.is_over.wait(60)
