@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from headscope.corpus.window import Window
-    from headscope.views.attention_view import AttentionView, LayerView
+    from headscope.views.show import AttentionView, LayerView
     from headscope.views.study import StudyResult
 
 
@@ -97,7 +97,7 @@ class Run(Result):
             HeadscopeError: neither a head and a text nor a layer alone; and see there.
         """
         if layer is not None and head is None and text is None:
-            from headscope.views.attention_view import layer_view
+            from headscope.views.show import layer_view
 
             return layer_view(self, layer)
         if layer is not None or head is None or text is None:

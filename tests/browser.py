@@ -155,10 +155,6 @@ class Page:
         features = [{"name": "prefers-color-scheme", "value": name}]
         self._ask("Emulation.setEmulatedMedia", {"features": features, "media": medium})
 
-    def pdf(self) -> bytes:
-        """The page as it is printed."""
-        return base64.b64decode(self._ask("Page.printToPDF")["data"])
-
     def picture(self, *, height: int = 900, element: str | None = None) -> bytes:
         """The top of the page as a PNG, or of the first element that a selector names."""
         # else the page is laid out anew for the picture, without them

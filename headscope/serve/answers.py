@@ -17,7 +17,7 @@ from numpy import ndarray
 
 from headscope.errors import HeadscopeError
 from headscope.serve.live import Live, SentencePredictions, SentenceReading
-from headscope.views.report.mean_pictures import pack_picture
+from headscope.views.report.data import pack_picture
 
 MOST_WAITING = 16
 """Queries that may wait: more than a few people would ask at once."""

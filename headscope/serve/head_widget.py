@@ -32,14 +32,12 @@ class HeadWidget(anywidget.AnyWidget):  # type: ignore[misc]
     type = traitlets.Unicode(help="a head type of the run's tags, or nothing").tag(sync=True)
     token = traitlets.Int(help="the query's place in the sentence, from 0").tag(sync=True)
     _data = traitlets.Dict().tag(sync=True)
-    _relations = traitlets.Unicode().tag(sync=True)
     _reading = traitlets.Dict().tag(sync=True)
     _pattern = traitlets.Dict().tag(sync=True)
 
     def __init__(self, live: Live, head: str, text: str) -> None:
         self._live = live
-        data, relations = live_data(live)
-        super().__init__(_data=data, _relations=relations)
+        super().__init__(_data=live_data(live))
         with self.hold_sync():
             self.text = text
             self.head = head

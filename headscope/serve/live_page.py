@@ -14,13 +14,11 @@ from headscope.runs.recorded_paths import name_of
 from headscope.serve.live import Live
 from headscope.statistics.tags import UNCLASSIFIED
 from headscope.views.html_page import REPORT, page_file, page_style
-from headscope.views.report import packed
 from headscope.views.report.data import page_data, to_json
 
 SERVE = "headscope.serve"
 DRAWING = {
     "core.js": REPORT,
-    "tokens.js": REPORT,
     "thumbs.js": REPORT,
     "save.js": REPORT,
     "arcs.js": REPORT,
@@ -29,13 +27,15 @@ DRAWING = {
     "pattern.js": SERVE,
 }
 """Scripts that draw heads, in order, each with where it lies."""
-SCRIPTS = (
-    {"inflate.js": REPORT, "page.js": REPORT}
-    | DRAWING
-    | {"asking.js": SERVE, "silence.js": SERVE, "start.js": SERVE}
-)
+SCRIPTS = {
+    "page.js": SERVE,
+    **DRAWING,
+    "asking.js": SERVE,
+    "silence.js": SERVE,
+    "start.js": SERVE,
+}
 """The page's scripts in order, each with where it lies."""
-WIDGET_SCRIPTS = {"inflate.js": REPORT, "widget_page.js": SERVE} | DRAWING | {"widget.js": SERVE}
+WIDGET_SCRIPTS = {"widget_page.js": SERVE} | DRAWING | {"widget.js": SERVE}
 """The scripts of a notebook's widget in order: the page's, in a place of their own."""
 PAGE_KEYS = ("model", "layers", "heads", "rows", "types", "countable", "relations", "strongest")
 """What the live page takes of the report's data: nothing of the run's own text."""
@@ -43,12 +43,11 @@ PAGE_KEYS = ("model", "layers", "heads", "rows", "types", "countable", "relation
 
 def page_html(live: Live, other: Live | None = None) -> str:
     """The page as HTML; it asks nobody but the server that it came from."""
-    data, relations = live_data(live, other)
+    data = live_data(live, other)
     template = Environment(autoescape=True).from_string(page_file(SERVE, "page.html"))
     return template.render(
         title=f"{' and '.join(data['names'])}, live – headscope",
         scripts=list(SCRIPTS),
-        relations=relations,
         data=to_json(data),
     )
 
@@ -65,16 +64,11 @@ def widget_module() -> str:
     )
 
 
-def live_data(live: Live, other: Live | None = None) -> tuple[dict[str, Any], str]:
-    """What the scripts know of the heads without any text, and apart from it the packed relations.
-
-    The latter are a list with a dictionary for each relation; without a run it is empty.
-    """
-    data = _data(live)
+def live_data(live: Live, other: Live | None = None) -> dict[str, Any]:
+    """Data of the heads without any text, for the scripts."""
     models = [served.model for served in (live, other) if served is not None]
     names = model_titles([(model.name, model.revision) for model in models])
-    relations = packed(to_json(data.pop("relations")))
-    return data | {"names": names, "most_tokens": live.most}, relations
+    return _data(live) | {"names": names, "most_tokens": live.most}
 
 
 def model_titles(models: Sequence[tuple[str, str]]) -> list[str]:
@@ -111,7 +105,8 @@ def _data(live: Live) -> dict[str, Any]:
     data = page_data(live.run)
     return {name: data[name] for name in PAGE_KEYS} | {
         "means": None,
-        "layers_of": {},
+        "examples": [],
+        "ladders": [],
         "has_run": True,
         "info": {},
     }
@@ -140,7 +135,8 @@ def _without_tags(live: Live) -> dict[str, Any]:
         "relations": [],
         "strongest": {},
         "means": None,
-        "layers_of": {},
+        "examples": [],
+        "ladders": [],
         "has_run": False,
         "info": {},
     }

@@ -5,4 +5,4 @@ sheet.textContent = STYLE;
 PAGE.className = "page";
 host.attachShadow({ mode: "open" }).append(sheet, PAGE);
 home.replaceChildren(host);
-const DATA = { ...traits.get("_data"), relations: JSON.parse(textOf(traits.get("_relations"))) };
+const DATA = traits.get("_data");

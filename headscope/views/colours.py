@@ -11,7 +11,7 @@ OTHER = "#8a6fdf"
 """Types that are not registered, such as those of relations that were given by hand."""
 QUIET = "#f0f0f3"
 _LETTERS = {UNIDENTIFIABLE: "?", UNCLASSIFIED: "·"}
-"""Of heads that have no type."""
+"""Letters of heads that have no type."""
 
 
 def is_resting(type_name: str) -> bool:

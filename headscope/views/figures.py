@@ -22,7 +22,7 @@ from headscope.views.colours import colour, is_resting, legend_groups, letter
 from headscope.views.figure_style import outside_legend
 
 if TYPE_CHECKING:
-    from headscope.views.attention_view import AttentionView
+    from headscope.views.show import AttentionView
 
 
 MOST_TOKENS = 200  # labels of more could not be read

@@ -1,22 +1,204 @@
-"""A head of a model or of a run on any text."""
+"""One head, or all heads of a layer, on a text: HTML, a picture, or a grid in a terminal."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from io import StringIO
+from itertools import count
 from pathlib import Path
+from typing import TYPE_CHECKING
+from zlib import crc32
 
 import numpy as np
 import torch
+from jaxtyping import Float
+from numpy import ndarray
+from rich.console import Console, Group, RenderableType
+from rich.style import Style
+from rich.text import Text as RichText
 
 from headscope.corpus.document import Document
 from headscope.corpus.window import Window
-from headscope.errors import HeadscopeError
+from headscope.errors import HeadscopeError, PatternError, RunError
 from headscope.heads import head_name, parse_head
 from headscope.models.engines.engine import stream_patterns
 from headscope.models.load import Model
 from headscope.options import Device, Head, Revision, Source, Text, checked
+from headscope.printing import one_line, visible
 from headscope.runs.reopen_model import model_of
 from headscope.runs.resolve import ModelOrRun, run_named, the_model
-from headscope.views.attention_view import AttentionView
+from headscope.statistics.result import Result, layers_of
+from headscope.views.report import circuitsvis_script
+from headscope.views.report.data import to_json
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_SHADES = " ·░▒▓█"
+_LEGEND = "a row per query, a column per key: the darker, the more attention; last, its largest"
+LEAST = 0.02
+"""Attention that a small picture draws; what is less cannot be seen."""
+_numbers = count()
+_brought = False
+"""True once a view of this process brought the library along: one output of a notebook does."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LayerView:
+    """Patterns of a layer's heads on one text. In a notebook it draws itself without a network."""
+
+    title: str
+    tokens: tuple[str, ...]
+    names: tuple[str, ...]
+    """Names of the heads."""
+    patterns: Float[ndarray, "head query key"]
+    """Attention in [0, 1]."""
+
+    def html(self) -> str:
+        """A whole page that asks no network."""
+        heading = escape(self.title)
+        head = f"<!doctype html><meta charset=utf-8><title>{heading}</title><h1>{heading}</h1>"
+        return head + self._view(library=True)
+
+    def _repr_html_(self) -> str:
+        """Pictures, which circuitsvis replaces where its script is in the notebook.
+
+        The first view of a process brings the script, which is 1.3 MB. The others use what is in
+        the page already, and stay pictures if that output was cleared.
+        """
+        global _brought
+        page, _brought = self._view(library=not _brought), True
+        return page
+
+    def _view(self, *, library: bool) -> str:
+        # a checksum, so that the same text gives the same page, and a number for a second showing
+        text = repr((self.title, self.tokens)).encode("utf-8", "backslashreplace")
+        element_id = json.dumps(f"headscope-view-{crc32(text)}-{next(_numbers)}")
+        props = {
+            "tokens": [visible(token) for token in self.tokens],
+            "attention": np.asarray(self.patterns, float).round(4).tolist(),
+            "attentionHeadNames": list(self.names),
+            "maskUpperTri": not bool(np.triu(self.patterns, 1).any()),
+        }
+        pictures = "".join(
+            f'<figure style="display:inline-block;margin:4px">{_picture(self.tokens, pattern)}'
+            f"<figcaption>{escape(name)}</figcaption></figure>"
+            for name, pattern in zip(self.names, self.patterns, strict=True)
+        )
+        return (
+            f"<div id={element_id}>{pictures}</div>"
+            f"<script>{circuitsvis_script() if library else ''};"
+            f"if (window.CircuitsVis) {{ const view = document.getElementById({element_id});"
+            'view.replaceChildren(); view.style.cssText = "background:#fff;color:#1b1b1f";'
+            f"CircuitsVis.render({element_id},CircuitsVis.AttentionHeads,{to_json(props)}) }}"
+            "</script>"
+        )
+
+
+class AttentionView(LayerView):
+    """A head's pattern with its tokens.
+
+    Raises:
+        PatternError: the pattern is not square over its tokens.
+    """
+
+    def __init__(
+        self, title: str, tokens: tuple[str, ...], pattern: Float[ndarray, "query key"]
+    ) -> None:
+        if np.shape(pattern) != (len(tokens), len(tokens)):
+            raise PatternError(
+                f"{title}: a pattern of shape {np.shape(pattern)} for {len(tokens)} tokens"
+            )
+        super().__init__(title, tokens, (title,), pattern[None])
+
+    @property
+    def pattern(self) -> Float[ndarray, "query key"]:
+        """Attention in [0, 1]; rows sum to 1, over keys at or before the query but in encoders."""
+        return self.patterns[0]
+
+    def __repr__(self) -> str:
+        return f"<{self.title}: attention of {len(self.tokens)} tokens; print() draws it>"
+
+    def __str__(self) -> str:
+        """The grid without colours."""
+        console = Console(no_color=True, width=10_000, file=StringIO())
+        with console.capture() as capture:
+            console.print(self.grid())
+        return capture.get()
+
+    @property
+    def sees_future(self) -> bool:
+        """True if some query looks at keys after it, as in an encoder."""
+        return bool(np.triu(self.pattern, 1).any())
+
+    def figure(self) -> Figure:
+        """A matplotlib figure of the pattern."""
+        from headscope.views.figures import pattern_figure
+
+        return pattern_figure(self)
+
+    def grid(self) -> RenderableType:
+        """The pattern as shaded blocks, a row per query; for a terminal, colours or not."""
+        names = [visible(token) for token in self.tokens]
+        width = max(map(len, names))
+        lines = [RichText(one_line(self.title), style="bold")]
+        for query, name in enumerate(names):
+            line = RichText(f"{name:>{width}} ")
+            keys = len(names) if self.sees_future else query + 1
+            seen = self.pattern[query, :keys]
+            for share in seen:
+                mark = _SHADES[min(int(share * len(_SHADES) + 0.5), len(_SHADES) - 1)]
+                line.append(mark * 2, Style(color="blue"))
+            best = int(seen.argmax())
+            line.append(f" {names[best]} {self.pattern[query, best]:.2f}", Style(dim=True))
+            lines.append(line)
+        lines.append(RichText(_LEGEND, style="dim"))
+        return Group(*lines)
+
+
+def layer_view(run: Result, layer: int) -> LayerView:
+    """The heads of a layer on the ordinary text that the run kept; no model is loaded.
+
+    Args:
+        run: a run that kept examples.
+        layer: its number in the model.
+
+    Raises:
+        RunError: no such layer, or no ordinary text was kept of its heads.
+    """
+    if layer not in layers_of(run):
+        raise RunError(f"no layer {layer} in this run; they go up to {layers_of(run)[-1]}")
+    examples = [example for example in run.examples if example.layer == layer and example.query < 0]
+    examples = [example for example in examples if example.window == examples[0].window]
+    if not examples:
+        raise RunError(
+            f"this run kept no text of layer {layer}: classify again, with examples, or name a "
+            "head and a text"
+        )
+    names = tuple(head_name(example.layer, example.head) for example in examples)
+    patterns = np.stack([example.pattern.astype(np.float32) for example in examples])
+    return LayerView(f"{run.name} layer {layer}", examples[0].tokens, names, patterns)
+
+
+def _picture(tokens: Sequence[str], pattern: Float[ndarray, "query key"]) -> str:
+    """Queries downward, keys to the right; a cell says its tokens when it is pointed at."""
+    names = [escape(visible(token)) for token in tokens]
+    seen = np.argwhere(pattern >= LEAST).tolist()
+    shares = ((query, key, f"{pattern[query, key]:.2f}") for query, key in seen)
+    cells = "".join(
+        f'<rect x="{key}" y="{query}" width="1" height="1" fill-opacity="{share}">'
+        f"<title>{names[query]} → {names[key]} {share}</title></rect>"
+        for query, key, share in shares
+    )
+    size = len(names)
+    # a middle blue is seen on light pages and on dark ones
+    return (
+        f'<svg viewBox="0 0 {size} {size}" width="{min(320, 60 + 8 * size)}" fill="#3b82c4" '
+        f'role="img" style="background:#8882">{cells}</svg>'
+    )
 
 
 @checked

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pandas as pd
@@ -46,17 +46,7 @@ WIDE = 36  # heads that fit into 80 columns with a blank between them
 
 def summary(run: Result) -> RenderableType:
     """Counts by type, and for each type its strongest heads with their numbers."""
-    model = run.info["model"]
-    title = (
-        f"{one_line(name_of(run.name))}: {_layers_said(model)} × {model['heads']} heads"
-        if "layers" in model
-        else one_line(name_of(run.name))
-    )
-    parts: list[RenderableType] = [Text(title, style="bold"), *_preliminary_line(run)]
-    parts += _read_line(run)
-    parts += _decidable_line(run.info.get("decidable"))
-    parts += [*_settings_line(run.info.get("settings", {})), *_loss_line(run)]
-    parts += _precision_line(run.info.get("precision"))
+    parts: list[RenderableType] = [Text(_title(run), style="bold"), *_facts(run)]
     parts += [atlas_grid(run), legend(run), Text(), _counts(run)]
     best = strongest(run.evidence)
     if len(best):
@@ -74,14 +64,14 @@ def summary(run: Result) -> RenderableType:
     return Group(*parts)
 
 
-def _layers_said(model: Mapping[str, Any]) -> str:
-    """The number of layers; of a hybrid how many of them have heads."""
+def _title(run: Result) -> str:
+    """The model with its layers; of a hybrid, how many of them have heads."""
+    model, name = run.info["model"], one_line(name_of(run.name))
+    if "layers" not in model:
+        return name
     attention_layers = model.get("attention_layers")
-    return (
-        f"{model['layers']} layers"
-        if attention_layers is None
-        else f"{len(attention_layers)} of {model['layers']} layers"
-    )
+    of = "" if attention_layers is None else f"{len(attention_layers)} of "
+    return f"{name}: {of}{model['layers']} layers × {model['heads']} heads"
 
 
 def _weight(note: str) -> str:
@@ -89,75 +79,49 @@ def _weight(note: str) -> str:
     return "bold red" if note[:12].isupper() else "yellow"
 
 
-def _read_line(run: Result) -> list[RenderableType]:
-    """The share of the text that was read; nothing where all of it was."""
-    read = run.info.get("text_read", {})
-    if read.get("expected_changes") is None:
-        return []
-    return [
-        Text(
+def _facts(run: Result) -> Iterator[Text]:
+    """Lines on the run as a whole, of what it measured and what is not the default."""
+    info = run.info
+    if run.preliminary:
+        yield Text(f"all tags are {PRELIMINARY}: a quick run", style="bold yellow")
+    read = info.get("text_read", {})
+    if read.get("expected_changes") is not None:
+        count = round(read["expected_changes"])
+        yield Text(
             f"read {read['tokens']:,} of {read['of']:,} tokens of text: the rest would change "
-            f"about {_count(read['expected_changes'])} (--all reads it)"
+            f"about {count} tag{'s' * (count != 1)} (--all reads it)"
         )
-    ]
-
-
-def _preliminary_line(run: Result) -> list[RenderableType]:
-    """A quick run's warning; nothing for any other."""
-    if not run.preliminary:
-        return []
-    return [Text(f"all tags are {PRELIMINARY}: a quick run", style="bold yellow")]
-
-
-def _decidable_line(decidable: Mapping[str, int] | None) -> list[RenderableType]:
-    """The relations that the text can decide."""
-    if decidable is None:
-        return []
-    sentence = (
-        "this text can decide {relations} of {of} relations: those with 50 queries or more, in "
-        "enough documents, and enough contested ones"
-    )
-    return [Text(sentence.format_map(decidable))]
-
-
-def _settings_line(settings: Mapping[str, Any]) -> list[RenderableType]:
-    """Settings that are not the default; nothing where all are."""
-    words = not_default(dict(settings))
-    return [Text(f"not the default: {words}")] if words else []
-
-
-def _precision_line(precision: Mapping[str, Any] | None) -> list[RenderableType]:
-    """The choice of `--dtype auto`; nothing where half precision was not tried."""
-    if not precision or "tokens" not in precision:
-        return []
-    line = f"precision: {precision['dtype']}, as {precision['reason']}"
-    if "mean_difference" in precision:
-        line += (
-            f": masses of the first {precision['tokens']:,} tokens differ from single precision by "
-            f"{precision['mean_difference']:.4f} on average, {precision['largest_difference']:.3f} "
-            "at most"
+    if decidable := info.get("decidable"):
+        yield Text(
+            f"this text can decide {decidable['relations']} of {decidable['of']} relations: those "
+            "with 50 queries or more, in enough documents, and enough contested ones"
         )
-    return [Text(line)]
+    if settings := not_default(dict(info.get("settings", {}))):
+        yield Text(f"not the default: {settings}")
+    if loss := info.get("text_loss"):
+        yield _loss_line(loss)
+    precision = info.get("precision") or {}
+    if "tokens" in precision:
+        line = f"precision: {precision['dtype']}, as {precision['reason']}"
+        if "mean_difference" in precision:
+            line += (
+                f": masses of the first {precision['tokens']:,} tokens differ from single "
+                f"precision by {precision['mean_difference']:.4f} on average, "
+                f"{precision['largest_difference']:.3f} at most"
+            )
+        yield Text(line)
 
 
-def _count(tags: float) -> str:
-    rounded = round(tags)
-    return f"{rounded} tag" if rounded == 1 else f"{rounded} tags"
-
-
-def _loss_line(run: Result) -> list[RenderableType]:
-    """The model's loss on its run's own text; nothing where that was not measured."""
-    loss = run.info.get("text_loss")
-    if not loss:
-        return []
+def _loss_line(loss: Mapping[str, Any]) -> Text:
+    """The model's loss on its run's own text."""
     model, unigram = loss["model"], loss["unigram"]
     sentence = (
         f"the model's loss on this text: {'no number' if model is None else f'{model:.2f}'} nats "
         f"per token; token frequencies alone: {unigram:.2f} ({loss['tokens']} tokens; the model is "
         f"better in {loss['better']} of {loss['windows']} windows)"
     )
-    sound = model is not None and model < unigram
-    return [Text(sentence, style="" if sound else "bold red")]
+    is_sound = model is not None and model < unigram
+    return Text(sentence, style="" if is_sound else "bold red")
 
 
 def atlas_grid(run: Result) -> Text:
@@ -238,7 +202,7 @@ def head_lines(
 
 
 def _untagged(primary: str, reason: str | None) -> str:
-    """What stands before the relation of a head without a tag, or before two that it may follow."""
+    """Words before the relation of a head without a tag, or before two that it may follow."""
     if reason is not None:
         return f"{UNIDENTIFIABLE}: no tag, either"
     return f"{UNIDENTIFIABLE}: {NO_TAG}" if primary == UNIDENTIFIABLE else NO_TAG
@@ -272,7 +236,7 @@ def _undecided_table(untold: pd.DataFrame) -> Table:
 
 
 def _strongest_tables(best: pd.DataFrame) -> list[RenderableType]:
-    """For each type a line, and below it its strongest heads; columns stand under each other."""
+    """A line and a table of the strongest heads for each type, with the same widths of columns."""
     strongest_heads = best.groupby("type", sort=False).head(STRONGEST)
     strongest_heads = strongest_heads.assign(relation=shown_relations(strongest_heads))
     widths = {"n": max(len(str(n)) for n in strongest_heads["n"])}

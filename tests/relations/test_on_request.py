@@ -12,6 +12,7 @@ from headscope import relations
 from headscope.relations import head_types, relations_of, retrieval
 from headscope.relations.effects import effects_of
 from headscope.relations.head_type import HeadType
+from tests.helpers.report import data_of
 
 ASKED = HeadType(
     name="asked",
@@ -63,6 +64,6 @@ def test_a_run_with_one_repeats_it_in_its_command(tmp_path):
     )
     assert "--types sink,asked" in run.info["command"]
     assert set(run.evidence["type"]) == {"sink", "asked"}
-    assert "asked" in (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert "asked" in data_of(tmp_path / "run" / "report.html")
     again = hs.load(tmp_path / "run")
     assert again.rules["asked/value"] == ASKED.relations[0].rule

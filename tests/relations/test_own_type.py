@@ -20,6 +20,7 @@ from headscope.relations.annotated_links import every_candidate, pointed_to
 from headscope.stimuli.repeat import REPEAT
 from headscope.stimuli.stimulus import StimulusConfig
 from headscope.views.summary import summary
+from tests.helpers.report import data_of
 
 # a type of one's own, as a user writes it ------------------------------------------------
 
@@ -107,9 +108,8 @@ def test_classify_tags_it_and_why_says_so(run):
 
 def test_the_report_and_the_atlas_draw_it_in_its_colour(run):
     found, folder = run
-    page = (folder / "report.html").read_text()
-    assert ".type-words { --type: #7f3b08; }" in page
-    assert '{"name":"words","letter":"W","rests":false' in page
+    assert ".type-words { --type: #7f3b08; }" in (folder / "report.html").read_text()
+    assert '{"name":"words","letter":"W","rests":false' in data_of(folder / "report.html")
     texts = [text.get_text() for axes in found.figure().axes for text in axes.texts]
     assert texts.count("W") == len(found.tagged("words"))
     from rich.console import Console

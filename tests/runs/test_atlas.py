@@ -24,6 +24,7 @@ from headscope.models.packaged import reserved_names
 from headscope.runs.atlas import MEMBERS, atlas_folder, atlas_names
 from headscope.runs.pack_atlas import STEPS_OF_ATTENTION, pack
 from headscope.views.gallery.atlas_card import export_atlases
+from tests.helpers.report import data_of
 
 ROOT = data_folder().parent
 
@@ -180,8 +181,7 @@ def test_commands_take_an_atlas_for_a_run(command, packed, folder):
 def test_a_report_of_an_atlas_lies_where_one_works_and_says_what_it_is(command):
     code, said, _ = command("report", "atlas:mini")
     assert (code, said) == (0, "written to mini.html\n")
-    page = Path("mini.html").read_text(encoding="utf-8")
-    assert "a run without its sums" in page
+    assert "a run without its sums" in data_of(Path("mini.html"))
     code, _, refused = command("report", "mini")
     assert code != 0
     assert "mini.html exists already" in refused

@@ -14,6 +14,7 @@ import headscope as hs
 from headscope.cli import app
 from headscope.errors import CorpusError, ModelError, RunError
 from headscope.runs.folder import RUN
+from tests.helpers.report import data_of
 
 TEXT = "Alice was very tired. She looked at the old keys again. " * 60
 ASKED = {"types": ["positional"], "max_tokens": 600, "max_length": 32}
@@ -72,7 +73,7 @@ def test_no_file_of_a_run_says_where_its_model_and_its_text_lie(home, out):
         "model": "../../hidden-ann/models/tiny",
         "corpora": ["../../hidden-ann/texts"],
     }
-    assert "hidden-ann" not in (out / "report.html").read_text()
+    assert "hidden-ann" not in (out / "report.html").read_text() + data_of(out / "report.html")
 
 
 def test_what_shares_no_folder_with_the_run_has_no_place(home, out):

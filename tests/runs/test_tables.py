@@ -20,9 +20,9 @@ from headscope.runs.folder import HEADS
 from headscope.runs.listing import write_heads
 from headscope.runs.tables import read_heads, table_to_csv
 from headscope.statistics.columns import HEAD_COLUMNS
-from headscope.views.attention_view import AttentionView
 from headscope.views.html_page import atlas_html
 from headscope.views.report.data import to_json
+from headscope.views.show import AttentionView
 from tests.fuzz.folders import make_run
 from tests.helpers.formats import columns_of
 

@@ -14,7 +14,7 @@ from headscope.models.load import load_model
 from headscope.runs.reopen_model import model_of
 from headscope.serve.live import Live
 from headscope.serve.server import bind, serve_app
-from tests.helpers.served import Served
+from tests.serve.served import Served
 
 
 @pytest.fixture(scope="session")

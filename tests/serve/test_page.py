@@ -9,7 +9,7 @@ import pytest
 from headscope.serve.server import serve_app
 from tests.browser import axe_faults, opened_at
 from tests.helpers.cut import cut_on
-from tests.helpers.served import Served
+from tests.serve.served import Served
 
 TEXT = "the old keys were in the house & <b>she</b> told 100% of them"
 

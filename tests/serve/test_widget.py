@@ -34,10 +34,9 @@ NOTEBOOK = """
 
 
 def state(live, head: str) -> dict:
-    data, relations = live_data(live)
     tokens = live.read(TEXT).tokens
     return {
-        "_data": data, "_relations": relations, "head": head, "type": "", "token": len(tokens) - 1,
+        "_data": live_data(live), "head": head, "type": "", "token": len(tokens) - 1,
         "_reading": read_told(live, None, TEXT, lambda: None),
         "_pattern": head_told(live, None, TEXT, head, lambda: None),
     }  # fmt: skip

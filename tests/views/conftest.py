@@ -8,52 +8,32 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import headscope as hs
 from headscope.measure.example import Example
 from headscope.views.report import report_html
-from tests.helpers.report import TOKENS
+from tests.views.hand_built import run_of
+
+TOKENS = (
+    "<bos>", "</script><script>alert(1)</script>", "\"'<b>&amp;", "\u202eabc\u200f", "\ufffd", "\ud83d", "a\nb",
+    " $x$", "end",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="session")
 def run():
     """2 layers × 3 heads on repeats: L0H0 looks at the previous token, L1H2 is an induction head."""
-    n, documents = 30, 10
-    a = np.zeros((2, 3, 2 * n + 1, 2 * n + 1))
-    place = np.arange(1, 2 * n + 1)
-    a[0, 0, place, place - 1] = 0.9
-    second = np.arange(n + 1, 2 * n + 1)
-    a[1, 2, second, second - n + 1] = 0.8
-    a[1, 1] = np.tril(np.ones((2 * n + 1, 2 * n + 1))) / np.arange(1, 2 * n + 2)[:, None]
-    a[..., 0] += 1 - a.sum(-1)
-    tokens = [["<bos>", *[f"w{i}-{j}" for j in range(n)] * 2] for i in range(documents)]
-    made = hs.score_patterns([a] * documents, None, tokens, name="six heads </title><b>")
+    made = run_of("PSS", "SEI", name="six heads </title><b>")
     size = len(TOKENS)
     pattern = (np.tril(np.ones((size, size))) / np.arange(1, size + 1)[:, None]).astype(np.float16)
-    examples = [
-        Example(
-            1,
-            2,
-            "induction/repeat",
-            kind,
-            0.8,
-            "repeat#0",
-            TOKENS,
-            size - 1,
-            (1, 3),
-            pattern,
-            positions=(0, *range(40, 46), 90, 91),
-            left_out=(0.25, 0.001),
-            length=120,
-            more_targets=2,
-        )
-        for kind in ("best", "decile 2", "decile 10")
-    ]
+    kept = Example(
+        1, 2, "induction/repeat", "best", 0.8, "repeat#0", TOKENS, size - 1, (1, 3), pattern,
+        positions=(0, *range(40, 46), 90, 91), left_out=(0.25, 0.001), length=120, more_targets=2,
+    )  # fmt: skip
     ordinary = Example(
         1, 2, "", "ordinary", float("nan"), "text#0", TOKENS, -1, (), pattern,
         positions=tuple(range(size)), left_out=(), length=120,
     )  # fmt: skip
-    examples.append(ordinary)
-    return hs.Run(made.heads, made.evidence, made.rules, made.info, None, None, examples)
+    examples = [replace(kept, kind=kind) for kind in ("best", "decile 2", "decile 10")]
+    return replace(made, examples=[*examples, ordinary])
 
 
 @pytest.fixture(scope="session")

@@ -6,32 +6,16 @@ import re
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 import headscope as hs
 from headscope.cli import app
-from headscope.errors import HeadscopeError, RunError
+from headscope.errors import HeadscopeError
 from tests.browser import axe_faults, opened, visit
+from tests.views.hand_built import run_of
 
 EVIL = "<b>six</b>\u202e heads"
-
-
-def made(heads: int, name: str) -> hs.Run:
-    """2 layers on repeats: in the first each head looks at the previous token, L1H0 is an induction
-    head, and the rest of the last layer looks evenly.
-    """
-    n, documents = 30, 10
-    a = np.zeros((2, heads, 2 * n + 1, 2 * n + 1))
-    place = np.arange(1, 2 * n + 1)
-    a[0, :, place, place - 1] = 0.9
-    second = np.arange(n + 1, 2 * n + 1)
-    a[1, 0, second, second - n + 1] = 0.8
-    a[1, 1:] = np.tril(np.ones((2 * n + 1, 2 * n + 1))) / np.arange(1, 2 * n + 2)[:, None]
-    a[..., 0] += 1 - a.sum(-1)
-    tokens = [["<bos>", *[f"w{i}-{j}" for j in range(n)] * 2] for i in range(documents)]
-    return hs.score_patterns([a] * documents, None, tokens, name=name)
 
 
 @pytest.fixture(scope="module")
@@ -39,8 +23,8 @@ def folders(tmp_path_factory) -> list[Path]:
     """Two runs of the same name, one of two heads a layer and one of three."""
     home = tmp_path_factory.mktemp("runs")
     return [
-        made(heads, name).save(home / above / "same")
-        for heads, name, above in ((2, "tiny", "one"), (3, EVIL, "two"))
+        run_of(*layers, name=name).save(home / above / "same")
+        for layers, name, above in ((("PP", "IE"), "tiny", "one"), (("PPP", "IEE"), EVIL, "two"))
     ]
 
 
@@ -131,9 +115,6 @@ def test_the_command_refuses_in_one_sentence_and_leaves_nothing_half_written(fol
         return str(done.exception)
 
     out = tmp_path / "site"
-    assert "nowhere is no run folder: it has no run.json" in refused("nowhere", "--out", out)
-    twice = folders[0].parent / "." / "same"
-    assert "was given twice" in refused(folders[0], twice, "--out", out)
     bad = shutil.copytree(folders[1], tmp_path / "bad")
     (bad / "heads.csv").write_text("layer,head\n")
     assert "this file is not the one that was written" in refused(folders[0], bad, "--out", out)
@@ -143,23 +124,3 @@ def test_the_command_refuses_in_one_sentence_and_leaves_nothing_half_written(fol
     assert "holds other files and no gallery" in refused(folders[0], "--out", full, "--overwrite")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["bad", "full"]
     assert everything(full) == {"a.tex": b"precious"}
-    with pytest.raises(RunError, match="takes one run or more, and none came"):
-        hs.gallery(out=out)
-
-
-def test_the_command_writes_it_and_writes_it_again_alike(folders, tmp_path):
-    def write(*more: str) -> object:
-        return CliRunner().invoke(
-            app, ["export", "gallery", *map(str, folders), "--out", str(tmp_path / "s"), *more]
-        )
-
-    assert write("--light").exit_code == 0
-    first = everything(tmp_path / "s")
-    again = write("--light")
-    assert "holds a gallery already; choose another --out, or add --overwrite" in str(
-        again.exception
-    )
-    assert write("--light", "--overwrite").exit_code == 0
-    assert everything(tmp_path / "s") == first
-    assert write("--overwrite").exit_code == 0
-    assert len(everything(tmp_path / "s")["same-1/report.html"]) > len(first["same-1/report.html"])

@@ -12,22 +12,17 @@ import headscope as hs
 from headscope.statistics.causes import BREAKS, CAUSE_COLUMNS
 from headscope.views.report import report_html
 from tests.browser import visit
+from tests.views.hand_built import run_of
 
 
 @pytest.fixture(scope="module")
 def run():
     """2 layers × 2 heads on repeats: L1H1 is an induction head."""
-    n, documents = 30, 10
-    a = np.zeros((2, 2, 2 * n + 1, 2 * n + 1))
-    second = np.arange(n + 1, 2 * n + 1)
-    a[1, 1, second, second - n + 1] = 0.8
-    a[..., 0] += 1 - a.sum(-1)
-    tokens = [["<bos>", *[f"w{i}-{j}" for j in range(n)] * 2] for i in range(documents)]
-    return hs.score_patterns([a] * documents, None, tokens, name="four heads")
+    return run_of("SS", "SI", name="four heads")
 
 
 def measured(run):
-    """With what L1H1 writes, its cause, and an account of every head."""
+    """The run with effects and a cause of L1H1, and an account of every head."""
     effect = {
         "layer": 1, "head": 1, "type": "induction", "effect": "repeat", "n": 210, "lift": 2.5,
         "ci_low": 2.25, "ci_high": 2.75, "tagged": True,

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 import headscope as hs
-from headscope.views.report import report_html
 from tests.browser import axe_faults, opened, visit
 
 
@@ -56,21 +53,6 @@ def test_points_of_the_scatter_are_heads_on_any_axes(page, tmp_path):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 390])
-def test_nothing_sticks_out_of_the_window(explained, tmp_path, width, scheme):
-    script = """
-      const wide = {};
-      for (const hash of ["", "scatter", "about", "L1H2", "type=induction"]) {
-        await go(hash); await tick(400);
-        wide[hash] = document.documentElement.scrollWidth - document.documentElement.clientWidth;
-      }
-      return wide;
-    """
-    seen = visit(explained, script, tmp_path, width=width, scheme=scheme)
-    assert all(extra <= 0 for extra in seen.found.values()), seen.found
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_no_fault_with_labels_or_contrast(explained, tmp_path, scheme):
     places = ["", "scatter", "about", "L1H2", "type=induction"]
     assert axe_faults(opened(explained, tmp_path, scheme=scheme), places) == {}
@@ -89,41 +71,3 @@ def test_a_type_says_what_it_asks_and_what_its_numbers_mean(page, tmp_path):
     assert f"Control keys: {kind.rivals}." in seen.found["lead"]
     said = {word for term in seen.found["terms"] for word in term.split(", ")}
     assert set(seen.found["columns"]) - said == {"head", "relation", "best head"}
-
-
-def test_a_page_says_when_its_examples_are_of_another_relation(run, tmp_path):
-    """L0H0 looks at the token before, and its only example here is of repeats."""
-    other = replace(run.examples[0], layer=0, head=0)
-    odd = hs.Run(run.heads, run.evidence, run.rules, run.info, None, None, [*run.examples, other])
-    script = """
-      const said = {};
-      for (const head of ["L0H0", "L1H2"]) { await go(head); said[head] = $(".examples .small").textContent; }
-      return said;
-    """
-    seen = visit(report_html(odd), script, tmp_path)
-    assert seen.errors == []
-    assert seen.found["L0H0"].startswith("No examples were kept for “")
-    assert seen.found["L1H2"].startswith("Framed")
-
-
-def test_no_word_of_a_table_is_broken_on_a_telephone(explained, tmp_path):
-    """A word that is broken lies in two boxes."""
-    script = """
-      const broken = [];
-      for (const hash of ["", "about", "type=induction"]) {
-        await go(hash); await tick(300);
-        for (const cell of $$("#main td:first-child, #main th")) {
-          const walk = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
-          while (walk.nextNode()) for (const word of walk.currentNode.data.matchAll(/[A-Za-z_]+/g)) {
-            const range = document.createRange();
-            range.setStart(walk.currentNode, word.index);
-            range.setEnd(walk.currentNode, word.index + word[0].length);
-            if (new Set([...range.getClientRects()].map((box) => Math.round(box.top))).size > 1) broken.push(word[0]);
-          }
-        }
-      }
-      return broken;
-    """
-    seen = visit(explained, script, tmp_path, width=390)
-    assert seen.errors == []
-    assert seen.found == []

@@ -89,8 +89,8 @@ def test_a_png_is_the_svg_at_twice_its_size(saved):
 
 EVIL = """
   await go("L1H2"); await tick(300);
-  const strips = $$(".strip-scroll");
-  return { texts: strips.map(pictureText), png: await bytes(await pictureFile(strips[0], "png")) };
+  await save();
+  return Promise.all(Object.entries(taken).filter(([name]) => name.endsWith("svg")).map(([, file]) => file.text()));
 """
 
 
@@ -98,10 +98,9 @@ def test_tokens_of_any_kind_make_sound_files(page, tmp_path):
     """Quotes, tags and control characters of a text stay text in the file."""
     seen = visit(page, TAKE + EVIL, tmp_path)
     assert seen.errors == []
-    assert len(seen.found["texts"]) == 5
-    for text in seen.found["texts"]:
+    words = ""
+    for text in seen.found:
         root = ElementTree.fromstring(text)
         assert {node.tag for node in root.iter()} <= {f"{SVG}{tag}" for tag in DRAWN}
-        words = "".join(node.text or "" for node in root.iter(f"{SVG}text"))
-        assert "<" in words  # what looks like a tag is text
-    assert Image.open(io.BytesIO(base64.b64decode(seen.found["png"]))).width > 100
+        words += "".join(node.text or "" for node in root.iter(f"{SVG}text"))
+    assert "</script>" in words  # what looks like a tag is text

@@ -3,28 +3,146 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
+import pandas as pd
 from jinja2 import Environment
 from pydantic import Field
 
-from headscope.errors import RunError
+from headscope.corpus.shipped import corpus_title
+from headscope.heads import layer_name
 from headscope.options import Overwrite, PathName, checked
-from headscope.paths import resolved
 from headscope.printing import visible
 from headscope.progress import Progress, progress_bar
-from headscope.runs.atlas import is_stored
-from headscope.runs.folder import REPORT, RUN, encoded
+from headscope.runs.folder import REPORT, encoded
+from headscope.runs.recorded_paths import shareable
 from headscope.runs.resolve import RunName, run_names, the_run
 from headscope.runs.site import check_site, new_site
 from headscope.runs.write import write_file
-from headscope.statistics.result import Result
-from headscope.statistics.tags import NO_TYPE
-from headscope.views.gallery.card import Card, card_of, functions_first
+from headscope.statistics.result import Result, layers_of
+from headscope.statistics.tags import NO_TYPE, countable_types
+from headscope.views.colours import legend_groups, letter
 from headscope.views.html_page import page_file, page_style, style_class
 from headscope.views.report import report_html
+
+
+@dataclass(frozen=True)
+class TypeShare:
+    """The heads of a run that are drawn as one type."""
+
+    type: str
+    """A primary type, or one of `colours.NO_TYPE`."""
+    heads: int
+    span: str
+    """Layers that hold the middle half of these heads, such as `L2–L4`."""
+    path: str
+    """Their cells as an SVG path, one unit a head and a layer."""
+
+    @property
+    def letter(self) -> str:
+        """The letter of the type."""
+        return letter(self.type)
+
+    @property
+    def typed(self) -> bool:
+        """True if the report has a page of it."""
+        return self.type not in NO_TYPE
+
+
+@dataclass(frozen=True, eq=False)
+class Card:
+    """One run of a gallery."""
+
+    name: str
+    """A name of its own for each run."""
+    folder: str
+    """Folder of the report in the site."""
+    model: str
+    revision: str
+    text: str
+    """The names of what was read, joined."""
+    tokens: int | None
+    """Number of tokens of text that were read; None if the run does not say."""
+    layers: int
+    width: int
+    """Heads of a layer."""
+    first: str
+    """The first layer's name."""
+    last: str
+    shares: tuple[TypeShare, ...]
+    """Shares of types in the order of the legend."""
+    countable: frozenset[str]
+    """The types that a head could have earned; a count of another was measured by nobody."""
+    total: int
+    """Heads of the model."""
+
+    def count(self, type_name: str) -> int | None:
+        """Heads that are drawn as a type; None where it could not be measured."""
+        if type_name not in NO_TYPE and type_name not in self.countable:
+            return None
+        return sum(share.heads for share in self.shares if share.type == type_name)
+
+
+def card_of(run: Result, name: str, folder: str) -> Card:
+    """The card of a run.
+
+    Args:
+        run: the run.
+        name: what the gallery calls it.
+        folder: the name of its folder in the site.
+    """
+    info = shareable(run.info) if "model" in run.info else {"model": {"name": name}}
+    layers = layers_of(run)
+    read = info.get("text_read", {}).get("tokens")
+    return Card(
+        name=name,
+        folder=folder,
+        model=str(info["model"]["name"]),
+        revision=str(info["model"].get("revision") or ""),
+        text=", ".join(
+            corpus_title(str(corpus)) for corpus in info.get("corpora", {}).get("asked", ())
+        ),
+        tokens=None if read is None else int(read),
+        layers=len(layers),
+        width=int(run.heads["head"].max()) + 1,
+        first=layer_name(layers[0]),
+        last=layer_name(layers[-1]),
+        shares=tuple(_shares(run, layers)),
+        countable=frozenset(countable_types(run.evidence, run.rules)),
+        total=len(run.heads),
+    )
+
+
+def _shares(run: Result, layers: list[int]) -> list[TypeShare]:
+    primaries = run.heads["primary"]
+    row_of_layer = {layer: row for row, layer in enumerate(layers)}
+    shares = []
+    for name in functions_first(primaries.unique()):
+        typed_heads = run.heads[primaries == name]
+        cells = zip(typed_heads["layer"].tolist(), typed_heads["head"].tolist(), strict=True)
+        path = "".join(f"M{head} {row_of_layer[layer]}h1v1h-1z" for layer, head in cells)
+        shares.append(TypeShare(str(name), len(typed_heads), _span(run, typed_heads), path))
+    return shares
+
+
+def functions_first(names: Iterable[str]) -> list[str]:
+    """Types in the order of the legend: what looks somewhere, what rests, and what has no type."""
+    return [name for members in legend_groups(names).values() for name in members]
+
+
+def _span(run: Result, heads: pd.DataFrame) -> str:
+    """Half of the heads lie there, a quarter before it and a quarter behind it."""
+    low, high = (_row(run, heads, quantile) for quantile in (0.25, 0.75))
+    return low if low == high else f"{low}–{high}"
+
+
+def _row(run: Result, heads: pd.DataFrame, quantile: float) -> str:
+    layer: Any = heads["layer"].quantile(quantile, interpolation="nearest")
+    return layer_name(int(layer))
+
 
 INDEX = "index.html"
 _LONGEST = 60  # characters of a folder's name: far below what any file system takes
@@ -44,12 +162,11 @@ def gallery(
         The index.
 
     Raises:
-        RunError: no run, one of them twice, or one that cannot be read.
+        RunError: a run cannot be read.
         WriteError: the folder holds something else, or nothing can be written there.
     """
     folder = Path(out)
     check_site(folder, overwrite=overwrite)
-    _check_runs(runs)
     names = run_names(runs)
     cards = []
     bar = progress_bar(progress, "writing reports", unit="runs", loads=False)
@@ -100,22 +217,6 @@ def folder_names(names: Sequence[str]) -> list[str]:
         used.add(folder.lower())
         folders.append(folder)
     return folders
-
-
-def _check_runs(runs: Sequence[Result | str | Path]) -> None:
-    """Refuse before the first report is made what can be seen without reading any run."""
-    if not runs:
-        raise RunError("a gallery takes one run or more, and none came")
-    seen = set[Path]()
-    for run in runs:
-        if isinstance(run, Result):
-            continue
-        if not is_stored(run):
-            raise RunError(f"{run!s:.300} is no run folder: it has no {RUN}")
-        run_folder = resolved(Path(run))
-        if run_folder in seen:
-            raise RunError(f"{run!s:.300} was given twice")
-        seen.add(run_folder)
 
 
 def types_of(cards: Sequence[Card]) -> list[str]:

@@ -12,7 +12,6 @@ from jinja2 import Environment, StrictUndefined
 from pydantic import Field
 
 from headscope.corpus.read import file_sha256
-from headscope.errors import RunError
 from headscope.models.packaged import PACKAGED
 from headscope.options import Overwrite, PathName, checked
 from headscope.progress import Progress, progress_bar
@@ -25,8 +24,7 @@ from headscope.runs.tables import table_to_csv
 from headscope.runs.write import write_file
 from headscope.statistics.result import Result
 from headscope.statistics.tags import NO_TYPE
-from headscope.views.gallery import folder_names
-from headscope.views.gallery.card import Card, card_of
+from headscope.views.gallery import Card, card_of, folder_names
 
 ATLASES = Site("folder of atlases", "atlases.json")
 TABLE, CARD = "atlases.csv", "README.md"
@@ -45,13 +43,11 @@ def export_atlases(
         The data set card, `README.md`; `atlases.csv` beside it has a row per atlas.
 
     Raises:
-        RunError: no run came, or one cannot be read.
+        RunError: a run cannot be read.
         WriteError: the folder holds something else, or nothing can be written there.
     """
     folder = Path(out)
     check_site(folder, overwrite=overwrite, site=ATLASES)
-    if not runs:
-        raise RunError("a folder of atlases takes one run or more, and none came")
     cards, rows = [], list[dict[str, Any]]()
     bar = progress_bar(progress, "packing", unit="runs", loads=False)
     with new_site(folder, overwrite=overwrite, site=ATLASES) as new, bar as on_progress:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import zlib
-from collections.abc import Sequence
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,18 +20,12 @@ from headscope.views.html_page import REPORT, page_file, page_style
 from headscope.views.report.data import page_data, to_json
 
 SCRIPTS = (
-    "inflate.js",
     "page.js",
     "core.js",
-    "tokens.js",
     "thumbs.js",
     "save.js",
-    "findings.js",
-    "coverage.js",
     "atlas.js",
     "arcs.js",
-    "heat.js",
-    "circuit.js",
     "examples.js",
     "head.js",
     "scatter.js",
@@ -41,8 +34,7 @@ SCRIPTS = (
 )
 
 LEVEL = 7
-"""Of zlib: a quarter of the time of the highest one, for a page that is less than one per cent
-larger."""
+"""Level of zlib: a quarter of the highest one's time, for a page less than one per cent larger."""
 
 
 def report_html(run: Result, *, light: bool = False, home: str | None = None) -> str:
@@ -54,7 +46,6 @@ def report_html(run: Result, *, light: bool = False, home: str | None = None) ->
             `unsafe-eval`; the page's own views of patterns stay.
         home: the address of a page of all runs, to which this one leads back.
     """
-    data = page_data(run)
     template = Environment(autoescape=True).from_string(page_file(REPORT, "page.html"))
     return template.render(
         title=f"{name_of(run.name)} – headscope",
@@ -63,20 +54,8 @@ def report_html(run: Result, *, light: bool = False, home: str | None = None) ->
         home=home,
         preliminary=run.preliminary,
         scripts="\n".join(page_file(REPORT, name) for name in SCRIPTS),
-        relations=packed(to_json(data.pop("relations"))),
-        data=to_json(data | {"layers_of": _by_layer(data.pop("examples"), data.pop("ladders"))}),
+        data=packed(to_json(page_data(run))),
     )
-
-
-def _by_layer(
-    examples: Sequence[dict[str, Any]], ladders: Sequence[dict[str, Any]]
-) -> dict[int, str]:
-    """Data of heads' own pages alone, packed by layer: no page shows more than one layer's."""
-    layers: dict[int, dict[str, list[dict[str, Any]]]] = {}
-    for name, rows in (("examples", examples), ("ladders", ladders)):
-        for row in rows:
-            layers.setdefault(row["layer"], {"examples": [], "ladders": []})[name].append(row)
-    return {layer: packed(to_json(layer_data)) for layer, layer_data in layers.items()}
 
 
 @cache
@@ -99,11 +78,5 @@ def _packed_circuitsvis() -> str:
 
 
 def packed(text: str) -> str:
-    """A text's length in bytes, a colon, and the deflated text (RFC 1951) in base64.
-
-    Nothing in it can end a script element. `inflate.js` reads it.
-    """
-    raw = text.encode("utf-8")
-    deflate = zlib.compressobj(LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
-    small = deflate.compress(raw) + deflate.flush()
-    return f"{len(raw)}:{base64.b64encode(small).decode('ascii')}"
+    """A deflated text (zlib, RFC 1950) in base64; `page.js` reads it."""
+    return base64.b64encode(zlib.compress(text.encode("utf-8"), LEVEL)).decode("ascii")

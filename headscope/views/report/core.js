@@ -31,6 +31,11 @@ function svg(tag, attributes = {}, ...children) {
   return node;
 }
 
+/* Bytes that were written in base64. */
+function bytesOf(packed) {
+  return Uint8Array.from(atob(packed), (char) => char.charCodeAt(0));
+}
+
 const layerName = (layer) => `L${layer}`;
 const headName = (layer, head) => `${layerName(layer)}H${head}`;
 const number = (value, digits = 2) => (value === null || value === undefined ? "–" : value.toFixed(digits));
@@ -65,14 +70,7 @@ function headLink(row, text) {
   return el("a", { href: `#${headName(row.layer, row.head)}` }, text || headName(row.layer, row.head));
 }
 
-/* The examples and ladders of a layer's heads, unpacked when they are first asked for. */
-const unpacked = new Map();
-function ofLayer(layer) {
-  if (!unpacked.has(layer)) unpacked.set(layer, layer in DATA.layers_of ? JSON.parse(textOf(DATA.layers_of[layer])) : { examples: [], ladders: [] });
-  return unpacked.get(layer);
-}
-const examplesAt = (layer) => ofLayer(layer).examples;
-const laddersAt = (layer) => ofLayer(layer).ladders;
+const examplesAt = (layer) => DATA.examples.filter((e) => e.layer === layer);
 const examplesOfHead = (row) => examplesAt(row.layer).filter((e) => e.head === row.head);
 
 /* What is shown is in the address: a page and after a question mark its state. */
@@ -130,4 +128,23 @@ function describe(row) {
   return `${headName(row.layer, row.head)} – ${tags}\n${tagsOf(row).length || row.undecided ? "" : "no tag, closest to "}${row.relation}: mass ${number(row.mass)}, control ` +
     `${number(row.control)}, lift ${number(row.lift)} [${number(row.ci_low)}, ${number(row.ci_high)}]\n` +
     `first token ${number(row.first_token_mass)}, entropy ${number(row.entropy)}, ${row.shape || "no shape"}${DATA.means ? `\npicture: ${pictureOf(row)}` : ""}`;
+}
+
+/* Tokens as text that can be seen. */
+
+const MARKS = { 0x200e: "LRM", 0x200f: "RLM", 0x202a: "LRE", 0x202b: "RLE", 0x202c: "PDF", 0x202d: "LRO", 0x202e: "RLO", 0x2066: "LRI", 0x2067: "RLI", 0x2068: "FSI", 0x2069: "PDI" };
+
+/* A token as text that can be seen: blanks, line breaks, direction marks and broken characters. */
+function visible(token) {
+  let text = "";
+  for (const char of token) {
+    const code = char.codePointAt(0);
+    if (char === "\n") text += "↵";
+    else if (char === "\t") text += "⇥";
+    else if (MARKS[code]) text += `⟨${MARKS[code]}⟩`;
+    else if (code < 32 || (code >= 0x7f && code < 0xa0) || (code >= 0xd800 && code < 0xe000)) {
+      text += `⟨${code.toString(16).padStart(2, "0")}⟩`;
+    } else text += char;
+  }
+  return text || "∅";
 }

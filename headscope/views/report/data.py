@@ -5,17 +5,20 @@ Every number in the page is one of `heads.csv`, `evidence.csv` or `run.json`, or
 
 from __future__ import annotations
 
+import base64
 import json
 import math
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from numpy import ndarray
 
 from headscope.errors import RunError
 from headscope.measure.example import Example
+from headscope.measure.tally import SIDE, picture_title
 from headscope.runs.recorded_paths import shareable
 from headscope.settings import not_default
 from headscope.statistics.causes import cause_lines
@@ -24,9 +27,15 @@ from headscope.statistics.result import Result, layers_of
 from headscope.statistics.tags import UNIDENTIFIABLE, countable_types
 from headscope.statistics.thresholds import floor_sensitivity
 from headscope.statistics.wording import matched_keys
-from headscope.views.report.head_sentences import head_sentences, ladders
-from headscope.views.report.mean_pictures import mean_pictures, shown_cells
-from headscope.views.report.relation_sentences import in_words, instances_of, spoken, types_in_words
+from headscope.stimuli.text import TEXT
+from headscope.views.report.sentences import (
+    head_sentences,
+    in_words,
+    instances_of,
+    ladders,
+    spoken,
+    types_in_words,
+)
 
 _NUMBERS = (
     "mass",
@@ -104,7 +113,7 @@ def hundredths(shares: Float[ndarray, " cell"]) -> str:
 
 
 def _indexed(rows: pd.DataFrame, row_of_layer: dict[int, int], heads: int) -> pd.DataFrame:
-    """With the place of each row's head in the page's lists, and its relation's full name."""
+    """Rows with the place of each head in the page's lists, and the relation's full name."""
     return rows.assign(
         place=rows["layer"].map(row_of_layer) * heads + rows["head"],
         id=rows["type"] + "/" + rows["relation"],
@@ -216,3 +225,50 @@ def _short(value: Any) -> float | None:
     """Four significant digits, as a person reads them; None where nothing was measured."""
     number = float(value)
     return float(f"{number:.4g}") if math.isfinite(number) else None
+
+
+_LEVELS = 255  # attention is drawn, not read off: one byte a cell
+
+
+def pack_picture(pattern: Float[ndarray, "query key"]) -> str:
+    """The lower triangle of a pattern, row by row, one byte a cell, in base64.
+
+    All of it where it is an encoder's: so the page tells the two apart.
+    """
+    levels = np.clip(shown_cells(pattern).astype(float) * _LEVELS, 0, _LEVELS).round()
+    return base64.b64encode(levels.astype(np.uint8).tobytes()).decode("ascii")
+
+
+def shown_cells(pattern: Float[ndarray, "query key"]) -> Float[ndarray, " cell"]:
+    """The cells of a pattern's lower triangle, or all where some query looks ahead."""
+    lower = _lower_triangle(pattern.shape)
+    return pattern.ravel() if pattern[~lower].any() else pattern[lower]
+
+
+@lru_cache(maxsize=64)
+def _lower_triangle(shape: tuple[int, int]) -> Bool[ndarray, "query key"]:
+    return np.tri(*shape, dtype=bool)
+
+
+def mean_pictures(run: Result) -> dict[str, Any] | None:
+    """Pictures of each head's mean pattern, and by number in `shown` what they are of.
+
+    Square roots, so that what is faint is seen, without the first token, whose share has a bar of
+    its own. None where the run kept no mean pattern.
+    """
+    if run.means is None and not run.pictures:
+        return None
+    stimuli = [TEXT.name, *dict.fromkeys(picture.stimulus for picture in run.pictures.values())]
+    heads = int(run.heads["head"].max()) + 1
+    cells, numbers = [], []
+    for row, layer in enumerate(layers_of(run)):
+        for head in range(heads):
+            picture = run.pictures.get((layer, head))
+            pattern = np.zeros((SIDE, SIDE)) if run.means is None else run.means[row, head]
+            if picture is not None:
+                pattern = picture.pattern
+            inner = np.sqrt(pattern[1:, 1:].astype(float))
+            cells.append(pack_picture(inner) if inner.any() else "")
+            numbers.append(stimuli.index(TEXT.name if picture is None else picture.stimulus))
+    stimulus_texts = [picture_title(name) for name in stimuli]
+    return {"side": SIDE - 1, "cells": cells, "stimulus": numbers, "shown": stimulus_texts}

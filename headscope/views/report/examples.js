@@ -117,3 +117,81 @@ function ordinaryOf(row, examples) {
       tokens: own[0].tokens.map(visible), attention: beside.map((example) => unpack(example.pattern, example.tokens.length)), attentionHeadNames: beside.map((example) => headName(example.layer, example.head)),
     }), headName(row.layer, row.head)) || "");
 }
+
+/* A whole pattern as a small picture: queries downward, keys to the right, the target cells framed; a click on a row shows it in the arcs. */
+
+const ZOOMS = [8, 14, 22];
+
+function heatView(view, onrow = () => {}) {
+  const size = view.tokens.length, canvas = el("canvas", { class: "heat", role: "img", "aria-label": `${view.label}: ${size} queries downward, ${size} keys to the right` });
+  const said = el("p", { class: "small said" }, "Queries downward, keys to the right. Framed: the targets of the query. Point at a cell for its number.");
+  let zoom = 0;
+  canvas.redraw = () => {
+    const unit = ZOOMS[zoom], pen = canvas.getContext("2d"), ink = inkOf(view.type);
+    canvas.width = canvas.height = size * unit;
+    view.matrix.forEach((row, query) => row.forEach((share, key) => {
+      pen.fillStyle = `rgba(${ink}, ${Math.sqrt(Math.min(1, share))})`;
+      if (share > 0) pen.fillRect(key * unit, query * unit, unit, unit);
+    }));
+    pen.strokeStyle = getComputedStyle(document.body).color;
+    for (const key of view.targets) pen.strokeRect(key * unit + 0.5, view.query * unit + 0.5, unit - 1, unit - 1);
+  };
+  const cellAt = (event) => {
+    const box = canvas.getBoundingClientRect();
+    return [event.clientY - box.top, event.clientX - box.left].map((at) => Math.min(size - 1, Math.max(0, Math.floor((at / box.width) * size))));
+  };
+  const place = (i) => (view.positions && view.positions.length ? ` at ${view.positions[i]}` : "");
+  canvas.addEventListener("mousemove", (event) => {
+    const [query, key] = cellAt(event);
+    said.textContent = `“${visible(view.tokens[query]).trim()}”${place(query)} gives “${visible(view.tokens[key]).trim()}”${place(key)} ${number(view.matrix[query][key])}`;
+  });
+  canvas.addEventListener("click", (event) => onrow(cellAt(event)[0]));
+  const larger = el("button", { type: "button", class: "fold", onclick: () => { zoom = (zoom + 1) % ZOOMS.length; canvas.redraw(); } }, "zoom");
+  const box = el("div", { class: `heat-view type-${typeClass(view.type)}` }, el("div", { class: "scroll" }, canvas), said, larger, " ", saveButtons(canvas, `${view.label} pattern`));
+  canvas.redraw();
+  return box;
+}
+
+/* The full view: circuitsvis, unpacked when it is first opened, in a frame of its own that takes the page's colours. */
+
+const CIRCUITSVIS = document.getElementById("circuitsvis");
+
+/* circuitsvis draws on white alone: in the dark its picture is turned over, and keeps its hues. The background is what becomes the page's. */
+const INVERTED = "#view{background:#e4e4e8;color:#101013;filter:invert(1) hue-rotate(180deg)}";
+
+/* circuitsvis opens on the first of its heads and takes no other by its props: a click on a head's name chooses it. */
+const chooseHead = (name) => {
+  const own = [...document.querySelectorAll("#view h4")].find((title) => title.textContent === name);
+  if (own) own.click();
+  else setTimeout(() => chooseHead(name), 30);
+};
+
+/* The page inside the frame, open on the head `first` where there are several. Tokens go in as data, with nothing in them that HTML could read. */
+async function framePage(view, props, first) {
+  const style = getComputedStyle(document.body);
+  const data = JSON.stringify(props).replace(/[<>&\u2028\u2029]/g, (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, "0")}`);
+  return `<!doctype html><html lang="en" style="color-scheme:${dark.matches ? "dark" : "light"}"><meta charset="utf-8"><title>circuitsvis</title>
+<style>body{margin:0;padding:8px;background:${style.backgroundColor};color:${style.color};font:14px/1.4 system-ui,sans-serif} #view *{white-space:nowrap;overflow:visible;text-overflow:clip}
+#view select,#view input,#view button{color:inherit;background:transparent} ${dark.matches ? INVERTED : ""}</style>
+<div id="view"></div><script>${await textOf(CIRCUITSVIS.textContent)}</${"script"}><script>CircuitsVis.render("view",CircuitsVis.${view},${data})${first ? `;const chooseHead=${chooseHead};chooseHead("${first}")` : ""}</${"script"}></html>`;
+}
+
+function circuitFrame(label, view, props, first) {
+  const frame = el("iframe", { class: "circuit", title: label });
+  framePage(view, props, first).then((page) => { frame.srcdoc = page; });
+  frame.addEventListener("load", () => {
+    const fit = () => { frame.style.height = `${Math.min(900, frame.contentDocument.documentElement.scrollHeight + 12)}px`; };
+    setTimeout(fit, 300);
+  });
+  return frame;
+}
+
+/* A part that draws the full view when it is opened, and nothing where the page was made without circuitsvis. */
+function circuitDetails(said, label, view, props, first = null) {
+  if (!CIRCUITSVIS) return null;
+  const details = el("details", { class: "pattern" }, el("summary", {}, said));
+  details.addEventListener("toggle", () => {
+    if (details.open && !details.querySelector("iframe")) details.append(circuitFrame(label, view, props(), first));
+  });
+  return details;
+}

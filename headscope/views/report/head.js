@@ -111,7 +111,7 @@ function columnsInWords() {
 /* What each of its relations had to clear, step by step, with the numbers; the one that it is shown by first, and open. */
 function ladders(row) {
   const primary = (relationOf(row) || {}).id;
-  const own = laddersAt(row.layer).filter((each) => each.head === row.head).sort((a, b) => (b.relation === primary) - (a.relation === primary));
+  const own = DATA.ladders.filter((each) => each.layer === row.layer && each.head === row.head).sort((a, b) => (b.relation === primary) - (a.relation === primary));
   return own.length ? el("div", { class: "ladders" }, own.map((each, i) => el("details", { open: i === 0 },
     el("summary", {}, "What a tag asks for ", relationName(DATA.relations.find((r) => r.id === each.relation)), `: ${each.steps.filter(([, , holds]) => holds).length} of ${each.steps.length} hold`),
     el("ol", { class: "ladder" }, each.steps.map(([name, said, holds]) => el("li", { class: holds ? "holds" : "fails" }, el("span", { class: "mark" }, holds ? "✓" : "✗"), " ", el("span", { class: "step" }, name), ` ${said}`)))))) : "";

@@ -1,6 +1,8 @@
-"use strict";
-/* Where the scripts draw, and what they draw: a page's own body and the data that lie in it. A notebook's widget has others. */
+/* The data of the page: text that was deflated and written in base64. */
+
+async function textOf(packed) {
+  return new Response(new Blob([bytesOf(packed)]).stream().pipeThrough(new DecompressionStream("deflate"))).text();
+}
 
 const PAGE = document.body;
-const DATA = JSON.parse(document.getElementById("data").textContent);
-DATA.relations = JSON.parse(textOf(document.getElementById("relations").textContent));
+const DATA = JSON.parse(await textOf(document.getElementById("data").textContent));

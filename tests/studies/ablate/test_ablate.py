@@ -29,6 +29,7 @@ from headscope.studies.ablate import (
     output_norms,
 )
 from headscope.studies.ablate_texts import minimal_pairs, near_and_away, repeats
+from tests.helpers.report import data_of
 from tests.helpers.shell import headscope
 
 
@@ -187,7 +188,7 @@ def test_the_command_writes_causes_that_why_and_the_report_show(mini_run):
     assert "ablating it (zero) changes the log-probability of repeated tokens" in line
     said = headscope("why", mini_run, name).stdout
     assert line in " ".join(said.split())  # lines are folded
-    assert line[:60] in (mini_run / "report.html").read_text()
+    assert line[:60] in data_of(mini_run / "report.html")
 
 
 def test_what_cannot_be_ablated_is_refused(mini_run, gpt2_folder):

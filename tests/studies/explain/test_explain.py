@@ -11,6 +11,7 @@ from headscope.errors import CorpusError, RunError
 from headscope.statistics.columns import RULE_COLUMNS
 from headscope.statistics.reasons import account_lines, explained_by
 from tests.helpers.formats import columns_of
+from tests.helpers.report import data_of
 
 GOLD = data_folder() / "corpora" / "gold.conllu"
 
@@ -77,7 +78,7 @@ def test_the_command_keeps_the_rules_in_the_runs_folder(gpt2_folder, tmp_path, c
     printed = run.why("L1H1")
     assert run.heads.loc["L1H1", "rule"] in printed
     assert f"explains {run.heads.loc['L1H1', 'explained']:.0%} of its bits" in printed
-    assert run.heads.loc["L1H1", "rule"].split(" (")[0] in (folder / "report.html").read_text()
+    assert run.heads.loc["L1H1", "rule"].split(" (")[0] in data_of(folder / "report.html")
     code, _, err = command(*words)
     assert code == 2
     assert "this run was explained before; add --overwrite" in err

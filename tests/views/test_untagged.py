@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -14,28 +13,22 @@ import numpy as np
 import pandas as pd
 import pytest
 from rich.console import Console
-from typer.testing import CliRunner
 
 import headscope as hs
-from headscope.cli import app
+from headscope.runs.listing import clearest_head
 from headscope.serve.live import Live
 from headscope.serve.live_page import _data
-from headscope.statistics.tags import countable_types, with_no_type
-from headscope.studies.compare import changed
-from headscope.studies.sweep import (
-    Cell,
-    cell_table,
-    counted,
-)
+from headscope.statistics.head_lists import undecided
+from headscope.statistics.tags import with_no_type
 from headscope.views.figures import atlas_figure, layers_figure
 from headscope.views.html_page import atlas_html
 from headscope.views.summary import summary
 from tests.browser import visit
+from tests.views.hand_built import run_of
 
 NI, UN = "not identifiable", "unclassified"
 COUNTS = {"positional": 1, "sink": 1, NI: 3, UN: 2}
-"""By hand: what each of the seven heads below does."""
-N, DOCUMENTS = 30, 10
+"""Heads of each type, counted by hand."""
 LETTERS = "P R ? ? ? · ·"
 
 
@@ -44,15 +37,7 @@ def made() -> hs.Run:
 
     The verdict on one relation of three of these is set by hand, as of a text that cannot tell.
     """
-    size = 2 * N + 1
-    a = np.zeros((1, 7, size, size))
-    place = np.arange(1, size)
-    a[0, 0, place, place - 1] = 0.9
-    a[0, 1, :, 0] = 1
-    a[0, 2:] = np.tril(np.ones((size, size))) / np.arange(1, size + 1)[:, None]
-    a[..., 0] += 1 - a.sum(-1)
-    tokens = [["<bos>", *[f"w{i}-{j}" for j in range(2 * N)]] for i in range(DOCUMENTS)]
-    run = hs.score_patterns([a] * DOCUMENTS, None, tokens, name="seven heads")
+    run = run_of("PSEEEEE", name="seven heads", repeats=False)
     evidence = run.evidence.copy()
     row = evidence["head"].isin([2, 3, 4]) & (evidence["relation"] == "offset-2")
     columns = ["verdict", "baseline", "contested_n"]
@@ -76,12 +61,6 @@ def printed(what) -> str:
     return out.getvalue()
 
 
-def shell(*words: object) -> str:
-    done = CliRunner().invoke(app, [*map(str, words)], env={"COLUMNS": "160"})
-    assert done.exit_code == 0, done.output
-    return done.stdout
-
-
 def of_a_table(run: hs.Run, folder: Path, tmp: Path) -> dict[str, int]:
     return pd.read_csv(folder / "heads.csv")["primary"].value_counts().to_dict()
 
@@ -91,26 +70,6 @@ def of_the_terminal(run: hs.Run, folder: Path, tmp: Path) -> dict[str, int]:
     assert f"L0  {LETTERS}" in said
     rows = (re.match(rf"({NI}|{UN}) +(\d+) *$", line) for line in said.splitlines())
     return {found[1]: int(found[2]) for found in rows if found}
-
-
-def of_repr(run: hs.Run, folder: Path, tmp: Path) -> dict[str, int]:
-    return {name: int(n) for n, name in re.findall(rf"(\d+) ({NI}|{UN})", repr(run))}
-
-
-def of_heads(run: hs.Run, folder: Path, tmp: Path) -> dict[str, int]:
-    listed = shell("heads", folder)
-    begins = {NI: f"  {NI}: no tag", UN: "  no tag, closest to"}
-    by_word = {name: listed.count(words) for name, words in begins.items()}
-    for name, count in by_word.items():
-        own = json.loads(shell("heads", folder, "--type", name, "--format", "json"))
-        assert [row["primary"] for row in own] == [name] * count
-    return by_word
-
-
-def of_why(run: hs.Run, folder: Path, tmp: Path) -> dict[str, int]:
-    return dict(
-        Counter(run.why(name).splitlines()[0].partition(": ")[2] for name in run.heads.index)
-    )
 
 
 def of_a_notebook(run: hs.Run, folder: Path, tmp: Path) -> dict[str, int]:
@@ -157,14 +116,6 @@ def of_a_gallery(run: hs.Run, folder: Path, tmp: Path) -> dict[str, int]:
     return {name: int(n) for name, n in re.findall(rf'title="({NI}|{UN}) (\d+)', index)}
 
 
-def of_a_sweep(run: hs.Run, folder: Path, tmp: Path) -> dict[str, int]:
-    types = countable_types(run.evidence, run.rules)
-    cell = counted(Cell("m", "step1", (), "run"), run.heads, types)
-    (row,) = cell_table([cell]).to_dict("records")
-    assert {name: cell.counts[name] for name in (NI, UN)} == {name: row[name] for name in (NI, UN)}
-    return {name: cell.counts[name] for name in (NI, UN)}
-
-
 def of_pictures(run: hs.Run, folder: Path, tmp: Path) -> dict[str, int]:
     letters = Counter(text.get_text() for text in atlas_figure(run).axes[0].texts)
     axes = layers_figure(run).axes[0]
@@ -174,8 +125,7 @@ def of_pictures(run: hs.Run, folder: Path, tmp: Path) -> dict[str, int]:
 
 
 OUTPUTS: list[Callable[[hs.Run, Path, Path], dict[str, int]]] = [
-    of_a_table, of_the_terminal, of_repr, of_heads, of_why, of_a_notebook, of_the_report,
-    of_the_live_page, of_a_gallery, of_a_sweep, of_pictures,
+    of_a_table, of_the_terminal, of_a_notebook, of_the_report, of_the_live_page, of_a_gallery, of_pictures,
 ]  # fmt: skip
 
 
@@ -186,10 +136,58 @@ def test_every_output_counts_both_words_alike(run, folder, output, tmp_path):
     assert run.heads["primary"].value_counts().to_dict() == COUNTS
 
 
-def test_what_a_text_can_decide_is_no_change_of_a_head():
-    before = made()
-    evidence = before.evidence.copy()
-    evidence.loc[evidence["verdict"] == NI, "verdict"] = "no"
-    after = replace(before, heads=with_no_type(before.heads, evidence), evidence=evidence)
-    assert (after.heads["primary"] == UN).sum() == COUNTS[NI] + COUNTS[UN]
-    assert not changed(hs.compare(before, after).table).any()
+def test_a_head_with_a_tag_is_no_question_whatever_else_cannot_be_told(run):
+    evidence = run.evidence.copy()
+    row = (evidence["head"] == 0) & (evidence["relation"] == "offset-2")
+    evidence.loc[row, "verdict"] = NI
+    assert undecided(run.heads, evidence).index.tolist() == ["L0H2", "L0H3", "L0H4"]
+    assert with_no_type(run.heads, evidence)["primary"].equals(run.heads["primary"])
+
+
+def test_the_atlas_shows_rest_faintly_and_a_question_in_a_frame(run):
+    axes = atlas_figure(run).axes[0]
+    image = axes.images[0].get_array()
+    darkness = 1 - np.asarray(image)[0].mean(-1)
+    assert darkness[0] > 2 * darkness[1] > 2 * darkness[5]
+    frames = [patch for patch in axes.patches if not patch.get_fill()]
+    assert [round(patch.get_x() + patch.get_width() / 2) for patch in frames] == [2, 3, 4]
+    labels = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert labels[-5:] == ["rests", "sink", "no tag", NI, UN]
+
+
+def test_the_head_to_look_at_first_does_more_than_rest(run):
+    assert clearest_head(run) == "L0H0"
+    resting = replace(run, evidence=run.evidence[run.evidence["type"] == "sink"])
+    assert clearest_head(resting) == "L0H1"
+
+
+def test_the_report_shows_rest_faintly_and_what_cannot_be_told(run, tmp_path):
+    script = """
+      const cells = Object.fromEntries($$(".cell").map((c) => [c.dataset.head, c.className]));
+      const letters = $$(".cell").map((c) => c.textContent).join(" ");
+      const groups = $$(".filters .group").map((g) => [g.firstChild.textContent, ...[...g.querySelectorAll(".filter")].map((b) => b.dataset.type)]);
+      $('.filter[data-type="not identifiable"]').click(); await tick();
+      const lit = $$(".cell:not(.faded)").map((c) => c.dataset.head);
+      $('.filter[data-type="not identifiable"]').click(); await tick();
+      const list = $$(".undecided li").map((li) => li.textContent);
+      const shade = (q) => { const c = document.createElement("canvas").getContext("2d"); c.fillStyle = getComputedStyle($(q)).backgroundColor; c.fillRect(0, 0, 1, 1); return [...c.getImageData(0, 0, 1, 1).data].slice(0, 3); };
+      const shades = ["L0H0", "L0H1", "L0H5"].map((h) => shade(`.cell[data-head="${h}"]`));
+      await go("L0H2");
+      const card = $("#main").textContent, chip = $("h2 .chip").textContent, untold = $$(".relation.untold").length;
+      await go("L0H5");
+      return { cells, letters, groups, lit, list, shades, card, chip, untold, other: $("#main").textContent };
+    """
+    seen = visit(run.report(light=True), script, tmp_path)
+    assert seen.errors == []
+    found = seen.found
+    assert found["letters"].strip() == "P R ? ? ?"
+    assert "resting" in found["cells"]["L0H1"]
+    assert found["groups"][1:] == [["rests", "sink"], ["no tag", NI, UN]]
+    assert found["lit"] == ["L0H2", "L0H3", "L0H4"]
+    assert found["list"][0].startswith("offset-2, or nearest verb (they differ at 7 of ")
+    assert found["list"][0].endswith(": L0H2 L0H3 L0H4")
+    typed, rest, none = (255 - np.mean(shade) for shade in found["shades"])
+    assert typed > 2 * rest > 2 * none
+    assert found["chip"] == NI
+    assert found["untold"] == 1
+    assert "ot identifiable" not in found["other"]
