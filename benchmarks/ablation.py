@@ -14,8 +14,9 @@ import time
 import numpy as np
 from side_by_side import save
 
+from headscope.models.intervention import ablated
 from headscope.models.load import load_model
-from headscope.models.rerun import Rerunner, ablated
+from headscope.models.rerun import Rerunner
 from headscope.stimuli.repeat import repeat_windows
 from headscope.studies.ablate_texts import repeats
 

@@ -24,7 +24,8 @@ from headscope.corpus.read import read_corpus
 from headscope.corpus.shipped import asked_corpora, data_folder
 from headscope.heads import head_name
 from headscope.models.engines.engine import stream_patterns
-from headscope.models.load import Model, load_model
+from headscope.models.load import load_model
+from headscope.models.model import Model
 
 OFFSETS = range(-3, 3)
 DIRECTIONS = ("dep>head", "head>dep")

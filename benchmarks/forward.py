@@ -18,8 +18,9 @@ from side_by_side import alternate, bare, corpora, gpt2_shape, ratio, save, scra
 
 from headscope.corpus.window import Window
 from headscope.measure.batch_reader import measure
-from headscope.models.batching import BATCH_TOKENS
-from headscope.models.load import Model, load_model
+from headscope.models.load import load_model
+from headscope.models.model import Model
+from headscope.models.stream import BATCH_TOKENS
 from headscope.relations import relations_of
 from headscope.settings import MAX_TOKENS
 

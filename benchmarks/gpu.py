@@ -19,8 +19,8 @@ from side_by_side import alternate, bare, gpt2_shape, ratio, save, scratch
 
 from headscope.corpus.window import Window
 from headscope.measure.batch_reader import measure
-from headscope.models.batching import ACCELERATOR_BATCH_TOKENS
 from headscope.models.load import load_model
+from headscope.models.stream import ACCELERATOR_BATCH_TOKENS
 
 LAYERS, HEADS, WIDTH = 48, 25, 1_600
 

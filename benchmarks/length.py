@@ -20,9 +20,9 @@ from side_by_side import bare, corpora, gpt2_shape, save, scratch, text_windows
 
 from headscope.measure.batch_reader import measure
 from headscope.measure.fit_baselines import fit_baselines
-from headscope.models.batching import BATCH_TOKENS
-from headscope.models.engines.kernels import fuse_activations
 from headscope.models.load import load_model
+from headscope.models.stream import BATCH_TOKENS
+from headscope.models.weights import fuse_activations
 
 LENGTHS = (256, 1_024, 4_096, 8_192)
 TOKENS = 8_192

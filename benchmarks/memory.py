@@ -22,9 +22,9 @@ from side_by_side import bare, corpora, gpt2_shape, save, scratch
 from soak import copies
 
 from headscope.measure.batch_reader import measure
-from headscope.models.batching import BATCH_TOKENS
-from headscope.models.engines.kernels import fuse_activations
 from headscope.models.load import load_model
+from headscope.models.stream import BATCH_TOKENS
+from headscope.models.weights import fuse_activations
 from headscope.stimuli.text import TextWindows
 
 LENGTHS = (256, 1_024, 2_048, 8_192)

@@ -16,8 +16,8 @@ from forward import RELATIONS, classify
 from side_by_side import alternate, corpora, gpt2_shape, save, scratch, text_windows
 
 from headscope.measure.batch_reader import measure
-from headscope.models.batching import BATCH_TOKENS
 from headscope.models.load import load_model
+from headscope.models.stream import BATCH_TOKENS
 
 
 def main() -> None:

@@ -19,7 +19,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, GPT2Config, GPT2LM
 
 from headscope.corpus.shipped import mini_folder, shipped_corpora
 from headscope.corpus.window import Window
-from headscope.models.load import Model
+from headscope.models.model import Model
 from headscope.stimuli.text import TextWindows
 
 RESULTS = Path(__file__).parent / "results"

@@ -16,8 +16,8 @@ from headscope.measure.plan import Plan, was_read
 from headscope.measure.precision_check import PrecisionCheck, compare_precisions
 from headscope.measure.run_windows import RunWindows, run_windows
 from headscope.measure.tally import ReadState, Tally
-from headscope.models.batching import batch_tokens_on
 from headscope.models.families import refuse_encoder
+from headscope.models.stream import batch_tokens_on
 from headscope.options import Corpus, Model, OnMessage, Overwrite, PathName, checked
 from headscope.progress import Clock, Count, OnProgress, Progress, progress_bar
 from headscope.relations import Relations, check_relations, check_types, relations_of
@@ -39,7 +39,7 @@ from headscope.stimuli.text import TEXT
 
 if TYPE_CHECKING:
     from headscope.measure.in_process import InProcess
-    from headscope.models.load import Model
+    from headscope.models.model import Model
 
 
 def _reader(value: Any) -> Any:
@@ -70,7 +70,7 @@ def classify(
     Args:
         model: `mini`, `smollm2` or `minilm`, a folder in Hugging Face layout, a `.gguf` file, or a
             hub name like `gpt2`; or what is in memory: a (model, tokenizer) pair of transformers, a
-            loaded model, or a TransformerBridge; see `headscope.models.in_memory.open_model` for
+            loaded model, or a TransformerBridge; see `headscope.models.load.open_model` for
             its changes.
         corpus: files or folders of CoNLL-U or plain text, or `gum`, `gold` or `controlled`, which
             ship with headscope; `gum` when None.
@@ -231,7 +231,7 @@ def _relations(task: _Task, model: Model) -> Sequence[Relation]:
 def _choose_precision(task: _Task, loaded: _Loaded, windows: RunWindows) -> _Loaded:
     """Where it is left to the run, read the text's beginning in both precisions and keep one."""
     from headscope.measure.batch_reader import measure
-    from headscope.models.precision import IN_MEMORY, NARROW, WIDE, reason_for_wide
+    from headscope.models.model import IN_MEMORY, NARROW, WIDE, reason_for_wide
 
     if loaded.settings.dtype != AUTO:
         return loaded

@@ -158,7 +158,7 @@ class Settings(Options):
         return cls(**{name: value for name, value in facts.items() if name in cls.model_fields})
 
     def loading(self) -> dict[str, Any]:
-        """Options for loading the model: fields of `headscope.models.load_options.LoadOptions`."""
+        """Options for loading the model: fields of `headscope.models.load.LoadOptions`."""
         options = {name: getattr(self, name) for name in type(self).model_fields if loads(name)}
         # auto is decided when the model is loaded; see `headscope.measure.precision_check`
         dtype = "float32" if self.dtype == AUTO else self.dtype

@@ -134,7 +134,7 @@ def test_what_needs_a_package_that_is_not_there_says_how_to_install_it(
     edit_config(packed, quantization_config=quantised)
     for words, said in (
         (("sweep", "run", "--models", "mini", "--out", "by-ray", "--address", "there"),
-         "--address there needs ray, which is not installed: pip install 'headscope[ray]'"),
+         "--address there needs ray (No module named 'ray'): pip install 'headscope[ray]'"),
         (("classify", "packed"), "requires bitsandbytes: `pip install"),
     ):  # fmt: skip
         ended = call(python, "-m", "headscope", *words, "-q", cwd=tmp_path, code=2)

@@ -28,13 +28,13 @@ from headscope.measure.mean_pattern import picture_reader
 from headscope.measure.plan import BatchResult, Plan, Step, read_plan
 from headscope.measure.profile import profile_reader
 from headscope.measure.tally import ReadState, Tally
-from headscope.models.direct_paths import DirectPaths, known_paths
+from headscope.models.direct_paths import DirectPaths, direct_paths
 from headscope.models.engines.engine import Tile
 from headscope.relations.effect import Effect, effects_among, sum_names
 from headscope.relations.relation import Relation
 
 if TYPE_CHECKING:
-    from headscope.models.load import Model
+    from headscope.models.model import Model
 
 READERS = (cell_reader, profile_reader, picture_reader)
 """Readers of attention, of a model's or of given patterns; None if a batch has nothing to read."""
@@ -91,7 +91,7 @@ class BatchReader:
     @cached_property
     def paths(self) -> DirectPaths | None:
         """Direct paths of heads to the logits; None if effects are not measured or unknown."""
-        return known_paths(self.model) if self.effects else None
+        return direct_paths(self.model) if self.effects else None
 
     def prepare(self, batch: Batch) -> PreparedBatch:
         """A batch with its cells found and drawn, on the model's device."""

@@ -24,7 +24,7 @@ from torch import Tensor
 from headscope.corpus.window import Window
 from headscope.errors import ModelError
 from headscope.measure.tally import BLOCKS, MIN_BLOCKS, PROFILES
-from headscope.models.batching import in_batches, padded_tokens
+from headscope.models.stream import in_batches, padded_tokens
 from headscope.stimuli.text import TEXT
 
 T = TypeVar("T")

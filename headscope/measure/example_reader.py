@@ -18,7 +18,7 @@ from headscope.relations.query_sampling import LONG
 from headscope.stimuli.text import TEXT
 
 if TYPE_CHECKING:
-    from headscope.models.load import Model
+    from headscope.models.model import Model
 
 MAX_BYTES = 256 * 2**20
 """Patterns of a sample in memory; the other windows are read again for examples."""

@@ -26,12 +26,10 @@ from headscope.measure.shadow import (
     tokens_again,
 )
 from headscope.measure.shadow_rows import beginning_of, rows_of_model
-from headscope.models.batching import batch_tokens_on
-from headscope.models.in_memory import open_model
-from headscope.models.load import Model
+from headscope.models.load import open_model
+from headscope.models.model import NARROW, Model, narrowed
 from headscope.models.null_model import check_null_model, null_model
-from headscope.models.precision import NARROW, narrowed
-from headscope.models.some_layers import with_some_layers
+from headscope.models.stream import batch_tokens_on
 from headscope.progress import OnProgress, silent
 from headscope.relations.relation import Relation
 
@@ -54,7 +52,7 @@ class InProcess:
         """The opened model, as far as it is read."""
         if not self.heads:
             return self._whole_model
-        return with_some_layers(self._whole_model, {layer for layer, _ in self.heads})
+        return self._whole_model.with_layers({layer for layer, _ in self.heads})
 
     @property
     def _whole_model(self) -> Model:
@@ -63,7 +61,7 @@ class InProcess:
         return self._model
 
     def open(self, model: Any, **options: Any) -> Model:
-        """The model; see `headscope.models.in_memory.open_model`."""
+        """The model; see `headscope.models.load.open_model`."""
         # what is in memory may have changed since it was opened
         if self._model is None or not isinstance(model, str) or self._opened != (model, options):
             self.close()  # two models need not fit into memory

@@ -20,7 +20,7 @@ from headscope.attention_kind import CAUSAL
 from headscope.corpus.window import Window
 from headscope.errors import ModelError, first_line
 from headscope.models.layout.dimensions import attention_kind
-from headscope.models.load import Model
+from headscope.models.model import Model
 
 WINDOWS = 8
 """Windows that are read once more."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from headscope.corpus.window import Window
 from headscope.measure.tally import Tally
-from headscope.models.precision import NARROW, WIDE
+from headscope.models.model import NARROW, WIDE
 
 TOKENS = 256
 """Of text that are read in both precisions, to the end of a window."""

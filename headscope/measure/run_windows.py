@@ -27,7 +27,7 @@ from headscope.stimuli.stimulus import StimulusConfig, documents_beside
 from headscope.stimuli.text import TEXT, TextWindows
 
 if TYPE_CHECKING:
-    from headscope.models.load import Model
+    from headscope.models.model import Model
 
 BASELINE_TOKENS = 200_000
 """Tokens of a run's text by which baselines are fitted; they are in memory at once."""

@@ -15,7 +15,7 @@ from headscope.measure.batches import Batch, batches, in_memory
 from headscope.measure.contested_sampling import stretch
 from headscope.measure.shadow import ReadRows, RowTokens
 from headscope.models.engines.engine import Rows, full_tile
-from headscope.models.load import Model
+from headscope.models.model import Model
 from headscope.stimuli.text import TEXT
 
 Heads = Sequence[tuple[int, int]]

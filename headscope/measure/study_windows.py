@@ -13,8 +13,8 @@ from headscope.corpus.shipped import asked_corpora
 from headscope.corpus.window import Window
 from headscope.errors import CorpusError
 from headscope.measure.bootstrap import interval, resample
-from headscope.models.load import Model
 from headscope.models.loss import TextLoss
+from headscope.models.model import Model
 from headscope.relations import all_stimuli
 from headscope.stimuli.stimulus import StimulusConfig
 from headscope.stimuli.text import TEXT, TextWindows

@@ -7,19 +7,18 @@ transformers reads `model.safetensors` if it is there, otherwise every file that
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from headscope.corpus.read import file_sha256
-from headscope.errors import ModelError
+from headscope.errors import ModelError, first_line
 from headscope.models.families import check_family
-from headscope.models.gguf_files import check_magic, gguf_shapes
 from headscope.models.packaged import local_path
-from headscope.paths import exists, resolved, unusable
+from headscope.paths import exists
 
 Shapes = Mapping[str, tuple[int, ...]]
 CONFIG = "config.json"
@@ -27,6 +26,10 @@ WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 ADAPTER = "adapter_config.json"
 """Configuration file of an adapter (PEFT), whose weights transformers would add."""
+MAGIC = b"GGUF"
+NARROW_BITS = 16
+_WIDE_BITS = {"F32": 32, "F64": 64}
+"""Bits of numbers in safetensors files; all others have at most 16 bits, or are packed."""
 _NEVER = (
     "headscope never loads pickles (.bin, .pt). "
     "Convert it with transformers: model.save_pretrained(folder)"
@@ -47,9 +50,8 @@ class Checkpoint:
         return self.path.is_file()
 
     def sha256(self) -> dict[str, str]:
-        """Checksums by the names of the files within the folder."""
-        root = self.path.parent if self.is_gguf else self.path
-        return {file.relative_to(root).as_posix(): file_sha256(file) for file in self.files}
+        """Checksums by the names of the files."""
+        return {file.name: file_sha256(file) for file in self.files}
 
     @cached_property
     def shapes(self) -> Shapes:
@@ -58,7 +60,35 @@ class Checkpoint:
         Raises:
             ModelError: a file is damaged, or two hold the same tensor.
         """
-        return gguf_shapes(self.path) if self.is_gguf else safetensors_shapes(self.files)
+        if self.is_gguf:
+            tensors = _gguf_tensors(self.path)
+            return {tensor.name: tuple(map(int, tensor.shape)) for tensor in tensors}
+        shapes: dict[str, tuple[int, ...]] = {}
+        for key, shape, _ in _safetensors(self.files):
+            if key in shapes:
+                raise ModelError(f"{self.path}: {key} is in two of the model's files")
+            shapes[key] = shape
+        return shapes
+
+    def stored_bits(self) -> int:
+        """Bits of the widest number of the matrices; 16 stands for that and for less.
+
+        Vectors, such as the weights of norms, do not count: quantised files keep them wide. A
+        quantised number of a GGUF counts with its share of its block's scales.
+        """
+        bits = NARROW_BITS
+        if self.is_gguf:
+            from gguf import GGML_QUANT_SIZES
+
+            for tensor in _gguf_tensors(self.path):
+                if len(tensor.shape) > 1:
+                    numbers, size = GGML_QUANT_SIZES[tensor.tensor_type]
+                    bits = max(bits, -(-8 * size // numbers))
+            return bits
+        for _, shape, dtype in _safetensors(self.files):
+            if len(shape) > 1:
+                bits = max(bits, _WIDE_BITS.get(dtype, NARROW_BITS))
+        return bits
 
 
 def check_local_model(name: str) -> None:
@@ -73,10 +103,10 @@ def check_local_model(name: str) -> None:
             return
         checkpoint = find_checkpoint(name, path)
         if checkpoint.is_gguf:
-            check_magic(path)
+            _check_magic(path)
             return
         check_family(name, read_entries(name, path / CONFIG))
-        safetensors_shapes(checkpoint.files)
+        _ = checkpoint.shapes
 
 
 def find_checkpoint(name: str, path: Path) -> Checkpoint:
@@ -99,14 +129,13 @@ def find_checkpoint(name: str, path: Path) -> Checkpoint:
             f"{name} contains a PEFT adapter ({ADAPTER}): merge it into its model with "
             "merge_and_unload() and pass the merged model"
         )
-    check_file(name, path / CONFIG)
     if not (path / CONFIG).is_file():
         raise ModelError(
             f"{name}: no config.json in this folder; a model in Hugging Face layout has one"
         )
     files = weight_files(name, path)
     if not files:
-        raise ModelError(f"{name}: no .safetensors file; {_NEVER}")
+        raise ModelError(f"{name}: neither {WEIGHTS} nor {INDEX} in this folder; {_NEVER}")
     return Checkpoint(path, files)
 
 
@@ -116,79 +145,22 @@ def weight_files(name: str, folder: Path) -> tuple[Path, ...]:
     Raises:
         ModelError: an index that leads elsewhere, or names what is missing or a pickle.
     """
-    for file in (WEIGHTS, INDEX):
-        check_file(name, folder / file)
     if (folder / WEIGHTS).is_file():
         return (folder / WEIGHTS,)
-    if (folder / INDEX).is_file():
-        return _indexed(name, folder)
-    weights = sorted(folder.glob("*.safetensors"))
-    if weights:
-        raise ModelError(
-            f"{name}: has {weights[0].name}, but neither {WEIGHTS} nor {INDEX}, which are what "
-            "transformers reads; rename the file, or save the model again"
-        )
-    return ()
-
-
-def check_file(name: str, file: Path) -> None:
-    """Refuse a broken link, a folder or a pipe where a model's folder should have a file.
-
-    Raises:
-        ModelError: it is one of these.
-    """
-    reason = unusable(file)
-    if reason is not None:
-        raise ModelError(f"{name}: {file.name} is {reason}, and should be a file")
-
-
-def read_entries(name: str, file: Path) -> dict[str, Any]:
-    """The entries of a model's config.json.
-
-    Raises:
-        ModelError: the file cannot be read, or is not a JSON object.
-    """
-    try:
-        entries = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise ModelError(f"{name}: {file.name} is not JSON: {error!s:.200}") from error
-    if not isinstance(entries, dict):
-        raise ModelError(f"{name}: {file.name} contains {entries!r:.40}, not a JSON object")
-    return entries
-
-
-def safetensors_shapes(files: tuple[Path, ...]) -> Shapes:
-    """The shapes that the headers of these files state.
-
-    Raises:
-        ModelError: one of them is no safetensors file, or two hold the same tensor.
-    """
-    from safetensors import SafetensorError, safe_open
-
-    shapes: dict[str, tuple[int, ...]] = {}
-    for path in files:
-        try:
-            with safe_open(path, framework="np") as file:
-                file_shapes = {key: tuple(file.get_slice(key).get_shape()) for key in file.keys()}  # noqa: SIM118, this is no dict
-        except (SafetensorError, OSError) as error:
-            raise ModelError(f"{path}: not a safetensors file: {error}") from error
-        duplicates = sorted(file_shapes.keys() & shapes.keys())
-        if duplicates:
-            raise ModelError(f"{path}: {duplicates[0]} is in another of the model's files, too")
-        shapes |= file_shapes
-    return shapes
-
-
-def _indexed(name: str, folder: Path) -> tuple[Path, ...]:
-    """The files that a folder's index names, each in the folder; nothing but the index is read."""
     index = folder / INDEX
-    weight_map = _weight_map(index)
-    names = sorted(set(weight_map.values()))
-    for file in names:
-        _check_inside(index, file)
-    files = tuple(folder / file for file in names)
-    for path in files:
-        check_file(name, path)
+    if not index.is_file():
+        return ()
+    try:
+        names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
+        files = tuple(folder / file for file in names)
+    except (AttributeError, KeyError, OSError, RecursionError, TypeError, ValueError) as error:
+        raise ModelError(f"{index}: not an index of safetensors files: {error!r:.100}") from error
+    for file in files:
+        if file.suffix != ".safetensors" or file.parent != folder:
+            raise ModelError(
+                f"{index}: names {file!s:.100}, which is no .safetensors file in the model's "
+                f"folder; {_NEVER}"
+            )
     missing = [file.name for file in files if not file.is_file()]
     if missing:
         raise ModelError(
@@ -198,40 +170,51 @@ def _indexed(name: str, folder: Path) -> tuple[Path, ...]:
     return files
 
 
-def _weight_map(index: Path) -> dict[str, str]:
+def read_entries(name: str, file: Path) -> dict[str, Any]:
+    """The entries of a model's config.json.
+
+    Raises:
+        ModelError: the file cannot be read, or is not a JSON object.
+    """
     try:
-        content: Any = json.loads(index.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise ModelError(f"{index}: not an index of safetensors files: {error}") from error
-    weight_map = content.get("weight_map") if isinstance(content, dict) else None
-    if (
-        not isinstance(weight_map, dict)
-        or not weight_map
-        or not all(isinstance(file, str) for file in weight_map.values())
-        or not isinstance(content.get("metadata"), dict)
-    ):
-        raise ModelError(
-            f"{index}: not an index of safetensors files: it should hold metadata, and a "
-            "weight_map from the name of each tensor to a file"
-        )
-    return weight_map
+        return {**json.loads(file.read_text(encoding="utf-8"))}
+    except (OSError, RecursionError, TypeError, ValueError) as error:
+        raise ModelError(f"{name}: {file.name} is not a JSON object: {error!s:.200}") from error
 
 
-def _check_inside(index: Path, file: str) -> None:
-    """Refuse a file of an index that is no safetensors file within the index's folder."""
-    if not file.endswith(".safetensors"):
-        raise ModelError(f"{index}: names {file!r:.100}, which is no .safetensors file; {_NEVER}")
-    parts = PurePosixPath(file.replace("\\", "/"))
-    root = resolved(index.parent)
-    # the hub's cache keeps a revision as links to the blobs beside it
-    blobs = root.parents[1] / "blobs" if root.parent.name == "snapshots" else root
+def _safetensors(files: tuple[Path, ...]) -> Iterator[tuple[str, tuple[int, ...], str]]:
+    """Name, shape and dtype of every tensor, by the headers of the files."""
+    from safetensors import SafetensorError, safe_open
+
+    for path in files:
+        try:
+            with safe_open(path, framework="np") as file:
+                for key in file.keys():  # noqa: SIM118, this is no dict
+                    tensor = file.get_slice(key)
+                    yield key, tuple(tensor.get_shape()), tensor.get_dtype()
+        except (SafetensorError, OSError) as error:
+            raise ModelError(f"{path}: not a safetensors file: {error}") from error
+
+
+def _check_magic(path: Path) -> None:
     try:
-        target = resolved(index.parent / file)
+        with path.open("rb") as file:
+            start = file.read(len(MAGIC))
     except OSError as error:
-        raise ModelError(f"{index}: names {file!r:.100}, which cannot be read: {error}") from error
-    inside = target.is_relative_to(root) or target.is_relative_to(blobs)
-    if parts.is_absolute() or ".." in parts.parts or ":" in file or not inside:
+        raise ModelError(f"{path}: cannot be read: {error.strerror}") from error
+    if start != MAGIC:
+        raise ModelError(f"{path}: not a GGUF file: it begins with {start!r}, not with {MAGIC!r}")
+
+
+def _gguf_tensors(path: Path) -> Any:
+    """The tensors that the header of a GGUF file states."""
+    # its import takes a tenth of a second, which the command line's checks do not need
+    import gguf
+
+    _check_magic(path)
+    try:
+        return gguf.GGUFReader(path).tensors
+    except Exception as error:  # gguf raises many kinds for a file that it cannot read
         raise ModelError(
-            f"{index}: names {file!r:.100}, which is not in the model's folder; a model's weights "
-            "lie beside its config.json"
-        )
+            f"{path}: not a whole GGUF file ({first_line(error)}); download or convert it again"
+        ) from error

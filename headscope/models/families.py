@@ -16,10 +16,11 @@ READ = (
     f"encoders {', '.join(ENCODERS)}; score_patterns scores patterns of any model"
 )
 _DISENTANGLED = ("deberta", "deberta-v2")
-_BIDIRECTIONAL_FLAGS: Mapping[str, tuple[Any, ...]] = {
-    "use_bidirectional_attention": (True, "all"),
-    "is_causal": (False,),
-}
+_BIDIRECTIONAL_FLAGS = (
+    ("use_bidirectional_attention", True),
+    ("use_bidirectional_attention", "all"),
+    ("is_causal", False),
+)
 """Entries that turn a decoder into an encoder, with the values that do so."""
 
 
@@ -94,8 +95,6 @@ def _unread_kind(model_type: str, entries: Mapping[str, Any]) -> str | None:
         return "a model with an encoder and a decoder"
     if model_type in auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES:
         return None if is_decoder and entries.get("is_decoder") else "an encoder"
-    if has_two_stacks and not is_decoder:
-        return "a model with an encoder and a decoder"
     if is_decoder or model_type not in CONFIG_MAPPING_NAMES:
         return None  # transformers refuses a type that it does not know
     return "not a language model"
@@ -104,9 +103,8 @@ def _unread_kind(model_type: str, entries: Mapping[str, Any]) -> str | None:
 def _check_causal(name: str, entries: Mapping[str, Any]) -> None:
     if entries.get("model_type") in ENCODERS:
         return
-    for flag, values in _BIDIRECTIONAL_FLAGS.items():
-        value = entries.get(flag)
-        if value is not None and value in values:
+    for flag, value in _BIDIRECTIONAL_FLAGS:
+        if entries.get(flag) == value:
             raise ModelError(
                 f"{name}: its configuration sets {flag} to {value!r}, so that tokens of this "
                 f"decoder see later ones; {READ}"

@@ -1,4 +1,4 @@
-"""Changes of a model's attention while it runs: patterns replaced, heads scaled or set.
+"""Changes of a model's attention while it runs: heads ablated, scaled or set, patterns replaced.
 
 Two places can be changed: the attention of a layer, which turns queries, keys and values into each
 head's output z (`AttentionChange`); and z itself, just before W_O (`OutputChange`). A study with a
@@ -11,14 +11,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from jaxtyping import Float
+import torch
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from headscope.models.engines.override import AttentionCall, Output, overridden
+from headscope.models.engines.attention import AttentionCall, Output, overridden
 from headscope.models.layout.projections import outputs_by_layer
-from headscope.models.load import Model
+from headscope.models.model import Model
+
+if TYPE_CHECKING:
+    from headscope.models.rerun import CleanRun
 
 HeadOutputs = Float[Tensor, "window position head width"]
 """z: each head's mean of values weighted by its attention, as W_O reads it."""
@@ -149,6 +153,59 @@ class HeadsSet(OutputChange):
         changed = z.clone()
         changed[:, :, list(self.heads[layer])] = self.values[layer]
         return changed
+
+
+@dataclass(frozen=True, eq=False)
+class RowHeadsSet(OutputChange):
+    """Output z of one head of each row set to values."""
+
+    layer: int
+    heads: Sequence[int] | Int[Tensor, " row"]
+    """Head of each row."""
+    values: Float[Tensor, "row position width"]
+
+    @property
+    def layers(self) -> frozenset[int]:
+        """The one layer."""
+        return frozenset({self.layer})
+
+    def edit(self, layer: int, z: HeadOutputs) -> HeadOutputs:
+        """The outputs with one head of each row set."""
+        changed, rows = z.clone(), torch.arange(len(z), device=z.device)
+        changed[rows, :, self.heads] = self.values.to(z)
+        return changed
+
+
+def ablated(method: str, clean: CleanRun, heads: Mapping[int, Sequence[int]]) -> HeadsSet:
+    """The intervention that ablates heads.
+
+    Args:
+        method: `zero`; or `mean`, each head's mean over the clean run's tokens, without padding
+            and the first token of each row.
+        clean: the untouched run.
+        heads: by layer, which heads.
+    """
+    values = {
+        layer: WAYS_TO_ABLATE[method](clean.z[layer][:, :, list(numbers)], clean.rows.lengths)
+        for layer, numbers in heads.items()
+    }
+    return HeadsSet(heads, values)
+
+
+def _zero(z: HeadOutputs, lengths: Tensor) -> Tensor:
+    return torch.zeros_like(z)
+
+
+def _mean(z: HeadOutputs, lengths: Tensor) -> Tensor:
+    position = torch.arange(z.shape[1], device=z.device)
+    real = ((position > 0) & (position < lengths[:, None]))[:, :, None, None]
+    return (z * real).sum((0, 1)) / real.sum().clamp(min=1)
+
+
+WAYS_TO_ABLATE: Mapping[str, Callable[[HeadOutputs, Tensor], Tensor]] = {
+    "mean": _mean,
+    "zero": _zero,
+}
 
 
 def by_head(z: Float[Tensor, "window position _"], heads: int) -> HeadOutputs:

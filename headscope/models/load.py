@@ -1,115 +1,105 @@
-"""Loads a model by its name and checks its attention patterns.
+"""Loads a model by its name, or takes one in memory, and checks its attention patterns.
 
-A model is `mini`, which ships with headscope, a Hugging Face folder, a `.gguf` file, or a name on
-the hub; all end as local safetensors (or a de-quantised GGUF) under one of the two engines.
-Nothing from the hub is executed (`trust_remote_code` stays off) and no pickle is ever loaded.
+The way of a name: `locate` finds its folder, `checkpoint` and `families` check its files, `weights`
+reads its network, `engines.choose` chooses what runs it. Nothing from the hub is executed
+(`trust_remote_code` stays off) and no pickle is ever loaded.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import copy
+import hashlib
+from dataclasses import dataclass, fields, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from headscope.attention_kind import CAUSAL, AttentionKind
-from headscope.errors import ModelError, RunError, first_line
-from headscope.heads import head_name, without_softmax
+from headscope.attention_kind import CAUSAL
+from headscope.errors import ChoiceError, ModelError, first_line
+from headscope.heads import without_softmax
 from headscope.models.checkpoint import Checkpoint, find_checkpoint
-from headscope.models.engines.choose import choose_engine
+from headscope.models.engines.choose import bridge_engine, choose_engine
 from headscope.models.engines.engine import Engine
-from headscope.models.engines.kernels import fuse_activations
 from headscope.models.families import check_family, explain_unread
-from headscope.models.gguf_files import cache_model, cached_folder
-from headscope.models.layout.dimensions import AttentionDimensions, read_dimensions, text_config
-from headscope.models.layout.modules import layers_without_softmax
-from headscope.models.load_options import DTYPES, LoadOptions, check_device_map, device_map_note
-from headscope.models.locate import locate
+from headscope.models.layout.dimensions import AttentionDimensions, attention_kind, read_dimensions
+from headscope.models.layout.projections import layers_without_softmax
+from headscope.models.locate import locate, title_of
+from headscope.models.model import LONGEST_ENCODED, Model
 from headscope.models.tokenizer import Tokenizer, load_tokenizer, substitute_bos
-from headscope.models.weights import load_weights, quiet_logging, read_config
+from headscope.models.weights import (
+    check_plain_weights,
+    fuse_activations,
+    keep_unpacked,
+    load_weights,
+    quiet_logging,
+    read_config,
+    unpacked_gguf,
+)
 
-LONGEST_ENCODED = 512
-"""Tokens of a window of an encoder's text at most: every row of so short a window is read whole."""
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+ENGINES = ("auto", "fused", "lens")
+DEVICE_MAPS = ("auto", "balanced", "sequential")
+STATE = "state_dict"
+"""Name of the checksum of a model in memory; a file's checksum has the file's name."""
+FROM_MEMORY = "read from memory: to repeat the run, save the model and name its folder"
+_PAIR = "give (model, tokenizer), as transformers' from_pretrained returns them"
 
 
-@dataclass(frozen=True)
-class Model:
-    """A loaded model and the facts about it that a run records."""
+@dataclass(frozen=True, kw_only=True)
+class LoadOptions:
+    """Options of a model's loading.
 
-    name: str
-    engine: Engine
-    tokenizer: Tokenizer
-    architecture: str
-    layers: int
-    """Number of layers with softmax attention, which are those that are read."""
-    heads: int
-    key_value_heads: int
-    context: int
-    """Longest input in tokens."""
-    vocabulary_size: int
-    device: str
-    dtype: str
-    revision: str
-    """The hub's commit; empty for local files."""
-    weights_sha256: dict[str, str]
-    attention_kind: AttentionKind = CAUSAL
-    """Kind of attention of its heads: causal or bidirectional."""
-    others: tuple[int, ...] = ()
-    """Numbers of a hybrid's layers without softmax attention."""
-    notes: tuple[str, ...] = ()
-    """Notes on how the model was loaded and runs, for the report of a run."""
-    checkpoint: Checkpoint | None = None
-    """Files of the model; None for a model in memory or spread over devices."""
-    origin: Any = None
-    """Object that the user passed; None for a model that was loaded by its name."""
+    Raises:
+        ChoiceError: no such dtype, engine or device map.
+        ModelError: a device map with a device or the lens engine.
+    """
 
-    @property
-    def longest_window(self) -> int:
-        """Tokens of the longest window that is read of it.
+    revision: str | None = None
+    """Branch, tag or commit on the hub, e.g. Pythia's `step1000`."""
+    device: str = "auto"
+    """`cpu`, `cuda`, `mps`, …; `auto` takes a GPU when there is one."""
+    dtype: str = "float32"
+    """`float32`, `bfloat16` or `float16`."""
+    bos: str | None = None
+    """Text of the token to put before each document; the tokenizer's own when None."""
+    chat: bool = False
+    """Documents stand in the tokenizer's chat template, as a user's message."""
+    engine: str = "auto"
+    """`fused`, `lens`, or `auto`: fused where the model allows it."""
+    device_map: str | None = None
+    """`auto`, `balanced` or `sequential` spread a model that is too large for one device over all
+    of them, the processor too, with accelerate; fused engine only."""
+    longest: int | None = None
+    """Tokens of the longest window that will be read, the whole context when None; the fused
+    engine reads a model whose layers reach fewer tokens back only where its masks tell of it."""
 
-        Of an encoder every row is read whole, and of a longer window some rows are left out.
+    def __post_init__(self) -> None:
+        for name, choices in (
+            ("dtype", tuple(DTYPES)),
+            ("engine", ENGINES),
+            ("device_map", (None, *DEVICE_MAPS)),
+        ):
+            value = getattr(self, name)
+            if value not in choices:
+                known = [choice for choice in choices if choice is not None]
+                raise ChoiceError(name.replace("_", " "), str(value), known)
+        if self.device_map and (self.device != "auto" or self.engine == "lens"):
+            raise ModelError(
+                "--device-map chooses the devices and goes with the fused engine; leave --device "
+                f"{self.device} and --engine {self.engine} out"
+            )
+
+    def changed(self) -> list[str]:
+        """The names of the options that differ from their default.
+
+        >>> LoadOptions(device="cpu").changed()
+        ['device']
         """
-        return (
-            min(self.context, LONGEST_ENCODED) if self.attention_kind.sees_future else self.context
-        )
-
-    @property
-    def attention_layers(self) -> tuple[int, ...]:
-        """The layers that are read by their numbers in the model, in order."""
-        every = range(self.layers + len(self.others))
-        return tuple(layer for layer in every if layer not in self.others)
-
-    def check_head(self, layer: int, head: int) -> None:
-        """Refuse a head that the model has not.
-
-        Args:
-            layer: its number in the model.
-            head: its number in the layer.
-
-        Raises:
-            RunError: there is no such layer, or not so many heads, or that layer has no heads.
-        """
-        name = head_name(layer, head)
-        if layer in self.others:
-            raise RunError(f"no head {name} in {self.name}: {without_softmax(self.others)}")
-        last = self.attention_layers[-1]
-        if layer > last or head >= self.heads:
-            last_name = head_name(last, self.heads - 1)
-            raise RunError(f"no head {name} in {self.name}; they go up to {last_name}")
-
-    @property
-    def bridge(self) -> Any:
-        """The TransformerLens model behind a `lens` engine.
-
-        Raises:
-            ModelError: the model was loaded for the other engine.
-        """
-        # no isinstance: the other engine must not wait seconds for TransformerLens to be imported
-        bridge = getattr(self.engine, "bridge", None)
-        if bridge is None:
-            raise ModelError(f"{self.name}: TransformerLens' view of it takes the lens engine")
-        return bridge
+        return [field.name for field in fields(self) if getattr(self, field.name) != field.default]
 
 
 def load_model(name: str, **options: Any) -> Model:
@@ -118,7 +108,7 @@ def load_model(name: str, **options: Any) -> Model:
     Args:
         name: `mini`, a packaged model such as `smollm2`, a folder in Hugging Face layout, a `.gguf`
             file, or a hub name such as `gpt2`.
-        options: fields of `headscope.models.load_options.LoadOptions`.
+        options: fields of `LoadOptions`.
 
     Raises:
         ModelError: not found, not loadable, or its patterns do not sum to 1, look ahead, or
@@ -127,160 +117,28 @@ def load_model(name: str, **options: Any) -> Model:
         ChoiceError: no such dtype, engine or device map.
     """
     load_options = LoadOptions(**options)
-    if load_options.device_map is not None:
-        check_device_map(load_options)
-        load_options = replace(load_options, engine="fused")
-    device = _device(load_options.device)
+    device, is_spread = _device(load_options.device), load_options.device_map is not None
     path, commit = locate(name, load_options.revision)
     checkpoint = find_checkpoint(name, path)
     _check_layout(name, path)
     sha256 = checkpoint.sha256()
-    hf_model, backend, unread = _read(name, checkpoint, sha256, load_options)
-    if load_options.device_map is not None:
-        device = str(hf_model.get_input_embeddings().weight.device)
+    network, tokenizer, unread = _read(name, checkpoint, sha256, load_options)
+    if is_spread:
+        load_options = replace(load_options, engine="fused")
+        device = str(network.get_input_embeddings().weight.device)
     with quiet_logging():
         return model_around(
             name,
-            hf_model,
-            backend,
+            network,
+            tokenizer,
             load_options,
             notes=unread,
             device=device,
             dtype=load_options.dtype,
             revision=commit,
             weights_sha256=sha256,
-            checkpoint=checkpoint if load_options.device_map is None else None,
+            checkpoint=None if is_spread else checkpoint,
         )
-
-
-def _read(
-    name: str, checkpoint: Checkpoint, sha256: dict[str, str], options: LoadOptions
-) -> tuple[Any, Any, tuple[str, ...]]:
-    """The network, its tokenizer, and notes on what of its files is not read."""
-
-    def read(files: Checkpoint) -> tuple[Any, Any, tuple[str, ...]]:
-        network, unread = load_weights(name, files, DTYPES[options.dtype], options.device_map)
-        with quiet_logging():
-            return network, load_tokenizer(name, files.path), unread
-
-    if not checkpoint.is_gguf:
-        return read(checkpoint)
-    (key,) = sha256.values()
-    with cached_folder(key) as folder:
-        if folder is not None:
-            return read(find_checkpoint(name, folder))
-    loaded = read(checkpoint)
-    with quiet_logging():
-        cache_model(checkpoint.path, key, loaded[0], loaded[1])
-    return loaded
-
-
-def model_around(
-    name: str,
-    network: Any,
-    backend: Any,
-    options: LoadOptions,
-    *,
-    notes: tuple[str, ...],
-    device: str,
-    **facts: Any,
-) -> Model:
-    """A model around a network of transformers, whose attention and activations are replaced.
-
-    Args:
-        name: what the model is called.
-        network: a language model with eager attention, in evaluation mode.
-        backend: its tokenizer, as transformers loads it.
-        options: its `bos`, `chat`, `engine` and `longest` are heeded.
-        notes: what is to be said of how it was loaded.
-        device: where it is to run.
-        facts: the other fields of `Model` that the network does not say.
-
-    Raises:
-        ModelError: see `load_model`.
-    """
-    fuse_activations(network)
-    dimensions = read_dimensions(name, network.config)
-    dimensions = replace(dimensions, others=layers_without_softmax(network, dimensions.layers))
-    kind = dimensions.attention_kind
-    bos: str | None = options.bos
-    bos_notes: tuple[str, ...] = ()
-    if bos is None and kind.predicts_next:
-        config_bos = getattr(text_config(name, network.config), "bos_token_id", None)
-        bos, bos_notes = substitute_bos(backend, config_bos)
-    tokenizer = Tokenizer(
-        backend,
-        name=name,
-        bos=bos,
-        rows=_embedding_rows(network),
-        attention_kind=kind,
-        short_rope=dimensions.short_rope,
-        chat=options.chat,
-    )
-    context = dimensions.longest_input(name, options.longest)
-    longest = min(options.longest or context, context)
-    with explain_unread(name, network.config.model_type):
-        engine, engine_notes = choose_engine(
-            name,
-            network,
-            backend,
-            dimensions,
-            engine_name=options.engine,
-            longest=longest,
-            device=device,
-        )
-    return Model(
-        name=name,
-        engine=engine,
-        tokenizer=tokenizer,
-        architecture=network.config.architectures[0],
-        layers=len(dimensions.attention_layers),
-        heads=dimensions.heads,
-        key_value_heads=dimensions.key_value_heads,
-        context=context,
-        vocabulary_size=_embedding_rows(network),
-        attention_kind=kind,
-        others=dimensions.others,
-        notes=(
-            *notes,
-            *bos_notes,
-            *engine_notes,
-            *_notes(network, dimensions, options.longest, context),
-        ),
-        device=device,
-        **facts,
-    )
-
-
-def _notes(
-    network: Any, dimensions: AttentionDimensions, longest: int | None, context: int
-) -> tuple[str, ...]:
-    """The devices of its parts, the layers that are not read, and the cut of its texts."""
-    notes = list(device_map_note(network))
-    if dimensions.others:
-        notes.append(f"{without_softmax(dimensions.others)}: what they mix is not read")
-    limit = min(context, LONGEST_ENCODED)
-    if longest and longest > limit and dimensions.attention_kind.sees_future:
-        notes.append(
-            f"windows of {longest:,} tokens were asked for; an encoder's are cut at {limit:,}"
-        )
-    return tuple(notes)
-
-
-def _embedding_rows(hf_model: Any) -> int:
-    """Rows of the embedding: one for each token that the model knows."""
-    return int(hf_model.get_input_embeddings().weight.shape[0])
-
-
-def _device(device: str) -> str:
-    if device == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        reason = first_line(error)
-        raise ModelError(f"device {device!r} is not to be had here: {reason}") from error
-    return device
 
 
 def _check_layout(name: str, path: Path) -> None:
@@ -292,4 +150,253 @@ def _check_layout(name: str, path: Path) -> None:
         config = read_config(name, path)
         check_family(name, config.to_dict())
         with explain_unread(name, config.model_type):
-            read_dimensions(name, config).longest_input(name)
+            read_dimensions(name, config)
+
+
+def _read(
+    name: str, checkpoint: Checkpoint, sha256: dict[str, str], options: LoadOptions
+) -> tuple[Any, Any, tuple[str, ...]]:
+    """The network, its tokenizer, and notes on what of its files is not read."""
+    unpacked = unpacked_gguf(*sha256.values()) if checkpoint.is_gguf else None
+    if unpacked is not None and unpacked.is_dir():
+        checkpoint, unpacked = find_checkpoint(name, unpacked), None
+    network, unread = load_weights(name, checkpoint, DTYPES[options.dtype], options.device_map)
+    with quiet_logging():
+        tokenizer = load_tokenizer(name, checkpoint.path)
+        if unpacked is not None:
+            keep_unpacked(unpacked, network, tokenizer)
+    return network, tokenizer, unread
+
+
+def open_model(source: Any, **options: Any) -> Model:
+    """A model as an engine reads it, whatever stands for it.
+
+    Of a pair the modules are copied and the tensors shared: the engine's attention and activations
+    and the mode of evaluation are the copy's alone. Only while the null model is read do the
+    weights themselves change; they are put back in their places afterwards. A bridge is read as it
+    is, and stays in evaluation mode.
+
+    Args:
+        source: a name or path as for `load_model`, a pair of a causal model and a fast tokenizer of
+            transformers, a loaded model, or a TransformerBridge of TransformerLens.
+        options: fields of `LoadOptions`. What is in memory stays on its device, in its precision.
+
+    Raises:
+        ModelError: it cannot be loaded or read, or is asked to be another than it is.
+    """
+    if isinstance(source, str | Path):
+        return load_model(str(source), **options)
+    load_options = LoadOptions(**options)
+    if not isinstance(source, Model):
+        return _in_memory(source, load_options)
+    if load_options.engine in ("auto", source.engine.name):
+        _check_options(source.name, source.dtype, load_options)
+        if load_options.chat and source.tokenizer.template is None:
+            return replace(source, tokenizer=source.tokenizer.in_chat())
+        return source
+    if source.origin is None:
+        raise ModelError(
+            f"{source.name} is loaded for the {source.engine.name} engine, and "
+            f"{load_options.engine} is asked; give its name instead"
+        )
+    return open_model(source.origin, **options)
+
+
+def state_sha256(network: nn.Module) -> dict[str, str]:
+    """The checksum of all tensors of a network: their names, kinds, shapes and bytes."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(network.state_dict().items()):
+        if isinstance(tensor, torch.Tensor):
+            digest.update(f"\0{name}\0{tensor.dtype}\0{tuple(tensor.shape)}\0".encode())
+            flat = tensor.detach().cpu().contiguous().flatten()
+            digest.update(flat.view(torch.uint8).numpy().data)
+    return {STATE: digest.hexdigest()}
+
+
+def _network_and_tokenizer(source: Any) -> tuple[Any, Any]:
+    """Network and tokenizer of a pair or a bridge."""
+    parts = ("original_model", "tokenizer")  # of a bridge
+    is_pair = isinstance(source, tuple)
+    match source if is_pair else tuple(getattr(source, part, None) for part in parts):
+        case (PreTrainedModel() as network, PreTrainedTokenizerBase() as tokenizer):
+            return network, tokenizer
+    kinds = ", ".join(type(item).__name__ for item in (source if is_pair else (source,)))
+    raise ModelError(f"({kinds}) is no model and its tokenizer; {_PAIR}, or a TransformerBridge")
+
+
+def _in_memory(source: Any, options: LoadOptions) -> Model:
+    network, tokenizer = _network_and_tokenizer(source)
+    bridge = None if isinstance(source, tuple) else source
+    path = str(getattr(network.config, "name_or_path", "") or "")
+    name = title_of(path) if path else type(network).__name__
+    dtype = str(network.dtype).removeprefix("torch.")
+    _check_network(name, network, dtype)
+    _check_options(name, dtype, options)
+    if bridge is not None and (
+        options.engine == "fused" or attention_kind(network.config) != CAUSAL
+    ):
+        raise ModelError(
+            f"{name}: a bridge is read by the lens engine; for the fused one, which reads encoders "
+            f"too, {_PAIR}"
+        )
+    with quiet_logging():
+        return model_around(
+            name,
+            network if bridge is not None else _sharing(network),
+            tokenizer,
+            options,
+            bridge=bridge,
+            notes=(FROM_MEMORY,),
+            device=str(network.get_input_embeddings().weight.device),
+            dtype=dtype,
+            revision="",
+            weights_sha256=state_sha256(network),
+            origin=source,
+        )
+
+
+def _check_network(name: str, network: Any, dtype: str) -> None:
+    """Refuse what has no plain weights here or predicts no next token."""
+    if any(tensor.is_meta for tensor in chain(network.parameters(), network.buffers())):
+        raise ModelError(
+            f"{name}: some of its weights are on the meta device, which holds none; load it whole"
+        )
+    check_plain_weights(name, network)
+    check_family(name, network.config.to_dict())
+    if network.get_output_embeddings() is None and attention_kind(network.config) == CAUSAL:
+        raise ModelError(
+            f"{name}: a {type(network).__name__} predicts no next token; load it with "
+            "AutoModelForCausalLM"
+        )
+    if dtype not in DTYPES:
+        raise ModelError(f"{name}: its weights are {dtype}; headscope reads {', '.join(DTYPES)}")
+
+
+def _check_options(name: str, dtype: str, options: LoadOptions) -> None:
+    """Refuse options that would load a model that is loaded in another way."""
+    fixed = ["device", "revision", "device_map", *(["dtype"] if options.dtype != dtype else [])]
+    if odd := [option for option in fixed if option in options.changed()]:
+        raise ModelError(
+            f"{name} is in memory already, and {odd[0]} {getattr(options, odd[0])!r} is asked of "
+            "it; give its name instead, or bring it there before"
+        )
+
+
+def _sharing(network: Any) -> Any:
+    """A network of modules and a configuration of its own, with the same tensors.
+
+    Buffers that no checkpoint holds are copied: LongRoPE writes its frequencies into one.
+    """
+    tensors = [*network.parameters(), *network.state_dict(keep_vars=True).values()]
+    copied = copy.deepcopy(network, {id(tensor): tensor for tensor in tensors})
+    # accelerate's mixed precision wraps the method, and the copy's would run the original
+    vars(copied).pop("forward", None)
+    # a GGUF's weights are no longer quantised
+    vars(copied.config).pop("quantization_config", None)
+    copied.set_attn_implementation("eager")
+    return copied.eval()
+
+
+def model_around(
+    name: str,
+    network: Any,
+    tokenizer: Any,
+    options: LoadOptions,
+    *,
+    bridge: Any = None,
+    notes: tuple[str, ...],
+    **facts: Any,
+) -> Model:
+    """A model around a network of transformers, whose attention and activations are replaced.
+
+    Args:
+        name: name of the model.
+        network: a language model with eager attention, in evaluation mode.
+        tokenizer: its tokenizer, as transformers loads it.
+        options: its `bos`, `chat`, `engine` and `longest` are heeded.
+        bridge: TransformerLens' bridge around the network, which is then read as it is.
+        notes: notes on how it was loaded.
+        facts: the other fields of `Model` that the network does not say.
+
+    Raises:
+        ModelError: see `load_model`.
+    """
+    config = network.config
+    if bridge is None:
+        fuse_activations(network)
+        config.architectures = config.architectures or [type(network).__name__]
+    dimensions = read_dimensions(name, config)
+    dimensions = replace(dimensions, others=layers_without_softmax(network, dimensions.layers))
+    if options.bos is None and dimensions.attention_kind.predicts_next:
+        bos, bos_notes = substitute_bos(tokenizer, config.get_text_config(decoder=True))
+        options, notes = replace(options, bos=bos), (*notes, *bos_notes)
+    rows = int(network.get_input_embeddings().weight.shape[0])
+    text_tokenizer = Tokenizer(
+        tokenizer,
+        name=name,
+        bos=options.bos,
+        rows=rows,
+        attention_kind=dimensions.attention_kind,
+        short_rope=dimensions.short_rope,
+        chat=options.chat,
+    )
+    context = dimensions.longest_input(options.longest)
+    engine: Engine
+    engine_notes: tuple[str, ...] = ()
+    if bridge is not None:
+        engine = bridge_engine(name, bridge, dimensions)
+    else:
+        with explain_unread(name, config.model_type):
+            engine, engine_notes = choose_engine(
+                name,
+                network,
+                tokenizer,
+                dimensions,
+                engine_name=options.engine,
+                longest=min(options.longest or context, context),
+                device=facts["device"],
+            )
+    return Model(
+        name=name,
+        engine=engine,
+        tokenizer=text_tokenizer,
+        architecture=(config.architectures or [type(network).__name__])[0],
+        layers=len(dimensions.attention_layers),
+        heads=dimensions.heads,
+        key_value_heads=dimensions.key_value_heads,
+        context=context,
+        vocabulary_size=rows,
+        attention_kind=dimensions.attention_kind,
+        others=dimensions.others,
+        notes=(*notes, *engine_notes, *_notes(network, dimensions, options.longest, context)),
+        **facts,
+    )
+
+
+def _notes(
+    network: Any, dimensions: AttentionDimensions, longest: int | None, context: int
+) -> tuple[str, ...]:
+    """The devices of its parts, the layers that are not read, and the cut of its texts."""
+    notes = []
+    if devices := dict.fromkeys(map(str, getattr(network, "hf_device_map", {}).values())):
+        names = [f"cuda:{device}" if device.isdigit() else device for device in devices]
+        notes.append(f"spread by accelerate over {', '.join(names)}")
+    if dimensions.others:
+        notes.append(f"{without_softmax(dimensions.others)}: what they mix is not read")
+    limit = min(context, LONGEST_ENCODED)
+    if longest and longest > limit and dimensions.attention_kind.sees_future:
+        notes.append(
+            f"windows of {longest:,} tokens were asked for; an encoder's are cut at {limit:,}"
+        )
+    return tuple(notes)
+
+
+def _device(device: str) -> str:
+    if device == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = first_line(error)
+        raise ModelError(f"device {device!r} is not to be had here: {reason}") from error
+    return device

@@ -22,7 +22,7 @@ from huggingface_hub.utils.tqdm import tqdm
 from headscope.corpus.shipped import MINI, mini_folder
 from headscope.errors import ModelError, first_line, nearest
 from headscope.models.packaged import PACKAGED, is_reserved, packaged_path, reserved_names
-from headscope.paths import exists, real_name, unusable
+from headscope.paths import exists, real_name
 from headscope.printing import are_bars_wanted
 
 FILES = ("*.json", "*.safetensors", "*.model", "*.txt", "*.jinja")
@@ -37,6 +37,7 @@ WAYS_ON = (
     "mini, a local folder in Hugging Face layout or a .gguf file works without it, and "
     "smollm2 and minilm come from the package index"
 )
+_NO_NAMES = ("", ".", "..")
 
 
 def locate(name: str, revision: str | None, *, files: Sequence[str] = FILES) -> tuple[Path, str]:
@@ -50,35 +51,20 @@ def locate(name: str, revision: str | None, *, files: Sequence[str] = FILES) -> 
     Raises:
         ModelError: nothing is there, or a revision is asked of a local model.
     """
-    if name in PACKAGED:
-        if revision is not None:
-            package = PACKAGED[name].requirement
-            raise ModelError(
-                f"{name} is {package} of the package index, and --revision {revision} chooses "
-                f"among models on the hub; ./{name} is a folder"
-            )
-        return packaged_path(name), ""
     try:
         path = mini_folder() if name == MINI else Path(name).expanduser()
-        local = path.exists()
-    except (OSError, RuntimeError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise ModelError(f"{name:.200}: no such folder or file: {reason}") from error
-    if revision is not None and local:
-        raise ModelError(
-            f"{name} is a local model, and --revision {revision} chooses among those on the hub"
-        )
-    if local and not (path.is_file() or path.is_dir()):
-        # a pipe or a device may never end
-        raise ModelError(f"{name}: neither a file nor a folder")
-    if local:
-        return path, ""
-    if path.is_symlink():
-        raise ModelError(f"{name} is {unusable(path)}")
+    except RuntimeError as error:
+        raise ModelError(f"{name:.200}: no such folder or file: {error}") from error
+    if name in PACKAGED or exists(path):
+        if revision is not None:
+            raise ModelError(
+                f"{name} is not on the hub, and --revision {revision} chooses among models there"
+            )
+        return packaged_path(name) if name in PACKAGED else path, ""
     if path.suffix.lower() in (".gguf", ".json"):
-        raise ModelError(f"{name}: no such file")
-    if name.startswith((".", "/", "~")) or name.count("/") > 1:
-        raise ModelError(f"{name}: no such folder")
+        raise ModelError(f"{name:.200}: no such file")
+    if _is_path(name):
+        raise ModelError(f"{name:.200}: no such folder")
     return download(name, revision, files)
 
 
@@ -89,10 +75,16 @@ def download(name: str, revision: str | None, files: Sequence[str]) -> tuple[Pat
         ModelError: no such model or revision, no permission, or the hub cannot be reached.
     """
     wanted_model = f"{name} at {revision}" if revision else name
+    options: dict[str, Any] = {
+        "revision": revision,
+        "allow_patterns": list(files),
+        "ignore_patterns": list(_IGNORED),
+        "tqdm_class": _Bar,
+    }
     try:
-        # snapshot_download waits for its first answer without a limit
+        # snapshot_download waits longer for its first answer
         HfApi().model_info(name, revision=revision, timeout=TIMEOUT)
-        folder = _snapshot(name, revision, files)
+        folder = snapshot_download(name, **options)
     except HFValidationError as error:
         raise ModelError(
             f"{name!r} is no folder, no .gguf file and no hub name: {error}"
@@ -113,29 +105,13 @@ def download(name: str, revision: str | None, files: Sequence[str]) -> tuple[Pat
         ) from error
     except Exception as error:  # the client's HTTP library has errors of its own
         try:
-            folder = _snapshot(name, revision, files, local_files_only=True)
+            folder = snapshot_download(name, local_files_only=True, **options)
         except OSError:
             raise ModelError(
                 f"{wanted_model}{nearest(name, reserved_names())} is not a local folder, and "
                 f"cannot be fetched from the Hugging Face hub ({first_line(error)}); {WAYS_ON}"
             ) from error
-    return folder, folder.name
-
-
-def _snapshot(
-    name: str, revision: str | None, files: Sequence[str], *, local_files_only: bool = False
-) -> Path:
-    """The folder of a revision in the hub's cache, fetched where it is not whole."""
-    return Path(
-        snapshot_download(
-            name,
-            revision=revision,
-            allow_patterns=list(files),
-            ignore_patterns=list(_IGNORED),
-            local_files_only=local_files_only,
-            tqdm_class=_Bar,
-        )
-    )
+    return Path(folder), Path(folder).name
 
 
 class _Bar(tqdm):
@@ -155,8 +131,7 @@ def title_of(model: str) -> str:
     path = Path(model)
     with suppress(RuntimeError):  # a home that nobody has
         path = path.expanduser()
-    local = model.startswith((".", "/", "~")) or model.count("/") > 1 or exists(path)
-    if is_reserved(model) or not local:
+    if is_reserved(model) or not (_is_path(model) or exists(path)):
         return model
     return path.name if path.name not in _NO_NAMES else real_name(path) or model
 
@@ -171,13 +146,11 @@ def run_name(model: str) -> str:
         ModelError: the model's path has no name.
     """
     name = title_of(model).rstrip("/").rsplit("/", 1)[-1]
-    short = name[:-5] if name.lower().endswith(".gguf") else name
-    folder = next(
-        (name_or_stem for name_or_stem in (short, name) if name_or_stem not in _NO_NAMES), None
-    )
-    if folder is None:
+    stem = name[:-5] if name.lower().endswith(".gguf") else name
+    if stem in _NO_NAMES:
         raise ModelError(f"{model!r} gives a run folder no name; name one with --out")
-    return folder
+    return stem
 
 
-_NO_NAMES = ("", ".", "..")
+def _is_path(name: str) -> bool:
+    return name.startswith((".", "/", "~")) or name.count("/") > 1

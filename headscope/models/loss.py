@@ -16,11 +16,11 @@ from torch import Tensor, nn
 
 from headscope.corpus.window import Window
 from headscope.errors import ModelError
-from headscope.models.batching import batch_tokens_on, in_batches, padded_tokens
 from headscope.models.engines.fused import FusedEngine
 from headscope.models.families import refuse_encoder
 from headscope.models.intervention import Intervention
-from headscope.models.load import Model
+from headscope.models.model import Model
+from headscope.models.stream import batch_tokens_on, in_batches, padded_tokens
 
 LOGIT_CELLS = 2**24
 """Logits that exist at once: 64 MB in single precision, whatever the vocabulary."""

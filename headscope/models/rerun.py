@@ -7,7 +7,7 @@ only the layers from the first changed one on run again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple
@@ -17,13 +17,10 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from headscope.models.engines.engine import StoppedError
-from headscope.models.engines.fused import stopped
-from headscope.models.engines.override import module_input
-from headscope.models.intervention import HeadOutputs, HeadsSet, Intervention, by_head
-from headscope.models.layout.modules import attention_by_layer, layer_list
-from headscope.models.layout.projections import outputs_by_layer
-from headscope.models.load import Model
+from headscope.models.intervention import HeadOutputs, Intervention, by_head
+from headscope.models.layout.projections import block_input, layer_list, outputs_by_layer
 from headscope.models.loss import chunked_losses, last_stream, network_of, plain_network_of
+from headscope.models.model import Model
 
 UNEMBED_ROWS = 256
 """Predictions that are unembedded at once: 256 rows of 50,000 logits are 50 MB."""
@@ -102,7 +99,7 @@ class Rerunner:
         self.network: Any = network_of(model) if predicts else plain_network_of(model)
         self.score = Score.of(model)
         layers = model.layers + len(model.others)
-        self.blocks = layer_list(self.network, attention_by_layer(self.network), layers)
+        self.blocks = layer_list(self.network, layers)
         outputs = outputs_by_layer(self.network)
         self.outputs = {layer: outputs[layer] for layer in model.attention_layers}
         """W_O by the numbers of the layers that have heads."""
@@ -115,7 +112,7 @@ class Rerunner:
         z: list[Tensor] = []
 
         def store_input(_: nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
-            inputs.append(module_input(arguments, keywords))
+            inputs.append(block_input(arguments, keywords))
 
         with ExitStack() as hooks:
             for block in self.blocks:
@@ -208,7 +205,7 @@ class Rerunner:
         # a masked language model has layers of its own between the last state and this
         hook = self.network.get_output_embeddings().register_forward_pre_hook(take)
         try:
-            with stopped():
+            with suppress(StoppedError):
                 self.network(tokens, **options)
         finally:
             hook.remove()
@@ -229,7 +226,7 @@ class Rerunner:
 
     @torch.inference_mode()
     def _block_returns_tuple(self) -> bool:
-        """True where a block hands its stream on as the first of several things."""
+        """Test if a block hands its stream on as the first of several things."""
         outputs: list[Any] = []
         tokens = torch.arange(8, device=self.model.device)[None] % self.model.vocabulary_size
         handle = self.blocks[0].register_forward_hook(lambda *args: outputs.append(args[-1]))
@@ -238,38 +235,6 @@ class Rerunner:
         finally:
             handle.remove()
         return isinstance(outputs[0], tuple)
-
-
-def ablated(method: str, clean: CleanRun, heads: Mapping[int, Sequence[int]]) -> HeadsSet:
-    """The intervention that ablates heads.
-
-    Args:
-        method: `zero`; or `mean`, each head's mean over the clean run's tokens, without padding
-            and the first token of each row.
-        clean: the untouched run.
-        heads: by layer, which heads.
-    """
-    values = {
-        layer: WAYS_TO_ABLATE[method](clean.z[layer][:, :, list(numbers)], clean.rows.lengths)
-        for layer, numbers in heads.items()
-    }
-    return HeadsSet(heads, values)
-
-
-def _zero(z: HeadOutputs, lengths: Tensor) -> Tensor:
-    return torch.zeros_like(z)
-
-
-def _mean(z: HeadOutputs, lengths: Tensor) -> Tensor:
-    position = torch.arange(z.shape[1], device=z.device)
-    real = ((position > 0) & (position < lengths[:, None]))[:, :, None, None]
-    return (z * real).sum((0, 1)) / real.sum().clamp(min=1)
-
-
-WAYS_TO_ABLATE: Mapping[str, Callable[[HeadOutputs, Tensor], Tensor]] = {
-    "mean": _mean,
-    "zero": _zero,
-}
 
 
 @contextmanager

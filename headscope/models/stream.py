@@ -1,20 +1,73 @@
-"""Attention of a model on windows, layer by layer: no more than a layer of a batch is in memory."""
+"""Windows that run together, and their attention layer by layer: no more than a layer of a batch is
+in memory.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import torch
+from jaxtyping import Int
 from torch import Tensor
 
-from headscope.corpus.window import Window
-from headscope.models.batching import in_batches, padded_tokens
+from headscope.corpus.window import PADDING, Window
 from headscope.models.engines.engine import Request, Tile, full_tile
-from headscope.models.load import Model
+from headscope.models.model import Model
 
+BATCH_TOKENS = 1_024
+"""Tokens of one forward pass on a processor; bounds memory. With twice as many, glibc hands GPT-2
+small's temporaries back to the system and asks for new pages each time, a tenth of all time."""
+ACCELERATOR_BATCH_TOKENS = 8_192
+"""Tokens of one forward pass elsewhere."""
+ALL_TOGETHER = sys.maxsize
+"""Tokens of a forward pass that holds all windows."""
 Regions = Callable[[Sequence[Window]], Sequence[Request]]
 """Regions that are read of every layer, for windows that run together."""
+
+
+def batch_tokens_on(device: str) -> int:
+    """Tokens of one forward pass on a device."""
+    return BATCH_TOKENS if device == "cpu" else ACCELERATOR_BATCH_TOKENS
+
+
+def in_batches(windows: Sequence[Window], tokens: int) -> Iterator[Sequence[Window]]:
+    """Neighbouring windows, as many at a time as are so many tokens together, padding included.
+
+    Windows with other rotary frequencies run apart.
+
+    >>> lengths = [6, 4, 3, 9]
+    >>> windows = [Window("w", np.arange(n), ("a",) * n) for n in lengths]
+    >>> [[len(window) for window in batch] for batch in in_batches(windows, 12)]
+    [[6, 4], [3], [9]]
+    """
+    start = 0
+    while start < len(windows):
+        stop, longest = start + 1, len(windows[start])
+        while stop < len(windows):
+            longest = max(longest, len(windows[stop]))
+            same_rope = windows[stop].has_long_rope == windows[start].has_long_rope
+            if not same_rope or (stop + 1 - start) * longest > tokens:
+                break
+            stop += 1
+        yield windows[start:stop]
+        start = stop
+
+
+def padded_tokens(windows: Sequence[Window]) -> Int[Tensor, "window position"]:
+    """Token ids, padded on the right with the beginning-of-text token.
+
+    With −1 where queries would see it, as in an encoder: it must be hidden then.
+    """
+    longest, first = max(map(len, windows)), windows[0]
+    padding = PADDING if first.attention_kind.sees_future else first.tokens[0]
+    ids = np.full((len(windows), longest), padding, first.tokens.dtype)
+    for row, window in enumerate(windows):
+        ids[row, : len(window)] = window.tokens
+    return torch.from_numpy(ids)
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +81,7 @@ class LayerAttention:
     rows: Iterable[Any]
     """Rows or cells of each region, computed when it is reached; see `Engine.run`."""
     logarithms: bool
-    """Whether these are logarithms of probabilities instead of probabilities."""
+    """Rows are logarithms of probabilities instead of probabilities."""
 
     def probabilities(self) -> Iterator[Tensor]:
         """Attention in each region, in [0, 1]."""

@@ -142,10 +142,6 @@ class Tokenizer:
                 "tokenizer another model's?"
             )
 
-    def save(self, folder: Path) -> None:
-        """Write the tokenizer's files into a model's folder."""
-        self._backend.save_pretrained(folder)
-
     def ordinary_tokens(self, vocabulary_size: int) -> Int[ndarray, " token"]:
         """All token ids that the model has and that stand for text: no special or added token.
 
@@ -192,7 +188,7 @@ def _find_bos(backend: Any, name: str, text: str | None) -> tuple[str, int]:
     return backend.bos_token, int(backend.bos_token_id)
 
 
-def substitute_bos(backend: Any, config_bos: Any) -> tuple[str | None, tuple[str, ...]]:
+def substitute_bos(backend: Any, config: Any) -> tuple[str | None, tuple[str, ...]]:
     """The token that serves as BOS if a decoder's tokenizer has none, and a note on it.
 
     It is the one that the model's configuration names, else EOS, which TransformerLens takes. Qwen
@@ -201,11 +197,12 @@ def substitute_bos(backend: Any, config_bos: Any) -> tuple[str | None, tuple[str
 
     Args:
         backend: a tokenizer of transformers.
-        config_bos: `bos_token_id` of the model's configuration.
+        config: configuration of the model, or of its part for text.
     """
     if backend.bos_token_id is not None:
         return None, ()
     bos: str | None = backend.eos_token
+    config_bos = getattr(config, "bos_token_id", None)
     # some configurations list several
     if isinstance(config_bos, int) and config_bos in {
         *backend.all_special_ids,
@@ -230,16 +227,12 @@ def _template_texts(backend: Any, name: str) -> tuple[str, str]:
     Raises:
         ModelError: it has no template, or one that cannot be used so.
     """
-    if not getattr(backend, "chat_template", None):
-        raise ModelError(
-            f"{name}: its tokenizer has no chat template, and --chat asks for it; leave it out, or "
-            "name a model that was trained to chat (its tokenizer_config.json or "
-            "chat_template.jinja holds the template)"
-        )
     try:
         text = backend.apply_chat_template([{"role": "user", "content": _MESSAGE}], tokenize=False)
     except Exception as error:  # a template is a program, and may fail in any way
-        raise ModelError(f"{name}: its chat template fails: {first_line(error)}") from error
+        raise ModelError(
+            f"{name}: --chat needs a chat template, and its own fails: {first_line(error)}"
+        ) from error
     before, message, after = str(text).partition(_MESSAGE)
     if not message or _MESSAGE in after:
         raise ModelError(

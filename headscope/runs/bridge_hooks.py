@@ -13,8 +13,8 @@ from torch import Tensor
 from headscope.corpus.window import Window
 from headscope.errors import ChoiceError, HeadscopeError, ModelError
 from headscope.measure.study_windows import text_windows
-from headscope.models.in_memory import open_model
-from headscope.models.load import Model
+from headscope.models.load import open_model
+from headscope.models.model import Model
 from headscope.runs.listing import selected_heads
 from headscope.runs.reopen_model import model_of, text_of
 from headscope.statistics.result import Result

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from headscope.attention_kind import BIDIRECTIONAL
 from headscope.corpus.shipped import corpus_title, named_corpora, shipped_corpora
-from headscope.models.batching import batch_tokens_on
 from headscope.models.locate import title_of
+from headscope.models.stream import batch_tokens_on
 from headscope.relations import check_types, head_types, relations_of
 from headscope.relations.head_type import ALL
 from headscope.relations.relation import Relation
@@ -19,7 +19,7 @@ from headscope.settings import MAX_TOKENS, Settings
 from headscope.statistics.result import RunInfo
 
 if TYPE_CHECKING:
-    from headscope.models.load import Model
+    from headscope.models.model import Model
 
 
 def describe_input(

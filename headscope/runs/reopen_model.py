@@ -8,9 +8,8 @@ from typing import Any
 
 from headscope.corpus.shipped import shipped_corpora
 from headscope.errors import CorpusError, ModelError, RunError
-from headscope.models.in_memory import STATE, open_model
-from headscope.models.load import Model
-from headscope.models.precision import WIDE
+from headscope.models.load import STATE, open_model
+from headscope.models.model import WIDE, Model
 from headscope.runs.recorded_paths import PLACES
 from headscope.runs.resolve import run_named, the_model
 from headscope.statistics.result import Result

@@ -18,7 +18,7 @@ from headscope.runs.store import load
 from headscope.statistics.result import Result
 
 if TYPE_CHECKING:
-    from headscope.models.load import Model
+    from headscope.models.model import Model
 
 RunName = Annotated[Result | PathName, Field(description="A run folder; in Python also a run.")]
 ModelOrRun = Annotated[
@@ -86,16 +86,15 @@ def the_model(model: Any, **options: Any) -> Model:
     """The model that is meant: itself if it is loaded already, or else opened.
 
     Args:
-        model: what `headscope.models.in_memory.open_model` takes.
-        options: fields of `headscope.models.load_options.LoadOptions`.
+        model: what `headscope.models.load.open_model` takes.
+        options: fields of `headscope.models.load.LoadOptions`.
 
     Raises:
         ModelError: it cannot be loaded.
         HeadscopeError: a device or revision is asked of a model that is loaded already.
     """
-    from headscope.models.in_memory import open_model
-    from headscope.models.load import Model
-    from headscope.models.load_options import LoadOptions
+    from headscope.models.load import LoadOptions, open_model
+    from headscope.models.model import Model
 
     if not isinstance(model, Model):
         return open_model(model, **options)

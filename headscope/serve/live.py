@@ -14,9 +14,9 @@ from torch import Tensor
 from headscope.corpus.window import Window
 from headscope.errors import ChoiceError, HeadscopeError, ModelError
 from headscope.heads import parse_head
-from headscope.models.intervention import Intervention
-from headscope.models.load import Model
-from headscope.models.rerun import CleanRun, Rerunner, TokenRows, ablated
+from headscope.models.intervention import Intervention, ablated
+from headscope.models.model import Model
+from headscope.models.rerun import CleanRun, Rerunner, TokenRows
 from headscope.models.stream import LayerAttention, stream_attention, whole_patterns
 from headscope.statistics.result import Result
 from headscope.views.show import check_unicode, text_window

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headscope.heads import parse_head
-from headscope.models.packages import optional_package
 from headscope.options import Device, Head, Revision, Source, Text, checked
+from headscope.packages import optional_package
 from headscope.runs.resolve import ModelOrRun
 
 if TYPE_CHECKING:
@@ -33,10 +33,10 @@ def widget(
         chosen.observe(print, names=["head", "type", "token"])
 
     Raises:
-        ModelError: anywidget is not installed; the model cannot be loaded, or has an encoder and a
-            decoder.
+        ModelError: the model cannot be loaded, or has an encoder and a decoder.
         RunError: there is no such run.
-        HeadscopeError: there is no such head; the text is empty, or too long.
+        HeadscopeError: anywidget is not installed; there is no such head; the text is empty, or too
+            long.
     """
     optional_package("a widget", "anywidget")
     from headscope.serve.head_widget import HeadWidget

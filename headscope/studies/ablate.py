@@ -23,9 +23,10 @@ from headscope.errors import ChoiceError
 from headscope.heads import head_name
 from headscope.measure.bootstrap import estimate
 from headscope.measure.study_windows import LENGTH
-from headscope.models.batching import batch_tokens_on, in_batches, padded_tokens
+from headscope.models.intervention import WAYS_TO_ABLATE, ablated
 from headscope.models.layout.projections import output_matrix
-from headscope.models.rerun import WAYS_TO_ABLATE, Rerunner, Score, TokenRows, ablated
+from headscope.models.rerun import Rerunner, Score, TokenRows
+from headscope.models.stream import batch_tokens_on, in_batches, padded_tokens
 from headscope.options import Device, Heads, Positive, RunCorpus, Seed, Source, checked
 from headscope.progress import OnProgress, Progress, Steps, progress_bar
 from headscope.runs.listing import Head, chosen_heads, tagged_types

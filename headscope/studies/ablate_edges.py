@@ -24,8 +24,8 @@ from headscope.measure.batches import assign_blocks
 from headscope.measure.bootstrap import Estimate, estimate
 from headscope.measure.study_windows import edge_windows
 from headscope.measure.tally import MIN_BLOCKS
-from headscope.models.load import Model
-from headscope.models.query_rerun import ALL, AS_MUCH, Changed, Moves, QueryRerunner
+from headscope.models.model import Model
+from headscope.models.token_rerun import ALL, AS_MUCH, Changed, Moves, QueryRerunner
 from headscope.progress import OnProgress
 from headscope.relations import head_types, relations_of
 from headscope.relations.relation import Relation, find

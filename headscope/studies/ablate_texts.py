@@ -15,7 +15,7 @@ from torch.nn.utils.rnn import pad_sequence
 from headscope.corpus.controlled.minimal_pairs import MinimalPair, agreement_pairs, anaphor_pairs
 from headscope.corpus.document import Document
 from headscope.corpus.window import Window
-from headscope.models.load import Model
+from headscope.models.model import Model
 from headscope.models.rerun import Score, TokenRows
 from headscope.models.tokenizer import Tokenizer
 from headscope.relations import all_stimuli, head_types

@@ -17,12 +17,10 @@ from pydantic import Field
 
 from headscope.errors import ModelError
 from headscope.models.checkpoint import CONFIG, Checkpoint, Shapes, weight_files
-from headscope.models.layout.dimensions import read_dimensions, text_config
-from headscope.models.layout.model_layout import BUFFER, Split
-from headscope.models.layout.table import LAYOUTS, find_layout
+from headscope.models.layout.dimensions import read_dimensions
+from headscope.models.layout.table import BUFFER, LAYOUTS, Split, find_layout
 from headscope.models.locate import locate
-from headscope.models.quantised import quantisation_method
-from headscope.models.weights import empty_network, examine, read_config
+from headscope.models.weights import empty_network, examine, quantisation_method, read_config
 from headscope.options import PathName, Positive, Revision, checked
 from headscope.views.study import StudyResult
 
@@ -140,7 +138,7 @@ def read_source(name: str, revision: str | None = None) -> Source:
         config = read_config(name, path)
         if not files:
             return Source(config, _empty_shapes(name, config), f"no weights here: {EMPTY}")
-        if (method := quantisation_method(name, config)) is not None:
+        if (method := quantisation_method(config)) is not None:
             counted_from = f"weights are quantised ({method}) and packed: {EMPTY}"
             return Source(config, _empty_shapes(name, config), counted_from)
     checkpoint = Checkpoint(path, files)
@@ -160,7 +158,7 @@ def dimensions_of(name: str, config: Any) -> Dimensions:
     Raises:
         ModelError: no attention heads, a number that no model can have, or compressed keys.
     """
-    text = text_config(name, config)
+    text = config.get_text_config(decoder=True)
     if getattr(text, "kv_lora_rank", None):
         raise ModelError(
             f"{name}: a {text.model_type} compresses keys and values (kv_lora_rank "
@@ -190,8 +188,8 @@ def formulas(dimensions: Dimensions, config: Any) -> Mapping[str, str]:
     """Formulas by part, `?` if unknown; a part comes before the sums that contain it."""
     qkv = o = feed_forward = positions = None
     weights = biases = norms = final_norm = "?"
-    layout = find_layout(text_config("", config).model_type)
-    t = layout.tensors(text_config("", config)) if layout and layout.tensors else None
+    layout = find_layout(config.get_text_config(decoder=True).model_type)
+    t = layout.tensors(config.get_text_config(decoder=True)) if layout and layout.tensors else None
     if t is not None:
         qkv, o = t.qkv_bias, t.o_bias
         positions = t.learned_positions and dimensions["context"] is not None
@@ -393,7 +391,7 @@ def _split(part: str | None, key: str, size: int, dimensions: Dimensions) -> dic
 
 
 def _notes(config: Any, counts: TensorCounts) -> Iterator[str]:
-    model_type = text_config("", config).model_type
+    model_type = config.get_text_config(decoder=True).model_type
     layout = find_layout(model_type)
     if layout is None or layout.tensors is None:
         yield (

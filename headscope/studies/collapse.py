@@ -20,12 +20,12 @@ from torch import Tensor
 
 from headscope.errors import ChoiceError, ModelError
 from headscope.measure.study_windows import MAX_LENGTH, MAX_TOKENS, rise, text_windows, token_count
-from headscope.models.engines.override import AttentionCall
+from headscope.models.engines.attention import AttentionCall
 from headscope.models.families import refuse_encoder
 from headscope.models.intervention import Intervention, Pattern, PatternReplaced
 from headscope.models.layout.projections import outputs_by_layer
-from headscope.models.load import Model
 from headscope.models.loss import loss, network_of
+from headscope.models.model import Model
 from headscope.options import Corpus, Device, MaxTokens, Revision, Seed, checked
 from headscope.progress import OnProgress, Progress, progress_bar
 from headscope.runs.recorded_paths import name_of

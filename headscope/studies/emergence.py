@@ -23,8 +23,8 @@ from transformers import TrainerCallback
 from headscope.classification import classify
 from headscope.corpus.shipped import asked_corpora, corpus_title
 from headscope.errors import HeadscopeError, RunError
-from headscope.models.in_memory import open_model
-from headscope.models.load import Model
+from headscope.models.load import open_model
+from headscope.models.model import Model
 from headscope.options import Corpus, MaxTokens, Names, Overwrite, PathName, Positive, checked
 from headscope.relations import check_types, head_types
 from headscope.run import Run

@@ -21,7 +21,7 @@ from torch import Tensor
 from headscope.corpus.window import Window
 from headscope.errors import CorpusError
 from headscope.heads import head_name
-from headscope.models.load import Model
+from headscope.models.model import Model
 from headscope.models.stream import LayerAttention, stream_attention, tiled_patterns
 from headscope.options import (
     LARGEST,

@@ -21,7 +21,7 @@ from headscope.corpus.window import Window
 from headscope.errors import HeadscopeError
 from headscope.heads import head_name
 from headscope.models.families import refuse_encoder
-from headscope.models.load import Model
+from headscope.models.model import Model
 from headscope.models.prompt_pair import Patch, PromptPair, likeliest_next
 from headscope.models.rerun import Rerunner
 from headscope.options import Device, NonNegative, Source, checked

@@ -26,10 +26,8 @@ from headscope.measure.study_windows import (
     text_windows,
     token_count,
 )
-from headscope.models.batching import batch_tokens_on, in_batches
 from headscope.models.families import refuse_encoder
 from headscope.models.intervention import HeadsScaled
-from headscope.models.load import Model
 from headscope.models.loss import (
     Advance,
     TextLoss,
@@ -38,6 +36,8 @@ from headscope.models.loss import (
     network_of,
     predictions_of,
 )
+from headscope.models.model import Model
+from headscope.models.stream import batch_tokens_on, in_batches
 from headscope.options import Corpus, Device, MaxTokens, Revision, Seed, checked
 from headscope.progress import Progress, Steps, progress_bar
 from headscope.runs.recorded_paths import name_of

@@ -22,7 +22,7 @@ from headscope.corpus.window import Window
 from headscope.errors import CorpusError, HeadscopeError, RunError
 from headscope.heads import head_name
 from headscope.measure.study_windows import evenly
-from headscope.models.load import Model
+from headscope.models.model import Model
 from headscope.models.stream import LayerAttention, stream_attention, whole_patterns
 from headscope.options import Device, Positive, RunCorpus, Source, Windows, checked
 from headscope.progress import OnProgress, Progress, Steps, progress_bar

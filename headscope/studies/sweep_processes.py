@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from headscope.errors import HeadscopeError, first_line
-from headscope.models.packages import check_packages
+from headscope.packages import optional_package
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -59,7 +59,7 @@ def results_of_cluster(
     Raises:
         HeadscopeError: Ray is not installed, or the cluster cannot be used.
     """
-    check_packages(f"--address {address}", ["ray"])
+    optional_package(f"--address {address}", "ray")
     import ray
 
     try:

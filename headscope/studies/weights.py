@@ -20,7 +20,7 @@ from transformer_lens.model_bridge.exceptions import StopAtLayerException
 
 from headscope.errors import ModelError
 from headscope.heads import head_name
-from headscope.models.load import Model
+from headscope.models.model import Model
 from headscope.options import Device, Revision, Source, checked
 from headscope.progress import Progress, Steps, progress_bar
 from headscope.runs.recorded_paths import name_of

@@ -5,8 +5,7 @@ from __future__ import annotations
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from headscope.models.layout.model_layout import ModelLayout
-from headscope.models.layout.table import LAYOUTS
+from headscope.models.layout.table import LAYOUTS, ModelLayout
 from headscope.models.packaged import PACKAGED, PackagedModel
 from headscope.views.tables import plain_table
 

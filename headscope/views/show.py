@@ -25,7 +25,7 @@ from headscope.corpus.window import Window
 from headscope.errors import HeadscopeError, PatternError, RunError
 from headscope.heads import head_name, parse_head
 from headscope.models.engines.engine import stream_patterns
-from headscope.models.load import Model
+from headscope.models.model import Model
 from headscope.options import Device, Head, Revision, Source, Text, checked
 from headscope.printing import one_line, visible
 from headscope.runs.reopen_model import model_of

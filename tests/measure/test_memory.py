@@ -35,7 +35,7 @@ class Narrow:
         self.sizes.append(tokens.numel())
 
         def watched(layer, rows) -> None:
-            if tokens.numel() > self.most and layer == self.engine.layers - 1:
+            if tokens.numel() > self.most and layer == self.engine.attention_layers[-1]:
                 raise self.error
             on_layer(layer, rows)
 

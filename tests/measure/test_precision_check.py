@@ -14,11 +14,9 @@ import headscope as hs
 from headscope.measure import precision_check
 from headscope.measure.precision_check import compare_precisions
 from headscope.measure.tally import Tally
-from headscope.models import precision
+from headscope.models import model as module
 from headscope.models.checkpoint import find_checkpoint
-from headscope.models.engines.kernels import softmax_attend
-from headscope.models.gguf_files import gguf_matrix_bits
-from headscope.models.precision import stored_bits
+from headscope.models.engines.attention import softmax_attend
 from headscope.runs.reopen_model import model_of
 from tests.helpers.models import save_model
 
@@ -38,7 +36,7 @@ def narrow_folder(tokenizer, tmp_path_factory) -> Path:
 @pytest.fixture
 def native(monkeypatch) -> None:
     """A processor that multiplies bfloat16, whatever this one does."""
-    monkeypatch.setattr(precision, "multiplies_natively", lambda device: True)
+    monkeypatch.setattr(module, "multiplies_natively", lambda device: True)
 
 
 def classified(folder: Path, dtype: str, out: Path | None = None) -> hs.Run:
@@ -53,15 +51,15 @@ def sums(target: np.ndarray, queries: np.ndarray) -> Tally:
 
 
 def test_the_widest_matrix_says_how_wide_a_checkpoint_is(narrow_folder, gpt2_folder, tmp_path):
-    assert stored_bits(find_checkpoint("narrow", narrow_folder), {}) == 16
-    assert stored_bits(find_checkpoint("wide", gpt2_folder), {}) == 32
+    assert find_checkpoint("narrow", narrow_folder).stored_bits() == 16
+    assert find_checkpoint("wide", gpt2_folder).stored_bits() == 32
     model = AutoModelForCausalLM.from_pretrained(narrow_folder, dtype=torch.bfloat16)
     model.model.norm.to(torch.float32)
     model.save_pretrained(tmp_path)
-    assert stored_bits(find_checkpoint("norm", tmp_path), {}) == 16
+    assert find_checkpoint("norm", tmp_path).stored_bits() == 16
     model.model.layers[1].mlp.to(torch.float32)
     model.save_pretrained(tmp_path)
-    assert stored_bits(find_checkpoint("one layer", tmp_path), {}) == 32
+    assert find_checkpoint("one layer", tmp_path).stored_bits() == 32
 
 
 @pytest.mark.parametrize(
@@ -83,7 +81,7 @@ def test_a_gguf_file_is_as_wide_as_its_widest_matrix(tmp_path, kind, bits):
     assert {tensor.name: tensor.tensor_type for tensor in gguf.GGUFReader(path).tensors}[
         "odd.weight"
     ] == of_kind
-    assert gguf_matrix_bits(path) == bits
+    assert find_checkpoint(kind, path).stored_bits() == bits
 
 
 def test_rounding_is_tolerated_up_to_both_bounds():
@@ -171,7 +169,7 @@ def test_single_precision_is_kept_where_rounding_is_too_large(
     ],
 )
 def test_half_precision_is_not_even_tried(request, monkeypatch, folder, changes, is_native, reason):
-    monkeypatch.setattr(precision, "multiplies_natively", lambda device: is_native)
+    monkeypatch.setattr(module, "multiplies_natively", lambda device: is_native)
     path = str(request.getfixturevalue(folder))
     run = hs.classify(path, "gold", dtype="auto", progress=False, **ASKED | changes)
     assert run.info["precision"] == {"dtype": "float32", "reason": reason}

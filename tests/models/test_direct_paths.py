@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch import nn
 
-from headscope.errors import ModelError
 from headscope.models.direct_paths import direct_paths
 from headscope.models.load import load_model
 from tests.models.every_layout import save_tiny
@@ -71,7 +70,7 @@ def test_what_is_written_adds_up_to_the_logits(layout, engine, tokenizer, tmp_pa
 
 
 def added(paths, layer: int, tokens: torch.Tensor, network) -> torch.Tensor:
-    """What a block adds to the stream when its heads write nothing: z is 0 before W_O there."""
+    """Addition of a block to the stream when its heads write nothing: z is 0 before W_O there."""
     block, output = paths.blocks[layer], paths.outputs[layer]
     seen: dict[str, torch.Tensor] = {}
     norm = paths.post_norms[layer]
@@ -106,7 +105,7 @@ def bias_of(output) -> torch.Tensor | float:
 
 
 def constants(paths) -> torch.Tensor | float:
-    """What the last norm's bias and the unembedding's add to the candidates."""
+    """Share of the last norm's bias and the unembedding's in the candidates' logits."""
     norm, unembedding = paths.final_norm, paths.unembedding
     found: torch.Tensor | float = 0.0
     if isinstance(norm.bias, torch.Tensor):
@@ -142,28 +141,26 @@ def test_one_heads_effect_is_what_a_slow_loop_computes(tokenizer, tmp_path):
     assert float(effects[layer, query, head, candidate]) == pytest.approx(expected, abs=1e-5)
 
 
-def test_an_encoder_has_no_direct_effects(tokenizer, tmp_path):
+def test_an_encoder_has_no_direct_paths(tokenizer, tmp_path):
     save_tiny("bert", tokenizer, tmp_path, vocab_size=len(tokenizer))
-    with pytest.raises(ModelError, match="on logits of the next token"):
-        direct_paths(load_model(str(tmp_path)))
+    assert direct_paths(load_model(str(tmp_path))) is None
 
 
-def test_a_block_that_adds_something_else_is_refused(tokenizer, tmp_path):
+def test_a_block_that_adds_something_else_has_no_direct_paths(tokenizer, tmp_path):
     model = loaded("llama", tokenizer, tmp_path)
+    assert direct_paths(model) is not None
     block = model.engine.network.model.layers[1]
     block.register_forward_hook(
         lambda _, inputs, out: out * 1.5 if isinstance(out, torch.Tensor) else (out[0] * 1.5,)
     )
-    with pytest.raises(ModelError, match="is not what its attention and one other module write"):
-        direct_paths(model)
+    assert direct_paths(model) is None
 
 
-def test_a_norm_that_is_none_is_refused(tokenizer, tmp_path):
+def test_a_norm_by_more_than_one_number_of_each_token_has_no_direct_paths(tokenizer, tmp_path):
     class Odd(nn.Module):
         def forward(self, x):
             return x.tanh()
 
     model = loaded("llama", tokenizer, tmp_path)
     model.engine.network.model.norm = Odd()
-    with pytest.raises(ModelError, match="is no norm by one number of each token"):
-        direct_paths(model)
+    assert direct_paths(model) is None

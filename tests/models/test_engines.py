@@ -12,11 +12,8 @@ import headscope as hs
 from headscope.corpus.window import Window
 from headscope.errors import ModelError
 from headscope.measure.batch_reader import measure
-from headscope.measure.batches import AT_ONCE, chunks
-from headscope.measure.in_process import prefetched
 from headscope.measure.tally import Tally
 from headscope.models.engines import fused
-from headscope.models.engines.capture import attention
 from headscope.models.load import load_model
 from headscope.relations import relations_of
 from headscope.stimuli.repeat import repeat_windows
@@ -95,23 +92,6 @@ def test_tiles_cover_every_row_once_and_in_order(gpt2_folder, windows, length):
     assert largest <= fused.BLOCK_CELLS
 
 
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        ({"sliding_window": 8}, "does not know a sliding_window of 8 without a mask"),
-        ({"head_mask": torch.ones(1)}, "does not know head_mask"),
-        ({"block_indices": torch.ones(1, 9, 2)}, "does not know block_indices"),
-    ],
-)
-def test_other_kinds_of_attention_are_refused_by_name(more, message):
-    x = torch.randn(1, 1, 9, 4)
-    more = {"attention_mask": None, **more}
-    with pytest.raises(ModelError, match=message):
-        attention(torch.nn.Identity(), x, x, x, **more)
-    wide = attention(torch.nn.Identity(), x, x, x, None, sliding_window=9)[0]
-    assert wide.shape == (1, 9, 1, 4)
-
-
 @pytest.mark.parametrize("engine", ["lens", "fused"])
 def test_a_model_of_even_attention_hits_the_previous_token_by_its_share_of_the_keys(
     engine, gpt2_folder, tmp_path
@@ -145,31 +125,3 @@ def test_auto_falls_back_to_lens_and_says_why(gpt2_folder, tmp_path, keys_file):
     run = hs.classify(name, keys_file, max_tokens=100, types=["delimiter"])
     assert run.info["engine"] == "lens"
     assert any("0 of its 2 layers" in note for note in run.info["notes"])
-
-
-def made_up(count: int) -> list[Window]:
-    return [Window(str(i), np.arange(9), ("a",) * 9) for i in range(count)]
-
-
-def test_no_more_windows_than_a_chunk_are_asked_for():
-    asked = []
-
-    def stream():
-        for window in made_up(1000):
-            asked.append(window)
-            yield window
-
-    next(next(chunks([(stream(), [])])))
-    assert len(asked) == AT_ONCE
-
-
-def test_prefetched_work_keeps_order_and_raises_in_its_place():
-    def items():
-        yield from range(5)
-        raise KeyError("six")
-
-    made = []
-    with pytest.raises(KeyError, match="six"):
-        made.extend(item for item in prefetched(items()) if made.append(item) is None and False)
-    assert made == [0, 1, 2, 3, 4]
-    assert list(prefetched(iter([]))) == []

@@ -62,7 +62,7 @@ def hub(models, tmp_path, monkeypatch) -> Iterator[Hub]:
 def test_the_command_reads_gpt2_from_the_hub_that_the_environment_names(
     hub, models, keys_file, tmp_path
 ):
-    """In a process of its own, as users do."""
+    """The command runs in a process of its own, as for users."""
     words = ["classify", GPT2, "--corpus", keys_file, "--types", "positional", "--no-twin", "-q"]
     environment = {"HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "home"), "NO_COLOR": "1"}
     done = subprocess.run(

@@ -53,7 +53,7 @@ def test_a_run_names_its_heads_as_the_model_does(classified):
 
 
 def test_the_tally_of_a_hybrid_is_of_its_own_rows(classified):
-    """What stands under L3 is what layer 3 shows, and not what layer 1 does."""
+    """Numbers of L3 are those of layer 3, not of layer 1."""
     found = load(classified, with_tally=True)
     for layer in WITH:
         table = found.evidence[found.evidence["layer"] == layer]
@@ -114,8 +114,9 @@ def test_studies_change_the_layers_that_they_name(classified, folder):
 @pytest.mark.parametrize("how", ["zero", "mean"])
 def test_silencing_runs_all_layers_from_the_head_s_own_on(how, folder):
     """The same as hooks on the whole model give, which skip no layer."""
+    from headscope.models.intervention import ablated
     from headscope.models.layout.projections import output_projection
-    from headscope.models.rerun import Rerunner, TokenRows, ablated
+    from headscope.models.rerun import Rerunner, TokenRows
 
     model = load_model(str(folder))
     rerunner = Rerunner(model)

@@ -17,6 +17,7 @@ from transformers import (
 import headscope as hs
 from headscope.errors import HeadscopeError, ModelError, RunError
 from headscope.models.load import load_model
+from headscope.models.tokenizer import Tokenizer
 
 TEXT = "Alice was very tired. She looked at the old keys again. " * 60
 ASKED = {"types": ["positional", "induction"], "max_tokens": 600, "max_length": 64}
@@ -78,14 +79,6 @@ def test_a_bridge_and_a_loaded_model_give_the_evidence_of_their_folder(model_fol
     assert close.all()
 
 
-def test_studies_take_a_pair(gpt2_folder, text):
-    pair = pair_of(gpt2_folder)
-    weights = hs.weights(str(gpt2_folder)).table
-    assert np.allclose(hs.weights(pair).table["ov_copying"], weights["ov_copying"], atol=1e-5)
-    losses = hs.collapse(str(gpt2_folder), text, max_tokens=300)
-    assert hs.collapse(pair, text, max_tokens=300).table.equals(losses.table)
-
-
 def meta(folder):
     config = AutoConfig.from_pretrained(folder)
     with torch.device("meta"):
@@ -101,7 +94,7 @@ def with_decoder(tokenizer):
 WRONG = {
     "no tokenizer": (lambda m, t, f: (m, None), "is no model and its tokenizer; give"),
     "turned": (lambda m, t, f: (t, m), "is no model and its tokenizer; give"),
-    "alone": (lambda m, t, f: m, "came without its tokenizer; give"),
+    "alone": (lambda m, t, f: m, "is no model and its tokenizer; give"),
     "meta": (lambda m, t, f: (meta(f), t), "on the meta device"),
     "encoder and decoder": (
         lambda m, t, f: (with_decoder(t), t),
@@ -123,27 +116,17 @@ def test_what_is_no_model_in_memory_is_refused_in_one_sentence(gpt2_folder, text
     assert "\n" not in str(error.value)
 
 
-def test_a_slow_tokenizer_and_what_a_model_is_not_are_refused(gpt2_folder, text):
-    from transformers import PreTrainedTokenizer
+@pytest.mark.parametrize(
+    "option", [("device", "meta"), ("revision", "main"), ("dtype", "bfloat16")]
+)
+def test_what_a_model_in_memory_is_not_is_refused(gpt2_folder, text, option):
+    with pytest.raises(ModelError, match=r"is in memory already, and .* is asked of it"):
+        hs.classify(pair_of(gpt2_folder), text, **ASKED, **dict([option]))
 
-    class Slow(PreTrainedTokenizer):
-        def _tokenize(self, text, **how):
-            return list(text)
 
-        def _convert_token_to_id(self, token):
-            return 1
+def test_a_slow_tokenizer_is_refused():
+    class Slow:
+        is_fast = False
 
-        def _convert_id_to_token(self, index):
-            return "a"
-
-        def get_vocab(self):
-            return {"a": 1}
-
-        vocab_size = 2
-
-    model, tokenizer = pair_of(gpt2_folder)
     with pytest.raises(ModelError, match="a slow one without character offsets"):
-        hs.classify((model, Slow()), text, **ASKED)
-    for asked in ({"device": "meta"}, {"revision": "main"}, {"dtype": "bfloat16"}):
-        with pytest.raises(ModelError, match=r"is in memory already, and .* is asked of it"):
-            hs.classify((model, tokenizer), text, **ASKED | asked)
+        Tokenizer(Slow(), name="m")

@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from headscope.models.engines.engine import stream_patterns
-from headscope.models.intervention import HeadsScaled, PatternReplaced
+from headscope.models.intervention import HeadsScaled, PatternReplaced, ablated
 from headscope.models.load import load_model
 from headscope.models.loss import network_of
-from headscope.models.rerun import Rerunner, TokenRows, ablated
+from headscope.models.rerun import Rerunner, TokenRows
 from headscope.studies.collapse import collapsed
 from tests.models.every_layout import save_tiny
 from tests.models.tiny import CONTEXT

@@ -8,9 +8,9 @@ from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
 
 from headscope.errors import ModelError
 from headscope.models.intervention import OutputChange
-from headscope.models.last_token import LastTokenRunner
 from headscope.models.load import load_model
 from headscope.models.loss import last_stream
+from headscope.models.token_rerun import LastTokenRunner
 from tests.helpers.models import save_uneven
 from tests.models.tiny import tiny_config
 

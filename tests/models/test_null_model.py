@@ -1,4 +1,4 @@
-"""The twin: shuffled in place, put back exactly, and a bar that tags must clear."""
+"""The null model: shuffled in place, put back exactly, and a bar that tags must clear."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from transformers import GPT2Config
 
 import headscope as hs
 from headscope.corpus.window import Window
 from headscope.errors import ModelError
 from headscope.measure.tally import Tally
 from headscope.models.engines.engine import stream_patterns
+from headscope.models.engines.lens import LensEngine
+from headscope.models.layout.dimensions import read_dimensions
 from headscope.models.load import load_model
 from headscope.models.null_model import MAX_TOKENS, WindowSample, null_model
 from headscope.relations import relations_of
@@ -20,10 +23,6 @@ from headscope.statistics.estimates import weigh
 
 def network(model):
     return model.engine.network if model.engine.name == "fused" else model.engine.bridge
-
-
-def chosen_by_share(windows, seed):
-    return [windows[i] for i in sorted(WindowSample(seed=seed)(windows))]
 
 
 @pytest.mark.parametrize("engine", ["fused", "lens"])
@@ -46,17 +45,16 @@ def test_entries_are_permuted_within_each_matrix_and_put_back(model_folder, engi
     assert all(torch.equal(old, new) for old, new in zip(before, matrices, strict=True))
 
 
-def test_a_model_without_such_matrices_says_so():
+def test_a_model_without_such_matrices_is_refused():
     class Other:
         blocks = (type("Block", (), {"attn": object()})(),)
 
-    from headscope.models.engines.lens import attention_matrices
-
+    dimensions = read_dimensions("m", GPT2Config(n_layer=1))
     with pytest.raises(ModelError, match=r"layer 0 shows no separate Q, K, V and O .*--no-twin"):
-        attention_matrices(Other(), 0)
+        LensEngine(Other(), dimensions).matrices()
 
 
-def test_both_engines_have_the_same_twin(model_folder):
+def test_both_engines_have_the_same_null_model(model_folder):
     seen = {}
     for engine in ("lens", "fused"):
         model = load_model(str(model_folder), engine=engine)
@@ -68,44 +66,38 @@ def test_both_engines_have_the_same_twin(model_folder):
     assert torch.allclose(seen["lens"], seen["fused"], atol=1e-5)
 
 
-def test_the_twin_stops_reading_a_stimulus_after_enough_tokens():
-    windows = [Window(str(i), np.arange(256), ("a",) * 256) for i in range(128)]
-    share = WindowSample(seed=0)
-    read = [sum(len(windows[i]) for i in share(windows)) for _ in range(5)]
+def windows_of(count: int, *stimuli: str, length: int = 9) -> list[Window]:
+    return [
+        Window(f"{stimulus}{i}", np.arange(length), ("a",) * length, stimulus=stimulus)
+        for i in range(count)
+        for stimulus in stimuli
+    ]
+
+
+def test_the_null_model_stops_reading_a_stimulus_after_enough_tokens():
+    windows, sample = windows_of(128, "text", length=256), WindowSample(seed=0)
+    read = [256 * len(sample(windows)) for _ in range(5)]
     assert read[0] == 16 * 256
     assert sum(read) == MAX_TOKENS
     assert read[4] == 0
 
 
-def test_the_twin_reads_one_of_so_many_windows_of_each_stimulus():
-    def window(i, stimulus):
-        return Window(f"{stimulus}{i}", np.arange(9), ("a",) * 9, stimulus=stimulus)
-
-    windows = [window(i, s) for i in range(17) for s in ("text", "repeat")]
+def test_the_null_model_reads_one_of_so_many_windows_of_each_compared_stimulus():
+    windows = windows_of(17, "text", "repeat", "further")
     for seed in range(20):
-        chosen = chosen_by_share(windows, seed)
-        assert chosen == sorted(chosen, key=windows.index)
+        chosen = WindowSample(seed=seed)(windows)
         for stimulus, every in (("text", 8), ("repeat", 4)):
-            places = [int(w.name.removeprefix(stimulus)) for w in chosen if w.stimulus == stimulus]
-            assert [place // every for place in places] == list(range(16 // every + 1))
-    assert chosen_by_share(windows, 1) == chosen_by_share(windows, 1)
+            names = [windows[i].name for i in sorted(chosen) if windows[i].stimulus == stimulus]
+            places = [int(name.removeprefix(stimulus)) // every for name in names]
+            assert places == list(range(16 // every + 1))
+        compared = WindowSample(seed=seed, stimuli={"text", "repeat"})(windows)
+        assert compared == {i for i in chosen if windows[i].stimulus != "further"}
+        assert WindowSample(seed=seed)(windows) == chosen
 
 
-def test_the_twin_leaves_out_what_no_relation_is_read_on_and_draws_the_same_of_the_rest():
-    def window(i, stimulus):
-        return Window(f"{stimulus}{i}", np.arange(9), ("a",) * 9, stimulus=stimulus)
-
-    windows = [window(i, s) for s in ("further", "repeat", "text") for i in range(17)]
-    every = WindowSample(seed=3)(windows)
-    asked = WindowSample(seed=3, stimuli={"text", "repeat"})(windows)
-    assert asked == {i for i in every if windows[i].stimulus != "further"}
-    assert 0 < len(asked) < len(every)
-
-
-def test_corpora_that_take_turns_are_all_in_the_twins_share():
-    windows = [Window(f"{'ab'[i % 2]}{i}", np.arange(9), ("a",) * 9) for i in range(200)]
-    first = {w.name[0] for w in chosen_by_share(windows, 0)}
-    assert first == {"a", "b"}
+def test_corpora_that_take_turns_are_all_in_its_share():
+    windows = windows_of(200, "text")
+    assert {i % 2 for i in WindowSample(seed=0)(windows)} == {0, 1}
 
 
 def made_up(lift: float, queries: float) -> Tally:
@@ -126,31 +118,12 @@ def test_the_highest_of_few_heads_is_the_bar_and_few_queries_give_none():
     assert weigh(own, relations, seed=0)["twin_p999"].isna().all()
 
 
-def test_a_tag_needs_more_than_the_twin_shows(gpt2_folder, keys_file):
+def test_a_tag_needs_more_than_the_null_model_shows(gpt2_folder, keys_file):
     options = {"max_tokens": 400, "types": ["delimiter"]}
     run = hs.classify(str(gpt2_folder), keys_file, **options)
     without = hs.classify(str(gpt2_folder), keys_file, twin=False, **options)
     assert without.evidence["twin_p999"].isna().all()
     assert without.info["settings"]["twin"] is False
-    # the twin changes nothing that was measured
+    # the null model changes nothing that was measured
     columns = ["layer", "head", "relation", "mass", "control", "ci_low"]
     pd.testing.assert_frame_equal(run.evidence[columns], without.evidence[columns])
-
-
-def test_its_sums_are_kept_in_the_run_folder(gpt2_folder, keys_file, tmp_path):
-    from headscope.run import load
-
-    how = {"max_tokens": 400, "types": ["positional", "delimiter", "induction"]}
-    run = hs.classify(str(gpt2_folder), keys_file, out=tmp_path / "run", **how)
-
-    back = load(tmp_path / "run", with_tally=True)
-    assert run.twin is not None
-    assert back.twin is not None
-    assert np.array_equal(back.twin.target.sum(0), run.twin.target.sum(0))
-    assert not back.twin.target[1:].any()
-    assert np.array_equal(back.tally.target, run.tally.target)
-    hs.classify(str(gpt2_folder), keys_file, keep_sums=True, out=tmp_path / "whole", **how)
-    whole = load(tmp_path / "whole", with_tally=True)
-    assert whole.twin is not None
-    assert np.array_equal(whole.twin.target, run.twin.target)
-    assert np.array_equal(whole.tally.target, run.tally.target)

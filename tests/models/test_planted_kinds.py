@@ -51,7 +51,7 @@ def corpus(tmp_path_factory):
 
 
 def embedding(words: list[str]) -> torch.Tensor:
-    """What each word is, and what makes all of one length; again with the other sign."""
+    """Features of each word, and a filler that makes all of one length; again with the other sign."""
     table = np.zeros((len(words), D_MODEL))
     table[:, :TRAITS] = features(words)
     table[:, FILLER] = np.sqrt(10 - table[:, :TRAITS].sum(1))
@@ -79,7 +79,7 @@ def look_for(feature: str, score: float, query, key, channel: int) -> None:
 
 
 def bloom(words: list[str], slopes: bool) -> BloomForCausalLM:
-    """Its first head's slope is a half of a nat per token."""
+    """BLOOM, whose first head's slope is a half of a nat per token."""
     config = BloomConfig(
         vocab_size=len(words), hidden_size=D_MODEL, n_layer=1, n_head=HEADS, seq_length=CONTEXT,
         bos_token_id=0, eos_token_id=0,
@@ -95,7 +95,7 @@ def bloom(words: list[str], slopes: bool) -> BloomForCausalLM:
 
 
 def mistral(words: list[str], window: int) -> MistralForCausalLM:
-    """Its heads ask nothing, and look at all that they see alike."""
+    """Mistral with heads that ask nothing, and look at all that they see alike."""
     model = MistralForCausalLM(
         MistralConfig(vocab_size=len(words), sliding_window=window, **LLAMA_LIKE)
     )
@@ -119,7 +119,7 @@ def gpt_oss(words: list[str], sink: float) -> GptOssForCausalLM:
 
 
 def jamba(words: list[str], layer: int) -> JambaForCausalLM:
-    """Of its four layers one has attention; it knows no positions."""
+    """Jamba without positions, and with attention in one of its four layers."""
     config = JambaConfig(
         vocab_size=len(words), hidden_size=D_MODEL, num_hidden_layers=4, num_attention_heads=HEADS,
         num_key_value_heads=HEADS, intermediate_size=8, max_position_embeddings=CONTEXT,
@@ -151,7 +151,7 @@ def tags_of(model, corpus, folder, head: int, **settings) -> set[str]:
 
 
 def planted_in(layout: str) -> str:
-    """What the table of layouts says is found again in it."""
+    """The tag that is found again by the table of layouts."""
     (row,) = (row for row in LAYOUTS if row.model_type == layout)
     return row.planted
 

@@ -12,8 +12,6 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import headscope as hs
-from headscope.cli import main
-from headscope.errors import ModelError
 from headscope.models.load import load_model
 from tests.helpers.models import edit_config, save_model
 
@@ -50,19 +48,6 @@ def rounded(llama, tmp_path_factory) -> tuple[Path, Path]:
     return packed, plain
 
 
-@pytest.fixture
-def command(monkeypatch):
-    """Runs a command of headscope and gives its exit code."""
-
-    def call(*words: object) -> int:
-        monkeypatch.setattr("sys.argv", ["headscope", *map(str, words)])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        return stop.value.code
-
-    return call
-
-
 def test_quantised_weights_are_the_numbers_that_they_stand_for(rounded, llama):
     packed, plain = (load_model(str(folder)).engine.network.state_dict() for folder in rounded)
     assert packed.keys() == plain.keys()
@@ -84,27 +69,20 @@ def test_a_run_says_how_its_weights_are_quantised_and_has_a_twin(rounded, tmp_pa
     assert packed.evidence["twin_p999"].notna().any()
 
 
-def test_a_missing_library_is_named_in_one_line(llama, tmp_path, capsys, command):
+@pytest.mark.parametrize(
+    ("quantisation", "message"), [(BITSANDBYTES, "bitsandbytes"), ({"bits": 4}, "quant_method")]
+)
+def test_what_transformers_cannot_read_here_is_one_line_and_anatomy_counts_it(
+    llama, tmp_path, command, quantisation, message
+):
     folder = Path(shutil.copytree(llama, tmp_path / "model"))
-    edit_config(folder, quantization_config=BITSANDBYTES)
-    assert command("classify", folder, "--out", tmp_path / "run") == 2
-    said = capsys.readouterr().err
-    assert "bitsandbytes" in said
-    assert len(said.strip().splitlines()) == 1
-
-
-def test_a_quantisation_without_a_method_is_refused(llama, tmp_path):
-    folder = Path(shutil.copytree(llama, tmp_path / "model"))
-    edit_config(folder, quantization_config={"bits": 4})
-    with pytest.raises(ModelError, match="names no quant_method"):
-        load_model(str(folder))
-
-
-def test_anatomy_counts_a_quantised_model_without_its_library(llama, tmp_path, capsys, command):
-    folder = Path(shutil.copytree(llama, tmp_path / "model"))
-    edit_config(folder, quantization_config=BITSANDBYTES)
-    assert command("study", "anatomy", llama) == 0
-    (counted,) = re.findall(r"[\d,]+ parameters", capsys.readouterr().out.split("\n")[0])
-    assert command("study", "anatomy", folder) == 0
-    said = capsys.readouterr().out
-    assert f" {counted}" in said
+    edit_config(folder, quantization_config=quantisation)
+    code, _, error = command("classify", folder, "--out", tmp_path / "run")
+    assert code == 2
+    assert message in error
+    assert len(error.strip().splitlines()) == 1
+    counted = [
+        re.findall(r"[\d,]+ parameters", command("study", "anatomy", each)[1].split("\n")[0])
+        for each in (llama, folder)
+    ]
+    assert counted[0] == counted[1] != []

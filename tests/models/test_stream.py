@@ -8,12 +8,10 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from headscope.corpus.window import Window
-from headscope.models.batching import ALL_TOGETHER
-from headscope.models.engines.engine import Vectors
 from headscope.models.intervention import HeadsScaled, HeadsSet
 from headscope.models.load import load_model
 from headscope.models.loss import loss
-from headscope.models.stream import stream_attention, tiled_patterns, whole_patterns
+from headscope.models.stream import ALL_TOGETHER, stream_attention, tiled_patterns, whole_patterns
 
 LENGTHS = (9, 23, 14)
 
@@ -31,7 +29,7 @@ def model(model_folder):
 
 @pytest.fixture(scope="module")
 def expected(model_folder, windows):
-    """Of each window transformers' patterns, residual streams and loss."""
+    """Patterns, residual streams and loss of each window by transformers."""
     network = AutoModelForCausalLM.from_pretrained(model_folder, attn_implementation="eager").eval()
     wants = {"output_attentions": True, "output_hidden_states": True}
     with torch.no_grad():
@@ -59,23 +57,6 @@ def test_patterns_are_the_models_own_however_windows_run(
     regions = whole_patterns if whole else tiled_patterns(model)
     stream_attention(model, windows, regions, look, batch_tokens=batch_tokens)
     assert sorted(seen) == sorted((layer, str(n)) for layer in (0, 1) for n in LENGTHS)
-
-
-def test_queries_and_keys_make_the_pattern_of_their_head(model, windows, expected):
-    layers = []
-
-    def look(attention):
-        layers.append(attention.layer)
-        (scores,) = attention.rows
-        for head in range(model.heads):
-            one = scores.of_head(head)
-            products = one.query[0, 0] @ one.key[0, 0].T * one.scale
-            later = torch.ones(products.shape, dtype=torch.bool).triu(1)
-            rows = products.masked_fill(later, -torch.inf).softmax(-1)
-            assert torch.allclose(rows, expected[2].attentions[0][0, head], atol=1e-5)
-
-    stream_attention(model, windows[2:], lambda _: [Vectors()], look, layers=1)
-    assert layers == [0]
 
 
 def test_an_error_while_a_layer_is_read_leaves_no_hook_behind(model, windows):

@@ -16,7 +16,7 @@ from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 import headscope as hs
 from headscope.errors import ModelError
 from headscope.models.engines.engine import stream_patterns
-from headscope.models.in_memory import open_model
+from headscope.models.load import open_model
 from headscope.models.null_model import null_model
 
 TYPES = {"types": ["positional", "induction"], "max_tokens": 400, "max_length": 64}

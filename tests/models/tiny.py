@@ -17,7 +17,7 @@ UNBUILT = {
     "musicgen_melody": "transformers builds it from another configuration than its own",
     "zamba": "two layers are too few to share weights",
 }
-"""What cannot be made tiny by the common names alone."""
+"""Layouts that cannot be made tiny by the common names alone."""
 ENCODERS = (
     "bert",
     "camembert",
@@ -28,7 +28,7 @@ ENCODERS = (
     "roberta",
     "xlm-roberta",
 )
-"""Those that are read as encoders."""
+"""Layouts that are read as encoders."""
 MODEL_TYPES = tuple(sorted({*MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, *ENCODERS} - set(UNBUILT)))
 CONTEXT = 96
 WINDOW = 56
@@ -141,7 +141,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "xmod": {"default_language": "en_XX"},
     "zaya": {"num_experts_per_tok": 1},
 }  # fmt: skip
-"""What must fit together beyond the common names, by model type."""
+"""Fields that must fit together beyond the common names, by model type."""
 
 
 def tiny_config(model_type: str) -> Any:
@@ -168,7 +168,7 @@ def _small(kind: Any, model_type: str) -> Any:
 
 
 def _fields(kind: Any, special: dict[str, Any]) -> dict[str, Any]:
-    """What the kind of configuration has, by its defaults where they go together."""
+    """Fields of a kind of configuration, by its defaults where they go together."""
     try:
         return dict(kind().to_dict())
     except ValueError:

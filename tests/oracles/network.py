@@ -15,8 +15,14 @@ from torch import Tensor
 
 from headscope.models.checkpoint import find_checkpoint
 from headscope.models.layout.dimensions import read_dimensions
-from headscope.models.layout.modules import attention_by_layer, layer_list, projection_modules
-from headscope.models.layout.projections import output_matrix, output_projection, projections
+from headscope.models.layout.projections import (
+    attention_by_layer,
+    layer_list,
+    output_matrix,
+    output_projection,
+    projection_modules,
+    projections,
+)
 from headscope.models.locate import locate
 from headscope.models.tokenizer import load_tokenizer
 from headscope.models.weights import examine, network_class, quiet_logging
@@ -116,8 +122,7 @@ def save_network(
     _fill(network.get_input_embeddings().weight.data, embedding)
     if positions is not None:
         _fill(network.transformer.wpe.weight.data, positions)
-    attention = attention_by_layer(network)
-    layers = layer_list(network, attention, len(attention))
+    layers = layer_list(network, len(attention_by_layer(network)))
     for layer, gain in zip(layers, gains, strict=True):
         getattr(layer, NORMS[config.model_type]).weight.data.fill_(gain)
     _fill_attention(network, maps)

@@ -10,7 +10,7 @@ import pytest
 
 import headscope as hs
 from headscope.errors import RunError
-from headscope.models import batching
+from headscope.models import stream
 from headscope.runs import store
 from headscope.runs.store import save_study_table
 from headscope.runs.tables import RULE_TABLE
@@ -25,7 +25,7 @@ OPTIONS = {"types": ["induction", "positional"], "max_tokens": 2400, "max_length
 @pytest.fixture(scope="module", autouse=True)
 def small_batches():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(batching, "BATCH_TOKENS", 240)
+        patch.setattr(stream, "BATCH_TOKENS", 240)
         yield
 
 

@@ -16,7 +16,7 @@ from headscope import relations
 from headscope.errors import RunError, RunStoppedError
 from headscope.measure import plan
 from headscope.measure.tally import Tally
-from headscope.models import batching
+from headscope.models import stream
 from headscope.statistics import early_stopping
 from headscope.stimuli.repeat import REPEAT
 from tests.helpers.models import save_model
@@ -36,7 +36,7 @@ class BrokenOffError(Exception):
 @pytest.fixture(scope="module", autouse=True)
 def small_batches():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(batching, "BATCH_TOKENS", 240)
+        patch.setattr(stream, "BATCH_TOKENS", 240)
         yield
 
 

@@ -136,14 +136,14 @@ ELSEWHERE = {
     # to a path or a buffer that `headscope.runs.write` or its caller made
     ("runs/checkpoint.py", "save_file"), ("runs/patterns.py", "save_file"),
     ("runs/sums.py", "save_file"),
-    ("models/tokenizer.py", "save_pretrained"), ("views/figure_style.py", "savefig"),
+    ("views/figure_style.py", "savefig"),
     ("runs/pack_atlas.py", "open"),
     ("cli/terminal.py", "open"),  # of /dev/null, where there is no standard error
     # into a folder of the system's for temporary files
     ("runs/atlas.py", "write_bytes"),
-    ("models/engines/choose.py", "save_pretrained"),
+    ("models/engines/lens.py", "save_pretrained"),
     # into a folder of its own that takes its place in the cache when it is whole
-    ("models/gguf_files.py", "save_pretrained"), ("models/gguf_files.py", "write_text"),
+    ("models/weights.py", "save_pretrained"),
     ("models/packaged.py", "write_text"),
 }  # fmt: skip
 TABLES = {"to_csv", "to_json"}

@@ -10,8 +10,9 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from headscope.errors import ChoiceError, HeadscopeError, RunError
+from headscope.models.intervention import ablated
 from headscope.models.load import load_model
-from headscope.models.rerun import Rerunner, TokenRows, ablated
+from headscope.models.rerun import Rerunner, TokenRows
 from headscope.serve.answers import SIDE, head_told, pictures, read_told
 from headscope.serve.live import MOST_TOKENS, Live
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 
 import pytest
 
 import headscope as hs
-from headscope.errors import HeadscopeError, ModelError
+from headscope.errors import HeadscopeError
 from headscope.serve.answers import head_told, read_told
 from headscope.serve.live_page import live_data, widget_module
 from tests.browser import visit
@@ -152,6 +153,6 @@ def test_what_cannot_be_chosen_is_said_and_changes_nothing(chosen, name, value, 
 
 
 def test_without_anywidget_one_message_says_what_to_install(gpt2_folder, monkeypatch):
-    monkeypatch.setattr("headscope.models.packages.find_spec", lambda name: None)
-    with pytest.raises(ModelError, match=r"pip install 'headscope\[widget\]'"):
+    monkeypatch.setitem(sys.modules, "anywidget", None)
+    with pytest.raises(HeadscopeError, match=r"pip install 'headscope\[widget\]'"):
         hs.widget(str(gpt2_folder), "L0H1", TEXT)

@@ -11,8 +11,8 @@ import torch
 import headscope as hs
 from headscope.corpus.controlled.tasks import read_tasks, shipped_tasks
 from headscope.errors import CorpusError
-from headscope.models.last_token import LastTokenRunner
 from headscope.models.load import load_model
+from headscope.models.token_rerun import LastTokenRunner
 from headscope.stimuli.few_shot import (
     CLEAN,
     SHUFFLED,

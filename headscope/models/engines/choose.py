@@ -1,20 +1,36 @@
-"""The choice of the engine that reads a model; TransformerLens is started here."""
+"""The choice of the engine that reads a model: it must give the same patterns as the model's own
+eager attention on a short text.
+"""
 
 from __future__ import annotations
 
-import tempfile
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from typing import Any
 
-from transformers import AutoTokenizer
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
 
+from headscope.attention_kind import AttentionKind
 from headscope.errors import ModelError, first_line
 from headscope.heads import without_softmax
-from headscope.models.engines.adapters import EAGER, attend_by
-from headscope.models.engines.engine import Engine
-from headscope.models.engines.lens import LensEngine
-from headscope.models.engines.probe import Probe, check_patterns, check_probe, probe
+from headscope.models.engines.attention import noting_windows
+from headscope.models.engines.engine import Engine, attends_to_hidden, stream_patterns
+from headscope.models.engines.fused import EAGER, FusedEngine, attend_by, reaches
+from headscope.models.engines.lens import LensEngine, boot
 from headscope.models.layout.dimensions import AttentionDimensions
+from headscope.models.layout.projections import attention_modules
 
+TOKENS = 48
+TOLERANCE = {torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 5e-2}
+"""Largest difference of a probability from the model's own eager attention. Scores of several
+hundreds are rounded by more: such a model is read by its own softmax instead."""
+DEVICE_TOLERANCE = {torch.float32: 1e-3, torch.float16: 5e-2, torch.bfloat16: 2e-1}
+"""The same between two devices, as deep models add up roundings. Some devices are wrong without an
+error: TransformerLens gave wrong results on Apple's `mps` (its issue 1178)."""
+ROW_TOLERANCE = {torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 2e-2}
+"""Largest distance of a row's sum from 1: rounding of the dtype over a few dozen keys."""
 LENS_SLACK = 10.0
 """Slack for the lens engine, which has the model's own softmax: scores of some thousands, as in
 heavily noised weights, are rounded by a few 1e-4 whichever way they are summed."""
@@ -22,8 +38,8 @@ heavily noised weights, are rounded by a few 1e-4 whichever way they are summed.
 
 def choose_engine(
     name: str,
-    hf_model: Any,
-    backend: Any,
+    network: Any,
+    tokenizer: Any,
     dimensions: AttentionDimensions,
     *,
     engine_name: str,
@@ -37,8 +53,8 @@ def choose_engine(
 
     Args:
         name: of the model, for messages.
-        hf_model: as transformers loads it, with eager attention.
-        backend: its tokenizer, as transformers loads it.
+        network: as transformers loads it, with eager attention.
+        tokenizer: its tokenizer, as transformers loads it.
         dimensions: as its configuration states them.
         engine_name: `auto`, `fused` or `lens`.
         longest: tokens of the longest window that will be read.
@@ -47,99 +63,210 @@ def choose_engine(
     Raises:
         ModelError: no engine fits, or not the one that was asked for.
     """
-    config = hf_model.config
-    if getattr(config, "quantization_config", None) is not None:
-        del config.quantization_config  # a GGUF's weights are no longer quantised
-    if not config.architectures:
-        config.architectures = [type(hf_model).__name__]
-    attend_by(hf_model, EAGER)
-    probed = probe(name, hf_model, dimensions)
+    attend_by(network, EAGER)
+    probed = probe(name, network, dimensions)
     if str(probed.tokens.device) != device:
-        hf_model.to(device)
-        probed = probed.on(device, hf_model.dtype)
-    if engine_name == "lens" and not dimensions.attention_kind.predicts_next:
+        network.to(device)
+        probed = probed.on(device, network.dtype)
+    only_fused = "" if dimensions.attention_kind.predicts_next else "an encoder"
+    if dimensions.others:
+        only_fused = without_softmax(dimensions.others)
+    if engine_name == "lens" and only_fused:
         raise ModelError(
-            f"{name}: an encoder is read by the fused engine alone; --engine lens and study "
-            "weights do not take it"
-        )
-    if engine_name == "lens" and dimensions.others:
-        raise ModelError(
-            f"{name}: {without_softmax(dimensions.others)}; such a model is read by the fused "
-            "engine alone; --engine lens and study weights do not take it"
+            f"{name}: {only_fused}; such a model is read by the fused engine alone; --engine lens "
+            "and study weights do not take it"
         )
     if engine_name == "lens":
-        return _lens(name, hf_model, backend, dimensions, probed), ()
-    # each engine's library takes seconds to import
-    from headscope.models.engines.fused import FusedEngine
-
+        return _lens(name, network, tokenizer, dimensions, probed), ()
     try:
-        engine = FusedEngine(hf_model, dimensions, probed)
-        dimensions.check_reach(longest, engine.windows)
+        engine = FusedEngine(network, dimensions)
+        with noting_windows() as windows:
+            check_probe(engine, probed, "softmax(q·k)")
+        dimensions.check_reach(longest, windows | reaches(network))
+        modules = attention_modules(network)
+        if len(modules) != len(engine.attention_layers) or not engine.matrices():
+            raise ModelError("its attention matrices are not where they are looked for")
         return engine, ()
     except Exception as error:  # a model's own code may fail in any way
         reason = first_line(error)
-        only_fused = dimensions.others or not dimensions.attention_kind.predicts_next
         if engine_name == "fused" or only_fused:
             raise ModelError(f"{name}: the fused engine does not fit: {reason}") from error
-    attend_by(hf_model, EAGER)
+    attend_by(network, EAGER)
     try:
-        lens = _lens(name, hf_model, backend, dimensions, probed)
+        lens = _lens(name, network, tokenizer, dimensions, probed)
     except ModelError as error:
         raise ModelError(f"{error}; nor does the fused engine fit: {reason}") from error
     return lens, (f"lens engine, because the fused one does not fit: {reason}",)
 
 
 def _lens(
-    name: str, hf_model: Any, backend: Any, dimensions: AttentionDimensions, probed: Probe
+    name: str, network: Any, tokenizer: Any, dimensions: AttentionDimensions, probed: Probe
 ) -> Engine:
-    engine = boot(name, hf_model, backend, dimensions)
+    engine = boot(name, network, tokenizer, dimensions)
     try:
         check_probe(engine, probed, "what TransformerLens shows", slack=LENS_SLACK)
-        check_patterns(engine, name, dimensions, probed.tokens)
     except Exception as error:  # likewise
         raise ModelError(f"{name}: the lens engine does not fit: {first_line(error)}") from error
     return engine
 
 
-_OTHER_SENSES = ("text_config", "vision_config", "audio_config", "vq_config")
-
-
-def boot(name: str, hf_model: Any, tokenizer: Any, dimensions: AttentionDimensions) -> LensEngine:
-    """Wrap a Hugging Face model; its modules are replaced by the bridge's.
-
-    TransformerLens wants a folder for its name: a bare hub name asks the hub even when the model
-    is given.
+def bridge_engine(name: str, bridge: Any, dimensions: AttentionDimensions) -> Engine:
+    """The lens engine of a user's bridge, whose eager attention cannot be asked any more.
 
     Raises:
-        ModelError: it also sees or hears, TransformerLens has no adapter for it, or fails.
+        ModelError: it does not show causal softmax attention.
     """
-    # no model that the fused engine reads needs it, and it takes a second to import
-    from transformer_lens.model_bridge import TransformerBridge
+    engine = LensEngine(bridge.eval(), dimensions)
+    weight = bridge.original_model.get_input_embeddings().weight
+    tokens = probe_tokens(dimensions, len(weight)).to(weight.device)
+    check_patterns(engine, name, dimensions, tokens)
+    return engine
 
-    config, weight = hf_model.config, hf_model.get_input_embeddings().weight
-    parts = [part for part in _OTHER_SENSES if getattr(config, part, None) is not None]
-    if parts:
+
+@dataclass(frozen=True)
+class Probe:
+    """Tokens, and each layer's pattern on them before an engine touches the model."""
+
+    tokens: Int[Tensor, "one position"]
+    layers: tuple[int, ...]
+    """Numbers of the layers with softmax attention."""
+    patterns: tuple[Float[Tensor, "one head query key"], ...]
+    tolerance: float
+    """Largest difference of an engine's probability from these."""
+
+    def on(self, device: str, dtype: torch.dtype) -> Probe:
+        """The same text on another device, whose kernels may round more."""
+        return replace(self, tokens=self.tokens.to(device), tolerance=DEVICE_TOLERANCE[dtype])
+
+
+def probe(name: str, network: Any, dimensions: AttentionDimensions) -> Probe:
+    """Read a short text by transformers' own eager attention.
+
+    Args:
+        name: of the model, for messages.
+        network: as transformers loads it, with eager attention.
+        dimensions: as its configuration states them.
+
+    Raises:
+        ModelError: the model cannot read it, looks ahead, or does not give a pattern of every
+            layer and head.
+    """
+    embedding = network.get_input_embeddings().weight
+    tokens = probe_tokens(dimensions, len(embedding)).to(embedding.device)
+    try:
+        with torch.inference_mode():
+            patterns = _eager_patterns(network, tokens, dimensions)
+    except Exception as error:  # a model's own code may fail in any way
+        reason = first_line(error)
+        raise ModelError(f"{name}: the model fails on a short text: {reason}") from error
+    layers = dimensions.attention_layers
+    if len(patterns) != len(layers):
         raise ModelError(
-            f"{name}: a {config.architectures[0]} reads more than text ({', '.join(parts)}), and "
-            "TransformerLens would install packages for that; save its language model alone"
+            f"{name}: {len(patterns)} attention patterns come from {len(layers)} attention "
+            "modules; headscope reads models whose layers have one softmax attention each, or none"
         )
-    with tempfile.TemporaryDirectory(prefix="headscope-") as folder:
-        try:
-            config.save_pretrained(folder)
-            tokenizer.save_pretrained(folder)
-            bridge = TransformerBridge.boot_transformers(
-                folder,
-                hf_model=hf_model,
-                device=str(weight.device),
-                dtype=weight.dtype,
-                tokenizer=AutoTokenizer.from_pretrained(
-                    folder, local_files_only=True, trust_remote_code=False
-                ),
-            )
-        except Exception as error:  # TransformerLens has no family of errors of its own
-            reason = first_line(error)
-            reason = reason.split(". Available architectures")[0]  # some 150 names follow
+    for layer, pattern in zip(layers, patterns, strict=True):
+        _check(f"{name}: layer {layer}", pattern, dimensions.heads, dimensions.attention_kind)
+    # the layers of a large model may lie on several devices
+    on_processor = tuple(pattern.float().cpu() for pattern in patterns)
+    return Probe(tokens, layers, on_processor, TOLERANCE.get(embedding.dtype, 5e-2))
+
+
+def probe_tokens(dimensions: AttentionDimensions, vocabulary_size: int) -> Tensor:
+    """The short text."""
+    length = min(TOKENS, dimensions.context or TOKENS)
+    return torch.arange(length)[None] % vocabulary_size
+
+
+def check_probe(engine: Engine, probed: Probe, source: str, *, slack: float = 1.0) -> None:
+    """Compare an engine's patterns with those of the model's own eager attention.
+
+    Args:
+        engine: runs the same model.
+        probed: what is expected.
+        source: of the engine's patterns, for the message.
+        slack: times the tolerance that a probability may be off.
+
+    Raises:
+        ModelError: a layer gives none, or another one.
+    """
+    patterns = _patterns(engine, probed.tokens)
+    if sorted(patterns) != list(probed.layers):
+        raise ModelError(
+            f"{len(patterns)} of its {len(probed.patterns)} layers show their attention as {source}"
+        )
+    for layer, expected in zip(probed.layers, probed.patterns, strict=True):
+        worst = float((patterns[layer].float() - expected).abs().nan_to_num(nan=torch.inf).max())
+        if worst > slack * probed.tolerance:
+            device = probed.tokens.device.type
             raise ModelError(
-                f"{name}: TransformerLens cannot wrap a {config.architectures[0]}: {reason}"
-            ) from error
-    return LensEngine(bridge, dimensions)
+                f"its eager attention differs from {source} on {device} by {worst:.2g}"
+            )
+
+
+def check_patterns(
+    engine: Engine, name: str, dimensions: AttentionDimensions, tokens: Int[Tensor, "one position"]
+) -> None:
+    """Check that the patterns that a user's bridge shows are causal softmax attention.
+
+    Args:
+        engine: runs the model.
+        name: of the model, for messages.
+        dimensions: as its configuration states them.
+        tokens: of a short text, on the device of the model.
+
+    Raises:
+        ModelError: a layer gives no pattern, another number of heads than configured, rows that do
+            not sum to 1, or attention to later positions; the message names the layer.
+    """
+    patterns = _patterns(engine, tokens)
+    for layer in dimensions.attention_layers:
+        title = f"{name}: layer {layer}"
+        if layer not in patterns:
+            raise ModelError(
+                f"{title} gives no attention pattern; headscope reads softmax attention only"
+            )
+        _check(title, patterns[layer], dimensions.heads, engine.attention_kind, least=1.0)
+
+
+def _check(
+    title: str, pattern: Tensor, heads: int, kind: AttentionKind, *, least: float = -torch.inf
+) -> None:
+    """Check that a pattern is attention: a learned sink may leave rows that sum to less than 1."""
+    if tuple(pattern.shape[:2]) != (1, heads):
+        raise ModelError(
+            f"{title} gives a pattern of shape {tuple(pattern.shape)}, but the configuration says "
+            f"{heads} heads"
+        )
+    sums = pattern.float().sum(-1)
+    if bool(sums.isnan().any()):
+        raise ModelError(
+            f"{title} gives attention that is NaN on a short text: a number of its configuration, "
+            "such as the epsilon of a norm, or of its weights is out of range; try --dtype float32"
+        )
+    off = float(torch.maximum(sums - 1, least - sums).max())
+    if off > ROW_TOLERANCE.get(pattern.dtype, 1e-2):
+        raise ModelError(f"{title}: rows of the pattern do not sum to 1 (off by {off:.3g})")
+    if attends_to_hidden(pattern, kind):
+        raise ModelError(f"{title} attends to later positions: no causal model")
+
+
+def _patterns(engine: Engine, tokens: Tensor) -> dict[int, Tensor]:
+    patterns: dict[int, Tensor] = {}
+    stream_patterns(engine, tokens, lambda layer, pattern: patterns.update({layer: pattern.cpu()}))
+    return patterns
+
+
+def _eager_patterns(network: Any, tokens: Tensor, dimensions: AttentionDimensions) -> list[Tensor]:
+    """The pattern of each layer that has one, as the model's own code gives it."""
+    with ExitStack() as hooks:
+        hybrid_patterns: list[Tensor] = []
+        if dimensions.others:  # what a hybrid collects may hold other layers' states too
+            for module in attention_modules(network):
+                handle = module.register_forward_hook(
+                    lambda _, inputs, out: hybrid_patterns.append(out[1])
+                )
+                hooks.enter_context(handle)
+        output = network.base_model(tokens, output_attentions=True, **dimensions.forward_options)
+    patterns = hybrid_patterns if dimensions.others else getattr(output, "attentions", None) or ()
+    return [pattern for pattern in patterns if pattern is not None]

@@ -17,7 +17,6 @@ from numpy import ndarray
 from torch import Tensor
 
 from headscope.attention_kind import AttentionKind
-from headscope.errors import ModelError
 
 Rows = Float[Tensor, "window head query key"]
 OnLayer = Callable[[int, Iterable[Any]], None]
@@ -93,16 +92,8 @@ class SelfEntries:
     queries: Int[ndarray, " query"]
 
 
-@dataclass(frozen=True)
-class Vectors:
-    """Queries, keys and values of all heads, as they meet in the scores: after rotary embedding.
-
-    What is read is a `headscope.models.engines.log_attention.Scores`; of the fused engine alone.
-    """
-
-
 PatternRegion = Tile | QueryRows | Entries
-Request = PatternRegion | SelfEntries | Vectors
+Request = PatternRegion | SelfEntries
 """All that an engine hands on."""
 
 
@@ -110,8 +101,6 @@ def slice_pattern(
     pattern: Float[Tensor, "window head query key"], region: Request
 ) -> Float[Tensor, ...]:
     """The part of a whole pattern that is requested."""
-    if isinstance(region, Vectors):
-        raise ModelError("queries, keys and values are read by the fused engine alone")
     if isinstance(region, Tile):
         return pattern[region.windows, :, region.queries, : region.keys]
     in_window, queries = pattern[region.window], torch.from_numpy(region.queries).to(pattern.device)
@@ -131,10 +120,10 @@ class Engine(Protocol):
     """A model that shows its attention."""
 
     name: str
-    layers: int
-    """Number of layers with softmax attention, which are those that are read."""
+    attention_layers: tuple[int, ...]
+    """Numbers of the layers whose attention is read, in order."""
     logarithms: bool
-    """Whether rows come as logarithms of probabilities instead of probabilities."""
+    """Rows are logarithms of probabilities instead of probabilities."""
     attention_kind: AttentionKind
 
     def layout(self, windows: int, length: int) -> list[Tile]:
@@ -154,7 +143,7 @@ class Engine(Protocol):
         Right padding needs no mask: a causal model's earlier positions never see it. An encoder's
         padding is below 0, and nothing sees it. The run stops after the last rows of the model's
         first `layers` layers (all when None); with `on` it goes on, until a hook raises
-        `StoppedError`. Layers without softmax attention have no rows.
+        `StoppedError`. Only `attention_layers` have rows.
         """
 
     def matrices(self) -> list[Float[Tensor, ...]]:
@@ -172,7 +161,7 @@ def row_sums(rows: Float[Tensor, "*_ key"]) -> Float[Tensor, "*_"]:
 
 
 def attends_to_hidden(pattern: Float[Tensor, "*_ query key"], kind: AttentionKind) -> bool:
-    """True where a query of whole patterns has attention on a key that it does not see.
+    """Test if a query of whole patterns has attention on a key that it does not see.
 
     >>> from headscope.attention_kind import CAUSAL
     >>> attends_to_hidden(torch.eye(2), CAUSAL), attends_to_hidden(torch.ones(2, 2), CAUSAL)

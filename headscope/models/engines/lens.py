@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from transformers import AutoTokenizer
 
 from headscope.attention_kind import CAUSAL
-from headscope.errors import ModelError
+from headscope.errors import ModelError, first_line
 from headscope.models.engines.engine import (
     OnLayer,
     Request,
@@ -37,7 +40,7 @@ class LensEngine:
     def __init__(self, bridge: Any, dimensions: AttentionDimensions) -> None:
         self.bridge = bridge
         self.dimensions = dimensions
-        self.layers = dimensions.layers
+        self.attention_layers = dimensions.attention_layers
 
     def layout(self, windows: int, length: int) -> list[Tile]:
         """One tile: the pattern is there as a whole."""
@@ -56,41 +59,30 @@ class LensEngine:
         """Run tokens and hand on each layer's pattern; see `Engine.run`."""
         from transformer_lens.model_bridge.exceptions import StopAtLayerException
 
-        last = (layers or self.layers) - 1
+        last = max(n for n in self.attention_layers if layers is None or n < layers)
         values: dict[int, Tensor] = {}
 
-        def show(layer: int, pattern: Tensor, request: Request) -> Any:
-            attention = slice_pattern(pattern, request)
-            if not isinstance(request, SelfEntries):
-                return attention
-            value = values.get(layer)
-            if value is None or value.shape[:2] != tokens.shape:
-                return attention, None
-            return attention, value[request.window, torch.from_numpy(request.queries)].flatten(1)
-
-        def keep(layer: int) -> Callable[..., None]:
-            def hook(value: Tensor, hook: Any) -> None:
-                values.clear()
+        def take_value(value: Tensor, hook: Any, layer: int) -> None:
+            values.clear()
+            if value.shape[:2] == tokens.shape:
                 values[layer] = value
 
-            return hook
+        def take_pattern(pattern: Tensor, hook: Any, layer: int) -> None:
+            if layer in self.attention_layers:
+                value = values.get(layer)
+                on_layer(layer, (_show(pattern, value, request) for request in tiles))
+            if layer == last and not on:
+                raise StopAtLayerException(pattern)
 
-        def hook_for(layer: int) -> Callable[..., None]:
-            def hook(pattern: Tensor, hook: Any) -> None:
-                on_layer(layer, (show(layer, pattern, tile) for tile in tiles))
-                if layer == last and not on:
-                    raise StopAtLayerException(pattern)
-
-            return hook
-
-        names = {layer: f"blocks.{layer}.attn.hook_pattern" for layer in range(last + 1)}
-        hooks = [(name, hook_for(layer)) for layer, name in names.items()]
+        takes = {"pattern": take_pattern}
         if any(isinstance(request, SelfEntries) for request in tiles):
-            value_names = {layer: f"blocks.{layer}.attn.hook_v" for layer in names}
-            hook_names = self.bridge.hook_dict
-            hooks += [
-                (name, keep(layer)) for layer, name in value_names.items() if name in hook_names
-            ]
+            takes["v"] = take_value
+        hooks = [
+            (f"blocks.{layer}.attn.hook_{name}", partial(take, layer=layer))
+            for layer in range(last + 1)
+            for name, take in takes.items()
+            if name == "pattern" or f"blocks.{layer}.attn.hook_{name}" in self.bridge.hook_dict
+        ]
         with suppress(StoppedError):
             self.bridge.run_with_hooks(tokens, fwd_hooks=hooks, return_type=None, use_cache=False)
 
@@ -101,26 +93,59 @@ class LensEngine:
             ModelError: a layer's attention shows no such matrices, or of another shape than
                 heads × width.
         """
-        all_matrices: list[Float[Tensor, ...]] = []
-        for layer in range(self.layers):
-            matrices = attention_matrices(self.bridge, layer)
-            check_shapes(matrices, self.dimensions, f"layer {layer}")
-            all_matrices += matrices
-        return all_matrices
+        matrices: list[Float[Tensor, ...]] = []
+        for layer in range(self.dimensions.layers):
+            attention = self.bridge.blocks[layer].attn
+            weights: list[Any] = [
+                getattr(getattr(attention, name, None), "weight", None) for name in MATRICES
+            ]
+            if any(weight is None for weight in weights):
+                raise ModelError(
+                    f"layer {layer} shows no separate Q, K, V and O matrices, so that it has no "
+                    "null model; run without it (--no-twin)"
+                )
+            layer_matrices = [weight.data for weight in weights]
+            check_shapes(layer_matrices, self.dimensions, f"layer {layer}")
+            matrices += layer_matrices
+        return matrices
 
 
-def attention_matrices(bridge: Any, layer: int) -> list[Float[Tensor, "out in"]]:
-    """The Q, K, V and O matrices of a layer, as the bridge uses them.
+def _show(pattern: Tensor, value: Tensor | None, request: Request) -> Any:
+    """The requested part of a layer's pattern, and of `SelfEntries` the values there."""
+    attention = slice_pattern(pattern, request)
+    if not isinstance(request, SelfEntries):
+        return attention
+    if value is None:
+        return attention, None
+    return attention, value[request.window, torch.from_numpy(request.queries)].flatten(1)
+
+
+def boot(name: str, network: Any, tokenizer: Any, dimensions: AttentionDimensions) -> LensEngine:
+    """Wrap a Hugging Face model; its modules are replaced by the bridge's.
 
     Raises:
-        ModelError: the layer's attention has no such matrices.
+        ModelError: TransformerLens has no adapter for it, or fails.
     """
-    attention = bridge.blocks[layer].attn
-    weights = [getattr(getattr(attention, name, None), "weight", None) for name in MATRICES]
-    matrices = [matrix.data for matrix in weights if matrix is not None]
-    if len(matrices) < len(MATRICES):
+    # no model that the fused engine reads needs it, and it takes a second to import
+    from transformer_lens.model_bridge.sources import build_bridge_from_module
+
+    architecture = network.config.architectures[0]
+    try:
+        # TransformerLens loads a tokenizer again from its own name, which may be one on the hub
+        with TemporaryDirectory(prefix="headscope-") as folder:
+            tokenizer.save_pretrained(folder)
+            bridge = build_bridge_from_module(
+                network,
+                architecture,
+                hf_config=network.config,
+                model_name=name,
+                tokenizer=AutoTokenizer.from_pretrained(
+                    folder, local_files_only=True, trust_remote_code=False
+                ),
+            )
+    except Exception as error:  # TransformerLens has no family of errors of its own
+        reason = first_line(error).split(". Available architectures")[0]  # 150 names follow
         raise ModelError(
-            f"layer {layer} shows no separate Q, K, V and O matrices, so that it has no twin; "
-            "run without it (--no-twin)"
-        )
-    return matrices
+            f"{name}: TransformerLens cannot wrap a {architecture}: {reason}"
+        ) from error
+    return LensEngine(bridge, dimensions)

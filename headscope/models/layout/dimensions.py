@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from headscope.attention_kind import CAUSAL, UNLIMITED, AttentionKind
-from headscope.errors import ModelError
-from headscope.models.layout.table import UNBOUNDED, find_layout
+from headscope.errors import ModelError, first_line
+from headscope.models.layout.table import find_layout
 
 LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
 HEADS = ("num_attention_heads", "n_head", "n_heads")
@@ -63,8 +63,6 @@ class AttentionDimensions:
     windows: frozenset[int]
     """Keys that queries of some layers reach; empty if all see every earlier token."""
     attention_kind: AttentionKind = CAUSAL
-    unbounded: bool = False
-    """Positions are distances alone, so that the model reads texts of any length."""
     short_rope: int = UNLIMITED
     """See `headscope.corpus.window.Window.short_rope`."""
     others: tuple[int, ...] = ()
@@ -83,6 +81,11 @@ class AttentionDimensions:
         """
         return tuple(layer for layer in range(self.layers) if layer not in self.others)
 
+    @property
+    def forward_options(self) -> dict[str, bool]:
+        """Options of a forward pass that computes no cache for a next token."""
+        return {"use_cache": False} if self.attention_kind.predicts_next else {}
+
     def check_reach(self, length: int, known: Collection[int] = ()) -> None:
         """Refuse a length at which in some layer the last token does not see the first.
 
@@ -100,22 +103,9 @@ class AttentionDimensions:
                 f"to {length} are read"
             )
 
-    def longest_input(self, name: str, requested: int | None = None) -> int:
-        """The context in tokens.
-
-        A model whose positions are distances has none: the requested length, or 2,048.
-
-        Raises:
-            ModelError: the configuration states none.
-        """
-        if self.context is None and self.unbounded:
-            return requested or UNSTATED_CONTEXT
-        if self.context is None:
-            raise ModelError(
-                f"{name}: its configuration states no context (none of {', '.join(CONTEXT)}); "
-                f"add {CONTEXT[0]}"
-            )
-        return self.context
+    def longest_input(self, requested: int | None = None) -> int:
+        """The context in tokens; the requested length or 2,048 if none is stated, as in BLOOM."""
+        return self.context or requested or UNSTATED_CONTEXT
 
 
 def read_dimensions(name: str, config: Any) -> AttentionDimensions:
@@ -133,22 +123,27 @@ def read_dimensions(name: str, config: Any) -> AttentionDimensions:
         ModelError: it states no attention heads, a number that no model can have, or another
             number in another layer.
     """
-    text = text_config(name, config)
-    heads = _number(name, text, HEADS)
-    d_model = _number(name, text, WIDTH)
-    return AttentionDimensions(
-        layers=_number(name, text, LAYERS),
-        heads=heads,
-        key_value_heads=_key_value_heads(name, text, heads),
-        d_model=d_model,
-        d_head=_optional(name, text, HEAD_WIDTH) or d_model // heads,
-        vocabulary=_number(name, text, VOCABULARY),
-        context=_context(name, text),
-        windows=_windows(name, text),
-        attention_kind=attention_kind(config),
-        unbounded=text.model_type in UNBOUNDED,
-        short_rope=_short_rope(text),
-    )
+    try:
+        text = config.get_text_config(decoder=True)
+        heads = _number(text, HEADS)
+        d_model = _number(text, WIDTH)
+        return AttentionDimensions(
+            layers=_number(text, LAYERS),
+            heads=heads,
+            key_value_heads=_key_value_heads(text, heads),
+            d_model=d_model,
+            d_head=_optional(text, HEAD_WIDTH) or d_model // heads,
+            vocabulary=_number(text, VOCABULARY),
+            context=_context(text),
+            windows=_windows(text),
+            attention_kind=attention_kind(config),
+            short_rope=_short_rope(text),
+        )
+    except (RuntimeError, ValueError) as error:  # transformers': parts or layers that differ
+        raise ModelError(
+            f"{name}: its configuration ({config.model_type}) does not state attention heads that "
+            f"headscope reads: {first_line(error)}"
+        ) from error
 
 
 def attention_kind(config: Any) -> AttentionKind:
@@ -165,89 +160,58 @@ def attention_kind(config: Any) -> AttentionKind:
     return layout.attention_kind
 
 
-def text_config(name: str, config: Any) -> Any:
-    """The part of a configuration that describes the model that writes text.
-
-    Raises:
-        ModelError: it has several such parts.
-    """
-    try:
-        return config.get_text_config(decoder=True)
-    except ValueError as error:
-        raise ModelError(
-            f"{name}: its configuration has several parts for text: {error}"
-        ) from error
-
-
-def _number(name: str, config: Any, keys: tuple[str, ...]) -> int:
-    value = _optional(name, config, keys)
+def _number(config: Any, keys: tuple[str, ...]) -> int:
+    value = _optional(config, keys)
     if value is None:
-        raise ModelError(
-            f"{name}: its configuration ({config.model_type}) should give {keys[0]} as a number of "
-            "at least 1, but gives none; headscope reads transformers with attention heads"
-        )
+        raise ValueError(f"{keys[0]} is missing")
     return value
 
 
-def _optional(name: str, config: Any, keys: tuple[str, ...]) -> int | None:
+def _optional(config: Any, keys: tuple[str, ...]) -> int | None:
     """The first of the fields that is stated; a list or a None counts as not stated."""
     for key in keys:
-        value = _field(name, config, key)
+        value = getattr(config, key, None)
         if value is None or isinstance(value, list | tuple | dict):
             continue
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ModelError(
-                f"{name}: its configuration ({config.model_type}) should give {key} as a number of "
-                f"at least 1, but gives {value!r}; headscope reads transformers with attention "
-                "heads"
-            )
+            raise ValueError(f"{key} is {value!r}")
         return value
     return None
 
 
-def _field(name: str, config: Any, key: str) -> Any:
-    try:
-        return getattr(config, key, None)
-    except RuntimeError as error:  # transformers' word for a number that differs between layers
-        raise ModelError(
-            f"{name}: its configuration ({config.model_type}) gives {key} for each layer; "
-            "headscope reads models whose layers have one layout"
-        ) from error
-
-
-def _key_value_heads(name: str, config: Any, heads: int) -> int:
+def _key_value_heads(config: Any, heads: int) -> int:
     if getattr(config, "multi_query", False):
         if not getattr(config, "new_decoder_architecture", False):
             return 1  # Falcon 7B and StarCoder
     elif config.model_type == "falcon" and not config.new_decoder_architecture:
         return heads  # the field is there, but the model does not read it
     part = getattr(config, "attn_config", None)  # DBRX and MPT keep it there
-    of_part = None if part is None else _optional(name, part, KEY_VALUE_HEADS)
-    return of_part or _optional(name, config, KEY_VALUE_HEADS) or heads
+    of_part = None if part is None else _optional(part, KEY_VALUE_HEADS)
+    return of_part or _optional(config, KEY_VALUE_HEADS) or heads
 
 
-def _context(name: str, config: Any) -> int | None:
+def _context(config: Any) -> int | None:
     layout = find_layout(config.model_type)
-    context = _optional(name, config, CONTEXT)
-    if layout is None:
-        return context
-    if context is not None and layout.positions_after_padding:
+    context = _optional(config, CONTEXT)
+    if context is None and not (layout is not None and layout.unbounded):
+        raise ValueError(f"{CONTEXT[0]} is missing")
+    if context is not None and layout is not None and layout.positions_after_padding:
         context -= (config.pad_token_id or 0) + 1
     return context
 
 
-def _windows(name: str, config: Any) -> frozenset[int]:
+def _windows(config: Any) -> frozenset[int]:
     """The reaches that it states; what is said of the kinds of layers comes first."""
     for key in LAYER_KINDS:
-        kinds = _field(name, config, key)
+        kinds = getattr(config, key, None)
         if (
             isinstance(kinds, list | tuple)
             and kinds
             and set(kinds) <= {*EVERYTHING, *WITHOUT_QUERIES}
         ):
             return frozenset()
-    windows = [_optional(name, config, (key,)) for key in WINDOWS]
-    if (local := _optional(name, config, ("local_attention",))) is not None:
+    windows = [_optional(config, (key,)) for key in WINDOWS]
+    if (local := _optional(config, ("local_attention",))) is not None:
         windows.append(local // 2)  # ModernBERT counts both sides of a query
     return frozenset(window for window in windows if window is not None)
 

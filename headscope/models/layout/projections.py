@@ -1,4 +1,6 @@
-"""W_Q, W_K, W_V and W_O of a layer, taken apart as the rows of `table.LAYOUTS` say."""
+"""W_Q, W_K, W_V and W_O of each layer: the modules that hold them, taken apart as the rows of
+`table.LAYOUTS` say, and the layers around them.
+"""
 
 from __future__ import annotations
 
@@ -12,55 +14,116 @@ from transformers.pytorch_utils import Conv1D
 
 from headscope.errors import ModelError
 from headscope.models.layout.dimensions import AttentionDimensions
-from headscope.models.layout.model_layout import Projections, Split
-from headscope.models.layout.modules import projections_by_layer
-from headscope.models.layout.table import LAYOUTS
+from headscope.models.layout.table import LAYOUTS, Projections, Split
 
 CODEGEN_PARTS = 4
 """Parts of CodeGen's matrix: as many as the devices that it was trained on."""
 _Matrices = list[Float[Tensor, "..."]]
 _Rows = Float[Tensor, "row _"]
-_SplitRows = Callable[[list[Any], list[_Rows], AttentionDimensions], _Matrices]
-"""Q, K and V by the modules that hold them, that of W_O last, and the rows of the first ones."""
 _rows = {row.projections: None for row in LAYOUTS if row.projections is not None}
 _FORMS: tuple[Projections, ...] = tuple(sorted(_rows, key=lambda form: not form.attention_class))
 """Forms with a class first: their modules have the names of others."""
 _OUTPUTS = tuple(dict.fromkeys(row.output for row in LAYOUTS))
+_UNNUMBERED = {row.unnumbered for row in LAYOUTS if row.unnumbered}
+
+
+def attention_modules(network: Any) -> list[nn.Module]:
+    """The modules that hold a layer's attention, in the order of the layers."""
+    modules = [
+        module
+        for module in network.modules()
+        if getattr(module, "layer_idx", None) is not None and hasattr(module, "is_causal")
+    ]
+    return sorted(modules, key=lambda module: module.layer_idx)
+
+
+def attention_by_layer(network: Any) -> dict[int, Any]:
+    """The modules that hold a layer's attention by the numbers of their layers in the model."""
+    modules: list[Any] = attention_modules(network)
+    return {module.layer_idx: module for module in modules}
+
+
+def layers_without_softmax(network: Any, layers: int) -> tuple[int, ...]:
+    """Layers of a hybrid whose tokens mix by convolutions, or by states that they update.
+
+    Args:
+        network: a model of transformers.
+        layers: number of its layers.
+
+    Returns:
+        The numbers of those layers that hold no softmax attention while others do.
+    """
+    others = {*range(layers)} - attention_by_layer(network).keys()
+    return tuple(sorted(others)) if len(others) < layers else ()
+
+
+def projection_modules(network: nn.Module) -> list[nn.Module]:
+    """The modules that hold Q, K, V and O: BERT keeps O in the parent of its attention."""
+    parents: dict[int, nn.Module] = {}
+    for module in network.modules():
+        attention = getattr(module, "self", None)
+        if isinstance(attention, nn.Module) and hasattr(getattr(module, "output", None), "dense"):
+            parents[id(attention)] = module
+    return [parents.get(id(module), module) for module in attention_modules(network)]
+
+
+def layer_list(network: nn.Module, layers: int) -> nn.ModuleList:
+    """The list of layers: the one whose members hold the attention of their numbers.
+
+    Args:
+        network: a model of transformers.
+        layers: number of layers in the list, those without softmax attention too.
+
+    Raises:
+        ModelError: there is no such list.
+    """
+    attention = attention_by_layer(network)
+    for module in network.modules():
+        if not isinstance(module, nn.ModuleList) or len(module) != layers:
+            continue
+        if all(inner in set(module[layer].modules()) for layer, inner in attention.items()):
+            return module
+    raise ModelError("no list of layers with one attention each")
+
+
+def block_input(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Tensor:
+    """The stream that a block or an attention module reads, however it is handed on."""
+    stream: Tensor = arguments[0] if arguments else keywords["hidden_states"]
+    return stream
+
+
+def number_layers(network: nn.Module) -> None:
+    """Give each attention the number of its layer where the layout does not (DistilBERT)."""
+    unnumbered = [m for m in network.modules() if type(m).__name__ in _UNNUMBERED]
+    for layer, module in enumerate(unnumbered):
+        setattr(module, "layer_idx", layer)  # noqa: B010
 
 
 def projections(attention: nn.Module, dimensions: AttentionDimensions) -> _Matrices:
     """The Q, K, V and O matrices of an attention module, as views into its weights.
 
+    Of multi-head latent attention (DeepSeek-V2, 2.1) the factors of the first three and O, each as
+    a matrix of its own.
+
     Args:
-        attention: a layer's attention, from `modules.projection_modules`.
+        attention: a layer's attention, from `projection_modules`.
         dimensions: of the model.
 
     Raises:
         ModelError: no layout is known that keeps these matrices there, or one of them has another
             shape than heads × width.
     """
-    linears, output, split = _linears(attention)
-    rows = [_rows_of(linear) for linear in linears]
-    matrices = [*split([*linears, output], rows, dimensions), output.weight.data]
+    form = find_projections(attention)
+    if form is None:
+        raise ModelError(f"no Q, K and V matrices known for {type(attention).__name__}")
+    output: Any = output_projection(attention)
+    if form.split is Split.FACTORS:
+        factors: list[Any] = [getattr(attention, name, None) for name in form.modules]
+        return [factor.weight.data for factor in (*factors, output) if factor is not None]
+    rows = [_rows_of(attention.get_submodule(name)) for name in form.modules]
+    matrices = [*_SPLITS[form.split](rows, dimensions), output.weight.data]
     check_shapes(matrices, dimensions, type(attention).__name__)
     return matrices
-
-
-def attention_weight_views(attention: nn.Module, dimensions: AttentionDimensions) -> _Matrices:
-    """The matrices of an attention module that the null model shuffles, as views into its weights.
-
-    Q, K, V and O; of multi-head latent attention (DeepSeek-V2, 2.1) the factors of the first three
-    and O, each as a matrix of its own.
-
-    Raises:
-        ModelError: see `projections`.
-    """
-    form = find_projections(attention)
-    if form is None or form.split is not Split.FACTORS:
-        return projections(attention, dimensions)
-    factors: list[Any] = [getattr(attention, name, None) for name in form.modules]
-    output: Any = output_projection(attention)
-    return [factor.weight.data for factor in (*factors, output) if factor is not None]
 
 
 def find_projections(attention: nn.Module) -> Projections | None:
@@ -87,7 +150,8 @@ def outputs_by_layer(network: nn.Module) -> dict[int, nn.Module]:
         ModelError: two layers share one of them; or see `output_projection`.
     """
     outputs: dict[int, nn.Module] = {}
-    for layer, holder in projections_by_layer(network).items():
+    holders = zip(attention_by_layer(network), projection_modules(network), strict=True)
+    for layer, holder in holders:
         output = output_projection(holder)
         shared = [other for other, module in outputs.items() if module is output]
         if shared:
@@ -152,72 +216,44 @@ def _has(attention: nn.Module, name: str) -> bool:
     return True
 
 
-def _linears(attention: nn.Module) -> tuple[list[Any], Any, _SplitRows]:
-    """The modules that hold Q, K and V, that of W_O, and the split of the first ones' rows."""
-    form = find_projections(attention)
-    if form is None or form.split is Split.FACTORS:
-        raise ModelError(f"no Q, K and V matrices known for {type(attention).__name__}")
-    linears = [attention.get_submodule(name) for name in form.modules]
-    return linears, output_projection(attention), _SPLITS[form.split]
-
-
 def _rows_of(linear: Any) -> _Rows:
     """A weight with a row for each number that comes out; GPT-2's Conv1D keeps the transpose."""
     weight: Tensor = linear.weight.data
     return weight.T if isinstance(linear, Conv1D) else weight
 
 
-def _separate(linears: list[Any], rows: list[_Rows], dimensions: AttentionDimensions) -> _Matrices:
+def _separate(rows: list[_Rows], dimensions: AttentionDimensions) -> _Matrices:
     """Qwen3-Next keeps the gate of each head's output behind its queries."""
     query, key, value = rows
-    z_width = dimensions.heads * dimensions.d_head
-    if linears[-1].weight.shape[1] == z_width and len(query) == 2 * z_width:
+    if len(query) == 2 * dimensions.heads * dimensions.d_head:
         query = query.view(dimensions.heads, 2, dimensions.d_head, -1)[:, 0]
     return [query, key, value]
 
 
-def _in_blocks(_: list[Any], rows: list[_Rows], dimensions: AttentionDimensions) -> _Matrices:
-    """All queries before all keys before all values: MPT, Phi-3 and ModernBERT."""
+def _in_blocks(rows: list[_Rows], dimensions: AttentionDimensions) -> _Matrices:
+    """All queries before all keys before all values: GPT-2, MPT, Phi-3 and ModernBERT."""
     shared = dimensions.key_value_heads * dimensions.d_head
-    sizes = [dimensions.heads * dimensions.d_head, shared, shared]
-    _check_rows(rows[0], sizes)
-    return list(torch.split(rows[0], sizes))
+    return list(torch.split(rows[0], [dimensions.heads * dimensions.d_head, shared, shared]))
 
 
-def _by_key_head(_: list[Any], rows: list[_Rows], dimensions: AttentionDimensions) -> _Matrices:
-    """Each key head's queries, its key and its value: GPT-NeoX, BLOOM, Falcon, Persimmon."""
+def _by_key_head(rows: list[_Rows], dimensions: AttentionDimensions) -> _Matrices:
+    """Each key head's queries, its key and its value: GPT-NeoX, BLOOM, Falcon, StarCoder."""
     key_heads, width = dimensions.key_value_heads, dimensions.d_head
     group = dimensions.heads // key_heads + 2  # queries that share a key, the key and the value
-    _check_rows(rows[0], [key_heads * group * width])
     groups = rows[0].view(key_heads, group, width, rows[0].shape[1])
     return [groups[:, :-2].squeeze(1), groups[:, -2], groups[:, -1]]
 
 
-def _in_c_attn(linears: list[Any], rows: list[_Rows], dimensions: AttentionDimensions) -> _Matrices:
-    """GPT-2 and StarCoder keep blocks; StarCoder's without shared keys goes by key head."""
-    shares_keys = dimensions.key_value_heads < dimensions.heads
-    blocks = shares_keys or isinstance(linears[0], Conv1D)
-    return (_in_blocks if blocks else _by_key_head)(linears, rows, dimensions)
-
-
-def _in_codegen(_: list[Any], rows: list[_Rows], __: AttentionDimensions) -> _Matrices:
+def _in_codegen(rows: list[_Rows], _: AttentionDimensions) -> _Matrices:
     """CodeGen keeps four parts, as many as it was trained on, each with queries, values, keys."""
     parts = rows[0].view(CODEGEN_PARTS, 3, -1, rows[0].shape[1])
     return [parts[:, 0], parts[:, 2], parts[:, 1]]
 
 
-_SPLITS: dict[Split, _SplitRows] = {
+_SPLITS: dict[Split, Callable[[list[_Rows], AttentionDimensions], _Matrices]] = {
     Split.SEPARATE: _separate,
     Split.BLOCKS: _in_blocks,
     Split.BY_KEY_HEAD: _by_key_head,
-    Split.C_ATTN: _in_c_attn,
     Split.CODEGEN: _in_codegen,
 }
-
-
-def _check_rows(weight: _Rows, rows: list[int]) -> None:
-    if len(weight) != sum(rows):
-        raise ModelError(
-            f"a matrix of Q, K and V has {len(weight)} rows, but the configuration says "
-            f"{' + '.join(map(str, rows))}"
-        )
+"""Q, K and V of the rows of the modules that hold them."""

@@ -14,8 +14,9 @@ from headscope.corpus.controlled.minimal_pairs import MinimalPair, agreement_pai
 from headscope.corpus.document import Document
 from headscope.corpus.window import Window
 from headscope.errors import ChoiceError, HeadscopeError, ModelError, RunError
+from headscope.models.intervention import ablated
 from headscope.models.load import load_model
-from headscope.models.rerun import Rerunner, TokenRows, ablated
+from headscope.models.rerun import Rerunner, TokenRows
 from headscope.relations import relations_of
 from headscope.run import load
 from headscope.runs.tables import CAUSE_TABLE

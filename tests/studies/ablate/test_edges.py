@@ -13,7 +13,7 @@ from headscope.measure.batches import assign_blocks
 from headscope.measure.study_windows import edge_windows
 from headscope.models.intervention import PatternReplaced
 from headscope.models.load import load_model
-from headscope.models.query_rerun import (
+from headscope.models.token_rerun import (
     ALL,
     AS_MUCH,
     Changed,

@@ -7,8 +7,9 @@ import torch
 from transformers import AutoModelForMaskedLM, BertConfig, BertModel
 
 import headscope as hs
+from headscope.models.intervention import ablated
 from headscope.models.load import load_model
-from headscope.models.rerun import Rerunner, Score, TokenRows, ablated
+from headscope.models.rerun import Rerunner, Score, TokenRows
 from headscope.statistics.causes import AWAY, BREAKS, CAUSE_COLUMNS, NEAR, NO_CAUSE, cause_lines
 from tests.helpers.encoders import HEADS, WIDTH, WORDS, corpus, hand_built, save_tokenizer
 from tests.models.every_layout import save_tiny

@@ -11,8 +11,7 @@ from transformers import AutoModelForCausalLM
 
 from headscope.errors import ChoiceError, HeadscopeError, ModelError
 from headscope.measure.study_windows import rise, text_windows
-from headscope.models.layout.modules import attention_modules
-from headscope.models.layout.projections import projections
+from headscope.models.layout.projections import attention_modules, projections
 from headscope.models.load import load_model
 from headscope.models.loss import TextLoss, loss, network_of
 from headscope.studies.collapse import WAYS, collapse, collapsed

@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from headscope.errors import ModelError
-from headscope.models.layout.modules import attention_modules
-from headscope.models.layout.projections import output_projection
+from headscope.models.layout.projections import attention_modules, output_projection
 from headscope.models.load import load_model
 from headscope.studies.collapse import Unmixed, collapse
 

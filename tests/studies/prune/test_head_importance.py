@@ -9,7 +9,7 @@ from transformers import AutoModelForCausalLM
 
 from headscope.measure.study_windows import text_windows
 from headscope.models.intervention import HeadsScaled
-from headscope.models.layout.modules import attention_modules
+from headscope.models.layout.projections import attention_modules
 from headscope.models.load import load_model
 from headscope.models.loss import loss, network_of
 from headscope.studies.prune import head_importance, layer_normalised

@@ -1,4 +1,4 @@
-"""A GGUF file that is not whole, or holds more than it says, is refused by loading and anatomy."""
+"""GGUF files: read whole or refused by loading and anatomy, and taken apart once."""
 
 from __future__ import annotations
 
@@ -46,18 +46,12 @@ def test_any_tensor_that_is_missing_or_of_another_shape_is_refused(tmp_path, key
     assert "\n" not in str(told.value)
 
 
-@pytest.mark.parametrize("anatomy", [False, True])
-@pytest.mark.parametrize(
-    ("says", "holds", "message"),
-    [
-        (3, 2, "the file holds .* numbers and the model that it describes has"),
-        (1, 2, "the file holds .* numbers and the model that it describes has"),
-    ],
-)
-def test_layers_that_are_missing_or_left_over_are_refused(tmp_path, anatomy, says, holds, message):
-    path = save_gguf(tmp_path / "m.gguf", sizes_of(holds), layers=says)
-    with pytest.raises(ModelError, match=message):
-        hs.anatomy(str(path)) if anatomy else load(path)
+@pytest.mark.parametrize("read", [load, lambda path: hs.anatomy(str(path))])
+@pytest.mark.parametrize("layers", [1, 3])
+def test_layers_that_are_missing_or_left_over_are_refused(tmp_path, read, layers):
+    path = save_gguf(tmp_path / "m.gguf", sizes_of(2), layers=layers)
+    with pytest.raises(ModelError, match=r"the file holds .* numbers and the model that"):
+        read(path)
 
 
 @pytest.mark.parametrize("key", ["blk.0.attn_q.bias", "blk.1.mystery.weight", "lonely"])
@@ -102,3 +96,34 @@ def test_a_layout_that_transformers_does_not_know_is_named(tmp_path, monkeypatch
     )
     with pytest.raises(ModelError, match="nosuch"):
         load(save_gguf(tmp_path / "n.gguf", sizes_of(2)))
+
+
+def test_a_file_is_taken_apart_once_and_is_the_same_model_afterwards(
+    tmp_path, tokenizer, monkeypatch
+):
+    monkeypatch.setenv("HEADSCOPE_CACHE", str(tmp_path / "cache"))
+    file = save_gguf(tmp_path / "m.gguf", sizes_of(2), tokenizer=tokenizer)
+    first = load_model(str(file))
+    (kept,) = (tmp_path / "cache" / "unpacked").iterdir()
+    with monkeypatch.context() as context:
+        context.setattr(gguf.GGUFReader, "__init__", lambda *_: pytest.fail("taken apart again"))
+        second = load_model(str(file))
+    for name, tensor in first.engine.network.state_dict().items():
+        assert torch.equal(tensor, second.engine.network.state_dict()[name])
+    facts = ("name", "context", "architecture", "notes", "weights_sha256")
+    assert all(getattr(first, fact) == getattr(second, fact) for fact in facts)
+    every = range(second.vocabulary_size)
+    assert first.tokenizer.spell(every) == second.tokenizer.spell(every)
+    assert list(kept.parent.iterdir()) == [kept]
+    save_gguf(file, sizes_of(2), tokenizer=tokenizer, seed=1)
+    load_model(str(file))
+    assert len(list(kept.parent.iterdir())) == 2  # another file of the same name
+
+
+@pytest.mark.parametrize("cache", ["", "taken"])
+def test_a_file_is_read_where_nothing_can_be_kept(cache, tmp_path, tokenizer, monkeypatch):
+    (tmp_path / "taken").write_text("no folder")
+    monkeypatch.setenv("HEADSCOPE_CACHE", cache and str(tmp_path / cache))
+    file = save_gguf(tmp_path / "m.gguf", sizes_of(2), tokenizer=tokenizer)
+    assert load_model(str(file)).layers == 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["m.gguf", "taken"]

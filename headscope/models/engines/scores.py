@@ -5,12 +5,11 @@ They are made a few rows at a time and are gone when the next come, so that no p
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
 from headscope.models.engines.engine import (
@@ -20,7 +19,6 @@ from headscope.models.engines.engine import (
     Rows,
     SelfEntries,
     Tile,
-    Vectors,
 )
 
 CELLS_AT_ONCE = 512
@@ -46,14 +44,7 @@ class ScoreTerms(NamedTuple):
     sink: Float[Tensor, " head"] | None = None
     """A score that takes its share of every row and belongs to no token (GPT-OSS)."""
     sees_future: bool = False
-    """True where a query sees keys after it too; then there is a bias."""
-
-    def of_heads(self, heads: Sequence[int]) -> ScoreTerms:
-        """The part of some query heads."""
-        bias, sink = self.bias, self.sink
-        if bias is not None and bias.shape[1] > 1:
-            bias = bias[:, list(heads)]
-        return self._replace(bias=bias, sink=None if sink is None else sink[list(heads)])
+    """Queries see keys after them too; then there is a bias."""
 
 
 PLAIN = ScoreTerms()
@@ -70,27 +61,13 @@ class Scores(NamedTuple):
     value: Seen | None = None
     """Values; None if nobody reads them."""
 
-    def of_head(self, head: int) -> Scores:
-        """One head's, with the keys and values of its group."""
-        group = head // (self.query.shape[1] // self.key.shape[1])
-        shared, value = slice(group, group + 1), self.value
-        return self._replace(
-            query=self.query[:, head : head + 1],
-            key=self.key[:, shared],
-            value=None if value is None else value[:, shared],
-            normaliser=self.normaliser[:, head : head + 1],
-            terms=self.terms.of_heads([head]),
-        )
-
 
 def log_probabilities(scores: Scores, request: Request) -> Any:
     """The logarithms of attention there, −∞ where a query does not look; in single precision.
 
-    Exponentials of a row sum to 1, or with a sink to what the sink leaves. ScoreTerms attention to
-    themselves queries have their values.
+    Exponentials of a row sum to 1, or with a sink to what the sink leaves. `SelfEntries` come with
+    the values there.
     """
-    if isinstance(request, Vectors):
-        return scores
     if isinstance(request, SelfEntries):
         return _self_entries(scores, request)
     if isinstance(request, Entries):
@@ -110,14 +87,6 @@ def pattern(query: Heads, key: Keys, scale: float, terms: ScoreTerms) -> Rows:
     tile = Tile(slice(0, windows), slice(0, length))  # all keys come up to the last query
     scores = tile_scores(query, key, scale, terms, tile)
     return (scores - normaliser_of(scores, terms)[..., None]).exp()
-
-
-def seen_keys(query: Heads, terms: ScoreTerms) -> Bool[Tensor, "_ _ query key"]:
-    """Mask of the keys that a query sees; one for all windows and heads where those are 1."""
-    if terms.bias is not None:
-        return terms.bias > -torch.inf
-    length = query.shape[2]
-    return torch.ones(1, 1, length, length, dtype=torch.bool, device=query.device).tril()
 
 
 def normaliser_of(

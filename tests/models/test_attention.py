@@ -1,18 +1,25 @@
-"""What attention has beside softmax(q·k): against a plain softmax, and in the models that have it."""
+"""Attention: against a plain softmax, in models with masks, biases, caps and sinks, and replaced."""
 
 from __future__ import annotations
+
+import gc
+import weakref
 
 import numpy as np
 import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+import headscope as hs
+from headscope.errors import ModelError
+from headscope.models.engines.attention import attention, by_rows, overridden, softmax_attend
 from headscope.models.engines.engine import Entries, QueryRows, Tile
-from headscope.models.engines.kernels import by_rows, softmax_attend
-from headscope.models.engines.log_attention import Scores, ScoreTerms, log_probabilities, pattern
+from headscope.models.engines.scores import Scores, ScoreTerms, log_probabilities, pattern
+from headscope.models.layout.dimensions import read_dimensions
 from headscope.models.load import load_model
+from headscope.models.loss import network_of
 from tests.models.every_layout import save_tiny
-from tests.models.tiny import CONTEXT
+from tests.models.tiny import CONTEXT, WINDOW, tiny_config
 
 LENGTH, SCALE = 150, 0.3
 GENERATOR = torch.Generator().manual_seed(0)
@@ -27,18 +34,18 @@ def hidden(bias: torch.Tensor, seen: torch.Tensor = CAUSAL) -> torch.Tensor:
     return bias.masked_fill(~seen, -torch.inf)
 
 
-WINDOW = CAUSAL & ~CAUSAL.tril(-20)
+NEAR = CAUSAL & ~CAUSAL.tril(-20)
 KINDS = {
     "plain": ScoreTerms(),
-    "window": ScoreTerms(hidden(torch.zeros(1, 1, LENGTH, LENGTH), WINDOW)),
+    "window": ScoreTerms(hidden(torch.zeros(1, 1, LENGTH, LENGTH), NEAR)),
     "a bias of each head": ScoreTerms(hidden(drawn(1, 4, LENGTH, LENGTH))),
     "a bias of each window": ScoreTerms(hidden(drawn(2, 1, LENGTH, LENGTH))),
     "sink": ScoreTerms(sink=torch.tensor([-2.0, 0.0, 3.0, 9.0])),
     "sink in a window": ScoreTerms(
-        hidden(torch.zeros(1, 1, LENGTH, LENGTH), WINDOW), sink=torch.tensor([-2.0, 0, 3, 9])
+        hidden(torch.zeros(1, 1, LENGTH, LENGTH), NEAR), sink=torch.tensor([-2.0, 0, 3, 9])
     ),
     "cap": ScoreTerms(cap=1.5),
-    "cap in a window": ScoreTerms(hidden(torch.zeros(1, 1, LENGTH, LENGTH), WINDOW), cap=1.5),
+    "cap in a window": ScoreTerms(hidden(torch.zeros(1, 1, LENGTH, LENGTH), NEAR), cap=1.5),
 }
 
 
@@ -111,3 +118,99 @@ def test_a_falcon_gets_its_bias_once(tokenizer, tmp_path, more):
     tokens = torch.arange(CONTEXT)[None]
     with torch.no_grad():
         assert torch.allclose(model.engine.network(tokens).logits, own(tokens).logits, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"sliding_window": 8}, "does not know a sliding_window of 8 without a mask"),
+        ({"head_mask": torch.ones(1)}, "does not know head_mask"),
+        ({"block_indices": torch.ones(1, 9, 2)}, "does not know block_indices"),
+    ],
+)
+def test_other_kinds_of_attention_are_refused_by_name(options, message):
+    x = torch.randn(1, 1, 9, 4)
+    with pytest.raises(ModelError, match=message):
+        attention(torch.nn.Identity(), x, x, x, None, **options)
+    wide = attention(torch.nn.Identity(), x, x, x, None, sliding_window=9)[0]
+    assert wide.shape == (1, 9, 1, 4)
+
+
+def test_a_window_that_no_mask_tells_of_is_refused():
+    stated = read_dimensions("m", tiny_config("mistral"))
+    stated.check_reach(WINDOW)
+    stated.check_reach(CONTEXT, {WINDOW})
+    for known in ((), {WINDOW + 1}):
+        with pytest.raises(ModelError, match=f"layers that reach {WINDOW} tokens back, and"):
+            stated.check_reach(WINDOW + 1, known)
+
+
+def test_no_query_attends_beyond_a_window(tokenizer, tmp_path):
+    save_tiny("mistral", tokenizer, tmp_path)
+    text = tmp_path / "long.txt"
+    text.write_text("the old keys were in the house and she told them that " * 40)
+    run = hs.classify(str(tmp_path), text, max_tokens=300, max_length=CONTEXT, types=["positional"])
+    assert run.info["engine"] == "fused"
+    assert (run.heads["mean_distance"] < WINDOW).all()
+
+
+@pytest.fixture
+def networks(gpt2_folder):
+    return [network_of(load_model(str(gpt2_folder))) for _ in range(2)]
+
+
+def logits(network) -> torch.Tensor:
+    ids = torch.arange(24)[None] % network.config.vocab_size
+    with torch.no_grad():
+        return network(ids, use_cache=False).logits
+
+
+def nothing(call) -> torch.Tensor:
+    windows, heads, length, _ = call.query.shape
+    return call.query.new_zeros(windows, length, heads, call.value.shape[-1])
+
+
+def test_a_function_is_called_for_every_layer_and_its_own_output_changes_no_bit(networks):
+    network, seen = networks[0], []
+
+    def look(call):
+        seen.append((call.layer, call.scale, tuple(call.query.shape)))
+        return call.output()
+
+    own = logits(network)
+    with overridden(network, look):
+        assert torch.equal(logits(network), own)
+    width = network.config.n_embd // network.config.n_head
+    shape = (1, network.config.n_head, 24, width)
+    assert seen == [(layer, width**-0.5, shape) for layer in range(network.config.n_layer)]
+
+
+def test_two_networks_are_overridden_at_once_and_one_twice(networks):
+    one, two = networks
+    own = logits(one)
+    with overridden(one, nothing):
+        alone = logits(one)
+        with overridden(two, lambda call: 2 * call.output()):
+            assert torch.equal(logits(one), alone)
+            doubled = logits(two)
+        with overridden(one, lambda call: call.output()):
+            assert torch.equal(logits(one), own)
+        assert torch.equal(logits(two), own)
+        assert torch.equal(logits(one), alone)
+    assert torch.equal(logits(one), own)
+    assert not any(torch.equal(*pair) for pair in ((alone, own), (doubled, own), (doubled, alone)))
+
+
+def test_a_function_is_let_go_after_an_error(networks):
+    class Heavy:
+        def __call__(self, call):
+            raise RuntimeError("in the middle")
+
+    network, heavy = networks[0], Heavy()
+    own, held = logits(network), weakref.ref(heavy)
+    with pytest.raises(RuntimeError, match="in the middle"), overridden(network, heavy):
+        logits(network)
+    del heavy
+    gc.collect()
+    assert held() is None
+    assert torch.equal(logits(network), own)

@@ -1,0 +1,416 @@
+"""Attention of transformers' models, computed by torch's kernels, read, or replaced.
+
+transformers hands every layer's queries and keys, after rotary embedding, to a function that is
+registered by a name. The kernels return a layer's output and the log-sum-exp of every row of
+scores. What no kernel computes is computed some rows at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.masking_utils import sdpa_mask
+
+from headscope.errors import ModelError
+from headscope.models.engines.engine import Rows, Tile
+from headscope.models.engines.scores import (
+    PLAIN,
+    Heads,
+    Keys,
+    Scores,
+    ScoreTerms,
+    Seen,
+    Sums,
+    Values,
+    normaliser_of,
+    pattern,
+    tile_scores,
+)
+from headscope.models.layout.projections import attention_modules
+
+NAME = "headscope"
+"""Name by which transformers knows `attention`."""
+ROWS = 128
+"""Rows of scores that exist at once where there is no kernel."""
+ALIGNED = 8
+"""Numbers of which CUDA's kernels want a multiple in the last axis."""
+WIDEST_FLASH = 256
+"""Numbers of a head that CUDA's flash kernel takes at most."""
+_UNKNOWN = ("head_mask", "indices", "block_indices", "sinks")
+"""Arguments by which a model asks for what is no bias, cap or sink that is known."""
+
+Output = Float[Tensor, "batch position head _"]
+OnScores = Callable[[int, Scores], None]
+"""Called with a layer and what its rows of scores are made of."""
+_masked: set[int] = set()
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionCall:
+    """Arguments with which transformers calls a layer's attention."""
+
+    module: nn.Module
+    query: Heads
+    key: Keys
+    value: Seen
+    mask: Tensor | None
+    scaling: float | None
+    options: dict[str, Any]
+
+    @property
+    def layer(self) -> int:
+        """The layer's number in the model."""
+        layer: Any = self.module.layer_idx
+        return int(layer)
+
+    @property
+    def scale(self) -> float:
+        """The factor of the scores; one over the root of a query's width if none is named."""
+        return self.query.shape[-1] ** -0.5 if self.scaling is None else self.scaling
+
+    @cached_property
+    def score_terms(self) -> ScoreTerms:
+        """Mask, bias, cap and sink of the layer's scores.
+
+        Raises:
+            ModelError: the model asks for something else.
+        """
+        query, options = self.query, self.options
+        unknown = [name for name in _UNKNOWN if options.get(name) is not None]
+        window = options.get("sliding_window")
+        if self.mask is None and window is not None and window < query.shape[2]:
+            unknown.append(f"a sliding_window of {window} without a mask")
+        if unknown:
+            raise ModelError(f"the fused engine does not know {', '.join(unknown)}")
+        sees_future = not getattr(self.module, "is_causal", True)
+        bias = self._bias(sees_future)
+        return ScoreTerms(bias, options.get("softcap"), options.get("s_aux"), sees_future)
+
+    @property
+    def visible(self) -> Bool[Tensor, "_ _ query key"]:
+        """Keys that each query may see; one table for all windows and heads where those are 1."""
+        if self.score_terms.bias is not None:
+            return self.score_terms.bias > -torch.inf
+        length = self.query.shape[2]
+        return torch.ones(1, 1, length, length, dtype=torch.bool, device=self.query.device).tril()
+
+    def pattern(self) -> Rows:
+        """The layer's own patterns; rows sum to 1, or to what a learned sink leaves."""
+        return pattern(self.query, self.key, self.scale, self.score_terms)
+
+    def output(self) -> Output:
+        """The output of the layer's own attention; `capturing` is handed its scores."""
+        arguments = self.query, self.key, self.value, self.scale, self.score_terms
+        output, normaliser = softmax_attend(*arguments)
+        take: OnScores | None = vars(self.module).get("on_scores")
+        if take is not None:
+            scores = self.query, self.key, self.scale, normaliser, self.score_terms, self.value
+            take(self.layer, Scores(*scores))
+        return output.transpose(1, 2).contiguous()
+
+    def _bias(self, sees_future: bool) -> Float[Tensor, "_ _ query key"] | None:
+        """Numbers added to the scores, −∞ where nothing is seen; None if plain and causal."""
+        mask, position_bias = self.mask, self.options.get("position_bias")
+        queries, keys = self.query.shape[2], self.key.shape[2]
+        if mask is None:
+            if position_bias is None and not sees_future:
+                return None
+            mask = torch.ones(1, 1, queries, keys, dtype=torch.bool, device=self.query.device)
+            mask = mask if sees_future else mask.tril()
+        mask = mask[..., :queries, :keys]
+        if mask.stride(0) == 0:
+            mask = mask[:1]  # every window has the same
+        exact = torch.promote_types(self.query.dtype, torch.float32)
+        if mask.dtype == torch.bool:
+            added = torch.zeros(mask.shape, dtype=exact, device=mask.device)
+            hidden = ~mask
+        else:
+            added = mask.to(exact)
+            hidden = mask <= torch.finfo(mask.dtype).min / 2  # transformers' own −∞
+        if position_bias is not None:
+            added = added + position_bias.to(exact)
+        return added.masked_fill(hidden, -torch.inf)
+
+
+class CleanKeys(NamedTuple):
+    """A layer's keys and values in the clean run of one window."""
+
+    key: Float[Tensor, "group position width"]
+    value: Float[Tensor, "group position _"]
+    scale: float
+    terms: ScoreTerms
+
+    @classmethod
+    def of(cls, call: AttentionCall, row: int = 0, length: int | None = None) -> CleanKeys:
+        """Keys and values of a layer on one window of a batch, without padding after its end."""
+        terms, unpadded = call.score_terms, slice(0, length)
+        if terms.bias is not None:
+            rows = terms.bias[row : row + 1] if len(terms.bias) > 1 else terms.bias
+            terms = terms._replace(bias=rows[:, :, unpadded, unpadded])
+        return cls(call.key[row, :, unpadded], call.value[row, :, unpadded], call.scale, terms)
+
+    def read(
+        self,
+        query: Float[Tensor, "item head width"],
+        key: Float[Tensor, "item group width"],
+        value: Float[Tensor, "item group _"],
+        position: Int[Tensor, " item"],
+    ) -> tuple[Float[Tensor, "item head position"], Float[Tensor, "item head _"]]:
+        """Attention of single tokens on the keys before them, and what their heads read: z.
+
+        Args:
+            query: of each token as it now is.
+            key: its own key as it now is, which takes the place of the clean run's.
+            value: its own value likewise.
+            position: its place in the window.
+        """
+        rows = torch.arange(len(position), device=query.device)
+        attention = self._rows(query.float(), key.float(), position)
+        groups = attention.shape[1] // self.value.shape[0]
+        values = self.value.float()
+        by_group = attention.view(len(position), -1, groups, attention.shape[-1])
+        read = torch.einsum("ngcl,glv->ngcv", by_group, values)
+        # a query's own key and value are those of its changed stream
+        change = value.float() - values[:, position].transpose(0, 1)
+        read += by_group[rows, :, :, position][..., None] * change[:, :, None]
+        return attention, read.flatten(1, 2)
+
+    def _rows(
+        self, query: Tensor, changed_key: Tensor, position: Tensor
+    ) -> Float[Tensor, "item head position"]:
+        """Attention of each query over the clean run's keys, but for its own key as it now is."""
+        terms, groups = self.terms, query.shape[1] // self.key.shape[0]
+        query = query * self.scale
+        by_group = query.reshape(len(position), -1, groups, query.shape[-1])
+        scores = torch.einsum("ngcd,gld->ngcl", by_group, self.key.float()).flatten(1, 2)
+        rows = torch.arange(len(position), device=position.device)
+        scores[rows, :, position] = (by_group * changed_key[:, :, None]).sum(-1).flatten(1)
+        if terms.cap is not None:
+            scores = torch.tanh(scores / terms.cap) * terms.cap
+        if terms.bias is None:
+            future = torch.arange(scores.shape[-1], device=position.device) > position[:, None]
+            scores = scores.masked_fill(future[:, None], -torch.inf)
+        else:
+            scores = scores + terms.bias[0][:, position].transpose(0, 1).to(scores.dtype)
+        normaliser = scores.logsumexp(-1)
+        if terms.sink is not None:
+            normaliser = torch.logaddexp(normaliser, terms.sink.to(normaliser))
+        return (scores - normaliser[..., None]).exp()
+
+
+Attend = Callable[[AttentionCall], Output]
+"""Called for every layer; returns what goes on to W_O, or `call.output()` to change nothing."""
+
+
+def overridden(network: Any, attend: Attend) -> AbstractContextManager[None]:
+    """Context in which a network's attention is computed by a function.
+
+    Args:
+        network: the network of a fused engine.
+        attend: the function.
+    """
+    return _on_modules(network, "attend", attend)
+
+
+def capturing(network: Any, take: OnScores) -> AbstractContextManager[None]:
+    """Context in which each layer's scores are handed on as they come."""
+    return _on_modules(network, "on_scores", take)
+
+
+@contextmanager
+def _on_modules(network: Any, name: str, function: Callable[..., Any]) -> Iterator[None]:
+    """The attention modules of a network hold a function under a name within this context."""
+    modules = attention_modules(network)
+    before = [vars(module).get(name) for module in modules]
+    try:
+        for module in modules:
+            setattr(module, name, function)
+        yield
+    finally:
+        for module, previous in zip(modules, before, strict=True):
+            setattr(module, name, previous)
+
+
+def attention(
+    module: nn.Module,
+    query: Heads,
+    key: Keys,
+    value: Seen,
+    attention_mask: Tensor | None,
+    *,
+    scaling: float | None = None,
+    **options: Any,
+) -> tuple[Output, None]:
+    """Attention as transformers calls it: the module's function under `overridden`, or its own."""
+    call = AttentionCall(module, query, key, value, attention_mask, scaling, options)
+    attend: Attend | None = vars(module).get("attend")
+    return (call.output() if attend is None else attend(call)), None
+
+
+@contextmanager
+def noting_windows() -> Iterator[set[int]]:
+    """The reaches of the masks that are asked for within this context, in tokens."""
+    _masked.clear()
+    yield _masked
+
+
+def mask_of(*, kv_length: int, local_size: int | None = None, **options: Any) -> Tensor | None:
+    """No mask where every token sees all earlier ones, and a mask wherever some are hidden.
+
+    transformers leaves the mask out for a function of attention that has none registered.
+    """
+    if local_size is not None:
+        _masked.add(local_size)
+        if local_size >= kv_length:
+            local_size = None  # a window that holds the whole text hides nothing
+    mask: Tensor | None = sdpa_mask(kv_length=kv_length, local_size=local_size, **options)
+    return mask
+
+
+AttentionInterface.register(NAME, attention)
+AttentionMaskInterface.register(NAME, mask_of)
+
+
+def softmax_attend(
+    query: Heads, key: Keys, value: Seen, scale: float, terms: ScoreTerms = PLAIN
+) -> tuple[Values, Sums]:
+    """Softmax attention's output, and each row's log-sum-exp with that of the sink.
+
+    Args:
+        query: of each head.
+        key: of each head, or of each group of heads.
+        value: likewise, of any width.
+        scale: by which q·k is multiplied.
+        terms: mask, bias, cap and sink; causal attention without any of them by default.
+    """
+    backward = torch.is_grad_enabled() and query.requires_grad
+    # no kernel caps; and none has a derivative of the sums by which a sink scales the output
+    if terms.cap is not None or (terms.sink is not None and backward):
+        return by_rows(query, key, value, scale, terms)
+    output, normaliser = _kernel(query, key, value, scale, terms)
+    if terms.sink is None:
+        return output, normaliser
+    total = torch.logaddexp(normaliser, terms.sink.to(normaliser)[:, None])
+    return output * (normaliser - total).exp()[..., None].to(output.dtype), total
+
+
+def by_rows(
+    query: Heads, key: Keys, value: Seen, scale: float, terms: ScoreTerms
+) -> tuple[Values, Sums]:
+    """The same by plain products, some rows at a time, on any device; differentiable."""
+    groups = query.shape[1] // value.shape[1]
+    value = value.repeat_interleave(groups, 1) if groups > 1 else value
+    outputs, sums = [], []
+    for tile in _tiles(query, key, terms):
+        scores = tile_scores(query, key, scale, terms, tile)
+        normaliser = normaliser_of(scores, terms)
+        pattern = (scores - normaliser[..., None]).exp().to(value.dtype)
+        outputs.append(pattern @ value[:, :, : tile.keys])
+        sums.append(normaliser)
+    return torch.cat(outputs, 2), torch.cat(sums, 2)
+
+
+def _tiles(query: Heads, key: Keys, terms: ScoreTerms) -> list[Tile]:
+    windows, _, length, _ = query.shape
+    width = key.shape[2] if terms.sees_future else None
+    parts = [slice(start, min(start + ROWS, length)) for start in range(0, length, ROWS)]
+    return [Tile(slice(0, windows), part, width) for part in parts]
+
+
+def _kernel(
+    query: Heads, key: Keys, value: Seen, scale: float, terms: ScoreTerms
+) -> tuple[Values, Sums]:
+    width, bias = value.shape[-1], terms.bias
+    query, key, value = _same_width(query, key, value)
+    plain = ScoreTerms(bias, sees_future=terms.sees_future)
+    device = query.device.type
+    if device == "cpu":
+        mask = None if bias is None else bias.to(query.dtype)
+        output, normaliser = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
+            query, key, value, 0.0, bias is None, attn_mask=mask, scale=scale
+        )
+    else:
+        groups = query.shape[1] // key.shape[1]
+        if groups > 1:
+            key, value = (x.repeat_interleave(groups, 1) for x in (key, value))
+        if device == "cuda":
+            output, normaliser = _cuda(query, key, value, scale, plain)
+        else:
+            output, normaliser = by_rows(query, key, value, scale, plain)
+    return output[..., :width], normaliser
+
+
+def _cuda(
+    query: Heads, key: Keys, value: Seen, scale: float, terms: ScoreTerms
+) -> tuple[Values, Sums]:
+    bias = terms.bias
+    half = query.dtype in (torch.float16, torch.bfloat16)
+    if bias is not None and not _kernel_adds_biases(query.device, query.dtype):
+        return by_rows(query, key, value, scale, terms)
+    if bias is None and half and query.shape[-1] <= WIDEST_FLASH:
+        flash = torch.ops.aten._scaled_dot_product_flash_attention(
+            query, key, value, 0.0, True, scale=scale
+        )
+        return flash[0], flash[1]
+    return _efficient(query, key, value, scale, bias)
+
+
+def _efficient(
+    query: Heads, key: Keys, value: Seen, scale: float, bias: Tensor | None
+) -> tuple[Heads, Sums]:
+    mask = None if bias is None else _aligned(bias.to(query.dtype), query.shape[:2])
+    output, normaliser, *_ = torch.ops.aten._scaled_dot_product_efficient_attention(
+        query, key, value, mask, True, 0.0, bias is None, scale=scale
+    )
+    return output, normaliser[..., : query.shape[2]]  # the kernel pads its rows
+
+
+@lru_cache(maxsize=8)
+@torch.no_grad()
+def _kernel_adds_biases(device: torch.device, dtype: torch.dtype) -> bool:
+    """Tell whether this card's kernel gives what plain products give with a bias, on a small input.
+
+    The text on which an engine is checked is shorter than most windows.
+    """
+    generator = torch.Generator().manual_seed(0)
+    query, key, value = (torch.randn(2, 2, 21, 16, generator=generator) for _ in range(3))
+    window = torch.ones(21, 21).tril().triu(-5)
+    bias = torch.zeros(1, 1, 21, 21).masked_fill(window == 0, -torch.inf)
+    expected = by_rows(query, key, value, 0.25, ScoreTerms(bias))
+    query, key, value = (x.to(device, dtype) for x in (query, key, value))
+    try:
+        outputs = _efficient(query, key, value, 0.25, bias.to(device))
+    except RuntimeError:
+        return False
+    pairs = zip(outputs, expected, strict=True)
+    return all(torch.allclose(output.float().cpu(), plain, atol=0.05) for output, plain in pairs)
+
+
+def _aligned(
+    bias: Float[Tensor, "_ _ query key"], windows_and_heads: torch.Size
+) -> Float[Tensor, "window head query key"]:
+    """A bias of every window and head whose rows begin where the kernel can read them."""
+    keys = bias.shape[-1]
+    padded = nn.functional.pad(bias, (0, -keys % ALIGNED))
+    return padded.expand(*windows_and_heads, -1, -1)[..., :keys]
+
+
+def _same_width(query: Heads, key: Keys, value: Seen) -> tuple[Values, Seen, Seen]:
+    """Zeros behind what is narrower: they change no product."""
+    widest = max(query.shape[-1], value.shape[-1])
+    if query.device.type == "cuda":
+        widest += -widest % ALIGNED
+
+    def wide(heads: Seen) -> Seen:
+        missing = widest - heads.shape[-1]
+        return nn.functional.pad(heads, (0, missing)) if missing else heads
+
+    return wide(query), wide(key), wide(value)

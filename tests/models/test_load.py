@@ -1,0 +1,331 @@
+"""Loading: shapes, refusals by what is wrong, BOS, devices, and what a user has set elsewhere."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+from contextlib import nullcontext, suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from transformer_lens.model_bridge.exceptions import StopAtLayerException
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    GPT2LMHeadModel,
+    PreTrainedTokenizerFast,
+)
+from transformers.activations import NewGELUActivation
+from transformers.utils import logging as transformers_logging
+
+import headscope as hs
+from headscope.corpus.shipped import mini_folder
+from headscope.errors import HeadscopeError, ModelError
+from headscope.models.engines.choose import check_patterns
+from headscope.models.engines.engine import full_tile
+from headscope.models.engines.lens import LensEngine
+from headscope.models.layout.dimensions import AttentionDimensions
+from headscope.models.layout.projections import attention_modules
+from headscope.models.load import load_model, open_model
+from headscope.models.model import Model
+from headscope.models.tokenizer import Tokenizer
+from tests.helpers.models import edit_config
+from tests.models.tiny import tiny_config
+
+WEIGHTS = "model.safetensors"
+STATED = AttentionDimensions(
+    layers=3, heads=4, key_value_heads=4, d_model=32, d_head=8, vocabulary=100, context=64,
+    windows=frozenset(),
+)  # fmt: skip
+
+
+def test_every_layout_loads_with_its_shape(model_folder):
+    model = load_model(str(model_folder))
+    grouped = model.architecture == "LlamaForCausalLM"
+    assert (model.layers, model.heads, model.key_value_heads) == (2, 4, 2 if grouped else 4)
+    assert model.context == 256
+    assert model.tokenizer.bos_string == "<|endoftext|>"
+    assert list(model.weights_sha256) == [WEIGHTS]
+
+
+@pytest.mark.parametrize("engine", ["fused", "lens"])
+def test_an_activation_in_one_kernel_is_the_same_function(gpt2_folder, engine):
+    plain = AutoModelForCausalLM.from_pretrained(gpt2_folder, attn_implementation="eager")
+    assert any(isinstance(module, NewGELUActivation) for module in plain.modules())
+    loaded = load_model(str(gpt2_folder), engine=engine).engine
+    network = loaded.network if engine == "fused" else loaded.bridge
+    assert not any(isinstance(module, NewGELUActivation) for module in network.modules())
+    tokens = torch.arange(40)[None]
+    with torch.inference_mode():
+        ours, theirs = network(tokens), plain(tokens).logits
+    ours = ours.logits if engine == "fused" else ours
+    assert torch.allclose(ours, theirs, atol=1e-4 * float(theirs.abs().max()))
+    assert float(theirs.std()) > 0.1
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("./nowhere", {}, r"\./nowhere: no such folder"),
+        ("nowhere.gguf", {}, "nowhere.gguf: no such file"),
+        ("no such name", {}, "is no folder, no .gguf file and no hub name"),
+        ("smolm2", {}, r"smolm2 \(is smollm2 meant\?\) is not a local folder"),
+        ("mini", {"revision": "step1000"}, "is not on the hub, and --revision step1000 chooses"),
+        ("mini", {"device": "cuda:9"}, "device 'cuda:9' is not to be had here"),
+        ("mini", {"device_map": "everywhere"}, "no device map named 'everywhere'; choose from: au"),
+        ("mini", {"device_map": "auto", "device": "cpu"}, "leave --device cpu"),
+        ("mini", {"device_map": "auto", "engine": "lens"}, "goes with the fused engine"),
+        ("mini", {"bos": "<s>"}, "'<s>' is not a token of its vocabulary"),
+    ],
+)
+def test_a_name_or_option_that_leads_to_no_model_is_refused(name, options, message):
+    with pytest.raises(HeadscopeError, match=message):
+        load_model(name, **options)
+
+
+def no_tokenizer(folder: Path) -> None:
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (folder / name).unlink()
+
+
+BAD: dict[str, tuple[Callable[[Path], object], str]] = {
+    "no configuration": (lambda folder: (folder / "config.json").unlink(), "no config.json"),
+    "a list": (lambda folder: (folder / "config.json").write_text("[]"), "not a JSON object"),
+    "no JSON": (lambda folder: (folder / "config.json").write_text("{"), "not a JSON object"),
+    "no weights": (lambda folder: (folder / WEIGHTS).unlink(), "neither model.safetensors nor"),
+    "no header": (lambda folder: (folder / WEIGHTS).write_bytes(b"no"), "not a safetensors file"),
+    "no tokenizer": (no_tokenizer, "tokenizer"),
+    "a flag": (lambda folder: edit_config(folder, is_causal=False), "sets is_causal to False"),
+}
+
+
+@pytest.fixture(scope="module")
+def bad(gpt2_folder, tmp_path_factory) -> Path:
+    folders = tmp_path_factory.mktemp("bad")
+    for name, (change, _) in BAD.items():
+        change(Path(shutil.copytree(gpt2_folder, folders / name)))
+    return folders
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_folder_is_refused_by_what_is_wrong_with_it(bad, name):
+    with pytest.raises(ModelError, match=BAD[name][1]):
+        load_model(str(bad / name))
+
+
+def test_the_command_line_refuses_bad_folders_without_importing_torch(bad):
+    code = (
+        "import sys\n"
+        "sys.modules['torch'] = sys.modules['transformers'] = None\n"
+        "from headscope.cli import main\n"
+        "for folder in sys.argv[1:]:\n"
+        "    for words in (['classify'], ['explain'], ['study', 'weights']):\n"
+        "        sys.argv = ['headscope', *words, folder]\n"
+        "        try:\n"
+        "            main()\n"
+        "        except SystemExit as stop:\n"
+        "            print(stop.code)\n"
+    )
+    # what has no configuration may be a run for two of the three commands
+    names = [name for name in BAD if name not in ("no configuration", "no tokenizer")]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *(str(bad / name) for name in names)],
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout.split() == ["2"] * 3 * len(names), done.stderr
+    assert "torch" not in done.stderr
+
+
+def no_bos(tokenizer, folder: Path, **special: str) -> PreTrainedTokenizerFast:
+    """The same tokenizer without a BOS token, with another special token behind it."""
+    tokenizer.save_pretrained(folder)
+    path = folder / "tokenizer_config.json"
+    config = json.loads(path.read_text())
+    path.write_text(json.dumps({k: v for k, v in config.items() if "os_token" not in k} | special))
+    found = AutoTokenizer.from_pretrained(folder)
+    assert found.bos_token_id is None
+    return found
+
+
+def tiny_qwen(bos: int):
+    config = tiny_config("qwen2")
+    config.bos_token_id = bos
+    return AutoModelForCausalLM.from_config(config)
+
+
+def test_a_model_without_bos_is_read_with_the_one_of_its_configuration(tokenizer, tmp_path):
+    backend, bos = no_bos(tokenizer, tmp_path, eos_token="the"), tokenizer.bos_token_id
+    tiny_qwen(bos).save_pretrained(tmp_path)
+    for model in (load_model(str(tmp_path)), open_model((tiny_qwen(bos), backend))):
+        assert (model.tokenizer.bos, model.tokenizer.bos_string) == (bos, "<|endoftext|>")
+        assert any("no BOS token: <|endoftext|> is put before" in note for note in model.notes)
+    assert not load_model(str(tmp_path), bos="<|endoftext|>").notes
+
+
+def test_an_ordinary_token_is_no_bos_and_eos_serves(tokenizer, tmp_path):
+    """A configuration's default is whatever number its class gives."""
+    backend = no_bos(tokenizer, tmp_path, eos_token="<|endoftext|>")
+    assert open_model((tiny_qwen(5), backend)).tokenizer.bos_string == "<|endoftext|>"
+    backend = no_bos(tokenizer, tmp_path)
+    with pytest.raises(ModelError, match="Name the token to use with --bos"):
+        open_model((tiny_qwen(5), backend))
+
+
+def test_bloom_without_a_stated_context_is_read_at_the_length_that_is_asked(tokenizer, tmp_path):
+    AutoModelForCausalLM.from_config(tiny_config("bloom")).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    del config["seq_length"]
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert load_model(str(tmp_path)).context == 2048
+    assert load_model(str(tmp_path), longest=4096).context == 4096
+
+
+def test_random_tokens_leave_special_ones_out(tokenizer):
+    ordinary = Tokenizer(tokenizer, name="m").ordinary_tokens(10**6)
+    assert tokenizer.bos_token_id not in ordinary
+    assert len(ordinary) == len(tokenizer) - 1
+
+
+class Faulty:
+    """A bridge whose second layer gives a pattern of one's choice."""
+
+    def __init__(self, change) -> None:
+        self.change = change
+
+    def run_with_hooks(self, tokens, fwd_hooks, **_) -> None:
+        n = tokens.shape[1]
+        good = torch.ones(1, 4, n, n).tril()
+        good = good / good.sum(-1, keepdim=True)
+        for i, (_, hook) in enumerate(fwd_hooks):
+            pattern = self.change(good.clone()) if i == 1 else good
+            if pattern is not None:
+                with suppress(StopAtLayerException):  # as the real bridge does
+                    hook(pattern, hook=None)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda p: p * 1.1, "m: layer 1: rows of the pattern do not sum to 1"),
+        (lambda p: p * 0.9, "m: layer 1: rows of the pattern do not sum to 1"),
+        (lambda p: p.flip(-1), "m: layer 1 attends to later positions"),
+        (lambda p: p[:, :3], r"m: layer 1 gives a pattern of shape \(1, 3, 12, 12\)"),
+        (lambda p: p * torch.nan, "m: layer 1 gives attention that is NaN on a short text"),
+        (lambda p: None, "m: layer 1 gives no attention pattern"),
+    ],
+)
+def test_what_is_no_causal_attention_is_refused_by_model_and_layer(change, message):
+    with pytest.raises(ModelError, match=message):
+        check_patterns(LensEngine(Faulty(change), STATED), "m", STATED, torch.arange(12)[None])
+
+
+@pytest.mark.parametrize("factor", [0.5, torch.nan])
+def test_a_device_that_computes_something_else_is_refused(gpt2_folder, monkeypatch, factor):
+    """The processor by another name, which loses a part of a projection without an error."""
+
+    def to(network, device):
+        with torch.no_grad():
+            network.transformer.h[0].attn.c_attn.weight.mul_(factor)
+        return network
+
+    assert load_model(str(gpt2_folder), device="cpu:0").engine.name == "fused"
+    monkeypatch.setattr(GPT2LMHeadModel, "to", to)
+    with pytest.raises(ModelError, match=r"eager attention differs from softmax\(q·k\) on cpu by"):
+        load_model(str(gpt2_folder), device="cpu:0")
+
+
+@pytest.fixture
+def spread(monkeypatch, tmp_path):
+    """accelerate would keep so small a model in one piece: the second layer goes to the disk."""
+    pytest.importorskip("accelerate")
+    own = AutoModelForCausalLM.from_pretrained
+    parts = ("transformer.wte", "transformer.wpe", "transformer.h.0", "transformer.ln_f")
+    places = dict.fromkeys([*parts, "lm_head"], "cpu") | {"transformer.h.1": "disk"}
+
+    def load(*args, **options):
+        if options.get("device_map") == "auto":
+            options |= {"device_map": places, "offload_folder": tmp_path / "offloaded"}
+        return own(*args, **options)
+
+    monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", load)
+
+
+def test_layers_on_the_disk_give_the_same_sums_and_have_no_null_model(
+    gpt2_folder, keys_file, spread
+):
+    options = {"types": ["positional", "induction"], "max_tokens": 500, "examples": False}
+    whole = hs.classify(str(gpt2_folder), keys_file, twin=False, **options)
+    run = hs.classify(str(gpt2_folder), keys_file, twin=False, device_map="auto", **options)
+    for name, array in whole.tally.arrays().items():
+        assert np.array_equal(run.tally.arrays()[name], array), name
+    assert set(run.info["notes"]) == {*whole.info["notes"], "spread by accelerate over cpu, disk"}
+    assert "--device-map auto" in run.info["command"]
+    with pytest.raises(ModelError, match=r"run without the null model \(--no-twin\)"):
+        hs.classify(str(gpt2_folder), keys_file, device_map="auto", **options)
+
+
+def rows_of(model: Model, layers: int | None = None) -> dict[int, torch.Tensor]:
+    rows: dict[int, torch.Tensor] = {}
+    tokens = torch.arange(12)[None] + 40
+
+    def on_layer(layer, tiles):
+        (rows[layer],) = (tile.clone() for tile in tiles)
+
+    model.engine.run(tokens, [full_tile(*tokens.shape)], on_layer, layers)
+    return rows
+
+
+@pytest.mark.parametrize("engine", ["fused", "lens"])
+def test_some_layers_show_what_they_show_in_the_whole_model(engine):
+    model = load_model(str(mini_folder()), engine=engine)
+    some = model.with_layers({3, 1})
+    whole, rows = rows_of(model), rows_of(some)
+    assert sorted(whole) == [0, 1, 2, 3, 4, 5]
+    assert sorted(rows) == [*some.attention_layers] == [1, 3]
+    assert all(torch.equal(rows[layer], whole[layer]) for layer in rows)
+    assert sorted(rows_of(some, 3)) == [1]
+    assert (some.layers, some.heads) == (2, model.heads)
+    assert len(some.engine.matrices()) == len(model.engine.matrices())
+
+
+def test_no_layer_is_run_after_the_last_that_is_read():
+    model = load_model(str(mini_folder()), engine="fused")
+    run: list[int] = []
+    for number, module in enumerate(attention_modules(model.engine.network)):
+        module.register_forward_pre_hook(lambda *_, number=number: run.append(number))
+    rows_of(model.with_layers({2}))
+    assert run == [0, 1, 2]
+
+
+def settings() -> tuple[object, ...]:
+    return (
+        transformers_logging.is_progress_bar_enabled(),
+        transformers_logging.get_verbosity(),
+        logging.getLogger("transformers").level,
+        transformers_logging._tqdm_hook,
+        list(warnings.filters),
+    )
+
+
+@pytest.mark.parametrize("raises", [True, False])
+def test_bars_and_verbosity_of_a_user_stay(gpt2_folder, tmp_path, raises, monkeypatch, capfd):
+    monkeypatch.setattr(logging.getLogger("transformers"), "level", logging.DEBUG)
+    hook = transformers_logging.set_tqdm_hook(lambda factory, args, named: factory(*args, **named))
+    before = settings()
+    folder = Path(shutil.copytree(gpt2_folder, tmp_path / "m"))
+    if raises:
+        edit_config(folder, n_layer="x")
+    with pytest.raises(ModelError) if raises else nullcontext():
+        load_model(str(folder))
+    assert settings() == before
+    transformers_logging.set_tqdm_hook(hook)
+    assert capfd.readouterr() == ("", "")
