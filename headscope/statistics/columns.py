@@ -73,3 +73,9 @@ RULE_COLUMNS = [
 def rows_of_head(table: pd.DataFrame, layer: int, head: int) -> pd.DataFrame:
     """The rows of a table that are of one head, by its columns `layer` and `head`."""
     return table[(table["layer"] == layer) & (table["head"] == head)]
+
+
+def strongest_effects_first(effects: pd.DataFrame) -> pd.Index:
+    """Rows of a table of effects, the largest lifts in units of their floors first."""
+    strength = (effects["lift"].abs() / effects["floor"]).fillna(0.0)
+    return strength.sort_values(ascending=False, kind="stable").index

@@ -25,6 +25,7 @@ from headscope.statistics.columns import (
     EVIDENCE_COLUMNS,
     SHADOW_COLUMNS,
     WRITE_COLUMNS,
+    strongest_effects_first,
 )
 from headscope.statistics.estimates import NO_FACTS, Facts, Half, weigh
 from headscope.statistics.general_labels import (
@@ -286,12 +287,6 @@ def with_writes(heads: pd.DataFrame, effects: pd.DataFrame) -> pd.DataFrame:
     types = [writes_of.get(key, ("", float("nan")))[0] for key in keys]
     lifts = [writes_of.get(key, ("", float("nan")))[1] for key in keys]
     return heads.assign(**dict(zip(WRITE_COLUMNS, (types, lifts), strict=True)))
-
-
-def strongest_effects_first(effects: pd.DataFrame) -> pd.Index:
-    """Rows of a table of effects, the largest lifts in units of their floors first."""
-    strength = (effects["lift"].abs() / effects["floor"]).fillna(0.0)
-    return strength.sort_values(ascending=False, kind="stable").index
 
 
 def _with_untested(info: RunInfo, tags: pd.DataFrame, test: str) -> RunInfo:

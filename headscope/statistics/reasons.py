@@ -15,11 +15,10 @@ from headscope.heads import head_name, parse_head, without_softmax
 from headscope.measure.example import Example
 from headscope.relations.effect import WRITES
 from headscope.statistics.causes import cause_lines
-from headscope.statistics.columns import rows_of_head
+from headscope.statistics.columns import rows_of_head, strongest_effects_first
 from headscope.statistics.conditions import BESIDE_LIFT, CONDITIONS
 from headscope.statistics.explain_tags import explain_tags
 from headscope.statistics.head_lists import partial_sink_line, undecided
-from headscope.statistics.judge_heads import strongest_effects_first
 from headscope.statistics.result import PRELIMINARY, Result, layers_of
 
 MIN_UNIQUE = 0.005
