@@ -5,8 +5,8 @@
 A mutant is one small change of a room's code: another operator, a negated condition, a constant ± 1, a slice without a bound, a deleted call,
 None returned, two swapped arguments. In a forked process it meets tests that run its lines, quickest first, until one fails. A run of
 `TESTS`, kept in `.pytest_cache`, records these. Lines that run at import count for all tests that run a function of the module, or all of
-the room. Tests that fail, skip, or take `SLOW` seconds are left out. A mutant stopped after `LIMIT` seconds counts as killed if its tests
-take less than a quarter of that without it.
+the room. Tests that fail, skip, or take `SLOW` seconds are left out, and those beyond a quarter of `LIMIT` seconds for all. A mutant that takes
+`LIMIT` seconds of a processor is killed.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import json
 import multiprocessing
 import os
 import random
+import resource
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from importlib.machinery import SourceFileLoader
@@ -31,7 +32,7 @@ import typer
 
 ROOT = Path(__file__).parents[1]
 TESTS = ("relations", "measure", "statistics", "models", "stimuli", "oracles")
-SLOW, LIMIT = 10, 40
+SLOW, LIMIT = 10, 80
 PAIRS = "Lt LtE, Gt GtE, Eq NotEq, Is IsNot, In NotIn, And Or, Add Sub, Mult Div, FloorDiv Mod, BitAnd BitOr"
 OPERATORS = {getattr(ast, a): getattr(ast, b) for p in PAIRS.split(", ") for a, b in (p.split(), p.split()[::-1])}  # fmt: skip
 
@@ -133,11 +134,11 @@ def tests_by_line() -> Any:
     return json.loads(path.read_text())
 
 
-def exit_code(work: Callable[[], object], limit: float | None = None) -> int | None:
-    """Exit code of a function in a process of its own; None if it takes longer than the limit."""
+def exit_code(work: Callable[[], object]) -> int | None:
+    """Exit code of a function in a process of its own; None if that waits for nothing."""
     process = multiprocessing.get_context("fork").Process(target=work)
     process.start()
-    process.join(limit)
+    process.join(60 * LIMIT)
     code = process.exitcode
     process.kill()
     return code
@@ -149,6 +150,7 @@ def run_tests(tests: list[str], path: str, tree: ast.Module) -> None:
     original = SourceFileLoader.get_code
     SourceFileLoader.get_code = lambda file, name: code if file.path == path else original(file, name)  # fmt: skip
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    resource.setrlimit(resource.RLIMIT_CPU, (LIMIT, LIMIT))
     for part in filter(None, (tests[:10], tests[10:])):  # most die before all tests are collected
         if (result := pytest.main([*part, "-x", "-p", "no:cacheprovider"])) not in (0, 5):
             break
@@ -167,10 +169,9 @@ def result_of(path: Path, tree: Any, statement: Any, at_import: bool, tests: Any
         selected = [(time, test) for time, test in tests if test.startswith(room)]
     if not selected:
         return "no test"
-    selected = selected[: sum(total < LIMIT for total in accumulate(time for time, _ in selected))]
-    code = exit_code(lambda: run_tests([test for _, test in selected], str(path), tree), LIMIT)
-    if code is None:
-        return "killed" if sum(time for time, _ in selected) < LIMIT / 4 else "survived"
+    times = accumulate(time for time, _ in selected)
+    names = [test for (_, test), total in zip(selected, times, strict=True) if total < LIMIT / 4]
+    code = exit_code(lambda: run_tests(names, str(path), tree))
     return "survived" if code in (0, 5) else "killed"
 
 
