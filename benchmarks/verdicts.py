@@ -20,7 +20,7 @@ import pandas as pd
 from headscope.heads import head_name
 from headscope.relations import relations_of
 from headscope.relations.relation import MIN_QUERIES
-from headscope.runs.store import load
+from headscope.runs.resolve import load
 from headscope.statistics.general_labels import distinct_tags, shown_relations
 from headscope.statistics.judge_heads import tags_of_halves
 from headscope.statistics.result import Result

@@ -26,9 +26,9 @@ from headscope.relations.effects import effects_of
 from headscope.relations.relation import Relation
 from headscope.run import Run
 from headscope.runs.checkpoint import RunCheckpoint, run_facts
-from headscope.runs.provenance import describe_input
+from headscope.runs.folder import RunFolder
+from headscope.runs.record import describe_input
 from headscope.runs.recorded_paths import shorten_paths
-from headscope.runs.workplace import CHECKPOINT, check_free, workplace
 from headscope.settings import AUTO, Settings, settings_of
 from headscope.statistics.early_stopping import StoppingRule
 from headscope.statistics.head_lists import wanted_examples
@@ -97,12 +97,12 @@ def classify(
     own_relations = None if relations is None else check_relations(relations)
     check_types(settings.types)
     corpora = asked_corpora(readable(corpus, seed=settings.seed))
+    target = None if out is None else _Target(RunFolder(out), overwrite)
     with (
-        nullcontext() if out is None else workplace(Path(out)) as work,
+        nullcontext() if target is None else target.folder.locked(),
         progress_bar(progress) as bar,
     ):
         task = _Task(model, corpora, settings, own_relations, backend or InProcess(), bar)
-        target = None if out is None or work is None else _Target(Path(out), work, overwrite)
         result, prepared = _classify(task, _open(task, target), target, tell)
         return _write(result, prepared.target, prepared.checkpoint)
 
@@ -130,9 +130,7 @@ class _Task:
 class _Target:
     """The run folder to write."""
 
-    folder: Path
-    work: Path
-    """The folder of the run's unfinished files."""
+    folder: RunFolder
     overwrite: bool
 
 
@@ -185,8 +183,8 @@ def _open(task: _Task, target: _Target | None) -> Model:
         RunError: a run is in the folder.
     """
     if target is not None:
-        unfinished = (target.work / CHECKPOINT).is_file()
-        check_free(target.folder, overwrite=target.overwrite or unfinished)
+        unfinished = target.folder.checkpoint.is_file()
+        target.folder.check_free(overwrite=target.overwrite or unfinished)
     model = task.backend.open(task.model, **task.settings.loading())
     if task.settings.writes:
         refuse_encoder(model, "classify --writes")
@@ -278,7 +276,7 @@ def _prepare(
     rules = {relation.id: relation.rule for relation in parts}
     shape = sum_names(relations), model.attention_layers, model.heads
     checkpoint = RunCheckpoint(
-        None if target is None else target.work,
+        None if target is None else target.folder,
         run_facts(info.to_json(), rules, versions()),
         windows.text,
         model=ReadState(Tally.zeros(*shape)),
@@ -286,9 +284,7 @@ def _prepare(
         every=settings.keep_every,
     )
     if target is not None:
-        overwrite = checkpoint.resume(
-            target.folder, overwrite=target.overwrite, on_message=on_message
-        )
+        overwrite = checkpoint.resume(overwrite=target.overwrite, on_message=on_message)
         target = replace(target, overwrite=overwrite)
     return _Prepared(windows, relations, info, checkpoint, target)
 
@@ -407,5 +403,5 @@ def _write(result: Result, target: _Target | None, checkpoint: RunCheckpoint) ->
     """The run, written to its folder where there is one."""
     run = Run.of(result)
     if target is not None:
-        checkpoint.finish(run, target.folder, report=run.report, overwrite=target.overwrite)
+        checkpoint.finish(run, report=run.report, overwrite=target.overwrite)
     return run

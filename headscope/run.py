@@ -27,7 +27,8 @@ from headscope.options import (
     Width,
     checked,
 )
-from headscope.runs import store
+from headscope.runs import resolve
+from headscope.runs.folder import RunFolder
 from headscope.runs.listing import list_heads
 from headscope.settings import MAX_TOKENS
 from headscope.statistics.reasons import why
@@ -52,7 +53,7 @@ class Run(Result):
 
     @classmethod
     def of(cls, result: Result) -> Run:
-        """The same data with everything that can be asked of it."""
+        """A result with the methods of a run."""
         return cls(**vars(result))
 
     @checked
@@ -192,8 +193,9 @@ class Run(Result):
 
     @checked
     def save(self, folder: PathName, *, overwrite: Overwrite = False) -> Path:
-        """Write the run folder; see `headscope.runs.store.save`."""
-        return store.save(self, Path(folder), report=self.report, overwrite=overwrite)
+        """Write the run folder; see `headscope.runs.folder.RunFolder.save`."""
+        RunFolder(folder).save(self, report=self.report, overwrite=overwrite)
+        return Path(folder)
 
     def _repr_html_(self) -> str:
         """The atlas as a table, for a notebook."""
@@ -210,12 +212,12 @@ class Run(Result):
 
 @checked
 def load(folder: PathName, *, with_tally: bool = False) -> Run:
-    """Read a run folder back; see `headscope.runs.store.load`.
+    """Read a run folder back; see `headscope.runs.resolve.load`.
 
     Raises:
         RunError: no run there, or one that was altered, cut short, or put together by hand.
     """
-    return Run.of(store.load(folder, with_tally=with_tally))
+    return Run.of(resolve.load(folder, with_tally=with_tally))
 
 
 @checked

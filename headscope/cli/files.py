@@ -79,11 +79,10 @@ def write_study(
     Raises:
         WriteError: they cannot be written.
     """
-    from headscope.runs.folder import encoded
     from headscope.views.figure_style import width_of
 
     inches = width_of(width)
-    files = {} if out is None else {out: encoded(study.csv())}
+    files: dict[Path, bytes | str] = {} if out is None else {out: study.csv()}
     if figure is not None:
         files[figure] = draw(study.figure(), figure, inches)
     write_files(files, overwrite=overwrite)

@@ -231,14 +231,15 @@ def report(
     """Write the visual report of a run again, as one HTML page."""
     from headscope.run import load
     from headscope.runs.atlas import atlas_of
-    from headscope.runs.folder import REPORT, encoded, inside
+    from headscope.runs.contents import REPORT
+    from headscope.runs.folder import RunFolder
 
     atlas = atlas_of(run)
     out = atlas.page if atlas and out is None else out
     check_targets((out, HTML), overwrite=overwrite)
-    page = encoded(load(run).report(light=light))
+    page = load(run).report(light=light)
     # the run's own page holds nothing that is not in the run
-    target = out or inside(run, REPORT)
+    target = out or RunFolder(run).file(REPORT)
     write_file(target, page, overwrite=overwrite or out is None)
     say_written([target])
 

@@ -1,32 +1,42 @@
-"""Atlases: runs packed into one small file; those that ship with headscope are `atlas:NAME`.
+"""Atlases: runs packed into one small file each; those that ship with headscope are `atlas:NAME`.
 
-An atlas is a run folder in a smaller packing: a `.tar.xz` of its files, without the sums and the
-report. It is unpacked into a temporary folder, which goes when the process ends, and read there.
+An atlas is a `.tar.xz` of the files of a run folder without the sums and the report. It states
+nothing of the machine that made it, and the same run gives the same bytes. It is only read.
 """
 
 from __future__ import annotations
 
-import atexit
+import io
 import lzma
-import shutil
 import tarfile
-import tempfile
-from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from headscope.corpus.shipped import data_folder
+import numpy as np
+
+from headscope.corpus.shipped import data_folder, named_corpora
 from headscope.errors import ChoiceError, RunError
+from headscope.measure.example import Example
 from headscope.printing import print_above_bars
-from headscope.runs.folder import CHECKED, RUN, SUMS, TALLY, is_run, most_bytes
+from headscope.runs.contents import CHECKED, RECORD, SUMS, TALLY, run_files, run_from_files
+from headscope.runs.folder import is_run
+from headscope.runs.recorded_paths import PLACES, lies
+from headscope.runs.write import write_file
+from headscope.statistics.result import Result
 
 PREFIX = "atlas:"
-"""Before the name of an atlas that ships."""
+"""Start of the name of an atlas that ships."""
 SUFFIX = ".tar.xz"
-MEMBERS = (RUN, *(name for name in CHECKED if name not in (SUMS, TALLY)))
+MEMBERS = (RECORD, *(name for name in CHECKED if name not in (SUMS, TALLY)))
 """Files of a run that an atlas may hold."""
-_UNREADABLE = (tarfile.TarError, lzma.LZMAError, EOFError, OSError, ValueError)
+MOST_BYTES = 2**30
+"""Bytes of all files of an atlas: a small file from elsewhere can unpack to any size."""
+STEPS_OF_ATTENTION = 200
+"""Equal steps from 0 to 1 in which an atlas keeps the attention of examples: twice as fine as what
+a report draws, and a third of the bytes of half precision."""
+_PERSONAL = ("time", "seconds")
+"""Provenance that another machine would have otherwise."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +47,7 @@ class Atlas:
     """`atlas:NAME`, or the path of the file."""
     path: Path
     is_implied: bool = False
-    """True where the name of a model stands for its atlas, as no run folder is called so."""
+    """True if the name of a model stands for its atlas, because no run folder is called so."""
 
     @property
     def page(self) -> Path:
@@ -48,13 +58,31 @@ class Atlas:
         """
         return Path(f"{self.path.name.removesuffix(SUFFIX)}.html")
 
-    def damaged(self, error: Exception) -> RunError:
-        """The error for an atlas that cannot be read."""
-        reason = str(error).rstrip(".")
-        return RunError(f"{self.path}: this atlas is damaged ({reason:.300}); {_AGAIN}")
+    def load(self) -> Result:
+        """Read the run, without its sums.
 
-
-_AGAIN = "copy the file again, or install headscope anew"
+        Raises:
+            RunError: the file is damaged.
+        """
+        if self.is_implied:
+            name = self.name.removeprefix(PREFIX)
+            print_above_bars(
+                f"headscope: no run folder is called {name}; this is {self.name}, which ships"
+            )
+        try:
+            return run_from_files(_files(self.path).__getitem__, self.path.parent)
+        except (
+            tarfile.TarError,
+            lzma.LZMAError,
+            EOFError,
+            OSError,
+            LookupError,
+            RunError,
+        ) as error:
+            raise RunError(
+                f"{self.path}: this atlas is damaged ({str(error).rstrip('.'):.300}); copy the "
+                "file again, or install headscope anew"
+            ) from error
 
 
 def atlas_folder() -> Path:
@@ -72,10 +100,10 @@ def atlas_names() -> list[str]:
 
 
 def atlas_of(run: str | Path) -> Atlas | None:
-    """The atlas that a name or a path stands for; None where it is none.
+    """The atlas that a name or a path stands for; None for any other name.
 
-    A run folder comes first, then `atlas:NAME` and the path of an atlas. Where a run is expected
-    the bare name of a model that has an atlas stands for it too.
+    A run folder comes first, then `atlas:NAME` and the path of an atlas. If a run is expected, the
+    bare name of a model that has an atlas stands for it too.
 
     Raises:
         ChoiceError: no atlas of that name ships.
@@ -83,14 +111,14 @@ def atlas_of(run: str | Path) -> Atlas | None:
     name = str(run)
     if is_run(Path(run)):
         return None
+    known = atlas_names()
     if name.startswith(PREFIX):
-        known = atlas_names()
         if name.removeprefix(PREFIX) not in known:
             raise ChoiceError("atlas", name, [f"{PREFIX}{known_name}" for known_name in known])
         return Atlas(name, _shipped(name.removeprefix(PREFIX)))
     if is_packed(name):
         return Atlas(name, Path(run))
-    return Atlas(f"{PREFIX}{name}", _shipped(name), True) if name in atlas_names() else None
+    return Atlas(f"{PREFIX}{name}", _shipped(name), True) if name in known else None
 
 
 def is_packed(run: str | Path) -> bool:
@@ -111,66 +139,78 @@ def is_stored(run: str | Path) -> bool:
     return is_run(Path(run)) or is_packed(run)
 
 
-def check_unpacked(run: str | Path) -> None:
-    """Refuse an atlas where tables would be put into a run folder.
+def pack(run: Result, path: Path, *, overwrite: bool = False) -> Path:
+    """Write a run as an atlas.
+
+    Heads, evidence, mean patterns, examples and the tables of studies are in it; the sums and the
+    report are not, nor when and how fast the run was made.
+
+    Args:
+        run: the run.
+        path: the file, whose name ends in `.tar.xz`.
+        overwrite: replace a file that is there.
 
     Raises:
-        RunError: it is one.
+        RunError: the name of the file is that of no atlas.
+        WriteError: it is there already (and `overwrite` is off), or cannot be written.
     """
-    atlas = atlas_of(run)
-    if atlas is not None:
-        raise RunError(
-            f"{atlas.name} is an atlas, into which nothing is written; headscope classify makes a "
-            f"run folder, and hs.load({atlas.name!r}).save(…) unpacks this one into a folder"
-        )
+    if not path.name.endswith(SUFFIX):
+        raise RunError(f"{path}: the name of an atlas ends in {SUFFIX}")
+    files = run_files(_smaller(run), path.parent, report="")
+    stream = io.BytesIO()
+    with (
+        lzma.open(stream, "wb", preset=lzma.PRESET_EXTREME | 9) as compressed,
+        tarfile.open(fileobj=compressed, mode="w", format=tarfile.USTAR_FORMAT) as archive,
+    ):
+        for name in MEMBERS:
+            if name in files:
+                member = tarfile.TarInfo(name)
+                member.size, member.mode = len(files[name]), 0o644
+                archive.addfile(member, io.BytesIO(files[name]))
+    return write_file(path, stream.getvalue(), overwrite=overwrite)
 
 
-def unpacked(atlas: Atlas) -> Path:
-    """The temporary run folder of an atlas, the same one for the whole process.
-
-    Raises:
-        RunError: it is damaged, or there is no room for it.
-    """
-    if atlas.is_implied:
-        name = atlas.name.removeprefix(PREFIX)
-        print_above_bars(
-            f"headscope: no run folder is called {name}; this is {atlas.name}, which ships"
-        )
-    try:
-        return _unpack(atlas.path, atlas.path.stat().st_mtime_ns)
-    except _UNREADABLE as error:
-        raise atlas.damaged(error) from error
-
-
-@cache
-def _unpack(path: Path, modified: int) -> Path:
-    """Unpack an atlas; `modified` tells another file of the same name."""
-    files = dict(_files(path))
-    try:
-        folder = Path(tempfile.mkdtemp(prefix="headscope-atlas-"))
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
-        for name, content in files.items():
-            (folder / name).parent.mkdir(exist_ok=True)
-            (folder / name).write_bytes(content)
-    except OSError as error:
-        raise RunError(
-            f"{path} cannot be unpacked into {tempfile.gettempdir()}: "
-            f"{error.strerror or error}; TMPDIR may name another folder"
-        ) from error
-    return folder
-
-
-def _files(path: Path) -> Iterator[tuple[str, bytes]]:
+def _files(path: Path) -> dict[str, bytes]:
     """The files of an atlas by their names in a run folder."""
+    files = {}
     with tarfile.open(path, "r:xz") as archive:
+        bytes_left = MOST_BYTES
         for member in archive:
-            if member.name not in MEMBERS or not member.isreg():
-                raise ValueError(f"{member.name!r:.100} is no file of an atlas")
-            if member.size > most_bytes(member.name):
-                raise ValueError(f"{member.name} has {member.size:,} bytes, more than any run's")
+            bytes_left -= member.size
+            if member.name not in MEMBERS or not member.isreg() or bytes_left < 0:
+                raise RunError(f"{member.name!r:.100} is no file of an atlas, or too large")
             content = archive.extractfile(member)
-            yield member.name, b"" if content is None else content.read()
+            files[member.name] = b"" if content is None else content.read()
+    return files
 
 
 def _shipped(name: str) -> Path:
     return atlas_folder() / f"{name}{SUFFIX}"
+
+
+def _smaller(run: Result) -> Result:
+    """The run as an atlas keeps it."""
+    examples = [_coarse(example) for example in run.examples]
+    info = _impersonal(run.info)
+    note = (
+        "an atlas: a run without its sums; attention of examples is rounded to "
+        f"{1 / STEPS_OF_ATTENTION:g}, and any other text needs the model, which show and serve load"
+    )
+    notes = [*dict.fromkeys([*info.get("notes", ()), note])]
+    return replace(run, examples=examples, info=info | {"notes": notes}, tally=None, twin=None)
+
+
+def _coarse(example: Example) -> Example:
+    steps = np.round(example.pattern.astype(np.float64) * STEPS_OF_ATTENTION)
+    return replace(example, pattern=(steps / STEPS_OF_ATTENTION).astype(np.float16))
+
+
+def _impersonal(info: dict[str, Any]) -> dict[str, Any]:
+    """The record of a run without times, and without paths of the machine that made it."""
+    provenance = {key: v for key, v in info["provenance"].items() if key not in _PERSONAL}
+    if PLACES not in info:
+        return info | {"provenance": provenance}
+    shipped = {lies(path) for path in named_corpora().values()}
+    places = {name: None for name in info[PLACES] if name != "corpora"}
+    corpora = [path if path in shipped else None for path in info[PLACES].get("corpora", ())]
+    return info | {"provenance": provenance, PLACES: {**places, "corpora": corpora}}

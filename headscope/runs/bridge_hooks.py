@@ -16,7 +16,7 @@ from headscope.measure.study_windows import text_windows
 from headscope.models.load import open_model
 from headscope.models.model import Model
 from headscope.runs.listing import selected_heads
-from headscope.runs.reopen_model import model_of, text_of
+from headscope.runs.resolve import model_of, text_of
 from headscope.statistics.result import Result
 
 HeadOutputs = Float[Tensor, "batch position head width"]
@@ -89,7 +89,7 @@ def _lens_model(run: Result, bridge: Any, device: str) -> Model:
 
 
 def _hook_name(layer: int) -> str:
-    """Where a bridge shows each head's output before W_O."""
+    """Name of the hook point of a bridge at each head's output before W_O."""
     return f"blocks.{layer}.attn.hook_z"
 
 

@@ -1,4 +1,4 @@
-"""The state of an unfinished run on disk: its sums and its place, written about every minute.
+"""The checkpoint of an unfinished run: its sums and its place, written about every minute.
 
 After a kill the same command reads its windows again from the start, passes over the batches whose
 sums are here, and goes on. Sums add exactly, so that it ends with the same bytes.
@@ -17,18 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
 
 from headscope.corpus.read import file_sha256
-from headscope.errors import HeadscopeError, RunError, WriteError
-from headscope.measure.tally import ReadState, StoppedEarly, Tally
+from headscope.errors import RunError, WriteError
+from headscope.measure.tally import ReadState, StoppedEarly
 from headscope.relations.relation import TagThresholds
-from headscope.runs.folder import RUN, UNREADABLE, is_run, readable_path, remove_own
-from headscope.runs.run_json import read_record
-from headscope.runs.store import save_by
-from headscope.runs.sums import pack_sums, unpack_sums
-from headscope.runs.workplace import CHECKPOINT, NEW, check_free, check_room, unwritable
+from headscope.runs.folder import RunFolder, is_run
+from headscope.runs.sums import from_npz, pack_sums, to_npz, unpack_sums
 from headscope.runs.write import write_file
 from headscope.statistics.result import Result
 from headscope.stimuli.text import TextWindows
@@ -38,26 +33,20 @@ if TYPE_CHECKING:
 
 EVERY = 60.0
 """Seconds between two writings."""
-_ADVICE = (
-    "give the command of the run that was broken off to go on with it, add --overwrite to start "
-    "anew, or choose another --out"
-)
 _PASSES = ("model", "twin")
 _COUNTS = ("batches", "tokens", "halved")
-_FACTS, _DIGEST = "headscope", "sha256"
-_PACKED = 400
-"""Sums in memory are at most so many times as large as when they are packed: of 64 blocks each
-relation has queries in one at least, and of 8 bytes each sum keeps one or more."""
+_FACTS = "facts"
+"""Name of the array that holds what is no sum, as JSON."""
 
 
 @dataclass
 class RunCheckpoint:
     """A run's two readings, and where they are kept."""
 
-    work: Path | None
-    """The run folder's workplace; nothing is kept when None."""
+    folder: RunFolder | None
+    """The run folder; nothing is kept when None."""
     run: dict[str, Any]
-    """What the run is: another one must not go on from its sums."""
+    """Identity of the run: another one must not go on from its sums; see `run_facts`."""
     text: TextWindows
     model: ReadState
     twin: ReadState
@@ -70,18 +59,18 @@ class RunCheckpoint:
         Raises:
             RunError: it cannot be written; the message says where the sums are, and how to go on.
         """
-        if self.work is None or time.monotonic() - self._last < self.every:
+        if self.folder is None or time.monotonic() - self._last < self.every:
             return
         try:
-            self._write(self.work / CHECKPOINT)
-        except (WriteError, SafetensorError) as error:
-            raise self.stopped(error) from error
+            self._write(self.folder)
+        except WriteError as error:
+            raise self._stopped(self.folder, error) from error
         self._last = time.monotonic()
 
-    def _write(self, path: Path) -> None:
+    def _write(self, folder: RunFolder) -> None:
         facts = {
-            "run": self.run,
             "code": _code(),
+            "run": self.run,
             "names": list(self.text.paths),
             "files": self.text.files,
             "passes": {
@@ -93,38 +82,21 @@ class RunCheckpoint:
         arrays = {
             f"{name}.{key}": array
             for name in _PASSES
-            if getattr(self, name).batches
             for key, array in pack_sums(getattr(self, name).tally).items()
         }
-        text = json.dumps(facts)
-        metadata = {_FACTS: text, _DIGEST: _digest(text, arrays)}
-        write_file(path, lambda new: save_file(arrays, new, metadata), overwrite=True)
+        arrays[_FACTS] = np.frombuffer(json.dumps(facts).encode(), np.uint8)
+        write_file(folder.checkpoint, to_npz(arrays), overwrite=True)
 
-    def stopped(self, error: Exception) -> RunError:
-        """The error of a run that cannot be written; its sums are kept if there is room for them.
-
-        Args:
-            error: raised when it was written.
-        """
-        if self.work is None:
-            return RunError(str(error))
-        remove_own(self.work / NEW)  # half of a run folder is in the way of its sums
-        with suppress(WriteError, SafetensorError):  # the checkpoint that was there stays whole
-            self._write(self.work / CHECKPOINT)
-        reason = error if isinstance(error, HeadscopeError) else unwritable(self.work, error)
-        if not (self.work / CHECKPOINT).is_file():
-            return RunError(f"{reason}; the sums are lost; free room there and start anew")
+    def _stopped(self, folder: RunFolder, error: WriteError) -> RunError:
+        """The error of a run that cannot be written; its sums are kept if there is room."""
+        with suppress(WriteError):  # the checkpoint that was there stays whole
+            self._write(folder)
+        if not folder.checkpoint.is_file():
+            return RunError(f"{error}; the sums are lost; free room there and start anew")
         return RunError(
-            f"{reason}; the sums are kept in {self.work}; free room there and give the same "
+            f"{error}; the sums are kept in {folder.work}; free room there and give the same "
             "command again, which goes on from there"
         )
-
-    @property
-    def bytes(self) -> int:
-        """Bytes that a run's sums take on the disk: all of them, or the least when packed."""
-        settings = self.run.get("settings") or {}
-        size = self.model.tally.size * (2 if settings.get("twin", True) else 1)
-        return size if settings.get("keep_sums") else size // _PACKED
 
     @property
     def notes(self) -> list[str]:
@@ -133,96 +105,87 @@ class RunCheckpoint:
         note = f"{count} batches did not fit into memory and were read in smaller ones"
         return [note] if count else []
 
-    def load(self) -> str:
-        """Take over what an earlier process of the same run kept.
+    def resume(self, *, overwrite: bool, on_message: Callable[[str], None]) -> bool:
+        """Take over the sums that an earlier process of this run kept, if it kept any.
+
+        Args:
+            overwrite: start anew if the sums are of another run, or damaged.
+            on_message: called with one line if there are sums.
 
         Returns:
-            One line that says how much is done; empty when nothing was kept.
+            True if the run folder may be replaced. It may if the process before this one was killed
+            between moving the finished run there and removing the checkpoint.
 
         Raises:
-            RunError: what was kept is damaged, or of another run; the message says which.
+            RunError: the sums are not usable, or a run is in the folder.
         """
-        if self.work is None or not (self.work / CHECKPOINT).is_file():
-            return ""
-        path = self.work / CHECKPOINT
+        if self.folder is None:
+            return overwrite
+        path = self.folder.checkpoint
+        if path.is_file():
+            try:
+                on_message(self._load(path))
+            except RunError as error:
+                if not overwrite:
+                    raise
+                path.unlink()
+                on_message(f"starts anew, because {str(error).partition('; ')[0]}")
+            else:
+                overwrite = overwrite or _is_of(self.folder, self.run)
+        self.folder.check_free(overwrite=overwrite)
+        return overwrite
+
+    def _load(self, path: Path) -> str:
+        """Take over the sums of a checkpoint; one line that says how much is done.
+
+        Raises:
+            RunError: the checkpoint is damaged, or of another run; the message says which.
+        """
         try:
-            facts, arrays = _read_state(path)
-            unlike = next(_differences(facts, self.run, self.text), None)
-            if unlike is None:
-                self.model, self.twin = (
-                    _pass(path, facts["passes"][name], arrays, name, self) for name in _PASSES
-                )
-                self.model.stopped = {
-                    stimulus: StoppedEarly(*values) for stimulus, values in facts["stopped"].items()
-                }
-        except UNREADABLE as error:
+            # each of the two tallies in memory, and less than a megabyte of facts
+            arrays = from_npz(path.read_bytes(), 2 * self.model.tally.size)
+            facts = json.loads(arrays.pop(_FACTS).tobytes())
+        except Exception as error:  # a file that is no checkpoint can make a library raise anything
             raise RunError(
                 f"{path}: this is not what a run wrote (edited, cut short, or from elsewhere): "
                 f"{error!s:.200}; remove it or add --overwrite to start anew"
             ) from error
+        unlike = next(_differences(facts, self.run, self.text), None)
         if unlike is not None:
-            raise RunError(f"{path} is of another run than this: {unlike}; {_ADVICE}")
+            raise RunError(
+                f"{path} is of another run than this: {unlike}; give the command of the run that "
+                "was broken off to go on with it, add --overwrite to start anew, or choose another "
+                "--out"
+            )
+        for name in _PASSES:
+            _fill(getattr(self, name), name, arrays, facts["passes"][name])
+        self.model.stopped = {
+            stimulus: StoppedEarly(*values) for stimulus, values in facts["stopped"].items()
+        }
         twin = f", and {self.twin.tokens:,} by the twin" if self.twin.batches else ""
         return (
             f"goes on with the run that was broken off: {self.model.tokens:,} tokens "
             f"in {self.model.batches:,} batches were read{twin}"
         )
 
-    def resume(self, folder: Path, *, overwrite: bool, on_message: Callable[[str], None]) -> bool:
-        """Take over the sums that an earlier process of this run kept, if it kept any.
+    def finish(self, run: Result, *, report: Callable[[], str], overwrite: bool) -> None:
+        """Write the run folder and remove the checkpoint; see `RunFolder.save`.
 
         Args:
-            folder: the run folder.
-            overwrite: start anew where the sums are of another run, or damaged.
-            on_message: called with one line if there are sums.
-
-        Returns:
-            Whether the run folder may be replaced. It may if the process before this one was killed
-            between moving the finished run there and removing the checkpoint.
-
-        Raises:
-            RunError: the sums are not usable, a run is in the folder, or its disk has no room.
-        """
-        try:
-            line = self.load()
-        except RunError as error:
-            if not overwrite:
-                raise
-            self.remove()
-            line = f"starts anew, because {str(error).partition('; ')[0]}"
-        if line:
-            on_message(line)
-        overwrite = overwrite or (bool(line) and _is_this(folder, self.run))
-        check_free(folder, overwrite=overwrite)
-        check_room(folder, self.bytes)
-        return overwrite
-
-    def finish(
-        self, run: Result, folder: Path, *, report: Callable[[], str], overwrite: bool
-    ) -> None:
-        """Write a run folder and forget the sums; see `headscope.runs.store.save_by`.
-
-        Args:
-            run: what to write.
-            folder: the run folder.
-            report: draws the page that lies beside the tables.
+            run: the run.
+            report: draws the page that lies with the tables.
             overwrite: replace a run that is there already.
 
         Raises:
             RunError: it cannot be written; the message says where the sums are, and how to go on.
         """
-        if self.work is None:
+        if self.folder is None:
             return
         try:
-            save_by(self.work, run, folder, report=report, overwrite=overwrite)
-        except (RunError, WriteError) as error:
-            raise self.stopped(error) from error
-        self.remove()
-
-    def remove(self) -> None:
-        """Forget what was kept: the run is complete, or starts anew."""
-        if self.work is not None:
-            (self.work / CHECKPOINT).unlink(missing_ok=True)
+            self.folder.save(run, report=report, overwrite=overwrite)
+        except WriteError as error:
+            raise self._stopped(self.folder, error) from error
+        self.folder.checkpoint.unlink(missing_ok=True)
 
 
 def run_facts(
@@ -231,7 +194,7 @@ def run_facts(
     """Identity of a run: all on which its sums depend, but for the corpora's content.
 
     Args:
-        info: what `run.json` says of it.
+        info: the content of `run.json`.
         rules: the rules of its relations.
         versions: the packages that it runs with.
     """
@@ -243,35 +206,12 @@ def run_facts(
     return as_read_back
 
 
-def _is_this(folder: Path, run: dict[str, Any]) -> bool:
-    if not is_run(folder):
+def _is_of(folder: RunFolder, facts: dict[str, Any]) -> bool:
+    """True if the folder holds the run with these facts."""
+    if not is_run(folder.path):
         return False
-    info, rules = read_record(readable_path(folder, RUN))
-    return run_facts(info, rules, info["provenance"]["versions"]) == run
-
-
-def _read_state(path: Path) -> tuple[dict[str, Any], dict[str, ndarray]]:
-    """The facts and the arrays of a checkpoint.
-
-    Raises:
-        ValueError: the content is not what its own sha256 says; others of `UNREADABLE` for what is
-            no such file.
-    """
-    with safe_open(path, "numpy") as file:
-        metadata = file.metadata() or {}
-        arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no dict)
-    if metadata.get(_DIGEST) != _digest(metadata.get(_FACTS, ""), arrays):
-        raise ValueError("its sha256 is not the one that it states")
-    return json.loads(metadata[_FACTS]), arrays
-
-
-def _digest(facts: str, arrays: dict[str, ndarray]) -> str:
-    digest = hashlib.sha256(facts.encode())
-    for name in sorted(arrays):
-        array = np.ascontiguousarray(arrays[name])
-        digest.update(f"\0{name}\0{array.dtype.str}\0{arrays[name].shape}\0".encode())
-        digest.update(array.reshape(-1).view(np.uint8).data)
-    return digest.hexdigest()
+    run = folder.load()
+    return run_facts(run.info, dict(run.rules), run.info["provenance"]["versions"]) == facts
 
 
 def _differences(facts: dict[str, Any], run: dict[str, Any], text: TextWindows) -> Iterator[str]:
@@ -297,28 +237,16 @@ def _code() -> str:
 
 def _unlike(then: Any, now: Any, name: str) -> Iterator[str]:
     if isinstance(then, dict) and isinstance(now, dict):
-        for key in [*then, *(key for key in now if key not in then)]:
+        for key in then | now:
             yield from _unlike(then.get(key), now.get(key), f"{name} {key}".strip())
-    elif isinstance(then, dict) and now is None:
-        yield f"it had {name}, and here there is none"
-    elif isinstance(now, dict) and then is None:
-        yield f"it had no {name}"
     elif then != now:
         yield f"its {name} was {then!r:.200}, and here it is {now!r:.200}"
 
 
-def _pass(
-    path: Path,
-    counts: dict[str, int],
-    arrays: dict[str, ndarray],
-    name: str,
-    checkpoint: RunCheckpoint,
-) -> ReadState:
-    empty = getattr(checkpoint, name).tally
-    if not counts["batches"]:
-        return ReadState(Tally.zeros(empty.relations, empty.numbers, empty.heads))
-    start = f"{name}."
-    pass_arrays = {n.removeprefix(start): a for n, a in arrays.items() if n.startswith(start)}
-    tally = unpack_sums(path, pass_arrays, empty.relations, (empty.numbers, empty.heads))
-    batches, tokens, halved = (int(counts[count]) for count in _COUNTS)
-    return ReadState(tally, batches, tokens, halved)
+def _fill(state: ReadState, name: str, arrays: dict[str, ndarray], counts: dict[str, int]) -> None:
+    """Give a reading the sums and the counts of the checkpoint."""
+    empty, start = state.tally, f"{name}."
+    sums = {n.removeprefix(start): a for n, a in arrays.items() if n.startswith(start)}
+    state.tally = unpack_sums(sums, empty.relations, (empty.numbers, empty.heads))
+    for count in _COUNTS:
+        setattr(state, count, counts[count])

@@ -1,63 +1,284 @@
-"""The files of a run folder: their names, that they lie inside it, and their checksums."""
+"""The run folder: all its files, and the one class that reads, writes, locks and replaces it.
+
+`RunFolder.save` writes all files of a run when `headscope classify` or `Run.save` has its results.
+`headscope ablate` and `headscope explain` save the run again, with a table more.
+
+================================= ========================================== =====================
+file                              content                                    written
+================================= ========================================== =====================
+`heads.csv`                       a row per head                             always
+`evidence.csv`                    a row per head × relation                  always
+`effects.csv`                     a row per head × effect on the logits      with `writes`
+`causal.csv`                      effects of ablating heads                  by `ablate`
+`rules.csv`                       features that predict a head's attention   by `explain`
+`patterns/examples.safetensors`   pattern of each example                    with `examples`
+`patterns/examples.json`          tokens and targets of each example         with `examples`
+`patterns/mean.safetensors`       mean pattern of each head                  if text was read
+`sums.npz`                        packed sums of all numbers                 unless `keep_sums`
+`tally.safetensors`               the sums without packing                   with `keep_sums`
+`report.html`                     visual report, never read back             always
+`run.json`                        model, text, settings, checksums           always, last
+================================= ========================================== =====================
+
+Unfinished work lies next to the folder, in `.NAME.partial`:
+
+============= ================================================================================
+file          purpose
+============= ================================================================================
+`lock`        locked by the one process that works on this run; goes with it
+`state.npz`   checkpoint of the sums, about once a minute while the model reads; removed when
+              the run is saved. It alone survives a stop: see `headscope.runs.checkpoint`
+`new/`        the new run folder, until it is complete and moved to its place
+`old/`        the run folder that is replaced, until the new one is in its place
+============= ================================================================================
+
+No file is changed in place, so that a run folder is complete or absent. If a process is killed
+between two moves, the next one finishes or undoes them. Files of the user's in the folder are kept.
+"""
 
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import cached_property
 from pathlib import Path
 
-from safetensors import SafetensorError
+from filelock import FileLock, Timeout
 
-from headscope.corpus.read import file_sha256
-from headscope.errors import RunError
+from headscope.errors import RunError, RunStoppedError
 from headscope.paths import resolved
-from headscope.runs.write import LEFTOVERS
-
-UNREADABLE = (
-    OSError,
-    ValueError,
-    KeyError,
-    TypeError,
-    AttributeError,
-    OverflowError,
-    RecursionError,
-    SafetensorError,
+from headscope.runs.contents import (
+    AGAIN,
+    FILES,
+    PATTERNS,
+    RECORD,
+    SUMS,
+    TALLY,
+    reading,
+    run_files,
+    run_from_files,
 )
-"""What reading a file of a run can raise when it was altered: safetensors has no one family."""
-RUN, EVIDENCE, HEADS = "run.json", "evidence.csv", "heads.csv"
-SUMS, TALLY = "sums.npz", "tally.safetensors"
-REPORT = "report.html"
-CAUSES = "causal.csv"
-RULES = "rules.csv"
-EFFECTS = "effects.csv"
-PATTERNS, INDEX = "patterns/examples.safetensors", "patterns/examples.json"
-MEANS = "patterns/mean.safetensors"
-CHECKED = (EVIDENCE, HEADS, SUMS, TALLY, PATTERNS, INDEX, CAUSES, RULES, EFFECTS, MEANS)
-"""What is read back, and therefore has its sha256 in `run.json`. The report is only an output."""
-RUN_FILES = (RUN, *CHECKED, REPORT)
-"""All that headscope writes into a run folder; whatever else lies there is the user's."""
+from headscope.runs.tables import RunTable
+from headscope.runs.write import LEFTOVERS, check_writable, write_files, writing
+from headscope.statistics.result import Result
 
-# the largest file of its kind by far: runs of 10,000 heads have a tenth of it. What is larger is
-# no run, and would fill memory when it is parsed, or take minutes to hash
-_MOST_BYTES = {
-    RUN: 16 * 2**20,
-    EVIDENCE: 256 * 2**20,
-    HEADS: 64 * 2**20,
-    INDEX: 64 * 2**20,
-    PATTERNS: 4 * 2**30,
-    SUMS: 4 * 2**30,
-    TALLY: 16 * 2**30,
-    CAUSES: 64 * 2**20,
-    RULES: 64 * 2**20,
-    EFFECTS: 256 * 2**20,
-    MEANS: 256 * 2**20,
-}
+LOCK, CHECKPOINT = "lock", "state.npz"
+NEW, OLD = "new", "old"
+
+
+class RunFolder:
+    """The folder of a run, which need not exist yet.
+
+    Args:
+        path: the folder, or a link to it.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+
+    @cached_property
+    def _destination(self) -> Path:
+        """The real path: if a link leads to the folder, the folder is replaced and not the link."""
+        return resolved(self.path)
+
+    @cached_property
+    def work(self) -> Path:
+        """The folder of unfinished work."""
+        return self._destination.with_name(f".{self._destination.name}.partial")
+
+    @cached_property
+    def _lock(self) -> FileLock:
+        return FileLock(self.work / LOCK)
+
+    @property
+    def checkpoint(self) -> Path:
+        """The checkpoint of the unfinished run."""
+        return self.work / CHECKPOINT
+
+    def save(self, run: Result, *, report: Callable[[], str], overwrite: bool = False) -> None:
+        """Write a run, so that the folder is either complete or absent.
+
+        Of a run that is replaced nothing stays; files that headscope did not write are kept.
+
+        Args:
+            run: the run.
+            report: draws the page that lies with the tables.
+            overwrite: replace a run that is there already.
+
+        Raises:
+            RunError: see `check_free`; or another process works on this run.
+            WriteError: the folder cannot be written.
+        """
+        with self.locked():
+            self.check_free(overwrite=overwrite)
+            if run.tally is None and any((self.path / name).is_file() for name in (SUMS, TALLY)):
+                raise RunError(
+                    f"{self.path} holds the sums of its run, and this one was loaded without them; "
+                    "load it with_tally=True, or save it elsewhere"
+                )
+            files = run_files(run, self.path, report())
+            with writing(self.path):
+                write_files({self.work / NEW / name: content for name, content in files.items()})
+                if self._destination.exists():
+                    self._destination.rename(self.work / OLD)
+                (self.work / NEW).rename(self._destination)
+                self._tidy()
+
+    def load(self, *, with_tally: bool = False) -> Result:
+        """Read the run; each file that is read is compared with its checksum in `run.json`.
+
+        Args:
+            with_tally: read the sums too, if there are any, which merging, halves and the bootstrap
+                need. Of the twin they are those over all blocks, in the first one, unless the run
+                was to `keep_sums`.
+
+        Raises:
+            RunError: the run was altered, cut short, put together by hand, or made by an earlier
+                version.
+        """
+        return run_from_files(self._content, self.path, with_tally=with_tally)
+
+    def file(self, name: str) -> Path:
+        """The path of a file in the folder.
+
+        Raises:
+            RunError: a link leads out of the folder.
+        """
+        path = self.path / name
+        with reading(path):
+            real = resolved(path)
+            if not real.is_relative_to(self._destination):
+                raise RunError(
+                    f"{path} leads out of the run folder, to {real}; put the file itself there"
+                )
+        return path
+
+    def _content(self, name: str) -> bytes:
+        path = self.file(name)
+        if not path.is_file():
+            there = "no regular file" if os.path.lexists(path) else "missing"
+            raise RunError(f"{path}: this file of the run is {there}; {AGAIN}")
+        with reading(path):
+            return path.read_bytes()
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Lock the run for this process, which may lock it again while it is locked.
+
+        What a killed process left is put right first. Afterwards the folder of unfinished work is
+        removed unless a checkpoint is in it.
+
+        Raises:
+            RunError: another process works on this run.
+            WriteError: nothing can be written there.
+            RunStoppedError: the work was interrupted, and a checkpoint says how far it had come.
+        """
+        with writing(self.path):
+            is_outer = not self._lock.is_locked
+            parent_is_new = not self._destination.parent.exists()
+            if is_outer:
+                self._acquire()
+        try:
+            yield
+        except KeyboardInterrupt as stop:
+            if not self.checkpoint.is_file():
+                raise
+            raise RunStoppedError(
+                f"stopped; what is done is kept in {self.work}, and the same command goes on from "
+                "there"
+            ) from stop
+        finally:
+            if is_outer:
+                self._release(parent_is_new=parent_is_new)
+
+    def _acquire(self) -> None:
+        if self.work.is_symlink():
+            raise RunError(f"{self.work} is a link, and unfinished runs lie next to their folder")
+        self.work.mkdir(parents=True, exist_ok=True)
+        try:
+            self._lock.acquire(timeout=0)
+        except Timeout as error:
+            raise RunError(
+                f"{self.path}: another process is writing this run; wait for it, or choose "
+                "another --out"
+            ) from error
+        try:
+            self._tidy()
+        except OSError:
+            self._lock.release()
+            raise
+
+    def _release(self, *, parent_is_new: bool) -> None:
+        with suppress(OSError):  # what cannot be removed now is put right by the next process
+            self._tidy()
+            if not self.checkpoint.exists():
+                (self.work / LOCK).unlink()
+                self.work.rmdir()
+                if parent_is_new:  # a run that failed leaves no empty folder around its own
+                    self._destination.parent.rmdir()
+        self._lock.release()
+
+    def _tidy(self) -> None:
+        """Put right what was being moved, and remove files that are half written."""
+        old = self.work / OLD
+        if old.exists():
+            if self._destination.exists():
+                _move_others(old, self._destination)
+                _remove_own(old)
+            else:
+                old.rename(self._destination)
+        _remove_own(self.work / NEW)
+        for path in self.work.glob(LEFTOVERS):
+            path.unlink()
+
+    def check_free(self, *, overwrite: bool) -> None:
+        """Refuse a folder that holds something that a run must not replace.
+
+        Raises:
+            RunError: a run is there already (and `overwrite` is off), or other files are; or it is
+                the working folder.
+        """
+        with writing(self.path):
+            if self.path.exists() and not self.path.is_dir():
+                raise RunError(f"{self.path} is a file; --out names a folder")
+            check_left(self.path)
+            if not self.path.is_dir() or not any(self.path.iterdir()):
+                return
+        if not is_run(self.path):
+            raise RunError(
+                f"{self.path} holds other files and no run; choose an empty or new folder"
+            )
+        if not overwrite:
+            raise RunError(
+                f"{self.path} holds a run already; choose another --out, or add --overwrite"
+            )
+
+    def check_table(self, table: RunTable, *, overwrite: bool) -> None:
+        """Refuse a run folder into which a study's table cannot be put, before minutes of work.
+
+        Raises:
+            RunError: there is no run folder, or it has such a table already (and `overwrite` is
+                off).
+            WriteError: nothing can be written there.
+        """
+        if not is_run(self.path):
+            raise RunError(
+                f"{self.path} is no run folder, into which a table could be written; headscope "
+                "classify makes one, and hs.load(…).save(…) makes one of an atlas"
+            )
+        check_left(self.path)
+        check_writable(self.path)
+        if not overwrite and (self.path / table.file).exists():
+            raise RunError(
+                f"{self.path / table.file} exists already; add --overwrite to replace it"
+            )
 
 
 def is_run(folder: Path) -> bool:
     """True if there is a run; False for what can be no folder at all."""
     try:
-        return (folder / RUN).is_file()
+        return (folder / RECORD).is_file()
     except (OSError, ValueError):  # a name that is too long, or with a NUL in it
         return False
 
@@ -68,125 +289,47 @@ def check_foreign(path: Path) -> None:
     Raises:
         RunError: the file is one of a run's own.
     """
-    if path.name in RUN_FILES and is_run(path.parent):
+    if path.name in FILES and is_run(path.parent):
         raise RunError(f"{path} is a file of the run in {path.parent}; choose another")
 
 
-def inside(folder: Path, name: str) -> Path:
-    """The path of a run's file, or of one to write there.
+def check_left(folder: Path) -> None:
+    """Refuse to replace the folder in which someone works, or one that holds it.
 
     Raises:
-        RunError: a link leads out of the folder.
+        RunError: it is such a folder.
     """
-    path = folder / name
-    try:
-        real = resolved(path)
-        home = resolved(folder)
-    except OSError as error:  # a loop of links
-        raise RunError(f"{path}: cannot be read: {error}") from error
-    if not real.is_relative_to(home):
-        raise RunError(f"{path} leads out of the run folder, to {real}; put the file itself there")
-    return path
-
-
-def readable_path(folder: Path, name: str) -> Path:
-    """The path of a run's file that is about to be read.
-
-    Raises:
-        RunError: it is missing, no regular file, absurdly large, or lies elsewhere.
-    """
-    path = inside(folder, name)
-    if not path.is_file():
-        there = "no regular file" if os.path.lexists(path) else "missing"
-        raise RunError(f"{path}: this file of the run is {there}; {WRITE_AGAIN}")
-    if (size := path.stat().st_size) > most_bytes(name):
+    with writing(folder):
+        destination = resolved(folder)
+        is_left = not destination.exists() or not Path.cwd().is_relative_to(destination)
+    if not is_left:
         raise RunError(
-            f"{path}: {size:,} bytes, and no run has more than {most_bytes(name):,} there"
+            f"{folder} is the working folder or holds it, and results are moved into place whole; "
+            f"change to another folder and name {destination.name} from there"
         )
-    return path
 
 
-def most_bytes(name: str) -> int:
-    """Bytes that a file of a run may have, by its name in the folder."""
-    return _MOST_BYTES[name]
-
-
-def remove_own(folder: Path) -> None:
+def _remove_own(folder: Path) -> None:
     """Remove what headscope writes into a run folder, and the folder if nothing else is in it."""
     patterns = (folder / PATTERNS).parent
     leftovers = [path for parent in (folder, patterns) for path in parent.glob(LEFTOVERS)]
-    for path in [*(folder / name for name in RUN_FILES), *leftovers]:
+    for path in [*(folder / name for name in FILES), *leftovers]:
         path.unlink(missing_ok=True)
     for path in patterns, folder:
         with suppress(OSError):  # it holds something of the user's, or was never there
             path.rmdir()
 
 
-def move_others(folder: Path, to: Path) -> None:
+def _move_others(folder: Path, to: Path) -> None:
     """Move all files that are not headscope's own from one run folder into another.
 
     What the other has under the same name is kept there, and the file stays where it is.
     """
-    run_files = {folder / name for name in RUN_FILES}
+    written = {folder / name for name in FILES}
     patterns = (folder / PATTERNS).parent
     for path in [*folder.iterdir(), *(patterns.iterdir() if patterns.is_dir() else ())]:
         target = to / path.relative_to(folder)
-        if path in run_files or path == patterns or os.path.lexists(target):
+        if path in written or path == patterns or os.path.lexists(target):
             continue
         target.parent.mkdir(exist_ok=True)
         path.rename(target)
-
-
-def encoded(text: str) -> bytes:
-    """Text as UTF-8. Half of a surrogate pair, which file names can hold, stays an escape that
-    JSON reads back.
-    """
-    return text.encode("utf-8", "backslashreplace")
-
-
-WRITE_AGAIN = "copy the folder again, or write it anew with headscope classify --overwrite"
-
-
-def checksums(folder: Path) -> dict[str, str]:
-    """The sha256 of each file that will be read back, by its name in the folder."""
-    return {name: file_sha256(folder / name) for name in CHECKED if (folder / name).is_file()}
-
-
-def check_files(folder: Path, stated: dict[str, str]) -> None:
-    """Compare the files with the checksums that `run.json` states.
-
-    Args:
-        folder: the run folder.
-        stated: the sha256 of each file.
-
-    Raises:
-        RunError: the first file that is missing, altered, cut short, or of another run.
-    """
-    for name in stated:
-        if name not in CHECKED:
-            raise RunError(
-                f"{folder / RUN}: states the checksum of {name!r:.100}, which is no file of a run; "
-                f"those are {', '.join(CHECKED)}"
-            )
-    for name in CHECKED:
-        path = folder / name
-        if name not in stated:
-            if os.path.lexists(path):
-                raise RunError(f"{path}: not written with this run, whose {RUN} does not state it")
-        elif _sha256(readable_path(folder, name)) != stated[name]:
-            raise altered(path)
-
-
-def altered(path: Path) -> RunError:
-    """The error that names a file whose checksum is another than `run.json` states."""
-    return RunError(
-        f"{path}: this file is not the one that was written (its sha256 is not that in "
-        f"{RUN}): edited, cut short or from another run; {WRITE_AGAIN}"
-    )
-
-
-def _sha256(path: Path) -> str:
-    try:
-        return file_sha256(path)
-    except OSError as error:
-        raise RunError(f"{path}: cannot be read: {error.strerror or error}") from error

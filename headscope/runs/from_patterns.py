@@ -1,4 +1,4 @@
-"""Patterns from anywhere: the same evidence for arrays from another tool or a paper's data."""
+"""Evidence from attention patterns of another tool or of a paper's data, without a model."""
 
 from __future__ import annotations
 
@@ -6,9 +6,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
 from headscope.attention_kind import CAUSAL, AttentionKind
+from headscope.corpus.document import Document
+from headscope.corpus.from_tokens import window_of_tokens
 from headscope.corpus.window import Window
-from headscope.errors import PatternError
+from headscope.errors import PatternError, first_line
 from headscope.measure.batch_reader import attention_readers
 from headscope.measure.batches import assign_blocks
 from headscope.measure.fit_baselines import fit_baselines
@@ -16,15 +23,23 @@ from headscope.measure.layer_reader import ReaderConfig, read_layer, shared_requ
 from headscope.measure.shadow import ShadowText, score_shadows, tokens_again
 from headscope.measure.shadow_rows import rows_of_patterns
 from headscope.measure.tally import Tally
-from headscope.models.engines.engine import full_tile, slice_pattern
+from headscope.models.engines.engine import attends_to_hidden, full_tile, slice_pattern
 from headscope.options import Name, Names, Seed, checked
 from headscope.progress import Progress, Steps, progress_bar
 from headscope.relations import Relations, check_relations, relations_of
 from headscope.relations.relation import Relation
-from headscope.runs.external_patterns import Pattern, arrays_of, pattern_windows
 from headscope.statistics.judge_heads import weigh_run
 from headscope.statistics.result import Result, RunInfo
 from headscope.stimuli.text import few_documents
+
+TOLERANCE = 1e-2
+"""Largest distance of a row's sum from 1: half precision loses as much over a long row."""
+_EAGER = (
+    "transformers returns attention patterns only for a model loaded with "
+    'attn_implementation="eager"'
+)
+Pattern = Float[Tensor, "layer head query key"]
+Reader = Callable[[int, Window], Any]
 
 
 @checked
@@ -45,10 +60,10 @@ def score_patterns(
         patterns: in any of these forms, rows summing to 1 over keys at or before the query, or of
             an encoder's windows over all keys:
             a function that gives the array `[layer head query key]` of a window; TransformerLens'
-            ActivationCache of a batch; a tuple or list with an array `[batch head query key]` of
-            each layer, as transformers gives it; a list with an array `[layer head query key]` of
-            each window; or one such array. Arrays are NumPy's, torch's, or nested lists. A batch
-            is padded on the right. A list that can be read both by layer and by window is refused.
+            ActivationCache of a batch; a tuple with an array `[batch head query key]` of each
+            layer, as transformers gives it; a list with an array `[layer head query key]` of each
+            window; or one such array. Arrays are NumPy's, torch's, or nested lists. A batch is
+            padded on the right. A list whose arrays may be those of layers is refused.
         windows: the windows that they are of, from `headscope.windows`; or, with `tokens`, the
             annotated documents from `headscope.read_corpus`, None for bare tokens. What is longer
             than its pattern is cut.
@@ -104,7 +119,7 @@ def score_patterns(
 def _noted(
     pairs: Iterable[tuple[Pattern, Window]], windows: list[Window]
 ) -> Iterator[tuple[Pattern, Window]]:
-    """The same; windows, cut as their patterns are, are added to the list."""
+    """The pairs as they come; their windows, cut as the patterns are, are added to the list."""
     for pattern, window in pairs:
         windows.append(window)
         yield pattern, window
@@ -136,7 +151,7 @@ def _tally(
     seed: int,
     advance: Callable[[], None],
 ) -> Tally:
-    """The sums over patterns, each a batch of its own; one pattern is in memory at a time."""
+    """Sums over patterns, each a batch of its own; one pattern is in memory at a time."""
     tally: Tally | None = None
     dealt = assign_blocks(windows)
     for i, (array, window) in enumerate(pairs):
@@ -156,3 +171,167 @@ def _tally(
     if tally is None:
         raise PatternError("no windows: there is nothing to score")
     return tally
+
+
+def pattern_windows(text: Any, tokens: Any) -> list[Window]:
+    """The windows of patterns: given as such, or as documents with their tokens.
+
+    Raises:
+        PatternError: they are neither, or the tokens do not spell the documents.
+    """
+    if tokens is None:
+        windows = [text] if isinstance(text, Window) else _list(text)
+        if not all(isinstance(window, Window) for window in windows):
+            raise PatternError(
+                "windows are those of hs.windows, or documents of read_corpus beside their tokens"
+            )
+        return windows
+    tokens = _list(tokens)
+    if tokens and isinstance(tokens[0], str):
+        text, tokens = [text], [tokens]
+    documents = [None] * len(tokens) if text is None else _list(text)
+    if len(documents) != len(tokens):
+        raise PatternError(
+            f"{len(documents)} documents and {len(tokens)} token lists; there must be one of each"
+        )
+    return [window_of_tokens(t, d) for t, d in zip(tokens, documents, strict=True)]
+
+
+def arrays_of(
+    patterns: Any, windows: Sequence[Window], numbers: Iterable[int] | None = None
+) -> Iterator[tuple[Pattern, Window]]:
+    """Each window with its pattern; a window that is longer than its pattern is cut.
+
+    Args:
+        patterns: in any form that `score_patterns` takes.
+        windows: the windows, in the order of the patterns.
+        numbers: the numbers of the wanted windows; all when None.
+
+    Raises:
+        PatternError: an array does not fit its window, or holds no causal attention; or a list
+            may be one by layer.
+    """
+    read, batched = _reader(patterns, windows)
+    first: tuple[int, int] | None = None
+    for i in range(len(windows)) if numbers is None else numbers:
+        window = windows[i]
+        where = f"patterns of document {i} ({window.name})"
+        array = _array(where, read(i, window))
+        if array.ndim == 4 and array.shape[2] == array.shape[3]:
+            if batched:  # a batch is padded on the right
+                array = array[..., : len(window), : len(window)]
+            window = window.cut(array.shape[3])
+        _check(array, window, where)
+        layers, heads = array.shape[:2]
+        first = first or (layers, heads)
+        if first != (layers, heads):
+            raise PatternError(f"{where}: {layers} layers × {heads} heads, unlike the first array")
+        yield array, window
+
+
+def _reader(patterns: Any, windows: Sequence[Window]) -> tuple[Reader, bool]:
+    """Getter of a window's array, and whether windows are rows of padded batches."""
+    if callable(patterns):
+        return lambda i, window: patterns(window), False
+    if hasattr(patterns, "cache_dict"):
+        patterns = tuple(_cached_layers(patterns))
+    parts = list(patterns) if isinstance(patterns, tuple | list) else [patterns]
+    if not parts or any(part is None for part in parts):
+        raise PatternError(f"there are no patterns. {_EAGER}")
+    if isinstance(patterns, tuple):
+        shapes = {_shape(layer) for layer in patterns}
+        if len(shapes) > 1 or len(next(iter(shapes))) != 4:
+            raise PatternError(
+                "a tuple of patterns has an array [batch head query key] of each layer, as "
+                "transformers gives it, and a list an array [layer head query key] of each window"
+            )
+        _same_number(len(patterns[0]), windows)
+        return lambda i, window: torch.stack([_array("a layer", p[i]) for p in patterns]), True
+    if len(windows) == 1 and len(_shape(patterns)) == 4:
+        return lambda i, window: patterns, False
+    arrays = _list(patterns)
+    _same_number(len(arrays), windows)
+    shapes = {_shape(array) for array in arrays}
+    if len(arrays) > 1 and len(shapes) == 1 and next(iter(shapes))[:1] == (len(arrays),):
+        raise PatternError(
+            f"a list of {len(arrays)} arrays {next(iter(shapes))} for as many windows can hold an "
+            "array [layer head query key] of each window, or an array [batch head query key] of "
+            "each layer. For the second give tuple(patterns); for the first give a function that "
+            "returns the array of a window"
+        )
+    return lambda i, window: arrays[i], False
+
+
+def _shape(value: Any) -> tuple[int, ...]:
+    """The shape of an array or nested lists; empty for anything else."""
+    try:
+        return tuple(np.shape(value))
+    except Exception:  # rows of several lengths, and objects that cannot be asked
+        return ()
+
+
+def _cached_layers(cache: Any) -> Iterator[Tensor]:
+    layer = 0
+    while (name := f"blocks.{layer}.attn.hook_pattern") in cache.cache_dict:
+        yield cache.cache_dict[name]
+        layer += 1
+    if not layer:
+        raise PatternError(
+            "this cache holds no blocks.0.attn.hook_pattern; run the model with a names_filter "
+            "that keeps hook_pattern"
+        )
+
+
+def _same_number(count: int, windows: Sequence[Window]) -> None:
+    if count != len(windows) or not windows:
+        raise PatternError(
+            f"{count} pattern arrays and {len(windows)} documents; there must be one of each for "
+            "every document. Patterns by layer are a tuple, as transformers gives them"
+        )
+
+
+def _list(value: Any) -> list[Any]:
+    """The parts of an argument that is a list or something like it."""
+    try:
+        if isinstance(value, str | bytes | dict | Document):
+            raise TypeError(f"a {type(value).__name__} is no list")
+        return list(value)
+    except Exception as error:  # an object may fail in any way when it is asked
+        raise PatternError(
+            f"patterns, windows and tokens are lists: {first_line(error)}"
+        ) from error
+
+
+def _array(where: str, values: Any) -> Tensor:
+    """An array as given by NumPy, torch or lists; of real numbers."""
+    if values is None:
+        raise PatternError(f"{where}: None is no array of numbers. {_EAGER}")
+    try:
+        if isinstance(values, Tensor) and values.is_floating_point():
+            values = values.detach().float().cpu()  # NumPy knows no bfloat16
+        array = np.asarray(values)
+        return torch.as_tensor(array.astype(np.float32, casting="same_kind"))
+    except Exception as error:
+        raise PatternError(
+            f"{where}: this is no array of numbers [layer head query key]: {first_line(error):.200}"
+        ) from error
+
+
+def _check(array: Tensor, window: Window, where: str) -> None:
+    shape = tuple(array.shape)
+    if array.ndim != 4 or 0 in shape or shape[2:] != (len(window), len(window)):
+        raise PatternError(
+            f"{where}: shape {shape}, but {len(window)} tokens need [layer head {len(window)} "
+            f"{len(window)}]"
+        )
+    worst = float((array.sum(-1) - 1).abs().nan_to_num(nan=torch.inf).max())
+    if worst > TOLERANCE or bool((array < 0).any()):
+        raise PatternError(
+            f"{where}: rows must be probabilities that sum to 1 over keys (off by {worst:.3g}); "
+            "a batch of several texts must be padded on the right"
+        )
+    if attends_to_hidden(array, window.attention_kind):
+        raise PatternError(
+            f"{where}: a query attends to a later key; for an encoder's patterns take the windows "
+            "of hs.windows(…, attention_kind='bidirectional')"
+        )

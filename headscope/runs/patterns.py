@@ -1,26 +1,20 @@
-"""Patterns in a run folder: those of examples, read when asked for, and heads' mean patterns."""
+"""Files of patterns in a run folder: those of examples, and the mean patterns of heads."""
 
 from __future__ import annotations
 
+import hashlib
 import json
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
 from jaxtyping import Float
 from numpy import ndarray
-from safetensors import safe_open
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load, save
 
-from headscope.corpus.read import file_sha256
-from headscope.errors import RunError
 from headscope.measure.example import Example, Picture
 from headscope.measure.tally import pictured
-from headscope.runs.folder import INDEX, MEANS, PATTERNS, UNREADABLE, encoded, readable_path
-from headscope.runs.write import write_file
 
 _TEXT = "mean"
 _HEADS = ".heads"
@@ -30,52 +24,40 @@ Means = Float[ndarray, "layer head query key"]
 Pictures = Mapping[tuple[int, int], Picture]
 
 
-def write_examples(examples: Sequence[Example], run_folder: Path) -> None:
-    """Write `patterns/examples.safetensors` (float16) and `patterns/examples.json`.
+def example_files(examples: Sequence[Example]) -> tuple[bytes, str]:
+    """The contents of `patterns/examples.safetensors` (float16) and `patterns/examples.json`.
 
     Of a pattern that looks at no later key the rows are written up to the query alone.
     """
-    arrays = {f"{i:05d}": _folded(example.pattern) for i, example in enumerate(examples)}
-    write_file(run_folder / PATTERNS, lambda path: save_file(arrays, path))
+    patterns = save({f"{i:05d}": _folded(example.pattern) for i, example in enumerate(examples)})
     index = {
-        "sha256": file_sha256(run_folder / PATTERNS),
+        "sha256": hashlib.sha256(patterns).hexdigest(),
         "examples": [_facts(example) for example in examples],
     }
     text = json.dumps(index, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
-    write_file(run_folder / INDEX, encoded(text + "\n"))
+    return patterns, text + "\n"
 
 
-def read_examples(run_folder: Path) -> list[Example]:
-    """The examples of a run; none when none were kept.
+def read_examples(patterns: bytes, index: bytes) -> list[Example]:
+    """The examples of a run, from the contents of their two files.
 
     Raises:
-        RunError: they cannot be read.
+        ValueError: they are not what was written; or other errors of json and safetensors.
     """
-    if not os.path.lexists(run_folder / INDEX):
-        return []
-    index_file, patterns_file = (readable_path(run_folder, name) for name in (INDEX, PATTERNS))
-    try:
-        index = json.loads(index_file.read_text(encoding="utf-8"))
-        with safe_open(patterns_file, framework="numpy") as patterns:
-            return [
-                _example(facts, patterns.get_tensor(f"{i:05d}"))
-                for i, facts in enumerate(index["examples"])
-            ]
-    except UNREADABLE as error:
-        raise RunError(
-            f"{patterns_file.parent}: the examples are damaged: {error!s:.200}"
-        ) from error
+    arrays = load(patterns)
+    examples = json.loads(index)["examples"]
+    return [_example(facts, arrays[f"{i:05d}"]) for i, facts in enumerate(examples)]
 
 
 class StoredExamples(Sequence[Example]):
-    """The examples of a run folder, read when one of them is first asked for."""
+    """The examples of a run folder, made from their files when one of them is first asked for."""
 
-    def __init__(self, run_folder: Path) -> None:
-        self._folder = run_folder
+    def __init__(self, read: Callable[[], list[Example]]) -> None:
+        self._read = read
 
     @cached_property
     def _examples(self) -> list[Example]:
-        return read_examples(self._folder)
+        return self._read()
 
     def __len__(self) -> int:
         return len(self._examples)
@@ -88,8 +70,11 @@ class StoredExamples(Sequence[Example]):
         return self._examples[index]
 
 
-def write_means(means: Means | None, pictures: Pictures, run_folder: Path) -> None:
-    """Write them in half precision; of other stimuli than text only those of heads drawn there."""
+def means_file(means: Means | None, pictures: Pictures) -> bytes:
+    """The content of `patterns/mean.safetensors`, in half precision.
+
+    Mean patterns on other stimuli than text are those of the heads that are drawn there.
+    """
     arrays = {} if means is None else {_TEXT: np.ascontiguousarray(means, np.float16)}
     for name in dict.fromkeys(picture.stimulus for picture in pictures.values()):
         patterns = {
@@ -97,32 +82,22 @@ def write_means(means: Means | None, pictures: Pictures, run_folder: Path) -> No
         }
         arrays[name] = np.stack(list(patterns.values())).astype(np.float16)
         arrays[name + _HEADS] = np.array(list(patterns), np.int32)
-    write_file(run_folder / MEANS, lambda path: save_file(arrays, path))
+    return save(arrays)
 
 
-def read_means(run_folder: Path) -> tuple[Means | None, Pictures]:
-    """The mean patterns of a run on text, and heads' pictures on other stimuli.
-
-    None and none where they were not measured.
+def read_means(content: bytes) -> tuple[Means | None, Pictures]:
+    """The mean patterns of a run on text, if there are any, and heads' pictures on other stimuli.
 
     Raises:
-        RunError: the file is not what was written, no regular file, or lies elsewhere.
+        ValueError: the file is not what was written; or other errors of safetensors.
     """
-    if not os.path.lexists(run_folder / MEANS):
-        return None, {}
-    path = readable_path(run_folder, MEANS)
-    try:
-        arrays = load_file(path)
-        pictures = {
-            (layer, head): Picture(name, pattern)
-            for name in pictured()
-            if name in arrays
-            for (layer, head), pattern in zip(
-                arrays[name + _HEADS].tolist(), arrays[name], strict=True
-            )
-        }
-    except UNREADABLE as error:
-        raise RunError(f"{path}: the mean patterns are damaged: {error!s:.200}") from error
+    arrays = load(content)
+    pictures = {
+        (layer, head): Picture(name, pattern)
+        for name in pictured()
+        if name in arrays
+        for (layer, head), pattern in zip(arrays[name + _HEADS].tolist(), arrays[name], strict=True)
+    }
     return arrays.get(_TEXT), pictures
 
 

@@ -1,27 +1,24 @@
-"""Paths of a run's model and corpora: as paths in memory, and in `run.json` as its folder sees it.
+"""Paths of a run's model and corpora: absolute in memory, and relative to the folder in `run.json`.
 
 A run folder is meant to be shared, so that `run.json` calls a model and a corpus by their names.
-Where they lie it says only as a way from the run folder, and only if that way does not lead through
+It gives their paths only relative to the run folder, and only if such a path does not lead through
 the root of the disk; whoever moves all of them together finds them again.
-
-What may be shared of a record are the names of files, and never where they lie.
 """
 
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path, PurePath
 from typing import Any
 
-from headscope.corpus.shipped import named_corpora, unlike
+from headscope.corpus.shipped import named_corpora
 from headscope.models.packaged import is_reserved
 from headscope.paths import resolved
 
 PLACES = "places"
 SHIPPED = "headscope:"
-"""Before the name of a corpus that ships with headscope, which lies elsewhere on each machine."""
+"""Start of the name of a corpus that ships with headscope, which lies elsewhere on each machine."""
 
 
 def places_of(model: str | None, revision: str, corpora: Sequence[str | Path]) -> dict[str, Any]:
@@ -88,31 +85,6 @@ def _with_places(info: dict[str, Any], change: Callable[[str], str | None]) -> d
     return info | {PLACES: places}
 
 
-def shareable(info: dict[str, Any]) -> dict[str, Any]:
-    """The content of `run.json`, every local path as a name, corpus files within their corpus.
-
-    A path that a command was given and that neither is absolute nor leads upwards stays.
-    """
-    corpora = info.get("corpora", {})
-    corpus_paths = [str(path) for path in corpora.get("asked", ())]
-    model = {**info["model"], "name": name_of(str(info["model"]["name"]))}
-    paths = [str(info["model"]["name"]), *corpus_paths, *corpora.get("files", {})]
-    shared: dict[str, Any] = {**info, "model": model}
-    if "notes" in info:
-        shared["notes"] = [shorten_paths(str(note), paths) for note in info["notes"]]
-    if "command" in info:
-        shared["command"] = _command(info["command"])
-    if corpora:
-        files = _within(corpora.get("files", {}), corpus_paths)
-        shared["corpora"] = {
-            **corpora,
-            "asked": [name_of(path) for path in corpus_paths],
-            "files": files,
-        }
-    shared.pop("places", None)
-    return shared
-
-
 def name_of(path: str) -> str:
     """The last part of a path that is absolute or leads upwards; a hub's name stays whole.
 
@@ -134,24 +106,3 @@ def shorten_paths(text: str, paths: Iterable[str]) -> str:
         if path and name_of(path) != path:
             text = text.replace(path, name_of(path))
     return text
-
-
-def _within(files: dict[str, Any], corpora: Iterable[str]) -> dict[str, Any]:
-    files_within: dict[str, Any] = {}
-    for path, sha256 in files.items():
-        homes = [home for home in corpora if PurePath(path).is_relative_to(home) and home != path]
-        name = name_of(path)
-        if homes:
-            home = PurePath(max(homes, key=len))
-            name = str(PurePath(name_of(str(home))) / PurePath(path).relative_to(home))
-        files_within[unlike(name, files_within)] = (
-            sha256  # two corpora may have a file of the same name
-        )
-    return files_within
-
-
-def _command(text: str) -> str:
-    try:
-        return shlex.join(name_of(word) for word in shlex.split(text))
-    except ValueError:  # quotes that do not close: written by hand
-        return text

@@ -1,4 +1,4 @@
-"""Arguments that stand for a model or a run, and the model or run that is meant."""
+"""Models and runs that arguments stand for, and the way back from a run to its model and text."""
 
 from __future__ import annotations
 
@@ -10,15 +10,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, PlainValidator
 
-from headscope.errors import HeadscopeError, RunError
+from headscope.corpus.shipped import shipped_corpora
+from headscope.errors import CorpusError, ModelError, RunError, nearest
 from headscope.options import PathName, check_model
 from headscope.paths import real_name
-from headscope.runs.atlas import is_stored
-from headscope.runs.store import load
+from headscope.runs.atlas import atlas_names, atlas_of, is_stored
+from headscope.runs.contents import RECORD
+from headscope.runs.folder import RunFolder, is_run
+from headscope.runs.recorded_paths import PLACES
 from headscope.statistics.result import Result
+from headscope.stimuli.document_order import readable
 
 if TYPE_CHECKING:
     from headscope.models.model import Model
+
+SAY_SOURCE = "say where it is with --model, or source=… in Python"
 
 RunName = Annotated[Result | PathName, Field(description="A run folder; in Python also a run.")]
 ModelOrRun = Annotated[
@@ -29,6 +35,30 @@ ModelOrRun = Annotated[
         "model."
     ),
 ]
+
+
+def load(run: str | Path, *, with_tally: bool = False) -> Result:
+    """Read a run back; see `RunFolder.load`.
+
+    Args:
+        run: a run folder, `atlas:NAME`, or an atlas' file; the name of a model that has an atlas
+            stands for it if no run folder is called so.
+        with_tally: read the sums too, if there are any; an atlas has none.
+
+    Raises:
+        RunError: no run there, or one that was altered, cut short, put together by hand, or made
+            by an earlier version.
+        ChoiceError: no atlas of that name ships.
+    """
+    atlas = atlas_of(run)
+    if atlas is not None:
+        return atlas.load()
+    if not is_run(Path(run)):
+        raise RunError(
+            f"{run!s:.200}{nearest(str(run), atlas_names())}: no run here ({RECORD} is "
+            "missing); write one with headscope classify"
+        )
+    return RunFolder(run).load(with_tally=with_tally)
 
 
 def the_run(run: Result | str | Path) -> Result:
@@ -83,26 +113,137 @@ def run_named(model: Any, *, revision: str | None, source: Any = None) -> Result
 
 
 def the_model(model: Any, **options: Any) -> Model:
-    """The model that is meant: itself if it is loaded already, or else opened.
+    """The model that is meant; see `headscope.models.load.open_model`."""
+    from headscope.models.load import open_model  # imports torch, which takes seconds
+
+    return open_model(model, **options)
+
+
+def model_of(
+    run: Result,
+    *,
+    source: Any = None,
+    engine: str = "auto",
+    device: str = "auto",
+    longest: int | None = None,
+) -> Model:
+    """The model of a run, loaded again for an engine and windows as `load_model` knows them.
 
     Args:
-        model: what `headscope.models.load.open_model` takes.
-        options: fields of `headscope.models.load.LoadOptions`.
+        run: the run.
+        source: its model, or where it is now; where it was when the run was made if None.
+        engine: `fused`, `lens` or `auto`.
+        device: `cpu`, `cuda`, …; `auto` takes a GPU when there is one.
+        longest: tokens of the longest window that will be read.
 
     Raises:
-        ModelError: it cannot be loaded.
-        HeadscopeError: a device or revision is asked of a model that is loaded already.
+        RunError: the run was made from given patterns, or the model's weights have changed since.
+        ModelError: the model is no longer where it was, or cannot be loaded.
     """
-    from headscope.models.load import LoadOptions, open_model
-    from headscope.models.model import Model
+    from headscope.models.load import STATE, open_model  # import torch, which takes seconds
+    from headscope.models.model import WIDE
 
-    if not isinstance(model, Model):
-        return open_model(model, **options)
-    load_options = LoadOptions(**options)
-    for what in ("device", "revision"):
-        if what in load_options.changed():
-            raise HeadscopeError(
-                f"{what} is {getattr(load_options, what)!r}, but {model.name} is loaded already; "
-                "give its name instead"
+    facts = run.info["model"]
+    if "weights_sha256" not in facts:
+        raise RunError("this run was made from given patterns; it has no model to show")
+    held = run.source if source is None else source
+    options = {"bos": run.info["bos"], "engine": engine, "longest": longest}
+    options["chat"] = run.info.get("chat") is not None
+    if held is not None and not isinstance(held, str | Path):
+        model = open_model(held, device=device, **options)
+    else:
+        if STATE in facts["weights_sha256"]:
+            raise ModelError(
+                f"this run's model {facts['name']!r:.100} was in memory, and is not known any "
+                "more; give it again with source=(model, tokenizer)"
             )
+        name, revision = _where(run, held)
+        # a run that chose its precision narrowed a model of single precision for its own reading
+        dtype = WIDE if run.info.get("precision") else facts["dtype"]
+        model = open_model(name, revision=revision, device=device, dtype=dtype, **options)
+    # a file may have been given another name
+    if sorted(model.weights_sha256.values()) != sorted(facts["weights_sha256"].values()):
+        raise RunError(
+            f"{model.name} has other weights now than when this run was made; {SAY_SOURCE}"
+        )
     return model
+
+
+def model_or_run(
+    model: Any,
+    *,
+    source: Any = None,
+    longest: int | None = None,
+    revision: str | None = None,
+    device: str = "auto",
+) -> tuple[Model, Result | None]:
+    """The model that is meant, and its run if a run or a run's folder was given.
+
+    Args:
+        model: a model or a run, or what stands for one.
+        source: the run's model, or where it is now if it is not where it was.
+        longest: tokens of the longest window that will be read.
+        revision: branch, tag or commit on the hub, for the name of a model.
+        device: `cpu`, `cuda`, …; `auto` takes a GPU if there is one.
+
+    Raises:
+        RunError: the run has no model, or its weights have changed, or a revision is asked of it.
+        ModelError: the model cannot be loaded.
+    """
+    run = run_named(model, revision=revision, source=source)
+    if run is None:
+        return the_model(model, longest=longest, revision=revision, device=device), None
+    return model_of(run, source=source, longest=longest, device=device), run
+
+
+def corpora_of(run: Result) -> list[str]:
+    """The files and folders that a run read; what ships if it names none.
+
+    Raises:
+        CorpusError: the run does not know where they lie.
+    """
+    names = run.info.get("corpora", {}).get("asked", ())
+    places = run.info.get(PLACES, {}).get("corpora", ())
+    if not names:
+        return [str(path) for path in shipped_corpora()]
+    for name, path in zip(names, [*places, *[None] * len(names)], strict=False):
+        if path is None:
+            raise CorpusError(
+                f"run.json does not say where the run's text {name!r:.100} lies; say it with "
+                "--corpus, or corpus=… in Python"
+            )
+    return [str(path) for path in places]
+
+
+def text_of(
+    run: Result | None, corpus: str | Path | Sequence[str | Path] | None, *, seed: int = 0
+) -> list[str | Path]:
+    """The corpora that were given, or else a run's own; each can be read.
+
+    Raises:
+        CorpusError: one of them cannot be, or the run does not know where its own lie.
+    """
+    corpora = readable(corpus, seed=seed)
+    if run is not None and not corpora:
+        corpora = readable(corpora_of(run), seed=seed)
+    return corpora
+
+
+def _where(run: Result, source: str | Path | None) -> tuple[str, str | None]:
+    """The name and the revision that load a run's model."""
+    facts, places = run.info["model"], run.info.get(PLACES, {})
+    name = str(facts["name"])
+    if source is not None and str(source) != name:
+        return str(source), None
+    if source is not None or "model" not in places:  # on the hub, or shipped
+        return name, facts["revision"] or None
+    model_path = places["model"]
+    if model_path is None:
+        raise ModelError(
+            f"run.json does not say where this run's model {name!r:.100} lies; {SAY_SOURCE}"
+        )
+    if not Path(model_path).exists():
+        raise ModelError(
+            f"this run's model {name!r:.100} is no longer at {model_path}; {SAY_SOURCE}"
+        )
+    return str(model_path), None

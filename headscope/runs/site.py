@@ -1,5 +1,7 @@
-"""A folder that headscope wrote for others to serve, such as a gallery: made whole, and written
-again with what is the user's kept.
+"""Folders that headscope writes for others to serve, such as a gallery.
+
+All files of a site are made in a temporary folder beside it and then moved to their places. Files
+of the user's in the site's folder are kept when the site is written again.
 """
 
 from __future__ import annotations
@@ -14,19 +16,18 @@ from pathlib import Path
 
 from headscope.errors import WriteError
 from headscope.paths import resolved
-from headscope.runs.folder import encoded
-from headscope.runs.workplace import check_left
-from headscope.runs.write import check_writable, new_folder, unwritable_file, write_file
+from headscope.runs.folder import check_left
+from headscope.runs.write import check_writable, write_file, writing
 
 
 @dataclass(frozen=True)
 class Site:
-    """The kind of pages that are written into such a folder."""
+    """A kind of site."""
 
     word: str
-    """What a message calls it."""
+    """Name of the kind in messages."""
     manifest: str
-    """A file in the folder: which files headscope wrote there. All others are the user's."""
+    """File in the folder that lists the files that headscope wrote; all others are the user's."""
 
 
 GALLERY = Site("gallery", "gallery.json")
@@ -37,11 +38,10 @@ def check_site(folder: Path, *, overwrite: bool, site: Site = GALLERY) -> None:
     """Refuse a folder that holds something that must not be replaced.
 
     Raises:
-        WriteError: it is a file, holds other files than such a site's, or a site (and `overwrite`
-            is off).
-        RunError: it is the working folder or holds it.
+        WriteError: it is a file, the working folder, holds other files than such a site's, or a
+            site (and `overwrite` is off).
     """
-    try:
+    with writing(folder):
         if os.path.lexists(folder) and not folder.is_dir():
             raise WriteError(f"{folder} is a file; --out names a folder")
         check_left(folder)
@@ -56,9 +56,7 @@ def check_site(folder: Path, *, overwrite: bool, site: Site = GALLERY) -> None:
             raise WriteError(
                 f"{folder} holds a {site.word} already; choose another --out, or add --overwrite"
             )
-        _site_files(folder, site)
-    except (OSError, ValueError) as error:
-        raise unwritable_file(folder, error) from error
+    _site_files(folder, site)
 
 
 @contextmanager
@@ -71,37 +69,27 @@ def new_site(folder: Path, *, overwrite: bool, site: Site = GALLERY) -> Iterator
         WriteError: see `check_site`; or a file has the place of one that is not headscope's.
     """
     check_site(folder, overwrite=overwrite, site=site)
-    if not folder.is_dir() or not any(folder.iterdir()):
-        with new_folder(folder) as new:
-            yield new
-            _write_manifest(new, site)
-        return
-    destination = resolved(folder)
-    try:
+    with writing(folder):
+        destination = resolved(folder)
+        destination.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=destination.parent, prefix=".headscope-") as name:
-            yield Path(name)
-            files = _write_manifest(Path(name), site)
-            _replace(destination, Path(name), files, site)
-    except OSError as error:
-        raise unwritable_file(folder, error) from error
-
-
-def _write_manifest(new: Path, site: Site) -> list[str]:
-    """The files of a new site, with the list of them that is written."""
-    files = sorted(p.relative_to(new).as_posix() for p in new.rglob("*") if p.is_file())
-    files.append(site.manifest)
-    text = json.dumps({"files": files}, indent=1) + "\n"
-    write_file(new / site.manifest, encoded(text))
-    return files
+            new = Path(name)
+            yield new
+            files = sorted(p.relative_to(new).as_posix() for p in new.rglob("*") if p.is_file())
+            files.append(site.manifest)
+            write_file(new / site.manifest, json.dumps({"files": files}, indent=1) + "\n")
+            _replace(destination, new, files, site)
 
 
 def _site_files(folder: Path, site: Site) -> set[str]:
     """The files that headscope wrote into a folder.
 
     Raises:
-        WriteError: its list of them is damaged.
+        WriteError: the list of them is damaged.
     """
     path = folder / site.manifest
+    if not path.is_file():
+        return set()
     try:
         files = json.loads(path.read_text(encoding="utf-8"))["files"]
         return {name for name in files if resolved(folder / name).is_relative_to(resolved(folder))}
@@ -113,17 +101,17 @@ def _site_files(folder: Path, site: Site) -> set[str]:
 
 
 def _replace(destination: Path, new: Path, files: list[str], site: Site) -> None:
-    """Move the files of a new site into the folder of the one that was there."""
-    site_files = _site_files(destination, site)
+    """Move the files of a new site into its folder, in place of those of an earlier one."""
+    earlier = _site_files(destination, site)
     for file in map(Path, files):
         for part in (file, *file.parents[:-1]):
             path = destination / part
             is_folder = path.is_dir() and not path.is_symlink() and part != file
-            if os.path.lexists(path) and not is_folder and part.as_posix() not in site_files:
+            if os.path.lexists(path) and not is_folder and part.as_posix() not in earlier:
                 raise WriteError(
                     f"{path} is in the way, and no {site.word} wrote it; move it elsewhere"
                 )
-    for file in map(Path, site_files - {*files}):
+    for file in map(Path, earlier - {*files}):
         (destination / file).unlink(missing_ok=True)
         for above in file.parents[:-1]:
             with suppress(OSError):  # it holds something

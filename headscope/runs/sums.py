@@ -1,46 +1,78 @@
-"""The sums of a run: packed into `sums.npz`, or all of them in `tally.safetensors`.
+"""The sums of a run as arrays of one file: packed in `sums.npz`, or plain in `tally.safetensors`.
 
-What a tally adds are multiples of `GRAIN`: whole numbers, of which most bytes are 0. Blocks in
-which a relation has no query are left out. The bytes of a sum lie apart, so that they compress.
-Both are exact to the last bit.
+What a tally adds are multiples of `GRAIN`: whole numbers, of which most bytes are 0. Packing leaves
+out blocks in which a relation has no query, and stores the bytes of a sum apart, so that they
+compress. Both forms are exact to the last bit.
 """
 
 from __future__ import annotations
 
 import io
-import os
 import zipfile
-import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
 from numpy import ndarray
-from numpy.lib import format as npy
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load as load_safetensors
+from safetensors.numpy import save as save_safetensors
 
-from headscope.errors import RunError
 from headscope.measure.tally import GRAIN, Profile, Tally
 from headscope.relations.relation import is_part
-from headscope.runs.folder import SUMS, TALLY, UNREADABLE, readable_path
-from headscope.runs.write import write_file
 
-CELL = ("block", "relation")
-"""Of each block and relation with a query their places; the first axis of the sums."""
 _SUMS = ("target", "control", "hits", "queries", "chance")
 _STIMULUS_MEANS = ("profile.stimulus_mean", "profile.stimulus_queries")
 """Sums of mean patterns on other stimuli than text. Those that are drawn are in a file apart."""
 _TWIN = "twin."
 _PLANES = 8
-_NO_ZIP = (*UNREADABLE, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
-"""What reading a compressed file can raise when it was altered."""
 
 Arrays = dict[str, ndarray]
 Shape = tuple[int | Sequence[int], int]
 """Layers, as a number or as their numbers in the model, and the heads of a layer."""
+
+
+def packed_tallies(tally: Tally, twin: Tally | None) -> bytes:
+    """The content of `sums.npz`; the twin's sums are those over all blocks."""
+    arrays = {n: array for n, array in pack_sums(tally).items() if n not in _STIMULUS_MEANS}
+    if twin is not None:
+        totals = {name: getattr(twin, name).sum(0, keepdims=True) for name in _SUMS}
+        arrays |= {_TWIN + name: a for name, a in _cells(twin.relations, totals).items()}
+    return to_npz(arrays, compressed=True)
+
+
+def plain_tallies(tally: Tally, twin: Tally | None) -> bytes:
+    """The content of `tally.safetensors`."""
+    arrays = tally.arrays()
+    if twin is not None:
+        arrays |= {_TWIN + n: a for n, a in twin.arrays().items() if n not in _STIMULUS_MEANS}
+    return save_safetensors({n: np.asarray(a, order="C") for n, a in arrays.items()})
+
+
+def read_packed(
+    content: bytes, relations: tuple[str, ...], shape: Shape
+) -> tuple[Tally, Tally | None]:
+    """The sums of `sums.npz`; those of the twin stand in the first block.
+
+    Raises:
+        ValueError: another run's sums, or more than fit in a tally; or other errors of NumPy.
+    """
+    arrays = from_npz(content, 2 * Tally.zeros(relations, *shape).size)
+    model, twin = _apart(arrays)
+    unpacked = unpack_sums(model, relations, shape)
+    return unpacked, unpack_sums(twin, relations, shape) if twin else None
+
+
+def read_plain(
+    content: bytes, relations: tuple[str, ...], shape: Shape
+) -> tuple[Tally, Tally | None]:
+    """The sums of `tally.safetensors`.
+
+    Raises:
+        ValueError: another run's sums; or an error of safetensors.
+    """
+    model, twin = _apart(load_safetensors(content))
+    return _filled(model, relations, shape), _filled(twin, relations, shape) if twin else None
 
 
 def pack_sums(tally: Tally) -> Arrays:
@@ -52,88 +84,46 @@ def pack_sums(tally: Tally) -> Arrays:
     }
 
 
-def unpack_sums(
-    path: Path, arrays: Mapping[str, ndarray], relations: tuple[str, ...], shape: Shape
-) -> Tally:
+def unpack_sums(arrays: Mapping[str, ndarray], relations: tuple[str, ...], shape: Shape) -> Tally:
     """The tally that was packed; sums of the profile that are not there are 0.
 
     Raises:
-        RunError: the arrays are none of such a tally; the message names the path.
+        ValueError: the arrays are none of such a tally; or KeyError or IndexError.
     """
     tally = Tally.zeros(relations, *shape)
-    try:
-        block, relation = (arrays[name] for name in CELL)
-        for name, sums in tally.arrays().items():
-            if name in _SUMS:
-                sums[block, relation] = from_planes(arrays[name])
-            elif name in arrays:
-                sums[...] = from_planes(arrays[name])
-    except (KeyError, IndexError, ValueError, TypeError) as error:
-        raise RunError(f"{path}: no sums of such a run: {error!s:.200}") from error
+    block, relation = arrays["block"], arrays["relation"]
+    for name, sums in tally.arrays().items():
+        if name in _SUMS:
+            sums[block, relation] = from_planes(arrays[name])
+        elif name in arrays:
+            sums[...] = from_planes(arrays[name])
     return tally
 
 
-def write_tallies(folder: Path, tally: Tally, twin: Tally | None, *, keep_sums: bool) -> None:
-    """Write a run's sums into its folder.
-
-    Packed, they are of the twin those over all blocks, which are what a tag must exceed.
-    """
-    if keep_sums:
-        arrays = dict(tally.arrays())
-        if twin is not None:
-            twin_arrays = {k: v for k, v in twin.arrays().items() if k not in _STIMULUS_MEANS}
-            arrays |= {_TWIN + name: array for name, array in twin_arrays.items()}
-        contiguous = {name: np.asarray(array, order="C") for name, array in arrays.items()}
-        write_file(folder / TALLY, lambda new: save_file(contiguous, new))
-        return
-    arrays = {
-        name: array for name, array in pack_sums(tally).items() if name not in _STIMULUS_MEANS
-    }
-    if twin is not None:
-        totals = {name: getattr(twin, name).sum(0, keepdims=True) for name in _SUMS}
-        arrays |= {_TWIN + name: a for name, a in _cells(twin.relations, totals).items()}
+def to_npz(arrays: Arrays, *, compressed: bool = False) -> bytes:
+    """Arrays as the content of a `.npz` file; equal arrays give equal bytes."""
     content = io.BytesIO()
-    # the time that numpy states of each array is always the same, and so are the bytes
-    np.savez_compressed(content, **arrays)  # type: ignore[arg-type]
-    write_file(folder / SUMS, content.getvalue())
+    save = np.savez_compressed if compressed else np.savez
+    save(content, **arrays)  # type: ignore[arg-type]
+    return content.getvalue()
 
 
-def read_tallies(
-    folder: Path, relations: tuple[str, ...], shape: Shape
-) -> tuple[Tally, Tally | None]:
-    """The sums of a run and of its twin; if they are packed, the twin's stand in the first block.
+def from_npz(content: bytes, limit: int) -> Arrays:
+    """The arrays of a `.npz` file, none of them a pickle; each is compared with its checksum.
+
+    Args:
+        content: the file.
+        limit: bytes that all arrays may take; a small file can unpack to any size.
 
     Raises:
-        RunError: the file is none of such a run, or would fill more memory than its sums.
+        ValueError: they take more; or other errors of NumPy and zipfile for what is no such file.
     """
-    is_packed = os.path.lexists(folder / SUMS)
-    path = readable_path(folder, SUMS if is_packed else TALLY)
-    try:
-        limit = 2 * Tally.zeros(relations, *shape).size
-        arrays = dict(_read_arrays(path, limit)) if is_packed else load_file(path)
-    except _NO_ZIP as error:
-        raise RunError(f"{path}: no sums of a run: {error!s:.200}") from error
-    twin = {n.removeprefix(_TWIN): a for n, a in arrays.items() if n.startswith(_TWIN)}
-    model = {name: array for name, array in arrays.items() if not name.startswith(_TWIN)}
-    tally_of = unpack_sums if is_packed else _tally_of_all
-    return (
-        tally_of(path, model, relations, shape),
-        tally_of(path, twin, relations, shape) if twin else None,
-    )
-
-
-def _tally_of_all(
-    path: Path, arrays: Mapping[str, ndarray], relations: tuple[str, ...], shape: Shape
-) -> Tally:
-    """The tally of which all sums were written as they are."""
-    tally = Tally.zeros(relations, *shape)
-    try:
-        for name, sums in tally.arrays().items():
-            if name in arrays or name not in _STIMULUS_MEANS:
-                sums[...] = arrays[name]
-    except (KeyError, ValueError, TypeError) as error:
-        raise RunError(f"{path}: no sums of such a run: {error!s:.200}") from error
-    return tally
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        size = sum(entry.file_size for entry in archive.infolist())
+    if size > limit + 2**20:  # headers take 128 bytes or more
+        raise ValueError(f"its arrays take {size:,} bytes, and such sums {limit:,} at most")
+    with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+        return dict(arrays)
 
 
 def planes(values: Float[ndarray, "*shape"]) -> ndarray:
@@ -177,7 +167,7 @@ def _fits(integers: Int[ndarray, "*shape"], bits: int) -> bool:
 
 
 def _cells(relations: Sequence[str], sums: Mapping[str, ndarray]) -> Arrays:
-    """Sums of the blocks in which a relation has any, a relation beside its parts.
+    """Sums of the blocks in which a relation has any, a relation next to its parts.
 
     A part often repeats its relation's sums, which compresses where both lie together.
     """
@@ -196,33 +186,16 @@ def _base(name: str) -> str:
     return name.rpartition("/")[0] if is_part(name.partition("/")[2]) else name
 
 
-def _read_arrays(path: Path, limit: int) -> Iterator[tuple[str, ndarray]]:
-    """The arrays of a compressed file; their sizes are known before any of them is unpacked."""
-    with zipfile.ZipFile(path) as archive:
-        for entry in archive.infolist():
-            if not entry.filename.endswith(".npy"):
-                raise ValueError(f"it holds {entry.filename!r:.100}, which is no array")
-            with archive.open(entry) as stream:
-                shape, dtype = _header(stream)
-                size = int(np.prod(shape, dtype=object)) * dtype.itemsize
-                limit -= size
-                if limit < 0:
-                    raise ValueError(f"{entry.filename!r:.100} has {size:,} bytes, too many")
-                content = stream.read(size)
-                if len(content) != size or stream.read(1):
-                    raise ValueError(f"{entry.filename!r:.100} is not as long as it says")
-            array = np.frombuffer(content, dtype).reshape(shape)
-            yield entry.filename.removesuffix(".npy"), array
+def _apart(arrays: Arrays) -> tuple[Arrays, Arrays]:
+    """The arrays of the model, and those of its twin."""
+    twin = {n.removeprefix(_TWIN): a for n, a in arrays.items() if n.startswith(_TWIN)}
+    return {n: a for n, a in arrays.items() if not n.startswith(_TWIN)}, twin
 
 
-_DTYPES = tuple(np.dtype(kind) for kind in ("|u1", "<i4", "<f8"))
-
-
-def _header(stream: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """An array's shape and kind of numbers."""
-    if npy.read_magic(stream) != (1, 0):
-        raise ValueError("an array of another version of the format")
-    shape, transposed, dtype = npy.read_array_header_1_0(stream)
-    if dtype not in _DTYPES or transposed or min(shape, default=0) < 0:
-        raise ValueError(f"an array of {dtype!s:.100}, which no sums are")
-    return shape, dtype
+def _filled(arrays: Arrays, relations: tuple[str, ...], shape: Shape) -> Tally:
+    """The tally whose sums were written as they are."""
+    tally = Tally.zeros(relations, *shape)
+    for name, sums in tally.arrays().items():
+        if name in arrays or name not in _STIMULUS_MEANS:
+            sums[...] = arrays[name]
+    return tally

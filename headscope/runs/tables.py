@@ -1,4 +1,4 @@
-"""The tables of a run as CSV: written so that a spreadsheet runs nothing, and read back.
+"""The tables of a run, and how they are written as CSV and read back.
 
 A cell of text that begins with = + - @, a tab or a line end would be a formula in a spreadsheet.
 It is written with an apostrophe before it, which reading takes off again. Numbers stay numbers.
@@ -7,18 +7,16 @@ It is written with an apostrophe before it, which reading takes off again. Numbe
 from __future__ import annotations
 
 import csv
+import io
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isnan
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from headscope.errors import RunError
-from headscope.runs.folder import CAUSES, EFFECTS, RULES
 from headscope.statistics.causes import CAUSE_COLUMNS
 from headscope.statistics.columns import (
     EFFECT_COLUMNS,
@@ -38,69 +36,47 @@ _GUARDED = re.compile(r"''*[=+\-@\t\r\n]")
 
 @dataclass(frozen=True, kw_only=True)
 class RunTable:
-    """A table that some runs have beside their evidence."""
+    """A table in a run folder."""
 
     file: str
-    """Its name in the run folder."""
+    """Name of the file in the run folder."""
     attribute: str
-    """Of `Result`, which holds it."""
+    """Attribute of `Result` that holds the table; None there if the run has no such table."""
     columns: list[str]
+    """Columns, in order."""
     kinds: Mapping[str, str]
     """Kinds of the columns that hold no fraction; texts are never missing."""
-    title: str = ""
-    """What it holds, for a message, where a study writes it."""
-    study: str = ""
-    """The command that writes it into the folder of a run."""
-    done: str = ""
-    """What that command did to the run."""
-    changes_heads: bool = False
-    """True if `heads.csv` gets columns with it."""
+    later_columns: tuple[str, ...] = ()
+    """Columns that a study adds at the end."""
 
-    def read(self, path: Path) -> pd.DataFrame:
+    def read(self, content: bytes) -> pd.DataFrame:
         """The table of a run folder.
 
         Raises:
-            RunError: the file is no such table.
+            ValueError: another table, or a cell that is not what its column holds.
         """
-        return _read(path, [self.columns], self.kinds)
+        columns = [*self.columns, *self.later_columns]
+        kinds = {name: self.kinds.get(name, "float64") for name in columns}
+        # a relation may be called "1", "null" or "NA": only numbers can be missing
+        missing = {name: "" for name, kind in kinds.items() if kind != "str"}
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)  # cells beyond the last column
+            table = pd.read_csv(
+                io.BytesIO(content),
+                dtype=kinds,
+                keep_default_na=False,
+                na_values=missing,
+                index_col=False,
+            )
+        if list(table.columns) not in (self.columns, columns):
+            raise ValueError(
+                f"the columns are {', '.join(table.columns)!s:.400}, expected "
+                f"{', '.join(self.columns)}"
+            )
+        for name in (name for name in table if kinds[name] == "str"):
+            table[name] = table[name].map(_unguard)
+        return table
 
-
-CAUSE_TABLE = RunTable(
-    file=CAUSES,
-    attribute="causes",
-    columns=CAUSE_COLUMNS,
-    kinds={
-        **dict.fromkeys(("kind", "type", "behaviour", "how", "relation", "verdict"), "str"),
-        **dict.fromkeys(("layer", "head", "n"), "Int64"),  # alone can be missing
-    },
-    title="causes",
-    study="ablate",
-    done="ablated",
-)
-RULE_TABLE = RunTable(
-    file=RULES,
-    attribute="accounts",
-    columns=RULE_COLUMNS,
-    kinds={
-        **dict.fromkeys(("feature", "kind", "queries"), "str"),
-        **dict.fromkeys(("layer", "head", "place"), "int64"),
-    },
-    title="rules",
-    study="explain",
-    done="explained",
-    changes_heads=True,
-)
-EFFECT_TABLE = RunTable(
-    file=EFFECTS,
-    attribute="effects",
-    columns=EFFECT_COLUMNS,
-    kinds={
-        **dict.fromkeys(("type", "effect"), "str"),
-        **dict.fromkeys(("layer", "head", "n"), "int64"),
-        "tagged": "bool",
-    },
-)
-RUN_TABLES = (CAUSE_TABLE, RULE_TABLE, EFFECT_TABLE)
 
 _KINDS = {
     **dict.fromkeys(("type", "relation", "primary", "tags", "shape", "reason", "rule"), "str"),
@@ -110,25 +86,46 @@ _KINDS = {
 }
 """Kinds of the columns of heads and evidence that hold no fraction."""
 
-
-def read_evidence(path: Path) -> pd.DataFrame:
-    """`evidence.csv` as it was written; see `headscope.statistics.estimates.weigh`.
-
-    Raises:
-        RunError: another table, or a cell that is not what its column holds.
-    """
-    return _read(path, [EVIDENCE_COLUMNS], _KINDS)
-
-
-def read_heads(path: Path) -> pd.DataFrame:
-    """`heads.csv` as it was written; see `headscope.statistics.tags.head_table`.
-
-    One of a run that was explained has `explained` and `rule`.
-
-    Raises:
-        RunError: another table, or a cell that is not what its column holds.
-    """
-    return _read(path, [HEAD_COLUMNS, [*HEAD_COLUMNS, *EXPLAINED_COLUMNS]], _KINDS)
+HEAD_TABLE = RunTable(
+    file="heads.csv",
+    attribute="heads",
+    columns=HEAD_COLUMNS,
+    kinds=_KINDS,
+    later_columns=tuple(EXPLAINED_COLUMNS),
+)
+EVIDENCE_TABLE = RunTable(
+    file="evidence.csv", attribute="evidence", columns=EVIDENCE_COLUMNS, kinds=_KINDS
+)
+EFFECT_TABLE = RunTable(
+    file="effects.csv",
+    attribute="effects",
+    columns=EFFECT_COLUMNS,
+    kinds={
+        **dict.fromkeys(("type", "effect"), "str"),
+        **dict.fromkeys(("layer", "head", "n"), "int64"),
+        "tagged": "bool",
+    },
+)
+CAUSE_TABLE = RunTable(
+    file="causal.csv",
+    attribute="causes",
+    columns=CAUSE_COLUMNS,
+    kinds={
+        **dict.fromkeys(("kind", "type", "behaviour", "how", "relation", "verdict"), "str"),
+        **dict.fromkeys(("layer", "head", "n"), "Int64"),  # alone can be missing
+    },
+)
+RULE_TABLE = RunTable(
+    file="rules.csv",
+    attribute="accounts",
+    columns=RULE_COLUMNS,
+    kinds={
+        **dict.fromkeys(("feature", "kind", "queries"), "str"),
+        **dict.fromkeys(("layer", "head", "place"), "int64"),
+    },
+)
+TABLES = (HEAD_TABLE, EVIDENCE_TABLE, EFFECT_TABLE, CAUSE_TABLE, RULE_TABLE)
+"""All tables that a run can have; every run has the first two."""
 
 
 def table_to_csv(table: pd.DataFrame) -> str:
@@ -158,29 +155,6 @@ def table_to_csv(table: pd.DataFrame) -> str:
             quoting=csv.QUOTE_ALL if returns else csv.QUOTE_MINIMAL,
         )
     )
-
-
-def _read(path: Path, known: Sequence[list[str]], kinds: Mapping[str, str]) -> pd.DataFrame:
-    """A table with the columns of one of these lists; the last list has all columns."""
-    kinds = {name: kinds.get(name, "float64") for name in known[-1]}
-    # a relation may be called "1", "null" or "NA": only numbers can be missing
-    missing = {name: "" for name, kind in kinds.items() if kind != "str"}
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", pd.errors.ParserWarning)  # cells beyond the last column
-            table = pd.read_csv(
-                path, dtype=kinds, keep_default_na=False, na_values=missing, index_col=False
-            )
-    except (OSError, ValueError, OverflowError, pd.errors.ParserWarning) as error:
-        raise RunError(f"{path}: cannot be read as the table of a run: {error!s:.200}") from error
-    if list(table.columns) not in known:
-        raise RunError(
-            f"{path}: the columns are {', '.join(table.columns)!s:.400}, expected "
-            f"{', '.join(known[0])}"
-        )
-    for name in (name for name in table if kinds[name] == "str"):
-        table[name] = table[name].map(_unguard)
-    return table
 
 
 def _guard(cell: object) -> object:

@@ -1,108 +1,22 @@
-"""Data for the page on a sentence: small pictures of all heads, one pattern, predictions.
-
-One thread runs the model: queries come one after the other, and any can be called off.
-"""
+"""Data for the page on a sentence: small pictures of all heads, one pattern, predictions."""
 
 from __future__ import annotations
 
-import asyncio
-import threading
-from collections.abc import Awaitable, Callable
-from concurrent.futures import CancelledError, ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 from numpy import ndarray
 
 from headscope.errors import HeadscopeError
-from headscope.serve.live import Live, SentencePredictions, SentenceReading
+from headscope.serve.live import Live, Pause, SentencePredictions, SentenceReading
 from headscope.views.report.data import pack_picture
 
-MOST_WAITING = 16
-"""Queries that may wait: more than a few people would ask at once."""
-POLL_SECONDS = 0.05
-"""Seconds between two looks whether the asker is still there."""
-
-Pause = Callable[[], None]
-_Answer = TypeVar("_Answer")
-
-
-class GoneError(Exception):
-    """Nobody waits for the answer any more."""
-
-
-class BusyError(HeadscopeError):
-    """Too many queries wait already."""
-
-
-class QueryWorker:
-    """Runs one query at a time."""
-
-    def __init__(self) -> None:
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="model")
-        self._stops: set[threading.Event] = set()
-
-    @property
-    def waiting(self) -> int:
-        """Queries that run or wait."""
-        return len(self._stops)
-
-    async def answer(
-        self,
-        query: Callable[[Pause], _Answer],
-        is_gone: Callable[[], Awaitable[bool]],
-    ) -> _Answer:
-        """What a query finds, when its turn has come.
-
-        Args:
-            query: what to run; it calls what it is given between its steps, which ends it once
-                nobody waits for it.
-            is_gone: whether the asker has gone away.
-
-        Raises:
-            BusyError: too many wait already.
-            GoneError: the asker went away; the thread is free again, or soon.
-        """
-        if self.waiting >= MOST_WAITING:
-            raise BusyError(f"{MOST_WAITING} queries wait already; ask again in a moment")
-        stop = threading.Event()
-
-        def pause() -> None:
-            if stop.is_set():
-                raise GoneError
-
-        def run() -> _Answer:
-            pause()
-            return query(pause)
-
-        self._stops.add(stop)
-        job = self._pool.submit(run)
-        job.add_done_callback(lambda _: self._stops.discard(stop))
-        waited = asyncio.wrap_future(job)
-        try:
-            while not (await asyncio.wait([waited], timeout=POLL_SECONDS))[0]:
-                if await is_gone():
-                    raise GoneError
-            return waited.result()
-        except CancelledError as error:
-            raise GoneError from error
-        finally:
-            stop.set()
-            job.cancel()
-
-    def close(self) -> None:
-        """Call off what runs and what waits."""
-        for stop in list(self._stops):
-            stop.set()
-        self._pool.shutdown(wait=True, cancel_futures=True)
-
-
 SIDE = 64
-"""Cells of a small picture's side at most; of longer sentences a cell is the largest of several."""
+"""Largest side of a small picture in cells; for longer sentences several cells become one."""
 
 
-def read_told(live: Live, other: Live | None, text: str, pause: Pause) -> dict[str, Any]:
+def sentence_answer(live: Live, other: Live | None, text: str, pause: Pause) -> dict[str, Any]:
     """Every head's picture on a sentence, with the loss and the likeliest next tokens.
 
     Args:
@@ -121,7 +35,7 @@ def read_told(live: Live, other: Live | None, text: str, pause: Pause) -> dict[s
         **_pictures(reading),
     }
     if reading.predictions is not None:
-        answer |= predictions_told(reading.predictions)
+        answer |= predictions_answer(reading.predictions)
     if other is not None:
         other_reading = _read_other(reading, other, text, pause)
         answer["other"] = _pictures(other_reading) | _loss(other_reading)
@@ -129,21 +43,24 @@ def read_told(live: Live, other: Live | None, text: str, pause: Pause) -> dict[s
     return answer
 
 
-def head_told(live: Live, other: Live | None, text: str, head: str, pause: Pause) -> dict[str, Any]:
+def head_answer(
+    live: Live, other: Live | None, text: str, head: str, pause: Pause
+) -> dict[str, Any]:
     """A head's whole pattern on a sentence, a list of keys for each query; six decimals.
 
     Raises:
-        HeadscopeError: as `read_told`; or there is no such head.
+        HeadscopeError: as `sentence_answer`; or there is no such head.
     """
-    layer, number = live.position(head)
+    layer, number = live.head(head)
+    row = live.model.attention_layers.index(layer)
     reading = live.read(text, pause)
-    answer = {"head": head, "matrix": _rows(reading, layer, number)}
+    answer = {"head": head, "matrix": _rows(reading, row, number)}
     if other is not None:
-        answer["other"] = _rows(_read_other(reading, other, text, pause), layer, number)
+        answer["other"] = _rows(_read_other(reading, other, text, pause), row, number)
     return answer
 
 
-def predictions_told(predictions: SentencePredictions) -> dict[str, Any]:
+def predictions_answer(predictions: SentencePredictions) -> dict[str, Any]:
     """The loss of each token and its mean in nats, and the likeliest next tokens."""
     losses = predictions.losses
     return {
@@ -204,7 +121,7 @@ def _loss(reading: SentenceReading) -> dict[str, float]:
     return {} if predictions is None else {"loss": float(predictions.losses.mean())}
 
 
-def _rows(reading: SentenceReading, layer: int, head: int) -> list[list[float]]:
-    pattern = reading.patterns[layer, head].double().numpy().round(6)
+def _rows(reading: SentenceReading, row: int, head: int) -> list[list[float]]:
+    pattern = reading.patterns[row, head].double().numpy().round(6)
     rows: list[list[float]] = pattern.tolist()
     return rows

@@ -1,4 +1,4 @@
-"""Who may ask: a page of another site must not read a model through the browser of its reader.
+"""Guard of the server: a page of another site must not read a model through a reader's browser.
 
 A name that a stranger's page owns can be made to mean this machine (DNS rebinding): the header
 `Host` must name this server. A form or script of another origin can post here: `Origin` must be
@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 LOCAL = ("127.0.0.1", "localhost", "::1")
 EVERYWHERE = ("0.0.0.0", "::")
 MOST_BYTES = 64 * 1024
-"""Of what is posted: a sentence of 256 tokens and the names of 1,024 heads take a quarter of it."""
+"""Largest body of a request; a sentence and the names of 1,024 heads take a quarter of it."""
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
@@ -64,13 +64,13 @@ class Guard:
             return error_response(
                 403, "this server does not go by that name; open the address it printed"
             )
-        if method not in ("GET", "HEAD"):
-            if headers.get("origin", f"http://{host}") != f"http://{host}":
-                return error_response(403, "another site's page may not ask this server")
-            if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-                return error_response(403, "another site's page may not ask this server")
-            if headers.get("content-type", "").split(";")[0].strip() != "application/json":
-                return error_response(415, "what is posted must be application/json")
+        if method in ("GET", "HEAD"):
+            return None
+        is_own_page = headers.get("origin", f"http://{host}") == f"http://{host}"
+        if not is_own_page or headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
+            return error_response(403, "another site's page may not ask this server")
+        if headers.get("content-type", "").split(";")[0].strip() != "application/json":
+            return error_response(415, "what is posted must be application/json")
         return None
 
 
@@ -86,17 +86,12 @@ def is_own_host(header: str, bound: str) -> bool:
     name = name.strip("[]").lower()
     if name in LOCAL or name == bound.lower():
         return True
-    # bound to every address: any address is one of them, and an address cannot be rebound
-    return bound in EVERYWHERE and is_address(name)
-
-
-def is_address(name: str) -> bool:
-    """True for the number of an address, False for a name."""
     try:
         ipaddress.ip_address(name)
     except ValueError:
         return False
-    return True
+    # bound to every address: any address is one of them, and an address cannot be rebound
+    return bound in EVERYWHERE
 
 
 def error_response(status: int, sentence: str) -> JSONResponse:

@@ -8,13 +8,13 @@ import anywidget
 import traitlets
 
 from headscope.errors import ChoiceError, HeadscopeError
-from headscope.heads import head_name, parse_head
-from headscope.serve.answers import head_told, read_told
+from headscope.heads import head_name
+from headscope.serve.answers import head_answer, sentence_answer
 from headscope.serve.live import Live
 from headscope.serve.live_page import live_data, widget_module
 
 Proposal = dict[str, Any]
-"""What traitlets hands to a check: under `value` what a trait is to be."""
+"""Argument of a check by traitlets: under `value` the new value of a trait."""
 
 
 class HeadWidget(anywidget.AnyWidget):  # type: ignore[misc]
@@ -62,17 +62,11 @@ class HeadWidget(anywidget.AnyWidget):  # type: ignore[misc]
 
     @traitlets.validate("head")
     def _check_head(self, proposal: Proposal) -> str:
-        self._live.position(proposal["value"])
-        return head_name(*parse_head(proposal["value"]))
+        return head_name(*self._live.head(proposal["value"]))
 
     @traitlets.validate("type")
     def _check_type(self, proposal: Proposal) -> str:
         name: str = proposal["value"]
-        if name and not self.types:
-            raise HeadscopeError(
-                f"no head has the tag {name!r:.80}: a model without a run has no tags; make a run "
-                "with headscope classify, and name its folder"
-            )
         if name and name not in self.types:
             raise ChoiceError("tag in this run", name, self.types)
         return name
@@ -88,15 +82,11 @@ class HeadWidget(anywidget.AnyWidget):  # type: ignore[misc]
     @traitlets.observe("text")
     def _read_text(self, change: object) -> None:
         with self.hold_sync():
-            self._reading = read_told(self._live, None, self.text, _go_on)
+            self._reading = sentence_answer(self._live, None, self.text, lambda: None)
             self.token = min(self.token, len(self.tokens) - 1)
             self._read_head(change)
 
     @traitlets.observe("head")
     def _read_head(self, change: object) -> None:
         if self.head:
-            self._pattern = head_told(self._live, None, self.text, self.head, _go_on)
-
-
-def _go_on() -> None:
-    """Nothing calls a reading off."""
+            self._pattern = head_answer(self._live, None, self.text, self.head, lambda: None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -22,12 +21,11 @@ from headscope.statistics.result import Result
 from headscope.views.show import check_unicode, text_window
 
 MOST_TOKENS = 256
-"""Of a sentence: 1,024 heads' patterns of so many tokens are 268 MB."""
-MAX_CACHED_BYTES = 256_000_000
-"""Bytes of patterns that are kept of sentences that were read before; the last one always is."""
+"""Longest sentence: the patterns of 1,024 heads on so many tokens are 268 MB."""
 BEST = 5
+"""Likeliest next tokens that are shown."""
 SILENCE_METHODS = ("mean", "zero")
-"""Ways to silence a head; of one sentence no other row is there to exchange with."""
+"""Ways to silence a head; one sentence has no other row to exchange with."""
 
 Pause = Callable[[], None]
 """Called between layers; what it raises ends the reading."""
@@ -38,9 +36,9 @@ class SentencePredictions:
     """Predictions of a model on a sentence, read as a text that goes on."""
 
     losses: Float[ndarray, " position"]
-    """In nats, of each token but the first."""
+    """Loss of each token but the first, in nats."""
     best: list[list[tuple[str, float]]]
-    """After each token the likeliest next ones, with their probabilities."""
+    """Likeliest next tokens after each token, with their probabilities."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +48,7 @@ class SentenceReading:
     tokens: tuple[str, ...]
     patterns: Float[Tensor, "layer head query key"]
     clean: CleanRun | None
-    """What the untouched run left; None of a model that does not predict, or cannot be edited."""
+    """State of the untouched run; None for a model that does not predict or cannot be edited."""
     predictions: SentencePredictions | None
 
 
@@ -64,31 +62,26 @@ class Live:
         self.model, self.run = model, run
         self.most = min(MOST_TOKENS, model.context)
         self.silent_because = ""
-        """Why no head can be silenced, or nothing."""
+        """Reason why no head can be silenced, or nothing."""
         self._rerunner = self._make_rerunner()
-        self._readings: OrderedDict[str, SentenceReading] = OrderedDict()
+        self._last: tuple[str, SentenceReading] | None = None
 
     def read(self, text: str, pause: Pause = lambda: None) -> SentenceReading:
         """Every head's pattern on a sentence, and what the model predicts there.
 
+        The last reading is kept, for the queries that follow on the same sentence.
+
         Raises:
             HeadscopeError: the text is empty, too long, or no Unicode.
         """
-        if text in self._readings:
-            self._readings.move_to_end(text)
-            return self._readings[text]
-        window = self.window(text)
-        reading = self._read(window, pause)
-        self._readings[text] = reading
-        while (
-            len(self._readings) > 1
-            and sum(r.patterns.nbytes for r in self._readings.values()) > MAX_CACHED_BYTES
-        ):
-            self._readings.popitem(last=False)
-        return reading
+        if self._last is None or self._last[0] != text:
+            self._last = text, self._read(self.window(text), pause)
+        return self._last[1]
 
     def window(self, text: str) -> Window:
         """The tokens of a sentence that may be read."""
+        if not text.strip():
+            raise HeadscopeError("the text is empty: type a sentence")
         check_unicode(text)
         window = text_window(self.model, text)
         if len(window.tokens) > self.most:
@@ -98,24 +91,25 @@ class Live:
             )
         return window
 
-    def position(self, head: str) -> tuple[int, int]:
-        """The row of a head's layer in `Reading.patterns`, and its number in the layer.
+    def head(self, name: str) -> tuple[int, int]:
+        """The layer and the number of a head.
 
         Raises:
             HeadscopeError: it is no name of a head, or the model has no such head.
         """
-        layer, number = self._head(head)
-        return self.model.attention_layers.index(layer), number
+        layer, head = parse_head(name)
+        self.model.check_head(layer, head)
+        return layer, head
 
     def without(
-        self, text: str, heads: Sequence[str], how: str = "mean", pause: Pause = lambda: None
+        self, text: str, heads: Sequence[str], method: str = "mean", pause: Pause = lambda: None
     ) -> SentencePredictions:
         """Predictions of the model on a sentence with some heads silenced.
 
         Args:
             text: the sentence.
             heads: their names; none leaves the model as it is.
-            how: `mean`, each head's mean over the sentence's tokens without the first; or `zero`.
+            method: `mean`, each head's mean over the sentence without its first token; or `zero`.
             pause: called between layers.
 
         Raises:
@@ -123,23 +117,17 @@ class Live:
             HeadscopeError: no such head; the text cannot be read; or the model has no heads that
                 can be silenced.
         """
-        if how not in SILENCE_METHODS:
-            raise ChoiceError("way to silence", how, SILENCE_METHODS)
+        if method not in SILENCE_METHODS:
+            raise ChoiceError("way to silence", method, SILENCE_METHODS)
         by_layer: dict[int, list[int]] = {}
-        for layer, head in dict.fromkeys(self._head(name) for name in heads):
+        for layer, head in dict.fromkeys(map(self.head, heads)):
             by_layer.setdefault(layer, []).append(head)
         clean = self.read(text, pause).clean
         if self._rerunner is None or clean is None:
             raise HeadscopeError(self.silent_because)
-        without = ablated(how, clean, by_layer) if by_layer else None
+        without = ablated(method, clean, by_layer) if by_layer else None
         with self._rerunner.before_each_block(pause):
             return self._predictions(self._rerunner, clean, without)
-
-    def _head(self, name: str) -> tuple[int, int]:
-        parse_head(name)
-        layer, head = parse_head(name)
-        self.model.check_head(layer, head)
-        return layer, head
 
     def _make_rerunner(self) -> Rerunner | None:
         if not self.model.attention_kind.predicts_next:

@@ -38,7 +38,7 @@ SCRIPTS = {
 WIDGET_SCRIPTS = {"widget_page.js": SERVE} | DRAWING | {"widget.js": SERVE}
 """The scripts of a notebook's widget in order: the page's, in a place of their own."""
 PAGE_KEYS = ("model", "layers", "heads", "rows", "types", "countable", "relations", "strongest")
-"""What the live page takes of the report's data: nothing of the run's own text."""
+"""The report's data that the live page takes: nothing of the run's own text."""
 
 
 def page_html(live: Live, other: Live | None = None) -> str:
@@ -72,21 +72,23 @@ def live_data(live: Live, other: Live | None = None) -> dict[str, Any]:
 
 
 def model_titles(models: Sequence[tuple[str, str]]) -> list[str]:
-    """Names of the models on the page; those of one name are told apart by revision, or by place.
+    """Names of the models on the page; equal names are followed by the revision, or a number.
 
     Args:
-        models: name and revision of each; the latter is empty where a model has none.
+        models: name and revision of each; the latter is empty for a model without one.
 
     >>> model_titles([("mini", ""), ("/models/tiny", "")])
     ['mini', 'tiny']
+    >>> model_titles([("gpt2", ""), ("gpt2", "")])
+    ['gpt2 (first)', 'gpt2 (second)']
     """
     names = [name_of(name) for name, _ in models]
     if len(set(names)) == len(names):
         return names
-    revisions = [revision[:8] for _, revision in models]
-    if all(revisions) and len(set(revisions)) == len(revisions):
-        return [f"{name} at {revision}" for name, revision in zip(names, revisions, strict=True)]
-    return [f"{name} ({ordinal})" for name, ordinal in zip(names, ("first", "second"), strict=True)]
+    endings = [revision[:8] for _, revision in models]
+    if "" in endings or endings[0] == endings[1]:
+        endings = ["first", "second"]
+    return [f"{name} ({ending})" for name, ending in zip(names, endings, strict=True)]
 
 
 @cache
@@ -100,20 +102,17 @@ def asset(name: str) -> tuple[str, str] | None:
 
 
 def _data(live: Live) -> dict[str, Any]:
-    if live.run is None:
-        return _without_tags(live)
-    data = page_data(live.run)
-    return {name: data[name] for name in PAGE_KEYS} | {
+    """The part of the report's data that the page shows; of a model without a run its shape."""
+    no_text = {
         "means": None,
         "examples": [],
         "ladders": [],
-        "has_run": True,
         "info": {},
+        "has_run": live.run is not None,
     }
-
-
-def _without_tags(live: Live) -> dict[str, Any]:
-    """Data of a model that no run speaks of: its shape."""
+    if live.run is not None:
+        data = page_data(live.run)
+        return {name: data[name] for name in PAGE_KEYS} | no_text
     model = live.model
     blank = {"primary": UNCLASSIFIED, "tags": "", "relation": ""}
     rows = [
@@ -121,7 +120,7 @@ def _without_tags(live: Live) -> dict[str, Any]:
         for layer in model.attention_layers
         for head in range(model.heads)
     ]
-    return {
+    return no_text | {
         "model": {"name": name_of(model.name), "layers": model.layers + len(model.others)},
         "layers": list(model.attention_layers),
         "heads": model.heads,
@@ -134,9 +133,4 @@ def _without_tags(live: Live) -> dict[str, Any]:
         "countable": [],
         "relations": [],
         "strongest": {},
-        "means": None,
-        "examples": [],
-        "ladders": [],
-        "has_run": False,
-        "info": {},
     }

@@ -1,15 +1,19 @@
-"""From a run or a model to a page that answers: load, bind, serve."""
+"""Server of the live page: loads a run or a model, binds an address and answers."""
 
 from __future__ import annotations
 
-import json
 import socket
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import uvicorn
+from anyio import CapacityLimiter, create_task_group
+from anyio.from_thread import check_cancelled
+from anyio.to_thread import run_sync
+from pydantic import BaseModel, ConfigDict, ValidationError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -18,20 +22,28 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from headscope.errors import HeadscopeError
-from headscope.runs.reopen_model import model_of
-from headscope.runs.resolve import run_named, the_model
-from headscope.serve.answers import (
-    BusyError,
-    GoneError,
-    Pause,
-    QueryWorker,
-    head_told,
-    predictions_told,
-    read_told,
-)
+from headscope.runs.resolve import model_or_run
+from headscope.serve.answers import head_answer, predictions_answer, sentence_answer
 from headscope.serve.guard import EVERYWHERE, LOCAL, MOST_BYTES, Guard, error_response
-from headscope.serve.live import Live
+from headscope.serve.live import Live, Pause
 from headscope.serve.live_page import asset, page_html
+
+GONE = 499
+"""Status as nginx logs it: the client closed the request, and reads no answer."""
+
+
+class Query(BaseModel):
+    """A query of the page: `/read` takes the text, `/head` and `/silence` the heads too."""
+
+    model_config = ConfigDict(strict=True)
+
+    text: str
+    head: str = ""
+    heads: list[str] = []
+    method: str = "mean"
+
+
+Answer = Callable[[Query, Pause], dict[str, Any]]
 
 
 def live_of(
@@ -49,10 +61,7 @@ def live_of(
         RunError: the run has no model, or its weights have changed.
         ModelError: the model is no longer where it was, or cannot be loaded.
     """
-    run = run_named(model, revision=revision, source=source)
-    if run is None:
-        return Live(the_model(model, revision=revision, device=device))
-    return Live(model_of(run, source=source, device=device), run)
+    return Live(*model_or_run(model, source=source, revision=revision, device=device))
 
 
 def serve(
@@ -98,37 +107,21 @@ def bind(host: str, port: int) -> socket.socket:
     Raises:
         HeadscopeError: no such address, or the port is taken.
     """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        listener = socket.socket(family, kind, protocol)
-    except (OSError, OverflowError, UnicodeError) as error:
-        raise HeadscopeError(f"no address {host!r:.100}, port {port}: {error}") from error
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-        listener.listen()
-    except OSError as error:
-        listener.close()
+        return socket.create_server((host, port), family=family)
+    except (OSError, OverflowError, TypeError, UnicodeError) as error:
         raise HeadscopeError(
-            f"cannot listen on {host} port {port}: {error.strerror or error}; choose another with "
-            "--port, where 0 takes a free one"
+            f"cannot listen on {host!r:.100} port {port}: {error}; choose another with --port, "
+            "where 0 takes a free one"
         ) from error
-    return listener
-
-
-GONE = 499
-"""As nginx logs it: the client closed the request, and reads no answer."""
-
-Question = Callable[[Mapping[str, Any], Pause], dict[str, Any]]
 
 
 def serve_app(live: Live, other: Live | None = None, *, host: str = "127.0.0.1") -> Starlette:
     """The page of a model, and what answers it.
 
-    `POST /read {text}`, `/head {text, head}` and `/silence {text, heads, how}` answer JSON; what is
-    wrong is `{"error": a sentence}` with a status of 400 or more.
+    `POST /read {text}`, `/head {text, head}` and `/silence {text, heads, method}` answer JSON; an
+    error is `{"error": a sentence}` with a status of 400 or more. One query runs at a time.
 
     Args:
         live: the model.
@@ -140,96 +133,76 @@ def serve_app(live: Live, other: Live | None = None, *, host: str = "127.0.0.1")
     """
     if other is not None:
         _check_same_shape(live, other)
-    worker = QueryWorker()
     page = page_html(live, other)
-
-    @asynccontextmanager
-    async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        yield
-        worker.close()
-
-    async def index(_: Request) -> Response:
-        return HTMLResponse(page)
-
-    questions: dict[str, Question] = {
-        "/read": lambda body, pause: read_told(live, other, _text(body), pause),
-        "/head": lambda body, pause: head_told(
-            live, other, _text(body), _string(body, "head"), pause
-        ),
-        "/silence": lambda body, pause: predictions_told(
-            live.without(_text(body), _heads(body), _string(body, "how", "mean"), pause)
+    answers: dict[str, Answer] = {
+        "/read": lambda query, pause: sentence_answer(live, other, query.text, pause),
+        "/head": lambda query, pause: head_answer(live, other, query.text, query.head, pause),
+        "/silence": lambda query, pause: predictions_answer(
+            live.without(query.text, query.heads, query.method, pause)
         ),
     }
     app = Starlette(
         routes=[
-            Route("/", index),
+            Route("/", lambda _: HTMLResponse(page)),
             Route("/assets/{name}", _asset),
             *(
-                Route(path, _answering(worker, question), methods=["POST"])
-                for path, question in questions.items()
+                Route(path, partial(_respond, answer), methods=["POST"])
+                for path, answer in answers.items()
             ),
         ],
         middleware=[Middleware(Guard, host=host)],
         exception_handlers={HTTPException: _refused, Exception: _failed},
-        lifespan=lifespan,
     )
-    app.state.worker = worker
+    app.state.limiter = CapacityLimiter(1)
     return app
 
 
-def _answering(worker: QueryWorker, question: Question) -> Callable[[Request], Any]:
-    async def answer(request: Request) -> Response:
-        try:
-            body = await _body(request)
-            start = time.perf_counter()
-            answer_values = await worker.answer(
-                lambda pause: question(body, pause), request.is_disconnected
-            )
-            return JSONResponse(answer_values | {"seconds": round(time.perf_counter() - start, 3)})
-        except BusyError as error:
-            return error_response(503, str(error))
-        except HeadscopeError as error:
-            return error_response(400, str(error))
-        except (GoneError, ClientDisconnect):
-            return Response(status_code=GONE)
-
-    return answer
-
-
-async def _body(request: Request) -> Mapping[str, Any]:
-    parts = bytearray()
-    async for part in request.stream():
-        parts += part
-        if len(parts) > MOST_BYTES:
-            raise HTTPException(413, f"more than {MOST_BYTES // 1024} KB; send a sentence")
+async def _respond(answer: Answer, request: Request) -> Response:
+    """The answer to a query when its turn has come; none if the client has gone away."""
+    start = time.perf_counter()
     try:
-        body = json.loads(parts)
-    except (ValueError, RecursionError) as error:
-        raise HTTPException(400, "what was sent is no JSON") from error
-    if not isinstance(body, dict):
-        raise HTTPException(400, "what was sent is no JSON object")
-    return body
+        query = Query.model_validate_json(await _body(request))
+        values = await _in_turn(partial(answer, query, check_cancelled), request)
+    except HeadscopeError as error:
+        return error_response(400, str(error))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = "".join(f"{part}: " for part in first["loc"])
+        return error_response(400, f"{where}{first['msg']}")
+    except ClientDisconnect:
+        return Response(status_code=GONE)
+    if values is None:
+        return Response(status_code=GONE)
+    return JSONResponse(values | {"seconds": round(time.perf_counter() - start, 3)})
 
 
-def _text(body: Mapping[str, Any]) -> str:
-    text = _string(body, "text")
-    if not text.strip():
-        raise HeadscopeError("the text is empty: type a sentence")
-    return text
+async def _in_turn(query: Callable[[], dict[str, Any]], request: Request) -> dict[str, Any] | None:
+    """The result of a query when its turn has come; None if its client has gone away."""
+    values, failure = None, None
+    async with create_task_group() as group:
+
+        async def leave() -> None:
+            await request.receive()  # after the body, the next message is that the client has left
+            group.cancel_scope.cancel()
+
+        group.start_soon(leave)
+        try:
+            values = await run_sync(query, limiter=request.app.state.limiter)
+        except Exception as error:  # the group would wrap it
+            failure = error
+        group.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
+    return values
 
 
-def _string(body: Mapping[str, Any], name: str, default: str | None = None) -> str:
-    value = body.get(name, default)
-    if not isinstance(value, str):
-        raise HeadscopeError(f"{name!r} must be a text")
-    return value
-
-
-def _heads(body: Mapping[str, Any]) -> list[str]:
-    heads = body.get("heads")
-    if not isinstance(heads, list) or not all(isinstance(head, str) for head in heads):
-        raise HeadscopeError("'heads' must be a list of names such as L5H1")
-    return heads
+async def _body(request: Request) -> bytes:
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > MOST_BYTES:
+            raise HTTPException(413, f"more than {MOST_BYTES // 1024} KB; send a sentence")
+    return bytes(body)
 
 
 def _check_same_shape(live: Live, other: Live) -> None:
@@ -245,7 +218,7 @@ def _check_same_shape(live: Live, other: Live) -> None:
 async def _asset(request: Request) -> Response:
     content = asset(request.path_params["name"])
     if content is None:
-        return error_response(404, "nothing is there")
+        raise HTTPException(404, "nothing is there")
     text, kind = content
     return Response(text, media_type=kind)
 
@@ -257,5 +230,5 @@ async def _refused(_: Request, error: Exception) -> Response:
 
 
 async def _failed(_: Request, error: Exception) -> Response:
-    """What nobody foresaw, such as too little memory: the page says it, and the server goes on."""
+    """Answer to an unforeseen error, such as too little memory: the page shows it."""
     return error_response(500, f"the model failed: {type(error).__name__}: {str(error)[:200]}")

@@ -132,7 +132,7 @@ async function readWithout() {
   stopAsking("silence");
   if (!heads.length) without = null;
   else {
-    const answer = await question("silence", { text: state.text, heads, how: state.how });
+    const answer = await question("silence", { text: state.text, heads, method: state.how });
     if (!answer) return;
     without = { ...answer, heads };
   }

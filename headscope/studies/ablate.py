@@ -29,9 +29,8 @@ from headscope.models.rerun import Rerunner, Score, TokenRows
 from headscope.models.stream import batch_tokens_on, in_batches, padded_tokens
 from headscope.options import Device, Heads, Positive, RunCorpus, Seed, Source, checked
 from headscope.progress import OnProgress, Progress, Steps, progress_bar
-from headscope.runs.listing import Head, chosen_heads, tagged_types
-from headscope.runs.reopen_model import model_of, text_of
-from headscope.runs.resolve import RunName, the_run
+from headscope.runs.listing import Head, selected_heads, tagged_types
+from headscope.runs.resolve import RunName, model_of, text_of, the_run
 from headscope.statistics.causes import AWAY, COMPETENT, EDGES, UNTESTED, judged
 from headscope.statistics.result import Result
 from headscope.studies.ablate_edges import QUERIES, edge_effects, tags_of
@@ -90,7 +89,7 @@ def ablate(
     if only not in ONLY:
         raise ChoiceError("thing to ablate", only, ONLY)
     run = the_run(run)
-    selection = chosen_heads(run, heads)
+    selection = selected_heads(run, heads)
     corpora = text_of(run, corpus, seed=seed)
     tables = []
     with progress_bar(progress, "ablating", unit="steps") as bar:
@@ -129,13 +128,13 @@ class HeadOfType(NamedTuple):
 
 
 def heads_with_controls(run: Result, heads: str, norms: Mapping[Head, float]) -> list[HeadOfType]:
-    """Heads to ablate, each for every type that it is tagged with; see `chosen_heads`.
+    """Heads to ablate, each for every type that it is tagged with; see `selected_heads`.
 
     With `all`, untagged heads are tested for all types.
     """
     types = tagged_types(run)
     rows = []
-    for head in chosen_heads(run, heads):
+    for head in selected_heads(run, heads):
         of_head = [name for name, members in types.items() if head in members]
         for name in of_head or (sorted(types) if heads == "all" else []):
             pool = [other for other in norms if other not in types[name] and other != head]

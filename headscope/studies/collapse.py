@@ -29,8 +29,7 @@ from headscope.models.model import Model
 from headscope.options import Corpus, Device, MaxTokens, Revision, Seed, checked
 from headscope.progress import OnProgress, Progress, progress_bar
 from headscope.runs.recorded_paths import name_of
-from headscope.runs.reopen_model import model_or_run
-from headscope.runs.resolve import ModelOrRun
+from headscope.runs.resolve import ModelOrRun, model_or_run
 from headscope.stimuli.document_order import readable
 from headscope.views.study import StudyResult
 

@@ -29,8 +29,7 @@ from headscope.models.token_rerun import LastToken, LastTokenRunner
 from headscope.options import LARGEST, Device, Name, Revision, Seed, checked
 from headscope.progress import OnProgress, Progress, Steps, progress_bar
 from headscope.runs.recorded_paths import name_of
-from headscope.runs.reopen_model import model_or_run
-from headscope.runs.resolve import ModelOrRun
+from headscope.runs.resolve import ModelOrRun, model_or_run
 from headscope.statistics.conditions import MAX_Q
 from headscope.statistics.estimates import adjusted
 from headscope.stimuli.few_shot import (

@@ -36,11 +36,9 @@ from headscope.options import (
 )
 from headscope.printing import visible
 from headscope.progress import Progress, Steps, progress_bar
-from headscope.runs.folder import encoded
-from headscope.runs.listing import Head, chosen_heads
+from headscope.runs.listing import Head, selected_heads
 from headscope.runs.recorded_paths import name_of
-from headscope.runs.reopen_model import model_of, text_of
-from headscope.runs.resolve import RunName, the_run
+from headscope.runs.resolve import RunName, model_of, text_of, the_run
 from headscope.runs.site import HEADVIS, check_site, new_site
 from headscope.runs.write import write_file
 from headscope.stimuli.text import TextWindows
@@ -138,7 +136,7 @@ def headvis(
     folder = Path(out)
     check_site(folder, overwrite=overwrite, site=HEADVIS)
     run = the_run(run)
-    exported_heads = sorted(set(chosen_heads(run, heads)))
+    exported_heads = sorted(set(selected_heads(run, heads)))
     corpora = text_of(run, corpus)
     with progress_bar(progress) as bar:
         model = model_of(run, longest=max_length, source=source, device=device)
@@ -197,7 +195,7 @@ def _per_interval(windows: Sequence[Window]) -> int:
 def _write(path: Path, content: Any) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    write_file(path, encoded(text + "\n"))
+    write_file(path, text + "\n")
 
 
 @dataclass(frozen=True)

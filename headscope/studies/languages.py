@@ -28,8 +28,7 @@ from headscope.options import Name, Names, OnMessage, PathName, Paths, checked
 from headscope.progress import Progress, progress_bar
 from headscope.relations import all_stimuli, check_types
 from headscope.relations.relation import MIN_QUERIES
-from headscope.runs.folder import encoded
-from headscope.runs.store import load
+from headscope.runs.resolve import load
 from headscope.runs.write import check_writable, write_file
 from headscope.settings import Settings, settings_of
 from headscope.statistics.general_labels import shown_relations
@@ -134,7 +133,7 @@ def languages(
         failed={str(language): str(error) for language, error in failed.items()},
         seed=run_settings.seed,
     )
-    write_file(folder / TABLE, encoded(result.csv()), overwrite=True)
+    write_file(folder / TABLE, result.csv(), overwrite=True)
     return result
 
 

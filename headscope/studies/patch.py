@@ -31,8 +31,7 @@ from headscope.relations.head_type import ALL
 from headscope.relations.relation import targets_of
 from headscope.runs.listing import Head, selected_heads
 from headscope.runs.recorded_paths import name_of
-from headscope.runs.reopen_model import model_of
-from headscope.runs.resolve import RunName, the_run
+from headscope.runs.resolve import RunName, model_of, the_run
 from headscope.statistics.result import Result
 from headscope.stimuli.text import TEXT as TEXT_STIMULUS
 from headscope.views.show import check_unicode, text_window

@@ -41,8 +41,7 @@ from headscope.models.stream import batch_tokens_on, in_batches
 from headscope.options import Corpus, Device, MaxTokens, Revision, Seed, checked
 from headscope.progress import Progress, Steps, progress_bar
 from headscope.runs.recorded_paths import name_of
-from headscope.runs.reopen_model import model_or_run
-from headscope.runs.resolve import ModelOrRun, RunName, the_run
+from headscope.runs.resolve import ModelOrRun, RunName, model_or_run, the_run
 from headscope.statistics.result import Result
 from headscope.statistics.tags import NO_TYPE, is_sink
 from headscope.stimuli.document_order import readable

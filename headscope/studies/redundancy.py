@@ -27,8 +27,7 @@ from headscope.models.stream import LayerAttention, stream_attention, whole_patt
 from headscope.options import Device, Positive, RunCorpus, Source, Windows, checked
 from headscope.progress import OnProgress, Progress, Steps, progress_bar
 from headscope.runs.recorded_paths import name_of
-from headscope.runs.reopen_model import model_of, text_of
-from headscope.runs.resolve import RunName, the_run
+from headscope.runs.resolve import RunName, model_of, text_of, the_run
 from headscope.settings import Settings
 from headscope.statistics.result import Result
 from headscope.stimuli.text import TextWindows

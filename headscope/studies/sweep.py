@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pandas as pd
+import yaml
 from pydantic import Field, PlainValidator
 
 from headscope.classification import classify
@@ -31,14 +32,14 @@ from headscope.options import (
     checked,
     several_names,
 )
+from headscope.paths import given_file
 from headscope.progress import OnProgress, Progress, RunSteps, progress_bar
 from headscope.relations import check_types, head_types
-from headscope.runs.folder import encoded, is_run
+from headscope.runs.folder import is_run
 from headscope.runs.recorded_paths import lies, name_of, seen_from, shorten_paths
-from headscope.runs.store import load
+from headscope.runs.resolve import load
 from headscope.runs.tables import table_to_csv
-from headscope.runs.user_file import given_file, read_yaml
-from headscope.runs.write import place_of, unwritable_file, write_files
+from headscope.runs.write import write_files, writing
 from headscope.settings import Settings, not_default
 from headscope.statistics.tags import NO_TYPE, countable_types
 from headscope.studies.sweep_processes import results_of_cluster, results_of_processes
@@ -165,7 +166,12 @@ def read_spec(path: Path | None, **options: Any) -> Spec:
     where, values = "", {}
     if path is not None:
         where = f"{path}: "
-        content = read_yaml(given_file(path, "a sweep as YAML, keys with values"), path)
+        raw = given_file(path, "a sweep as YAML, keys with values")
+        try:
+            content = yaml.safe_load(raw)
+        except (ValueError, yaml.YAMLError) as error:
+            reason = " ".join(str(error).split())
+            raise HeadscopeError(f"{path}: cannot be read as YAML: {reason:.300}") from error
         if not isinstance(content, dict):
             raise HeadscopeError(f"{where}a sweep is keys with values, e.g. models: [mini]")
         values = {str(key): value for key, value in content.items()}
@@ -308,14 +314,11 @@ class SweepFolder:
             WriteError: it cannot be a folder.
         """
         out, settings = spec.out, spec.settings
-        try:
-            place_of(out)
+        with writing(out):
             if not (out / PLAN).is_file():
                 if out.exists() and (not out.is_dir() or any(out.iterdir())):
                     raise RunError(f"{out} holds other files and no sweep; choose a new folder")
                 return cls(out, settings)
-        except OSError as error:
-            raise unwritable_file(out, error) from error
         earlier = cls.read(out)
         if earlier.settings != settings:
             raise RunError(
@@ -347,7 +350,7 @@ class SweepFolder:
         plan = {"settings": self.settings, "names": self.names, "cells": rows}
         text = json.dumps(plan, indent=1, ensure_ascii=False) + "\n"
         table = table_to_csv(cell_table([*self.cells.values()]))
-        files = {self.path / PLAN: encoded(text), self.path / TABLE: encoded(table)}
+        files = {self.path / PLAN: text, self.path / TABLE: table}
         write_files(files, overwrite=True)
 
     def _name(self, reference: str) -> str:

@@ -23,8 +23,8 @@ from headscope.corpus.shipped import data_folder
 from headscope.errors import ChoiceError, RunError
 from headscope.heads import head_name
 from headscope.options import Flag, Name, PathName, checked
+from headscope.paths import given_file
 from headscope.runs.resolve import RunName, the_run
-from headscope.runs.user_file import given_file
 from headscope.statistics.result import Result
 from headscope.views.study import StudyResult
 

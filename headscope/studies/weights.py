@@ -24,8 +24,7 @@ from headscope.models.model import Model
 from headscope.options import Device, Revision, Source, checked
 from headscope.progress import Progress, Steps, progress_bar
 from headscope.runs.recorded_paths import name_of
-from headscope.runs.reopen_model import model_of
-from headscope.runs.resolve import ModelOrRun, run_named, the_model
+from headscope.runs.resolve import ModelOrRun, model_of, run_named, the_model
 from headscope.views.study import StudyResult
 
 LAYER_NORMS, RMS_NORMS = ("LN", "LNPre"), ("RMS", "RMSPre")

@@ -23,8 +23,7 @@ from headscope.printing import visible
 from headscope.progress import Progress, progress_bar
 from headscope.runs.atlas import atlas_of, is_stored
 from headscope.runs.recorded_paths import name_of
-from headscope.runs.resolve import ModelOrRun
-from headscope.runs.store import load
+from headscope.runs.resolve import ModelOrRun, load
 from headscope.settings import Settings, settings_of
 from headscope.statistics import reasons
 from headscope.statistics.columns import rows_of_head

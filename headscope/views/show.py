@@ -28,8 +28,7 @@ from headscope.models.engines.engine import stream_patterns
 from headscope.models.model import Model
 from headscope.options import Device, Head, Revision, Source, Text, checked
 from headscope.printing import one_line, visible
-from headscope.runs.reopen_model import model_of
-from headscope.runs.resolve import ModelOrRun, run_named, the_model
+from headscope.runs.resolve import ModelOrRun, model_of, run_named, the_model
 from headscope.statistics.result import Result, layers_of
 from headscope.views.report import circuitsvis_script
 from headscope.views.report.data import to_json

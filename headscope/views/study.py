@@ -14,7 +14,7 @@ import pandas as pd
 from headscope.errors import HeadscopeError, WriteError
 from headscope.options import Overwrite, PathName, checked
 from headscope.printing import one_line
-from headscope.runs.folder import check_foreign, encoded
+from headscope.runs.folder import check_foreign
 from headscope.runs.tables import table_to_csv
 from headscope.runs.write import write_file
 from headscope.views.tables import frame_table
@@ -68,7 +68,7 @@ class StudyResult:
             WriteError: another suffix, a file that is there already, or one of a run.
         """
         target = check_table_file(Path(path))
-        return write_file(target, encoded(self.csv()), overwrite=overwrite)
+        return write_file(target, self.csv(), overwrite=overwrite)
 
     def json(self) -> str:
         """Values, summary, notes and the table's rows as a JSON object; NaN becomes null."""

@@ -215,12 +215,12 @@ def test_reading_a_run_imports_no_torch(run):
 
 
 def test_the_parts_of_a_bad_run_never_reach_the_folder(gpt2_folder, tmp_path, monkeypatch):
-    from headscope.runs import store
+    from headscope.runs import folder
 
     def fail(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(store, "write_tallies", fail)
+    monkeypatch.setattr(folder, "write_files", fail)
     with pytest.raises(hs.HeadscopeError, match="cannot be written: No space left"):
         hs.classify(str(gpt2_folder), types=["induction"], max_tokens=2000, out=tmp_path / "run")
     # the sums are kept beside it, for the same command to go on from

@@ -144,7 +144,7 @@ def test_what_the_user_put_there_survives_a_kill_at_any_moment(folder):
     (folder / "atlas.pdf").write_bytes(b"mine")
     before = everything(folder)
     work = folder.with_name(".run.partial")
-    from headscope.runs.workplace import OLD, workplace
+    from headscope.runs.folder import OLD, RunFolder
 
     for new_in_place in (False, True):
         work.mkdir()
@@ -152,7 +152,7 @@ def test_what_the_user_put_there_survives_a_kill_at_any_moment(folder):
         if new_in_place:
             shutil.copytree(work / OLD, folder)
             (folder / "atlas.pdf").unlink()
-        with workplace(folder):
+        with RunFolder(folder).locked():
             assert everything(folder) == before
         assert not work.exists()
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from headscope.runs.workplace import CHECKPOINT
+from headscope.runs.folder import CHECKPOINT
 from tests.kill.kill import COMMAND, arguments
 
 ROOM = 64 * 2**30

@@ -18,7 +18,7 @@ from headscope.corpus.shipped import built_corpora, data_folder, mini_folder
 from headscope.corpus.word_pairs import shipped_pairs
 from headscope.relations import head_types
 from headscope.runs.atlas import SUFFIX, atlas_names
-from headscope.runs.store import load
+from headscope.runs.resolve import load
 from headscope.statistics.thresholds import THRESHOLDS
 
 UPOS = set("ADJ ADP ADV AUX CCONJ DET INTJ NOUN NUM PART PRON PROPN PUNCT SCONJ SYM VERB X".split())

@@ -23,7 +23,7 @@ from headscope.cli.files import draw
 from headscope.errors import HeadscopeError
 from headscope.measure.example import Example
 from headscope.run import load
-from headscope.runs.folder import CHECKED, EVIDENCE, HEADS, INDEX, PATTERNS, RUN, TALLY
+from headscope.runs.contents import CHECKED, INDEX, PATTERNS, RECORD, TALLY
 from headscope.runs.listing import list_heads, write_heads
 from headscope.statistics.causes import BREAKS, CAUSE_COLUMNS, EDGES
 from headscope.studies.verify import verify
@@ -31,8 +31,8 @@ from headscope.views.figures import FIGURES
 from headscope.views.html_page import atlas_html
 from headscope.views.summary import head_lines, summary
 
-FILES = (RUN, *CHECKED)
-TABLES = (EVIDENCE, HEADS)
+FILES = (RECORD, *CHECKED)
+TABLES = ("evidence.csv", "heads.csv")
 TENSORS = (TALLY, PATTERNS)
 
 
@@ -129,7 +129,7 @@ def use(folder: Path, *, pictures: bool) -> None:
 
 def signed(folder: Path) -> None:
     """State the checksums of the files as they are, as someone would who wants them believed."""
-    path = folder / RUN
+    path = folder / RECORD
     with suppress(*NOT_JSON):
         index = json.loads(_raw(folder / INDEX))
         index["sha256"] = hashlib.sha256(_raw(folder / PATTERNS)).hexdigest()
@@ -318,7 +318,7 @@ def _byte_change(draw: st.DrawFn) -> Change:
 
 
 changes = st.one_of(
-    _json_change(RUN), _json_change(RUN), _json_change(INDEX), _cell_change(), _header_change(), _byte_change(),
+    _json_change(RECORD), _json_change(RECORD), _json_change(INDEX), _cell_change(), _header_change(), _byte_change(),
 )  # fmt: skip
 
 
@@ -348,10 +348,10 @@ def check_folder(
     except HeadscopeError as error:
         message = str(error)
         assert len(message) < 1500 + len(str(folder)), message
-        if altered and not sign and _same(sound / RUN, folder / RUN):
+        if altered and not sign and _same(sound / RECORD, folder / RECORD):
             assert any(name in message for name in altered), message
         return False
-    if not sign and _same(sound / RUN, folder / RUN):
+    if not sign and _same(sound / RECORD, folder / RECORD):
         assert not altered, altered
     return True
 

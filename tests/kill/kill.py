@@ -14,7 +14,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from headscope.runs.workplace import CHECKPOINT
+import numpy as np
+
+from headscope.runs.folder import CHECKPOINT
 
 COMMAND = (sys.executable, "-c", "from headscope.cli import main; main()")
 
@@ -116,18 +118,17 @@ def state_of(out: Path) -> Path:
 
 
 def complete(out: Path) -> bool:
-    """Whether a run was finished: its process was only killed as it ended."""
+    """True if a run was finished: its process was only killed as it ended."""
     return out.exists() and not state_of(out).exists()
 
 
 def kept(out: Path) -> str:
-    """How far the state beside a run folder says that the run has come."""
+    """Progress of a run in words, by the state next to its folder."""
     path = state_of(out)
     if not path.is_file():
         return "the run is complete" if complete(out) else "nothing is kept yet"
-    raw = path.read_bytes()
-    header = json.loads(raw[8 : 8 + int.from_bytes(raw[:8], "little")])
-    passes = json.loads(header["__metadata__"]["headscope"])["passes"]
+    with np.load(path) as arrays:
+        passes = json.loads(arrays["facts"].tobytes())["passes"]
     return ", ".join(f"{p['batches']} batches of the {name}" for name, p in passes.items())
 
 

@@ -17,7 +17,7 @@ from headscope.measure.tally import Tally
 from headscope.models import model as module
 from headscope.models.checkpoint import find_checkpoint
 from headscope.models.engines.attention import softmax_attend
-from headscope.runs.reopen_model import model_of
+from headscope.runs.resolve import model_of
 from tests.helpers.models import save_model
 
 ASKED = {"types": ["positional", "induction"], "max_tokens": 900, "examples": False}

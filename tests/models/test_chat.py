@@ -19,7 +19,7 @@ from headscope.models.load import load_model
 from headscope.models.tokenizer import Tokenizer
 from headscope.relations import relations_of
 from headscope.relations.relation import find
-from headscope.runs.reopen_model import model_of
+from headscope.runs.resolve import model_of
 from headscope.stimuli.stimulus import cut_document
 from headscope.views.show import text_window
 from tests.helpers.encoders import save_hand_built

@@ -11,7 +11,7 @@ import torch
 import headscope as hs
 from headscope.errors import ModelError, RunError
 from headscope.models.load import load_model
-from headscope.runs.store import load
+from headscope.runs.resolve import load
 from headscope.views.figures import atlas_figure
 from headscope.views.report.data import page_data
 from tests.helpers.hybrids import WITH, WITHOUT, save_hybrid

@@ -6,8 +6,6 @@ import io
 import json
 import lzma
 import re
-import subprocess
-import sys
 import tarfile
 from pathlib import Path
 
@@ -21,8 +19,7 @@ from headscope.cli import app
 from headscope.corpus.shipped import data_folder
 from headscope.errors import ChoiceError, RunError, WriteError
 from headscope.models.packaged import reserved_names
-from headscope.runs.atlas import MEMBERS, atlas_folder, atlas_names
-from headscope.runs.pack_atlas import STEPS_OF_ATTENTION, pack
+from headscope.runs.atlas import MEMBERS, STEPS_OF_ATTENTION, atlas_folder, atlas_names, pack
 from headscope.views.gallery.atlas_card import export_atlases
 from tests.helpers.report import data_of
 
@@ -188,49 +185,50 @@ def test_a_report_of_an_atlas_lies_where_one_works_and_says_what_it_is(command):
     assert command("report", "mini", "--overwrite", "--light")[0] == 0
 
 
-@pytest.mark.parametrize(
-    "words",
-    [("ablate", "atlas:mini"), ("ablate", "mini")],
-)
-def test_nothing_is_written_into_an_atlas(command, words):
+def test_nothing_is_written_into_an_atlas(command):
     before = {path: path.read_bytes() for path in atlas_folder().iterdir() if path.is_file()}
-    code, _, said = command(*words)
+    code, _, said = command("ablate", "mini")
     assert code != 0
-    assert "atlas:mini is an atlas, into which nothing is written" in said
+    assert "mini is no run folder, into which a table could be written" in said
     assert {path: path.read_bytes() for path in before} == before
-
-
-def test_sums_are_not_to_be_had_of_an_atlas():
-    with pytest.raises(RunError, match="which holds no sums"):
-        hs.load("atlas:mini", with_tally=True)
+    assert hs.load("atlas:mini", with_tally=True).tally is None
 
 
 def damaged(kind: str, packed: Path, path: Path) -> Path:
     """A file that is called an atlas, and is none."""
     raw, files = packed.read_bytes(), members(packed)
-    if kind in ("cut off", "altered", "empty", "no archive"):
-        altered = bytearray(raw)
-        altered[len(raw) // 2] ^= 255
-        texts = {"cut off": raw[: len(raw) // 2], "altered": bytes(altered), "empty": b""}
-        path.write_bytes(texts.get(kind, b"no archive at all"))
-        return path
-    if kind == "a link":
-        return archive(path, {"run.json": b""}, tarfile.SYMTYPE)
-    if kind == "elsewhere":
-        return archive(path, {**files, "../escaped": b"x"})
-    if kind == "another table":
-        return archive(path, {**files, "heads.csv": files["heads.csv"].replace(b"0.", b"1.", 1)})
-    if kind == "without run.json":
-        return archive(path, {name: files[name] for name in files if name != "run.json"})
-    path.write_bytes(lzma.compress(b"no tar"))
+    half = len(raw) // 2
+    match kind:
+        case "a link":
+            return archive(path, {"run.json": b""}, tarfile.SYMTYPE)
+        case "elsewhere":
+            return archive(path, {**files, "../escaped": b"x"})
+        case "another table":
+            changed = files["heads.csv"].replace(b"0.", b"1.", 1)
+            return archive(path, {**files, "heads.csv": changed})
+        case "without run.json":
+            return archive(path, {name: files[name] for name in files if name != "run.json"})
+        case "cut off":
+            path.write_bytes(raw[:half])
+        case "altered":
+            path.write_bytes(raw[:half] + bytes([raw[half] ^ 255]) + raw[half + 1 :])
+        case "no archive":
+            path.write_bytes(lzma.compress(b"no tar"))
     return path
 
 
 @pytest.mark.parametrize(
     "kind",
-    ["cut off", "altered", "empty", "no archive", "a link", "elsewhere", "another table",
-     "without run.json", "no tar"],
-)  # fmt: skip
+    [
+        "a link",
+        "elsewhere",
+        "another table",
+        "without run.json",
+        "cut off",
+        "altered",
+        "no archive",
+    ],
+)
 def test_a_broken_atlas_is_refused_in_one_sentence(kind, packed, tmp_path, command):
     path = damaged(kind, packed, tmp_path / "broken.tar.xz")
     code, said, error = command("heads", path)
@@ -238,26 +236,7 @@ def test_a_broken_atlas_is_refused_in_one_sentence(kind, packed, tmp_path, comma
     assert said == ""
     (line,) = error.strip().splitlines()
     assert line.startswith(f"{path}: this atlas is damaged (")
-    assert line.endswith("; copy the file again, or install headscope anew")
     assert not (tmp_path / "escaped").exists()
-
-
-def test_an_atlas_is_unpacked_once_and_goes_with_the_process(packed):
-    code = (
-        "import sys, headscope as hs\n"
-        "from headscope.runs.atlas import atlas_of, unpacked\n"
-        "folders = {unpacked(atlas_of(sys.argv[1])) for _ in range(2)}\n"
-        "print(*folders, *(f.is_dir() for f in folders), len(hs.load(sys.argv[1]).examples) > 9)"
-    )
-    said = subprocess.run(
-        [sys.executable, "-c", code, str(packed)],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=ROOT,
-    ).stdout.split()
-    assert said[1:] == ["True", "True"]
-    assert not Path(said[0]).exists()
 
 
 def test_a_folder_of_atlases_has_a_card_and_a_table(packed, folder, tmp_path):
@@ -273,30 +252,3 @@ def test_a_folder_of_atlases_has_a_card_and_a_table(packed, folder, tmp_path):
         assert hs.load(tmp_path / "out" / row.file).name == row.model
     with pytest.raises(WriteError, match="holds a folder of atlases already"):
         export_atlases(folder, out=tmp_path / "out")
-
-
-@pytest.mark.slow
-def test_the_recipe_measures_and_packs_what_it_is_told(tmp_path):
-    recipe = data_folder() / "atlas" / "make.py"
-    words = [
-        "mini",
-        "./nowhere",
-        "--max-tokens",
-        "1500",
-        "--out",
-        "out",
-        "--runs",
-        "runs",
-        "--gallery",
-        "site",
-    ]
-    done = subprocess.run(
-        [sys.executable, str(recipe), *words], cwd=tmp_path, capture_output=True, text=True, check=False,
-        env={"PYTHONPATH": str(ROOT), "PATH": "", "HOME": str(tmp_path)},
-    )  # fmt: skip
-    assert done.returncode == 1  # a model that cannot be read does not stop the others
-    assert done.stderr.strip().splitlines()[-1].startswith("./nowhere: ")
-    run = hs.load(tmp_path / "out" / "mini.tar.xz")
-    assert run.info["settings"]["max_tokens"] == 1500
-    assert (tmp_path / "site" / "index.html").is_file()
-    assert (tmp_path / "runs" / "mini" / "heads.csv").is_file()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from transformer_lens.head_detector import detect_head
 from transformers import GPT2LMHeadModel
 
 import headscope as hs
@@ -59,15 +58,6 @@ def test_heads_are_named_by_type_relation_and_name(run):
     assert selected_heads(run, "L5H1,4.3") == [(5, 1), (4, 3)]
     assert len(selected_heads(run, "all")) == 48
     assert set(selected_heads(run, "induction")) < set(selected_heads(run, "tagged"))
-
-
-def test_transformer_lens_own_tool_takes_them(run, bridge):
-    scores = detect_head(
-        bridge, "one two three four one two three four", "induction_head",
-        heads=selected_heads(run, "induction/repeat"), error_measure="abs",
-    )  # fmt: skip
-    scored = {(layer, head) for layer, head in (scores != -1).nonzero().tolist()}
-    assert scored == set(selected_heads(run, "induction/repeat"))
 
 
 def test_hooks_that_zero_heads_do_what_the_plain_network_does_without_them(run, bridge, tokens):

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import headscope as hs
 from headscope.cli import app
 from headscope.errors import CorpusError, ModelError, RunError
-from headscope.runs.folder import RUN
+from headscope.runs.contents import RECORD
 from tests.helpers.report import data_of
 
 TEXT = "Alice was very tired. She looked at the old keys again. " * 60
@@ -64,7 +64,7 @@ def said_in(folder: Path, secret: str) -> list[str]:
 def test_no_file_of_a_run_says_where_its_model_and_its_text_lie(home, out):
     assert len([path for path in out.rglob("*") if path.is_file()]) >= 7
     assert said_in(out, str(home.parent)) == []
-    info = json.loads((out / RUN).read_text())
+    info = json.loads((out / RECORD).read_text())
     assert info["model"]["name"] == "tiny"
     assert info["corpora"]["asked"] == ["texts"]
     assert list(info["corpora"]["files"]) == ["texts/dev/alice.txt"]
@@ -170,37 +170,13 @@ def test_no_file_of_a_sweep_says_where_its_models_lie_and_it_goes_on(home):
     assert json.loads((folder / "sweep.json").read_text()) == plan
 
 
-def test_an_unfinished_run_says_nothing_of_places_either_and_goes_on(home, tmp_path):
-    run = tmp_path / "run"
-    calls: list[int] = []
-
-    class StopError(Exception):
-        pass
-
-    def stop(done: int, total: int) -> None:
-        calls.append(done)
-        if len(calls) == 4:
-            raise StopError
-
-    model, text = home / "models" / "tiny", home / "texts"
-    with pytest.raises(StopError):
-        hs.classify(str(model), text, out=run, keep_every=0.0, progress=stop, **ASKED)
-    assert [p.name for p in (tmp_path / ".run.partial").iterdir() if p.suffix] == [
-        "state.safetensors"
-    ]
-    assert said_in(tmp_path, str(home.parent)) == []
-    told: list[str] = []
-    hs.classify(str(model), text, out=run, tell=told.append, **ASKED)
-    assert told[0].startswith("goes on with the run that was broken off")
-
-
 def test_what_ships_goes_by_its_name_and_a_folder_of_that_name_comes_first(
     gpt2_folder, tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
     asked = ASKED | {"max_tokens": 300}
     hs.classify(str(gpt2_folder), ["gold", "controlled"], out="named", **asked)
-    info = json.loads(Path("named", RUN).read_text())
+    info = json.loads(Path("named", RECORD).read_text())
     assert info["places"]["corpora"] == ["headscope:gold.conllu", "headscope:controlled.conllu"]
     assert info["corpora"]["asked"] == ["gold.conllu", "controlled.conllu"]
     assert " --corpus gold --corpus controlled " in info["command"]

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import random
 import shutil
-import signal
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +17,7 @@ from headscope.models import stream
 from headscope.statistics import early_stopping
 from headscope.stimuli.repeat import REPEAT
 from tests.helpers.models import save_model
-from tests.kill.kill import arguments, complete, content, finish, start, state_of
+from tests.kill.kill import content, state_of
 
 TEXT = "Alice was very tired. She looked at the old keys again. "
 # windows so short that stretches are merged on the way
@@ -30,7 +27,7 @@ OPTIONS = {
 
 
 class BrokenOffError(Exception):
-    """What a test breaks a run off with."""
+    """An error that breaks a run off."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -100,7 +97,7 @@ def another(gpt2_folder, corpus, tmp_path_factory) -> Path:
 
 @pytest.fixture
 def unfinished(halted, tmp_path) -> Path:
-    """Where that run would have been written, with its state beside it."""
+    """Folder in which that run would have been written, with its state next to it."""
     out = tmp_path / "run"
     shutil.copytree(halted.parent, state_of(out).parent)
     return out
@@ -181,8 +178,6 @@ def test_batches_that_are_done_are_not_run_again(gpt2_folder, corpus, tmp_path, 
     ("more", "message"),
     [
         ({"max_tokens": 2000}, "its settings max_tokens was 2400, and here it is 2000"),
-        ({"types": ["induction"]}, "and here it is ['induction']"),
-        ({"seed": 1}, "its settings seed was 0, and here it is 1"),
         ({"engine": "lens"}, "its engine was 'fused', and here it is 'lens'"),
     ],
 )
@@ -193,7 +188,6 @@ def test_other_settings_are_refused_and_named(gpt2_folder, corpus, unfinished, m
         hs.classify(str(gpt2_folder), corpus, out=out, **{**OPTIONS, **more})
     assert str(state_of(out)) in str(error.value)
     assert message in str(error.value)
-    assert "add --overwrite to start anew, or choose another --out" in str(error.value)
     assert state_of(out).read_bytes() == before
     assert not out.exists()
 
@@ -231,7 +225,7 @@ def test_other_code_of_the_same_version_is_refused(gpt2_folder, corpus, unfinish
         hs.classify(str(gpt2_folder), corpus, out=unfinished, **OPTIONS)
 
 
-@pytest.mark.parametrize("how", ["cut", "flipped", "restated", "foreign", "empty"])
+@pytest.mark.parametrize("how", ["cut", "flipped", "foreign", "empty"])
 def test_a_damaged_state_is_named_and_overwrite_starts_anew(
     gpt2_folder, corpus, whole, unfinished, tmp_path, how
 ):
@@ -242,18 +236,14 @@ def test_a_damaged_state_is_named_and_overwrite_starts_anew(
     damaged = {
         "cut": raw[:-1],
         "flipped": raw[:middle] + bytes([raw[middle] ^ 1]) + raw[middle + 1 :],
-        "restated": raw.replace(b'batches\\": 3', b'batches\\": 2', 1),
         "foreign": (gpt2_folder / "model.safetensors").read_bytes(),
         "empty": b"",
     }[how]
-    assert damaged != raw
     path.write_bytes(damaged)
-    with pytest.raises(RunError) as error:
+    with pytest.raises(RunError, match=f"^{path}: this is not what a run wrote"):
         hs.classify(str(gpt2_folder), corpus, out=out, **OPTIONS)
-    assert str(path) in str(error.value)
-    assert "this is not what a run wrote" in str(error.value)
-    if how not in ("cut", "restated"):
-        return  # what starts anew does not hang on how a state was damaged
+    if how != "flipped":
+        return  # the rest does not depend on how a state was damaged
     told: list[str] = []
     hs.classify(str(gpt2_folder), corpus, out=out, overwrite=True, tell=told.append, **OPTIONS)
     assert told[0].startswith("starts anew, because ")
@@ -308,32 +298,3 @@ def test_an_interruption_says_how_to_go_on(gpt2_folder, corpus, tmp_path):
 def interrupt(done: int, total: int) -> None:
     if done:
         raise KeyboardInterrupt
-
-
-@pytest.mark.slow
-def test_killed_and_interrupted_commands_go_on_to_the_same_bytes(tmp_path):
-    corpus = tmp_path / "text.txt"
-    corpus.write_text(TEXT * 1500)
-    runs = tmp_path / "runs"
-    finish(arguments(corpus, runs / "whole", tokens=3000))
-    words, state = arguments(corpus, runs / "mini", tokens=3000), state_of(runs / "mini")
-    rng = random.Random(0)
-    for way in (signal.SIGKILL, signal.SIGINT):
-        if complete(runs / "mini"):
-            break
-        process = start(words)
-        written = state.stat().st_mtime_ns if state.exists() else 0
-        # once it has gone on by itself, any moment will do
-        while process.poll() is None and not (
-            state.exists() and state.stat().st_mtime_ns > written
-        ):
-            time.sleep(0.02)
-        time.sleep(rng.uniform(0, 0.3))
-        process.send_signal(way)
-        _, said = process.communicate()
-        assert process.returncode in (0, -way, 130)
-        if process.returncode == 130 and state.exists():
-            assert f"is kept in {state.parent}, and the same command goes on" in said
-    if not complete(runs / "mini"):
-        assert "goes on with the run that was broken off" in finish(words)
-    assert content(runs / "mini") == content(runs / "whole")

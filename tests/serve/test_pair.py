@@ -90,38 +90,6 @@ def test_both_halves_of_a_cell_are_the_models_own_numbers(pair, folders, width):
     assert seen.found["wide"]
 
 
-def test_both_patterns_are_read_with_the_keyboard_alone(pair, folders):
-    keys = opened_at(pair.address)
-    keys.wait_for("document.querySelectorAll('canvas.thumb').length === 8")
-    keys.tab_to("#text")
-    keys.write("Behold. ")
-    keys.press("Enter")
-    text = keys.read("document.getElementById('text').value")
-    assert "Behold. " in text
-    length = own(folders[0], text)[0].shape[-1]
-    keys.wait_for(f"document.getElementById('status').textContent.startsWith('{length} tok')")
-    keys.tab_to('[data-head="L0H0"]')
-    keys.press("ArrowDown")
-    keys.press("Enter")
-    keys.wait_for("document.querySelectorAll('#head canvas').length === 2")
-    keys.tab_to("canvas.whole-pattern")
-    assert keys.read("document.activeElement.getAttribute('aria-label')").startswith(CHANGED)
-    keys.press("ArrowUp", 2)
-    row = length - 3
-    said = keys.read("[...document.querySelectorAll('#head .said')].map((p) => p.textContent)")
-    for folder, each in zip(folders, said, strict=True):
-        shares = own(folder, text)[0][1, 0, row]
-        assert f"(token {row})" in each
-        assert f"{shares.max():.2f}" in each
-        assert each.endswith("pinned")
-    assert said[0] != said[1]
-    assert f"pin={row}" in keys.read("location.hash")
-    labels = "[...document.querySelectorAll('#head canvas')].map((c) => c.ariaLabel)"
-    assert len(set(keys.read(labels))) == 2
-    assert keys.read("performance.getEntriesByType('resource').every((e) => "
-                     f"e.name.startsWith('{pair.address}'))")  # fmt: skip
-
-
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (390, "light")])
 def test_axe_finds_no_fault_in_a_pair(pair, width, scheme):
     keys = opened_at(f"{pair.address}/#head=L1H0", width=width, scheme=scheme)
@@ -146,13 +114,6 @@ def test_models_that_look_both_ways_are_not_split_and_the_page_says_so(start, tm
     assert seen.found["over"] == 0
 
 
-@pytest.mark.parametrize(
-    ("models", "called"),
-    [
-        ([("gpt2", ""), ("x/gpt2", "")], ["gpt2", "x/gpt2"]),
-        ([("p", "a" * 40), ("p", "b" * 40)], ["p at aaaaaaaa", "p at bbbbbbbb"]),
-        ([("p", "a" * 40), ("p", "a" * 40)], ["p (first)", "p (second)"]),
-    ],
-)
-def test_two_models_of_one_name_are_told_apart(models, called):
-    assert model_titles(models) == called
+def test_two_revisions_of_one_model_are_told_apart():
+    assert model_titles([("p", "a" * 40), ("p", "b" * 40)]) == ["p (aaaaaaaa)", "p (bbbbbbbb)"]
+    assert model_titles([("p", "a" * 40), ("p", "a" * 40)]) == ["p (first)", "p (second)"]

@@ -10,7 +10,7 @@ import pytest
 
 import headscope as hs
 from headscope.errors import HeadscopeError
-from headscope.serve.answers import head_told, read_told
+from headscope.serve.answers import head_answer, sentence_answer
 from headscope.serve.live_page import live_data, widget_module
 from tests.browser import visit
 
@@ -38,8 +38,8 @@ def state(live, head: str) -> dict:
     tokens = live.read(TEXT).tokens
     return {
         "_data": live_data(live), "head": head, "type": "", "token": len(tokens) - 1,
-        "_reading": read_told(live, None, TEXT, lambda: None),
-        "_pattern": head_told(live, None, TEXT, head, lambda: None),
+        "_reading": sentence_answer(live, None, TEXT, lambda: None),
+        "_pattern": head_answer(live, None, TEXT, head, lambda: None),
     }  # fmt: skip
 
 
@@ -76,7 +76,7 @@ CHOOSE = """
 
 
 def test_what_is_clicked_is_chosen_and_what_python_chooses_is_drawn(live_with_run, tmp_path):
-    pattern = head_told(live_with_run, None, TEXT, "L1H2", lambda: None)
+    pattern = head_answer(live_with_run, None, TEXT, "L1H2", lambda: None)
     found = in_notebook(live_with_run, CHOOSE.replace("PATTERN", json.dumps(pattern)), tmp_path)
     tokens = live_with_run.read(TEXT).tokens
     last = len(tokens) - 1
@@ -121,7 +121,7 @@ def test_python_sees_the_choice_and_the_widget_what_python_sets(chosen, live_wit
     chosen.set_state({"head": "L1H2", "token": 3, "type": "positional"})
     assert dict(changes) == {"head": "L1H2", "token": 3}
     matrix = chosen.get_state()["_pattern"]["matrix"]
-    assert matrix == head_told(live_with_run, None, TEXT, "L1H2", lambda: None)["matrix"]
+    assert matrix == head_answer(live_with_run, None, TEXT, "L1H2", lambda: None)["matrix"]
     assert chosen.type == "positional"
     chosen.text = "she"
     assert chosen.token == len(chosen.tokens) - 1 < 3
@@ -139,10 +139,9 @@ def test_python_sees_the_choice_and_the_widget_what_python_sets(chosen, live_wit
         ("head", "L9H9", "no head L9H9"),
         ("head", "first", "'first' is not a head"),
         ("token", 99, "no token 99: the sentence has 0 to"),
-        ("token", -1, "no token -1"),
         ("type", "lexical", "choose from: induction, positional"),
         ("text", "", "the text is empty"),
-        ("text", "x " * 400, "256 at most"),
+        ("text", "\ud83d", "half of a character"),
     ],
 )
 def test_what_cannot_be_chosen_is_said_and_changes_nothing(chosen, name, value, said):

@@ -21,8 +21,7 @@ from headscope.options import LARGEST, Corpus, Device, Revision, Seed, checked
 from headscope.progress import Progress, Steps, progress_bar
 from headscope.relations import relations_of
 from headscope.relations.head_type import ALL
-from headscope.runs.reopen_model import model_or_run, text_of
-from headscope.runs.resolve import ModelOrRun, run_named
+from headscope.runs.resolve import ModelOrRun, model_or_run, run_named, text_of
 from headscope.statistics.columns import EXPLAINED_COLUMNS, HEAD_COLUMNS, RULE_COLUMNS
 from headscope.statistics.result import Result, by_name
 from headscope.stimuli.text import TextWindows

@@ -17,8 +17,7 @@ from headscope.heads import layer_name
 from headscope.options import Overwrite, PathName, checked
 from headscope.printing import visible
 from headscope.progress import Progress, progress_bar
-from headscope.runs.folder import REPORT, encoded
-from headscope.runs.recorded_paths import shareable
+from headscope.runs.contents import REPORT
 from headscope.runs.resolve import RunName, run_names, the_run
 from headscope.runs.site import check_site, new_site
 from headscope.runs.write import write_file
@@ -94,7 +93,7 @@ def card_of(run: Result, name: str, folder: str) -> Card:
         name: what the gallery calls it.
         folder: the name of its folder in the site.
     """
-    info = shareable(run.info) if "model" in run.info else {"model": {"name": name}}
+    info = run.info if "model" in run.info else {"model": {"name": name}}
     layers = layers_of(run)
     read = info.get("text_read", {}).get("tokens")
     return Card(
@@ -176,9 +175,9 @@ def gallery(
             result = the_run(run)
             cards.append(card_of(result, name, folder_name))
             page = report_html(result, light=light, home=f"../{INDEX}")
-            write_file(new / folder_name / REPORT, encoded(page))
+            write_file(new / folder_name / REPORT, page)
             on_progress(len(cards), len(runs))
-        write_file(new / INDEX, encoded(gallery_html(cards)))
+        write_file(new / INDEX, gallery_html(cards))
         write_file(new / ".nojekyll", b"")  # GitHub Pages serves the files as they are
     return folder / INDEX
 

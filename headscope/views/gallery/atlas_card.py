@@ -15,9 +15,7 @@ from headscope.corpus.read import file_sha256
 from headscope.models.packaged import PACKAGED
 from headscope.options import Overwrite, PathName, checked
 from headscope.progress import Progress, progress_bar
-from headscope.runs.atlas import PREFIX, SUFFIX
-from headscope.runs.folder import encoded
-from headscope.runs.pack_atlas import STEPS_OF_ATTENTION, pack
+from headscope.runs.atlas import PREFIX, STEPS_OF_ATTENTION, SUFFIX, pack
 from headscope.runs.resolve import RunName, run_names, the_run
 from headscope.runs.site import Site, check_site, new_site
 from headscope.runs.tables import table_to_csv
@@ -58,8 +56,8 @@ def export_atlases(
             rows.append(_row(result, cards[-1], file))
             on_progress(len(cards), len(runs))
         table = pd.DataFrame(rows)
-        write_file(new / TABLE, encoded(table_to_csv(table)))
-        write_file(new / CARD, encoded(atlas_card(cards, table)))
+        write_file(new / TABLE, table_to_csv(table))
+        write_file(new / CARD, atlas_card(cards, table))
     return folder / CARD
 
 

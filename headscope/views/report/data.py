@@ -19,7 +19,6 @@ from numpy import ndarray
 from headscope.errors import RunError
 from headscope.measure.example import Example
 from headscope.measure.tally import SIDE, picture_title
-from headscope.runs.recorded_paths import shareable
 from headscope.settings import not_default
 from headscope.statistics.causes import cause_lines
 from headscope.statistics.head_lists import best_heads, strongest, undecided
@@ -56,7 +55,7 @@ def page_data(run: Result) -> dict[str, Any]:
     layers, heads = layers_of(run), int(run.heads["head"].max()) + 1
     row_of_layer = {layer: row for row, layer in enumerate(layers)}
     best = _indexed(best_heads(run.evidence), row_of_layer, heads)
-    info = shareable(run.info)
+    info = run.info
     tagged = _indexed(strongest(run.evidence), row_of_layer, heads)
     evidence_types = set(run.evidence["type"])
     seen = instances_of(run.examples)
@@ -79,7 +78,7 @@ def page_data(run: Result) -> dict[str, Any]:
         "means": mean_pictures(run),
         "ladders": ladders(run),
         "examples": [_example(example) for example in run.examples],
-        "info": {key: value for key, value in info.items() if key != "relations"},
+        "info": {key: value for key, value in info.items() if key not in ("relations", "places")},
         "not_default": not_default(info.get("settings", {})),
     }
 

@@ -180,7 +180,7 @@ def test_the_command_writes_causes_that_why_and_the_report_show(mini_run):
     done = headscope("ablate", mini_run, "--heads", name, "--how", "zero", "--queries", "24", "-q")
     assert done.returncode == 0, done.stderr
     assert "induction" in done.stdout
-    table = CAUSE_TABLE.read(mini_run / CAUSE_TABLE.file)
+    table = CAUSE_TABLE.read((mini_run / CAUSE_TABLE.file).read_bytes())
     assert table is not None
     assert set(zip(table["layer"], table["head"], strict=True)) == {(row["layer"], row["head"])}
     lines = cause_lines(table, int(row["layer"]), int(row["head"]))

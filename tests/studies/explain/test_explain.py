@@ -81,7 +81,7 @@ def test_the_command_keeps_the_rules_in_the_runs_folder(gpt2_folder, tmp_path, c
     assert run.heads.loc["L1H1", "rule"].split(" (")[0] in data_of(folder / "report.html")
     code, _, err = command(*words)
     assert code == 2
-    assert "this run was explained before; add --overwrite" in err
+    assert "rules.csv exists already; add --overwrite" in err
     assert not command(*words, "--overwrite")[0]
     # a run that is saved again keeps its rules
     run.save(tmp_path / "copy")

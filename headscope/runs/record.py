@@ -1,11 +1,19 @@
-"""Facts of a run's input for `run.json`: enough to repeat it."""
+"""The content of `run.json`: what a run is and what it was made from, enough to repeat it.
+
+`describe_input` states the input before it is read, later steps add to it, and
+`headscope.runs.folder` writes it signed and reads it back.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel
 
 from headscope.attention_kind import BIDIRECTIONAL
 from headscope.corpus.shipped import corpus_title, named_corpora, shipped_corpora
@@ -13,13 +21,60 @@ from headscope.models.locate import title_of
 from headscope.models.stream import batch_tokens_on
 from headscope.relations import check_types, head_types, relations_of
 from headscope.relations.head_type import ALL
-from headscope.relations.relation import Relation
+from headscope.relations.relation import Relation, TagThresholds
 from headscope.runs.recorded_paths import name_of, places_of
 from headscope.settings import MAX_TOKENS, Settings
 from headscope.statistics.result import RunInfo
 
 if TYPE_CHECKING:
     from headscope.models.model import Model
+
+FORMAT_VERSION = 2
+"""Version of run folders; folders of another version are not read."""
+VERSION = "format_version"
+SHA256 = "sha256"
+"""The key, in the provenance, of the checksum that `run.json` states of itself."""
+_MODEL_FACTS = (
+    "name",
+    "revision",
+    "architecture",
+    "layers",
+    "heads",
+    "key_value_heads",
+    "context",
+    "device",
+    "dtype",
+    "weights_sha256",
+)
+
+
+class Record(BaseModel):
+    """The part of `run.json` that every run must have."""
+
+    model: dict[str, Any]
+    relations: dict[str, TagThresholds]
+    """Thresholds of the tags, by relation."""
+    provenance: dict[str, Any]
+    files: dict[str, str]
+    """The sha256 of each file that is read back, by its name in the folder."""
+
+
+def record_json(info: dict[str, Any]) -> str:
+    """`run.json` as it is written, with its own checksum in the provenance."""
+    signed = info | {"provenance": info["provenance"] | {SHA256: record_sha256(info)}}
+    return json.dumps(signed, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def record_sha256(info: dict[str, Any]) -> str:
+    """The sha256 of what `run.json` says, but for the one that it states of itself.
+
+    It is that of the canonical text, so that spaces and the order of keys do not count: JSON with
+    sorted keys, without spaces, and nothing outside ASCII.
+    """
+    provenance = {key: value for key, value in info["provenance"].items() if key != SHA256}
+    unsigned = info | {"provenance": provenance}
+    text = json.dumps(unsigned, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
 def describe_input(
@@ -97,7 +152,7 @@ def _measurable(types: Sequence[str] | None, model: Model) -> tuple[str, ...]:
 
 
 def _left_out(model: Model, relations: Sequence[Relation], settings: Settings) -> list[str]:
-    """What a full run would add to a quick one."""
+    """Parts of a full run that a quick one leaves out."""
     possible = relations_of(settings.types, model.attention_kind, in_chat=settings.chat)
     ids = {relation.id for relation in relations}
     missing_types = sorted({r.type for r in possible} - {r.type for r in relations})
@@ -111,17 +166,3 @@ def _left_out(model: Model, relations: Sequence[Relation], settings: Settings) -
     built = "" if settings.built else " and built sentences"
     twin = "" if settings.twin else "the twin (null model: the weights shuffled) and "
     return [*added, f"text{built} for contested queries", f"{twin}shadows, which a tag must beat"]
-
-
-_MODEL_FACTS = (
-    "name",
-    "revision",
-    "architecture",
-    "layers",
-    "heads",
-    "key_value_heads",
-    "context",
-    "device",
-    "dtype",
-    "weights_sha256",
-)

@@ -1,0 +1,178 @@
+"""The contents of the files of a run, made from its results and read back, by name.
+
+`headscope.runs.folder` says what each file is, and when it is written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from headscope.errors import HeadscopeError, RunError
+from headscope.measure.example import Example
+from headscope.measure.tally import Tally
+from headscope.runs.patterns import (
+    StoredExamples,
+    example_files,
+    means_file,
+    read_examples,
+    read_means,
+)
+from headscope.runs.record import (
+    FORMAT_VERSION,
+    SHA256,
+    VERSION,
+    Record,
+    record_json,
+    record_sha256,
+)
+from headscope.runs.recorded_paths import inward, outward
+from headscope.runs.sums import packed_tallies, plain_tallies, read_packed, read_plain
+from headscope.runs.tables import TABLES, table_to_csv
+from headscope.runs.write import utf8
+from headscope.statistics.result import Result, layers_of
+
+RECORD, REPORT = "run.json", "report.html"
+SUMS, TALLY = "sums.npz", "tally.safetensors"
+PATTERNS, INDEX = "patterns/examples.safetensors", "patterns/examples.json"
+MEANS = "patterns/mean.safetensors"
+CHECKED = (*(table.file for table in TABLES), PATTERNS, INDEX, MEANS, SUMS, TALLY)
+"""Files that are read back, each with its sha256 in `run.json`."""
+FILES = (*CHECKED, REPORT, RECORD)
+"""All files that headscope writes into a run folder; any other is the user's."""
+
+AGAIN = "copy the folder again, or write it anew with headscope classify --overwrite"
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turn any error into a RunError that names the file.
+
+    Raises:
+        RunError: the file cannot be read, or is not what a run writes.
+    """
+    try:
+        yield
+    except HeadscopeError:
+        raise
+    except Exception as error:  # a file that was altered can make a library raise anything
+        reason = f"{getattr(error, 'strerror', None) or error}"
+        raise RunError(f"{path}: this file of the run cannot be read: {reason:.300}") from error
+
+
+def run_files(run: Result, folder: Path, report: str) -> dict[str, bytes]:
+    """The files of a run that is written to this folder, by name."""
+    tables = {table.file: getattr(run, table.attribute) for table in TABLES}
+    files = {name: utf8(table_to_csv(rows)) for name, rows in tables.items() if rows is not None}
+    if run.examples:
+        patterns, index = example_files(run.examples)
+        files |= {PATTERNS: patterns, INDEX: utf8(index)}
+    if run.means is not None or run.pictures:
+        files[MEANS] = means_file(run.means, run.pictures)
+    if run.tally is not None:
+        if run.info.get("settings", {}).get("keep_sums"):
+            files[TALLY] = plain_tallies(run.tally, run.twin)
+        else:
+            files[SUMS] = packed_tallies(run.tally, run.twin)
+    info = {
+        VERSION: FORMAT_VERSION,
+        **outward(run.info, folder),
+        "relations": {name: asdict(rule) for name, rule in run.rules.items()},
+        "files": {name: _sha256(files[name]) for name in CHECKED if name in files},
+    }
+    return {**files, REPORT: utf8(report), RECORD: utf8(record_json(info))}
+
+
+def run_from_files(
+    content: Callable[[str], bytes], folder: Path, *, with_tally: bool = False
+) -> Result:
+    """The run whose files are given.
+
+    Args:
+        content: returns the content of a file by its name.
+        folder: the run folder, in whose view `run.json` gives paths.
+        with_tally: read the sums too, if there are any.
+
+    Raises:
+        RunError: a file is missing, or is not the one that was written.
+    """
+    info, record = _read_record(content(RECORD), folder)
+    files = {}
+    for name, sha256 in record.files.items():
+        if name in CHECKED and (with_tally or name not in (SUMS, TALLY)):
+            files[name] = content(name)
+            if _sha256(files[name]) != sha256:
+                raise _altered(folder / name)
+    parts = {}
+    for table in TABLES:
+        if table.file in files:
+            with reading(folder / table.file):
+                parts[table.attribute] = table.read(files[table.file])
+    with reading(folder / MEANS):
+        means, pictures = read_means(files[MEANS]) if MEANS in files else (None, {})
+    with reading(folder):
+        run = Result(
+            **parts,
+            rules=record.relations,
+            info=inward(info, folder),
+            examples=_examples(files, folder),
+            means=means,
+            pictures=pictures,
+        )
+        tally, twin = _tallies(run, files, folder)
+        return replace(run, tally=tally, twin=twin)
+
+
+def _read_record(content: bytes, folder: Path) -> tuple[dict[str, Any], Record]:
+    """The content of `run.json` as it is in memory, and the parts of it that are of the folder."""
+    path = folder / RECORD
+    with reading(path):
+        info = json.loads(content)
+        if info.pop(VERSION, None) != FORMAT_VERSION:
+            raise RunError(f"{folder} was made by an earlier version of headscope: classify again")
+        record = Record.model_validate(info)
+        if record_sha256({VERSION: FORMAT_VERSION, **info}) != info["provenance"].pop(SHA256, None):
+            raise _altered(path)
+        del info["files"]
+        return info, record
+
+
+def _examples(files: Mapping[str, bytes], folder: Path) -> Sequence[Example]:
+    if INDEX not in files:
+        return ()
+    patterns, index = files[PATTERNS], files[INDEX]
+
+    def read() -> list[Example]:
+        with reading(folder / PATTERNS):
+            return read_examples(patterns, index)
+
+    return StoredExamples(read)
+
+
+def _tallies(
+    run: Result, files: Mapping[str, bytes], folder: Path
+) -> tuple[Tally | None, Tally | None]:
+    """The sums of a run and of its twin, if they are among the files."""
+    relations = (*run.rules, *run.info.get("parts", ()))
+    shape = (layers_of(run), int(run.heads["head"].max()) + 1)
+    for name, read in ((SUMS, read_packed), (TALLY, read_plain)):
+        if name in files:
+            with reading(folder / name):
+                return read(files[name], relations, shape)
+    return None, None
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _altered(path: Path) -> RunError:
+    return RunError(
+        f"{path}: this file is not the one that was written (its sha256 is not that in {RECORD}): "
+        f"edited, cut short or from another run; {AGAIN}"
+    )
