@@ -56,6 +56,7 @@ class Predictions(NamedTuple):
     """Number of predictions of each window."""
 
 
+@torch.inference_mode()
 def loss(
     model: Model,
     windows: Sequence[Window],
@@ -78,27 +79,14 @@ def loss(
         ModelError: see `network_of`.
     """
     network = network_of(model)
-    size = batch_tokens or batch_tokens_on(model.device)
-    with nullcontext() if intervention is None else intervention.applied(model):
-        return network_loss(network, windows, batch_tokens=size, advance=advance)
-
-
-@torch.inference_mode()
-def network_loss(
-    network: Any,
-    windows: Sequence[Window],
-    *,
-    batch_tokens: int,
-    advance: Advance = lambda tokens: None,
-) -> TextLoss:
-    """The loss of a causal language model of transformers, as it stands, on each window."""
     nats: list[float] = []
-    for batch in in_batches(windows, batch_tokens):
-        predictions = predictions_of(network, batch)
-        losses = torch.cat(list(chunked_losses(network, predictions.stream, predictions.labels)))
-        by_window = torch.split(losses, predictions.lengths)
-        nats += [float(window.double().sum()) for window in by_window]
-        advance(sum(map(len, batch)))
+    with nullcontext() if intervention is None else intervention.applied(model):
+        for batch in in_batches(windows, batch_tokens or batch_tokens_on(model.device)):
+            predictions = predictions_of(network, batch)
+            losses = chunked_losses(network, predictions.stream, predictions.labels)
+            by_window = torch.split(torch.cat(list(losses)), predictions.lengths)
+            nats += [float(window.double().sum()) for window in by_window]
+            advance(sum(map(len, batch)))
     return TextLoss(np.array(nats), np.array([len(window) - 1 for window in windows]))
 
 

@@ -127,13 +127,9 @@ class Rerunner:
     @torch.inference_mode()
     def scores(self, clean: CleanRun, intervention: Intervention) -> Float[Tensor, " place"]:
         """The score of each place with an intervention; see `Score`."""
-        return self._scores(self.states(clean, intervention), clean.rows, clean.states)
-
-    @torch.inference_mode()
-    def states(self, clean: CleanRun, intervention: Intervention) -> Float[Tensor, "place d_model"]:
-        """Stream that is unembedded for each place with an intervention; see `CleanRun.states`."""
         with self._rerun(clean, intervention):
-            return self._states(clean.rows)
+            states = self._states(clean.rows)
+        return self._scores(states, clean.rows, clean.states)
 
     @torch.inference_mode()
     def distributions(
