@@ -33,10 +33,10 @@ def test_csv_and_json_hold_the_same_numbers(model_folder):
     ("model", "message"),
     [
         (".", "no config.json in this folder"),
-        ("broken.json", "broken.json is not JSON: Expecting property name"),
+        ("broken.json", "broken.json is not a JSON object: Expecting property"),
         ("typeless.json", "typeless.json: transformers cannot read its configuration"),
         ("broken.gguf", "broken.gguf: not a whole GGUF file"),
-        ("mamba.json", r"should give num_attention_heads as a number of at least 1, but gives"),
+        ("mamba.json", "num_attention_heads is missing"),
         ("latent.json", r"a deepseek_v3 compresses keys and values \(kv_lora_rank 512\)"),
         ("t5.json", "t5.json: t5 is a model with an encoder and a decoder; headscope reads"),
     ],
