@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -54,42 +55,64 @@ def ranks(run: Path, corpus: Path) -> hs.StudyResult:
 
 
 MADE_UP = {
-    "ablate": lambda run, corpus: hs.ablate(run, heads="L0H0,L1H1"),
-    "anatomy": lambda run, corpus: hs.anatomy("mini"),
-    "collapse": lambda run, corpus: hs.collapse(run, corpus, max_tokens=150, mixing=True),
-    "compare": lambda run, corpus: hs.compare(run, run),
-    "emergence": lambda run, corpus: cell_emergence(cells()),
-    "function_vectors": lambda run, corpus: hs.function_vectors(run, tasks="past,plural"),
-    "headvis": lambda run, corpus: hs.headvis(
+    "ablate": lambda ask, run, corpus: ask(run, heads="L0H0,L1H1"),
+    "anatomy": lambda ask, run, corpus: ask("mini"),
+    "collapse": lambda ask, run, corpus: ask(run, corpus, max_tokens=150, mixing=True),
+    "compare": lambda ask, run, corpus: ask(run, run),
+    "emergence": lambda ask, run, corpus: cell_emergence(cells()),
+    "function_vectors": lambda ask, run, corpus: ask(run, tasks="past,plural"),
+    "headvis": lambda ask, run, corpus: ask(
         run, corpus.parent / "data", corpus=corpus, sequences=20, max_length=60
     ),
-    "languages": lambda run, corpus: compared({"en": hs.load(run, with_tally=True)}),
-    "patch": lambda run, corpus: hs.patch(run, clean="x1z", corrupt="x2z", heads="all", edges=2),
-    "prune": lambda run, corpus: hs.prune(run, corpus, max_tokens=400),
-    "redundancy": lambda run, corpus: hs.redundancy(run, windows=4, queries=3),
-    "sweep": lambda run, corpus: sweep_result(Spec((), (), (), Path("runs"), {}), cells()),
-    "verify": ranks,
-    "why": lambda run, corpus: hs.why(run, ["L0H0", "L1H1"]),
+    "languages": lambda ask, run, corpus: compared({"en": hs.load(run, with_tally=True)}),
+    "patch": lambda ask, run, corpus: ask(run, clean="x1z", corrupt="x2z", heads="all", edges=2),
+    "prune": lambda ask, run, corpus: ask(run, corpus, max_tokens=400),
+    "redundancy": lambda ask, run, corpus: ask(run, windows=4, queries=3),
+    "sweep": lambda ask, run, corpus: sweep_result(Spec((), (), (), Path("runs"), {}), cells()),
+    "verify": lambda ask, run, corpus: ranks(run, corpus),
+    "why": lambda ask, run, corpus: ask(run, ["L0H0", "L1H1"]),
 }
-"""Studies that take minutes or another model, or of which more is asked below."""
-
-
+"""Studies that take minutes or another model, or that need other arguments than a run and a text."""
 WITHOUT_FIGURE = {"anatomy", "explain", "headvis", "sweep", "verify", "why"}
+Amounts = list[tuple[int, int]]
 
 
-def plain_call(study: StudyRow, run: Path, corpus: Path) -> hs.StudyResult:
+def plain_call(study: StudyRow, ask, run: Path, corpus: Path) -> hs.StudyResult:
     """A study of a run's folder by nothing but the names of its arguments."""
     values = {"model": run, "run": run, "corpus": corpus, "max_tokens": 150, "windows": 8}
-    return getattr(hs, study.name)(**call_with(study, values | {"features": 2}))
+    return ask(**call_with(study, values | {"features": 2}))
 
 
 @pytest.fixture(scope="module")
-def found(folder, corpus) -> dict[str, hs.StudyResult]:
-    return {
-        study.name: MADE_UP.get(study.name, partial(plain_call, study))(folder, corpus)
-        for study in STUDIES
-        if study.name != "ablate"
-    }
+def amounts() -> dict[str, Amounts]:
+    """By study, what its progress was called with."""
+    return {}
+
+
+@pytest.fixture(scope="module")
+def found(folder, corpus, amounts) -> dict[str, hs.StudyResult]:
+    results = {}
+    for study in STUDIES:
+        ask = getattr(hs, study.name)
+        if "progress" in inspect.signature(ask).parameters:
+            calls = amounts[study.name] = []
+            ask = partial(
+                ask, progress=lambda done, total, calls=calls: calls.append((done, total))
+            )
+        if study.name != "ablate":
+            call = MADE_UP.get(study.name, partial(plain_call, study))
+            results[study.name] = call(ask, folder, corpus)
+    return results
+
+
+READ_NOTHING = {"ablate", "languages", "sweep", "why"}
+"""Studies that take progress and are called above on what was measured before."""
+
+
+def test_every_study_that_reads_a_model_says_how_much_is_done(found, amounts):
+    for name in amounts.keys() - READ_NOTHING:
+        assert amounts[name][-1][0] == amounts[name][-1][1] > 0, name
+        assert all(0 <= done <= total for done, total in amounts[name]), name
 
 
 def test_every_study_can_be_asked_from_the_one_door():

@@ -29,7 +29,6 @@ from headscope.studies import headvis as exporting
 from headscope.studies.headvis import head_file, row_numbers, sample_sequences
 from tests.helpers import encoders
 from tests.helpers.hybrids import save_hybrid
-from tests.helpers.models import own_code
 from tests.helpers.places import SHARED
 from tests.studies import headvis_data as slow
 from tests.studies.headvis_data import METRICS, check_data, read
@@ -124,16 +123,6 @@ def test_text_with_odd_characters_comes_through(export):
     assert "<|endoftext|>" in tokens
     assert any(token.startswith(" ") for token in tokens)
     assert "\u202e" not in text
-
-
-def test_a_model_of_the_other_engine_has_all_metrics(gpt2_folder, texts, tmp_path):
-    folder = tmp_path / "openai"
-    folder.mkdir()
-    model = own_code(gpt2_folder, folder)
-    run = hs.classify(model, texts, max_tokens=600, types=["positional"], max_length=48)
-    found = hs.headvis(run, tmp_path / "data", **FEW)
-    check_data(Path(found.values["folder"]))
-    assert list(found.table)[2:] == METRICS
 
 
 def test_an_encoder_s_heads_look_both_ways(tmp_path):
@@ -317,7 +306,6 @@ COLUMNS = {
     "activationHistogram": "histogram",
     "headStatistics": "statistics",
 }
-
 with_programs = pytest.mark.skipif(
     not CLIENT.is_dir(), reason=f"needs Neuronpedia's programs in {CLIENT}"
 )

@@ -74,14 +74,6 @@ def test_sums_add_queries_and_read_no_later_key():
     assert torch.equal(sampled, before)
 
 
-@pytest.mark.parametrize(
-    ("size", "count", "expected"),
-    [(10, 2, [2, 7]), (3, 8, [0, 1, 2]), (9, 1, [4]), (0, 4, []), (6, 6, [0, 1, 2, 3, 4, 5])],
-)
-def test_places_are_evenly_spread(size, count, expected):
-    assert evenly(size, count).tolist() == expected
-
-
 def test_the_map_gives_back_the_distances_of_points_in_a_plane():
     points = np.random.default_rng(4).normal(size=(15, 2)) * [3, 1]
     found, share = plane(squareform(pdist(points)))

@@ -137,21 +137,6 @@ def test_ranks_equal_scipy_s_and_depth_alone_is_not_significant(run, tmp_path):
     assert row["p_value"] > 0.05
 
 
-def test_shipped_scores_are_ranked_without_a_file(shipped):
-    with np.load(data_folder() / "gpt2_small_patterns" / "patterns.npz") as arrays:
-        patterns, tokens = arrays["fox"].astype(np.float32), arrays["fox_tokens"].tolist()
-    run = hs.score_patterns(patterns, None, tokens, name="openai-community/gpt2")
-    evidence = run.evidence.copy()
-    rows = (evidence["type"] + "/" + evidence["relation"]) == "positional/offset-1"
-    gpt2 = shipped[shipped["model"] == "gpt2"].set_index("metric")
-    published = gpt2.loc["llmvis_previous_token"].set_index(["layer", "head"])["value"]
-    heads = list(zip(evidence.loc[rows, "layer"], evidence.loc[rows, "head"], strict=True))
-    evidence.loc[rows, "mass"] = published.loc[heads].to_numpy() / 2
-    ranks = hs.verify(replace(run, evidence=evidence)).table.set_index("metric")
-    assert ranks.loc["llmvis_previous_token", "spearman"] == pytest.approx(1)
-    assert ranks.loc["llmvis_previous_token", "shared"] == 10
-
-
 @pytest.mark.parametrize("name", ["mini", "someone/gpt2", ""])
 def test_a_model_without_published_scores_is_refused(run, name):
     other = replace(run, info=run.info | {"model": run.info["model"] | {"name": name}})

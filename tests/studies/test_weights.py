@@ -1,19 +1,26 @@
-"""Copying, composition and folding beside TransformerLens, transformers and closed forms."""
+"""Copying, composition and folding: against TransformerLens, transformers, closed forms and planted heads."""
 
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, Gemma2Config, Gemma2ForCausalLM
+from transformers import (
+    AutoModelForCausalLM,
+    Gemma2Config,
+    Gemma2ForCausalLM,
+)
 
-from headscope.errors import ModelError
+import headscope as hs
+from headscope.corpus.shipped import MINI, data_folder
+from headscope.errors import ModelError, RunError
 from headscope.models.load import load_model
 from headscope.studies.weights import (
     HeadFactors,
-    compositions,
     copying_scores,
     effective_embedding,
     effective_ranks,
@@ -22,6 +29,32 @@ from headscope.studies.weights import (
     random_composition,
     token_map,
 )
+from tests.helpers.formats import columns_of
+from tests.helpers.models import LAYOUTS, save_model
+from tests.oracles.planted import HEADS, save_planted
+from tests.oracles.planted import LAYOUTS as PLANTED_LAYOUTS
+
+
+@pytest.fixture(scope="session", params=LAYOUTS)
+def layout(request) -> str:
+    return request.param
+
+
+@pytest.fixture(scope="session")
+def normed_folder(layout, tokenizer, tmp_path_factory) -> Path:
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    folder = save_model(layout, tokenizer, tmp_path_factory.mktemp(f"normed-{layout}"))
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    generator = torch.Generator().manual_seed(5)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if parameter.ndim == 1:  # gains and all biases
+                gain = float("bias" not in name)
+                parameter.copy_(gain + 0.5 * torch.randn(parameter.shape, generator=generator))
+    model.save_pretrained(folder)
+    return folder
 
 
 def random_factors(seed: int, layers=3, heads=2, width=12, d_head=4, d_value=3) -> HeadFactors:
@@ -70,21 +103,6 @@ def test_norms_behind_attention_are_refused(tokenizer, tmp_path):
     tokenizer.save_pretrained(tmp_path)
     with pytest.raises(ModelError, match=r"norms of a Gemma2ForCausalLM do not fold"):
         head_factors(load_model(str(tmp_path), engine="lens"))
-
-
-def test_composition_is_the_plain_formula_pair_by_pair():
-    f = random_factors(1)
-    found = k_composition(f)
-    for earlier, source, layer, head in np.ndindex(found.shape):
-        score = found[earlier, source, layer, head]
-        if earlier >= layer:
-            assert score.isnan()
-            continue
-        ov = f.value[earlier, source] @ f.output[earlier, source]
-        qk = f.query[layer, head] @ f.key[layer, head].T
-        expected = (ov @ qk.T).norm() / (ov.norm() * qk.norm())
-        assert score.item() == pytest.approx(expected.item(), rel=1e-5)
-    assert compositions(torch.zeros(1, 3, 8), torch.ones(2, 8, 3)).isnan().all()
 
 
 def test_composition_is_transformer_lens_own(normed_folder, folded):
@@ -171,3 +189,83 @@ def test_the_effective_embedding_is_the_embedding_and_the_first_mlps_answer(norm
         rows = rows - rows.mean(-1, keepdim=True)
     rows = rows / rows.square().mean(-1, keepdim=True).sqrt()
     torch.testing.assert_close(found, rows, atol=1e-4, rtol=1e-3)
+
+
+BESIDE = ["primary", "relation", "mass", "k_from_relation"]
+COLUMNS = [name for name in columns_of("weights") if name not in BESIDE]
+
+
+@pytest.fixture(scope="module")
+def mini():
+    return hs.weights(MINI)
+
+
+def test_a_row_per_head_with_the_best_earlier_head(mini):
+    model = load_model(MINI, device="cpu", engine="lens")
+    pd.testing.assert_frame_equal(mini.table, hs.weights(model).table)
+    assert mini.table.columns.tolist() == COLUMNS
+    assert list(zip(mini.table["layer"], mini.table["head"], strict=True)) == [
+        (layer, head) for layer in range(6) for head in range(8)
+    ]
+    first = mini.table.query("layer == 0")
+    assert first["ov_copying_mlp0"].isna().all()
+    assert (first["k_from"] == "").all()
+    scores = k_composition(head_factors(model))
+    for row in mini.table.query("layer > 0").itertuples():
+        own = scores[: row.layer, :, row.layer, row.head]
+        assert row.k_composition == own.max().item()
+        assert row.k_from == "L{}H{}".format(*divmod(int(own.argmax()), own.shape[1]))
+
+
+def test_minis_induction_heads_compose_with_its_previous_token_head_and_copy_behind_the_first_mlp(
+    mini,
+):
+    """Patterns alone say which heads those are: the last checkpoint's masses."""
+    masses = pd.read_csv(data_folder() / "mini" / "emergence.csv")
+    masses = masses[masses["step"] == masses["step"].max()]
+    found = mini.table.merge(masses, on=["layer", "head"])
+    previous = found.loc[found["previous"].idxmax()]
+    induction = found[found["induction"] > 0.6]
+    others = found[found["layer"].isin(induction["layer"]) & (found["induction"] < 0.2)]
+    assert min(len(induction), len(others)) >= 2
+    assert set(induction["k_from"]) == {f"L{previous['layer']:.0f}H{previous['head']:.0f}"}
+    random = mini.values["k_random_p999"]
+    assert (induction["k_composition"] > 1.3 * random).all()
+    assert (others["k_composition"] < 1.2 * random).all()
+    assert (induction["ov_copying_mlp0"] > 0.95).all()
+    assert (others["ov_copying_mlp0"] < 0.8).all()
+
+
+@pytest.mark.parametrize("layout", PLANTED_LAYOUTS)
+def test_the_planted_induction_head_finds_its_keys_by_the_planted_previous_token_head(
+    layout, tmp_path
+):
+    words = "<bos> <unk> the old king lost a ring . he near Anna".split()
+    found = hs.weights(str(save_planted(layout, words, tmp_path, noise=0.01)))
+    place = {}
+    for layer in (0, 1):
+        for head, planted in enumerate(h for h in HEADS if h.layer == layer):
+            place[planted.name] = (layer, head)
+    best = found.table.loc[found.table["k_composition"].idxmax()]
+    assert best["k_from"] == "L{}H{}".format(*place["previous token"])
+    assert (best["layer"], best["head"]) == place["induction"]
+    assert best["k_composition"] > 2 * found.values["k_random_p999"]
+
+
+def test_tags_of_a_run_stand_beside_the_weights(tokenizer, tmp_path):
+    folder = save_model("gpt2", tokenizer, tmp_path / "model")
+    corpus = tmp_path / "alice.txt"
+    corpus.write_text("Alice was very tired. She looked at the old keys again. " * 40)
+    run = hs.classify(str(folder), corpus, max_tokens=600, twin=False, types=["positional"])
+    found = hs.weights(run).table
+    assert found.columns.tolist() == [*COLUMNS, *BESIDE]
+    pd.testing.assert_frame_equal(found[COLUMNS], hs.weights(str(folder)).table)
+    heads = run.heads.set_index(["layer", "head"])
+    for row in found.itertuples():
+        own = heads.loc[(row.layer, row.head)]
+        assert (row.primary, row.relation) == (own["primary"], own["relation"])
+        if row.layer == 1:
+            source = heads.loc[(0, int(row.k_from.removeprefix("L0H")))]
+            assert row.k_from_relation == source["relation"]
+    with pytest.raises(RunError, match=r"'main' is for the name of a model"):
+        hs.weights(run, revision="main")

@@ -1,4 +1,4 @@
-"""Runs on several languages: planted heads whose relations are known, then folders and exit codes."""
+"""Runs on several languages: planted heads whose relations are known."""
 
 from __future__ import annotations
 
@@ -207,14 +207,6 @@ def test_the_figure_has_a_row_for_each_tag_and_a_dot_for_each_language(found):
     assert dots == {(1, 0), (2, 0), (3, 0), (4, 0), (1, 1), (2, 1), (3, 2)}
 
 
-def test_without_tags_the_largest_lifts_are_drawn(folder, tokenizer):
-    runs = {name: read(folder, name, [noun(-1), rests], tokenizer) for name in ("en", "zh")}
-    found = compared(runs)
-    assert not found.table["tagged"].any()
-    assert len(found.figure().axes[0].get_yticklabels()) == len(found.table)
-    assert found.summary[0].startswith("no head has a tag")
-
-
 def test_texts_that_decide_nothing_are_an_error(folder, tokenizer):
     with pytest.raises(RunError, match="no text decides any relation: the most frequent has"):
         compared({"ar": read(folder, "ar", [noun(-1)], tokenizer)})
@@ -271,18 +263,6 @@ def test_the_same_call_resumes(made, folder, gpt2_folder):
     assert (made / "languages.csv").read_bytes() == before
     with pytest.raises(RunError, match="a sweep with other settings"):
         hs.languages(str(gpt2_folder), folder, out=made, **{**SMALL, "max_tokens": 900})
-
-
-def test_the_command_writes_table_and_figure(folder, gpt2_folder, tmp_path, command):
-    out, picture = tmp_path / "out", tmp_path / "new" / "languages.svg"
-    words = ["--corpus", folder, "--languages", "en,zh", "--out", out, "--figure", picture]
-    options = ["--max-tokens", "3000", "--no-twin", "--no-examples", "-q"]
-    code, printed, _ = command("sweep", "languages", gpt2_folder, *words, *options)
-    assert code == 0
-    assert "in 2 languages (en, zh" in printed
-    assert picture.read_text(encoding="utf-8").startswith("<?xml")
-    for name in (out / "languages.csv", picture):
-        assert f"written to {name}" in printed.replace("\n", "")
 
 
 def test_what_cannot_be_compared_is_refused_before_anything_is_read(folder, gpt2_folder, tmp_path):

@@ -1,26 +1,83 @@
-"""Ablating the heads of encoders: masked tokens filled in, or how far the last states move."""
+"""Reruns with ablated heads: against transformers' own model, changed by hand."""
 
 from __future__ import annotations
 
 import pytest
 import torch
-from transformers import AutoModelForMaskedLM, BertConfig, BertModel
+from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, BertConfig, BertModel
 
-import headscope as hs
-from headscope.models.intervention import ablated
 from headscope.models.load import load_model
-from headscope.models.rerun import Rerunner, Score, TokenRows
-from headscope.statistics.causes import AWAY, BREAKS, CAUSE_COLUMNS, NEAR, NO_CAUSE, cause_lines
-from tests.helpers.encoders import HEADS, WIDTH, WORDS, corpus, hand_built, save_tokenizer
+from headscope.models.rerun import Rerunner, Score, TokenRows, ablated
+from tests.helpers.encoders import WORDS, save_tokenizer
 from tests.models.every_layout import save_tiny
 from tests.models.tiny import ENCODERS
 
+
+@pytest.fixture(scope="module")
+def rerunner(model_folder):
+    return Rerunner(load_model(str(model_folder)))
+
+
+@pytest.fixture(scope="module")
+def rows(rerunner):
+    tokens = torch.randint(1, 90, (4, 20), generator=torch.Generator().manual_seed(2))
+    lengths = torch.tensor([20, 20, 12, 7])
+    places = [(row, p) for row in range(4) for p in range(1, int(lengths[row]))]
+    row, position = torch.tensor(places).T
+    return TokenRows(tokens, lengths, row, position)
+
+
+def by_hand(model_folder, rows, change) -> torch.Tensor:
+    """Log-probabilities of transformers' own model, one row at a time, after a change to it."""
+    network = AutoModelForCausalLM.from_pretrained(model_folder).eval()
+    change(network)
+    found = []
+    with torch.no_grad():
+        for row, position in zip(rows.row, rows.position, strict=True):
+            logits = network(rows.tokens[row, :position][None]).logits[0, -1]
+            found.append(logits.log_softmax(-1)[rows.tokens[row, position]])
+    return torch.stack(found)
+
+
+def output_matrices(network) -> list[torch.Tensor]:
+    """W_O of each layer as `[in out]`, views."""
+    names = (".attn.c_proj", ".attention.dense", ".self_attn.o_proj")
+    found = [m for n, m in network.named_modules() if n.endswith(names)]
+    return [m.weight.data if type(m).__name__ == "Conv1D" else m.weight.data.T for m in found]
+
+
+def test_the_clean_run_predicts_as_transformers_does(rerunner, model_folder, rows):
+    clean = rerunner.clean(rows)
+    assert torch.allclose(clean.scores, by_hand(model_folder, rows, lambda _: None), atol=1e-4)
+    assert len(clean.inputs) == len(clean.z) == 2
+    assert clean.z[0].shape == (4, 20, 4, 8)
+
+
+@pytest.mark.parametrize("heads", [{0: [1]}, {1: [0, 3]}, {0: [2], 1: [1]}])
+def test_zero_equals_a_model_without_these_rows_of_w_o(rerunner, model_folder, rows, heads):
+    clean = rerunner.clean(rows)
+    without = ablated("zero", clean, heads)
+
+    def change(network):
+        for layer, own in heads.items():
+            for head in own:
+                output_matrices(network)[layer][8 * head : 8 * head + 8] = 0
+
+    found = rerunner.scores(clean, without)
+    assert torch.allclose(found, by_hand(model_folder, rows, change), atol=1e-4)
+    assert (found - clean.scores).abs().max() > 1e-2
+
+
+def test_mean_leaves_out_the_first_token_and_padding(rerunner, rows):
+    clean = rerunner.clean(rows)
+    z = ablated("mean", clean, {1: [2]}).edit(1, clean.z[1])
+    real = torch.cat([clean.z[1][r, 1 : int(n), 2] for r, n in enumerate(rows.lengths)])
+    assert torch.allclose(z[:, :, 2], real.mean(0).expand(4, 20, -1), atol=1e-5)
+    assert torch.equal(z[:, :, [0, 1, 3]], clean.z[1][:, :, [0, 1, 3]])
+
+
 LENGTHS = (24, 15, 9)
 OUTPUTS = (".attention.output.dense", ".out_lin", ".attn.Wo", ".attention.dense", ".attn.o")
-"""Ends of the names of W_O in the layouts of `ENCODERS`."""
-WRITER, SILENT = HEADS["syntactic/obj:dep>head"], HEADS["syntactic/obj:head>dep"]
-DOCUMENTS = 24
-WORDS_READ = DOCUMENTS * 8 * 13
 SMALL = {
     "vocab_size": len(WORDS), "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
     "intermediate_size": 32, "max_position_embeddings": 128, "initializer_range": 0.4,
@@ -105,50 +162,3 @@ def test_without_that_head_the_score_is_how_far_the_last_state_moves(sentence_en
     ]
     assert torch.allclose(found, torch.tensor(expected), atol=1e-5)
     assert min(expected) < -0.01
-
-
-@pytest.fixture(scope="module", params=["masked", "state"])
-def causes(request, tmp_path_factory):
-    """An encoder whose heads for objects look alike, of which one writes and one does not."""
-    folder = tmp_path_factory.mktemp(request.param)
-    network = hand_built()
-    layer, generator = network.bert.encoder.layer[0].attention, torch.Generator().manual_seed(0)
-    writes = slice(WRITER * WIDTH, (WRITER + 1) * WIDTH)
-    value, output = layer.self.value.weight, layer.output.dense.weight
-    with torch.no_grad():
-        value[writes] = 0.3 * torch.randn(value[writes].shape, generator=generator)
-        output[:, writes] = 0.3 * torch.randn(output[:, writes].shape, generator=generator)
-    (network if request.param == "masked" else network.bert).save_pretrained(folder)
-    save_tokenizer(WORDS, folder)
-    text = folder / "pairs.conllu"
-    text.write_text(corpus(DOCUMENTS, seed=0), encoding="utf-8")
-    run = hs.classify(str(folder), text, max_tokens=6000, max_length=120, progress=False)
-    return hs.ablate(run, progress=False)
-
-
-def test_the_head_that_writes_breaks_what_it_looks_at_and_the_other_does_not(causes):
-    table = causes.table
-    assert list(table.columns) == CAUSE_COLUMNS
-    alone = table[(table["kind"] == "head") & (table["type"] == "syntactic")]
-    near = alone[alone["behaviour"].isin(NEAR)].set_index("head")
-    away = alone[alone["behaviour"].isin(AWAY)].set_index("head")
-    assert {WRITER, SILENT} == {*near.index} == {*away.index}
-    assert not near.loc[SILENT, "effect"]
-    if near.loc[WRITER, "behaviour"] == "masked-near":
-        # it knows nothing of words, masked or not
-        assert {*near["verdict"]} == {"not tested: the model cannot do it"}
-        assert ((near["n"] + away["n"]) / WORDS_READ).between(0.13, 0.16).all()
-        return
-    assert near.loc[WRITER, "effect"] < 2 * away.loc[WRITER, "effect"] < 0
-    assert near.loc[WRITER, "verdict"] == BREAKS
-    assert near.loc[SILENT, "verdict"] == NO_CAUSE
-    assert not near.loc[WRITER, "clean"]
-    (line,) = cause_lines(table[table["kind"] == "head"], 0, WRITER)
-    assert "changes the last state at its queries from 0.00 to" in line
-
-
-def test_edges_of_an_encoder_are_not_tested(causes):
-    edges = causes.table[causes.table["kind"] == "tag"]
-    assert len(edges) > 2
-    assert {*edges["verdict"]} == {"not tested: all tokens of an encoder see each other"}
-    assert any("all tokens of an encoder see each other" in line for line in causes.summary)

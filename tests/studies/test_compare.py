@@ -2,16 +2,70 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from typer.testing import CliRunner
 
 import headscope as hs
-from headscope.errors import RunError
-from headscope.studies.compare import changed, relation_changes
+from headscope.cli import app
+from headscope.errors import ChoiceError, RunError
+from headscope.studies.compare import (
+    changed,
+    compare,
+    condition_of,
+    condition_outcomes,
+    relation_changes,
+)
 from headscope.views.study import StudyResult
+
+N = 30  # tokens of a repeat
+
+
+def pattern(layers: int, heads: int, previous=(), induction=()) -> np.ndarray:
+    """Heads that look one token back, or to what followed the earlier copy; the rest at the start."""
+    a = np.zeros((layers, heads, 2 * N + 1, 2 * N + 1))
+    place = np.arange(1, 2 * N + 1)
+    second = np.arange(N + 1, 2 * N + 1)
+    for layer, head in previous:
+        a[layer, head, place, place - 1] = 0.9
+    for layer, head in induction:
+        a[layer, head, second, second - N + 1] = 0.8
+    a[..., 0] += 1 - a.sum(-1)
+    return a
+
+
+@pytest.fixture(scope="session")
+def make(tmp_path_factory) -> Callable[..., Path]:
+    def make_run(name: str, layers: int, heads: int, *, types=("positional", "induction"), **which):
+        folder = tmp_path_factory.mktemp("compared") / name
+        tokens = [["<bos>", *[f"w{i}-{j}" for j in range(N)] * 2] for i in range(10)]
+        hs.score_patterns(
+            [pattern(layers, heads, **which)] * 10, None, tokens, types=list(types), name=name, out=folder
+        )  # fmt: skip
+        return folder
+
+    return make_run
+
+
+@pytest.fixture(scope="session")
+def before(make) -> Path:
+    return make("before", 2, 3, previous=[(0, 0)], induction=[(1, 2)])
+
+
+@pytest.fixture(scope="session")
+def after(make) -> Path:
+    """L0H0 stays, L0H1 learned to look back, L1H2 forgot its induction."""
+    return make("after", 2, 3, previous=[(0, 0), (0, 1)])
+
+
+@pytest.fixture(scope="session")
+def deep(make) -> Path:
+    return make("deep", 4, 2, induction=[(3, 0), (3, 1)])
 
 
 def changes(result: StudyResult) -> pd.DataFrame:
@@ -96,7 +150,50 @@ def test_what_differs_between_the_runs_is_said(before, after):
     assert hs.compare(before, after).notes[0] == "after and before differ in: model"
 
 
-def test_runs_of_different_relations_are_refused(before, make):
-    other = make("other", 2, 3, types=["positional"], previous=[(0, 0)])
-    with pytest.raises(RunError, match="before has 'induction/duplicate' and other has not"):
-        hs.compare(before, other)
+TYPES = ("induction", "positional", "unclassified")
+
+
+def run(*arguments: object):
+    return CliRunner().invoke(app, ["compare", *map(str, arguments)])
+
+
+def test_a_lost_type_fails_with_exit_code_1_and_names_the_head(before, after):
+    done = run(before, after, "--fail-on", "lost induction > 0")
+    assert done.exit_code == 1
+    assert "FAILED: lost induction > 0: 1 heads (L1H2)" in " ".join(done.stdout.split())
+
+
+def test_what_is_within_bounds_passes(before, after):
+    done = run(before, after, "--fail-on", "lost induction > 1", "--fail-on", "sure lost >= 9")
+    assert done.exit_code == 0
+    assert "passed: lost induction > 1: 1 heads (L1H2)" in " ".join(done.stdout.split())
+    assert run(before, before, "--fail-on", "changes > 0").exit_code == 0
+
+
+def test_changes_that_may_be_noise_are_told_apart(before, after):
+    found = compare(before, after)
+    every, sure = condition_outcomes(found, ["changes > 0", "sure changes > 0"])
+    rows = found.table[changed(found.table)]
+    assert len(every.heads) == len(rows)
+    assert len(sure.heads) == every.sure == int((rows["sure"] != "").sum())
+    noise = len(rows) - every.sure
+    assert (f"{noise} of which may be noise" in str(every)) == (noise > 0)
+
+
+def test_several_runs_are_named(before, after):
+    (found,) = condition_outcomes(compare(before, after, before), ["lost induction > 0"])
+    assert found.heads == ("after L1H2",)
+
+
+@pytest.mark.parametrize(
+    "text", ["lost", "lost > x", "more than 3", "changes induction > 0", "lost >= 0", "lost > -1"]
+)
+def test_what_is_no_condition_is_refused(text):
+    with pytest.raises(RunError, match=r"is no condition; write for example"):
+        condition_of(text, TYPES)
+
+
+def test_a_type_that_the_runs_do_not_know_is_refused():
+    with pytest.raises(ChoiceError, match="no head type in these runs named 'indction'"):
+        condition_of("lost indction > 0", TYPES)
+    assert condition_of("sure  gained positional >= 2", TYPES).limit == 1

@@ -1,23 +1,19 @@
-"""One pattern for all heads of a layer: against Hugging Face's own patterns, by hand."""
+"""One pattern for all heads of a layer, and W_O as the identity: against transformers' patterns and by hand."""
 
 from __future__ import annotations
 
-import math
-
-import pandas as pd
 import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from headscope.errors import ChoiceError, HeadscopeError, ModelError
+from headscope.errors import ChoiceError, ModelError
 from headscope.measure.study_windows import rise, text_windows
-from headscope.models.layout.projections import attention_modules, projections
+from headscope.models.layout.modules import attention_modules
+from headscope.models.layout.projections import output_projection, projections
 from headscope.models.load import load_model
-from headscope.models.loss import TextLoss, loss, network_of
-from headscope.studies.collapse import WAYS, collapse, collapsed
+from headscope.models.loss import loss, network_of
+from headscope.studies.collapse import WAYS, Unmixed, collapse, collapsed
 from tests.helpers.formats import columns_of
-from tests.helpers.models import edit_config, own_code
-from tests.helpers.shell import headscope
 
 
 @pytest.fixture(scope="module")
@@ -27,30 +23,6 @@ def model(model_folder):
 
 def eager(folder):
     return AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager").eval()
-
-
-def test_the_loss_is_that_of_the_models_own_logits_window_by_window(model, model_folder, story):
-    windows = text_windows(model, story)
-    own = eager(model_folder)
-    expected = []
-    with torch.no_grad():
-        for window in windows:
-            tokens = torch.from_numpy(window.tokens)[None]
-            expected.append(float(own(tokens, labels=tokens).loss) * (len(window) - 1))
-    found = loss(model, windows)
-    assert len({len(window) for window in windows}) > 1
-    assert found.nats.tolist() == pytest.approx(expected, rel=1e-5)
-    assert found.mean == pytest.approx(sum(expected) / found.tokens.sum(), rel=1e-5)
-
-
-def test_chunks_of_logits_change_nothing(model, story, monkeypatch):
-    from headscope.models import loss as module
-
-    windows = text_windows(model, story)
-    whole = loss(model, windows)
-    monkeypatch.setattr(module, "LOGIT_CELLS", 7 * model.vocabulary_size)
-    parts = loss(model, windows)
-    assert parts.nats.tolist() == pytest.approx(whole.nats.tolist(), rel=1e-6)
 
 
 @pytest.mark.parametrize("layers", [{0}, {1}, {0, 1}])
@@ -155,22 +127,6 @@ def test_the_network_is_untouched_afterwards_even_after_an_error(model, story):
         collapsed(frozenset({0}), "median")
 
 
-def test_a_rise_has_the_interval_of_its_windows():
-    """Windows whose rises are all alike leave no doubt; unlike ones bracket the mean."""
-    import numpy as np
-
-    tokens = np.array([10, 20, 30, 40])
-    base = TextLoss(tokens * 2.0, tokens)
-    assert rise(TextLoss(tokens * 2.5, tokens), base) == pytest.approx((0.5, 0.5, 0.5))
-    value, low, high = rise(TextLoss(tokens * np.array([2.0, 2.5, 3.0, 2.2]), tokens), base)
-    assert value == pytest.approx((0.5 * 20 + 1.0 * 30 + 0.2 * 40) / 100)
-    assert 0 <= low < value < high <= 1
-    single = rise(TextLoss(np.array([3.0]), np.array([1])), TextLoss(np.ones(1), np.array([1])))
-    assert single[0] == 2
-    assert math.isnan(single[1])
-    assert math.isnan(single[2])
-
-
 def test_the_table_has_a_row_per_layer_and_way(model, story):
     seen = []
     table = collapse(model, story, progress=lambda done, total: seen.append((done, total))).table
@@ -183,56 +139,49 @@ def test_the_table_has_a_row_per_layer_and_way(model, story):
     assert table["loss"].iloc[-1] == loss(model, text_windows(model, story), uniform).mean
 
 
-def test_the_command_prints_the_table_and_writes_csv_and_figure(
-    gpt2_folder, story, tmp_path, command
-):
-    out, figure = tmp_path / "new" / "c.csv", tmp_path / "c.svg"
-    words = (
-        "study",
-        "collapse",
-        gpt2_folder,
-        "--corpus",
-        story,
-        "-q",
-        "--out",
-        out,
-        "--figure",
-        figure,
-    )
-    done = headscope(*words)
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    table = pd.read_csv(out)
-    assert f"{table['loss'][0]:.4f} with their own" in done.stdout
-    last = table.iloc[-1]
-    assert ["all", "uniform", f"{last['loss']:.3f}", f"{last['rise']:.3f}"] in [
-        line.split()[:4] for line in done.stdout.splitlines()
-    ]
-    assert f"written to {out}" in done.stdout
-    assert "<svg" in figure.read_text()
-    first = out.read_bytes()
-    assert command(*words, "--overwrite")[0] == 0
-    assert out.read_bytes() == first
+def unmix(model, corpus, **how):
+    """The rows of a collapse that put an identity in W_O's place, and the untouched model."""
+    table = collapse(model, corpus, mixing=True, **how).table
+    return table[table["how"].isin(["untouched", "no W_O"])].reset_index(drop=True)
 
 
-def test_a_model_that_the_fused_engine_does_not_know_is_refused(gpt2_folder, tmp_path):
-    name = own_code(gpt2_folder, tmp_path / "gpt")
-    with pytest.raises(ModelError, match=r"fused engine.*0 of its 2 layers show"):
-        collapse(name)
+def test_it_equals_a_model_whose_w_o_is_the_identity(model_folder, keys_file):
+    model = load_model(str(model_folder))
+    table = unmix(model, keys_file, max_tokens=200)
+    assert table["layer"].tolist() == ["", "0", "1", "all"]
+    outputs = [output_projection(a) for a in attention_modules(model.engine.network)]
+    bias = outputs[1].bias
+    if bias is not None:
+        torch.nn.init.normal_(bias, std=0.3)
+        table = unmix(model, keys_file, max_tokens=200)
+    for layers, row in (([1], 2), ([0], 3)):  # the second time both are identities
+        for layer in layers:
+            outputs[layer].weight.data.copy_(torch.eye(32))
+        changed = unmix(model, keys_file, max_tokens=200)
+        assert changed["loss"][0] == pytest.approx(table["loss"][row], abs=1e-4)
+        assert abs(table["rise"][row]) > 1e-3
 
 
-def test_a_model_that_scales_its_logits_is_refused(tokenizer, tmp_path):
-    from transformers import GraniteConfig, GraniteForCausalLM
+def test_without_mixing_no_feature_depends_on_two_heads(gpt2_folder):
+    model = load_model(str(gpt2_folder))
+    output = output_projection(attention_modules(model.engine.network)[0])
+    z = torch.randn(1, 3, 32, requires_grad=True)
+    with Unmixed(frozenset({0})).applied(model):
+        (gradient,) = torch.autograd.grad(output(z)[..., 8:16].sum(), z)
+    assert gradient[..., :8].abs().max() == gradient[..., 16:].abs().max() == 0
+    assert gradient[..., 8:16].abs().min() > 0
 
-    torch.manual_seed(0)
-    config = GraniteConfig(
-        hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16,
-        vocab_size=len(tokenizer), max_position_embeddings=64, logits_scaling=4.0,
-        initializer_range=0.4, bos_token_id=0, eos_token_id=0,
+
+def test_heads_of_another_width_are_refused(tokenizer, tmp_path, keys_file):
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(
+        hidden_size=32, num_hidden_layers=1, num_attention_heads=4, head_dim=4,
+        intermediate_size=16, vocab_size=len(tokenizer), max_position_embeddings=64,
+        bos_token_id=0, eos_token_id=0,
     )  # fmt: skip
-    GraniteForCausalLM(config).save_pretrained(tmp_path)
+    LlamaForCausalLM(config).save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
-    with pytest.raises(HeadscopeError, match="its logits are not its last residual stream"):
-        collapse(str(tmp_path))
-    edit_config(tmp_path, logits_scaling=1.0)
-    assert len(collapse(str(tmp_path), max_tokens=100).table) == 7
+    said = "its heads have 16 numbers together and the residual stream 32"
+    with pytest.raises(ModelError, match=said):
+        collapse(tmp_path, keys_file, mixing=True, max_tokens=100)

@@ -1,4 +1,4 @@
-"""Sweeps as their users see them: keys of the file, folders, tables, exit codes."""
+"""Sweeps: keys of the file, folders, tables and exit codes."""
 
 from __future__ import annotations
 
@@ -46,17 +46,6 @@ def test_a_file_gives_lists_and_settings_and_an_option_replaces_its_key(tmp_path
     assert spec.corpora == (("a.conllu",), ("b.conllu", "c.txt"))
     assert spec.out == Path("runs/stages")
     assert spec.settings == {"types": ["induction", "positional"], "max_tokens": 7, "twin": False}
-
-
-def test_python_gives_paths_and_tuples_where_yaml_has_texts_and_lists(tmp_path):
-    spec = read_spec(
-        None, models=(tmp_path / "a", "b"), corpora=[tmp_path / "c", [tmp_path / "d", "e"]],
-        types="induction, delimiter",
-    )  # fmt: skip
-    assert spec.models == (str(tmp_path / "a"), "b")
-    assert spec.corpora == ((str(tmp_path / "c"),), (str(tmp_path / "d"), "e"))
-    assert (spec.revisions, spec.out) == ((None,), Path("runs/sweep"))
-    assert spec.settings == {"types": ["induction", "delimiter"]}
 
 
 @pytest.mark.parametrize(
@@ -140,12 +129,6 @@ def test_counts_of_other_types_and_of_failed_runs_are_blank(swept):
     printed = (swept.parent / "stdout").read_text()
     (header,) = (line for line in printed.splitlines() if line.startswith("folder "))
     assert header.split() == " ".join(["folder", "heads", *measured]).split()
-
-
-def test_a_failed_run_is_named(swept):
-    printed = " ".join((swept.parent / "stdout").read_text().split())
-    assert "2 of 3 runs complete" in printed
-    assert "no folder 'step7' in it; it holds step100, step20" in printed
 
 
 def test_a_type_for_which_the_text_has_no_queries_is_blank_in_a_sweep(checkpoints, tmp_path):

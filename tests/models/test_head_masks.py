@@ -1,18 +1,15 @@
-"""A head's mask: against z zeroed by hand, and its gradient against finite differences."""
+"""A mask of heads: against z zeroed by hand."""
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from headscope.measure.study_windows import text_windows
 from headscope.models.intervention import HeadsScaled
 from headscope.models.layout.projections import attention_modules
 from headscope.models.load import load_model
-from headscope.models.loss import loss, network_of
-from headscope.studies.prune import head_importance, layer_normalised
+from headscope.models.loss import network_of
 
 LAYERS, HEADS, WIDTH = 2, 4, 8
 
@@ -78,52 +75,3 @@ def test_each_window_may_have_its_own_mask(model, tokens):
     assert torch.allclose(mixed[:2], plain[:2], atol=1e-5)
     with masked(model, mask[:, 2]):
         assert torch.allclose(mixed[2], logits(network, tokens)[2], atol=1e-5)
-
-
-def test_importance_equals_a_finite_difference(model_folder, story):
-    """In double precision, window by window: mean over tokens of |nats(1 + ε) − nats(1 − ε)| / 2ε."""
-    model = load_model(str(model_folder))
-    network, windows = network_of(model).double(), text_windows(model, story)
-    for norm in network.modules():
-        if type(norm).__name__ == "LlamaRMSNorm":  # its own forward rounds to single precision
-            norm.forward = lambda x, norm=norm: norm.weight * rms(x, norm.variance_epsilon)
-    own = head_importance(model, windows)
-    step, expected = 1e-5, np.zeros((LAYERS, HEADS))
-    for layer in range(LAYERS):
-        for head in range(HEADS):
-            sides = []
-            for sign in (1, -1):
-                mask = torch.ones(LAYERS, HEADS, dtype=torch.float64)
-                mask[layer, head] += sign * step
-                sides.append(loss(model, windows, HeadsScaled.by_row(model, mask)))
-            slope = (sides[0].nats - sides[1].nats) / (2 * step)
-            expected[layer, head] = np.abs(slope).sum() / sides[0].tokens.sum()
-    assert own == pytest.approx(expected, rel=1e-5)
-    assert own.min() > 0
-
-
-def rms(x, epsilon):
-    return x / (x.square().mean(-1, keepdim=True) + epsilon).sqrt()
-
-
-def test_importance_leaves_the_weights_as_they_were(model, story):
-    network, windows = network_of(model), text_windows(model, story)
-    before = [weight.requires_grad for weight in network.parameters()]
-    head_importance(model, windows)
-    assert [weight.requires_grad for weight in network.parameters()] == before
-    assert all(weight.grad is None for weight in network.parameters())
-
-
-def test_chunks_of_logits_do_not_change_the_importance(model, story, monkeypatch):
-    from headscope.models import loss as module
-
-    windows = text_windows(model, story)
-    whole = head_importance(model, windows)
-    monkeypatch.setattr(module, "LOGIT_CELLS", 7 * model.vocabulary_size)
-    assert head_importance(model, windows) == pytest.approx(whole, rel=1e-4)
-
-
-def test_importance_is_normalised_by_layer():
-    raw = np.array([[3.0, 4.0], [0.0, 0.0], [0.0, 7.0]])
-    assert layer_normalised(raw).tolist() == [[0.6, 0.8], [0, 0], [0, 1]]
-    assert raw[0].tolist() == [3, 4]

@@ -1,8 +1,6 @@
-"""Ablating heads: reruns must equal a model that is changed by hand."""
+"""Ablated heads and knocked-out edges: reruns equal a model that is changed by hand."""
 
 from __future__ import annotations
-
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,14 +11,21 @@ import headscope as hs
 from headscope.corpus.controlled.minimal_pairs import MinimalPair, agreement_pairs, anaphor_pairs
 from headscope.corpus.document import Document
 from headscope.corpus.window import Window
-from headscope.errors import ChoiceError, HeadscopeError, ModelError, RunError
-from headscope.models.intervention import ablated
 from headscope.models.load import load_model
 from headscope.models.rerun import Rerunner, TokenRows
 from headscope.relations import relations_of
 from headscope.run import load
 from headscope.runs.tables import CAUSE_TABLE
-from headscope.statistics.causes import UNTESTED, cause_lines, judged
+from headscope.statistics.causes import (
+    AWAY,
+    BREAKS,
+    CAUSE_COLUMNS,
+    NEAR,
+    NO_CAUSE,
+    UNTESTED,
+    cause_lines,
+    judged,
+)
 from headscope.stimuli.repeat import repeat_windows
 from headscope.stimuli.text import TextWindows
 from headscope.studies.ablate import (
@@ -30,7 +35,7 @@ from headscope.studies.ablate import (
     output_norms,
 )
 from headscope.studies.ablate_texts import minimal_pairs, near_and_away, repeats
-from tests.helpers.report import data_of
+from tests.helpers.encoders import HEADS, WIDTH, WORDS, corpus, hand_built, save_tokenizer
 from tests.helpers.shell import headscope
 
 
@@ -39,62 +44,11 @@ def rerunner(model_folder):
     return Rerunner(load_model(str(model_folder)))
 
 
-@pytest.fixture(scope="module")
-def rows(rerunner):
-    tokens = torch.randint(1, 90, (4, 20), generator=torch.Generator().manual_seed(2))
-    lengths = torch.tensor([20, 20, 12, 7])
-    places = [(row, p) for row in range(4) for p in range(1, int(lengths[row]))]
-    row, position = torch.tensor(places).T
-    return TokenRows(tokens, lengths, row, position)
-
-
-def by_hand(model_folder, rows, change) -> torch.Tensor:
-    """Log-probabilities of transformers' own model, one row at a time, after a change to it."""
-    network = AutoModelForCausalLM.from_pretrained(model_folder).eval()
-    change(network)
-    found = []
-    with torch.no_grad():
-        for row, position in zip(rows.row, rows.position, strict=True):
-            logits = network(rows.tokens[row, :position][None]).logits[0, -1]
-            found.append(logits.log_softmax(-1)[rows.tokens[row, position]])
-    return torch.stack(found)
-
-
 def output_matrices(network) -> list[torch.Tensor]:
     """W_O of each layer as `[in out]`, views."""
     names = (".attn.c_proj", ".attention.dense", ".self_attn.o_proj")
     found = [m for n, m in network.named_modules() if n.endswith(names)]
     return [m.weight.data if type(m).__name__ == "Conv1D" else m.weight.data.T for m in found]
-
-
-def test_the_clean_run_predicts_as_transformers_does(rerunner, model_folder, rows):
-    clean = rerunner.clean(rows)
-    assert torch.allclose(clean.scores, by_hand(model_folder, rows, lambda _: None), atol=1e-4)
-    assert len(clean.inputs) == len(clean.z) == 2
-    assert clean.z[0].shape == (4, 20, 4, 8)
-
-
-@pytest.mark.parametrize("heads", [{0: [1]}, {1: [0, 3]}, {0: [2], 1: [1]}])
-def test_zero_equals_a_model_without_these_rows_of_w_o(rerunner, model_folder, rows, heads):
-    clean = rerunner.clean(rows)
-    without = ablated("zero", clean, heads)
-
-    def change(network):
-        for layer, own in heads.items():
-            for head in own:
-                output_matrices(network)[layer][8 * head : 8 * head + 8] = 0
-
-    found = rerunner.scores(clean, without)
-    assert torch.allclose(found, by_hand(model_folder, rows, change), atol=1e-4)
-    assert (found - clean.scores).abs().max() > 1e-2
-
-
-def test_mean_leaves_out_the_first_token_and_padding(rerunner, rows):
-    clean = rerunner.clean(rows)
-    z = ablated("mean", clean, {1: [2]}).edit(1, clean.z[1])
-    real = torch.cat([clean.z[1][r, 1 : int(n), 2] for r, n in enumerate(rows.lengths)])
-    assert torch.allclose(z[:, :, 2], real.mean(0).expand(4, 20, -1), atol=1e-5)
-    assert torch.equal(z[:, :, [0, 1, 3]], clean.z[1][:, :, [0, 1, 3]])
 
 
 def test_a_pairs_score_is_the_log_odds_of_whole_sentences(rerunner, model_folder):
@@ -180,7 +134,7 @@ def test_the_command_writes_causes_that_why_and_the_report_show(mini_run):
     done = headscope("ablate", mini_run, "--heads", name, "--how", "zero", "--queries", "24", "-q")
     assert done.returncode == 0, done.stderr
     assert "induction" in done.stdout
-    table = CAUSE_TABLE.read((mini_run / CAUSE_TABLE.file).read_bytes())
+    table = CAUSE_TABLE.read(mini_run / CAUSE_TABLE.file)
     assert table is not None
     assert set(zip(table["layer"], table["head"], strict=True)) == {(row["layer"], row["head"])}
     lines = cause_lines(table, int(row["layer"]), int(row["head"]))
@@ -189,25 +143,7 @@ def test_the_command_writes_causes_that_why_and_the_report_show(mini_run):
     assert "ablating it (zero) changes the log-probability of repeated tokens" in line
     said = headscope("why", mini_run, name).stdout
     assert line in " ".join(said.split())  # lines are folded
-    assert line[:60] in data_of(mini_run / "report.html")
-
-
-def test_what_cannot_be_ablated_is_refused(mini_run, gpt2_folder):
-    run = load(mini_run)
-    with pytest.raises(HeadscopeError, match="no head L9H9 in this run"):
-        heads_with_controls(run, "L9H9", {})
-    with pytest.raises(ChoiceError, match="choose from: mean, zero"):
-        run.ablate(heads="L0H0", how="max")
-    with pytest.raises(ChoiceError, match="choose from: both, heads, edges"):
-        run.ablate(only="tags")
-    with pytest.raises(
-        ModelError,
-        match="network, which the fused engine has; this model runs under the lens engine",
-    ):
-        Rerunner(load_model(str(gpt2_folder), engine="lens"))
-    changed = {**run.info, "model": {**run.info["model"], "weights_sha256": {"a": "b"}}}
-    with pytest.raises(RunError, match="other weights now"):
-        replace(run, info=changed).ablate()
+    assert line[:60] in (mini_run / "report.html").read_text()
 
 
 def test_controls_lack_the_type_and_are_nearest_in_depth_and_norm(mini_run):
@@ -266,3 +202,48 @@ def test_fewer_than_five_heads_to_compare_with_give_no_verdict(rerunner):
     heads = [HeadOfType((1, 0), "syntactic", ((1, 1), (0, 1)))]
     table = judged(ablate_heads(rerunner, [text], heads, method="zero", seed=0), set())
     assert table["verdict"].iloc[0].startswith(f"{UNTESTED}: fewer than 5 heads")
+
+
+WRITER, SILENT = HEADS["syntactic/obj:dep>head"], HEADS["syntactic/obj:head>dep"]
+DOCUMENTS = 24
+WORDS_READ = DOCUMENTS * 8 * 13
+
+
+@pytest.fixture(scope="module", params=["masked", "state"])
+def causes(request, tmp_path_factory):
+    """An encoder whose heads for objects look alike, of which one writes and one does not."""
+    folder = tmp_path_factory.mktemp(request.param)
+    network = hand_built()
+    layer, generator = network.bert.encoder.layer[0].attention, torch.Generator().manual_seed(0)
+    writes = slice(WRITER * WIDTH, (WRITER + 1) * WIDTH)
+    value, output = layer.self.value.weight, layer.output.dense.weight
+    with torch.no_grad():
+        value[writes] = 0.3 * torch.randn(value[writes].shape, generator=generator)
+        output[:, writes] = 0.3 * torch.randn(output[:, writes].shape, generator=generator)
+    (network if request.param == "masked" else network.bert).save_pretrained(folder)
+    save_tokenizer(WORDS, folder)
+    text = folder / "pairs.conllu"
+    text.write_text(corpus(DOCUMENTS, seed=0), encoding="utf-8")
+    run = hs.classify(str(folder), text, max_tokens=6000, max_length=120, progress=False)
+    return hs.ablate(run, progress=False)
+
+
+def test_the_head_that_writes_breaks_what_it_looks_at_and_the_other_does_not(causes):
+    table = causes.table
+    assert list(table.columns) == CAUSE_COLUMNS
+    alone = table[(table["kind"] == "head") & (table["type"] == "syntactic")]
+    near = alone[alone["behaviour"].isin(NEAR)].set_index("head")
+    away = alone[alone["behaviour"].isin(AWAY)].set_index("head")
+    assert {WRITER, SILENT} == {*near.index} == {*away.index}
+    assert not near.loc[SILENT, "effect"]
+    if near.loc[WRITER, "behaviour"] == "masked-near":
+        # it knows nothing of words, masked or not
+        assert {*near["verdict"]} == {"not tested: the model cannot do it"}
+        assert ((near["n"] + away["n"]) / WORDS_READ).between(0.13, 0.16).all()
+        return
+    assert near.loc[WRITER, "effect"] < 2 * away.loc[WRITER, "effect"] < 0
+    assert near.loc[WRITER, "verdict"] == BREAKS
+    assert near.loc[SILENT, "verdict"] == NO_CAUSE
+    assert not near.loc[WRITER, "clean"]
+    (line,) = cause_lines(table[table["kind"] == "head"], 0, WRITER)
+    assert "changes the last state at its queries from 0.00 to" in line

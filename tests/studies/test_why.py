@@ -1,9 +1,10 @@
-"""Answers on single heads: those of the whole model's run, and verdicts on planted heads."""
+"""Answers on single heads: those of the whole model's run, and an example in a line."""
 
 from __future__ import annotations
 
 import re
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -11,7 +12,8 @@ import headscope as hs
 from headscope.cli.terminal import folded
 from headscope.corpus.shipped import data_folder, mini_folder
 from headscope.errors import RunError
-from headscope.studies.why import NUMBERS, HeadAnswers
+from headscope.measure.example import Example
+from headscope.studies.why import NUMBERS, HeadAnswers, short_example
 from tests.helpers.shell import headscope
 
 MINI = str(mini_folder())
@@ -123,17 +125,6 @@ def test_the_command_says_of_one_head_of_a_run_everything_and_of_several_five_li
     assert "no  mass" in conditions.stdout
 
 
-def test_the_command_measures_a_folder_and_prints_a_table_for_programs():
-    done = headscope(
-        *("why", MINI, "L4H3", "--corpus", GOLD),
-        *("--max-tokens", 1_500, "--format", "csv", "-q"),
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    header, row = done.stdout.splitlines()
-    assert header.startswith("layer,head,tags,relation,verdict,mass")
-    assert row.startswith("4,3,positional/offset-1")
-
-
 def test_the_guide_s_example_is_what_the_command_prints():
     page = (data_folder().parent / "docs" / "guide.md").read_text(encoding="utf-8")
     words, block = re.search(
@@ -141,3 +132,39 @@ def test_the_guide_s_example_is_what_the_command_prints():
     ).groups()
     model, *heads = words.split()
     assert block == folded(str(hs.why(model, heads, progress=False)), 80)
+
+
+def example(query: int, targets: tuple[int, ...], **values) -> Example:
+    """Of the words a0 to a19; later targets have more attention."""
+    pattern = np.zeros((20, 20), np.float16)
+    pattern[query] = np.arange(20) / 200
+    tokens = tuple(f" a{i}" for i in range(20))
+    plain = {"positions": tuple(range(20)), "left_out": (), "length": 20}
+    return Example(0, 0, "x/y", "best", 0.9, "w", tokens, query, targets, pattern, **plain | values)
+
+
+def test_what_is_near_the_query_and_its_target_is_shown_and_the_rest_left_out():
+    line = short_example(example(18, (3,)), width=40)
+    assert line == "… a1 a2 «a3» a4 a5 … a16 a17 [[a18]] a19"
+
+
+def test_a_line_is_no_wider_than_it_may_be_and_as_wide_as_it_can():
+    for width in (20, 30, 45, 60, 80):
+        line = short_example(example(18, (3,)), width=width)
+        assert len(line) <= width
+        assert "«a3»" in line
+        assert "[[a18]]" in line
+    assert len(short_example(example(18, (3,)), width=45)) > 30
+
+
+def test_of_many_targets_those_with_the_most_attention_are_shown():
+    line = short_example(example(18, (2, 7, 12)), width=60)
+    assert "«a12»" in line
+    assert "«a2»" not in line
+
+
+def test_a_token_after_a_gap_of_the_excerpt_is_not_shown_as_its_neighbour():
+    positions = (*range(10), *range(30, 40))
+    line = short_example(example(10, (9,), positions=positions, length=60), width=60)
+    assert "«a9» … [[a10]]" in line
+    assert line.endswith("…")

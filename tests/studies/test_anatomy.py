@@ -15,6 +15,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 import headscope as hs
+from headscope.models import locate
 from headscope.studies.anatomy import read_source
 from headscope.views.study import StudyResult
 from tests.models.tiny import tiny_config
@@ -265,10 +266,27 @@ def test_layers_without_attention_are_counted_apart_and_without_a_formula(tmp_pa
     assert any("jamba: no formula is known" in note for note in anatomy.notes)
 
 
-def test_weights_in_several_files_are_counted_together(gpt2_folder, tmp_path):
-    model = AutoModelForCausalLM.from_pretrained(gpt2_folder)
-    model.save_pretrained(tmp_path, max_shard_size="60KB")
-    files = sorted(tmp_path.glob("*.safetensors"))
-    anatomy = hs.anatomy(str(tmp_path))
-    assert anatomy.table.equals(hs.anatomy(str(gpt2_folder)).table)
-    assert anatomy.values["counted_from"] == f"counted from {len(files)} safetensors files"
+@pytest.mark.parametrize(
+    ("model_type", "message"),
+    [
+        ("mamba", "should give num_attention_heads as a number of at least 1, but gives"),
+        ("deepseek_v3", r"a deepseek_v3 compresses keys and values \(kv_lora_rank 512\)"),
+        ("t5", "t5 is a model with an encoder and a decoder; headscope reads"),
+    ],
+)
+def test_a_model_without_countable_attention_is_refused(model_type, message, tmp_path):
+    with pytest.raises(hs.HeadscopeError, match=message):
+        hs.anatomy(config_only(tmp_path / "c.json", model_type=model_type))
+
+
+def test_a_hub_model_needs_only_its_configuration(gpt2_folder, tmp_path, monkeypatch):
+    requested = []
+    shutil.copy(gpt2_folder / "config.json", tmp_path)
+
+    def download(name, revision, files):
+        requested.append(tuple(files))
+        return tmp_path, "abc"
+
+    monkeypatch.setattr(locate, "download", download)
+    assert "no weights here" in hs.anatomy("someone/small").title
+    assert requested == [("config.json",)]

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import io
-
 import numpy as np
 import pandas as pd
 import pytest
 import torch
-from rich.console import Console
 from transformer_lens import patching
 
 import headscope as hs
-from headscope.errors import ChoiceError, HeadscopeError
+from headscope.errors import HeadscopeError
 from headscope.models.load import load_model
 from headscope.views.show import text_window
 
@@ -166,17 +163,6 @@ def test_a_real_model_with_grouped_heads_is_what_a_slow_loop_gives(smollm2):
     assert abs(heads.loc[(29, 1), "attention_recovered"]) < 0.05 < heads.loc[(29, 1), "recovered"]
 
 
-def test_edges_that_carry_the_same_in_both_prompts_are_left_out():
-    """Of prompts that differ in the last token alone all other queries carry the same."""
-    found = hs.patch(
-        "atlas:mini", clean=SHORT, corrupt=OTHER_SHORT, heads="all", edges=4,
-        progress=False,
-    )  # fmt: skip
-    edges = found.table[found.table["kind"] == "edge"]
-    assert set(edges["query"]) == {edges["query"].max()}
-    assert (edges["query_token"] == " could").all()
-
-
 def test_edges_name_the_relations_of_their_heads_tags(of_mini):
     edges = of_mini.table[of_mini.table["kind"] == "edge"]
     held = edges[edges["relation"].str.contains("positional/offset-1")]
@@ -221,20 +207,3 @@ def patch_mini(**changes):
 def test_what_cannot_be_patched_is_refused_with_what_would_do(changes, message):
     with pytest.raises(HeadscopeError, match=message):
         patch_mini(**changes)
-
-
-def test_an_unknown_type_lists_those_of_the_run():
-    with pytest.raises(ChoiceError, match=r"'inducton' \(is induction meant\?\)"):
-        patch_mini(heads="inducton")
-    assert len(patch_mini(heads="induction").table) == 5
-
-
-def test_the_terminal_shows_the_metric_and_the_strongest_heads(of_mini):
-    console = Console(width=150, record=True, file=io.StringIO())
-    console.print(of_mini.lines())
-    text = console.export_text()
-    assert "logit of ' man' minus that of ' friend'" in text
-    heads = of_mini.table[of_mini.table["kind"] == "head"]
-    row = heads.loc[heads[["recovered", "lost"]].abs().max(axis=1).idxmax()]
-    first = next(line for line in text.splitlines() if line.startswith("L"))
-    assert first.startswith(f"L{row['layer']}H{row['head']} ")

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import copy
-import random
 import warnings
 
-import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -25,7 +23,6 @@ from headscope.errors import HeadscopeError, RunError, WriteError
 from headscope.studies.emergence import (
     by_revision,
     cell_emergence,
-    random_states_restored,
     step_of,
 )
 from headscope.studies.sweep import Cell, counted, counted_types
@@ -125,60 +122,6 @@ def test_a_loop_of_ones_own_reads_what_the_trainer_would(run):
         own.read(5, trainer.model, None)
 
 
-def test_counts_go_where_the_trainer_logs(run):
-    trainer, heads = run
-    logged = [entry for entry in trainer.state.log_history if "heads/induction" in entry]
-    assert [entry["step"] for entry in logged] == [0, 2, 4]
-    table = heads.emergence.table
-    counts = table[table["type"] == "induction"]["heads"].tolist()
-    assert [entry["heads/induction"] for entry in logged] == counts
-
-
-class Witness(TrainerCallback):
-    """What a step leaves, just before and just after the heads are read."""
-
-    def __init__(self, seen: list) -> None:
-        self.seen = seen
-
-    def on_pre_optimizer_step(self, args, state, control, model, **context) -> None:
-        self.gradients = [p.grad for p in model.parameters()]
-
-    def on_step_end(self, args, state, control, model, **context) -> None:
-        self.seen.append(
-            {
-                "modes": [module.training for module in model.modules()],
-                "gradients": [(p.grad is None, p.requires_grad) for p in model.parameters()],
-                "dtypes": [p.dtype for p in model.parameters()],
-                "places": [p.data_ptr() for p in model.parameters()],
-                "attention": model.config._attn_implementation,
-                "forward": "forward" in vars(model),
-                "hooks": sum(
-                    len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.modules()
-                ),
-                "random": (torch.get_rng_state().tolist(), np.random.get_state()[1].tolist()),
-                "grad": torch.is_grad_enabled(),
-            }
-        )  # fmt: skip
-
-
-def test_mode_gradients_random_states_and_dtype_are_as_before(tmp_path):
-    seen: list = []
-    heads = hs.HeadCallback(every=1, corpus=TEXT, max_tokens=400)
-    trained(tmp_path, Witness(seen), heads, Witness(seen), steps=2)
-    assert len(seen) == 4
-    for before, after in (seen[:2], seen[2:]):
-        assert before == after
-        assert any(before["modes"])
-        assert before["grad"]
-
-
-def test_the_random_state_of_python_is_restored():
-    before = random.getstate()
-    with random_states_restored():
-        random.random()
-    assert random.getstate() == before
-
-
 def test_mixed_precision_reads_the_copy_and_not_the_model_that_is_trained(tmp_path):
     """accelerate wraps `forward`: the copy must not run the original, in training mode."""
     heads = hs.HeadCallback(every=2, corpus=TEXT, max_tokens=400)
@@ -208,12 +151,6 @@ def test_a_failure_in_the_midst_is_a_warning_and_training_goes_on(tmp_path, monk
     assert trainer.state.global_step == 3
     assert any("heads at step 2: " in str(warning.message) for warning in raised)
     assert heads.emergence.table["step"].unique().tolist() == [0]
-
-
-def test_a_trainer_without_a_tokenizer_is_refused_before_the_first_step(tmp_path):
-    heads = hs.HeadCallback(corpus=TEXT)
-    with pytest.raises(HeadscopeError, match=r"no tokenizer: pass Trainer\(processing"):
-        trained(tmp_path, heads, tokenizer=False)
 
 
 def test_the_file_of_a_callback_is_checked_before_training_and_replaced_by_the_first_reading(

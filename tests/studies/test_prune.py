@@ -1,29 +1,78 @@
-"""Pruning: which heads go when, what is left, and what the command says."""
+"""Pruning: importance against finite differences, the order of heads, and excess loss over random orders."""
 
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 
 import headscope as hs
-from headscope.errors import CorpusError, RunError
-from headscope.measure.study_windows import text_windows
+from headscope.errors import RunError
+from headscope.measure.study_windows import TextLoss, text_windows
 from headscope.models.intervention import HeadsScaled
 from headscope.models.load import load_model
-from headscope.models.loss import loss
+from headscope.models.loss import loss, network_of
 from headscope.studies.prune import (
     COLUMNS,
     DRAWS,
+    IMPORTANCE,
+    RANDOM,
     _halves,
     _orders,
     _type_ranks,
     head_importance,
     layer_normalised,
+    over_random,
     prune,
 )
 from tests.helpers.models import save_model
+
+LAYERS, HEADS, WIDTH = 2, 4, 8
+
+
+@pytest.fixture(scope="module")
+def model(model_folder):
+    return load_model(str(model_folder))
+
+
+def test_importance_equals_a_finite_difference(model_folder, story):
+    """In double precision, window by window: mean over tokens of |nats(1 + ε) − nats(1 − ε)| / 2ε."""
+    model = load_model(str(model_folder))
+    network, windows = network_of(model).double(), text_windows(model, story)
+    for norm in network.modules():
+        if type(norm).__name__ == "LlamaRMSNorm":  # its own forward rounds to single precision
+            norm.forward = lambda x, norm=norm: norm.weight * rms(x, norm.variance_epsilon)
+    own = head_importance(model, windows)
+    step, expected = 1e-5, np.zeros((LAYERS, HEADS))
+    for layer in range(LAYERS):
+        for head in range(HEADS):
+            sides = []
+            for sign in (1, -1):
+                mask = torch.ones(LAYERS, HEADS, dtype=torch.float64)
+                mask[layer, head] += sign * step
+                sides.append(loss(model, windows, HeadsScaled.by_row(model, mask)))
+            slope = (sides[0].nats - sides[1].nats) / (2 * step)
+            expected[layer, head] = np.abs(slope).sum() / sides[0].tokens.sum()
+    assert own == pytest.approx(expected, rel=1e-5)
+    assert own.min() > 0
+
+
+def rms(x, epsilon):
+    return x / (x.square().mean(-1, keepdim=True) + epsilon).sqrt()
+
+
+def test_importance_leaves_the_weights_as_they_were(model, story):
+    network, windows = network_of(model), text_windows(model, story)
+    before = [weight.requires_grad for weight in network.parameters()]
+    head_importance(model, windows)
+    assert [weight.requires_grad for weight in network.parameters()] == before
+    assert all(weight.grad is None for weight in network.parameters())
+
+
+def test_importance_is_normalised_by_layer():
+    raw = np.array([[3.0, 4.0], [0.0, 0.0], [0.0, 7.0]])
+    assert layer_normalised(raw).tolist() == [[0.6, 0.8], [0, 0], [0, 1]]
+    assert raw[0].tolist() == [3, 4]
 
 
 @pytest.fixture(scope="module")
@@ -110,37 +159,51 @@ def test_by_type_unclassified_heads_go_first_then_sinks_then_the_rest(pruning, r
         assert flat[part].tolist() == sorted(flat[part])
 
 
-def test_without_a_run_there_is_no_order_by_type(gpt2_folder, story):
-    curve = prune(str(gpt2_folder), story).table
-    assert list(curve.columns) == COLUMNS
-    assert set(curve["order"]) == {"importance", "random"}
-
-
 def test_a_run_of_another_model_is_refused(run, tokenizer, tmp_path):
     other = save_model("gpt2", tokenizer, tmp_path / "other", spread=0.3)
     with pytest.raises(RunError, match="has other weights; classify the model that is to be"):
         prune(str(other), run=run)
 
 
-def test_a_text_of_one_window_is_refused(gpt2_folder, tmp_path):
-    (tmp_path / "short.txt").write_text("The keys were old.")
-    with pytest.raises(CorpusError, match="the text is one window, and pruning needs two"):
-        prune(str(gpt2_folder), tmp_path / "short.txt")
+TOKENS = np.array([10, 20, 30, 40])
 
 
-def test_the_command_prints_the_curve_and_writes_it(
-    gpt2_folder, story, run_folder, tmp_path, command, pruning
-):
-    out, figure = tmp_path / "p.csv", tmp_path / "p.pdf"
-    words = ("study", "prune", gpt2_folder, "--corpus", story, "--run", run_folder, "-q")
-    code, told, err = command(*words, "--out", out, "--figure", figure)
-    assert (code, err) == (0, "")
-    curve = pd.read_csv(out)
-    own = pruning.table[pruning.table["order"] == "importance"]["loss"]
-    written = curve[curve["order"] == "importance"]["loss"]
-    assert np.allclose(written, own, rtol=1e-5)
-    rise = curve.loc[(curve["order"] == "importance") & (curve["share"] == 0.5), "rise"].item()
-    assert ["0.500", f"{rise:.3f}"] in [line.split()[:2] for line in told.splitlines()]
-    layer, head = np.unravel_index(np.argmax(pruning.values["importance"]), (2, 4))
-    assert f"most important heads: L{layer}H{head}" in told
-    assert figure.read_bytes().startswith(b"%PDF")
+def losses(per_token: np.ndarray, tokens: np.ndarray = TOKENS) -> list[TextLoss]:
+    """A loss for each share, the same in every window."""
+    return [TextLoss(value * tokens, tokens) for value in per_token]
+
+
+def test_the_difference_is_that_of_the_mean_losses_in_every_resample():
+    made = {(IMPORTANCE, 0): losses(np.array([1.0, 3.0, 5.0, 6.0]))}
+    made |= {(RANDOM, i): losses(np.array([1.0, 2.5, 4.0, 6.0])) for i in range(3)}
+    # two windows or more of one loss and seeds that agree: no resample gives another number
+    expected = [[0, 0, 0], [0.5, 0.5, 0.5], [1, 1, 1], [0, 0, 0], [0.75, 0.75, 0.75]]
+    assert over_random(made, seed=3)[IMPORTANCE] == pytest.approx(np.array(expected))
+
+
+def test_windows_weigh_by_their_tokens():
+    nats = np.array([10.0, 0.0, 0.0, 0.0])
+    nothing = TextLoss(np.zeros(4), TOKENS)
+    one = [nothing, TextLoss(nats, TOKENS), TextLoss(nats, TOKENS), nothing]
+    found = over_random({(IMPORTANCE, 0): one, (RANDOM, 0): [nothing] * 4}, seed=0)[IMPORTANCE]
+    assert found[1, 0] == pytest.approx(10 / 100)
+    assert found[1, 1] == 0  # the first window is in some resamples only
+    assert found[1, 2] > 0.15
+
+
+def test_the_interval_holds_what_other_seeds_would_have_given():
+    made = {(IMPORTANCE, 0): losses(np.array([0, 1.0, 1.0, 0]))}
+    made |= {(RANDOM, i): losses(np.array([0, own, own, 0])) for i, own in enumerate((0.0, 2.0))}
+    value, low, high = over_random(made, seed=0)[IMPORTANCE][-1]
+    assert value == pytest.approx(0)
+    # half of the resamples have both seeds, a quarter each has one of them twice
+    assert (low, high) == (pytest.approx(-1), pytest.approx(1))
+
+
+def test_a_single_window_has_no_interval():
+    tokens = np.array([10])
+    made = {(IMPORTANCE, 0): losses(np.array([0, 2.0, 2.5, 3]), tokens)}
+    made[RANDOM, 0] = losses(np.array([0, 1.0, 1.5, 3]), tokens)
+    difference, low, high = over_random(made, seed=0)[IMPORTANCE][-1]
+    assert difference == pytest.approx(1)
+    assert np.isnan([low, high]).all()

@@ -5,16 +5,27 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
+import headscope as hs
+from headscope.attention_kind import BIDIRECTIONAL
+from headscope.corpus.shipped import data_folder
+from headscope.errors import RunError
+from headscope.models.load import load_model
 from headscope.relations import relations_of
+from headscope.statistics.columns import RULE_COLUMNS
+from headscope.statistics.reasons import account_lines, explained_by
+from headscope.statistics.result import by_name
 from headscope.studies.explain.catalogue import GATES, Term, Texts
 from headscope.studies.explain.feature import TokenFacts
 from headscope.studies.explain.fit import LayerFit
 from headscope.studies.explain.rule import Judge, bits_without, explain_layer, explained
 from headscope.studies.explain.select import Selector
 from headscope.studies.explain.softmax import kl_divergences, log_rule, newton
+from tests.helpers.encoders import corpus, save_hand_built
+from tests.helpers.formats import columns_of
 from tests.helpers.prose import prose_windows
 
 
@@ -173,3 +184,158 @@ def test_explained_is_one_for_the_head_itself_and_zero_for_even_attention():
     assert math.isnan(explained(np.zeros(4), np.zeros(4)).value)
     uneven = explained(np.array([1.0, 1.0, 0.0, 1.0]), uniform)
     assert uneven.low < uneven.value < uneven.high
+
+
+FIRST = {
+    "L0H0": "offset+1",
+    "L0H1": "offset-1",
+    "L0H2": "separator",
+}
+"""The first feature of the rule of each hand-built head that looks at one place."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return save_hand_built(tmp_path_factory.mktemp("encoder"))
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    path = tmp_path_factory.mktemp("text") / "pairs.conllu"
+    path.write_text(corpus(24, seed=0), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def model(folder):
+    """The hand-built encoder, whose heads move what they look at: their patterns stay."""
+    model = load_model(str(folder))
+    layer = model.engine.network.bert.encoder.layer[0].attention
+    generator = torch.Generator().manual_seed(0)
+    for linear in (layer.self.value, layer.output.dense):
+        linear.weight.data.normal_(0, 0.1, generator=generator)
+    return model
+
+
+@pytest.fixture(scope="module")
+def explanation(model, text):
+    return hs.explain(model, text, windows=16, features=4)
+
+
+@pytest.fixture(scope="module")
+def table(model, text):
+    windows = hs.windows(text, model.tokenizer, max_length=60, max_tokens=200)
+    relations = relations_of(["all"], attention_kind=BIDIRECTIONAL)
+    return Texts.of((windows, [], []), TokenFacts.of(windows), relations)
+
+
+def test_the_rule_of_a_planted_head_names_what_it_looks_at(explanation):
+    heads = by_name(explanation.terminal_table)
+    first = explanation.table[explanation.table["place"] == 1].set_index("head")["feature"]
+    assert {head: first[int(head[-1])] for head in FIRST} == FIRST
+    assert (heads.loc[["L0H0", "L0H1", "L0H2"], "explained"] > 0.95).all()
+    for head, relation in ((3, "obj:dep>head"), (4, "obj:head>dep")):
+        rule = explanation.table[explanation.table["head"] == head].set_index("feature")
+        assert rule.loc[f"syntactic/{relation}", "ci_low"] > 0.1
+        # verbs, or nouns, on either side, and the right one most
+        assert rule.index[:2].str.contains("key |syntactic/").all()
+    # a head of even attention has nothing to explain, whichever way it may look
+    assert heads.loc["L0H7", "bits"] == pytest.approx(0, abs=1e-3)
+
+
+def test_the_cells_of_features_on_both_sides_are_those_of_a_slow_loop(table):
+    window = table.windows[0]
+    tokens, end = window.tokens, len(window) - 1
+    mark = [text == "." for text in window.strings]
+    expected = {
+        "token 0": lambda q, k: k == 0,
+        "separator": lambda q, k: k == end,
+        "offset-2": lambda q, k: q - k == 2 and k > 0,
+        "offset+2": lambda q, k: k - q == 2 and k < end,
+        "ahead": lambda q, k: q < k < end,
+        "same token ahead": lambda q, k: q < k < end and tokens[q] == tokens[k],
+        "follower ahead": lambda q, k: q < k - 1 and k < end and tokens[q] == tokens[k - 1],
+        "next mark sentence-end": lambda q, k: mark[k] and k > q and not any(mark[q + 1 : k]),
+        "key VERB": lambda q, k: window.strings[k][0] == "v",
+    }
+    names = [feature.name for feature in table.features]
+    assert table.query[0] == 0  # [CLS] looks at the text as every other token does
+    for name, holds in expected.items():
+        values = table.values([Term(names.index(name), -1)])[0]
+        for row in np.flatnonzero(table.window.numpy() == 0):
+            query = int(table.query[row])
+            found = np.flatnonzero(values[row]).tolist()
+            assert found == [key for key in range(len(window)) if holds(query, key)], (name, query)
+
+
+GOLD = data_folder() / "corpora" / "gold.conllu"
+
+
+def test_the_table_has_the_terms_of_each_head_and_the_same_seed_gives_it_again(gpt2_folder):
+    found = hs.explain(gpt2_folder, GOLD, features=3, windows=16)
+    assert list(found.table.columns) == columns_of("rules.csv")
+    assert found.table.groupby(["layer", "head"]).size().max() <= 3
+    heads = found.terminal_table
+    assert len(heads) == 8
+    assert found.values["explained"] == pytest.approx(heads["explained"].mean())
+    again = hs.explain(gpt2_folder, GOLD, features=3, windows=16)
+    pd.testing.assert_frame_equal(again.table, found.table)
+
+
+def terms(*rows: tuple[str, float, float]) -> pd.DataFrame:
+    """Features of one head's rule with weight and unique bits."""
+    plain = dict.fromkeys(RULE_COLUMNS, 0.0) | {"layer": 0, "head": 1, "kind": "", "queries": ""}
+    own = [{**plain, "feature": f, "weight": w, "unique": u} for f, w, u in rows]
+    return pd.DataFrame(own)[RULE_COLUMNS]
+
+
+def test_a_tag_without_unique_bits_is_explained_by_the_strongest_feature():
+    table = terms(
+        ("offset-2", 4.0, 0.4),
+        ("syntactic/det:head>dep", 2.0, 0.1),
+        ("key NOUN", -1.0, 0.3),
+        ("syntactic/amod:head>dep", 0.1, 0.001),
+    )
+    tags = ["syntactic/det:head>dep", "syntactic/amod:head>dep", "positional/offset-2"]
+    assert explained_by(table, 0, 1, tags) == [("syntactic/amod:head>dep", "offset-2")]
+    assert explained_by(table, 0, 2, tags) == []
+
+
+def test_the_account_of_a_head_has_its_rule_and_its_features():
+    heads = pd.DataFrame([{"layer": 0, "head": 1, "explained": 0.66, "rule": "nearer is better"}])
+    lines = account_lines(terms(("offset-2", 4.0, 0.4)), heads, 0, 1)
+    assert lines[0] == "nearer is better"
+    assert "66%" in lines[1]
+    assert "offset-2" in lines[2]
+
+
+def test_the_command_keeps_the_rules_in_the_runs_folder(gpt2_folder, tmp_path, command):
+    folder = tmp_path / "run"
+    hs.classify(gpt2_folder, GOLD, out=folder, max_tokens=1_500, types=["positional"])
+    before = hs.load(folder)
+    assert before.accounts is None
+    words = ("explain", folder, "--windows", 12, "--features", 3, "-q")
+    code, printed, err = command(*words)
+    assert not code, err
+    assert "L1H3" in printed
+    assert "rules.csv" in printed
+    run = hs.load(folder)
+    assert list(run.accounts.columns) == columns_of("rules.csv")
+    assert list(run.heads.columns) == columns_of("heads.csv")
+    pd.testing.assert_frame_equal(run.evidence, before.evidence)
+    printed = run.why("L1H1")
+    assert run.heads.loc["L1H1", "rule"] in printed
+    assert f"explains {run.heads.loc['L1H1', 'explained']:.0%} of its bits" in printed
+    assert run.heads.loc["L1H1", "rule"].split(" (")[0] in (folder / "report.html").read_text()
+    code, _, err = command(*words)
+    assert code == 2
+    assert "this run was explained before; add --overwrite" in err
+    assert not command(*words, "--overwrite")[0]
+    # a run that is saved again keeps its rules
+    run.save(tmp_path / "copy")
+    again = hs.load(tmp_path / "copy")
+    pd.testing.assert_frame_equal(again.accounts, hs.load(folder).accounts)
+    path = folder / "rules.csv"
+    path.write_text(path.read_text().replace("0", "1", 1))
+    with pytest.raises(RunError, match=r"rules\.csv: this file is not the one that was written"):
+        hs.load(folder)

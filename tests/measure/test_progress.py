@@ -1,0 +1,158 @@
+"""Progress: who sees a bar, in a terminal, a notebook, or nowhere."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+import headscope as hs
+from headscope.measure.progress import progress_bar
+from headscope.measure.progress_steps import RunSteps
+from tests.helpers.terminal import in_terminal
+
+SMALL = {"twin": False, "examples": False, "types": ["delimiter", "positional"]}
+PROGRAM = """
+import sys, headscope as hs
+for progress in (False, True):
+    hs.classify(
+        *sys.argv[1:], twin=False, examples=False, types=["delimiter"], progress=progress
+    )
+    print("and then", file=sys.stderr)
+"""
+
+
+def seen_in_terminal(code: str, words: list[str], folder: Path) -> tuple[str, str]:
+    """What a program writes to a terminal on standard error, and to a file on standard output."""
+    reader, writer = pty.openpty()
+    with (folder / "stdout").open("w") as out:
+        program = subprocess.Popen(
+            [sys.executable, "-c", code, *words], stdout=out, stderr=writer, cwd=folder
+        )
+    os.close(writer)
+    seen = bytearray()
+    with suppress(OSError):  # a terminal ends so
+        while part := os.read(reader, 4096):
+            seen += part
+    os.close(reader)
+    assert program.wait() == 0, seen.decode()
+    return seen.decode(), (folder / "stdout").read_text()
+
+
+def test_python_shows_a_bar_in_a_terminal_unless_it_is_off_and_leaves_nothing_there(
+    gpt2_folder, story, tmp_path
+):
+    both, out = seen_in_terminal(PROGRAM, [str(gpt2_folder), str(story)], tmp_path)
+    off, seen, rest = both.split("and then\r\n")
+    assert (off, rest) == ("", "")
+    assert "loading the model" in seen
+    assert re.search(r"reading attention: +\d+%", seen)
+    assert "tokens/s" in seen
+    assert seen.rstrip(" \r\n").endswith("\r") or seen.rsplit("\r", 1)[-1].strip() == ""
+    assert out == ""
+
+
+def test_nothing_is_printed_where_nobody_waits(gpt2_folder, story, capfd):
+    hs.classify(str(gpt2_folder), str(story), progress=True, **SMALL)
+    assert capfd.readouterr() == ("", "")
+
+
+COMMAND = """
+import sys
+from headscope.cli import main
+
+*words, folder = sys.argv[1:]
+for name, more in (("one", ["--quiet"]), ("two", [])):
+    sys.argv = ["headscope", *words, "--out", f"{folder}/{name}", *more]
+    try:
+        main()
+    except SystemExit as end:
+        print("ended with", end.code, file=sys.stderr)
+"""
+
+
+def test_the_command_shows_the_same_bar_unless_it_is_quiet(gpt2_folder, story, tmp_path):
+    words = ["classify", str(gpt2_folder), "--corpus", str(story), "--types", "delimiter"]
+    words += ["--no-twin", "--no-examples", str(tmp_path)]
+    both, _ = seen_in_terminal(COMMAND, words, tmp_path)
+    quiet, seen, rest = both.split("ended with 0\r\n")
+    assert (quiet, rest) == ("", "")
+    assert re.search(r"reading attention: +\d+%", seen)
+
+
+def test_a_notebook_shows_the_bar_and_progress_false_none(gpt2_folder, story, tmp_path):
+    nbformat = pytest.importorskip("nbformat")
+    nbclient = pytest.importorskip("nbclient")
+    pytest.importorskip("ipykernel")
+    cells = [
+        f"import headscope as hs\nhs.classify({str(gpt2_folder)!r}, {str(story)!r}, twin=False, "
+        f"examples=False, types=['delimiter'], progress={progress}); None"
+        for progress in (True, False)
+    ]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+    states = []
+
+    class Client(nbclient.NotebookClient):
+        """Keeps what the bar's widgets, of ipywidgets, are told."""
+
+        def process_message(self, message, cell, number):
+            states.append(message["content"].get("data", {}).get("state", {}))
+            return super().process_message(message, cell, number)
+
+    Client(notebook, timeout=240, kernel_name="python3").execute(cwd=tmp_path)
+    assert [len(cell.outputs) for cell in notebook.cells] == [1, 0]
+    told = " ".join(str(state.get("value")) for state in states).replace("\u2007", " ")
+    assert "loading the model" in told
+    assert "reading attention: " in told
+    (most,) = (state["max"] for state in states if state.get("max", 1.0) != 1.0)
+    done = [state["value"] for state in states if isinstance(state.get("value"), float)]
+    assert 1 < max(done) <= most
+
+
+def test_a_stand_in_for_a_notebooks_kernel_is_one_who_waits(monkeypatch, capsys):
+    def shown() -> str:
+        with progress_bar(True, "counting") as bar:
+            bar(1, 2)
+        return capsys.readouterr().err
+
+    assert shown() == ""
+    kernel = SimpleNamespace(get_ipython=lambda: SimpleNamespace(config={}))
+    monkeypatch.setitem(sys.modules, "IPython", kernel)
+    assert shown() == ""  # IPython in a terminal whose stderr is piped is no notebook
+    monkeypatch.setitem(sys.modules, "ipykernel.zmqshell", SimpleNamespace())
+    assert "counting" in shown()
+
+
+def test_there_may_be_no_standard_error_at_all(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", None)
+    with progress_bar(True) as bar:
+        bar(1, 2)
+
+
+def test_lines_stand_above_a_bar_and_the_bar_comes_back(monkeypatch):
+    terminal = in_terminal(monkeypatch)
+    from headscope.cli.terminal import warn
+
+    with progress_bar(True, "counting", loads=True) as bar:
+        bar(1, 2)
+        warn("a line")
+        bar(2, 2)
+    cleared = terminal.getvalue().split("a line\n")
+    assert len(cleared) == 2
+    assert cleared[0].rsplit("\r", 1)[-1].strip() == ""  # the bar's own line is empty by then
+    assert "counting" in cleared[1]
+
+
+def test_runs_to_come_count_like_the_last_one():
+    seen: list[tuple[int, int]] = []
+    runs = RunSteps(lambda done, total: seen.append((done, total)), 3)
+    for run, tokens in enumerate((10, 30, 20)):
+        runs.of(run)(tokens, tokens)
+    assert seen == [(10, 30), (40, 70), (60, 60)]
