@@ -122,15 +122,19 @@ def languages(
             tell=tell,
             **settings,
         ).table.set_index([list(treebanks)])
-    failed = cells.loc[cells["status"] != COMPLETE, "error"]
+    complete = cells["status"] == COMPLETE
+    errors = cells.loc[~complete, "error"]
+    failed = {str(language): str(error) for language, error in errors.items()}
+    if not complete.any():
+        raise RunError(f"no language could be read: {'; '.join(failed.values())}")
     runs = {
         str(language): load(folder / name, with_tally=True)
-        for language, name in cells.loc[cells["status"] == COMPLETE, "folder"].items()
+        for language, name in cells.loc[complete, "folder"].items()
     }
     result = compared(
         runs,
         documents=documents if settings["all"] else None,
-        failed={str(language): str(error) for language, error in failed.items()},
+        failed=failed,
         seed=run_settings.seed,
     )
     write_file(folder / TABLE, result.csv(), overwrite=True)
@@ -153,11 +157,9 @@ def compared(
         seed: seeds the bootstrap.
 
     Raises:
-        RunError: there is no run, or no text decides any relation.
+        RunError: no text decides any relation.
     """
     failed = failed or {}
-    if not runs:
-        raise RunError(f"no language could be read: {'; '.join(failed.values())}")
     tallies = {name: run.tally for name, run in runs.items() if run.tally is not None}
     evidence = evidence_of(runs)
     if not evidence["decidable"].any():
@@ -175,6 +177,7 @@ def compared(
     tags = distinct_tags(table)
     rows = tags if len(tags) else table.assign(label=table["relation"])
     columns = ["label", "tagged", "decidable", "by_chance", "lift", "ci_low", "ci_high", "holds_in"]
+    medians = agreement[["correlation", "correlation_by_chance"]].median()
     model, texts = next(iter(runs.values())).name, "texts differ"
     if documents is not None:
         texts = f"the same {documents} documents in each"
@@ -182,29 +185,14 @@ def compared(
         title=f"{model} in {len(runs)} languages ({', '.join(runs)}; {texts}): tags by head",
         table=table,
         terminal_table=rows[[*HEAD, *columns]].head(TERMINAL_ROWS),
-        summary=[*_summary(tags, agreement)],
-        notes=[f"{language} failed: {error}" for language, error in failed.items()],
-        draw=partial(_figure, rows=rows, evidence=evidence, title=short_title(model)),
-    )
-
-
-def _summary(tags: pd.DataFrame, agreement: pd.DataFrame) -> Iterable[str]:
-    several = tags[tags["decidable"] > 1]
-    everywhere = int((several["tagged"] == several["decidable"]).sum())
-    if tags.empty:
-        yield "no head has a tag in any of these languages; the largest lifts come first"
-    else:
-        yield (
-            f"{len(tags)} tags of a head in at least one language; several languages decide "
-            f"{len(several)} of them, and {everywhere} hold in all of these"
-        )
-    if len(agreement):
-        medians = agreement[["correlation", "correlation_by_chance"]].median()
-        yield (
+        summary=[
             f"rank correlation of the heads' lifts between languages: {medians.iloc[0]:.2f} "
             f"(median of {len(agreement)} relations); {medians.iloc[1]:.2f} is expected if heads "
             "are shuffled within layers"
-        )
+        ][: len(agreement)],
+        notes=[f"{language} failed: {error}" for language, error in failed.items()],
+        draw=partial(_figure, rows=rows, evidence=evidence, title=short_title(model)),
+    )
 
 
 def _check_types(types: Sequence[str]) -> None:
@@ -225,13 +213,7 @@ def shared_documents(
 
     Documents of parallel treebanks have the same names in the same order, as in Parallel UD.
     Languages need different numbers of tokens for the same content, so that a number of tokens
-    would end them at different sentences.
-
-    Args:
-        treebanks: the files of each language.
-        tokenizer: the model's tokenizer.
-        settings: limits of what is read of each language.
-        longest: the model's longest window.
+    would end them at different sentences. `longest` is the model's longest window.
     """
     names = []
     for files in treebanks.values():
@@ -277,11 +259,7 @@ def head_table(
 ) -> pd.DataFrame:
     """Counts of languages, and the mean lift, of each head and relation that a text decides.
 
-    Args:
-        evidence: rows of `evidence_of`.
-        tallies: sums of the runs, by language.
-        parallel: whether blocks hold the same documents in every language.
-        seed: seeds the bootstrap.
+    If `parallel`, the blocks of the tallies hold the same documents in every language.
     """
     decided = evidence[evidence["decidable"]]
     decided = decided.assign(
@@ -326,9 +304,6 @@ def tags_by_chance(decided: pd.DataFrame) -> pd.DataFrame:
 
     - `by_chance`: expected number of languages that give the tag to a head of this layer.
     - `p_value`: probability of at least as many as observed (Poisson's binomial), in (0, 1].
-
-    Args:
-        decided: a row per head, relation and language that decides it, with `tagged`.
     """
     tables = []
     for relation, rows in decided.groupby("id", sort=False):
