@@ -100,19 +100,11 @@ def collapse(
             loaded, changes, corpus, max_tokens=max_tokens, seed=seed, progress=bar
         )
     changed = losses[losses["how"] != UNTOUCHED]
-    layers = changed[(changed["how"] == "mean") & (changed["layer"] != ALL)]
-    worst = layers.loc[layers["rise"].idxmax()]
-    spared = [str(row.layer) for row in layers.itertuples() if not row.ci_low > 0]
     return StudyResult(
         title=f"{name_of(loaded.name)}: rise of the loss in nats per token when a layer's heads "
         f"share one pattern; {losses['loss'][0]:.4f} with their own",
         table=losses,
         terminal_table=changed,
-        summary=(
-            f"with the mean pattern, the loss rises most in layer {worst['layer']}: by "
-            f"{worst['rise']:.3f} nats per token",
-            f"layers whose interval includes 0: {', '.join(spared) or 'none'}",
-        ),
         draw=_figure,
     )
 

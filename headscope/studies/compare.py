@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -269,34 +268,20 @@ def _figure(result: StudyResult, runs: Sequence[Result], names: Sequence[str]) -
     return figure
 
 
-@dataclass(frozen=True)
-class FailCondition:
-    """The number of heads that may change before a comparison fails."""
+class Outcome(NamedTuple):
+    """The heads that a condition such as `lost induction > 0` counts."""
 
-    text: str
-    what: str
-    """`changes`, `lost` or `gained`."""
-    sure: bool
-    """True to count only changes whose intervals do not overlap."""
-    type: str
-    """Type of the tags; empty for any."""
+    condition: str
     limit: int
     """Largest number of heads that passes."""
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """The heads that a condition counts."""
-
-    condition: FailCondition
-    heads: tuple[str, ...]
+    heads: Sequence[str]
     sure: int
     """Number of these heads whose intervals do not overlap."""
 
     @property
     def failed(self) -> bool:
         """More heads than the limit."""
-        return len(self.heads) > self.condition.limit
+        return len(self.heads) > self.limit
 
     def __str__(self) -> str:
         unlisted = len(self.heads) - LISTED
@@ -304,24 +289,24 @@ class Outcome:
         summary = f"{len(self.heads)} heads" + (f" ({listed})" if listed else "")
         noise = len(self.heads) - self.sure
         note = f", {noise} of which may be noise" if noise else ""
-        return f"{'FAILED' if self.failed else 'passed'}: {self.condition.text}: {summary}{note}"
+        return f"{'FAILED' if self.failed else 'passed'}: {self.condition}: {summary}{note}"
 
 
-def condition_of(text: str, types: Sequence[str]) -> FailCondition:
-    """Parse a condition such as `lost induction > 0` or `sure changes > 3`.
+def condition_outcomes(comparison: StudyResult, conditions: Sequence[str]) -> list[Outcome]:
+    """Apply conditions such as `lost induction > 0` to the result of `compare`.
 
-    Args:
-        text: `changes`, `lost` or `gained`, optionally `sure` before and a head type after it, then
-            `>` or `>=` and a number of heads.
-        types: head types of the runs.
+    A condition is `changes`, `lost` or `gained`, optionally `sure` before and a head type after it,
+    then `>` or `>=` and a number of heads.
 
     Raises:
-        RunError: another form.
-        ChoiceError: no such type.
-
-    >>> condition_of("sure lost induction > 2", ["induction"]).limit
-    2
+        RunError: a condition of another form.
+        ChoiceError: a condition names a type that the runs do not have.
     """
+    parsed = [_parsed(text, comparison.values["types"]) for text in conditions]
+    return [_outcome(comparison, text, form) for text, form in zip(conditions, parsed, strict=True)]
+
+
+def _parsed(text: str, types: Sequence[str]) -> re.Match[str]:
     match = FORM.fullmatch(" ".join(text.split()))
     always = match is not None and match[4] == ">=" and int(match[5]) == 0
     if match is None or always or (match[2] == "changes" and match[3]):
@@ -331,34 +316,21 @@ def condition_of(text: str, types: Sequence[str]) -> FailCondition:
         )
     if match[3] and match[3] not in types:
         raise ChoiceError("head type in these runs", match[3], types)
-    limit = int(match[5]) - (match[4] == ">=")
-    return FailCondition(text, match[2], bool(match[1]), match[3] or "", limit)
+    return match
 
 
-def condition_outcomes(comparison: StudyResult, conditions: Sequence[str]) -> list[Outcome]:
-    """Apply conditions such as `lost induction > 0` to the result of `compare`.
-
-    Raises:
-        RunError: a condition of another form.
-        ChoiceError: a condition names a type that the runs do not have.
-    """
-    parsed = [condition_of(text, comparison.values["types"]) for text in conditions]
-    return [_outcome(comparison, condition) for condition in parsed]
-
-
-def _outcome(comparison: StudyResult, condition: FailCondition) -> Outcome:
+def _outcome(comparison: StudyResult, text: str, form: re.Match[str]) -> Outcome:
+    only_sure, side, head_type, operator, number = form.groups()
     several = len(comparison.values["runs"]) > 2
     names, sure = [], 0
     for row in comparison.table[changed(comparison.table)].to_dict("records"):
-        tags = {side: {*row[side].split(";")} - {""} for side in ("gained", "lost", "sure")}
+        tags = {name: {*row[name].split(";")} - {""} for name in ("gained", "lost", "sure")}
         tags["changes"] = tags["gained"] | tags["lost"]
-        head_tags = tags[condition.what]
-        if condition.type:
-            head_tags &= {condition.type}
+        head_tags = tags[side] & {head_type} if head_type else tags[side]
         certain = bool(head_tags & tags["sure"])
-        counts = bool(head_tags) or condition.what == "changes"
-        if counts and (certain or not condition.sure):
+        counts = bool(head_tags) or side == "changes"
+        if counts and (certain or not only_sure):
             name = head_name(row["layer"], row["head"])
             names.append(f"{row['run']} {name}" if several else name)
             sure += certain
-    return Outcome(condition, tuple(names), sure)
+    return Outcome(text, int(number) - (operator == ">="), names, sure)

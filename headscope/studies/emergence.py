@@ -82,12 +82,6 @@ def cell_emergence(cells: Sequence[Cell]) -> StudyResult:
         title=f"heads with a tag of each type in {', '.join(models)} on {', '.join(corpora)}",
         table=table,
         terminal_table=counts.reindex(order).reset_index().drop(columns=hidden),
-        summary=[
-            f"{' '.join(filter(None, names))}: first revision with a head of the type: "
-            f"{_first_revisions(rows)}"
-            for names, rows in table.groupby(["model", "corpus"], sort=False)
-            if rows["revision"].nunique() > 1
-        ],
         draw=_figure,
     )
 
@@ -133,17 +127,6 @@ def step_of(revision: str | None) -> int | None:
     is_commit = re.fullmatch(r"[0-9a-f]{40}", revision or "")
     # more digits are a date or a hash, and do not fit into a column of integers
     return int(numbers[-1]) if numbers and not is_commit and len(numbers[-1]) < 16 else None
-
-
-def _first_revisions(table: pd.DataFrame) -> str:
-    """Types by the first revision at which a head has a tag of theirs."""
-    types: dict[str, list[str]] = {}
-    for name, rows in table[~table["type"].isin(NO_TYPE)].groupby("type", sort=False):
-        if rows["heads"].notna().any():
-            revisions = rows.loc[rows["heads"].fillna(0) > 0, "revision"]
-            first = str(revisions.iloc[0]) if len(revisions) else "none"
-            types.setdefault(first, []).append(str(name))
-    return "; ".join(f"{first}: {', '.join(names)}" for first, names in types.items())
 
 
 def _figure(result: StudyResult) -> Figure:

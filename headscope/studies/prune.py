@@ -116,10 +116,9 @@ def prune(
         f"masked; {table['loss'][0]:.4f} with all heads",
         table=table,
         terminal_table=rises.reset_index(),
-        summary=(
-            f"most important heads: {', '.join(names[:5])}; least: {', '.join(names[:-6:-1])}",
-            *(_against_random(name, bounds[-1]) for name, bounds in differences.items()),
-        ),
+        summary=[
+            f"most important heads: {', '.join(names[:5])}; least: {', '.join(names[:-6:-1])}"
+        ],
         values={"importance": importance.tolist()},
         draw=_figure,
     )
@@ -190,7 +189,7 @@ def _without_gradients(network: Any) -> Iterator[None]:
 
 def over_random(
     losses: Mapping[tuple[str, int], Sequence[TextLoss]], *, seed: int
-) -> dict[str, Float[ndarray, "row bound"]]:
+) -> dict[str, Float[ndarray, "step bound"]]:
     """Excess loss of each order over the mean of the random orders, at each share.
 
     The bootstrap resamples both windows and random orders.
@@ -200,8 +199,7 @@ def over_random(
         seed: seeds the resamples.
 
     Returns:
-        The difference in nats per token and its 95 % interval, NaN for a single window. The last
-        row is the mean over the shares above 0 and below 1.
+        The difference in nats per token and its 95 % interval, NaN for a single window.
     """
     random_nats = np.array(
         [_nats(order_losses) for (order, _), order_losses in losses.items() if order == RANDOM]
@@ -219,33 +217,14 @@ def over_random(
             nats = _nats(order_losses)
             value = (nats - random_nats.mean(0)).sum(1) / tokens.sum()
             resampled = windows @ nats.T / again[:, None] - chance
-            differences[order] = _with_interval(value, resampled, enough=len(tokens) > 1)
+            bounds = np.quantile(resampled, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
+            bounds = bounds if len(tokens) > 1 else bounds * np.nan
+            differences[order] = np.stack([value, *bounds], axis=1)
     return differences
-
-
-def _against_random(order: str, bounds: Float[ndarray, " bound"]) -> str:
-    difference, low, high = bounds
-    interval = "a single window has no interval"
-    if not np.isnan(low):
-        interval = f"95 % interval {low:+.3f} to {high:+.3f}"
-    return (
-        f"masking by {order} costs {difference:+.3f} nats per token more than random masking, "
-        f"mean over the shares ({interval})"
-    )
 
 
 def _nats(losses: Sequence[TextLoss]) -> Float[ndarray, "step window"]:
     return np.array([loss.nats for loss in losses])
-
-
-def _with_interval(
-    value: Float[ndarray, " step"], resampled: Float[ndarray, "resample step"], *, enough: bool
-) -> Float[ndarray, "row bound"]:
-    """Value and interval of each step, then of their mean without the first and last step."""
-    value = np.append(value, value[1:-1].mean())
-    resampled = np.hstack([resampled, resampled[:, 1:-1].mean(1, keepdims=True)])
-    bounds = np.quantile(resampled, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
-    return np.stack([value, *(bounds if enough else bounds * np.nan)], axis=1)
 
 
 def _type_ranks(run: Result, model: Model) -> Int[ndarray, " head"]:
@@ -330,7 +309,7 @@ def _losses(
 
 
 def _table(
-    losses: _Losses, differences: Mapping[str, Float[ndarray, "row bound"]], heads: int, seed: int
+    losses: _Losses, differences: Mapping[str, Float[ndarray, "step bound"]], heads: int, seed: int
 ) -> pd.DataFrame:
     rows = []
     for (order, draw), by_step in losses.items():

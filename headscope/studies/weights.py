@@ -30,13 +30,6 @@ from headscope.views.study import StudyResult
 LAYER_NORMS, RMS_NORMS = ("LN", "LNPre"), ("RMS", "RMSPre")
 DRAWS = 64
 CHUNK = 4096
-WARNING = (
-    "copying alone is no label: GPT-2's negative head L11H10, which lowers the logit of the token "
-    "it attends to, has a published copying score of +0.996"
-)
-ROTARY = "rotary embedding: K-composition is computed at distance 0"
-GROUPS = "query heads of one group share their keys and values, and so part of their scores"
-QK_NORM = "K-composition leaves out the norms of queries and keys"
 COPYING = {"ov_copying": "embedding", "ov_copying_mlp0": "after the first MLP"}
 
 
@@ -92,7 +85,6 @@ def weights(
             f"{above} of {total} pairs exceed {random:.3f}, the 99.9th percentile of the "
             "K-composition of random matrices",
         ),
-        notes=_notes(loaded),
         values={"k_random_p999": random},
         draw=_figure,
     )
@@ -124,14 +116,6 @@ def _table(model: Model, factors: HeadFactors, pairs: Tensor) -> pd.DataFrame:
         ],
         k_composition=np.where(has_source, scores[np.arange(len(table)), best], np.nan),
     )
-
-
-def _notes(model: Model) -> tuple[str, ...]:
-    rotary = getattr(model.bridge.cfg, "positional_embedding_type", None) == "rotary"
-    normed = any("q_norm" in block.attn._modules for block in model.bridge.blocks)
-    grouped = model.key_value_heads < model.heads
-    conditions = ((True, WARNING), (rotary, ROTARY), (grouped, GROUPS), (normed, QK_NORM))
-    return tuple(note for holds, note in conditions if holds)
 
 
 @dataclass(frozen=True)

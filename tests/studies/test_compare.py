@@ -17,7 +17,6 @@ from headscope.errors import ChoiceError, RunError
 from headscope.studies.compare import (
     changed,
     compare,
-    condition_of,
     condition_outcomes,
     relation_changes,
 )
@@ -150,9 +149,6 @@ def test_what_differs_between_the_runs_is_said(before, after):
     assert hs.compare(before, after).notes[0] == "after and before differ in: model"
 
 
-TYPES = ("induction", "positional", "unclassified")
-
-
 def run(*arguments: object):
     return CliRunner().invoke(app, ["compare", *map(str, arguments)])
 
@@ -182,18 +178,19 @@ def test_changes_that_may_be_noise_are_told_apart(before, after):
 
 def test_several_runs_are_named(before, after):
     (found,) = condition_outcomes(compare(before, after, before), ["lost induction > 0"])
-    assert found.heads == ("after L1H2",)
+    assert found.heads == ["after L1H2"]
 
 
 @pytest.mark.parametrize(
     "text", ["lost", "lost > x", "more than 3", "changes induction > 0", "lost >= 0", "lost > -1"]
 )
-def test_what_is_no_condition_is_refused(text):
+def test_what_is_no_condition_is_refused(before, after, text):
     with pytest.raises(RunError, match=r"is no condition; write for example"):
-        condition_of(text, TYPES)
+        condition_outcomes(compare(before, after), [text])
 
 
-def test_a_type_that_the_runs_do_not_know_is_refused():
+def test_a_type_that_the_runs_do_not_know_is_refused(before, after):
+    found = compare(before, after)
     with pytest.raises(ChoiceError, match="no head type in these runs named 'indction'"):
-        condition_of("lost indction > 0", TYPES)
-    assert condition_of("sure  gained positional >= 2", TYPES).limit == 1
+        condition_outcomes(found, ["lost indction > 0"])
+    assert condition_outcomes(found, ["sure  gained positional >= 2"])[0].limit == 1

@@ -210,16 +210,13 @@ def test_a_head_counts_for_each_of_its_tags_and_failed_cells_for_nothing():
         by_revision([Cell("m", None, (), "z")])
 
 
-def test_the_result_states_the_first_revision_with_a_head_of_each_type():
+def test_the_terminal_has_a_row_for_each_revision():
     counts = [(0, 1), (2, 1), (5, 1)]
     cells = [
         cell(f"step{2**n}", induction=induction, positional=positional)
         for n, (induction, positional) in enumerate(counts)
     ]
     result = cell_emergence(cells)
-    (line,) = result.summary
-    firsts = set(line.rpartition("of the type: ")[2].split("; "))
-    assert {"step2: induction", "step1: positional"} < firsts
     assert result.terminal_table["induction"].tolist() == [0, 2, 5]
     assert result.terminal_table["revision"].tolist() == ["step1", "step2", "step4"]
 
