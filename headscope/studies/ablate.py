@@ -19,25 +19,24 @@ from numpy import ndarray
 from pydantic import Field
 
 from headscope.corpus.window import Window
-from headscope.errors import ChoiceError
 from headscope.heads import head_name
 from headscope.measure.bootstrap import estimate
+from headscope.measure.progress import OnProgress, Progress, progress_bar
+from headscope.measure.progress_steps import Steps
 from headscope.measure.study_windows import LENGTH
-from headscope.models.intervention import WAYS_TO_ABLATE, ablated
+from headscope.models.batching import batch_tokens_on, in_batches, padded_tokens
 from headscope.models.layout.projections import output_matrix
-from headscope.models.rerun import Rerunner, Score, TokenRows
-from headscope.models.stream import batch_tokens_on, in_batches, padded_tokens
+from headscope.models.rerun import Rerunner, Score, TokenRows, ablated
 from headscope.options import Device, Heads, Positive, RunCorpus, Seed, Source, checked
-from headscope.progress import OnProgress, Progress, Steps, progress_bar
-from headscope.runs.listing import Head, selected_heads, tagged_types
-from headscope.runs.resolve import RunName, model_of, text_of, the_run
+from headscope.runs.listing import Head, chosen_heads, tagged_types
+from headscope.runs.reopen_model import model_of, text_of
+from headscope.runs.resolve import RunName, the_run
 from headscope.statistics.causes import AWAY, COMPETENT, EDGES, UNTESTED, judged
 from headscope.statistics.result import Result
 from headscope.studies.ablate_edges import QUERIES, edge_effects, tags_of
 from headscope.studies.ablate_texts import AblationText, ItemScore, ablation_texts, short_windows
 from headscope.views.study import StudyResult
 
-HEADS, ONLY = "heads", ("both", "heads", "edges")
 CONTROLS = 5
 """Heads that each head is compared with; with fewer there is no verdict."""
 TERMINAL = [
@@ -78,23 +77,18 @@ def ablate(
     tag (`edge_effects`). `headscope.statistics.causes.judged` describes the verdicts.
 
     Raises:
-        ChoiceError: no such `how` or `only`.
         RunError: the run has no model, or its weights have changed.
         ModelError: the model cannot be loaded or intervened on.
         CorpusError: the run's text cannot be read.
         HeadscopeError: no such head, or none tagged.
     """
-    if how not in WAYS_TO_ABLATE:
-        raise ChoiceError("way to ablate", how, WAYS_TO_ABLATE)
-    if only not in ONLY:
-        raise ChoiceError("thing to ablate", only, ONLY)
     run = the_run(run)
-    selection = selected_heads(run, heads)
+    selection = chosen_heads(run, heads)
     corpora = text_of(run, corpus, seed=seed)
     tables = []
     with progress_bar(progress, "ablating", unit="steps") as bar:
         model = model_of(run, longest=LENGTH, source=source, device=device)
-        if only != EDGES:
+        if only != "edges":
             rerunner = Rerunner(model)
             norms = output_norms(rerunner, short_windows(model, corpora, NORM_TOKENS, seed))
             tested = heads_with_controls(run, heads, norms)
@@ -102,7 +96,7 @@ def ablate(
             texts = ablation_texts(run, model, corpora, types, rerunner.score, seed)
             table = ablate_heads(rerunner, texts, tested, method=how, seed=seed, progress=bar)
             tables.append(table)
-        if only != HEADS:
+        if only != "heads":
             tags = tags_of(run.evidence, selection)
             table = edge_effects(model, corpora, tags, queries=queries, seed=seed, progress=bar)
             tables.append(table)
@@ -128,13 +122,13 @@ class HeadOfType(NamedTuple):
 
 
 def heads_with_controls(run: Result, heads: str, norms: Mapping[Head, float]) -> list[HeadOfType]:
-    """Heads to ablate, each for every type that it is tagged with; see `selected_heads`.
+    """Heads to ablate, each for every type that it is tagged with; see `chosen_heads`.
 
     With `all`, untagged heads are tested for all types.
     """
     types = tagged_types(run)
     rows = []
-    for head in selected_heads(run, heads):
+    for head in chosen_heads(run, heads):
         of_head = [name for name, members in types.items() if head in members]
         for name in of_head or (sorted(types) if heads == "all" else []):
             pool = [other for other in norms if other not in types[name] and other != head]

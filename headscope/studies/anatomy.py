@@ -97,7 +97,6 @@ def anatomy(
 
     Raises:
         ModelError: the model cannot be found or read.
-        HeadscopeError: a context below 1.
     """
     name = str(model)
     source = read_source(name, revision)
@@ -111,13 +110,11 @@ def anatomy(
         *_cache_rows(dimensions, tokens),
     )
     table = pd.DataFrame(rows, columns=COLUMNS, dtype=object)
-    apart = list(dict.fromkeys(table.loc[table["holds"].eq(False), "name"]))
     heads = f"{dimensions['heads']} heads, {dimensions['key_value_heads']} key/value heads"
     return StudyResult(
         title=f"{name}: {dimensions['layers']} layers × {heads}, {counts.model['total']:,} "
         f"parameters; {source.counted_from}",
         table=table,
-        summary=[f"formula and tensors disagree on: {', '.join(apart)}"] if apart else (),
         notes=[*source.notes, *_notes(source.config, counts)],
         values={"counted_from": source.counted_from, "context": tokens},
     )

@@ -377,14 +377,7 @@ def head_file(
     sample: Sample,
     cells: pd.DataFrame,
 ) -> dict[str, Any]:
-    """Content of `heads/L{layer}H{head}.json`.
-
-    Args:
-        windows: all windows.
-        largest: the head's largest attention in each.
-        sample: numbers of the windows that are written, with their tenths.
-        cells: the head's strongest cells there; see `strongest_cells`.
-    """
+    """Content of `heads/L{layer}H{head}.json`; `cells` are those of `strongest_cells`."""
     tokens = {number: list(map(visible, windows[number].strings)) for number, _ in sample}
     by_window = dict(iter(cells.groupby("window")))
     sequences = []

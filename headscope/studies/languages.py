@@ -148,13 +148,9 @@ def compared(
     failed: Mapping[str, str] | None = None,
     seed: int = 0,
 ) -> StudyResult:
-    """Compare the runs of one model on several languages.
+    """Compare the runs of one model, loaded with their sums, on several languages.
 
-    Args:
-        runs: runs by language, loaded with their sums.
-        documents: number of documents that all runs read, if these are the same.
-        failed: errors by language.
-        seed: seeds the bootstrap.
+    If all runs read the same documents, `documents` is their number.
 
     Raises:
         RunError: no text decides any relation.

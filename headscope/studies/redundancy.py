@@ -19,7 +19,7 @@ from scipy.spatial.distance import squareform
 from torch import Tensor
 
 from headscope.corpus.window import Window
-from headscope.errors import CorpusError, HeadscopeError, RunError
+from headscope.errors import CorpusError
 from headscope.heads import head_name
 from headscope.measure.study_windows import evenly
 from headscope.models.model import Model
@@ -72,11 +72,11 @@ def redundancy(
     corpora = text_of(run, corpus)
     with progress_bar(progress) as bar:
         model = model_of(run, source=source, device=device)
-        heads = _heads(run, model)
         text = _text(run, model, corpora, windows)
         mean, count = mean_divergences(model, text, queries, bar)
     numbers, clarity = cluster(np.sqrt(mean))
     points, variance_share = plane(squareform(np.sqrt(mean)))
+    heads = run.heads.sort_values(["layer", "head"], ignore_index=True)
     table = _table(heads, squareform(mean), numbers, points)
     return StudyResult(
         title=f"{name_of(model.name)}: {len(table)} heads, {count:,} queries of {len(text)} "
@@ -228,20 +228,6 @@ def plane(distances: Float[ndarray, "head head"]) -> tuple[Float[ndarray, "head 
     return points * np.where(farthest < 0, -1, 1), (
         float(eigenvalues.sum() / total) if total > 0 else float("nan")
     )
-
-
-def _heads(run: Result, model: Model) -> pd.DataFrame:
-    heads = run.heads.sort_values(["layer", "head"], ignore_index=True)
-    grid = [(layer, head) for layer in model.attention_layers for head in range(model.heads)]
-    if list(zip(heads["layer"], heads["head"], strict=True)) != grid:
-        last = head_name(int(heads["layer"].max()), int(heads["head"].max()))
-        raise RunError(
-            f"{model.name} has {model.layers} layers × {model.heads} heads, but the run has "
-            f"{len(heads)} heads up to {last}; classify the model again"
-        )
-    if len(grid) < 2:
-        raise HeadscopeError(f"{model.name} has a single head; there is no other to compare with")
-    return heads
 
 
 def _text(run: Result, model: Model, corpora: Sequence[str | Path], windows: int) -> list[Window]:

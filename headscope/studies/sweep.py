@@ -154,11 +154,7 @@ class SweepFile(Options):
 
 
 def read_spec(path: Path | None, **options: Any) -> Spec:
-    """Read a sweep from a YAML file, from options, or from both.
-
-    Args:
-        path: the file; None for options alone.
-        options: values that replace keys of the file; None replaces nothing.
+    """Read a sweep from a YAML file, from options that replace its keys, or from both.
 
     Raises:
         HeadscopeError: the file cannot be read, or a key is unknown, missing or invalid.

@@ -12,7 +12,6 @@ from scipy.spatial.distance import jensenshannon, pdist, squareform
 from transformers import AutoModelForCausalLM
 
 import headscope as hs
-from headscope.errors import RunError
 from headscope.measure.study_windows import evenly
 from headscope.models.load import load_model
 from headscope.stimuli.text import TextWindows
@@ -215,13 +214,6 @@ def test_two_heads_with_the_same_weights_are_0_apart_and_in_one_cluster(
     rest = heads["distance"].sort_values().to_numpy()
     assert rest[:2] == pytest.approx(0, abs=1e-9)
     assert rest[2] > 0.01  # only these two
-
-
-def test_a_run_of_another_shape_is_refused(folder):
-    run = hs.load(folder)
-    fewer = hs.Run(run.heads[run.heads["head"] < 3], run.evidence, run.rules, run.info)
-    with pytest.raises(RunError, match="2 layers × 4 heads, but the run has 6 heads up to L1H2"):
-        hs.redundancy(fewer)
 
 
 def test_the_map_marks_every_head_with_its_layer(folder):

@@ -218,7 +218,6 @@ def test_a_hybrid_s_layers_may_have_gaps(run, tmp_path):
     [
         ("s.csv", "model,value\na,1\n"),
         ("s.csv", "model,revision,metric,layer,head,value\na,main,m,0,0,high\n"),
-        ("s.csv", "model,revision,metric,layer,head,value\na,main,m,0,0,inf\n"),
         *(("s.json", text) for text in ("{}", "[1, 2]", "nonsense", "[" * 10**5, '[{"layer": 0}]')),
     ],
 )

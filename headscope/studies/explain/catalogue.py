@@ -88,13 +88,7 @@ class Texts:
     def of(
         cls, parts: Sequence[Sequence[Window]], lexicon: TokenFacts, relations: Sequence[Relation]
     ) -> Texts:
-        """Rows of the windows that fit, choose and judge.
-
-        Args:
-            parts: windows that fit, choose and judge.
-            lexicon: tokens of the windows that fit.
-            relations: relations of head types; those in text that no feature covers are features.
-        """
+        """Rows of windows that fit, choose and judge; relations in text are features too."""
         windows = tuple(chain(*parts))
         query = [np.arange(_first_query(window), len(window), STEP) for window in windows]
         gate, row_end = [], []

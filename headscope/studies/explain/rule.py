@@ -127,15 +127,7 @@ def explain_layer(
     *,
     features: int,
 ) -> list[HeadRule]:
-    """Fit and judge the rules of a layer's heads.
-
-    Args:
-        texts: features of the text.
-        selector: candidates over these texts.
-        layer: number of the layer.
-        attention: of its heads at every row of the texts; rows sum to 1.
-        features: largest number of features of a rule.
-    """
+    """Fit and judge rules of at most `features` features; the rows of attention sum to 1."""
     seen, judged, selection = texts.seen, texts.judged, slice(texts.selection_rows)
     drafts = LayerFit(texts, selector, attention, features).grow()
     number = {feature: i for i, feature in enumerate(texts.features)}

@@ -68,12 +68,7 @@ class Selector:
     def gains(
         self, target_mass: Float[Tensor, "group head"], rule: Float[Tensor, "head row key"]
     ) -> Gains:
-        """Gain of each candidate: all features, then all features at each gate.
-
-        Args:
-            target_mass: masses of the heads' attention.
-            rule: current patterns of the rules.
-        """
+        """Gain of each candidate: all features, then all features at each gate."""
         columns = _columns(rule)
         mass = torch.from_numpy(self.sums @ columns)
         spread = mass.clone()

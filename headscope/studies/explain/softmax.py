@@ -67,7 +67,7 @@ def newton(
     Args:
         attention: the head's attention on the fitted rows.
         seen: mask of the keys that their queries see.
-        values: each feature there, 0 where it does not hold.
+        values: features there, 0 where one does not hold.
         weights: initial weights.
         steps: largest number of steps.
         tolerance: nats per row below which a step is the last.
