@@ -118,15 +118,6 @@ def test_released_models_have_the_known_numbers_from_their_configuration(
     assert "no weights here" in result.title
 
 
-def test_a_folder_with_only_a_configuration_is_counted_like_one_with_weights(
-    model_folder, tmp_path
-):
-    shutil.copy(model_folder / "config.json", tmp_path)
-    alone, whole = hs.anatomy(str(tmp_path)), hs.anatomy(str(model_folder))
-    assert alone.table.equals(whole.table)
-    assert alone.values["counted_from"] != whole.values["counted_from"]
-
-
 @pytest.mark.parametrize(
     "fields",
     [

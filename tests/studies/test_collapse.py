@@ -7,9 +7,9 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from headscope.errors import ModelError
-from headscope.measure.study_windows import rise, text_windows
+from headscope.measure.study_windows import text_windows
 from headscope.models.layout.modules import attention_modules
-from headscope.models.layout.projections import output_projection, projections
+from headscope.models.layout.projections import output_projection
 from headscope.models.load import load_model
 from headscope.models.loss import loss, network_of
 from headscope.studies.collapse import WAYS, Unmixed, collapse, collapsed
@@ -78,43 +78,6 @@ def _values(module, hidden):
         return flat.view(*flat.shape[:2], -1, 3 * module.head_size)[..., 2 * module.head_size :]
     flat = module.v_proj(hidden)
     return flat.view(*flat.shape[:2], -1, module.head_dim)
-
-
-def test_collapse_to_head_0_changes_nothing_if_all_heads_ask_and_answer_alike(model_folder, story):
-    model = load_model(str(model_folder))
-    network, windows = network_of(model), text_windows(model, story)
-    both, clean = frozenset({0, 1}), loss(model, windows)
-    assert rise(loss(model, windows, collapsed(both, "head 0")), clean)[0] != 0
-    with torch.no_grad():
-        for module in attention_modules(network):
-            query, key = projections(module, model.engine.dimensions)[:2]
-            for matrix in (query, key):
-                if matrix.dim() == 3:
-                    matrix[:] = matrix[:1].clone()
-                else:
-                    width = matrix.shape[0] // (4 if matrix is query else _key_heads(module))
-                    matrix[:] = matrix[:width].repeat(matrix.shape[0] // width, 1)
-            for bias in _query_key_biases(module):
-                bias.zero_()
-    base = loss(model, windows)
-    assert base.nats.tolist() != pytest.approx(clean.nats.tolist())
-    for how in ("head 0", "mean"):
-        found = loss(model, windows, collapsed(both, how))
-        assert found.nats.tolist() == pytest.approx(base.nats.tolist())
-    found = loss(model, windows, collapsed(both, "uniform"))
-    assert found.nats.tolist() != pytest.approx(base.nats.tolist())
-
-
-def _key_heads(module) -> int:
-    return 2 if hasattr(module, "k_proj") else 4
-
-
-def _query_key_biases(module):
-    if hasattr(module, "c_attn"):
-        return module.c_attn.bias.data.chunk(3)[:2]
-    if hasattr(module, "query_key_value"):
-        return [module.query_key_value.bias.data]
-    return []
 
 
 def test_the_network_is_untouched_afterwards_even_after_an_error(model, story):

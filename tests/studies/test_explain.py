@@ -15,8 +15,6 @@ from headscope.corpus.shipped import data_folder
 from headscope.errors import RunError
 from headscope.models.load import load_model
 from headscope.relations import relations_of
-from headscope.statistics.columns import RULE_COLUMNS
-from headscope.statistics.reasons import account_lines, explained_by
 from headscope.statistics.result import by_name
 from headscope.studies.explain.catalogue import GATES, Term, Texts
 from headscope.studies.explain.feature import TokenFacts
@@ -280,33 +278,6 @@ def test_the_table_has_the_terms_of_each_head_and_the_same_seed_gives_it_again(g
     assert found.values["explained"] == pytest.approx(heads["explained"].mean())
     again = hs.explain(gpt2_folder, GOLD, features=3, windows=16)
     pd.testing.assert_frame_equal(again.table, found.table)
-
-
-def terms(*rows: tuple[str, float, float]) -> pd.DataFrame:
-    """Features of one head's rule with weight and unique bits."""
-    plain = dict.fromkeys(RULE_COLUMNS, 0.0) | {"layer": 0, "head": 1, "kind": "", "queries": ""}
-    own = [{**plain, "feature": f, "weight": w, "unique": u} for f, w, u in rows]
-    return pd.DataFrame(own)[RULE_COLUMNS]
-
-
-def test_a_tag_without_unique_bits_is_explained_by_the_strongest_feature():
-    table = terms(
-        ("offset-2", 4.0, 0.4),
-        ("syntactic/det:head>dep", 2.0, 0.1),
-        ("key NOUN", -1.0, 0.3),
-        ("syntactic/amod:head>dep", 0.1, 0.001),
-    )
-    tags = ["syntactic/det:head>dep", "syntactic/amod:head>dep", "positional/offset-2"]
-    assert explained_by(table, 0, 1, tags) == [("syntactic/amod:head>dep", "offset-2")]
-    assert explained_by(table, 0, 2, tags) == []
-
-
-def test_the_account_of_a_head_has_its_rule_and_its_features():
-    heads = pd.DataFrame([{"layer": 0, "head": 1, "explained": 0.66, "rule": "nearer is better"}])
-    lines = account_lines(terms(("offset-2", 4.0, 0.4)), heads, 0, 1)
-    assert lines[0] == "nearer is better"
-    assert "66%" in lines[1]
-    assert "offset-2" in lines[2]
 
 
 def test_the_command_keeps_the_rules_in_the_runs_folder(gpt2_folder, tmp_path, command):

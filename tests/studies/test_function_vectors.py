@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 import pytest
 import torch
 
 import headscope as hs
-from headscope.corpus.controlled.tasks import read_tasks, shipped_tasks
-from headscope.errors import CorpusError
+from headscope.models.last_token import LastTokenRunner
 from headscope.models.load import load_model
-from headscope.models.token_rerun import LastTokenRunner
 from headscope.stimuli.few_shot import (
-    CLEAN,
     SHUFFLED,
     ZERO_SHOT,
     PromptSize,
-    few_shot_prompts,
     spelled_task,
 )
 from headscope.stimuli.prompts import Spelling
@@ -130,54 +124,3 @@ def test_an_effect_is_that_of_a_whole_run_with_the_head_set(tasks_file, tmp_path
                 measured = [part[layer, head, place, kind, number] for part in effects]
                 expected = np.subtract(after, before)
                 np.testing.assert_allclose(measured, expected, atol=1e-3)
-
-
-def test_prompts_of_one_seed_differ_in_their_answers_alone(tokenizer_of_words):
-    pairs = [(f"q{i}", f"w0x{i}") for i in range(24)]
-    task = spelled_task("t0", pairs, Spelling(tokenizer_of_words), seed=0)
-    asked = [{question for question, _ in part} for part in task.parts]
-    assert not asked[0] & asked[1]
-    options = {"tokenizer": tokenizer_of_words, "size": PromptSize(4, 8, 0)}
-    kinds = {
-        kind: few_shot_prompts(task, 1, kind, **options) for kind in (CLEAN, SHUFFLED, ZERO_SHOT)
-    }
-    answer_of = dict(pairs)
-    for clean, shuffled, zero in zip(*kinds.values(), strict=True):
-        texts = [tokenizer_of_words.spell(p.tokens.tolist()) for p in (clean, shuffled, zero)]
-        assert texts[0][-3:] == texts[1][-3:] == texts[2][-3:]
-        assert clean.right == shuffled.right == zero.right
-        assert not {*texts[2]} & {*answer_of.values()}
-        due = texts[0][-3]
-        for text, kept in ((texts[0], True), (texts[1], False)):
-            shown = [
-                (text[place - 3], word)
-                for place, word in enumerate(text)
-                if word in answer_of.values()
-            ]
-            assert len(shown) == 4
-            assert due not in [question for question, _ in shown]
-            assert all((answer_of[q] == a) == kept for q, a in shown)
-        assert sorted(texts[0]) == sorted(texts[1])
-
-
-@pytest.fixture(scope="module")
-def tokenizer_of_words(tmp_path_factory):
-    folder = save_model(tmp_path_factory.mktemp("words"))
-    return load_model(str(folder)).tokenizer
-
-
-def test_a_file_of_tasks_needs_its_three_columns(tmp_path):
-    wrong = tmp_path / "wrong.csv"
-    wrong.write_text("a,b\n1,2\n")
-    with pytest.raises(CorpusError, match="columns a,b, expected task,question,answer"):
-        read_tasks(wrong)
-    wrong.write_text("task,question,answer\nx,hot\n")
-    with pytest.raises(CorpusError, match=re.escape("wrong.csv:2: a task, a question")):
-        read_tasks(wrong)
-
-
-def test_no_shipped_task_asks_a_question_twice_or_for_itself():
-    for name, pairs in shipped_tasks().items():
-        questions = [question for question, _ in pairs]
-        assert len(questions) == len(set(questions)) >= 24, name
-        assert all(question != answer for question, answer in pairs), name

@@ -283,15 +283,6 @@ def test_rows_in_tiles_have_the_numbers_of_whole_patterns():
     assert torch.isnan(whole["prev_token_score"][:, 0]).all()
 
 
-def test_twenty_of_each_tenth_are_drawn_each_as_likely():
-    largest = np.linspace(0, 1, 400)
-    picks = [sample_sequences(largest, np.random.default_rng(seed), 20) for seed in range(300)]
-    assert all(Counter(s for _, s in pick) == dict.fromkeys(range(1, 11), 20) for pick in picks)
-    counts = Counter(number for pick in picks for number, _ in pick)
-    assert set(counts) == set(range(400))  # half of forty, 300 times
-    assert 110 < min(counts.values()) < max(counts.values()) < 190
-
-
 CLIENT = SHARED.parent / "clients" / "neuronpedia_headvis"
 COLUMNS = {
     "selfAttentionScore": "self_attention_score",

@@ -139,13 +139,6 @@ def test_a_text_read_twice_gives_the_interval_of_one_if_its_documents_are_the_sa
     assert width == pytest.approx(2**-0.5, rel=0.15)
 
 
-def test_blocks_of_few_documents_are_stretches_and_are_not_resampled_together(runs):
-    twice = {"en": runs["en"], "fr": runs["en"]}
-    few, apart, together = (compared(twice, documents=n).table for n in (7, None, 8))
-    pd.testing.assert_frame_equal(few, apart)
-    assert not together["ci_low"].equals(apart["ci_low"])
-
-
 def test_the_result_lists_heads_with_tags_and_languages_that_failed(found):
     shown = found.terminal_table.set_index(["head", "label"])["tagged"]
     assert shown.to_dict() == {(0, SUBJECT): 4, (2, SUBJECT): 2, (1, OBJECT): 1}

@@ -99,17 +99,6 @@ def test_a_setting_has_a_model_with_an_atlas_read():
         hs.why("atlas:mini", "L0H0", seed=3)
 
 
-def test_a_model_in_memory_is_read_too(gpt2_folder):
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    pair = (
-        AutoModelForCausalLM.from_pretrained(gpt2_folder),
-        AutoTokenizer.from_pretrained(gpt2_folder),
-    )
-    answers = hs.why(pair, "L0H1", GOLD, max_tokens=300, progress=False)
-    assert set(answers.run.evidence["layer"]) == {0}
-
-
 def test_the_command_says_of_one_head_of_a_run_everything_and_of_several_five_lines():
     one, several = (
         headscope("why", "atlas:mini", "L5H3"),
