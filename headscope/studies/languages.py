@@ -102,12 +102,7 @@ def languages(
     for files in treebanks.values():
         readable(files, seed=run_settings.seed)
     with progress_bar(progress) as bar:
-        name, revision = where(model, run_settings.revision)
-        loading = run_settings.model_copy(update={"revision": revision}).loading()
-        loaded = InProcess().open(name, **loading)
-        documents = shared_documents(
-            treebanks, loaded.tokenizer, run_settings, loaded.longest_window
-        )
+        documents = _documents(model, treebanks, run_settings)
         settings["documents"] = documents or run_settings.documents
         if settings.get("all") is None:
             # a language that ended early would have read other documents than the others
@@ -122,15 +117,7 @@ def languages(
             tell=tell,
             **settings,
         ).table.set_index([list(treebanks)])
-    complete = cells["status"] == COMPLETE
-    errors = cells.loc[~complete, "error"]
-    failed = {str(language): str(error) for language, error in errors.items()}
-    if not complete.any():
-        raise RunError(f"no language could be read: {'; '.join(failed.values())}")
-    runs = {
-        str(language): load(folder / name, with_tally=True)
-        for language, name in cells.loc[complete, "folder"].items()
-    }
+    runs, failed = _loaded(cells, folder)
     result = compared(
         runs,
         documents=documents if settings["all"] else None,
@@ -139,6 +126,29 @@ def languages(
     )
     write_file(folder / TABLE, result.csv(), overwrite=True)
     return result
+
+
+def _documents(
+    model: str, treebanks: Mapping[str, Sequence[Path]], settings: Settings
+) -> int | None:
+    name, revision = where(model, settings.revision)
+    loading = settings.model_copy(update={"revision": revision}).loading()
+    loaded = InProcess().open(name, **loading)
+    return shared_documents(treebanks, loaded.tokenizer, settings, loaded.longest_window)
+
+
+def _loaded(cells: pd.DataFrame, folder: Path) -> tuple[dict[str, Result], dict[str, str]]:
+    """Complete runs, and errors of the others, by language."""
+    complete = cells["status"] == COMPLETE
+    errors = cells.loc[~complete, "error"]
+    failed = {str(language): str(error) for language, error in errors.items()}
+    if not complete.any():
+        raise RunError(f"no language could be read: {'; '.join(failed.values())}")
+    runs: dict[str, Result] = {
+        str(language): load(folder / name, with_tally=True)
+        for language, name in cells.loc[complete, "folder"].items()
+    }
+    return runs, failed
 
 
 def compared(
