@@ -21,16 +21,15 @@ from pydantic import Field
 from headscope.corpus.window import Window
 from headscope.heads import head_name
 from headscope.measure.bootstrap import estimate
-from headscope.measure.progress import OnProgress, Progress, progress_bar
-from headscope.measure.progress_steps import Steps
 from headscope.measure.study_windows import LENGTH
-from headscope.models.batching import batch_tokens_on, in_batches, padded_tokens
+from headscope.models.intervention import ablated
 from headscope.models.layout.projections import output_matrix
-from headscope.models.rerun import Rerunner, Score, TokenRows, ablated
+from headscope.models.rerun import Rerunner, Score, TokenRows
+from headscope.models.stream import batch_tokens_on, in_batches, padded_tokens
 from headscope.options import Device, Heads, Positive, RunCorpus, Seed, Source, checked
-from headscope.runs.listing import Head, chosen_heads, tagged_types
-from headscope.runs.reopen_model import model_of, text_of
-from headscope.runs.resolve import RunName, the_run
+from headscope.progress import OnProgress, Progress, Steps, progress_bar
+from headscope.runs.listing import Head, selected_heads, tagged_types
+from headscope.runs.resolve import RunName, model_of, text_of, the_run
 from headscope.statistics.causes import AWAY, COMPETENT, EDGES, UNTESTED, judged
 from headscope.statistics.result import Result
 from headscope.studies.ablate_edges import QUERIES, edge_effects, tags_of
@@ -83,7 +82,7 @@ def ablate(
         HeadscopeError: no such head, or none tagged.
     """
     run = the_run(run)
-    selection = chosen_heads(run, heads)
+    selection = selected_heads(run, heads)
     corpora = text_of(run, corpus, seed=seed)
     tables = []
     with progress_bar(progress, "ablating", unit="steps") as bar:
@@ -122,13 +121,13 @@ class HeadOfType(NamedTuple):
 
 
 def heads_with_controls(run: Result, heads: str, norms: Mapping[Head, float]) -> list[HeadOfType]:
-    """Heads to ablate, each for every type that it is tagged with; see `chosen_heads`.
+    """Heads to ablate, each for every type that it is tagged with; see `selected_heads`.
 
     With `all`, untagged heads are tested for all types.
     """
     types = tagged_types(run)
     rows = []
-    for head in chosen_heads(run, heads):
+    for head in selected_heads(run, heads):
         of_head = [name for name, members in types.items() if head in members]
         for name in of_head or (sorted(types) if heads == "all" else []):
             pool = [other for other in norms if other not in types[name] and other != head]

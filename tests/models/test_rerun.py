@@ -6,8 +6,9 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, BertConfig, BertModel
 
+from headscope.models.intervention import ablated
 from headscope.models.load import load_model
-from headscope.models.rerun import Rerunner, Score, TokenRows, ablated
+from headscope.models.rerun import Rerunner, Score, TokenRows
 from tests.helpers.encoders import WORDS, save_tokenizer
 from tests.models.every_layout import save_tiny
 from tests.models.tiny import ENCODERS

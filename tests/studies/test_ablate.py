@@ -36,6 +36,7 @@ from headscope.studies.ablate import (
 )
 from headscope.studies.ablate_texts import minimal_pairs, near_and_away, repeats
 from tests.helpers.encoders import HEADS, WIDTH, WORDS, corpus, hand_built, save_tokenizer
+from tests.helpers.report import data_of
 from tests.helpers.shell import headscope
 
 
@@ -124,7 +125,7 @@ def test_the_command_writes_causes_that_why_and_the_report_show(mini_run):
     done = headscope("ablate", mini_run, "--heads", name, "--how", "zero", "--queries", "24", "-q")
     assert done.returncode == 0, done.stderr
     assert "induction" in done.stdout
-    table = CAUSE_TABLE.read(mini_run / CAUSE_TABLE.file)
+    table = CAUSE_TABLE.read((mini_run / CAUSE_TABLE.file).read_bytes())
     assert table is not None
     assert set(zip(table["layer"], table["head"], strict=True)) == {(row["layer"], row["head"])}
     lines = cause_lines(table, int(row["layer"]), int(row["head"]))
@@ -133,7 +134,7 @@ def test_the_command_writes_causes_that_why_and_the_report_show(mini_run):
     assert "ablating it (zero) changes the log-probability of repeated tokens" in line
     said = headscope("why", mini_run, name).stdout
     assert line in " ".join(said.split())  # lines are folded
-    assert line[:60] in (mini_run / "report.html").read_text()
+    assert line[:60] in data_of(mini_run / "report.html")
 
 
 def test_controls_lack_the_type_and_are_nearest_in_depth_and_norm(mini_run):

@@ -7,10 +7,10 @@ import pandas as pd
 import pytest
 
 import headscope as hs
-from headscope.measure.block_assignment import assign_blocks
+from headscope.measure.batches import assign_blocks
 from headscope.measure.study_windows import edge_windows
 from headscope.models.load import load_model
-from headscope.models.query_rerun import (
+from headscope.models.token_rerun import (
     Changed,
     Moves,
     QueryRerunner,
@@ -76,7 +76,7 @@ def test_a_head_that_the_logits_need_matters_and_one_that_looks_alike_and_writes
 def test_one_control_beside_another_has_no_effect(planted):
     runner, windows = planted
     (relation,) = (r for r in relations_of(["induction"]) if r.name == "repeat")
-    blocks, _ = assign_blocks(windows)
+    blocks = assign_blocks(windows).blocks
     parts = []
     for query in queries_by_block([relation], windows, blocks, queries=48, seed=3):
         first, second = (
@@ -121,7 +121,7 @@ def test_a_layer_whose_other_heads_rest_has_no_control(tokenizer, tmp_path):
 def test_queries_are_of_as_many_documents_as_there_are(planted):
     _, windows = planted
     relation = next(r for r in relations_of(["induction"]) if r.name == "repeat")
-    blocks, _ = assign_blocks(windows)
+    blocks = assign_blocks(windows).blocks
     asked = queries_by_block([relation], windows, blocks, queries=48, seed=0)
     count = np.bincount([blocks[each.window] for each in asked])
     assert len(asked) == 48
@@ -158,7 +158,7 @@ def test_of_several_relations_all_queries_are_tested_and_one_of_both_has_both_ta
     relations = [
         r for r in relations_of(["syntactic"]) if r.name in ("det:head>dep", "case:head>dep")
     ]
-    blocks, _ = assign_blocks(windows)
+    blocks = assign_blocks(windows).blocks
     asked = queries_by_block(relations, windows, blocks, queries=10_000, seed=0)
     expected: dict[tuple[int, int], set[int]] = {}
     for number, window in enumerate(windows):

@@ -8,8 +8,7 @@ from transformers import AutoModelForCausalLM
 
 from headscope.errors import ModelError
 from headscope.measure.study_windows import text_windows
-from headscope.models.layout.modules import attention_modules
-from headscope.models.layout.projections import output_projection
+from headscope.models.layout.projections import attention_modules, output_projection
 from headscope.models.load import load_model
 from headscope.models.loss import loss, network_of
 from headscope.studies.collapse import WAYS, Unmixed, collapse, collapsed

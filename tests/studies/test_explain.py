@@ -25,6 +25,7 @@ from headscope.studies.explain.softmax import kl_divergences, log_rule, newton
 from tests.helpers.encoders import corpus, save_hand_built
 from tests.helpers.formats import columns_of
 from tests.helpers.prose import prose_windows
+from tests.helpers.report import data_of
 
 
 @pytest.fixture(scope="module")
@@ -297,10 +298,10 @@ def test_the_command_keeps_the_rules_in_the_runs_folder(gpt2_folder, tmp_path, c
     printed = run.why("L1H1")
     assert run.heads.loc["L1H1", "rule"] in printed
     assert f"explains {run.heads.loc['L1H1', 'explained']:.0%} of its bits" in printed
-    assert run.heads.loc["L1H1", "rule"].split(" (")[0] in (folder / "report.html").read_text()
+    assert run.heads.loc["L1H1", "rule"].split(" (")[0] in data_of(folder / "report.html")
     code, _, err = command(*words)
     assert code == 2
-    assert "this run was explained before; add --overwrite" in err
+    assert "rules.csv exists already; add --overwrite" in err
     assert not command(*words, "--overwrite")[0]
     # a run that is saved again keeps its rules
     run.save(tmp_path / "copy")

@@ -25,7 +25,7 @@ from headscope.studies.languages import (
     unit_ranks,
 )
 from tests.helpers.treebanks import LANGUAGES, save_treebanks
-from tests.studies.sweep.treebank_heads import knows, noun, read, rests, words_back
+from tests.studies.treebank_heads import knows, noun, read, rests, words_back
 
 SUBJECT, OBJECT = "nsubj:head>dep", "obj:head>dep"
 HABITS = {

@@ -14,8 +14,7 @@ from types import SimpleNamespace
 import pytest
 
 import headscope as hs
-from headscope.measure.progress import progress_bar
-from headscope.measure.progress_steps import RunSteps
+from headscope.progress import RunSteps, progress_bar
 from tests.helpers.terminal import in_terminal
 
 SMALL = {"twin": False, "examples": False, "types": ["delimiter", "positional"]}

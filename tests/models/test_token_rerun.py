@@ -9,7 +9,7 @@ from transformers import AutoModelForCausalLM
 
 from headscope.models.intervention import PatternReplaced
 from headscope.models.load import load_model
-from headscope.models.query_rerun import (
+from headscope.models.token_rerun import (
     ALL,
     AS_MUCH,
     Moves,
