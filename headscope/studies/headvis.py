@@ -160,10 +160,10 @@ def headvis(
             for i, head in enumerate(exported_heads):
                 content = head_file(windows, largest[:, i], samples[i], cells[i])
                 _write(new / "heads" / f"{head_name(*head)}.json", content)
-            for name in EMPTY_FOLDERS:
-                (new / name).mkdir(parents=True)
             for name in EMPTY_FILES:
                 _write(new / name, {})
+        for name in EMPTY_FOLDERS:  # a site is files alone
+            (folder / name).mkdir(parents=True, exist_ok=True)
     short = [f"the text has {len(windows)} sequences, and {sequences} were asked for"]
     return StudyResult(
         title=f"{name_of(run.name)}: {len(table)} heads on {len(windows):,} sequences of "
