@@ -22,7 +22,7 @@ from headscope.relations import relations_of
 from headscope.relations.relation import MIN_QUERIES
 from headscope.runs.resolve import load
 from headscope.statistics.general_labels import distinct_tags, shown_relations
-from headscope.statistics.judge_heads import tags_of_halves
+from headscope.statistics.judge_heads import Judging
 from headscope.statistics.result import Result
 from headscope.statistics.tags import NARROW, NO, TAGGED, UNIDENTIFIABLE, is_decidable, with_rules
 
@@ -92,7 +92,7 @@ def halves(run: Result) -> pd.DataFrame:
     facts = run.info.get("simple_rules", {})
     if run.tally is None:
         raise SystemExit("these runs have no sums: classify --keep-sums")
-    table = tags_of_halves(run.tally, relations, seed=0, facts=facts, twin=run.twin)
+    table = Judging(run.tally, 0, facts, run.twin).tags_of_halves(relations)
     return table[table["type"] == SYNTAX]
 
 

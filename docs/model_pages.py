@@ -23,8 +23,8 @@ from headscope.measure.example import Example
 from headscope.models.packaged import PACKAGED
 from headscope.relations.relation import MIN_QUERIES
 from headscope.runs.atlas import PREFIX, atlas_names
-from headscope.statistics.explain_tags import findings
 from headscope.statistics.general_labels import distinct_tags, shown_relations
+from headscope.statistics.reasons import findings
 from headscope.statistics.tags import NARROW, NO, UNIDENTIFIABLE, is_decidable, with_rules
 
 PAGES = Path(__file__).parent / "models"

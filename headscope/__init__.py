@@ -8,6 +8,9 @@
 
 Every study is a function of this module, such as `hs.prune`. Names are loaded when they are first
 used, so that `import headscope` stays fast.
+
+`headscope.classification` shows a whole run. `headscope.relations` lists the head types with their
+relations and stimuli, and `headscope.statistics.conditions` what decides a tag.
 """
 
 from __future__ import annotations
@@ -20,8 +23,8 @@ from headscope.studies.study_table import STUDIES, home
 if TYPE_CHECKING:
     __version__: str
     from headscope.classification import classify as classify
+    from headscope.corpus.align import window_of_tokens as window_of_tokens
     from headscope.corpus.document import Document as Document
-    from headscope.corpus.from_tokens import window_of_tokens as window_of_tokens
     from headscope.corpus.read import read_corpus as read_corpus
     from headscope.corpus.shipped import data_folder as data_folder
     from headscope.corpus.window import Window as Window
@@ -92,7 +95,7 @@ _HOMES = {
     "score_patterns": "headscope.run",
     "show": "headscope.views.show",
     "widget": "headscope.serve.widget",
-    "window_of_tokens": "headscope.corpus.from_tokens",
+    "window_of_tokens": "headscope.corpus.align",
     "windows": "headscope.run",
 } | dict(home(study.function) for study in STUDIES)
 """The module of each name."""

@@ -21,8 +21,7 @@ from headscope.models.stream import batch_tokens_on
 from headscope.options import Corpus, Model, OnMessage, Overwrite, PathName, checked
 from headscope.progress import Clock, Count, OnProgress, Progress, progress_bar
 from headscope.relations import Relations, check_relations, check_types, relations_of
-from headscope.relations.effect import Effect, sum_names
-from headscope.relations.effects import effects_of
+from headscope.relations.effects import Effect, effects_of, sum_names
 from headscope.relations.relation import Relation
 from headscope.run import Run
 from headscope.runs.checkpoint import RunCheckpoint, run_facts

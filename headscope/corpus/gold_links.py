@@ -66,10 +66,6 @@ class ArrowTable:
             **{column.name: getattr(self, column.name)[rows] for column in fields(self)}
         )
 
-    def before(self, end: int) -> ArrowTable:
-        """The rows whose tokens all stand before a position."""
-        return self.take((self.query < end) & (self.last < end))
-
     def between(self, start: int, stop: int, begins: int = 1) -> ArrowTable:
         """The rows that lie wholly in `[start, stop)`, position `start` now being `begins`."""
         inside = self.take((self.first >= start) & (self.query < stop) & (self.last < stop))

@@ -60,13 +60,6 @@ class WordTable:
     def __len__(self) -> int:
         return len(self.first)
 
-    def before(self, end: int) -> WordTable:
-        """The words that end before a position; one whose head does not has none."""
-        rows_before = np.flatnonzero(self.last < end)
-        columns = {column.name: getattr(self, column.name)[rows_before] for column in fields(self)}
-        columns["head"] = np.where(columns["head"] < len(rows_before), columns["head"], -1)
-        return WordTable(**columns)
-
     def between(self, start: int, stop: int, begins: int = 1) -> WordTable:
         """The words that lie wholly in `[start, stop)`, position `start` now being `begins`."""
         inside = np.flatnonzero((self.first >= start) & (self.last < stop))
@@ -108,21 +101,13 @@ class MentionTable:
     personal: Bool[ndarray, " item"]
     """Personal, possessive or reflexive pronouns; no demonstratives or relatives."""
 
-    def before(self, end: int) -> MentionTable:
-        """The mentions that end before a position."""
-        return MentionTable(**self._columns(self.last < end))
-
     def between(self, start: int, stop: int, begins: int = 1) -> MentionTable:
         """The mentions that lie wholly in `[start, stop)`, position `start` now being `begins`."""
-        columns = self._columns((self.first >= start) & (self.last < stop))
+        inside = (self.first >= start) & (self.last < stop)
+        columns = {column.name: getattr(self, column.name)[inside] for column in fields(self)}
         moved = {name: columns[name] - start + begins for name in ("first", "last")}
-        return MentionTable(**columns | moved)
-
-    def _columns(self, mask: Bool[ndarray, " item"]) -> dict[str, ndarray]:
-        columns = {column.name: getattr(self, column.name)[mask] for column in fields(self)}
-        for table in ("shared", "agrees"):
-            columns[table] = columns[table][:, mask]
-        return columns
+        pairs = {name: columns[name][:, inside] for name in ("shared", "agrees")}
+        return MentionTable(**columns | moved | pairs)
 
     def __len__(self) -> int:
         return len(self.first)
@@ -241,8 +226,7 @@ class Window:
     copy_length: int = 0
     """n of the synthetic stimulus `[bos, r, r]` with r of n random tokens; 0 for text."""
     stimulus: str = "text"
-    """The name of its kind of windows: `text` for natural text, else a row of
-    `headscope.stimuli`."""
+    """Name of its kind of windows: `text` for natural text, else that of another `Stimulus`."""
     document: int = -1
     """Number of its document among those of its stimulus; a long text in pieces is one document.
     A window with -1 is a document by itself."""
@@ -294,10 +278,10 @@ class Window:
             self,
             tokens=self.tokens[:length],
             strings=self.strings[:length],
-            words=self.words.before(length),
-            mentions=self.mentions.before(length),
+            words=self.words.between(0, length, 0),
+            mentions=self.mentions.between(0, length, 0),
             inner=self.inner[self.inner < length],
-            arrows=self.arrows.before(length),
+            arrows=self.arrows.between(0, length, 0),
             copy_length=self.copy_length if length > 2 * self.copy_length else 0,
             questions=tuple(question for question in self.questions if question.query < length),
             begins=min(self.begins, length),

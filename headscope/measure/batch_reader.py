@@ -30,7 +30,7 @@ from headscope.measure.profile import profile_reader
 from headscope.measure.tally import ReadState, Tally
 from headscope.models.direct_paths import DirectPaths, direct_paths
 from headscope.models.engines.engine import Tile
-from headscope.relations.effect import Effect, effects_among, sum_names
+from headscope.relations.effects import Effect, effects_among, sum_names
 from headscope.relations.relation import Relation
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from headscope.measure.sink_columns import (
 )
 from headscope.measure.tally import Tally, grained
 from headscope.models.engines.engine import Entries, PatternRegion, QueryRows, Request, Rows, Tile
-from headscope.relations.effect import of_attention
+from headscope.relations.effects import of_attention
 from headscope.relations.pairs import Pairs, distinct_values
 from headscope.relations.relation import PairSet
 from headscope.relations.sink import RESTING

@@ -16,7 +16,7 @@ from headscope.corpus.window import Window
 from headscope.measure.batches import Batch
 from headscope.measure.selection import find_all
 from headscope.models.engines.engine import QueryRows, Request, SelfEntries
-from headscope.relations.effect import Effect, sum_names
+from headscope.relations.effects import Effect, sum_names
 from headscope.relations.pairs import Pairs
 from headscope.relations.query_sampling import turns
 from headscope.relations.relation import MATCHED, SELF, part_name

@@ -57,7 +57,7 @@ def find_examples(
         patterns_of: gives the patterns of a window, kept or read again.
         windows: windows of the run to choose from.
         relations: the relations of the run.
-        requests: the heads, each with a relation; see `statistics.ranking.wanted_examples`.
+        requests: the heads, each with a relation; see `statistics.head_lists.wanted_examples`.
         seed: seeds which of several equal queries are shown.
         progress: called with the tokens of the sample that are done, and all of them.
     """

@@ -20,7 +20,7 @@ from headscope.relations.contested import (
     rule_picks,
     with_parts,
 )
-from headscope.relations.effect import of_attention, sum_names
+from headscope.relations.effects import of_attention, sum_names
 from headscope.relations.heuristics import (
     ALL_RULES,
     CLASS_COUNT,

@@ -16,7 +16,7 @@ from headscope.measure.effect_queries import EffectQueries, NamedTokenQueries, T
 from headscope.measure.tally import Tally, grained
 from headscope.models.direct_paths import DirectPaths, PathEnd
 from headscope.models.engines.engine import Request, SelfEntries
-from headscope.relations.effect import MIN_ATTENTION, Effect
+from headscope.relations.effects import MIN_ATTENTION, Effect
 
 PREDICTED = 0.25
 """A token counts as predicted where at most this share of the text's distinct tokens is likelier

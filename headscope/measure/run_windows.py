@@ -17,8 +17,7 @@ from headscope.measure.precision_check import beginning
 from headscope.measure.tally import StoppedEarly
 from headscope.models.null_model import EVERY, EVERY_TEXT
 from headscope.relations import all_stimuli
-from headscope.relations.effect import Effect
-from headscope.relations.effects import prompt_kinds
+from headscope.relations.effects import Effect, prompt_kinds
 from headscope.relations.relation import Relation
 from headscope.settings import Settings
 from headscope.stimuli.built import built_windows

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Callable
 from functools import lru_cache, partial
 
 import numpy as np
-from jaxtyping import Bool
+from jaxtyping import Int
 from numpy import ndarray
 
 from headscope.attention_kind import BIDIRECTIONAL
@@ -59,7 +60,7 @@ def kinds(token: str) -> frozenset[str]:
 
 def earlier_delimiters(window: Window, kind: str) -> Pairs:
     """Every query with all earlier tokens of this kind, in an encoder with all others."""
-    queries, keys = row_queries(window), np.flatnonzero(_mask(window, kind))
+    queries, keys = row_queries(window), _positions(window, lambda kinds: kind in kinds)
     row, column = np.nonzero(queries[:, None] != keys[None, :])
     return pairs(queries[row], keys[column], attention_kind=window.attention_kind)
 
@@ -83,11 +84,7 @@ def no_delimiters(window: Window, targets: Pairs, rng: np.random.Generator) -> P
 
     In an encoder later keys too, and not what closes the text.
     """
-    plain = np.array([not kinds_of_token for kinds_of_token in kinds_of(window)])
-    plain[0] = False
-    plain[window.stop :] = False
-    pool = np.flatnonzero(plain)
-    return keys_from(window, pool, targets, rng)
+    return keys_from(window, _positions(window, lambda kinds: not kinds), targets, rng)
 
 
 def kinds_of(window: Window) -> list[frozenset[str]]:
@@ -98,11 +95,12 @@ def kinds_of(window: Window) -> list[frozenset[str]]:
     return by_token
 
 
-def _mask(window: Window, kind: str) -> Bool[ndarray, " token"]:
-    mask = np.array([kind in kinds_of_token for kinds_of_token in kinds_of(window)])
-    mask[0] = False
-    mask[window.stop :] = False
-    return mask
+def _positions(
+    window: Window, holds: Callable[[frozenset[str]], bool]
+) -> Int[ndarray, " position"]:
+    """Positions of the text's tokens whose kinds meet a condition."""
+    positions = [i for i, kinds in enumerate(kinds_of(window)[: window.stop]) if i and holds(kinds)]
+    return np.array(positions, np.int64)
 
 
 def _row(kind: str, meaning: str) -> Relation:

@@ -12,8 +12,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headscope.attention_kind import CAUSAL, AttentionKind
+from headscope.corpus.align import window_of_tokens
 from headscope.corpus.document import Document
-from headscope.corpus.from_tokens import window_of_tokens
 from headscope.corpus.window import Window
 from headscope.errors import PatternError, first_line
 from headscope.measure.batch_reader import attention_readers

@@ -51,6 +51,13 @@ of their length."""
 COMPETENT = 0.1
 """Nats by which the untouched model must be above chance, the whole interval of it."""
 
+LEG_COLUMNS = ["layer", "head", "type", "looks", "writes", "matters"]
+"""A row per head and type that it is tagged with on either leg."""
+NOT_ASKED = "not asked"
+"""Verdict of a leg that the run did not measure; a type that is no place to look, or writes nothing
+of its own, has no such leg, and that is empty."""
+COUNTS = ["type", "look", "write", "look and write", "look, tested", "look and break"]
+
 
 def judged(table: pd.DataFrame, writes: set[tuple[int, int]]) -> pd.DataFrame:
     """The table of causes with a `q_value` and a `verdict` in each row.
@@ -156,14 +163,6 @@ def _head_line(row: dict[str, object], away: pd.Series) -> str:
 
 def _q(row: dict[str, object]) -> str:
     return "" if pd.isna(row["q_value"]) else f", q {row['q_value']:.2g}"
-
-
-LEG_COLUMNS = ["layer", "head", "type", "looks", "writes", "matters"]
-"""A row per head and type that it is tagged with on either leg."""
-NOT_ASKED = "not asked"
-"""Verdict of a leg that the run did not measure; a type that is no place to look, or writes nothing
-of its own, has no such leg, and that is empty."""
-COUNTS = ["type", "look", "write", "look and write", "look, tested", "look and break"]
 
 
 def legs(run: Result) -> pd.DataFrame:

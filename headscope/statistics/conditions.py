@@ -98,10 +98,6 @@ class Condition:
     says_interval: bool = False
     """True if `say` gives the interval of the margin."""
 
-    def is_narrow(self, numbers: Numbers) -> _Truth | bool:
-        """Rows where the interval of the margin holds 0: it would not refuse a head for sure."""
-        return False if self.margin is None else self.margin(numbers).high >= 0
-
     def account(self, row: Row, margins: Margin | None = None, i: int = 0) -> str:
         """Sentence of `say` for a row that fails, with its margin and an interval if there is one.
 
@@ -468,5 +464,7 @@ def narrow(table: pd.DataFrame, failed: pd.DataFrame) -> _Truth:
     open_rows: _Truth = ~failed[QUERIES].to_numpy()
     for condition in CONDITIONS:
         if condition.name != UNDECIDED:
-            open_rows &= ~failed[condition.name].to_numpy() | condition.is_narrow(numbers)
+            margin = condition.margin
+            holds_0 = False if margin is None else margin(numbers).high >= 0
+            open_rows &= ~failed[condition.name].to_numpy() | holds_0
     return open_rows

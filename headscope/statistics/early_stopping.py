@@ -249,7 +249,7 @@ def projected(
         rates = facts.get("natural_rules", ())
         best = rule_rate(sums.mean(name, "hits"), rates, margin)
         mass, lift = sums.excess(contested, TIMES_CONTROL), sums.excess(contested)
-        hits = sums.of(contested, "hits")
+        hits = sums.block_sums(contested, "hits")
         yield "contested mass", sums.margin(contested, mass, share=share)
         yield "contested lift", sums.margin(contested, lift, share=share, of_lower_end=True)
         yield "contested hits", sums.margin(contested, hits, best + margin, share)
@@ -258,7 +258,7 @@ def projected(
 
 def _margins(sums: PartialSums, relation: Relation) -> Iterator[tuple[str, _Margin]]:
     rule, name = relation.rule, relation.id
-    mass = sums.of(name, "target")
+    mass = sums.block_sums(name, "target")
     yield "mass", sums.margin(name, mass, rule.floor)
     yield "control", sums.margin(name, sums.excess(name, TIMES_CONTROL))
     yield "interval", sums.margin(name, sums.excess(name), of_lower_end=True)
@@ -291,20 +291,21 @@ class PartialSums:
 
     def mean(self, name: str, what: str) -> Float[ndarray, " head"]:
         """The sums of all blocks for each query."""
-        return np.asarray(self.of(name, what).sum(0) / self.queries(name))
+        return np.asarray(self.block_sums(name, what).sum(0) / self.queries(name))
 
     def chance(self, name: str) -> float:
         """The mass of a head that spreads its attention evenly."""
         return float(self._tally.chance[:, self._place[name]].sum() / self.queries(name))
 
-    def of(self, name: str, what: str) -> Float[ndarray, "block head"]:
+    def block_sums(self, name: str, what: str) -> Float[ndarray, "block head"]:
         """Sums of the tally: `target`, `control` or `hits`."""
         sums = getattr(self._tally, what)[:, self._place[name]]
         return np.asarray(sums.reshape(len(sums), -1))
 
     def excess(self, name: str, times: float = 1.0) -> Float[ndarray, "block head"]:
         """Sums on targets less so many times those on controls."""
-        return np.asarray(self.of(name, "target") - times * self.of(name, "control"))
+        target, control = (self.block_sums(name, what) for what in ("target", "control"))
+        return np.asarray(target - times * control)
 
     def margin(
         self,
@@ -319,7 +320,7 @@ class PartialSums:
 
         Args:
             name: the relation.
-            sums: see `of` and `excess`.
+            sums: see `block_sums` and `excess`.
             threshold: of the condition.
             share: part of the relation's queries that was read; that of the text if None.
             of_lower_end: whether the interval, as wide as it will be, must lie above the threshold.
@@ -328,5 +329,7 @@ class PartialSums:
         full = queries > 0
         rate, error = sums.sum(0) / queries.sum(), ratio_error(sums[full], queries[full, None])
         share = self.share if share is None else share
-        half_interval = Z_95 * error * share**0.5 if of_lower_end else 0.0
-        return _Margin(rate - threshold - half_interval, error * (1 - share) ** 0.5)
+        above = rate - threshold
+        if of_lower_end:
+            above = above - Z_95 * error * share**0.5
+        return _Margin(above, error * (1 - share) ** 0.5)

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float
 from numpy import ndarray
 
 from headscope.measure.tally import MIN_BLOCKS, Tally
-from headscope.relations.effect import Effect
+from headscope.relations.effects import Effect
 from headscope.relations.relation import BUILT, MATCHED, MIN_QUERIES, NATURAL, SELF, Relation
 from headscope.statistics.columns import EFFECT_NUMBERS, EVIDENCE_COLUMNS, MATCHED_ERROR, RULE_LOW
 from headscope.statistics.conditions import TIMES_CONTROL
@@ -133,15 +133,10 @@ def _contested_columns(
     hit_error: Float[ndarray, " head"],
 ) -> _Columns:
     """The columns of a relation's contested queries, in natural text or else in built sentences."""
-    columns: _Columns = dict.fromkeys(_CONTESTED, np.nan)
-    columns |= {
-        "contested_n": 0.0 if relation.baseline is not None else np.nan,
-        "contested_rule_rate": np.nan,
-        RULE_LOW: np.nan,
-        "contested_text": "",
-        "contested_p": np.nan,
-        "contested_least_p": np.nan,
-    }
+    unknown = ("contested_n", "contested_rule_rate", RULE_LOW, "contested_p", "contested_least_p")
+    columns: _Columns = dict.fromkeys((*_CONTESTED, *unknown), np.nan) | {"contested_text": ""}
+    if relation.baseline is not None:
+        columns["contested_n"] = 0.0
     sums = {part: tally_sums.of(relation, part) for part in (NATURAL, BUILT)}
     text = _deciding_text(sums)
     contested = sums[text]

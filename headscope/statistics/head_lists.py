@@ -14,7 +14,6 @@ import pandas as pd
 from headscope.measure.example import ExampleRequest
 from headscope.relations.relation import MIN_QUERIES, Relation, TagThresholds
 from headscope.relations.sink import PARTIAL, TYPE
-from headscope.statistics.columns import rows_of_head
 from headscope.statistics.conditions import open_in_words
 from headscope.statistics.tags import UNIDENTIFIABLE, is_sink
 from headscope.statistics.wording import rule_in_words
@@ -146,13 +145,6 @@ def partial_sinks(evidence: pd.DataFrame, rules: Mapping[str, TagThresholds]) ->
     is_partial = ~is_tagged & sinks["mass"].between(PARTIAL, sinks["floor"], inclusive="left")
     rows = sinks[is_partial].sort_values("mass", ascending=False, kind="stable")
     return rows.drop_duplicates(_HEAD).sort_values(_HEAD)
-
-
-def partial_sink_line(
-    evidence: pd.DataFrame, rules: Mapping[str, TagThresholds], layer: int, head: int
-) -> str:
-    """A sentence on a head if it is a partial sink; empty for other heads."""
-    return partial_sink_lines(rows_of_head(evidence, layer, head), rules).get((layer, head), "")
 
 
 def partial_sink_lines(

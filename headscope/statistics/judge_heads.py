@@ -17,7 +17,7 @@ from headscope.measure.mean_pattern import mean_patterns, stimulus_pictures
 from headscope.measure.profile import describe
 from headscope.measure.shadow import ShadowRequest, ShadowScore
 from headscope.measure.tally import Tally, pictured
-from headscope.relations.effect import Effect, effects_among, of_attention
+from headscope.relations.effects import Effect, effects_among, of_attention
 from headscope.relations.relation import MIN_QUERIES, Checked, Relation, TagThresholds
 from headscope.statistics.columns import (
     EFFECT_COLUMNS,
@@ -47,33 +47,6 @@ HALVES = (Half(slice(0, None, 2)), Half(slice(1, None, 2)))
 """Documents are dealt like cards, so that every other block holds every other document."""
 EFFECT_HALVES = tuple(half._replace(tested=half.decided, decided=0) for half in HALVES)
 """Halves that judge effects: heads have queries of their own, few where others have many."""
-
-
-def tags_of_halves(
-    tally: Tally,
-    relations: Sequence[Relation],
-    *,
-    seed: int,
-    facts: Facts = NO_FACTS,
-    twin: Tally | None = None,
-    halves: Sequence[Half] = HALVES,
-) -> pd.DataFrame:
-    """The tags that each half of the documents gives by itself, asked for half as many queries.
-
-    Returns:
-        `layer`, `head`, `type`, `relation`, `first`, `second`: a row per head × relation that both
-        halves decide, which a narrow refusal does not; the last two are bool.
-    """
-    rules = {relation.id: relation.rule for relation in relations}
-    tables = []
-    for name, half in zip(("first", "second"), halves, strict=True):
-        table = weigh(tally, relations, seed=seed, facts=facts, twin=twin, half=half)
-        verdict = verdicts(table, rules, fewest=MIN_QUERIES // 2)
-        table[name] = verdict == TAGGED
-        is_decided = (table["n"] >= half.decided) & table["ci_low"].notna() & ~verdict.isin(OPEN)
-        table = table[is_decided]
-        tables.append(table[[*_CELL, name]])
-    return tables[0].merge(tables[1], on=_CELL)
 
 
 def confirmed(evidence: pd.DataFrame, halves: pd.DataFrame) -> pd.Series:
@@ -121,21 +94,42 @@ class Judging(NamedTuple):
         self, relations: Sequence[Relation], half_blocks: Sequence[Half] = HALVES
     ) -> tuple[pd.DataFrame, pd.DataFrame]:
         """Evidence on relations with `verdict`, `tagged` and `confirmed`, and each half's tags."""
-        tally, seed, facts, twin, tests = self
-        evidence = weigh(tally, relations, seed=seed, facts=facts, twin=twin)
+        evidence = self._weighed(relations)
         if evidence.empty:
             return evidence, evidence
         rules = {relation.id: relation.rule for relation in relations}
         # Bonferroni's correction: a run that looked several times had as many chances
         for name in evidence.columns.intersection(CORRECTED):
-            evidence[name] = np.minimum(1.0, evidence[name] * tests)
+            evidence[name] = np.minimum(1.0, evidence[name] * self.interim_tests)
         evidence["verdict"] = verdicts(evidence, rules).to_numpy()
         evidence["tagged"] = evidence["verdict"] == TAGGED
-        halves = tags_of_halves(
-            tally, relations, seed=seed, facts=facts, twin=twin, halves=half_blocks
-        )
+        halves = self.tags_of_halves(relations, half_blocks)
         evidence["confirmed"] = confirmed(evidence, halves)
         return evidence, halves
+
+    def tags_of_halves(
+        self, relations: Sequence[Relation], half_blocks: Sequence[Half] = HALVES
+    ) -> pd.DataFrame:
+        """The tags that each half of the documents gives by itself, with half as many queries.
+
+        Returns:
+            `layer`, `head`, `type`, `relation`, `first`, `second`: a row per head × relation that
+            both halves decide, which a narrow refusal does not; the last two are bool.
+        """
+        rules = {relation.id: relation.rule for relation in relations}
+        tables = []
+        for name, half in zip(("first", "second"), half_blocks, strict=True):
+            table = self._weighed(relations, half)
+            verdict = verdicts(table, rules, fewest=MIN_QUERIES // 2)
+            table[name] = verdict == TAGGED
+            is_decided = (table["n"] >= half.decided) & table["ci_low"].notna()
+            tables.append(table.loc[is_decided & ~verdict.isin(OPEN), [*_CELL, name]])
+        return tables[0].merge(tables[1], on=_CELL)
+
+    def _weighed(self, relations: Sequence[Relation], half: Half | None = None) -> pd.DataFrame:
+        return weigh(
+            self.tally, relations, seed=self.seed, facts=self.facts, twin=self.twin, half=half
+        )
 
     def effects(self, effects: Sequence[Effect]) -> pd.DataFrame:
         """The table of effects, a row per head × effect that had a query."""

@@ -19,7 +19,7 @@ from scipy.special import stdtr, stdtrit
 
 from headscope.measure.bootstrap import LEVEL, interval, ratio_error, resample
 from headscope.measure.tally import MIN_BLOCKS, Tally
-from headscope.relations.effect import Effect
+from headscope.relations.effects import Effect
 from headscope.relations.relation import Relation, part_name
 from headscope.statistics.conditions import Z_95
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from headscope.corpus.code import read_python
-from headscope.corpus.controlled.lexicon import pick
+from headscope.corpus.controlled.lists import pick
 from headscope.corpus.document import Document
 from headscope.corpus.read import corpus_files, read_documents
 from headscope.corpus.shipped import built_corpora

@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
-from functools import partial
 
 import numpy as np
 
-from headscope.corpus.controlled import lexicon
+from headscope.corpus.controlled import lists
 from headscope.corpus.controlled.prompts import facts
 from headscope.corpus.document import Document, Word
 from headscope.corpus.gold_links import arrow
 from headscope.corpus.window import Window
-from headscope.stimuli.stimulus import (
-    MAX_DOCUMENTS,
-    Stimulus,
-    TextTokenizer,
-    build_by_size,
-    cut_document,
-)
+from headscope.stimuli.stimulus import Stimulus, StimulusConfig, cut_document
 
 KIND, PROPERTY, HALF_RIGHT = "value", "property", "half-right"
 """Kinds of arrows from a question to its answer: among all values of the text, among those of the
@@ -27,7 +20,7 @@ property that is asked for, and among those of the person or of the property tha
 IN_DOCUMENT = 4
 """Texts of one document: those read before the text hold more than 50 queries."""
 _WORD = re.compile(r"\w+|[^\w\s]")
-_NAMES = frozenset({*lexicon.WOMEN, *lexicon.MEN})
+_NAMES = frozenset({*lists.WOMEN, *lists.MEN})
 
 
 def fact_documents(document: int, *, seed: int) -> Iterator[Document]:
@@ -80,25 +73,23 @@ def _upos(form: str, values: Collection[str]) -> str:
     return "PROPN" if form in _NAMES else "X" if form.isalpha() else "PUNCT"
 
 
-def fact_windows(
-    tokenizer: TextTokenizer, *, max_length: int, seed: int, count: int = MAX_DOCUMENTS
-) -> list[Window]:
+def _build(config: StimulusConfig) -> Iterator[Window]:
     """Windows of facts of several people and a question about one, each text by itself.
 
     Texts that are longer than a window are left out.
     """
-    windows: list[Window] = []
-    for number in range(count):
-        for text in fact_documents(number, seed=seed):
-            cut = list(cut_document(text, tokenizer, text.stimulus, max_length, number=number))
-            windows += cut if len(cut) == 1 else []
-    return windows
+    tokenizer, length = config.tokenizer, config.max_length
+    for number in range(config.documents):
+        for text in fact_documents(number, seed=config.seed):
+            cut = list(cut_document(text, tokenizer, text.stimulus, length, number=number))
+            if len(cut) == 1:
+                yield from cut
 
 
 FACTS = Stimulus(
     name="facts",
     title="facts and questions",
-    build=partial(build_by_size, fact_windows),
+    build=_build,
     before_text=13,
     study_documents=16,
     example_windows=8,

@@ -66,8 +66,13 @@ def _outside(
 
 
 def _build(config: StimulusConfig) -> list[Window]:
-    vocabulary = config.tokenizer.ordinary_tokens(config.vocabulary_size)
-    return repeat_windows(vocabulary, config.tokenizer, **config.size)
+    return repeat_windows(
+        config.tokenizer.ordinary_tokens(config.vocabulary_size),
+        config.tokenizer,
+        max_length=config.max_length,
+        seed=config.seed,
+        count=config.documents,
+    )
 
 
 REPEAT = Stimulus(

@@ -53,11 +53,6 @@ class StimulusConfig:
     documents: int = MAX_DOCUMENTS
     """Documents of each built stimulus."""
 
-    @property
-    def size(self) -> dict[str, int]:
-        """The longest window, the seed and the number of documents, as builders take them."""
-        return {"max_length": self.max_length, "seed": self.seed, "count": self.documents}
-
 
 @dataclass(frozen=True, kw_only=True)
 class Stimulus:
@@ -88,18 +83,15 @@ class Stimulus:
     def windows(self, config: StimulusConfig) -> list[Window]:
         """Windows, documents cut to windows and numbered in their order; none from a corpus."""
         windows: list[Window] = []
-        for number, item in enumerate(() if self.build is None else self.build(config)):
+        if self.build is None:
+            return windows
+        for number, item in enumerate(self.build(config)):
             if isinstance(item, Document):
                 length = config.max_length
                 windows += cut_document(item, config.tokenizer, self.name, length, number=number)
             else:
                 windows.append(replace(item, stimulus=self.name))
         return windows
-
-
-def build_by_size(windows_of: Callable[..., list[Window]], config: StimulusConfig) -> list[Window]:
-    """Windows that depend on a tokenizer, a seed, a longest length and their number alone."""
-    return windows_of(config.tokenizer, **config.size)
 
 
 def frame_of(tokenizer: TextTokenizer) -> Frame:

@@ -4,20 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import partial
 
 import numpy as np
 
 from headscope.corpus.document import Document, Word
-from headscope.corpus.window import Window
 from headscope.corpus.word_pairs import RELATIONS, Lexicon, WordPair, shipped_pairs
-from headscope.stimuli.stimulus import (
-    MAX_DOCUMENTS,
-    Stimulus,
-    TextTokenizer,
-    build_by_size,
-    document_windows,
-)
+from headscope.stimuli.stimulus import Stimulus
 
 PER_RELATION = 2
 """Sentences of each relation in one document."""
@@ -40,14 +32,6 @@ TEMPLATES = {
         "Write down whether it was {0}, {1}, {2} or {3}.",
     ),
 }
-
-
-def pair_windows(
-    tokenizer: TextTokenizer, *, max_length: int, seed: int, count: int = MAX_DOCUMENTS
-) -> list[Window]:
-    """Windows of sentences with related words."""
-    documents = pair_documents(shipped_pairs(), count=count, seed=seed)
-    return list(document_windows(documents, tokenizer, PAIRS.name, max_length))
 
 
 def pair_documents(lexicon: Lexicon, *, count: int, seed: int) -> list[Document]:
@@ -121,7 +105,7 @@ def _shuffled(pairs: list[WordPair], rng: np.random.Generator, count: int) -> li
 PAIRS = Stimulus(
     name="pairs",
     title="word pairs",
-    build=partial(build_by_size, pair_windows),
+    build=lambda config: pair_documents(shipped_pairs(), count=config.documents, seed=config.seed),
     study_documents=48,
     picture="the first {side} tokens of sentences with related words",
 )

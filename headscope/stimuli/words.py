@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -11,11 +10,10 @@ from headscope.corpus.document import Document
 from headscope.corpus.shipped import data_folder
 from headscope.corpus.window import Window, WordTable
 from headscope.stimuli.stimulus import (
-    MAX_DOCUMENTS,
     MIN_DOCUMENTS,
     Stimulus,
+    StimulusConfig,
     TextTokenizer,
-    build_by_size,
     frame_of,
 )
 
@@ -27,21 +25,22 @@ LEAST = 20
 """Words of a length without which words of this length are not drawn: each would come often."""
 
 
-def word_windows(
-    tokenizer: TextTokenizer, *, max_length: int, seed: int, count: int = MAX_DOCUMENTS
-) -> list[Window]:
-    """`count` windows `[bos, r, r]`, r of 10 to 14 words of several tokens, none twice in r.
+def _build(config: StimulusConfig) -> Iterator[Window]:
+    """Windows `[bos, r, r]`, r of 10 to 14 words of several tokens, none twice in r.
 
     Each length is drawn equally often: no distance from the earlier copy leads to where words end.
     None if the tokenizer spells too few words with several tokens.
     """
-    frame, long_words = frame_of(tokenizer), (data_folder() / "long_words.txt").read_text().split()
-    longest, spelled = max_length - frame.closing_tokens, spelled_within(long_words, tokenizer)
+    tokenizer, frame = config.tokenizer, frame_of(config.tokenizer)
+    long_words = (data_folder() / "long_words.txt").read_text().split()
+    longest, spelled = (
+        config.max_length - frame.closing_tokens,
+        spelled_within(long_words, tokenizer),
+    )
     by_length = {n: [tuple(word) for word in spelled if len(word) == n] for n in LENGTHS}
     lengths = [n for n, words in by_length.items() if len(words) >= LEAST][:KINDS]
-    windows: list[Window] = []
-    for number in range(count if len(lengths) > 1 else 0):
-        rng = np.random.default_rng([seed, number])
+    for number in range(config.documents if len(lengths) > 1 else 0):
+        rng = np.random.default_rng([config.seed, number])
         size = int(rng.integers(FEWEST_WORDS, MOST_WORDS + 1))
         repeats: list[tuple[int, ...]] = []
         used: set[int] = set()
@@ -56,8 +55,7 @@ def word_windows(
         while 1 + 2 * sum(map(len, repeats)) > longest:
             repeats.pop()
         if len(repeats) > 2:
-            windows.append(frame.close(_window(repeats, tokenizer, number)))
-    return windows
+            yield frame.close(_window(repeats, tokenizer, number))
 
 
 def spelled_within(words: Sequence[str], tokenizer: TextTokenizer) -> list[list[int]]:
@@ -107,7 +105,7 @@ def _window(words: list[tuple[int, ...]], tokenizer: TextTokenizer, number: int)
 WORDS = Stimulus(
     name="words",
     title="repeated long words",
-    build=partial(build_by_size, word_windows),
+    build=_build,
     before_text=MIN_DOCUMENTS,
     picture="repeated random words: the first {start} tokens of a sequence, "
     "then the first {half} of its copy",

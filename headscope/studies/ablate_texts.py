@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from numpy import ndarray
 from torch.nn.utils.rnn import pad_sequence
 
-from headscope.corpus.controlled.minimal_pairs import MinimalPair, agreement_pairs, anaphor_pairs
+from headscope.corpus.controlled.prompts import MinimalPair, agreement_pairs, anaphor_pairs
 from headscope.corpus.document import Document
 from headscope.corpus.window import Window
 from headscope.models.model import Model

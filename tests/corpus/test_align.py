@@ -12,7 +12,6 @@ from headscope.corpus.text import read_text
 from headscope.errors import CorpusError
 from headscope.models.tokenizer import Tokenizer
 from headscope.stimuli import text
-from headscope.stimuli.repeat import repeat_windows
 from headscope.stimuli.text import ENOUGH_WORDS, TextWindows
 
 
@@ -108,34 +107,6 @@ def test_characters_that_take_several_tokens_belong_to_their_word(tokenizer):
     (window,) = cut_windows(tokenized, 0, "<bos>", max_length=99, cuts=Cuts())
     assert window.words.last[1] - window.words.first[1] >= 3  # four bytes of the emoji
     assert "\ufffd" in window.strings[window.words.last[1]]
-
-
-class Numbers:
-    """A tokenizer whose tokens are spelled by their numbers."""
-
-    bos, bos_string = 0, "0"
-
-    def encode(self, document):
-        raise NotImplementedError("random tokens are of no text")
-
-    def spell(self, tokens):
-        return list(map(str, tokens))
-
-
-def test_repeats_are_random_copies_without_special_tokens():
-    vocabulary = np.arange(10, 400)
-    windows = repeat_windows(vocabulary, Numbers(), count=30, seed=3, max_length=256)
-    for window in windows:
-        n = window.copy_length
-        assert 25 <= n <= 64
-        assert len(window) == 2 * n + 1
-        assert window.tokens[0] == 0
-        assert np.array_equal(window.tokens[1 : n + 1], window.tokens[n + 1 :])
-        assert len(set(window.tokens[1 : n + 1])) == n
-        assert window.tokens[1:].min() >= 10
-    assert len({w.copy_length for w in windows}) > 5
-    again = repeat_windows(vocabulary, Numbers(), count=30, seed=3, max_length=256)
-    assert all(np.array_equal(a.tokens, b.tokens) for a, b in zip(windows, again, strict=True))
 
 
 class LosesCapitals:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import lzma
 from pathlib import Path
 
 import pytest
@@ -215,26 +214,6 @@ def test_bad_files_are_refused_with_file_and_line(tmp_path, text, place, message
         read(tmp_path, text)
     assert f"file.conllu{place}" in str(error.value)
     assert message in str(error.value)
-
-
-def _text(path):
-    """The file as it is written, not as headscope reads it."""
-    raw = path.read_bytes()
-    return (lzma.decompress(raw) if path.suffix == ".xz" else raw).decode("utf-8")
-
-
-def test_words_stand_where_the_text_says(annotated):
-    """On real data the rebuilt text must hold every word at its offsets, across genres."""
-    for path in annotated:
-        parts = _text(path).split("# newdoc id = ")[1:]
-        for document, part in zip(read_corpus(path), parts, strict=True):
-            assert all(document.text[w.start : w.end] == w.form for w in document.words)
-            lines = part.splitlines()
-            sentences = [line[9:].strip() for line in lines if line.startswith("# text = ")]
-            assert len(sentences) == document.sentences
-            place = 0
-            for sentence in sentences:
-                place = document.text.index(sentence, place) + len(sentence)
 
 
 ROW = "{}\t{}\t{}\tX\t_\t_\t{}\tdep\t_\t{}\n"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-from dataclasses import replace
 from itertools import islice
 
 import numpy as np
@@ -11,7 +10,7 @@ import pandas as pd
 import pytest
 
 from headscope.corpus.align import TokenizedDocument
-from headscope.corpus.read import corpus_files, read_corpus
+from headscope.corpus.read import corpus_files
 from headscope.corpus.shipped import data_folder, shipped_corpora
 from headscope.stimuli.text import TextWindows
 
@@ -19,27 +18,6 @@ from headscope.stimuli.text import TextWindows
 GENRES = {
     "academic", "bio", "court", "interview", "news", "speech", "textbook", "vlog", "voyage"
 }  # fmt: skip
-DOCUMENT = """# newdoc id = GUM_{genre}_{name}
-# global.Entity = GRP-etype-infstat
-# meta::author = Ann
-# meta::dateCollected = 2020-01-01
-# meta::genre = {genre}
-# meta::salientEntities = 1 (5*)
-# meta::sourceURL = https://example.org/{name}
-# meta::summary1 = (human) A cat.
-# meta::title = The “Cat”, part 2
-# newpar
-# newpar_block = p (1 s)
-# sent_id = GUM_{genre}_{name}-1
-# s_type = decl
-# text = The\u2028cat doesn't.
-1\tThe\u2028cat\tcat\tNOUN\tNN\tNumber=Sing\t0\troot\t0:root\tDiscourse=ROOT:1|Entity=(1-animal-new)|MSeg=c-at
-2-3\tdoesn't\t_\t_\t_\t_\t_\t_\t_\tSpaceAfter=No|XML=<hi>
-2\tdoes\tdo\tAUX\tVBZ\t_\t1\taux\t1:aux\tXML=<hi>
-3\tn't\tnot\tPART\tRB\t_\t1\tadvmod\t1:advmod\t_
-4\t.\t.\tPUNCT\t.\t_\t1\tpunct\t1:punct\t_
-
-"""
 
 
 @pytest.fixture(scope="module")
@@ -48,45 +26,6 @@ def make():
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
-
-
-@pytest.fixture
-def source(tmp_path):
-    folder = tmp_path / "dep"
-    folder.mkdir()
-    for genre, name in [("bio", "cat"), ("court", "equality"), ("fiction", "cat"), ("speech", "x")]:
-        text = DOCUMENT.format(genre=genre, name=name)
-        (folder / f"GUM_{genre}_{name}.conllu").write_text(text, encoding="utf-8")
-    (folder / "LICENSE.txt").write_text("Biographies: CC BY-SA")
-    return folder
-
-
-def test_only_what_may_be_passed_on_is_packed_and_the_same_bytes_each_time(make, source, tmp_path):
-    for name in ("one", "two"):
-        (tmp_path / name).mkdir()
-        make.make(source, tmp_path / name)
-    packed = [path.relative_to(tmp_path / "one").as_posix()
-              for path in sorted((tmp_path / "one").rglob("*.*"))]  # fmt: skip
-    assert packed == ["LICENSE.txt", "bio/GUM_bio_cat.conllu.xz", "documents.csv"]
-    for name in packed:
-        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
-    (row,) = pd.read_csv(tmp_path / "one" / "documents.csv").to_dict("records")
-    assert (row["title"], row["author"], row["licence"]) == (
-        "The “Cat”, part 2", "Ann", "CC-BY-SA-3.0"
-    )  # fmt: skip
-    assert (row["sentences"], row["words"]) == (1, 4)
-
-
-def test_packing_leaves_every_word_tree_and_mention_as_it_was(make, source, tmp_path):
-    make.make(source, tmp_path)
-    (packed,) = read_corpus(tmp_path / "bio")
-    (plain,) = read_corpus(source / "GUM_bio_cat.conllu")
-    assert packed == replace(plain, source=packed.source)
-    assert len(packed.mentions) == 1
-    text = make.reduce(DOCUMENT.format(genre="bio", name="cat"))
-    assert not any(word in text for word in ("Discourse", "MSeg", "XML", "0:root", "summary"))
-    assert "SpaceAfter=No" in text
-    assert "# meta::sourceURL = https://example.org/cat" in text
 
 
 def test_every_document_that_ships_has_an_owner_a_source_and_a_free_licence(make):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headscope.corpus.controlled.minimal_pairs import agreement_pairs, anaphor_pairs
+from headscope.corpus.controlled.prompts import agreement_pairs, anaphor_pairs
 
 
 def test_minimal_pairs_differ_in_one_word_and_are_balanced():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import lzma
 import re
 from collections import Counter
 from dataclasses import replace
@@ -15,7 +16,7 @@ from headscope.attention_kind import KINDS
 from headscope.corpus.document import own_label
 from headscope.corpus.read import read_corpus
 from headscope.corpus.shipped import built_corpora, data_folder, mini_folder
-from headscope.corpus.word_pairs import shipped_pairs
+from headscope.corpus.word_pairs import RELATIONS, shipped_pairs
 from headscope.relations import head_types
 from headscope.runs.atlas import SUFFIX, atlas_names
 from headscope.runs.resolve import load
@@ -45,10 +46,18 @@ def test_every_sentence_is_one_tree_with_known_labels(path):
                 assert document.words[word.head].upos != "PUNCT", (document.name, word)
 
 
-@corpora
+GUM = ("vlog/GUM_vlog_pizzeria", "court/GUM_court_loan", "bio/GUM_bio_byron")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [*built_corpora(), *(data_folder() / "gum" / f"{name}.conllu.xz" for name in GUM)],
+    ids=lambda path: path.stem,
+)
 def test_the_words_spell_the_text(path):
-    documents = read_corpus(path)
-    sentences = re.findall(r"^# text = (.*)$", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    documents, raw = read_corpus(path), path.read_bytes()
+    text = (lzma.decompress(raw) if path.suffix == ".xz" else raw).decode("utf-8")
+    sentences = re.findall(r"^# text = (.*?) *$", text, flags=re.MULTILINE)
     assert len(sentences) == sum(document.sentences for document in documents)
     remaining = iter(sentences)
     for document in documents:
@@ -94,7 +103,10 @@ def test_the_controlled_corpus_is_what_its_generator_writes_and_depends_on_its_s
     assert controlled_corpus(2, seed=12) != controlled_corpus(2)
 
 
-def test_a_pair_that_shares_its_spelling_would_reward_matching_letters():
+def test_pairs_of_words_are_of_known_relations_and_share_no_spelling():
+    """A pair with common letters would reward heads that match letters."""
+    assert {pair.relation for pair in shipped_pairs().pairs} == {*RELATIONS}
+    assert {pair.upos for pair in shipped_pairs().pairs} == {"NOUN", "VERB", "ADJ"}
     for pair in shipped_pairs().pairs:
         first, second = pair.first.lower(), pair.second.lower()
         shared = [first[i : i + 3] for i in range(len(first) - 2) if first[i : i + 3] in second]

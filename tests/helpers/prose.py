@@ -9,7 +9,8 @@ from headscope.corpus.shipped import data_folder, mini_folder
 from headscope.corpus.window import Window
 from headscope.models.tokenizer import Tokenizer, load_tokenizer
 from headscope.stimuli.repeat import repeat_windows
-from headscope.stimuli.word_pairs import pair_windows
+from headscope.stimuli.stimulus import Stimulus, StimulusConfig
+from headscope.stimuli.word_pairs import PAIRS
 
 
 @cache
@@ -32,10 +33,20 @@ def mini_tokenizer() -> Tokenizer:
 
 
 @cache
+def built_windows_of(
+    stimulus: Stimulus, *, max_length: int = 128, documents: int = 16
+) -> list[Window]:
+    """Windows of a stimulus in the tokens of `mini`."""
+    tokenizer = mini_tokenizer()
+    config = StimulusConfig(tokenizer, 4096, max_length, seed=3, documents=documents)
+    return stimulus.windows(config)
+
+
+@cache
 def other_windows() -> list[Window]:
     """Repeated random tokens, and sentences of related words."""
     backend = load_tokenizer("mini", mini_folder())
     encoder = Tokenizer(backend, name="mini")
     tokens = encoder.ordinary_tokens(len(backend))
     repeats = repeat_windows(tokens, encoder, max_length=128, seed=0)
-    return [*repeats, *pair_windows(encoder, max_length=128, seed=0)]
+    return [*repeats, *PAIRS.windows(StimulusConfig(encoder, 0, 128, 0))]

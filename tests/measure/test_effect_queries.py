@@ -16,8 +16,7 @@ from headscope.measure.logit_effects import partners
 from headscope.measure.plan import Plan, read_plan
 from headscope.models.direct_paths import direct_paths
 from headscope.models.load import load_model
-from headscope.relations.effect import sum_names
-from headscope.relations.effects import EFFECTS
+from headscope.relations.effects import EFFECTS, sum_names
 from headscope.relations.query_sampling import turns
 from headscope.stimuli.repeat import repeat_windows
 from headscope.stimuli.text import TextWindows

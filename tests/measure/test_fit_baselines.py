@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from headscope.corpus.align import window_of_tokens
 from headscope.corpus.document import Document, Word
-from headscope.corpus.from_tokens import window_of_tokens
 from headscope.corpus.window import Window
 from headscope.measure.fit_baselines import MAX_CONTESTED, fit_baselines
 from headscope.models.load import load_model

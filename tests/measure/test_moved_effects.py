@@ -10,8 +10,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 from headscope.measure.batch_reader import BatchReader, empty_state
 from headscope.measure.plan import Plan, read_plan
 from headscope.models.load import load_model
-from headscope.relations.effect import sum_names
-from headscope.relations.effects import EFFECTS
+from headscope.relations.effects import EFFECTS, sum_names
 from headscope.statistics.conditions import failures
 from headscope.statistics.judge_heads import Judging
 from headscope.statistics.tags import with_rules

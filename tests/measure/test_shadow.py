@@ -232,7 +232,7 @@ def test_no_view_reads_a_tree_or_an_entity():
         head=np.full(len(window.words), -1),
         deprel=np.full(len(window.words), "", "U1"),
     )
-    bare = replace(window, words=words, mentions=window.mentions.before(0))
+    bare = replace(window, words=words, mentions=window.mentions.between(0, 0))
     queries = np.arange(4, 60, 7)
     for view, other in zip(
         Surface(window, queries).classes(), Surface(bare, queries).classes(), strict=True

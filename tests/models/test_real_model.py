@@ -65,16 +65,15 @@ def test_its_twin_has_learned_nothing(smollm2, prose):
     from headscope.relations import relations_of
     from headscope.statistics.judge_heads import weigh_run
     from headscope.statistics.result import RunInfo
-    from headscope.stimuli.repeat import repeat_windows
+    from headscope.stimuli.repeat import REPEAT
+    from headscope.stimuli.stimulus import StimulusConfig
     from headscope.stimuli.text import TextWindows
-    from headscope.stimuli.word_pairs import pair_windows
+    from headscope.stimuli.word_pairs import PAIRS
 
     model, relations = load_model(smollm2), relations_of(["all"])
     text = TextWindows([prose], model.tokenizer, max_tokens=3000, max_length=256, seed=0)
-    vocabulary = model.tokenizer.ordinary_tokens(model.vocabulary_size)
-    repeats = repeat_windows(vocabulary, model.tokenizer, max_length=256, seed=0)
-    pairs = pair_windows(model.tokenizer, max_length=256, seed=0)
-    rest = repeats[::4] + pairs[::4]
+    config = StimulusConfig(model.tokenizer, model.vocabulary_size, 256, seed=0)
+    rest = REPEAT.windows(config)[::4] + PAIRS.windows(config)[::4]
     with null_model(model.engine, seed=0):
         tally = measure(model, text, rest, relations, seed=0, batch_tokens=2048)
     run = weigh_run(tally, relations, seed=0, info=RunInfo(model={"name": "twin"})).judge()

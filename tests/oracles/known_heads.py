@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,11 +20,12 @@ from headscope.relations import relations_of
 from headscope.relations.relation import MIN_QUERIES, Relation
 from headscope.runs.from_patterns import score_patterns
 from headscope.statistics.result import Result
-from headscope.stimuli.facts import fact_windows
-from headscope.stimuli.repeat import repeat_windows
+from headscope.stimuli.facts import FACTS
+from headscope.stimuli.repeat import REPEAT
+from headscope.stimuli.stimulus import MAX_DOCUMENTS, StimulusConfig
 from headscope.stimuli.text import TextWindows
-from headscope.stimuli.word_pairs import pair_windows
-from headscope.stimuli.words import word_windows
+from headscope.stimuli.word_pairs import PAIRS
+from headscope.stimuli.words import WORDS
 from tests.oracles.annotation_heads import NOISES, QUIET, Oracle, noisy, oracles
 from tests.oracles.baseline_heads import BaselineHead, KnownHead, baseline_heads
 from tests.oracles.window_features import Rows, WindowFeatures
@@ -170,11 +172,13 @@ def _windows(kind: AttentionKind) -> list[Window]:
     """Text and synthetic stimuli, as `classify` reads them."""
     backend = load_tokenizer(MINI, mini_folder())
     encoder = Tokenizer(backend, name=MINI, attention_kind=kind)
-    sizes: dict[str, Any] = {"max_length": MAX_LENGTH, "seed": 0}
+    corpora = shipped_corpora()
+    few = StimulusConfig(encoder, len(backend), MAX_LENGTH, seed=0, documents=DOCUMENTS)
+    many = replace(few, documents=MAX_DOCUMENTS)
     return [
-        *TextWindows(shipped_corpora(), encoder, max_tokens=MAX_TOKENS, **sizes),
-        *repeat_windows(encoder.ordinary_tokens(len(backend)), encoder, **sizes),
-        *pair_windows(encoder, **sizes),
-        *fact_windows(encoder, count=DOCUMENTS, **sizes),
-        *word_windows(encoder, count=DOCUMENTS, **sizes),
+        *TextWindows(corpora, encoder, max_tokens=MAX_TOKENS, max_length=MAX_LENGTH, seed=0),
+        *REPEAT.windows(many),
+        *PAIRS.windows(many),
+        *FACTS.windows(few),
+        *WORDS.windows(few),
     ]

@@ -1,31 +1,54 @@
-"""Heads made of a rule: each looks at one key, of what stands in a window or of its arrows."""
+"""Heads made of a rule: each looks where the words or the gold links of a window say."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
+import pandas as pd
 
+import headscope as hs
 from headscope.corpus.window import Window
+from headscope.statistics.conditions import failures
+from headscope.statistics.tags import with_rules
 
-Look = Callable[[Window], dict[int, int]]
-"""The key of each query that a head looks at; elsewhere it rests on the first token."""
+Keys = dict[int, int] | dict[int, list[int]]
+Look = Callable[[Window], Keys]
+"""The keys of each query that a head looks at evenly; elsewhere it rests on the first token."""
 
 
-def pattern(window: Window, look: Look, share: float = 1.0) -> np.ndarray:
-    """Attention of shape query × key: a share of it as the rule says, the rest evenly before."""
-    rows = np.tril(np.ones((len(window), len(window)), np.float32))
-    rows *= (1 - share) / rows.sum(1, keepdims=True)
-    found = look(window)
-    for query in range(len(window)):
-        rows[query, found.get(query, 0)] += share
+def pattern(window: Window, look: Look, noise: float = 0.0) -> np.ndarray:
+    """Attention of shape query × key: a share of noise is spread evenly over the keys seen."""
+    rows = np.zeros((len(window), len(window)), np.float32)
+    rows[:, 0] = 1
+    for query, keys in look(window).items():
+        seen = len(window) if window.attention_kind.sees_future else query + 1
+        rows[query] = 0
+        rows[query, :seen] = noise / seen
+        rows[query, keys] += (1 - noise) / np.size(keys)
     return rows
 
 
-def knows(kind: str) -> Look:
-    """What is right."""
+def judged(
+    looks: Mapping[str, Look | tuple[Look, float]], windows: Sequence[Window], type: str
+) -> pd.DataFrame:
+    """Evidence on heads of one layer, each with its `name`, and as `refused_alone` whether another
+    condition fails than the q value, which says less of each head the more heads one call has."""
+    heads = [look if isinstance(look, tuple) else (look, 0.0) for look in looks.values()]
 
-    def look(window: Window) -> dict[int, int]:
+    def patterns(window: Window) -> np.ndarray:
+        return np.stack([pattern(window, *head) for head in heads])[None]
+
+    run = hs.score_patterns(patterns, windows, types=[type])
+    failed = failures(with_rules(run.evidence, run.rules)).drop(columns="q value")
+    names = [list(looks)[head] for head in run.evidence["head"]]
+    return run.evidence.assign(name=names, refused_alone=failed.any(axis=1).to_numpy())
+
+
+def knows(kind: str) -> Look:
+    """The right key of each arrow of a kind."""
+
+    def look(window: Window) -> Keys:
         own = window.arrows
         kept = (own.kind == kind) & own.right
         return dict(zip(own.query[kept].tolist(), own.last[kept].tolist(), strict=True))
@@ -33,18 +56,27 @@ def knows(kind: str) -> Look:
     return look
 
 
+def candidates(kind: str) -> Look:
+    """All candidates of a kind, right or wrong, in the order of the text."""
+
+    def look(window: Window) -> Keys:
+        own = window.arrows.take(window.arrows.kind == kind)
+        return {
+            query: sorted({*own.last[own.query == query].tolist()})
+            for query in set(own.query.tolist())
+        }
+
+    return look
+
+
 def candidate(kind: str, number: int) -> Look:
-    """A candidate by its place, right or wrong: 0 is the first, −1 the nearest.
+    """A candidate by its place: 0 is the first, −1 the nearest, or the farthest on that way."""
 
-    Where there are fewer, the farthest that there is on that way.
-    """
-
-    def look(window: Window) -> dict[int, int]:
-        own, found = window.arrows, {}
-        for query in set(own.query[own.kind == kind].tolist()):
-            keys = sorted({*own.last[(own.kind == kind) & (own.query == query)].tolist()})
-            found[query] = keys[max(-len(keys), min(number, len(keys) - 1))]
-        return found
+    def look(window: Window) -> Keys:
+        return {
+            query: keys[max(-len(keys), min(number, len(keys) - 1))]
+            for query, keys in candidates(kind)(window).items()
+        }
 
     return look
 
@@ -52,7 +84,7 @@ def candidate(kind: str, number: int) -> Look:
 def same_word(number: int) -> Look:
     """An earlier place of the same word: 0 is the first, 1 the second, −1 the nearest."""
 
-    def look(window: Window) -> dict[int, int]:
+    def look(window: Window) -> Keys:
         seen: dict[str, list[int]] = {}
         found = {}
         rows = zip(window.words.last.tolist(), window.words.lemma.tolist(), strict=True)
@@ -69,7 +101,7 @@ def same_word(number: int) -> Look:
 def words_back(words: int) -> Look:
     """The last token of the word so many words back."""
 
-    def look(window: Window) -> dict[int, int]:
+    def look(window: Window) -> Keys:
         last = window.words.last.tolist()
         return dict(zip(last[words:], last[:-words], strict=True))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from headscope.attention_kind import BIDIRECTIONAL, CAUSAL, KINDS
+from headscope.attention_kind import BIDIRECTIONAL, CAUSAL
 
 LENGTH = 12
 
@@ -27,7 +27,3 @@ def test_masks_counts_and_spans_agree_with_the_rows(kind):
                 one = np.array([query])
                 found = kind.sees_apart((one, one), (np.array([first]), np.array([last])))
                 assert bool(found[0]) == apart
-
-
-def test_only_causal_attention_predicts_the_next_token():
-    assert [kind.name for kind in KINDS.values() if kind.predicts_next] == ["causal"]

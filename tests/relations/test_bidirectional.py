@@ -7,9 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import headscope as hs
 from headscope.attention_kind import BIDIRECTIONAL, CAUSAL
+from headscope.corpus.shipped import mini_folder
 from headscope.corpus.window import Frame, Window, WordTable
+from headscope.errors import PatternError
 from headscope.measure.fit_baselines import fit_baselines
+from headscope.models.tokenizer import load_tokenizer
 from headscope.relations import relations_of
 from headscope.relations.heuristics import ALL_RULES, CLASSES, EARLIER, picks
 from headscope.relations.relation import find, targets_of
@@ -120,3 +124,18 @@ def test_the_best_offset_may_be_ahead(window):
     ends = [window.words.last[k] - window.words.last[q] for q, k in ((0, 2), (4, 5), (10, 12))]
     assert facts["best_offset_rate"] == max(ends.count(d) for d in ends) / 3
     assert facts["baseline_rate"] == 1
+
+
+def test_patterns_of_both_kinds_of_windows_are_not_mixed():
+    tokenizer = load_tokenizer("mini", mini_folder())
+    causal, both = (
+        hs.windows(None, tokenizer, max_tokens=300, attention_kind=kind)[0]
+        for kind in ("causal", "bidirectional")
+    )
+    even = [np.eye(len(w), dtype=np.float32)[None, None] for w in (causal, both)]
+    with pytest.raises(PatternError, match="score them apart"):
+        hs.score_patterns(even, [causal, both])
+    later = np.eye(len(causal), k=1, dtype=np.float32)
+    later[-1, 0] = 1
+    with pytest.raises(PatternError, match="attention_kind='bidirectional'"):
+        hs.score_patterns(later[None, None], [causal])

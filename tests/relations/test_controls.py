@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from headscope.corpus.align import Cuts, TokenizedDocument, cut_windows
+from headscope.corpus.align import Cuts, TokenizedDocument, cut_windows, window_of_tokens
 from headscope.corpus.document import Document, Word
-from headscope.corpus.from_tokens import window_of_tokens
 from headscope.corpus.window import Window
 from headscope.relations import relations_of
 from headscope.relations.controls import other_keys, same_distance
@@ -20,6 +19,8 @@ from tests.relations.examples import (
     LETTERS,
     REED_TEXT,
     REED_TOKENS,
+    RELATED_TEXT,
+    RELATED_TOKENS,
     TOM_TEXT,
     TOM_TOKENS,
 )
@@ -132,6 +133,18 @@ def test_rivals_are_the_next_mentions_of_other_entities_on_both_sides(
     row = RELATIONS[f"coreference/{relation}"]
     window = window_of_tokens(tokens, document)
     assert many(row.control, window, row.pairs(window), times=2) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("category", {(9, 9, 5), (9, 9, 6)}),  # "cats" at 9 with "dogs" at 2
+        ("part-whole", {(12, 12, 9), (12, 12, 2)}),  # "cars" at 12 with "wheels" at 5 and 6
+    ],
+)
+def test_semantic_controls_are_unrelated_words_of_the_keys_class_nearer_and_farther(name, expected):
+    window, relation = window_of_tokens(RELATED_TOKENS, RELATED_TEXT), RELATIONS[f"semantic/{name}"]
+    assert many(relation.control, window, relation.pairs(window), times=2) == expected
 
 
 def test_balance_gives_each_query_the_weight_of_its_targets_and_drops_the_rest():

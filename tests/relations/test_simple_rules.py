@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from headscope.corpus.from_tokens import window_of_tokens
+from headscope.corpus.align import window_of_tokens
 from headscope.corpus.window import Window
 from headscope.relations import relations_of
 from headscope.relations.contested import ChosenBaseline, is_contested, with_parts

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from headscope.corpus.align import window_of_tokens
 from headscope.corpus.conllu import read_conllu
-from headscope.corpus.from_tokens import window_of_tokens
 from headscope.corpus.text import read_text
 from headscope.relations import relations_of
 from headscope.relations.delimiter import kinds_of

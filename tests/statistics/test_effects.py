@@ -8,8 +8,7 @@ import pytest
 
 from headscope.measure.tally import BLOCKS, Tally
 from headscope.relations import relations_of
-from headscope.relations.effect import Effect, no_tokens, sum_names
-from headscope.relations.effects import EFFECTS, effects_of
+from headscope.relations.effects import EFFECTS, Effect, effects_of, no_tokens, sum_names
 from headscope.relations.relation import EffectRule, Relation, TagThresholds
 from headscope.statistics.estimates import weigh
 from headscope.statistics.judge_heads import Judging, effect_facts, with_writes

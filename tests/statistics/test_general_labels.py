@@ -57,28 +57,28 @@ def labels(tags: str, *, spread: float = 0.05, blocks: int = 16, **lifts: float)
     return list(general[evidence["tagged"]])
 
 
-def test_a_label_with_twice_the_lift_of_every_other_is_specific():
-    assert labels("det", det=0.4, aux=0.15, cop=0.0) == [""]
-    assert labels("det", det=0.4) == [""]
-
-
-def test_labels_that_a_head_does_not_tell_apart_have_the_label_above_them():
-    assert labels("det", det=0.4, aux=0.3) == ["phrase (det, aux)"]
-    # the stronger one need not be the one with the tag
-    assert labels("det", det=0.4, aux=0.9) == ["phrase (aux, det)"]
-
-
-def test_the_label_is_the_lowest_that_holds_all_members():
-    assert labels("aux cop", aux=0.4, cop=0.4, det=0.1) == ["verbal (aux, cop)"] * 2
-    assert labels("aux cop", aux=0.4, cop=0.4, det=0.3) == ["phrase (aux, cop, det)"] * 2
-
-
-def test_two_tags_of_one_family_share_a_label_however_far_apart():
-    assert labels("det aux", det=0.9, aux=0.2) == ["phrase (det, aux)"] * 2
-
-
-def test_labels_of_another_family_change_nothing():
-    assert labels("det obj", det=0.4, obj=0.4) == ["", ""]
+@pytest.mark.parametrize(
+    ("tags", "lifts", "general"),
+    [
+        # twice the lift of every other label is specific
+        ("det", {"det": 0.4, "aux": 0.15, "cop": 0.0}, [""]),
+        ("det", {"det": 0.4}, [""]),
+        # labels that the head does not tell apart, of which the stronger need not have the tag
+        ("det", {"det": 0.4, "aux": 0.3}, ["phrase (det, aux)"]),
+        ("det", {"det": 0.4, "aux": 0.9}, ["phrase (aux, det)"]),
+        # the lowest label above all members
+        ("aux cop", {"aux": 0.4, "cop": 0.4, "det": 0.1}, ["verbal (aux, cop)"] * 2),
+        ("aux cop", {"aux": 0.4, "cop": 0.4, "det": 0.3}, ["phrase (aux, cop, det)"] * 2),
+        # two tags of one family share a label however far apart
+        ("det aux", {"det": 0.9, "aux": 0.2}, ["phrase (det, aux)"] * 2),
+        # labels of another family change nothing
+        ("det obj", {"det": 0.4, "obj": 0.4}, ["", ""]),
+    ],
+)
+def test_a_tag_keeps_a_label_that_the_head_tells_apart_and_else_has_the_one_above(
+    tags, lifts, general
+):
+    assert labels(tags, **lifts) == general
 
 
 def test_a_lift_that_documents_do_not_bear_out_is_neither_apart_nor_a_member():

@@ -9,7 +9,7 @@ import pytest
 from headscope.measure.tally import BLOCKS, Tally
 from headscope.relations.pairs import Pairs, no_pairs
 from headscope.relations.relation import Relation, TagThresholds
-from headscope.statistics.judge_heads import confirmed, split_half_agreement, tags_of_halves
+from headscope.statistics.judge_heads import Judging, confirmed, split_half_agreement
 
 
 def nothing(*_: object) -> Pairs:
@@ -33,7 +33,7 @@ def tally_of(odd_lift: float) -> Tally:
 
 
 def test_a_tag_is_confirmed_when_both_halves_give_it():
-    halves = tags_of_halves(tally_of(odd_lift=0.0), [ONE], seed=0)
+    halves = Judging(tally_of(odd_lift=0.0), seed=0).tags_of_halves([ONE])
     assert halves["first"].tolist() == [True, True, False]
     assert halves["second"].tolist() == [True, False, False]
     evidence = halves[["layer", "head", "type", "relation"]].assign(tagged=[True, True, False])
@@ -43,10 +43,10 @@ def test_a_tag_is_confirmed_when_both_halves_give_it():
 
 
 def test_agreement_is_cohen_s_kappa_of_the_tags():
-    both = split_half_agreement(tags_of_halves(tally_of(odd_lift=0.5), [ONE], seed=0))
+    both = split_half_agreement(Judging(tally_of(odd_lift=0.5), seed=0).tags_of_halves([ONE]))
     assert both == {"a/one": 1.0}
     # one of three heads differs: 2/3 agree, (2/3 · 1/3 + 1/3 · 2/3) would by chance
-    half = split_half_agreement(tags_of_halves(tally_of(odd_lift=0.0), [ONE], seed=0))
+    half = split_half_agreement(Judging(tally_of(odd_lift=0.0), seed=0).tags_of_halves([ONE]))
     assert half["a/one"] == pytest.approx((2 / 3 - 4 / 9) / (1 - 4 / 9), abs=1e-4)
 
 
@@ -54,7 +54,7 @@ def test_what_a_half_cannot_say_is_left_out():
     tally = tally_of(odd_lift=0.5)
     tally.queries[1::2] = 0
     tally.target[1::2] = 0
-    halves = tags_of_halves(tally, [ONE], seed=0)
+    halves = Judging(tally, seed=0).tags_of_halves([ONE])
     assert halves.empty
     evidence = pd.DataFrame(
         {"layer": [0], "head": [0], "type": ["a"], "relation": ["one"], "tagged": [True]}

@@ -1,9 +1,8 @@
-"""What `why` prints must be understood by who reads it alone: each word is explained once."""
+"""Text of `why`: quoted controls, relations by name, missing numbers and general labels."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -13,12 +12,10 @@ import headscope as hs
 from headscope.relations import relations_of
 from headscope.relations.heuristics import ALL_RULES
 from headscope.relations.relation import TagThresholds
-from headscope.statistics.explain_tags import explain_tags
-from headscope.statistics.tags import with_no_type
+from headscope.statistics.reasons import explain_tags
 from headscope.statistics.wording import matched_keys, rule_in_words
 
 RULE = TagThresholds(floor=0.2, source="ours", meaning="its target", beat_baseline_by=0.1)
-LINE = re.compile(r"  (?:yes|no ) (?P<name>[a-z ]+?)(?: \((?P<means>[^()]+)\))?: (?P<said>.+)")
 ROW = {
     "layer": 0, "head": 0, "type": "t", "relation": "r", "n": 80, "mass": 0.5, "control": 0.1,
     "lift": 0.4, "ci_low": 0.3, "ci_high": 0.5, "q_value": 1e-6, "hit_rate": 0.9,
@@ -32,24 +29,6 @@ ROW = {
 def told(*changes: dict) -> str:
     rows = [ROW | {"relation": f"r{i}"} | change for i, change in enumerate(changes)]
     return explain_tags(pd.DataFrame(rows), {f"t/r{i}": RULE for i in range(len(rows))}, 0, 0)
-
-
-def conditions(text: str) -> list[re.Match[str]]:
-    found = [LINE.fullmatch(line) for line in text.splitlines()]
-    return [each for each in found if each is not None]
-
-
-def test_each_condition_is_explained_where_it_is_first_named_and_only_there():
-    text = told({}, {"tagged": False, "verdict": "no", "mass": 0.1}, {"contested_n": 7.0})
-    seen: set[str] = set()
-    lines = conditions(text)
-    assert len(lines) == sum(line.startswith(("  yes ", "  no  ")) for line in text.splitlines())
-    for line in lines:
-        assert (line["means"] is None) == (line["name"] in seen), line.group()
-        seen.add(line["name"])
-    assert {"mass", "twin", "second control", "contested lift", "best offset"} <= seen
-    assert text.count("(its attention on control keys)") == 1
-    assert text.count("(were its attention spread evenly)") == 1
 
 
 def short(text: str) -> list[str]:
@@ -105,24 +84,6 @@ def test_a_simple_rule_in_words_has_no_code():
     assert len(set(words.values())) == len(words)
 
 
-def test_an_undecided_head_says_what_the_text_lacks(tiny_run):
-    evidence = tiny_run.evidence.copy()
-    bare = tiny_run.heads.index[tiny_run.heads["tags"] == ""][0]
-    own = evidence.index[
-        (evidence["layer"] == tiny_run.heads.at[bare, "layer"])
-        & (evidence["head"] == tiny_run.heads.at[bare, "head"])
-    ]
-    columns = ["verdict", "baseline", "contested_n", "contested_low", "contested_least_p"]
-    evidence.loc[own[0], columns] = ["not identifiable", "same-class", 7.0, 0.1, 0.03125]
-    heads = with_no_type(tiny_run.heads, evidence)
-    text = replace(tiny_run, heads=heads, evidence=evidence).why(bare)
-    assert (
-        ": 7 contested queries, where “nearest word of the same class” is wrong, lie in so few "
-        "documents that p cannot fall below 0.031, needs 0.025 to tell them apart."
-    ) in text
-    assert ", or nearest word of the same class" in text
-
-
 @pytest.fixture(scope="module")
 def tiny_run(gpt2_folder, tmp_path_factory) -> hs.Run:
     corpus = tmp_path_factory.mktemp("told") / "a.txt"
@@ -130,9 +91,8 @@ def tiny_run(gpt2_folder, tmp_path_factory) -> hs.Run:
     return hs.classify(str(gpt2_folder), corpus, max_tokens=600, types=["positional"], twin=False)
 
 
-def test_a_general_label_stands_for_its_tags_and_is_explained_once():
+def test_a_general_label_stands_for_its_tags_and_is_named_in_the_first_line():
     general = "phrase:dep>head (r0, r1)"
     text = told({"general": general}, {"general": general}, {"general": ""})
     assert text.splitlines()[0] == "L0H0: t/phrase:dep>head, t/r2"
     assert text.count(f": {general}") == 2
-    assert text.count("labels that the head does not tell apart") == 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from headscope.corpus.controlled.prompts import draws
@@ -61,12 +60,3 @@ def test_longer_prompts_than_a_model_reads_are_left_out(encoder):
         len(w) <= 12
         for w in prompt_windows(encoder, prompt_kinds(effects), 12, seed=0, count=4).windows
     )
-
-
-def test_no_effect_asks_for_no_prompts(encoder):
-    assert prompt_windows(encoder, [], 128, seed=0).windows == []
-
-
-def test_the_same_seed_gives_the_same_prompts(encoder):
-    one, two = (asked(encoder, "retrieval").windows for _ in range(2))
-    assert all(np.array_equal(a.tokens, b.tokens) for a, b in zip(one, two, strict=True))

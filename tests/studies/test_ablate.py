@@ -8,7 +8,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 import headscope as hs
-from headscope.corpus.controlled.minimal_pairs import MinimalPair, agreement_pairs
+from headscope.corpus.controlled.prompts import MinimalPair, agreement_pairs
 from headscope.corpus.document import Document
 from headscope.corpus.window import Window
 from headscope.models.load import load_model

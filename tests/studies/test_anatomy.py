@@ -260,7 +260,10 @@ def test_layers_without_attention_are_counted_apart_and_without_a_formula(tmp_pa
 @pytest.mark.parametrize(
     ("model_type", "message"),
     [
-        ("mamba", "does not state attention heads that headscope reads: num_attention_heads is missing"),
+        (
+            "mamba",
+            "does not state attention heads that headscope reads: num_attention_heads is missing",
+        ),
         ("deepseek_v3", r"a deepseek_v3 compresses keys and values \(kv_lora_rank 512\)"),
         ("t5", "t5 is a model with an encoder and a decoder; headscope reads"),
     ],

@@ -1,13 +1,18 @@
-"""Prompts that ask for one word, with words that would be as good but for what is asked."""
+"""Prompts that ask for one word, and pairs of sentences of which only one is grammatical.
+
+Each prompt has words that would be as good but for what is asked.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
-from headscope.corpus.controlled import lexicon
+from headscope.corpus.controlled import lists
 from headscope.corpus.controlled.lists import (
     CYCLIC,
     IN_ORDER,
@@ -75,11 +80,9 @@ def indirect_objects(rng: np.random.Generator, number: int) -> list[Prompt]:
     >>> prompt.right, prompt.wrong
     (('George',), ('Ruth',))
     """
-    names = [*lexicon.WOMEN, *lexicon.MEN]
+    names = [*lists.WOMEN, *lists.MEN]
     shuffled_names = [names[i] for i in rng.permutation(len(names)).tolist()]
-    location, item = (
-        lexicon.pick(rng, deck).split("/")[0] for deck in (lexicon.PLACES, lexicon.THINGS)
-    )
+    location, item = (lists.pick(rng, deck).split("/")[0] for deck in (lists.PLACES, lists.THINGS))
     template = INDIRECT_OBJECT_TEMPLATES[number // 2 % len(INDIRECT_OBJECT_TEMPLATES)]
     again, due = number % 2, 1 - number % 2
     text = template.format(
@@ -129,7 +132,7 @@ def facts(rng: np.random.Generator, number: int) -> Facts:
         number // (count * ENTITIES) % 2,
     )
     other = (prop + int(rng.integers(1, count))) % count
-    names = rng.permutation([*lexicon.WOMEN, *lexicon.MEN])[:ENTITIES].tolist()
+    names = rng.permutation([*lists.WOMEN, *lists.MEN])[:ENTITIES].tolist()
     values, others = (rng.permutation(PROPERTIES[i].values).tolist() for i in (prop, other))
     ranks = [rank if i == entity else int(rng.integers(2)) for i in range(ENTITIES)]
     forms = rng.permutation(len(TWO_PROPERTIES))[:ENTITIES].tolist()
@@ -140,7 +143,7 @@ def facts(rng: np.random.Generator, number: int) -> Facts:
             PROPERTIES[other].predicate.format(others[i]),
         ]
         first, second = predicates[ranks[i]], predicates[1 - ranks[i]]
-        pronoun = "She" if name in lexicon.WOMEN else "He"
+        pronoun = "She" if name in lists.WOMEN else "He"
         form = TWO_PROPERTIES[forms[i]]
         sentences.append(form.format(name=name, first=first, second=second, pronoun=pronoun))
     rivals = [i for i in range(ENTITIES) if i != entity]
@@ -176,10 +179,10 @@ def agreements(rng: np.random.Generator, number: int) -> list[Prompt]:
     ('The guests beside the plate', ('open', 'carry'), ('opens', 'carries'))
     """
     many, others = number % 2, number // 2 % 2
-    subject = lexicon.pick(rng, lexicon.PEOPLE).split("/")[many]
-    other = lexicon.pick(rng, lexicon.THINGS).split("/")[others]
-    text = f"The {subject} {lexicon.pick(rng, lexicon.NEAR)} the {other}"
-    forms = [entry.split("/")[:2] for entry in lexicon.ON_THINGS]
+    subject = lists.pick(rng, lists.PEOPLE).split("/")[many]
+    other = lists.pick(rng, lists.THINGS).split("/")[others]
+    text = f"The {subject} {lists.pick(rng, lists.NEAR)} the {other}"
+    forms = [entry.split("/")[:2] for entry in lists.ON_THINGS]
     right, wrong = (tuple(verb[form] for verb in forms) for form in (1 - many, many))
     return [Prompt("agreement", text, right, wrong)]
 
@@ -217,3 +220,42 @@ def draws(count: int, *, seed: int) -> Iterator[tuple[int, list[Prompt]]]:
             yield document, list(draw(rng, document // 2))
         for relation in range(len(RELATED)):
             yield document, related(rng, relation)
+
+
+@dataclass(frozen=True)
+class MinimalPair:
+    """Two sentences that share a beginning."""
+
+    good: str
+    bad: str
+
+
+def agreement_pairs(count: int, *, seed: int) -> list[MinimalPair]:
+    """The guards near the old boat open / opens the boxes: a noun of the other number between."""
+    pick = partial(lists.pick, np.random.default_rng(seed))
+    pairs = []
+    for i in range(count):
+        many = i % 2
+        subject = pick(lists.PEOPLE).split("/")[many]
+        attractor = pick(lists.THINGS).split("/")[1 - many]
+        forms = pick(lists.ON_THINGS).split("/")
+        start = f"The {subject} {pick(lists.NEAR)} the {attractor}"
+        end = f"the {pick(lists.PLACES).split('/')[0]}."
+        pairs.append(
+            MinimalPair(f"{start} {forms[1 - many]} {end}", f"{start} {forms[many]} {end}")
+        )
+    return pairs
+
+
+def anaphor_pairs(count: int, *, seed: int) -> list[MinimalPair]:
+    """The queen behind the monk trusted herself / himself: two candidates, one antecedent."""
+    pick = partial(lists.pick, np.random.default_rng(seed))
+    pairs = []
+    for i in range(count):
+        people = [pick(lists.FEMALE).split("/")[0], pick(lists.MALE).split("/")[0]]
+        pronouns = ["herself", "himself"]
+        subject, other = i % 2, 1 - i % 2
+        verb = pick(lists.ON_PEOPLE).split("/")[2]
+        start = f"The {people[subject]} {pick(lists.NEAR)} the {people[other]} {verb}"
+        pairs.append(MinimalPair(f"{start} {pronouns[subject]}.", f"{start} {pronouns[other]}."))
+    return pairs

@@ -1,7 +1,8 @@
 """The strongest head of a type is the same one wherever heads are listed.
 
 Five heads are tagged by hand. L0H1 is a syntactic head above all, and still the strongest
-coreference head; L0H0 is a weak coreference head and nothing else. L0H3 only rests.
+coreference head; L0H0 is a weak coreference head and nothing else. L0H3 only rests. Heads that rest a
+good deal, yet less than a sink's tag asks for, are named beside their tags.
 """
 
 from __future__ import annotations
@@ -14,9 +15,16 @@ import headscope as hs
 from headscope.heads import head_name
 from headscope.measure.example import ExampleRequest
 from headscope.relations import relations_of
+from headscope.relations.sink import TYPE
 from headscope.runs.listing import list_heads
 from headscope.statistics.columns import EVIDENCE_COLUMNS
-from headscope.statistics.head_lists import best_heads, strongest, wanted_examples
+from headscope.statistics.head_lists import (
+    best_heads,
+    partial_sink_lines,
+    partial_sinks,
+    strongest,
+    wanted_examples,
+)
 from headscope.statistics.tags import head_table
 from headscope.views.figures import relations_figure
 from headscope.views.report.data import page_data
@@ -95,3 +103,31 @@ def test_a_head_is_shown_by_its_best_relations_and_resting_by_need(run):
         ExampleRequest(0, 3, number["sink/first-token"]),
         ExampleRequest(0, 4, number["delimiter/newline"]),
     ]
+
+
+RULES = {relation.id: relation.rule for relation in TYPE.relations}
+
+
+def evidence(*rows: tuple[int, str, float, bool]) -> pd.DataFrame:
+    columns = ["head", "relation", "mass", "tagged"]
+    return pd.DataFrame(rows, columns=columns).assign(layer=0, type="sink")
+
+
+@pytest.mark.parametrize(
+    ("mass", "is_partial"), [(0.29, False), (0.3, True), (0.47, True), (0.5, False)]
+)
+def test_a_partial_sink_lies_between_three_tenths_and_the_floor(mass, is_partial):
+    table = evidence((0, "first-token", mass, False))
+    assert len(partial_sinks(table, RULES)) == is_partial
+
+
+def test_a_head_with_a_tag_of_a_sink_is_no_partial_one():
+    table = evidence((0, "first-token", 0.4, False), (0, "resting-column", 0.3, True))
+    assert partial_sinks(table, RULES).empty
+    assert partial_sink_lines(table, RULES) == {}
+
+
+def test_a_partial_sink_is_said_with_its_mass_and_the_floor():
+    table = evidence((0, "first-token", 0.381, False), (1, "first-token", 0.1, False))
+    said = "Partial sink: 0.38 of its attention on the first token; the tag asks for 0.5."
+    assert partial_sink_lines(table, RULES) == {(0, 0): said}

@@ -1,74 +1,15 @@
-"""A chain of mentions is followed by who knows the entity, and by no habit of words."""
+"""Mentions that agree, and the simple rules of reference that ask for it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-import headscope as hs
+from headscope.corpus.align import window_of_tokens
 from headscope.corpus.conllu import read_conllu
-from headscope.corpus.from_tokens import window_of_tokens
-from headscope.corpus.shipped import mini_folder
-from headscope.corpus.window import MentionTable, Window
-from headscope.models.tokenizer import load_tokenizer
 from headscope.relations.coreference import nearest_mention, pronoun, same_word_or_nearest
 from tests.relations.examples import TOM_TEXT, TOM_TOKENS
-
-Rule = Callable[[MentionTable, np.ndarray], np.ndarray]
-
-
-def orelse(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    return np.where(first.any(1)[:, None], first, second)
-
-
-def lemma(m: MentionTable) -> np.ndarray:
-    return m.lemma[:, None] == m.lemma[None]
-
-
-# what a mention may look at of those before it; the nearest of them is looked at
-HABITS: dict[str, Rule] = {
-    "nearest mention": lambda m, before: before,
-    "nearest that agrees": lambda m, before: before & m.agrees,
-    "same word": lambda m, before: before & lemma(m),
-    "same word or agrees": lambda m, before: orelse(before & lemma(m), before & m.agrees),
-    "a word in common or agrees": lambda m, before: orelse(before & m.shared, before & m.agrees),
-    "the entity": lambda m, before: before & (m.entity[:, None] == m.entity[None]),
-}
-
-
-@cache
-def prose() -> tuple[Window, ...]:
-    tokenizer = load_tokenizer("mini", mini_folder())
-    return tuple(hs.windows(None, tokenizer, max_tokens=16_000))
-
-
-def pattern(window: Window, rule: Rule) -> np.ndarray:
-    """Each mention looks at the nearest earlier one of a rule; what else there is rests."""
-    rows = np.zeros((len(window), len(window)), np.float32)
-    rows[:, 0] = 1
-    m = window.mentions
-    for query, keys in enumerate(rule(m, m.last[None, :] < m.first[:, None])):
-        for key in np.flatnonzero(keys)[-1:]:
-            rows[m.last[query]] = np.arange(len(window)) == m.last[key]
-    return rows
-
-
-def test_no_habit_earns_the_chain_and_a_head_that_knows_the_entity_does():
-    def patterns(window: Window) -> np.ndarray:
-        return np.stack([pattern(window, rule) for rule in HABITS.values()])[None]
-
-    evidence = hs.score_patterns(patterns, prose(), types=["coreference"]).evidence
-    of_chain = evidence[evidence["relation"] == "chain"].set_index("head")
-    assert (of_chain["contested_n"] >= 100).all()
-    said = dict(zip(HABITS, of_chain["verdict"].loc[: len(HABITS)], strict=True))
-    assert said.pop("the entity") == "tagged"
-    assert set(said.values()) == {"no"}
-    # and what a habit is right of is not little
-    assert of_chain["hit_rate"].iloc[list(HABITS).index("same word or agrees")] > 0.5
 
 
 def test_the_simple_rules_of_reference_ask_for_agreement():

@@ -1,0 +1,422 @@
+"""Heads that know earn their tags, and lazy heads with habits that come near earn none."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+import headscope as hs
+from headscope.corpus.align import TokenizedDocument
+from headscope.corpus.code.links import KINDS
+from headscope.corpus.document import Document
+from headscope.corpus.shipped import mini_folder
+from headscope.corpus.window import MentionTable, Window
+from headscope.corpus.word_pairs import RELATIONS as PAIR_RELATIONS
+from headscope.corpus.word_pairs import shipped_pairs
+from headscope.measure.fit_baselines import fit_baselines
+from headscope.models.tokenizer import load_tokenizer
+from headscope.relations.code import TYPE as CODE
+from headscope.stimuli.built import built_windows
+from headscope.stimuli.facts import FACTS, HALF_RIGHT, KIND, PROPERTY
+from headscope.stimuli.text import TextWindows
+from headscope.stimuli.word_pairs import PAIRS
+from headscope.stimuli.words import WORDS
+from tests.helpers.prose import built_windows_of
+from tests.relations.looking import (
+    Keys,
+    Look,
+    candidate,
+    candidates,
+    judged,
+    knows,
+    pattern,
+    same_word,
+    words_back,
+)
+
+NOISES = (0.0, 0.1, 0.5)
+
+
+class Case(NamedTuple):
+    """Heads of one type on some windows, and the tags that those who know must have."""
+
+    type: str
+    windows: Callable[[], Sequence[Window]]
+    heads: dict[str, Look | tuple[Look, float]]
+    tags: dict[str, set[str]]
+    """Names of heads that know; all other heads must have no tag of these relations."""
+    relations: tuple[str, ...] = ()
+    """Relations that are looked at; all of the type if empty."""
+
+
+# retrieval: from a question to what the text says of the one asked for -----------------------
+
+
+def facts() -> list[Window]:
+    return built_windows_of(FACTS)
+
+
+def of_the_person(window: Window) -> dict[int, list[int]]:
+    """Both values of the person that is asked for."""
+    half, own = candidates(HALF_RIGHT)(window), candidates(PROPERTY)(window)
+    answers = knows(KIND)(window)
+    return {q: sorted({*keys} - {*own[q]} | {answers[q]}) for q, keys in half.items()}
+
+
+def same_token(window: Window, behind: int = 0) -> Keys:
+    """The last earlier token that is the same, or else that of the token before, and so on."""
+    query = next(iter(knows(KIND)(window)))
+    for back in range(query):
+        earlier = np.flatnonzero(window.tokens[: query - back] == window.tokens[query - back])
+        if len(earlier):
+            return {query: int(earlier[-1]) + behind}
+    return {}
+
+
+RETRIEVAL = Case(
+    "retrieval",
+    facts,
+    {f"answer, noise {noise}": (knows(KIND), noise) for noise in NOISES}
+    | {
+        "nearest": candidate(KIND, -1),
+        "nearest of the property": candidate(PROPERTY, -1),
+        "the property": candidates(PROPERTY),
+        "first of the person": lambda window: {q: k[0] for q, k in of_the_person(window).items()},
+        "second of the person": lambda window: {q: k[1] for q, k in of_the_person(window).items()},
+        "the person": of_the_person,
+        "whatever could be the answer": candidates(KIND),
+        "same token": same_token,
+        "after the same token": lambda window: same_token(window, 1),
+    },
+    {f"answer, noise {noise}": {"value"} for noise in NOISES},
+)
+
+# concept induction: by words, not by tokens ---------------------------------------------------
+
+
+def long_words() -> list[Window]:
+    return built_windows_of(WORDS, max_length=256)
+
+
+def behind_the_copy(keys: Callable[[Window, int, int], int | list[int]]) -> Look:
+    """A function of the window, the query and the row of the word that followed it before."""
+
+    def look(window: Window) -> Keys:
+        half = len(window.words) // 2
+        return {
+            query: keys(window, query, row + 1)
+            for row, query in enumerate(window.words.last[half:].tolist())
+        }
+
+    return look
+
+
+def word_ends(before: int, behind: int) -> Look:
+    """The ends of words around the right one, that one among them."""
+
+    def keys(window: Window, query: int, row: int) -> list[int]:
+        last = window.words.last[max(0, row - before) : row + behind + 1]
+        return last[last < query].tolist()
+
+    return behind_the_copy(keys)
+
+
+def steps(count: int) -> Look:
+    return behind_the_copy(lambda window, query, row: query - window.copy_length + count)
+
+
+def whole_word(window: Window, query: int, row: int) -> list[int]:
+    return list(range(window.words.first[row], window.words.last[row] + 1))
+
+
+BY_WORDS = Case(
+    "concept-induction",
+    long_words,
+    {f"next word's end, noise {noise}": (word_ends(0, 0), noise) for noise in NOISES}
+    | {
+        "the earlier copy and the end of the next word": word_ends(1, 0),
+        "the ends of the next two words": word_ends(0, 1),
+        "word ends near the earlier copy": word_ends(2, 2),
+        "token induction": steps(1),
+        "three tokens on": steps(3),
+        "the whole next word": behind_the_copy(whole_word),
+        "any word end": word_ends(99, 99),
+    },
+    {f"next word's end, noise {noise}": {"next-word"} for noise in NOISES},
+)
+
+# meaning: related words, not the nearest of the class -----------------------------------------
+
+
+def content_words(window: Window) -> Iterator[list[int]]:
+    """Rows of the words of each sentence that holds a pair: three, and the query."""
+    words = window.words
+    for sentence in np.unique(words.sentence):
+        rows = np.flatnonzero((words.sentence == sentence) & (words.upos != "X"))
+        if len(rows) == 4:
+            yield rows.tolist()
+
+
+def related_word(window: Window) -> Keys:
+    found, words = {}, window.words
+    for *earlier, query in content_words(window):
+        near = shipped_pairs().any_relation(str(words.lemma[query]))
+        found[int(words.last[query])] = [
+            int(words.last[row]) for row in earlier if words.lemma[row] in near
+        ]
+    return found
+
+
+def nearest_content_word(window: Window) -> Keys:
+    last = window.words.last
+    return {int(last[rows[3]]): int(last[rows[2]]) for rows in content_words(window)}
+
+
+MEANING = Case(
+    "semantic",
+    lambda: built_windows_of(PAIRS, documents=64),
+    {"related word": related_word, "nearest content word": nearest_content_word},
+    {"related word": {*PAIR_RELATIONS}},
+)
+
+# coreference: by the entity, not by a habit of words ------------------------------------------
+
+
+@cache
+def prose(kind: str = "causal", max_tokens: int = 16_000) -> tuple[Window, ...]:
+    tokenizer = load_tokenizer("mini", mini_folder())
+    return tuple(hs.windows(None, tokenizer, max_tokens=max_tokens, attention_kind=kind))
+
+
+def mentions_before(rule: Callable[[MentionTable, np.ndarray], np.ndarray]) -> Look:
+    """The nearest of those earlier mentions that a rule allows."""
+
+    def look(window: Window) -> Keys:
+        m = window.mentions
+        allowed = rule(m, m.last[None, :] < m.first[:, None])
+        return {
+            int(m.last[query]): int(m.last[np.flatnonzero(keys)[-1]])
+            for query, keys in enumerate(allowed)
+            if keys.any()
+        }
+
+    return look
+
+
+def orelse(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    return np.where(first.any(1)[:, None], first, second)
+
+
+def lemma(m: MentionTable) -> np.ndarray:
+    return m.lemma[:, None] == m.lemma[None]
+
+
+def entity(m: MentionTable) -> np.ndarray:
+    return m.entity[:, None] == m.entity[None]
+
+
+CHAIN = Case(
+    "coreference",
+    prose,
+    {
+        "the entity": mentions_before(lambda m, before: before & entity(m)),
+        "nearest mention": mentions_before(lambda m, before: before),
+        "nearest that agrees": mentions_before(lambda m, before: before & m.agrees),
+        "same word": mentions_before(lambda m, before: before & lemma(m)),
+        "same word or agrees": mentions_before(
+            lambda m, before: orelse(before & lemma(m), before & m.agrees)
+        ),
+        "a word in common or agrees": mentions_before(
+            lambda m, before: orelse(before & m.shared, before & m.agrees)
+        ),
+    },
+    {"the entity": {"chain"}},
+    ("chain",),
+)
+
+# encoders: keys on both sides -----------------------------------------------------------------
+
+
+def both_sides() -> tuple[Window, ...]:
+    return prose("bidirectional", 9_000)
+
+
+def apart(m: MentionTable) -> np.ndarray:
+    """Which mentions lie wholly before or after which."""
+    after = m.first[None, :] > m.last[:, None]
+    return after | after.T
+
+
+def mentions(allowed: Callable[[MentionTable], np.ndarray], *, first: bool = False) -> Look:
+    """All mentions that a rule allows, or the first of them."""
+
+    def look(window: Window) -> Keys:
+        m = window.mentions
+        rows = [m.last[np.flatnonzero(keys)].tolist() for keys in allowed(m)]
+        return {int(q): (k[:1] if first else k) for q, k in zip(m.last, rows, strict=True) if k}
+
+    return look
+
+
+def nearest_mention(window: Window) -> Keys:
+    m = window.mentions
+    far = np.where(apart(m), np.abs(m.last[:, None] - m.last[None, :]), len(window))
+    near = far.argmin(1) if len(m) else []
+    return {int(m.last[q]): int(m.last[k]) for q, k in enumerate(near) if far[q, k] < len(window)}
+
+
+def next_word(upos: str) -> Look:
+    def look(window: Window) -> Keys:
+        first, last = window.words.first, window.words.last
+        there = np.flatnonzero(window.words.upos == upos)
+        return {
+            int(last[i]): list(range(first[k], last[k] + 1))
+            for i in range(len(last))
+            for k in there[there > i][:1]
+            if first[k] > last[i]
+        }
+
+    return look
+
+
+def either_side(upos: str) -> Look:
+    def look(window: Window) -> Keys:
+        last = window.words.last
+        there = last[window.words.upos == upos]
+        return {
+            int(q): int(min(others, key=lambda k: (abs(k - q), k)))
+            for q in last
+            if len(others := there[there != q])
+        }
+
+    return look
+
+
+LEXICAL = Case(
+    "lexical",
+    both_sides,
+    {
+        "next verb": next_word("VERB"),
+        "next noun": next_word("NOUN"),
+        "verb on either side": either_side("VERB"),
+        "noun on either side": either_side("NOUN"),
+        "two ahead": lambda window: {q: q + 2 for q in range(1, window.stop - 2)},
+    },
+    {"next verb": {"next-VERB"}, "next noun": {"next-NOUN"}},
+)
+REFERENCE = Case(
+    "coreference",
+    both_sides,
+    {
+        "later": mentions(lambda m: entity(m) & (m.first[None] > m.last[:, None]), first=True),
+        "any": mentions(lambda m: entity(m) & apart(m)),
+        "nearest on either side": nearest_mention,
+    },
+    {"later": {"chain"}, "any": {"chain", "pronoun"}},
+    ("chain", "pronoun"),
+)
+
+# code: by Python's grammar --------------------------------------------------------------------
+
+LIBRARY = Path(os.__file__).parent
+FILES = """
+argparse ast bisect calendar cmd configparser copy csv fnmatch gettext heapq queue shlex string
+textwrap uuid zipapp
+asyncio/base_events asyncio/windows_events ctypes/wintypes difflib doctest glob email/contentmanager
+json/encoder re/_compiler shutil smtpd test/test_decorators test/test_scope tokenize unittest/loader
+unittest/mock urllib/request xml/etree/ElementPath
+"""
+"""The latter call their own functions, and have functions within functions; some Pythons lack a few."""
+
+
+class ByWord:
+    """A token for each word, so that whole functions stand in a window."""
+
+    bos, bos_string = 1, "<bos>"
+
+    def encode(self, document: Document) -> TokenizedDocument:
+        forms = [word.form for word in document.words]
+        ids = np.array([zlib.crc32(form.encode()) % 30_000 for form in forms], np.int64)
+        offsets = np.array([(word.start, word.end) for word in document.words], np.int64)
+        return TokenizedDocument(document, ids, forms, offsets)
+
+    def spell(self, tokens: Sequence[int]) -> list[str]:
+        raise NotImplementedError
+
+
+def code() -> tuple[Window, ...]:
+    """What a run of 12,000 tokens reads of these files."""
+    files = [path for name in FILES.split() if (path := LIBRARY / f"{name}.py").is_file()]
+    text = TextWindows(files, ByWord(), max_tokens=12_000, max_length=300, seed=0)
+    own, made = list(text), built_windows(ByWord(), 300, has_code=True)
+    found = fit_baselines(own, CODE.relations, text.remaining(), made, budget=18_000)
+    return (*own, *found.contested_text, *found.built)
+
+
+GRAMMAR = Case(
+    "code",
+    code,
+    {
+        **{kind: knows(kind) for kind in KINDS},
+        **{f"nearest {kind}": candidate(kind, -1) for kind in KINDS},
+        **{f"farthest {kind}": candidate(kind, 0) for kind in KINDS},
+        **{f"last but one {kind}": candidate(kind, -2) for kind in KINDS},
+        "same word": same_word(-1),
+        "where the word first stands": same_word(0),
+        "where the word stands second": same_word(1),
+        "where the word stood before last": same_word(-2),
+        "two back": words_back(2),
+        "one back": words_back(1),
+    },
+    {kind: {kind} for kind in KINDS},
+)
+
+CASES = {
+    "retrieval": RETRIEVAL,
+    "concept-induction": BY_WORDS,
+    "semantic": MEANING,
+    "chain": CHAIN,
+    "lexical on both sides": LEXICAL,
+    "reference on both sides": REFERENCE,
+    "code": GRAMMAR,
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_heads_that_know_are_tagged_and_lazy_heads_are_not(case):
+    evidence = judged(case.heads, case.windows(), case.type)
+    if case.relations:
+        evidence = evidence[evidence["relation"].isin(case.relations)]
+    tags = {name: set(rows["relation"][rows["tagged"]]) for name, rows in evidence.groupby("name")}
+    assert {name: relations for name, relations in tags.items() if relations} == case.tags
+    lazy = evidence[~evidence["name"].isin(case.tags)]
+    assert set(lazy["name"]) == {*case.heads} - {*case.tags}
+    assert lazy["refused_alone"].all()
+
+
+def test_a_head_of_half_the_person_or_property_fails_by_the_second_control():
+    evidence = judged(RETRIEVAL.heads, facts(), "retrieval").set_index("name")
+    for name in ("the person", "the property"):
+        assert evidence.at[name, "lift"] > 0.1
+        assert evidence.at[name, "mass"] <= evidence.at[name, "matched"] + 1e-6
+    for noise in NOISES:
+        assert evidence.at[f"answer, noise {noise}", "mass"] == pytest.approx(1 - noise, abs=0.1)
+
+
+@pytest.mark.parametrize(("share", "verdict"), [(0.7, "tagged"), (0.5, "no")])
+def test_a_head_must_go_by_words_more_than_by_tokens(share, verdict):
+    """Real heads do both: what counts is that the end has more than the rest of the word."""
+
+    def patterns(window: Window) -> np.ndarray:
+        by_word, by_token = pattern(window, word_ends(0, 0)), pattern(window, steps(1))
+        return (share * by_word + (1 - share) * by_token)[None, None]
+
+    run = hs.score_patterns(patterns, long_words(), types=["concept-induction"])
+    assert run.evidence["verdict"].tolist() == [verdict]
