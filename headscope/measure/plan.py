@@ -44,6 +44,7 @@ class Step:
 def split(text: Iterable[Window], interim_tokens: Sequence[int]) -> Iterator[Iterator[Window]]:
     """A text in rounds that end after so many tokens each, counted from its beginning.
 
+    >>> import numpy as np
     >>> windows = [Window(str(i), np.arange(9), ("a",) * 9) for i in range(6)]
     >>> [[window.name for window in own] for own in split(windows, [10, 30])]
     [['0', '1'], ['2', '3'], ['4', '5']]
@@ -67,6 +68,7 @@ ROUND_DOCUMENTS = 2 * MIN_BLOCKS
 def round_of(window: Window) -> int:
     """The round, counted from 0, in which a window of another stimulus than text is read.
 
+    >>> import numpy as np
     >>> [round_of(Window("", np.arange(3), ("a",) * 3, stimulus="repeat", document=i))
     ...  for i in (0, 7, 8, 15, 16, 63)]
     [0, 0, 1, 1, 2, 4]
