@@ -253,7 +253,7 @@ def _targeted_queries(
 
 
 def _moves(items: Sequence[tuple[Tag, TargetedQuery]], seed: int) -> Moves:
-    """For each item a row for all targets, one for as much as other cells hold, and the draws."""
+    """Rows of each item: for all targets, for as much as other cells hold, and the draws."""
     rows: list[tuple[int, int, int, int]] = []
     cells: list[ndarray] = []
     for tag, query in items:

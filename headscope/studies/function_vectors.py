@@ -278,7 +278,7 @@ def _means(runner: LastTokenRunner, prompts: Sequence[FewShot]) -> Means:
 def _answers(
     runner: LastTokenRunner, runs: Sequence[LastToken], prompts: Sequence[FewShot]
 ) -> tuple[ndarray, ndarray]:
-    """Whether each answer is right, and the log-probability of the right one."""
+    """Flags of the answers that are right, and the log-probability of the right one."""
     unembed = runner.network.get_output_embeddings()
     logs = unembed(torch.stack([run.state for run in runs])).float().log_softmax(-1).cpu()
     right = torch.tensor([prompt.right for prompt in prompts])

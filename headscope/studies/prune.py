@@ -282,7 +282,7 @@ def _orders(
 
 
 _Losses = dict[tuple[str, int], list[TextLoss]]
-"""By order and draw, a loss for each of `STEPS`."""
+"""A loss for each of `STEPS`, by order and draw."""
 
 
 def _losses(

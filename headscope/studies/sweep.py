@@ -272,7 +272,7 @@ class SweepFolder:
     path: Path
     settings: dict[str, Any]
     names: dict[str, str] = field(default_factory=dict)
-    """For each name of a model or corpus, its reference, its path seen from the folder, or a hash.
+    """Reference, path seen from the folder, or hash, by the name of a model or corpus.
 
     Absolute paths are not written, because a sweep's folder is meant to be shared."""
     cells: dict[str, Cell] = field(default_factory=dict)

@@ -37,7 +37,7 @@ LENGTH = 128
 SPREAD = 1_200
 """Tokens of text per window, so that windows come from many documents."""
 PARTS = 4
-"""Of four documents two fit, one chooses and one judges."""
+"""Documents of a group: two fit, one chooses and one judges."""
 BY_HEAD = ["layer", "head", "bits", "position", "explained", "ci_low", "ci_high", "rule"]
 
 

@@ -40,7 +40,7 @@ class WeightedFeature(NamedTuple):
     queries: str
     """The kind of queries at which it applies, in `GATES`; empty for every query."""
     weight: float
-    """In logits: a key with the feature is preferred by a factor of e^weight."""
+    """Logits that the feature adds: a key with it is preferred by a factor of e^weight."""
     unique: Share
     """Share of the bits that is lost without it."""
 
