@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 import torch
 from jaxtyping import Float, Int
@@ -115,7 +115,6 @@ class StoppedError(Exception):
     """Everything that was asked for has been read; a run ends where it is raised."""
 
 
-@runtime_checkable
 class Engine(Protocol):
     """A model that shows its attention."""
 
