@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -37,12 +38,14 @@ from headscope.stimuli.document_order import readable
 from headscope.stimuli.text import TEXT
 
 if TYPE_CHECKING:
+    from headscope.measure.example import Example, ExampleRequest
     from headscope.measure.in_process import InProcess
-    from headscope.models.model import Model
+    from headscope.measure.shadow import ShadowRequest, ShadowScore
+    from headscope.models.model import Model as LoadedModel
 
 
 def _reader(value: Any) -> Any:
-    if value is not None and not hasattr(value, "find_examples"):
+    if value is not None and not hasattr(value, "narrow"):
         raise ValueError("should be a reader of models, such as InProcess()")
     return value
 
@@ -101,28 +104,8 @@ def classify(
         nullcontext() if target is None else target.folder.locked(),
         progress_bar(progress) as bar,
     ):
-        task = _Task(model, corpora, settings, own_relations, backend or InProcess(), bar)
-        result, prepared = _classify(task, _open(task, target), target, tell)
-        return _write(result, prepared.target, prepared.checkpoint)
-
-
-class _Task:
-    """The arguments of a run, checked, and the seconds that its steps take."""
-
-    def __init__(
-        self,
-        model: Any,
-        corpora: Sequence[str | Path],
-        settings: Settings,
-        relations: Sequence[Relation] | None,
-        backend: InProcess,
-        progress: OnProgress,
-    ) -> None:
-        self.model, self.corpora, self.settings = model, corpora, settings
-        self.relations = relations
-        """Those that were given instead of the table's."""
-        self.backend, self.progress = backend, progress
-        self.clock = Clock()
+        reader = backend or InProcess()
+        return _classify(_Task(model, corpora, settings, own_relations, reader, bar, tell, target))
 
 
 @dataclass(frozen=True)
@@ -134,12 +117,28 @@ class _Target:
 
 
 @dataclass(frozen=True, eq=False)
+class _Task:
+    """The arguments of a run, checked, and the seconds that its steps take."""
+
+    model: Any
+    corpora: Sequence[str | Path]
+    settings: Settings
+    relations: Sequence[Relation] | None
+    """Relations that were given instead of the table's."""
+    backend: InProcess
+    progress: OnProgress
+    on_message: OnMessage
+    target: _Target | None
+    clock: Clock = field(default_factory=Clock)
+
+
+@dataclass(frozen=True, eq=False)
 class _Loaded:
     """A model, and what is measured of it."""
 
-    model: Model
+    model: LoadedModel
     settings: Settings
-    """With windows that are no longer than the model's."""
+    """Settings, with windows that are no longer than the model's."""
     relations: Sequence[Relation] = ()
     effects: Sequence[Effect] = ()
     precision: PrecisionCheck | None = None
@@ -150,83 +149,78 @@ class _Loaded:
 class _Prepared:
     """A run's windows, and its sums so far."""
 
+    loaded: _Loaded
     windows: RunWindows
     relations: Sequence[Relation]
     """The scored relations, followed by the parts that are summed beside them."""
     info: RunInfo
     checkpoint: RunCheckpoint
-    target: _Target | None
+    overwrite: bool
+    """True if a run that is in the folder already is replaced."""
 
 
 class _Read:
-    """Text that a run has read, as far as it is needed again."""
+    """Text that a run has read, as far as it is needed again, and the tokens so far."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, task: _Task, prepared: _Prepared) -> None:
         from headscope.measure.example_reader import Sample
         from headscope.measure.examples import QUICK_WINDOWS
         from headscope.measure.loss_check import TokenCounts
 
+        settings, stopped = prepared.loaded.settings, prepared.checkpoint.model.stopped
         size = QUICK_WINDOWS if settings.quick else TEXT.example_windows
         self.sample = Sample(size, seed=settings.seed)
         self.counts = TokenCounts()
         self.stimulus_tokens: Counter[str] = Counter()
         """Tokens that the model read of each stimulus."""
+        tokens = prepared.windows.most_tokens(stopped, with_twin=settings.twin)
+        self.listener = Count(task.progress, tokens, task.clock)
 
 
-def _open(task: _Task, target: _Target | None) -> Model:
-    """The model, once its run folder is known to be free.
+def _classify(task: _Task) -> Run:
+    loaded = _load(task)
+    windows = run_windows(
+        loaded.model, loaded.relations, loaded.effects, task.corpora, loaded.settings
+    )
+    task.clock.lap("survey")
+    prepared = _prepare(task, _choose_precision(task, loaded, windows), windows)
+    read = _Read(task, prepared)
+    prepared = replace(prepared, info=_measure(task, prepared, read))
+    run = Run.of(_judge(task, prepared, read))
+    if task.target is not None:
+        prepared.checkpoint.finish(run, report=run.report, overwrite=prepared.overwrite)
+    return run
+
+
+def _load(task: _Task) -> _Loaded:
+    """The model, once its run folder is known to be free, with the relations for its attention.
 
     Raises:
         ModelError: the model cannot be opened, or is an encoder and what its heads write was asked
             for.
         RunError: a run is in the folder.
     """
-    if target is not None:
+    if target := task.target:
         unfinished = target.folder.checkpoint.is_file()
         target.folder.check_free(overwrite=target.overwrite or unfinished)
     model = task.backend.open(task.model, **task.settings.loading())
     if task.settings.writes:
         refuse_encoder(model, "classify --writes")
-    return model
-
-
-def _classify(
-    task: _Task, model: Model, target: _Target | None, on_message: Callable[[str], None]
-) -> tuple[Result, _Prepared]:
-    """The result, and what it was prepared from."""
-    loaded = _choose(task, model)
-    windows = run_windows(model, loaded.relations, loaded.effects, task.corpora, loaded.settings)
-    task.clock.lap("survey")
-    loaded = _choose_precision(task, loaded, windows)
-    prepared = _prepare(task, loaded, windows, target, on_message)
-    read, listener = _Read(loaded.settings), _listener(task, loaded, prepared)
-    info = _measure(task, loaded, prepared, read, listener)
-    return _judge(task, loaded, replace(prepared, info=info), read, listener), prepared
-
-
-def _choose(task: _Task, model: Model) -> _Loaded:
-    """Choose the relations and effects that a model can be asked."""
     longest = min(task.settings.max_length, model.longest_window)
     settings = task.settings.model_copy(update={"max_length": longest})
-    relations = _relations(task, model)
+    relations = task.relations
+    if relations is None:
+        relations = relations_of(
+            settings.types, model.attention_kind, quick=settings.quick, in_chat=settings.chat
+        )
     task.clock.lap("load")
     writes = settings.writes and not task.relations
     effects = effects_of(settings.types, relations) if writes else []
     return _Loaded(model, settings, relations, effects)
 
 
-def _relations(task: _Task, model: Model) -> Sequence[Relation]:
-    """Those that were given, or those of the types for the model's kind of attention."""
-    if task.relations is not None:
-        return task.relations
-    settings = task.settings
-    return relations_of(
-        settings.types, model.attention_kind, quick=settings.quick, in_chat=settings.chat
-    )
-
-
 def _choose_precision(task: _Task, loaded: _Loaded, windows: RunWindows) -> _Loaded:
-    """Where it is left to the run, read the text's beginning in both precisions and keep one."""
+    """If it is left to the run, read the text's beginning in both precisions and keep one."""
     from headscope.measure.batch_reader import measure
     from headscope.models.model import IN_MEMORY, NARROW, WIDE, reason_for_wide
 
@@ -257,13 +251,7 @@ def _choose_precision(task: _Task, loaded: _Loaded, windows: RunWindows) -> _Loa
     return replace(loaded, model=model, precision=precision)
 
 
-def _prepare(
-    task: _Task,
-    loaded: _Loaded,
-    windows: RunWindows,
-    target: _Target | None,
-    on_message: Callable[[str], None],
-) -> _Prepared:
+def _prepare(task: _Task, loaded: _Loaded, windows: RunWindows) -> _Prepared:
     """Take over the sums of a run that was broken off."""
     model, settings = loaded.model, loaded.settings
     parts = windows.baselines.parts(loaded.relations)
@@ -275,55 +263,35 @@ def _prepare(
     rules = {relation.id: relation.rule for relation in parts}
     shape = sum_names(relations), model.attention_layers, model.heads
     checkpoint = RunCheckpoint(
-        None if target is None else target.folder,
+        None if task.target is None else task.target.folder,
         run_facts(info.to_json(), rules, versions()),
         windows.text,
         model=ReadState(Tally.zeros(*shape)),
         twin=ReadState(Tally.zeros(*shape)),
         every=settings.keep_every,
     )
-    if target is not None:
-        overwrite = checkpoint.resume(overwrite=target.overwrite, on_message=on_message)
-        target = replace(target, overwrite=overwrite)
-    return _Prepared(windows, relations, info, checkpoint, target)
+    overwrite = False
+    if target := task.target:
+        overwrite = checkpoint.resume(overwrite=target.overwrite, on_message=task.on_message)
+    return _Prepared(loaded, windows, relations, info, checkpoint, overwrite)
 
 
-def _listener(task: _Task, loaded: _Loaded, prepared: _Prepared) -> Count:
-    stopped = prepared.checkpoint.model.stopped
-    tokens = prepared.windows.most_tokens(stopped, with_twin=loaded.settings.twin)
-    return Count(task.progress, tokens, task.clock)
-
-
-def _measure(
-    task: _Task, loaded: _Loaded, prepared: _Prepared, read: _Read, listener: Count
-) -> RunInfo:
+def _measure(task: _Task, prepared: _Prepared, read: _Read) -> RunInfo:
     """The record of a run, whose windows the model and its twin have read."""
-    settings, windows, checkpoint = loaded.settings, prepared.windows, prepared.checkpoint
+    loaded, windows = prepared.loaded, prepared.windows
     stopping = StoppingRule(
         loaded.relations,
         windows.baselines.facts,
         windows.expected_tokens,
         windows.others,
-        stopped=checkpoint.model.stopped,
-        read_all=settings.all,
+        stopped=prepared.checkpoint.model.stopped,
+        read_all=loaded.settings.all,
     )
-    plan = Plan(
-        text=read.counts.watch(read.sample.watch(windows.stream)),
-        synthetic=windows.others,
-        relations=prepared.relations,
-        seed=settings.seed,
-        model=checkpoint.model,
-        twin=checkpoint.twin if settings.twin else None,
-        save_checkpoint=checkpoint.keep,
-        listener=listener,
-        stopping=None if settings.all else stopping,
-        sample=read.sample if settings.examples else None,
-        stimulus_tokens=read.stimulus_tokens,
-    )
-    task.backend.read(plan)
-    task.clock.lap("twin" if settings.twin else "measure")
-    text_loss, loss_notes = _check_loss(task, loaded, read)
-    sources = loaded.model, windows.text, windows.prompts, checkpoint
+    task.backend.read(_plan(prepared, read, stopping))
+    task.clock.lap("twin" if loaded.settings.twin else "measure")
+    text_loss, loss_notes = _check_loss(loaded, read)
+    task.clock.lap("text loss")
+    sources = loaded.model, windows.text, windows.prompts, prepared.checkpoint
     notes = [*loss_notes, *(note for source in sources for note in source.notes)]
     names = [loaded.model.name, *map(str, task.corpora)]
     return replace(
@@ -335,59 +303,56 @@ def _measure(
     )
 
 
-def _check_loss(
-    task: _Task, loaded: _Loaded, read: _Read
-) -> tuple[dict[str, float | None] | None, list[str]]:
-    """The model's loss on the text that it has read, and notes for the reader."""
-    from headscope.measure.loss_check import check_loss
+def _plan(prepared: _Prepared, read: _Read, stopping: StoppingRule) -> Plan:
+    settings, checkpoint = prepared.loaded.settings, prepared.checkpoint
+    return Plan(
+        text=read.counts.watch(read.sample.watch(prepared.windows.stream)),
+        synthetic=prepared.windows.others,
+        relations=prepared.relations,
+        seed=settings.seed,
+        model=checkpoint.model,
+        twin=checkpoint.twin if settings.twin else None,
+        save_checkpoint=checkpoint.keep,
+        listener=read.listener,
+        stopping=None if settings.all else stopping,
+        sample=read.sample if settings.examples else None,
+        stimulus_tokens=read.stimulus_tokens,
+    )
 
-    loss = check_loss(
+
+def _check_loss(loaded: _Loaded, read: _Read) -> tuple[dict[str, float | None] | None, list[str]]:
+    """The model's loss on the text that it has read, and notes for the reader."""
+    from headscope.measure.loss_check import check_loss, token_losses
+
+    return check_loss(
         read.counts,
         read.sample.windows,
-        task.backend.token_losses,
+        partial(token_losses, loaded.model),
         vocabulary=loaded.model.vocabulary_size,
         seed=loaded.settings.seed,
     )
-    task.clock.lap("text loss")
-    return loss
 
 
-def _judge(
-    task: _Task, loaded: _Loaded, prepared: _Prepared, read: _Read, listener: Count
-) -> Result:
+def _judge(task: _Task, prepared: _Prepared, read: _Read) -> Result:
     """Tag the heads, compared with their shadows, and cut out examples of those that are tagged."""
-    settings, checkpoint = loaded.settings, prepared.checkpoint
+    loaded, checkpoint = prepared.loaded, prepared.checkpoint
+    settings, relations = loaded.settings, loaded.relations
     weighed = weigh_run(
         checkpoint.model.tally,
-        [*loaded.relations, *loaded.effects],
+        [*relations, *loaded.effects],
         seed=settings.seed,
         info=prepared.info,
         twin=checkpoint.twin.tally if settings.twin else None,
     )
     task.clock.lap("judge")
-    stopped = checkpoint.model.stopped
-    windows, again = prepared.windows, prepared.windows.first[: read.counts.windows]
-    shadows = task.backend.score_shadows(
-        [*again, *(window for window in windows.others if was_read(window, stopped))],
-        loaded.relations,
-        [] if settings.quick else weighed.shadow_requests,
-        tokens=checkpoint.model.tokens,
-        seed=settings.seed,
-        progress=listener.of_reread,
+    result = weighed.judge(
+        _shadows(prepared, read, [] if settings.quick else weighed.shadow_requests)
     )
     task.clock.lap("shadows")
-    result = weighed.judge(shadows)
     if settings.examples:
-        synthetic = [window for window in windows.synthetic if was_read(window, stopped)]
-        examples = task.backend.find_examples(
-            read.sample,
-            synthetic,
-            loaded.relations,
-            wanted_examples(result.evidence, loaded.relations),
-            seed=settings.seed,
-            progress=listener.of_reread,
-        )
-        result = replace(result, examples=tuple(examples))
+        requested, heads = wanted_examples(result.evidence, relations), task.backend.heads
+        requested = [want for want in requested if not heads or (want.layer, want.head) in heads]
+        result = replace(result, examples=tuple(_examples(prepared, read, requested)))
         task.clock.lap("examples")
     spent = {
         "tokens": checkpoint.model.tokens,
@@ -398,9 +363,38 @@ def _judge(
     return replace(result, info=info, source=loaded.model.origin)
 
 
-def _write(result: Result, target: _Target | None, checkpoint: RunCheckpoint) -> Run:
-    """The run, written to its folder where there is one."""
-    run = Run.of(result)
-    if target is not None:
-        checkpoint.finish(run, report=run.report, overwrite=target.overwrite)
-    return run
+def _shadows(
+    prepared: _Prepared, read: _Read, requests: Sequence[ShadowRequest]
+) -> list[ShadowScore]:
+    """Shadows of some heads, fitted on windows that the model has read."""
+    from headscope.measure import shadow
+
+    loaded, state = prepared.loaded, prepared.checkpoint.model
+    text = prepared.windows.first[: read.counts.windows]
+    others = [window for window in prepared.windows.others if was_read(window, state.stopped)]
+    windows = [shadow.beginning_of(window) for window in (*text, *others)]
+    return shadow.score_shadows(
+        partial(shadow.rows_of_model, loaded.model),
+        shadow.ShadowText(windows, shadow.tokens_again(state.tokens), loaded.settings.seed),
+        loaded.relations,
+        requests,
+        progress=read.listener.of_reread,
+    )
+
+
+def _examples(
+    prepared: _Prepared, read: _Read, requests: Sequence[ExampleRequest]
+) -> list[Example]:
+    """Examples of some heads, cut out of the sample of text and of other windows."""
+    from headscope.measure.examples import find_examples
+
+    loaded, stopped = prepared.loaded, prepared.checkpoint.model.stopped
+    synthetic = [window for window in prepared.windows.synthetic if was_read(window, stopped)]
+    return find_examples(
+        partial(read.sample.patterns, loaded.model),
+        [*read.sample.windows, *synthetic],
+        loaded.relations,
+        requests,
+        seed=loaded.settings.seed,
+        progress=read.listener.of_reread,
+    )

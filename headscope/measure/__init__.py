@@ -1,1 +1,1 @@
-"""From windows of text to sums over attention: what is read, when, and how it adds up."""
+"""Windows of text to sums over attention: the plan, batches, readers of layers, and the tally."""

@@ -105,7 +105,7 @@ class BatchReader:
             effects = partial(
                 EffectReader,
                 self.paths,
-                queries.to(device),
+                queries,
                 self.effects,
                 logarithms=self.config.logarithms,
             )

@@ -122,7 +122,7 @@ class Chunk:
 
     windows: Batch
     merge: Int[ndarray, " block"] | None = None
-    """How the blocks so far are merged before these are added, if at all; see `Tally.merge`."""
+    """Merge of the blocks so far before these are added, if any; see `Tally.merge`."""
 
 
 def chunks(

@@ -88,29 +88,6 @@ class TileReduction:
         return TileReduction(*(getattr(self, field.name).to(device) for field in fields(self)))
 
 
-@dataclass(frozen=True, eq=False)
-class CellReduction:
-    """Cells that lie in no row that is read whole: they have masses, and no hits."""
-
-    mass: Tensor
-
-    def sums(
-        self,
-        cells: Float[Tensor, "cell head"],
-        sinks: Int[ndarray, "window column"],
-        *,
-        logarithms: bool,
-    ) -> tuple[Tensor, Tensor]:
-        """Masses `[2 rows, head]`, and no hit for each row."""
-        values = cells.float().exp() if logarithms else cells.float()
-        mass = self.mass @ values
-        return mass, mass.new_zeros(len(mass) // 2, values.shape[1])
-
-    def to(self, device: torch.device | str) -> CellReduction:
-        """The same part with its tensors on a device."""
-        return CellReduction(self.mass.to(device))
-
-
 def _shares(
     hits: Bool[Tensor, "target head"],
     target_rows: Int[Tensor, "target head"],
@@ -148,8 +125,9 @@ class Selection:
     relation: Int[ndarray, " row"]
     queries: Int[ndarray, " row"]
     chance: Float[ndarray, " row"]
-    parts: tuple[tuple[PatternRegion, TileReduction | CellReduction], ...]
-    """Attention that is read of each layer, and how its values add up."""
+    parts: tuple[tuple[PatternRegion, TileReduction | Tensor], ...]
+    """Attention that is read of each layer, and how its values add up: rows by a reduction, single
+    cells, which have no hits, by a matrix of weights."""
 
 
 def select(batch: Batch, tiles: Sequence[Tile], config: ReaderConfig) -> Selection | None:
@@ -251,7 +229,7 @@ def _cells_and_hits(
 
 def _reductions(
     requests: Sequence[PatternRegion], cells: _Side, hits: _Side, shape: _Shape
-) -> Iterator[TileReduction | CellReduction]:
+) -> Iterator[TileReduction | Tensor]:
     """The reduction of each request's values; every cell belongs to one of them."""
     rows, length, _ = shape
     of_cells, of_hits = (
@@ -261,7 +239,7 @@ def _reductions(
     for request, cell_rows, hit_rows in zip(requests, of_cells, of_hits, strict=True):
         if isinstance(request, Entries):
             flat = (request.window * length + request.queries) * length + request.keys
-            yield CellReduction(cells.take(cell_rows).matrix(2 * rows, flat))
+            yield cells.take(cell_rows).matrix(2 * rows, flat)
         else:
             yield _tile_reduction(request, cells.take(cell_rows), hits.take(hit_rows), shape)
 
@@ -328,7 +306,11 @@ class CellReader:
                 self._late_rows = []
             return
         reduction = self._reductions[id(request)].to(rows.device)
-        sums = reduction.sums(rows, self._columns.of(request), logarithms=self._logarithms)
+        if isinstance(reduction, Tensor):
+            mass = reduction @ (rows.float().exp() if self._logarithms else rows.float())
+            sums = mass, mass.new_zeros(len(mass) // 2, mass.shape[1])
+        else:
+            sums = reduction.sums(rows, self._columns.of(request), logarithms=self._logarithms)
         self._values.setdefault(layer, []).append(sums)
 
     def add_to(self, tally: Tally) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import chain
 
 import numpy as np
@@ -32,17 +32,44 @@ MOST_PASSED = 500
 Span = tuple[int, int]
 
 
-@dataclass(eq=False)
 class _Taking:
-    window: Window
-    spans: set[Span] = field(default_factory=set)
-    parts: list[Window] = field(default_factory=list)
-    queries: Counter[str] = field(default_factory=Counter)
-    """Contested queries in the parts, by relation."""
-    needed_spans: dict[str, list[Span]] = field(default_factory=dict)
-    """First and last token that each contested query needs, of relations that were looked for."""
-    counted: dict[Span, Counter[str]] = field(default_factory=dict)
-    """Contested queries of stretches that were taken before, by their first and last sentence."""
+    """The sentences that are taken of a window."""
+
+    def __init__(
+        self,
+        window: Window,
+        relations: Sequence[Relation],
+        heuristics: Mapping[str, ChosenBaseline],
+    ) -> None:
+        self.window, self._relations, self._heuristics = window, relations, heuristics
+        self.spans: set[Span] = set()
+        self.parts: list[Window] = []
+        self.queries: Counter[str] = Counter()
+        """Contested queries in the parts, by relation."""
+        self._needed: dict[str, list[Span]] = {}
+        self._counted: dict[Span, Counter[str]] = {}
+        """Contested queries of stretches that were taken before, by first and last sentence."""
+
+    def needed_spans(self, relation: Relation) -> list[Span]:
+        """First and last token that each contested query of a relation needs."""
+        if relation.id not in self._needed:
+            spans = _spans_of(relation, self.window, self._heuristics[relation.id])
+            self._needed[relation.id] = list(spans)
+        return self._needed[relation.id]
+
+    def take(self, spans: set[Span], parts: list[Window]) -> None:
+        """Take the stretches of these spans; one that stays is not counted anew."""
+        self.spans, self.parts, self.queries = spans, parts, Counter()
+        for run, part in zip(_sentences(self.window, spans), parts, strict=True):
+            if run not in self._counted:
+                # what rules pick of a window is kept for the next relation
+                self._counted[run] = Counter(
+                    {
+                        r.id: len(contested_pairs(r, part, self._heuristics[r.id]).queries)
+                        for r in self._relations
+                    }
+                )
+            self.queries.update(self._counted[run])
 
 
 def first_excerpts(
@@ -91,62 +118,29 @@ def take_contested(
     queries = Counter({relation.id: int(counts[relation.id]) for relation in relations})
     takings: list[_Taking] = []
     unseen = iter(windows if relations and budget else ())
+
+    def tried_then_new() -> Iterator[_Taking]:
+        yield from list(takings)
+        for window in unseen:
+            takings.append(_Taking(window, relations, heuristics))
+            yield takings[-1]
+
     for fewest in GOALS:
-        for taking in _takings(takings, unseen):
+        for taking in tried_then_new():
             short = [r for r in relations if queries[r.id] < fewest]
             if not short:
                 break
-            spans = taking.spans.union(*_wanted_spans(short, taking, heuristics))
-            if not spans:
+            spans = taking.spans.union(*(taking.needed_spans(relation) for relation in short))
+            if spans == taking.spans:
                 continue
-            parts = list(stretches(taking.window, spans)) if spans > taking.spans else taking.parts
+            parts = list(stretches(taking.window, spans))
             budget -= sum(map(len, parts)) - sum(map(len, taking.parts))
             if budget < 0:
-                return _parts(takings)
-            if parts is not taking.parts:
-                queries.subtract(taking.queries)
-                taking.spans, taking.parts = spans, parts
-                taking.queries = _queries(relations, taking, heuristics)
-                queries.update(taking.queries)
-    return _parts(takings)
-
-
-def _takings(takings: list[_Taking], unseen: Iterator[Window]) -> Iterator[_Taking]:
-    """Windows that were tried before, then new ones, which are remembered."""
-    yield from list(takings)
-    for window in unseen:
-        takings.append(_Taking(window))
-        yield takings[-1]
-
-
-def _parts(takings: Sequence[_Taking]) -> list[Window]:
+                return [part for taking in takings for part in taking.parts]
+            queries.subtract(taking.queries)
+            taking.take(spans, parts)
+            queries.update(taking.queries)
     return [part for taking in takings for part in taking.parts]
-
-
-def _queries(
-    relations: Sequence[Relation], taking: _Taking, heuristics: Mapping[str, ChosenBaseline]
-) -> Counter[str]:
-    """Contested queries in what is taken of a window; a stretch that stays is not counted anew."""
-    counts: Counter[str] = Counter()
-    for run, part in zip(_sentences(taking.window, taking.spans), taking.parts, strict=True):
-        if run not in taking.counted:
-            # what rules pick of a window is kept for the next relation
-            pairs_of = {r.id: contested_pairs(r, part, heuristics[r.id]) for r in relations}
-            taking.counted[run] = Counter({n: len(pairs.queries) for n, pairs in pairs_of.items()})
-        counts.update(taking.counted[run])
-    return counts
-
-
-def _wanted_spans(
-    relations: Sequence[Relation], taking: _Taking, heuristics: Mapping[str, ChosenBaseline]
-) -> Iterator[list[Span]]:
-    """First and last token that each contested query needs, by relation; a window's stay known."""
-    for relation in relations:
-        if relation.id not in taking.needed_spans:
-            taking.needed_spans[relation.id] = list(
-                _spans_of(relation, taking.window, heuristics[relation.id])
-            )
-        yield taking.needed_spans[relation.id]
 
 
 def _spans_of(relation: Relation, window: Window, heuristic: ChosenBaseline) -> Iterator[Span]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -23,8 +23,8 @@ from headscope.relations.relation import MATCHED, SELF, part_name
 from headscope.stimuli.text import TEXT
 
 EVERY = 4
-"""Of natural text one query of so many is asked what each head does to the token that it looks at:
-ten thousand of a common run, and the others would say the same at four times the cost."""
+"""One query of so many in natural text is asked about the token that each head looks at: ten
+thousand in a common run, and the others would say the same at four times the cost."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +32,7 @@ class NamedTokenQueries:
     """Queries at which the text names tokens, and the means over them."""
 
     query: Int[Tensor, " ask"]
-    """Its number among the batch's queries."""
+    """Number of the query among the batch's queries."""
     rows: Int[Tensor, "part ask"]
     """The rows of the effect, of its second control, and of what the query's own position gives; −1
     where there is no such part."""
@@ -59,7 +59,7 @@ class TopKeyQueries:
     tokens: Int[Tensor, "look position"]
     """Each position's place among the batch's tokens; −1 for the first and beyond the text."""
     count: Float[Tensor, "look token"]
-    """At how many of each text's positions from the second on a token stands."""
+    """Number of each text's positions, from the second on, at which a token stands."""
     rows: tuple[tuple[int, ...], ...]
     """For each look effect the row of each window; those of the second controls come after."""
 
@@ -87,10 +87,6 @@ class EffectQueries:
         """The rows of attention that are read."""
         return (*(() if self.top_key is None else self.top_key.requests), *self.selves)
 
-    def to(self, device: torch.device | str) -> EffectQueries:
-        """The same with its tensors on a device."""
-        return replace(self, **_tensors_on(self, device))
-
 
 def effect_queries(batch: Batch, effects: Sequence[Effect], *, seed: int) -> EffectQueries | None:
     """The queries of effects in a batch; None where it has none.
@@ -98,40 +94,36 @@ def effect_queries(batch: Batch, effects: Sequence[Effect], *, seed: int) -> Eff
     Draws are seeded by the run's seed, the effect and the window's own text.
     """
     length, rows = max(map(len, batch.windows)), EffectRows(effects)
-    named_tokens, top_key = (
-        list(_named_tokens(batch, effects, seed)),
-        _windows_with_queries(batch, effects),
-    )
-    if not named_tokens and not top_key:
+    named_tokens = list(_named_tokens(batch, effects, seed))
+    windows = _windows_with_queries(batch, effects)
+    if not named_tokens and not windows:
         return None
-    first = np.concatenate([_NONE, *(window * length + queries for window, queries in top_key)])
+    first = np.concatenate([_NONE, *(window * length + queries for window, queries in windows)])
     others = np.unique(np.concatenate([_NONE, *(item.queries for item in named_tokens)]))
-    texts = [batch.windows[window].tokens[1:] for window, _ in top_key]
+    texts = [batch.windows[window].tokens[1:] for window, _ in windows]
     texts += [side.key for item in named_tokens for side in item.sides]
     tokens = np.unique(np.concatenate(texts))
-    top_key_queries = _top_key_queries(batch, effects, top_key, tokens, rows) if top_key else None
-    named_queries = _named_queries(named_tokens, tokens, others, rows) if named_tokens else None
-    if named_queries is not None:
-        named_queries = replace(named_queries, query=named_queries.query + len(first))
+    top_key = _top_key_queries(batch, effects, windows, tokens, rows) if windows else None
+    of_moved = others if any(effect.moved for effect in effects) else _NONE
+    selves = [
+        SelfEntries(int(window), of_moved[of_moved // length == window] % length)
+        for window in np.unique(of_moved // length)
+    ]
+    named_queries = None
+    if named_tokens:
+        named_queries = _named_queries(named_tokens, tokens, others, rows, after=len(first))
     return EffectQueries(
         # a query of both kinds stands in both parts: few do, and each part stays simple
         torch.from_numpy(np.concatenate([first, others])),
         torch.from_numpy(tokens),
         named_queries,
-        top_key_queries,
+        top_key,
         *rows.columns(),
-        _selves(others, length) if any(effect.moved for effect in effects) else (),
+        tuple(selves),
     )
 
 
 _NONE = np.zeros(0, np.int64)
-
-
-def _selves(queries: Int[ndarray, " query"], length: int) -> tuple[SelfEntries, ...]:
-    windows = queries // length
-    return tuple(
-        SelfEntries(int(w), queries[windows == w] - w * length) for w in np.unique(windows)
-    )
 
 
 class EffectRows:
@@ -194,7 +186,10 @@ def _named_queries(
     tokens: Int[ndarray, " token"],
     queries: Int[ndarray, " query"],
     rows: EffectRows,
+    *,
+    after: int,
 ) -> NamedTokenQueries:
+    """The named queries of a batch, which stand behind so many others."""
     query_numbers: list[ndarray] = []
     rows_of_parts: list[ndarray] = []
     cell_rows: tuple[list[ndarray], ...] = ([_NONE], [_NONE], [_NONE])
@@ -205,7 +200,7 @@ def _named_queries(
         count = len(item_queries)
         part_rows = [rows.add(item.block, item.effect, part, count) for part in ("", MATCHED, SELF)]
         rows_of_parts.append(np.repeat(np.array(part_rows)[:, None], count, 1))
-        query_numbers.append(np.searchsorted(queries, item_queries))
+        query_numbers.append(after + np.searchsorted(queries, item_queries))
         for rows_of_side, column, cells in zip(cell_rows, columns, item.sides, strict=False):
             rows_of_side.append(start + np.searchsorted(item_queries, item.start + cells.query))
             column.append(np.searchsorted(tokens, cells.key))
@@ -283,14 +278,3 @@ def _top_key_queries(
         count=torch.from_numpy(count),
         rows=part_rows,
     )
-
-
-def _tensors_on(queries: Any, device: torch.device | str) -> dict[str, Any]:
-    """Fields that are tensors, or hold some, on a device."""
-    moved: dict[str, Any] = {}
-    for name, value in vars(queries).items():
-        if isinstance(value, Tensor):
-            moved[name] = value.to(device)
-        elif isinstance(value, NamedTokenQueries | TopKeyQueries):
-            moved[name] = replace(value, **_tensors_on(value, device))
-    return moved

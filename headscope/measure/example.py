@@ -16,7 +16,7 @@ from numpy import ndarray
 from headscope.printing import visible
 
 STEPS = 20
-"""Of the histogram of a relation's queries by their mass."""
+"""Bars of the histogram of a relation's queries by their mass."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,8 @@ class Example:
     """Attention on the targets; NaN for an ordinary text."""
     window: str
     tokens: tuple[str, ...]
-    """What is shown of the window: its first token, and stretches around the query, its targets
-    and its strongest keys; of an ordinary text its beginning."""
+    """Shown tokens of the window: the first, and stretches around the query, its targets and its
+    strongest keys; of an ordinary text the beginning."""
     query: int
     """Place of the query among the tokens; −1 for an ordinary text."""
     targets: tuple[int, ...]
@@ -51,7 +51,7 @@ class Example:
     pattern: Float[ndarray, "query key"]
     """Attention among the shown tokens, float16; see `elsewhere` for the rest of each row."""
     positions: tuple[int, ...]
-    """Where each shown token stands in the window, rising from 0."""
+    """Position of each shown token in the window, rising from 0."""
     left_out: tuple[float, ...]
     """The query's attention on each stretch of `gaps`."""
     length: int
@@ -59,7 +59,7 @@ class Example:
     more_targets: int = 0
     """Targets of the query for which the excerpt has no room."""
     masses: tuple[int, ...] = ()
-    """How many of the queries that it was chosen from put how much on their targets, in `STEPS`
+    """Number of the queries, among which it was chosen, by the mass on their targets, in `STEPS`
     equal steps from 0 to 1. Empty for an ordinary text."""
 
     @property

@@ -137,13 +137,19 @@ def _masses(
     none = Queries(np.empty(0), np.empty(0, np.int64), np.empty(0, np.int64))
     parts: list[list[Queries]] = [[none] for _ in requests]
     lengths = [len(window) for window in sample.windows]
+    relations = {want.relation for want in requests}
     for number, window in enumerate(sample.windows):
         patterns = patterns_of(window)
+        targets = {relation: sample.targets(number, relation) for relation in relations}
+        terms = {
+            relation: np.unique(pairs.owner, return_inverse=True)
+            for relation, pairs in targets.items()
+            if len(pairs)
+        }
         for want, queries in zip(requests, parts, strict=True):
-            targets = sample.targets(number, want.relation)
-            if len(targets):
-                owners, term = np.unique(targets.owner, return_inverse=True)
-                values = patterns.values(want.layer, want.head, targets.query, targets.key)
+            if want.relation in terms:
+                pairs, (owners, term) = targets[want.relation], terms[want.relation]
+                values = patterns.values(want.layer, want.head, pairs.query, pairs.key)
                 of_window = np.full(len(owners), number)
                 queries.append(Queries(np.bincount(term, values), of_window, owners))
         progress(sum(lengths[: number + 1]), sum(lengths))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
@@ -29,7 +29,7 @@ from headscope.relations.heuristics import (
     query_class,
 )
 from headscope.relations.pairs import Pairs
-from headscope.relations.relation import BUILT, MIN_QUERIES, NATURAL, Relation, is_part
+from headscope.relations.relation import BUILT, MIN_QUERIES, NATURAL, Baseline, Relation, is_part
 from headscope.stimuli.text import EXCERPT, TEXT
 
 HOPE = 3
@@ -39,68 +39,101 @@ FEWEST = 20
 """Queries of a class for a rule of its own; else that of all classes is taken."""
 
 
-@dataclass(eq=False)
 class BaselineHits:
-    """For one relation: queries, and how many of them each simple rule gets right."""
+    """Queries of a relation, and how many of them each simple rule gets right."""
 
-    right: Int[ndarray, "class rule"] = field(
-        default_factory=lambda: np.zeros((CLASS_COUNT, len(ALL_RULES)), np.int64)
-    )
-    queries: Int[ndarray, " class"] = field(default_factory=lambda: np.zeros(CLASS_COUNT, np.int64))
+    def __init__(self, relation: Relation) -> None:
+        self.relation, self._baseline = relation, relation.baseline or Baseline()
+        self.right: Int[ndarray, "class rule"] = np.zeros((CLASS_COUNT, len(ALL_RULES)), np.int64)
+        self.queries: Int[ndarray, " class"] = np.zeros(CLASS_COUNT, np.int64)
 
-    def add(self, relation: Relation, window: Window, targets: Pairs) -> None:
+    @property
+    def count(self) -> int:
+        """Number of queries."""
+        return int(self.queries.sum())
+
+    def add(self, window: Window, targets: Pairs) -> None:
         """Count the queries of a window's targets."""
         if not len(targets):
             return
         classes = query_class(window)
-        right = rule_picks(relation, window)[:, targets.query] == targets.key
+        right = rule_picks(self.relation, window)[:, targets.query] == targets.key
         one_hot = classes[targets.query][:, None] == np.arange(CLASS_COUNT)
         # a product of small whole numbers, which single precision holds exactly
         counted = (right.astype(np.float32) @ one_hot.astype(np.float32)).T.astype(int)
-        self.right[:, : len(right)] += (
-            counted  # of a causal model's window only rules that look back
-        )
+        # of a causal model's window only rules that look back
+        self.right[:, : len(right)] += counted
         self.queries += np.bincount(classes[targets.queries], minlength=CLASS_COUNT)
 
-    def choose(self, relation: Relation) -> ChosenBaseline:
+    def choose(self) -> ChosenBaseline:
         """The rule that is right most often, for each class of words that has enough queries.
 
         It is chosen on the whole text, as that which fits it best: no rule is harder to beat. Both
         halves of the documents are held against the same, else they would differ by chance.
         """
-        right = self._allowed(relation)
+        right = self._allowed()
         rule = np.full(CLASS_COUNT, right.sum(0).argmax())
-        if relation.baseline is not None and relation.baseline.by_class:
+        if self._baseline.by_class:
             rule = np.where(self.queries >= FEWEST, right.argmax(-1), rule)
         return ChosenBaseline(rule)
 
-    def rate(self, relation: Relation, heuristic: ChosenBaseline) -> float:
-        """Share of the queries that the chosen rules get right."""
-        right = self._allowed(relation)[np.arange(CLASS_COUNT), heuristic.rule]
-        return float(right.clip(0).sum() / self.queries.sum())
+    def facts(
+        self, heuristic: ChosenBaseline, natural: BaselineHits, built: BaselineHits
+    ) -> dict[str, Any]:
+        """Facts of the relation; see `FittedBaselines.facts`.
 
-    def best_offset_rate(self) -> float:
-        """The same of rules that are a fixed distance."""
+        Args:
+            heuristic: its simple rules.
+            natural: hits at contested queries of natural text.
+            built: hits at those of sentences made for the purpose.
+        """
+        classes, rules = np.arange(CLASS_COUNT), len(ALL_RULES)
+        best = np.bincount(heuristic.rule, weights=self.queries, minlength=rules).argmax()
+        right = self._allowed()[classes, heuristic.rule].clip(0).sum()
         back, forward = (slice(start, start + OFFSETS) for start in (1, len(EARLIER)))
-        best = max(self.right[:, offsets].sum(0).max() for offsets in (back, forward))
-        return float(best / self.queries.sum())
+        offset = max(self.right[:, offsets].sum(0).max() for offsets in (back, forward))
+        return {
+            "baseline": ALL_RULES[int(best)],
+            "baseline_rate": float(right / self.queries.sum()),
+            "best_offset_rate": float(offset / self.queries.sum()),
+            "contested_queries": natural.count,
+            "natural_rules": self._frontier(natural),
+            "built_rules": self._frontier(built),
+        }
 
-    def best_rule(self, heuristic: ChosenBaseline) -> str:
-        """The name of the rule that the most queries are held against."""
-        queries = np.bincount(heuristic.rule, weights=self.queries, minlength=len(ALL_RULES))
-        return ALL_RULES[int(queries.argmax())]
+    def _frontier(self, contested: BaselineHits) -> list[list[float]]:
+        """The simple rules that no other beats: `[rate, rate at contested queries]` of each.
 
-    def by_class(self, relation: Relation) -> Float[ndarray, "class rule"]:
+        The first falls and the second rises. A head that follows a rule of them knows no more than
+        it: "the verb before the nearest" is right where "the nearest verb" is wrong, and nowhere
+        else.
+        """
+        if not contested.count:
+            return []
+        overall, at_contested = self._rates(), contested._rates()
+        # of one rule for all classes of words, of the best of each class, and of each class there
+        rates = [np.stack([overall.sum(0), at_contested.sum(0)])]
+        if self._baseline.by_class:
+            every = np.arange(CLASS_COUNT)
+            for best in (overall.argmax(-1), at_contested.argmax(-1)):
+                both = [rates_of[every, best].sum() for rates_of in (overall, at_contested)]
+                rates.append(np.array(both)[:, None])
+        overall, at_contested = np.concatenate(rates, axis=1).round(6)
+        frontier: list[list[float]] = []
+        for rule in np.lexsort((-at_contested, -overall)).tolist():
+            if not frontier or at_contested[rule] > frontier[-1][1]:
+                frontier.append([float(overall[rule]), float(at_contested[rule])])
+        return frontier
+
+    def _rates(self) -> Float[ndarray, "class rule"]:
         """The share of all queries that each rule gets right, class by class."""
-        return np.asarray(self._allowed(relation).clip(0) / self.queries.sum())
+        return np.asarray(self._allowed().clip(0) / self.queries.sum())
 
-    def _allowed(self, relation: Relation) -> Int[ndarray, "class rule"]:
+    def _allowed(self) -> Int[ndarray, "class rule"]:
         right = self.right.copy()
-        baseline = relation.baseline
-        if baseline is not None:
-            right[..., [ALL_RULES.index(name) for name in baseline.without]] = -1
-            if baseline.find is None:
-                right[..., 0] = -1
+        right[..., [ALL_RULES.index(name) for name in self._baseline.without]] = -1
+        if self._baseline.find is None:
+            right[..., 0] = -1
         return right
 
 
@@ -109,11 +142,11 @@ class FittedBaselines:
     """The simple rules to beat on a text, and what they get right of it."""
 
     heuristics: dict[str, ChosenBaseline]
-    """By relation; those that have simple rules and queries."""
+    """Simple rules by relation, of relations that have some and have queries."""
     facts: dict[str, dict[str, Any]]
-    """By relation: `baseline`, the best rule's name, `baseline_rate`, `best_offset_rate`, the
-    number of `contested_queries` in natural text, and the `frontier` at these, `natural_rules`,
-    and at those of sentences made for the purpose, `built_rules`."""
+    """Facts by relation: `baseline`, the best rule's name, `baseline_rate`, `best_offset_rate`, the
+    number of `contested_queries` in natural text, and the rules that no other beats at these,
+    `natural_rules`, and at those of sentences made for the purpose, `built_rules`."""
     contested_text: tuple[Window, ...] = ()
     """Natural text that is read for its contested queries alone."""
     built: tuple[Window, ...] = ()
@@ -153,99 +186,54 @@ def fit_baselines(
     rare = [relation for relation in tested if EXCERPT.name in relation.stimuli]
     excerpts, remaining_text = first_excerpts(rare, windows, remaining_text, budget // 4)
     windows = [*windows, *excerpts]
-    counts = _count(tested, windows, {})
-    heuristics = {
-        relation.id: counts[relation.id].choose(relation)
-        for relation in tested
-        if counts[relation.id].queries.sum()
-    }
-    tested = [relation for relation in tested if relation.id in heuristics]
-    contested = _count(tested, windows, heuristics)
-    hopeful = [
-        r
-        for r in tested
-        if r.rule.taggable
-        and TEXT.name in r.stimuli
-        and _least(r) <= contested[r.id].queries.sum() < MAX_CONTESTED
-    ]
-    natural = take_contested(
-        hopeful, _numbers(contested), heuristics, remaining_text, budget - sum(map(len, excerpts))
-    )
-    for part, relation in product(natural, tested):
-        targets = contested_pairs(relation, part, heuristics[relation.id])
-        contested[relation.id].add(relation, part, targets)
-    built_counts = _count(tested, windows, heuristics, BUILT)
-    undecided = [r for r in tested if contested[r.id].queries.sum() < MIN_QUERIES]
-    sentences = take_contested(undecided, _numbers(built_counts), heuristics, built, budget // 2)
-    for part, relation in product(sentences, tested):
-        targets = contested_pairs(relation, part, heuristics[relation.id])
-        built_counts[relation.id].add(relation, part, targets)
+    hits = {relation.id: BaselineHits(relation) for relation in tested}
+    for window, relation in product(windows, tested):
+        if window.stimulus in relation.stimuli:
+            hits[relation.id].add(window, relation.pairs(window))
+    tested = [relation for relation in tested if hits[relation.id].count]
+    rules = {relation.id: hits[relation.id].choose() for relation in tested}
+    in_natural = _contested_hits(tested, windows, rules, NATURAL)
+    hopeful = [relation for relation in tested if _is_hopeful(in_natural[relation.id])]
+    left_over = budget - sum(map(len, excerpts))
+    more_text = take_contested(hopeful, _counts(in_natural), rules, remaining_text, left_over)
+    _add_contested(in_natural, more_text, rules)
+    in_built = _contested_hits(tested, windows, rules, BUILT)
+    undecided = [relation for relation in tested if in_natural[relation.id].count < MIN_QUERIES]
+    sentences = take_contested(undecided, _counts(in_built), rules, built, budget // 2)
+    _add_contested(in_built, sentences, rules)
     facts = {
-        relation.id: {
-            "baseline": counts[relation.id].best_rule(heuristics[relation.id]),
-            "baseline_rate": counts[relation.id].rate(relation, heuristics[relation.id]),
-            "best_offset_rate": counts[relation.id].best_offset_rate(),
-            "contested_queries": int(contested[relation.id].queries.sum()),
-            "natural_rules": frontier(counts[relation.id], contested[relation.id], relation),
-            "built_rules": frontier(counts[relation.id], built_counts[relation.id], relation),
-        }
-        for relation in tested
+        name: hits[name].facts(rule, in_natural[name], in_built[name])
+        for name, rule in rules.items()
     }
-    return FittedBaselines(heuristics, facts, (*excerpts, *natural), tuple(sentences))
+    return FittedBaselines(rules, facts, (*excerpts, *more_text), tuple(sentences))
 
 
-def _least(relation: Relation) -> int:
-    return 0 if relation.baseline is not None and relation.baseline.always_sought else HOPE
+def _is_hopeful(contested: BaselineHits) -> bool:
+    """True if more natural text is searched for contested queries of a relation."""
+    relation, baseline = contested.relation, contested.relation.baseline
+    least = 0 if baseline is not None and baseline.always_sought else HOPE
+    is_of_text = relation.rule.taggable and TEXT.name in relation.stimuli
+    return is_of_text and least <= contested.count < MAX_CONTESTED
 
 
-def frontier(
-    counts: BaselineHits, contested: BaselineHits, relation: Relation
-) -> list[list[float]]:
-    """The simple rules that no other beats: `[rate, rate at contested queries]` of each.
-
-    The first falls and the second rises. A head that follows a rule of them knows no more than it:
-    "the verb before the nearest" is right where "the nearest verb" is wrong, and nowhere else.
-    """
-    if not contested.queries.sum():
-        return []
-    overall, at_contested = (count.by_class(relation) for count in (counts, contested))
-    # of one rule for all classes of words, of the best of each class, and of each class there
-    rates = [np.stack([overall.sum(0), at_contested.sum(0)])]
-    if relation.baseline is not None and relation.baseline.by_class:
-        every = np.arange(CLASS_COUNT)
-        for best in (overall.argmax(-1), at_contested.argmax(-1)):
-            rates.append(
-                np.array([[rates_of[every, best].sum()] for rates_of in (overall, at_contested)])
-            )
-    overall, at_contested = np.concatenate(rates, axis=1).round(6)
-    frontier: list[list[float]] = []
-    for rule in np.lexsort((-at_contested, -overall)).tolist():
-        if not frontier or at_contested[rule] > frontier[-1][1]:
-            frontier.append([float(overall[rule]), float(at_contested[rule])])
-    return frontier
+_Rules = dict[str, ChosenBaseline]
+_Hits = dict[str, BaselineHits]
 
 
-def _count(
-    relations: Sequence[Relation],
-    windows: Iterable[Window],
-    rules: dict[str, ChosenBaseline],
-    part: str = NATURAL,
-) -> dict[str, BaselineHits]:
-    """Counts by relation; where rules are given, of contested queries, natural or built."""
-    counts = {relation.id: BaselineHits() for relation in relations}
-    for window in windows:
-        for relation in relations:
-            rule = rules.get(relation.id)
-            if window.stimulus not in (
-                relation.stimuli if rule is None else contested_stimuli(part)
-            ):
-                continue
-            targets = (
-                relation.pairs(window) if rule is None else contested_pairs(relation, window, rule)
-            )
-            counts[relation.id].add(relation, window, targets)
-    return counts
+def _contested_hits(
+    relations: Sequence[Relation], windows: Iterable[Window], rules: _Rules, part: str
+) -> _Hits:
+    """Counts of natural or built contested queries, by relation."""
+    hits = {relation.id: BaselineHits(relation) for relation in relations}
+    windows = [window for window in windows if window.stimulus in contested_stimuli(part)]
+    _add_contested(hits, windows, rules)
+    return hits
 
 
-def _numbers(counts: dict[str, BaselineHits]) -> dict[str, int]:
-    return {name: int(count.queries.sum()) for name, count in counts.items()}
+def _add_contested(hits: _Hits, windows: Iterable[Window], rules: _Rules) -> None:
+    for window, (name, counts) in product(windows, hits.items()):
+        counts.add(window, contested_pairs(counts.relation, window, rules[name]))
+
+
+def _counts(hits: _Hits) -> dict[str, int]:
+    return {name: counts.count for name, counts in hits.items()}

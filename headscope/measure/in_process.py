@@ -1,37 +1,18 @@
-"""Reads a model for a run: its sums, losses, surrogates and examples."""
+"""The model of a run, read in this process."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from functools import partial
 from typing import Any, TypeVar
 
-from jaxtyping import Float
-from numpy import ndarray
-
-from headscope.corpus.window import Window
 from headscope.measure.batch_reader import BatchReader, PreparedBatch
-from headscope.measure.example import Example, ExampleRequest
-from headscope.measure.example_reader import Sample
-from headscope.measure.examples import find_examples
-from headscope.measure.loss_check import Targets, token_losses
 from headscope.measure.plan import BatchResult, Plan, Step, read_plan
-from headscope.measure.shadow import (
-    ShadowRequest,
-    ShadowScore,
-    ShadowText,
-    score_shadows,
-    tokens_again,
-)
-from headscope.measure.shadow_rows import beginning_of, rows_of_model
 from headscope.models.load import open_model
 from headscope.models.model import NARROW, Model, narrowed
 from headscope.models.null_model import check_null_model, null_model
 from headscope.models.stream import batch_tokens_on
-from headscope.progress import OnProgress, silent
-from headscope.relations.relation import Relation
 
 T = TypeVar("T")
 _END = object()
@@ -50,36 +31,28 @@ class InProcess:
     @property
     def model(self) -> Model:
         """The opened model, as far as it is read."""
-        if not self.heads:
-            return self._whole_model
-        return self._whole_model.with_layers({layer for layer, _ in self.heads})
-
-    @property
-    def _whole_model(self) -> Model:
         if self._model is None:
             raise RuntimeError("open comes first")
-        return self._model
+        if not self.heads:
+            return self._model
+        return self._model.with_layers({layer for layer, _ in self.heads})
 
     def open(self, model: Any, **options: Any) -> Model:
         """The model; see `headscope.models.load.open_model`."""
         # what is in memory may have changed since it was opened
         if self._model is None or not isinstance(model, str) or self._opened != (model, options):
-            self.close()  # two models need not fit into memory
+            self._model = self._opened = None  # two models need not fit into memory
             self._model = open_model(model, **options)
             self._opened = (model, options)
         return self.model
 
     def narrow(self) -> Model:
         """The opened model in half precision, in place; see `precision.narrowed`."""
-        self._model = narrowed(self._whole_model)
-        if self._opened is not None:
+        if self._model is not None and self._opened is not None:
+            self._model = narrowed(self._model)
             name, options = self._opened
             self._opened = name, {**options, "dtype": NARROW}
         return self.model
-
-    def close(self) -> None:
-        """Let go of the model."""
-        self._model, self._opened = None, None
 
     def read(self, plan: Plan) -> None:
         """Read a plan by the opened model; see `headscope.measure.plan.read_plan`."""
@@ -98,42 +71,6 @@ class InProcess:
                     yield reader.read(step, prepared, None if twin else plan.sample)
 
         read_plan(plan, read, batch_tokens=batch_tokens_on(model.device))
-
-    def token_losses(self, targets: Sequence[Targets]) -> Float[ndarray, " target"]:
-        """The opened model's loss of tokens; see `headscope.measure.loss_check.token_losses`."""
-        return token_losses(self._whole_model, targets)
-
-    def score_shadows(
-        self,
-        windows: Sequence[Window],
-        relations: Sequence[Relation],
-        requests: Sequence[ShadowRequest],
-        *,
-        tokens: int,
-        seed: int,
-        progress: OnProgress = silent,
-    ) -> list[ShadowScore]:
-        """Shadows of some heads, after so many tokens; see `headscope.measure.shadow`."""
-        read = rows_of_model(self.model, batch_tokens=batch_tokens_on(self.model.device))
-        text = ShadowText([beginning_of(window) for window in windows], tokens_again(tokens), seed)
-        return score_shadows(read, text, relations, requests, progress=progress)
-
-    def find_examples(
-        self,
-        sample: Sample,
-        synthetic: Sequence[Window],
-        relations: Sequence[Relation],
-        requests: Sequence[ExampleRequest],
-        *,
-        seed: int,
-        progress: OnProgress = silent,
-    ) -> list[Example]:
-        """Examples of some heads; see `headscope.measure.examples.find_examples`."""
-        if self.heads:
-            requests = [want for want in requests if (want.layer, want.head) in self.heads]
-        patterns = partial(sample.patterns, self.model)
-        windows = [*sample.windows, *synthetic]
-        return find_examples(patterns, windows, relations, requests, seed=seed, progress=progress)
 
 
 def _prepare(

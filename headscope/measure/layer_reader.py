@@ -43,9 +43,9 @@ class ReaderConfig:
     heads: int
     """Number of heads in a layer."""
     logarithms: bool = False
-    """Whether rows come as logarithms of probabilities."""
+    """True if rows come as logarithms of probabilities."""
     sinks: bool = False
-    """Whether heads have a learned sink."""
+    """True if heads have a learned sink."""
     device: str = "cpu"
 
 

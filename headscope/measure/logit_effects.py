@@ -119,13 +119,8 @@ class EffectReader:
         # the mean over the other tokens of the text
         control = (text - target) / (distinct - 1).clamp_min(1)
         covariance = torch.einsum("wt,thd,the->whde", present, through, through)
-        # window by window: a matrix for each query would be far more than the queries
-        parts = torch.split(z, [len(region.queries) for region in queries.requests])
-        squares = [
-            (torch.einsum("qhd,hde->qhe", part, matrix) * part).sum(-1)
-            for part, matrix in zip(parts, covariance, strict=True)
-        ]
-        square = torch.cat(squares) * scale.square()
+        sizes = [len(region.queries) for region in queries.requests]
+        square = _squares(z, covariance, sizes) * scale.square()
         spread = (square / distinct - (text / distinct).square()).clamp_min(0).sqrt()
         columns = [weight * target, weight * control, weight, weight * spread]
         for held in holds:
@@ -179,6 +174,19 @@ class EffectReader:
                 np.add.at(sums[:, layer], row, _exact(value * holds))
 
 
+def _squares(
+    z: Float[Tensor, "query head d_value"],
+    covariance: Float[Tensor, "window head d_value d_value"],
+    sizes: Sequence[int],
+) -> Float[Tensor, "query head"]:
+    """The quadratic form of each query's z, by the matrix of its window."""
+    # window by window: a matrix for each query would be far more than the queries
+    parts = zip(torch.split(z, list(sizes)), covariance, strict=True)
+    return torch.cat(
+        [(torch.einsum("qhd,hde->qhe", part, matrix) * part).sum(-1) for part, matrix in parts]
+    )
+
+
 def _add_named(
     queries: NamedTokenQueries,
     layer: int,
@@ -228,7 +236,7 @@ def _at_named(
     scale: Tensor,
     self_values: Tensor | None,
 ) -> tuple[Float[Tensor, "ask head"], ...]:
-    """On targets, controls and second controls, and what own positions give of the lift."""
+    """Effects on targets, controls and second controls, and the lift that own positions give."""
     query = queries.query.to(z.device)
     size, flat = scale[query, None], through.flatten(1)
     sides = [

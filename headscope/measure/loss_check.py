@@ -40,7 +40,7 @@ class Targets(NamedTuple):
 
     tokens: Int[ndarray, " position"]
     places: Int[ndarray, " target"]
-    """From 1 on: the first token has nothing before it."""
+    """Positions from 1 on: the first token has nothing before it."""
 
 
 WORSE = "THIS MODEL PREDICTS THE TEXT WORSE THAN THE FREQUENCIES OF ITS TOKENS DO"
@@ -152,18 +152,17 @@ def token_losses(model: Model, targets: Sequence[Targets]) -> Float[ndarray, " t
         raise ModelError(f"{model.name} has no unembedding")
     try:
         if model.attention_kind.predicts_next:
-            losses = [_window_losses(network, unembed, target) for target in targets]
+            # the row at i predicts the token at i + 1
+            losses = [
+                _losses(network, unembed, tokens, places - 1, tokens[places])
+                for tokens, places in targets
+            ]
         else:
             losses = [_masked_losses(model, network, unembed, target) for target in targets]
     except RuntimeError as error:
         reason = first_line(error)
         raise ModelError(f"{model.name} gives no logits: {reason:.200}") from error
     return np.concatenate(losses)
-
-
-def _window_losses(network: Any, unembed: nn.Module, target: Targets) -> Float[ndarray, " target"]:
-    # the row at i predicts the token at i + 1
-    return _losses(network, unembed, target.tokens, target.places - 1, target.tokens[target.places])
 
 
 def _masked_losses(

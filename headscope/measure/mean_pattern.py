@@ -23,9 +23,9 @@ from headscope.measure.tally import SIDE, Profile, Tally, grained, pictured
 from headscope.models.engines.engine import Entries, Request, Tile
 
 COPY = SIDE // 2
-"""Of a repeat the picture shows this many positions from its beginning, and of its second copy."""
+"""Positions that the picture of a repeat shows of its beginning, and of its second copy."""
 DOCUMENTS = 8
-"""Of each stimulus, the first: a picture describes and decides nothing."""
+"""First documents of each stimulus that are read: a picture describes and decides nothing."""
 
 
 def add_mean(
@@ -91,10 +91,10 @@ class PictureCells:
 
     cells: Entries
     stimulus: int
-    """Its place in `pictured()`."""
+    """Place of the stimulus in `pictured()`."""
     pixels: Int[ndarray, " cell"]
     rows: Int[ndarray, " query"]
-    """Of the picture, those that the window has."""
+    """Rows of the picture that the window has."""
 
 
 class PictureReader:

@@ -31,13 +31,13 @@ class Step:
 
     batch: Batch
     merge: Int[ndarray, " block"] | None
-    """How the blocks of the sums so far are merged before this batch's are added, if at all."""
+    """Merge of the blocks of the sums so far before this batch's are added, if any."""
     shared: bool
-    """Whether the twin reads it too."""
+    """True if the twin reads the batch too."""
 
     @property
     def tokens(self) -> int:
-        """Its tokens, padding left out."""
+        """Number of tokens, padding left out."""
         return sum(map(len, self.batch.windows))
 
 
@@ -103,7 +103,7 @@ class Plan:
     synthetic: Sequence[Window]
     """Windows of the other stimuli."""
     relations: Sequence[Relation]
-    """With their parts; the sums of effects stand behind those of the others."""
+    """Relations with their parts; the sums of effects stand behind those of the others."""
     seed: int
     model: ReadState
     """The model's sums so far; all further sums are added to them."""

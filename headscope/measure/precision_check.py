@@ -6,19 +6,17 @@ that a run has anyway, as its text is a sample.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
 import numpy as np
 
-from headscope.corpus.window import Window
 from headscope.measure.tally import Tally
 from headscope.models.model import NARROW, WIDE
 
 TOKENS = 256
-"""Of text that are read in both precisions, to the end of a window."""
+"""Tokens of text that are read in both precisions, to the end of a window."""
 FEWEST = 20
 """Queries without which a relation's masses are not compared: those of single queries vary more
 than any mean that is judged."""
@@ -41,36 +39,20 @@ class PrecisionCheck:
     masses: int = 0
     """Means over queries that were compared."""
     mean_difference: float = 0.0
-    """In [0, 1]; not finite where half precision overflowed, and left out of the facts then."""
+    """Mean difference in [0, 1]; not finite if half precision overflowed, and then no fact."""
     largest_difference: float = 0.0
 
     @property
     def facts(self) -> dict[str, Any]:
         """`precision` of `run.json`."""
         facts: dict[str, Any] = {"dtype": self.dtype, "reason": self.reason}
-        if not self.tokens:
-            return facts
-        differences = {
-            "mean_difference": self.mean_difference,
-            "largest_difference": self.largest_difference,
-        }
-        return facts | {
-            "tokens": self.tokens,
-            "masses": self.masses,
-            **{name: round(value, 6) for name, value in differences.items() if isfinite(value)},
-            "mean_bound": MEAN_DIFFERENCE,
-            "largest_bound": LARGEST_DIFFERENCE,
-        }
-
-
-def beginning(windows: Sequence[Window]) -> Iterator[Window]:
-    """The first windows, up to so many tokens as are read in both precisions."""
-    tokens = 0
-    for window in windows:
-        if tokens >= TOKENS:
-            return
-        tokens += len(window)
-        yield window
+        if self.tokens:
+            facts |= {"tokens": self.tokens, "masses": self.masses}
+            for name in ("mean_difference", "largest_difference"):
+                if isfinite(value := getattr(self, name)):
+                    facts[name] = round(value, 6)
+            facts |= {"mean_bound": MEAN_DIFFERENCE, "largest_bound": LARGEST_DIFFERENCE}
+        return facts
 
 
 def compare_precisions(wide: Tally, narrow: Tally, tokens: int) -> PrecisionCheck:

@@ -26,7 +26,7 @@ STRIPE_SHARE = 1 / 16
 # A shape is named when it holds half of the attention; a uniform head gives the diagonal at most
 # 2 % of a 256-token window, the stripes about 24 %, its own sentence about 10 %.
 FORWARD_OFFSETS = OFFSETS // 2
-"""Of an encoder the offsets from so many tokens ahead on are summed, and fewer back."""
+"""Offsets ahead of the query that are summed of an encoder, in place of as many back."""
 DIAGONAL_FLOOR = STRIPE_FLOOR = 0.5
 SENTENCE_FLOOR = 0.75
 SPREAD_FLOOR = 0.75
@@ -87,7 +87,9 @@ class ProfileReader:
         length, end = min(LONG, len(window)), first + pattern.shape[1]
         distance, inside = _by_key(pattern, first, window.sentence_of_token[: pattern.shape[-1]])
         if window.attention_kind.sees_future:
-            distance = _absolute_distance(pattern, first)
+            queries = first + torch.arange(pattern.shape[1], device=pattern.device)
+            keys = torch.arange(pattern.shape[2], device=pattern.device)
+            distance = (pattern * (queries[:, None] - keys).abs()).sum(-1)
         profile.distance[layer] += _numpy(distance.sum(-1))
         profile.sentence[layer] += _numpy(inside.sum(-1))
         entropy = -(pattern * logs).sum(-1)
@@ -145,14 +147,6 @@ def _by_key(
     sums = pattern @ weights
     inside = sums.gather(-1, (1 + number[start:, None]).expand(*sums.shape[:2], 1))[..., 0]
     return keys[start:] * row_sums(pattern) - sums[..., 0], inside
-
-
-def _absolute_distance(
-    pattern: Float[Tensor, "head query key"], start: int
-) -> Float[Tensor, "head query"]:
-    queries = start + torch.arange(pattern.shape[1], device=pattern.device)
-    keys = torch.arange(pattern.shape[2], device=pattern.device)
-    return (pattern * (queries[:, None] - keys).abs()).sum(-1)
 
 
 def _add_row_sums(

@@ -13,7 +13,7 @@ from headscope.corpus.languages import foreign_languages
 from headscope.corpus.window import Window
 from headscope.measure.fit_baselines import FittedBaselines, fit_baselines
 from headscope.measure.plan import round_of, was_read
-from headscope.measure.precision_check import beginning
+from headscope.measure.precision_check import TOKENS
 from headscope.measure.tally import StoppedEarly
 from headscope.models.null_model import EVERY, EVERY_TEXT
 from headscope.relations import all_stimuli
@@ -48,13 +48,13 @@ class RunWindows:
     synthetic: Sequence[Window]
     """Windows of the other stimuli."""
     prompts: Prompts
-    """Those of them that effects ask by."""
+    """Windows of the prompts by which effects are measured; they are among the synthetic ones."""
     baselines: FittedBaselines
 
     @property
     def beginning(self) -> list[Window]:
         """Windows that are read in both precisions."""
-        return list(beginning(self.first or self.synthetic))
+        return list(_up_to(iter(self.first or self.synthetic), TOKENS))
 
     @property
     def others(self) -> list[Window]:

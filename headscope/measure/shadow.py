@@ -13,20 +13,28 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from hashlib import blake2b
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
+import torch
 from jaxtyping import Bool, Float, Int
 from numpy import ndarray
+from torch import Tensor
 
 from headscope.corpus.window import Window
-from headscope.measure.batches import assign_blocks
-from headscope.measure.bootstrap import interval, resample
+from headscope.measure.batches import Batch, assign_blocks, batches, in_memory
+from headscope.measure.bootstrap import estimate
+from headscope.measure.contested_sampling import stretch
 from headscope.measure.surface import Surface
+from headscope.models.engines.engine import Rows, full_tile
+from headscope.models.model import Model
+from headscope.models.stream import batch_tokens_on
 from headscope.progress import OnProgress, silent
 from headscope.relations.contested import contested_stimuli
 from headscope.relations.pairs import Pairs, no_pairs
 from headscope.relations.relation import BUILT, NATURAL, Relation, targets_of
+from headscope.stimuli.text import TEXT
 
 ROUNDS = 6
 """Times that the weights of every view are scaled."""
@@ -41,6 +49,10 @@ FEWEST_TOKENS = 4_096
 """… so many tokens."""
 QUERIES = (50, 200)
 """Queries of a relation after which others come first, and no further window is taken for it."""
+
+LONGEST = 1_024
+"""Tokens of a window that are read again for shadows: cells of rows grow with their square."""
+Heads = Sequence[tuple[int, int]]
 
 
 class ShadowRequest(NamedTuple):
@@ -59,19 +71,19 @@ class ShadowScore(NamedTuple):
     hit_rate: float
     """Share of queries at which the shadow's strongest word is a target, in [0, 1]."""
     beyond: float
-    """Where it is none: the head's attention on the targets less that on this word, times the
-    number of the targets; 0 or less for a head that is its own shadow."""
+    """Margin at queries at which that word is no target: the head's attention on the targets less
+    that on the word, times the number of the targets; 0 or less for a head that is a shadow."""
     low: float
-    """Its 95 % interval, blocks of documents drawn anew."""
+    """Lower bound of its 95 % interval, blocks of documents drawn anew."""
     high: float
 
 
 NO_SHADOW = ShadowScore(*[float("nan")] * 5)
 
 RowTokens = Mapping[int, Int[ndarray, " query"]]
-"""By number of a window, the tokens whose rows are read."""
+"""Tokens whose rows are read, by number of a window."""
 ReadRows = Callable[
-    [Sequence[Window], RowTokens, Sequence[tuple[int, int]]],
+    [Sequence[Window], RowTokens, Heads],
     Iterable[tuple[int, int, Float[ndarray, " cell"]]],
 ]
 """Reads rows of heads: a window's number, the head's slot among the heads, and the rows of the
@@ -173,7 +185,7 @@ class ShadowRows:
     """Rows of attention, word by word, with the classes of their cells; row follows row."""
 
     surfaces: Sequence[Surface]
-    """By window, with its queries: all words of the parts of speech that relations ask."""
+    """Surface of each window; queries are all words of the parts of speech that relations ask."""
     views: Sequence[Int[ndarray, " cell"]]
     sizes: Int[ndarray, " row"]
     """Cells of each row, one for each word or other token that its query sees."""
@@ -188,13 +200,12 @@ class ShadowRows:
         cls, windows: Sequence[Window], questions: Mapping[int, Relation], heads: int
     ) -> ShadowRows:
         """Rows without attention, of the words of every part of speech that is asked."""
-        classes = {
-            upos
-            for window in windows
-            for relation in questions.values()
-            for upos in _asked_classes(window, _targets(relation, window))
-        }
-        surfaces = [Surface.of_classes(window, classes) for window in windows]
+        all_words = [Surface(window, np.empty(0, np.int64)) for window in windows]
+        classes: set[int] = set()
+        for surface, relation in product(all_words, questions.values()):
+            items = surface.item_of_token[_targets(relation, surface.window).query]
+            classes.update(surface.upos[items].tolist())
+        surfaces = [surface.with_queries(classes) for surface in all_words]
         seen = [surface.is_seen for surface in surfaces]
         per_window = [surface.classes() for surface in surfaces]
         views = [
@@ -286,12 +297,10 @@ class ShadowRows:
         mass, shadow_mass, targets = (
             np.bincount(query, values) for values in (attention[cells], shadow[cells], cells >= 0)
         )
-        beyond = (mass - targets * attention[picks])[~right]
-        return ShadowScore(
-            float(shadow_mass.mean()),
-            float(right.mean()),
-            *_mean_with_interval(beyond, self.block[queries[~right]], seed),
-        )
+        block = self.block[queries[~right]]
+        beyond = np.bincount(block, (mass - targets * attention[picks])[~right])
+        mean, low, high, _ = estimate(beyond, np.bincount(block), seed=seed)
+        return ShadowScore(float(shadow_mass.mean()), float(right.mean()), mean, low, high)
 
     def _targets(self, relation: Relation) -> tuple[Int[ndarray, " cell"], Int[ndarray, " cell"]]:
         """Rows of a relation's queries, and the cells of their targets, each once."""
@@ -359,21 +368,70 @@ def predict(
     return np.asarray(strength / np.repeat(np.add.reduceat(strength, starts), sizes))
 
 
-def _asked_classes(window: Window, targets: Pairs) -> Iterator[int]:
-    if len(targets):
-        surface = Surface(window, np.empty(0, np.int64))
-        yield from np.unique(surface.upos[surface.item_of_token[targets.query]]).tolist()
+def beginning_of(window: Window) -> Window:
+    """The window, or of a longer text its first `LONGEST` tokens, as a window of its own."""
+    if len(window) <= LONGEST or window.stimulus != TEXT.name:
+        return window
+    return stretch(window, window.begins, LONGEST, 0)
 
 
-def _mean_with_interval(
-    values: Float[ndarray, " query"], block: Int[ndarray, " query"], seed: int
-) -> tuple[float, float, float]:
-    """The mean over queries with its interval, which takes queries in two blocks."""
-    counts = np.bincount(block)
-    known = counts > 0
-    if not known.any():
-        return (float("nan"),) * 3
-    sums, counts = np.bincount(block, values)[known], counts[known]
-    draws = resample(len(sums), np.random.default_rng(seed))
-    low, high = interval(sums, counts, draws)
-    return float(values.mean()), float(low), float(high)
+def rows_of_model(
+    model: Model, windows: Sequence[Window], tokens: RowTokens, heads: Heads
+) -> Iterator[tuple[int, int, ndarray]]:
+    """Rows of a loaded model, which runs to the last layer that is asked for; see `ReadRows`."""
+    # in place of its block each window has its number
+    numbered = Batch(windows, np.arange(len(windows)))
+    for batch in batches(numbered, tokens=batch_tokens_on(model.device)):
+        for rows in in_memory(batch, lambda part: _rows(model, part, tokens, heads)):
+            yield from rows
+
+
+def _rows(
+    model: Model, batch: Batch, tokens: RowTokens, heads: Heads
+) -> list[tuple[int, int, ndarray]]:
+    """Rows of some heads in a batch."""
+    members = [
+        (row, number, *map(torch.from_numpy, row_cells(batch.windows[row], tokens[number])))
+        for row, number in enumerate(batch.blocks.tolist())
+        if number in tokens
+    ]
+    results: list[tuple[int, int, ndarray]] = []
+
+    def on_layer(layer: int, all_rows: Iterable[Rows]) -> None:
+        slots = [slot for slot, (at, _) in enumerate(heads) if at == layer]
+        for rows in all_rows if slots else ():
+            for row, number, query, key in members:
+                for slot in slots:
+                    values = rows[row, heads[slot][1]][query, key].float()
+                    values = values.exp() if model.engine.logarithms else values
+                    results.append((number, slot, values.cpu().numpy()))
+
+    if members:
+        ids, last = batch.tokens().to(model.device), max(layer for layer, _ in heads)
+        model.engine.run(ids, [full_tile(*ids.shape)], on_layer, last + 1)
+    return results
+
+
+def rows_of_patterns(
+    patterns: Callable[
+        [Sequence[Window]], Iterable[tuple[Float[Tensor, "layer head query key"], Window]]
+    ],
+    windows: Sequence[Window],
+    tokens: RowTokens,
+    heads: Heads,
+) -> Iterator[tuple[int, int, ndarray]]:
+    """Rows of given patterns; see `ReadRows`."""
+    for number, (pattern, window) in enumerate(patterns(windows)):
+        if number in tokens:
+            query, key = row_cells(window, tokens[number])
+            for slot, (layer, head) in enumerate(heads):
+                yield number, slot, np.asarray(pattern[layer, head])[query, key]
+
+
+def row_cells(
+    window: Window, tokens: Int[ndarray, " query"]
+) -> tuple[Int[ndarray, " cell"], Int[ndarray, " cell"]]:
+    """Queries and keys of the rows of some tokens, one row after the other."""
+    ends = window.attention_kind.row_end(tokens, len(window))
+    query = np.repeat(tokens, ends)
+    return query, np.arange(len(query)) - np.repeat(np.cumsum(ends) - ends, ends)

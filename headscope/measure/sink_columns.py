@@ -23,11 +23,11 @@ from headscope.models.engines.engine import PatternRegion, Rows, Tile, row_sums
 LATE = 16
 """Queries at the end of a window that are asked."""
 SHORTEST = 4 * LATE
-"""In a shorter window early and late are too near."""
+"""Tokens of a window; in a shorter one early and late are too near."""
 MAX_COLUMNS = 2
 """Columns of a window and layer, beside the first token."""
 SHARE = 0.08
-"""Of the mean attention of a layer's heads: less is no resting place."""
+"""Least share of the mean attention of a layer's heads on a resting place."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 import numpy as np
 from jaxtyping import Bool, Int
@@ -61,31 +61,46 @@ class Surface:
     queries: Int[ndarray, " query"]
     """Items, in order."""
 
-    @classmethod
-    def of_classes(cls, window: Window, classes: Iterable[int]) -> Surface:
+    def with_queries(self, classes: Iterable[int]) -> Surface:
         """The surface with all words of some classes as its queries."""
-        word, upos = _items(window)[2], _classes(window)
-        return cls(window, np.flatnonzero((word >= 0) & np.isin(upos, list(classes))))
+        is_query = (self.word >= 0) & np.isin(self.upos, list(classes))
+        return Surface(self.window, np.flatnonzero(is_query))
+
+    @cached_property
+    def _word_of_token(self) -> Int[ndarray, " token"]:
+        words, word = self.window.words, np.full(len(self.window), -1)
+        for row, (first, last) in enumerate(
+            zip(words.first.tolist(), words.last.tolist(), strict=True)
+        ):
+            word[first : last + 1] = row
+        return word
 
     @cached_property
     def item_of_token(self) -> Int[ndarray, " token"]:
         """The item that each token is of."""
-        return _items(self.window)[0]
+        word = self._word_of_token
+        begins = np.ones(len(word), bool)
+        begins[1:] = (word[1:] != word[:-1]) | (word[1:] < 0)
+        return np.asarray(np.cumsum(begins) - 1)
 
     @cached_property
     def last(self) -> Int[ndarray, " item"]:
         """The last token of each item."""
-        return _items(self.window)[1]
+        return np.flatnonzero(np.diff(self.item_of_token, append=-1))
 
     @cached_property
     def word(self) -> Int[ndarray, " item"]:
         """The row of each item among the window's words, −1 for tokens of none."""
-        return _items(self.window)[2]
+        return np.asarray(self._word_of_token[self.last])
 
     @cached_property
     def upos(self) -> Int[ndarray, " item"]:
         """Part of speech of each item as its place in `UPOS`, or one of `OTHER` and `FIRST`."""
-        return _classes(self.window)
+        numbers = {name: number for number, name in enumerate(UPOS)}
+        codes = [numbers.get(upos, OTHER) for upos in self.window.words.upos.tolist()]
+        upos = np.array([*codes, OTHER], np.int64)[self.word]
+        upos[0] = FIRST
+        return np.asarray(upos)
 
     @cached_property
     def form(self) -> Int[ndarray, " item"]:
@@ -95,7 +110,10 @@ class Surface:
     @cached_property
     def spelled(self) -> Int[ndarray, " item"]:
         """A number for each item's lemma."""
-        return _spelled(self.window)
+        lemmas = [zlib.crc32(lemma.encode()) for lemma in self.window.words.lemma.tolist()]
+        numbers = np.array([*lemmas, 0], np.int64)[self.word]
+        tokens = self.window.tokens[self.last].astype(np.int64)
+        return np.asarray(np.where(self.word < 0, -tokens - 1, numbers))
 
     @cached_property
     def sentence(self) -> Int[ndarray, " item"]:
@@ -135,10 +153,6 @@ class Surface:
     def signed(self, ranks: _Cells, limit: int) -> _Cells:
         """Ranks with the keys after the query told from those before it."""
         return np.asarray(np.where(self.steps > 0, ranks + limit + 1, ranks))
-
-    def place_since(self, starts: Bool[ndarray, " item"]) -> Int[ndarray, " item"]:
-        """Place of each item among those of its coarse class since the last start: 0, 1 or 2."""
-        return _ordinal(_COARSE_CLASS[self.upos], np.cumsum(starts))
 
     def classes(self) -> list[_Cells]:
         """For each of `VIEWS` the class of every cell, a number from 0."""
@@ -198,8 +212,8 @@ def _by_anchor(name: str) -> Callable[[Surface], _Cells]:
         if name == "boundary":
             anchors = anchors | _is_relative(surface)
         number = np.cumsum(anchors)
-        first = surface.place_since(anchors)
         coarse = _COARSE_CLASS[surface.upos]
+        first = _ordinal(coarse, number)
         closes = (number - anchors)[::-1]
         last = _ordinal(coarse[::-1], closes.max(initial=0) - closes)[::-1]
         between = (number[None, :] - number[surface.queries][:, None]).clip(-2, 2) + 2
@@ -268,36 +282,3 @@ def _is_relative(surface: Surface) -> Bool[ndarray, " item"]:
     lemmas = surface.window.words.lemma
     relative = np.array([lemma in _RELATIVE for lemma in lemmas.tolist()] + [False], bool)
     return np.asarray(relative[surface.word])
-
-
-@lru_cache(maxsize=8)
-def _items(window: Window) -> tuple[ndarray, ndarray, ndarray]:
-    """The item of each token; the last token and the word of each item."""
-    word = np.full(len(window), -1)
-    for row, (first, last) in enumerate(
-        zip(window.words.first.tolist(), window.words.last.tolist(), strict=True)
-    ):
-        word[first : last + 1] = row
-    begins = np.ones(len(window), bool)
-    begins[1:] = (word[1:] != word[:-1]) | (word[1:] < 0)
-    item = np.cumsum(begins) - 1
-    last_tokens = np.append(np.flatnonzero(begins)[1:] - 1, len(window) - 1)
-    return item, last_tokens, word[last_tokens]
-
-
-@lru_cache(maxsize=8)
-def _classes(window: Window) -> Int[ndarray, " item"]:
-    word = _items(window)[2]
-    numbers = {name: number for number, name in enumerate(UPOS)}
-    codes = [numbers.get(upos, OTHER) for upos in window.words.upos.tolist()]
-    upos = np.array([*codes, OTHER], np.int64)[word]
-    upos[0] = FIRST
-    return np.asarray(upos)
-
-
-@lru_cache(maxsize=8)
-def _spelled(window: Window) -> Int[ndarray, " item"]:
-    _, last, word = _items(window)
-    lemmas = [zlib.crc32(lemma.encode()) for lemma in window.words.lemma.tolist()]
-    numbers = np.array([*lemmas, 0], np.int64)[word]
-    return np.asarray(np.where(word < 0, -window.tokens[last].astype(np.int64) - 1, numbers))

@@ -28,7 +28,7 @@ CORNER = 10
 SIDE = 24
 """Tokens of a window whose mean pattern is kept, as a picture of the head."""
 GRAIN = 2.0**-24
-"""What is added to a tally is a multiple of this, finer than the rounding of single precision.
+"""Unit of all numbers that are added to a tally, finer than the rounding of single precision.
 Doubles add multiples of it without any rounding up to 2²⁹, so that a tally does not depend on the
 order in which its parts were added, nor on how they were dealt to processes."""
 
@@ -71,7 +71,7 @@ class Profile:
     corner: Float[ndarray, "window layer head cell"]
     mean: Float[ndarray, "layer head pixel"]
     mean_queries: Float[ndarray, " query"]
-    """Of each query position the windows that `mean` is summed over."""
+    """Number of windows that `mean` is summed over, by query position."""
     stimulus_mean: Float[ndarray, "stimulus layer head pixel"]
     """The same as `mean` on windows of each of `pictured()`."""
     stimulus_queries: Float[ndarray, "stimulus query"]
@@ -118,7 +118,7 @@ class Tally:
     chance: Float[ndarray, "block relation"]
     profile: Profile
     numbers: tuple[int, ...]
-    """Of the layers in the model: of a hybrid not all are read."""
+    """Numbers of the read layers in the model: of a hybrid not all are read."""
 
     @classmethod
     def zeros(cls, relations: tuple[str, ...], layers: int | Sequence[int], heads: int) -> Tally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,8 +21,12 @@ from headscope.measure.batch_reader import attention_readers
 from headscope.measure.batches import assign_blocks
 from headscope.measure.fit_baselines import fit_baselines
 from headscope.measure.layer_reader import ReaderConfig, read_layer, shared_requests
-from headscope.measure.shadow import ShadowText, score_shadows, tokens_again
-from headscope.measure.shadow_rows import rows_of_patterns
+from headscope.measure.shadow import (
+    ShadowText,
+    rows_of_patterns,
+    score_shadows,
+    tokens_again,
+)
 from headscope.measure.tally import Tally
 from headscope.models.engines.engine import attends_to_hidden, full_tile, slice_pattern
 from headscope.options import Name, Names, Seed, checked
@@ -112,7 +117,9 @@ def score_patterns(
         return arrays_of(patterns, texts, [number[id(window)] for window in sample])
 
     text = ShadowText(as_scored, tokens_again(sum(map(len, as_scored))), seed)
-    shadows = score_shadows(rows_of_patterns(again), text, relations, weighed.shadow_requests)
+    shadows = score_shadows(
+        partial(rows_of_patterns, again), text, relations, weighed.shadow_requests
+    )
     return weighed.judge(shadows)
 
 
@@ -155,14 +162,15 @@ def _tally(
     tally: Tally | None = None
     dealt = assign_blocks(windows)
     for i, (array, window) in enumerate(pairs):
-        config = ReaderConfig(relations, seed, *array.shape[:2])
+        layers, heads = array.shape[:2]
+        config = ReaderConfig(relations, seed, layers, heads)
         if tally is None:
             names = tuple(relation.id for relation in relations)
-            tally = Tally.zeros(names, config.layers, config.heads)
+            tally = Tally.zeros(names, layers, heads)
         batch = replace(dealt.take([i]), windows=[window])
         readers = [make() for make in attention_readers(batch, [full_tile(1, len(window))], config)]
         shared = shared_requests(readers)
-        for layer in range(config.layers):
+        for layer in range(layers):
             pattern = array[layer][None]
             read_layer(layer, shared, (slice_pattern(pattern, request) for request, _ in shared))
         for reader in readers:

@@ -19,7 +19,6 @@ from headscope.measure.batch_reader import BatchReader, empty_state
 from headscope.measure.example import (
     BEGINNING,
     WIDTH,
-    Example,
     ExampleRequest,
     excerpt,
 )
@@ -216,21 +215,6 @@ def test_natural_text_goes_before_made_sentences_and_readable_tokens_before_frag
         [(0, q) for q in (2, 3, 5, 6, 8, 4, 9, 10)] * 4
     )  # 4 is the first whose key is whole
     assert next(iter(choose_queries(broken, ExampleRequest(0, 0, 0), own, rng))).query == 4
-
-
-def test_a_line_says_where_its_stretches_stand_and_what_they_leave_out():
-    pattern = np.array(
-        [[1, 0, 0, 0], [0.5, 0.5, 0, 0], [0.1, 0.7, 0.1, 0], [0, 0, 0, 0.2]], np.float16
-    )
-    tokens = ("<s>", " a", " b", " c")
-    example = Example(
-        1, 2, "induction/repeat", "best", 0.7, "w#0", tokens, 2, (1,), pattern,
-        positions=(0, 5, 30, 31), left_out=(0.06, 0.04), length=60, more_targets=1,
-    )  # fmt: skip
-    assert str(example) == (
-        "induction/repeat best 0.70: <s> … 5:« a» … 30:[[ b]] c … (1 more targets, 0.10 elsewhere)"
-    )
-    assert example.elsewhere == pytest.approx([0, 0, 0.1, 0.8], abs=1e-3)
 
 
 def test_what_a_run_kept_of_a_window_is_what_it_would_read_again(gpt2_folder, found, monkeypatch):

@@ -30,17 +30,6 @@ def test_it_is_the_mean_over_texts_of_each_row_that_they_have():
     np.testing.assert_allclose(run.means, expected, atol=1e-6)
 
 
-def test_a_run_folder_keeps_them_and_one_without_them_is_read(tmp_path):
-    run, _ = score([30] * 10)
-    run.save(tmp_path / "run")
-    np.testing.assert_allclose(hs.load(tmp_path / "run").means, run.means, atol=1e-3)
-    from dataclasses import replace
-
-    hs.Run.of(replace(run, means=None)).save(tmp_path / "without")
-    assert not (tmp_path / "without" / "patterns").exists()
-    assert hs.load(tmp_path / "without").means is None
-
-
 def repeated(n: int, documents: int = 10, seed: int = 1):
     """A run whose L0H1 looks from a repeat's second copy at the token after the first's, and rests
     in its first copy and in texts; L0H0 looks at the token before, and rests on repeats."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import pytest
@@ -14,18 +14,18 @@ import headscope as hs
 from headscope.attention_kind import BIDIRECTIONAL
 from headscope.corpus.window import Window
 from headscope.measure import shadow as shadow_module
-from headscope.measure import shadow_rows
 from headscope.measure.shadow import (
     PRIOR,
     ROUNDS,
     ShadowRequest,
     ShadowText,
+    beginning_of,
     choose_windows,
     fit,
     predict,
+    rows_of_patterns,
     score_shadows,
 )
-from headscope.measure.shadow_rows import beginning_of, rows_of_patterns
 from headscope.measure.surface import Surface
 from headscope.relations import relations_of
 from headscope.relations.relation import Relation
@@ -106,7 +106,7 @@ def shadow_of(windows, choose, name, *, noise=0.2, tokens=12_000):
 
     request, steps = [ShadowRequest(0, 0, 0)], []
     (score,) = score_shadows(
-        rows_of_patterns(patterns),
+        partial(rows_of_patterns, patterns),
         ShadowText(windows, tokens, seed=0),
         [relation(name)],
         request,
@@ -149,20 +149,6 @@ def test_a_head_that_reads_the_annotation_knows_more_than_its_shadow(two_sided, 
     score = shadow_of(text(two_sided), lambda window: knows(name, window), name, noise=noise)
     assert score.low > 0
     assert score.beyond == pytest.approx(1 - noise, abs=0.05)
-
-
-def test_a_shadow_gives_every_class_of_cells_the_heads_share():
-    """Its marginals are the head's but for the prior: what defines it."""
-    rng = np.random.default_rng(0)
-    sizes = rng.integers(3, 9, 400)
-    views = [rng.integers(0, 4, sizes.sum()), rng.integers(0, 3, sizes.sum())]
-    row = np.repeat(np.arange(len(sizes)), sizes)
-    attention = rng.random(sizes.sum()) * np.array([1, 5, 2, 9])[views[0]]
-    attention /= np.bincount(row, attention)[row]
-    shadow = predict(fit(views, sizes, attention), views, sizes)
-    assert np.bincount(row, shadow) == pytest.approx(np.ones(len(sizes)))
-    for view in views:
-        assert np.bincount(view, shadow) == pytest.approx(np.bincount(view, attention), rel=0.02)
 
 
 def test_a_shadow_is_that_of_a_slow_loop():
@@ -287,7 +273,7 @@ def test_a_lazy_head_of_given_patterns_loses_its_tag_by_its_shadow_and_says_so()
 
 
 def test_of_a_long_text_shadows_read_the_beginning_and_of_others_all(monkeypatch):
-    monkeypatch.setattr(shadow_rows, "LONGEST", 100)
+    monkeypatch.setattr(shadow_module, "LONGEST", 100)
     long = next(window for window in gum_windows(4_000) if len(window) > 120)
     short = replace(long, stimulus="facts")
     beginning = beginning_of(long)

@@ -13,7 +13,6 @@ from transformers import AutoModelForCausalLM
 
 from headscope.corpus.shipped import data_folder
 from headscope.measure.batch_reader import measure
-from headscope.measure.batches import assign_blocks
 from headscope.measure.selection import find_all
 from headscope.measure.tally import Tally
 from headscope.models.load import load_model
@@ -234,25 +233,6 @@ def test_the_tally_equals_a_slow_loop_over_output_attentions(tally, slow):
     # the arg-max of two keys that differ in the last bit may fall on either
     assert np.abs(tally.hits.sum(0) - hits).max() <= 1
     assert hits.max() > 100
-
-
-def test_the_profile_equals_its_formulas_on_output_attentions(tally, windows, attentions):
-    text = [window for window in windows if window.stimulus == "text"]
-    chosen = assign_blocks(text).profiled
-    assert tally.profile.corners.sum() == len(chosen) <= 16
-    assert len(chosen) >= len(text) // 4 >= 2
-    entropy = distance = first = queries = 0.0
-    for i in chosen:  # text comes first among the windows
-        a = attentions[i][:, :, 1:]
-        positions = np.arange(a.shape[-1])
-        entropy = entropy - (a * np.log(np.where(a > 0, a, 1))).sum((-1, -2))
-        distance = distance + (a * (positions[1:, None] - positions)).sum((-1, -2))
-        first = first + a[..., 0].sum(-1)
-        queries += a.shape[2]
-    assert tally.profile.queries == queries
-    assert np.allclose(tally.profile.entropy / queries, entropy / queries, atol=1e-5)
-    assert np.allclose(tally.profile.distance / queries, distance / queries, atol=1e-3)
-    assert np.allclose(tally.profile.first_token / queries, first / queries, atol=1e-5)
 
 
 def totals(tally: Tally) -> list[np.ndarray]:
