@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -17,6 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from headscope.runs.folder import CHECKPOINT
+from tests.helpers.report import data_of
 
 COMMAND = (sys.executable, "-c", "from headscope.cli import main; main()")
 
@@ -52,6 +54,9 @@ def content(run: Path) -> dict[str, bytes]:
         for path in sorted(run.rglob("*"))
         if path.is_file()
     }
+    # the page's data are compressed, and hold times too
+    page, data = files["report.html"], data_of(run / "report.html").encode()
+    files["report.html"] = re.sub(rb'(?<=id="data">)[^<]+', lambda match: data, page)
     info = json.loads(files["run.json"])
     times = info["provenance"]
     places = json.dumps(info.get("places"), indent=1).replace("\n", "\n ")
