@@ -270,7 +270,9 @@ Revision = Annotated[
     Name | None, Field(description="Branch, tag or commit on the hub, e.g. step1000.")
 ]
 Device = Annotated[Name, Field(description="cpu, cuda, …; auto takes a GPU if there is one.")]
-Heads = Annotated[str, Field(description="tagged, all, or names such as L5H1,L6H9.")]
+Heads = Annotated[
+    str, Field(description="tagged, all, a type, a relation, or names such as L5H1,L6H9.")
+]
 Head = Annotated[str, Field(description="L5H1 or 5.1 for layer 5, head 1.")]
 Overwrite = Annotated[bool, Field(description="Replace files that are there already.")]
 Out = Annotated[PathName | None, Field(description="Folder to write; nothing is written if None.")]

@@ -148,7 +148,7 @@ class Run(Result):
         """Measure the effects of ablating heads, and of knocking out the edges of their tags.
 
         Args:
-            heads: `tagged`, `all`, or names such as `L5H1,L6H9`.
+            heads: `tagged`, `all`, a type, a relation, or names such as `L5H1,L6H9`.
             how: replaces a head's output by its `mean` over the text, or by `zero`.
             options: others of `headscope.studies.ablate.ablate`.
         """

@@ -178,7 +178,8 @@ async def _respond(answer: Answer, request: Request) -> Response:
 
 async def _in_turn(query: Callable[[], dict[str, Any]], request: Request) -> dict[str, Any] | None:
     """The result of a query when its turn has come; None if its client has gone away."""
-    values, failure = None, None
+    values: dict[str, Any] | None = None
+    failure: Exception | None = None
     async with create_task_group() as group:
 
         async def leave() -> None:

@@ -1,8 +1,9 @@
-"""A run that is broken off at any moment goes on and ends with the same bytes."""
+"""A run that is broken off, also by a full disk, goes on and ends with the same bytes."""
 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from headscope.measure.tally import Tally
 from headscope.models import stream
 from headscope.statistics import early_stopping
 from headscope.stimuli.repeat import REPEAT
+from tests.helpers.disks import disk, fill
 from tests.helpers.models import save_model
 from tests.kill.kill import content, state_of
 
@@ -52,29 +54,30 @@ def whole(gpt2_folder, corpus, tmp_path_factory) -> Path:
     return out
 
 
-def broken(
-    model: Path,
-    corpus: Path,
-    out: Path,
-    after: int,
-    error: type[BaseException] = BrokenOffError,
-    **more,
-) -> list[str]:
-    """Break a run off after so many batches, counted through the model's and the twin's."""
-    told: list[str] = []
+def after_batches(number: int, act: Callable[[], None]) -> Callable[[int, int], None]:
+    """Progress that acts when so many batches were read, counted through the model's and the twin's."""
     calls = 0
 
     def count(done: int, total: int) -> None:
         nonlocal calls
         calls += 1
-        # the first call says that nothing is done
-        if calls == after + 1:
-            raise error
+        if calls == number + 1:  # the first call says that nothing is done
+            act()
 
-    with pytest.raises(error):
+    return count
+
+
+def broken(model: Path, corpus: Path, out: Path, after: int, **more) -> list[str]:
+    """Break a run off after so many batches."""
+    told: list[str] = []
+
+    def stop() -> None:
+        raise BrokenOffError
+
+    with pytest.raises(BrokenOffError):
         hs.classify(
-            str(model), corpus, out=out, keep_every=0.0, progress=count, tell=told.append,
-            **{**OPTIONS, **more},
+            str(model), corpus, out=out, keep_every=0.0, progress=after_batches(after, stop),
+            tell=told.append, **{**OPTIONS, **more},
         )  # fmt: skip
     return told
 
@@ -298,3 +301,38 @@ def test_an_interruption_says_how_to_go_on(gpt2_folder, corpus, tmp_path):
 def interrupt(done: int, total: int) -> None:
     if done:
         raise KeyboardInterrupt
+
+
+def test_a_full_disk_keeps_the_last_sums_and_the_run_goes_on_from_them(
+    gpt2_folder, corpus, whole, tmp_path
+):
+    with disk(tmp_path / "small", "size=64m") as small:
+        out = small / "run"
+        with pytest.raises(RunError) as error:
+            hs.classify(
+                str(gpt2_folder), corpus, out=out, keep_every=0.0,
+                progress=after_batches(6, lambda: fill(small)), **OPTIONS,
+            )  # fmt: skip
+        assert "No space left on device" in str(error.value)
+        assert "; the sums are kept in " in str(error.value)
+        assert not out.exists()
+        (small / "filler").unlink()
+        told: list[str] = []
+        hs.classify(str(gpt2_folder), corpus, out=out, tell=told.append, **OPTIONS)
+        assert told[0].startswith("goes on with the run")
+        assert content(out) == content(whole)
+        assert sorted(path.name for path in small.iterdir()) == ["run"]
+
+
+def test_a_full_disk_without_sums_is_said_in_one_message(gpt2_folder, corpus, tmp_path):
+    with disk(tmp_path / "small", "size=64m") as small:
+        with pytest.raises(RunError, match="No space left on device; the sums are lost; free "):
+            hs.classify(
+                str(gpt2_folder),
+                corpus,
+                out=small / "run",
+                progress=after_batches(6, lambda: fill(small)),
+                **OPTIONS,
+            )
+        (small / "filler").unlink()
+        assert list(small.iterdir()) == []
