@@ -18,7 +18,6 @@ from pydantic import BaseModel
 from headscope.attention_kind import BIDIRECTIONAL
 from headscope.corpus.shipped import corpus_title, named_corpora, shipped_corpora
 from headscope.models.locate import title_of
-from headscope.models.stream import batch_tokens_on
 from headscope.relations import check_types, head_types, relations_of
 from headscope.relations.head_type import ALL
 from headscope.relations.relation import Relation, TagThresholds
@@ -91,6 +90,8 @@ def describe_input(
         corpora: the corpora that were asked for.
         settings: what else was asked for.
     """
+    from headscope.models.stream import batch_tokens_on  # imports torch, which takes seconds
+
     facts = {name: getattr(model, name) for name in _MODEL_FACTS}
     if model.attention_kind == BIDIRECTIONAL:
         facts["both_ways"] = True
