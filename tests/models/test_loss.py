@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+from headscope.corpus.window import Window
 from headscope.errors import HeadscopeError
 from headscope.measure.study_windows import text_windows
 from headscope.models.load import load_model
@@ -19,18 +21,20 @@ def model(model_folder):
     return load_model(str(model_folder))
 
 
-def test_the_loss_is_that_of_the_models_own_logits_window_by_window(model, model_folder, story):
-    windows = text_windows(model, story)
-    own = AutoModelForCausalLM.from_pretrained(model_folder, attn_implementation="eager").eval()
-    expected = []
+@pytest.mark.parametrize("batch_tokens", [1, 40, None])
+def test_losses_are_those_of_transformers_in_the_order_of_the_windows(
+    model, model_folder, batch_tokens
+):
+    rng = np.random.default_rng(0)
+    windows = [Window(str(n), rng.integers(1, 90, n), ("a",) * n) for n in (9, 23, 14)]
+    network = AutoModelForCausalLM.from_pretrained(model_folder, attn_implementation="eager").eval()
     with torch.no_grad():
-        for window in windows:
-            tokens = torch.from_numpy(window.tokens)[None]
-            expected.append(float(own(tokens, labels=tokens).loss) * (len(window) - 1))
-    found = loss(model, windows)
-    assert len({len(window) for window in windows}) > 1
-    assert found.nats.tolist() == pytest.approx(expected, rel=1e-5)
-    assert found.mean == pytest.approx(sum(expected) / found.tokens.sum(), rel=1e-5)
+        ids = [torch.from_numpy(window.tokens)[None] for window in windows]
+        expected = [float(network(each, labels=each).loss) for each in ids]
+    found = loss(model, windows, batch_tokens=batch_tokens)
+    assert found.tokens.tolist() == [8, 22, 13]
+    assert found.nats / found.tokens == pytest.approx(expected, rel=1e-5)
+    assert found.mean == pytest.approx(found.nats.sum() / 43, rel=1e-5)
 
 
 def test_chunks_of_logits_change_nothing(model, story, monkeypatch):

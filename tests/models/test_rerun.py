@@ -96,7 +96,7 @@ def rows_of(mask: int) -> TokenRows:
 
 
 def alone(network, rows: TokenRows, output: str) -> list[torch.Tensor]:
-    """What transformers' own model gives each row by itself, without padding."""
+    """Outputs of transformers' own model for each row alone, without padding."""
     with torch.no_grad():
         return [
             network(rows.tokens[row, :length][None])[output][0]

@@ -1,4 +1,4 @@
-"""Attention that is handed on layer by layer, and losses: against transformers' own."""
+"""Attention that is handed on layer by layer: against transformers' own."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from headscope.corpus.window import Window
-from headscope.models.intervention import HeadsScaled, HeadsSet
 from headscope.models.load import load_model
-from headscope.models.loss import loss
 from headscope.models.stream import ALL_TOGETHER, stream_attention, tiled_patterns, whole_patterns
 
 LENGTHS = (9, 23, 14)
@@ -67,23 +65,3 @@ def test_an_error_while_a_layer_is_read_leaves_no_hook_behind(model, windows):
         stream_attention(model, windows, whole_patterns, fail)
     hooks = [m._forward_pre_hooks for m in model.engine.network.modules()]
     assert not any(hooks)
-
-
-@pytest.mark.parametrize("batch_tokens", [1, 40, None])
-def test_losses_come_in_the_order_of_the_windows_however_they_run(
-    model, windows, expected, batch_tokens
-):
-    found = loss(model, windows, batch_tokens=batch_tokens)
-    assert found.tokens.tolist() == [n - 1 for n in LENGTHS]
-    assert found.nats / found.tokens == pytest.approx([float(e.loss) for e in expected], rel=1e-4)
-
-
-def test_a_head_set_to_zero_and_a_head_scaled_by_zero_lose_the_same(model, windows):
-    before = loss(model, windows)
-    scaled = HeadsScaled({1: torch.tensor([1.0, 1.0, 0.0, 1.0])})
-    zero = HeadsSet({1: [2]}, {1: torch.zeros(8)})
-    assert scaled.layers == zero.layers == frozenset({1})
-    nats = loss(model, windows, scaled).nats
-    assert nats == pytest.approx(loss(model, windows, zero).nats, rel=1e-6)
-    assert nats != pytest.approx(before.nats, rel=1e-4)
-    assert loss(model, windows).nats.tolist() == before.nats.tolist()
