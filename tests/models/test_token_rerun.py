@@ -71,7 +71,7 @@ def test_the_last_token_is_followed_by_none_and_queries_do_not_touch_each_other(
 
 
 def taken(attention: torch.Tensor, keys: list[int], *draws: int) -> list[np.ndarray]:
-    """What each cell gives where head 1 of query 9 looks at these keys."""
+    """Attention that each cell gives if head 1 of query 9 looks at these keys."""
     found = (attention_taken(one(9, 0, 1, keys, draw), 0, attention, sink=0) for draw in (*draws,))
     return [each.double().numpy() for each in found]
 
