@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -115,6 +115,7 @@ class StoppedError(Exception):
     """Everything that was asked for has been read; a run ends where it is raised."""
 
 
+@runtime_checkable  # shapes and types are checked while tests run
 class Engine(Protocol):
     """A model that shows its attention."""
 
