@@ -1,12 +1,11 @@
-"""Seeded mutants: how many small mistakes in the code do the tests notice? Run by hand.
+"""Seeded mutants, run by hand: how many small mistakes in the code do the tests notice?
 
-    python -m tests.mutants --count 300 --seed 0 [--rooms relations,measure] [--out results.csv]
+`python -m tests.mutants --count 300 --seed 0 --rooms relations,measure --out results.csv`
 
 A mutant is one small change of a room's code: another operator, a negated condition, a constant ± 1, a slice without a bound, a deleted call,
 None returned, two swapped arguments. In a forked process it meets tests that run its lines, quickest first, until one fails. A run of
 `TESTS`, kept in `.pytest_cache`, records these. Lines that run at import count for all tests that run a function of the module, or all of
-the room. Tests that fail, skip, or take `SLOW` seconds are left out, and those beyond a quarter of `LIMIT` seconds for all. A mutant that takes
-`LIMIT` seconds of a processor is killed.
+the room. Left out are tests that fail, skip, take `SLOW` seconds, or come after a quarter of `LIMIT` seconds of others.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ import typer
 
 ROOT = Path(__file__).parents[1]
 TESTS = ("relations", "measure", "statistics", "models", "stimuli", "oracles")
-SLOW, LIMIT = 10, 80
+SLOW, LIMIT = 10, 80  # seconds; a mutant that takes LIMIT of a processor is killed
 PAIRS = "Lt LtE, Gt GtE, Eq NotEq, Is IsNot, In NotIn, And Or, Add Sub, Mult Div, FloorDiv Mod, BitAnd BitOr"
 OPERATORS = {getattr(ast, a): getattr(ast, b) for p in PAIRS.split(", ") for a, b in (p.split(), p.split()[::-1])}  # fmt: skip
 
@@ -135,13 +134,12 @@ def tests_by_line() -> Any:
 
 
 def exit_code(work: Callable[[], object]) -> int | None:
-    """Exit code of a function in a process of its own; None if that waits for nothing."""
+    """Exit code of a function in a process of its own, which is killed if it waits for ever."""
     process = multiprocessing.get_context("fork").Process(target=work)
     process.start()
     process.join(60 * LIMIT)
-    code = process.exitcode
     process.kill()
-    return code
+    return process.exitcode
 
 
 def run_tests(tests: list[str], path: str, tree: ast.Module) -> None:
@@ -171,8 +169,7 @@ def result_of(path: Path, tree: Any, statement: Any, at_import: bool, tests: Any
         return "no test"
     times = accumulate(time for time, _ in selected)
     names = [test for (_, test), total in zip(selected, times, strict=True) if total < LIMIT / 4]
-    code = exit_code(lambda: run_tests(names, str(path), tree))
-    return "survived" if code in (0, 5) else "killed"
+    return "survived" if exit_code(lambda: run_tests(names, str(path), tree)) in (0, 5) else "killed"  # fmt: skip
 
 
 def main(count: int = 300, seed: int = 0, rooms: str = ",".join(TESTS[:4]), out: typer.FileTextWrite = "-") -> None:  # fmt: skip
