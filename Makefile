@@ -50,7 +50,7 @@ atlas: install
 # the tests that need the real model say so and skip when it cannot be had; one of them makes the
 # documentation
 # long files first, so that all processes end together
-LONG := $(addprefix tests/,test_notebooks.py models/test_real_model.py docs studies/test_progress.py runs/test_atlas.py \
+LONG := $(addprefix tests/,test_notebooks.py models/test_real_model.py docs test_progress.py runs/test_atlas.py \
 	relations/test_scores.py runs/test_resume.py oracles)
 # slow ones, which take longest beside what they guard, with SLOW=yes
 SLOW :=

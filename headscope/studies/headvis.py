@@ -308,6 +308,7 @@ def row_numbers(
     query = first + torch.arange(attention.shape[1], device=attention.device)
     key = torch.arange(attention.shape[2], device=attention.device)
     away = (query[:, None] - key).abs().to(attention.dtype)
+    before = attention.roll(1, -1)  # attention to key − 1
     none = torch.full_like(attention[..., 0], torch.nan)
     # key k continues an earlier copy of the query's token if k − 1 has that token
     same = tokens[query][:, None] == tokens[(key - 1).clamp_min(0)]
@@ -315,8 +316,8 @@ def row_numbers(
     induction = attention.masked_fill(~follows | (attention < LEAST_INDUCTION), 0.0).sum(-1)
     left_out = (query[:, None] == 0) | (key == 0) | (query[:, None] == key)
     return {
-        "self_attention_score": _at(attention, query),
-        "prev_token_score": torch.where(query > 0, _at(attention, query - 1), none),
+        "self_attention_score": attention.diagonal(first, -2, -1),
+        "prev_token_score": torch.where(query > 0, before.diagonal(first, -2, -1), none),
         "pattern_entropy": -(attention * logarithms.masked_fill(attention == 0, 0.0)).sum(-1),
         "induction_score": torch.where(follows.any(-1), induction, none),
         "mass": attention.sum(-1),
@@ -324,13 +325,6 @@ def row_numbers(
         "square": (attention * away**2).sum(-1),
         "largest": attention.masked_fill(left_out, -1.0).amax(-1),
     }
-
-
-def _at(
-    attention: Float[Tensor, "head query key"], key: Int[Tensor, " query"]
-) -> Float[Tensor, "head query"]:
-    index = key.clamp_min(0)[None, :, None].expand(len(attention), -1, 1)
-    return attention.gather(2, index)[..., 0]
 
 
 def strongest_cells(attention: Float[Tensor, "query key"], first: int) -> pd.DataFrame:
