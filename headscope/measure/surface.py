@@ -140,6 +140,7 @@ class Surface:
         """Rank of each key among items of its value, counted from the query: 1 is the nearest.
 
         Keys on either side are counted by themselves; ranks end at `limit`, and the query is 0.
+        Ranks of keys after the query are larger by `limit + 1`.
         """
         _, code = np.unique(value, return_inverse=True)
         one_hot = code[:, None] == np.arange(code.max(initial=0) + 1)
@@ -148,10 +149,7 @@ class Surface:
         earlier = before[self.queries][:, code] - occurrence
         later = occurrence - (before + one_hot)[self.queries][:, code] + 1
         ranks = np.where(self.steps < 0, earlier, later).clip(0, limit)
-        return np.asarray(np.where(self.steps == 0, 0, ranks))
-
-    def signed(self, ranks: _Cells, limit: int) -> _Cells:
-        """Ranks with the keys after the query told from those before it."""
+        ranks = np.where(self.steps == 0, 0, ranks)
         return np.asarray(np.where(self.steps > 0, ranks + limit + 1, ranks))
 
     def classes(self) -> list[_Cells]:
@@ -168,7 +166,7 @@ def _distance(surface: Surface) -> _Cells:
 
 
 def _recency(surface: Surface) -> _Cells:
-    ranks = surface.signed(surface.rank(surface.upos, 4), 4)
+    ranks = surface.rank(surface.upos, 4)
     return _mixed(surface, (ranks, 10), (surface.same_sentence, 2))
 
 
@@ -182,7 +180,7 @@ def _sentence_place(surface: Surface) -> _Cells:
 
 
 def _by_form(surface: Surface) -> _Cells:
-    ranks = surface.signed(surface.rank(surface.form, 3), 3)
+    ranks = surface.rank(surface.form, 3)
     cells = np.broadcast_to(surface.form, ranks.shape)
     return np.asarray((cells * 8 + ranks) * 2 + surface.same_sentence)
 
@@ -196,7 +194,7 @@ def _by_neighbour(step: int) -> Callable[[Surface], _Cells]:
             neighbour[1:] = surface.upos[:-1]
         else:
             neighbour[:-1] = surface.upos[1:]
-        ranks = surface.signed(surface.rank(neighbour, 3), 3)
+        ranks = surface.rank(neighbour, 3)
         coarse = _COARSE_CLASS[surface.upos]
         return np.asarray((ranks * CLASS_COUNT + neighbour) * 8 + coarse)
 

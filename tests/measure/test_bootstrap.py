@@ -32,14 +32,10 @@ def test_many_heads_at_once_are_the_heads_one_by_one():
     np.testing.assert_allclose(interval(sums, counts, draws), np.stack(one_by_one, 1), atol=1e-6)
 
 
-@pytest.mark.parametrize("items", [0, 1])
-def test_what_cannot_be_resampled_has_no_interval(items):
-    low, high = interval(np.ones(items), np.ones(items), resample(items, rng()))
-    assert np.isnan([low, high]).all()
-
-
-def test_fewer_items_than_the_caller_asks_for_have_no_interval():
-    bounds = interval(np.ones((7, 3)), np.ones(7), resample(7, rng()), fewest=8)
+@pytest.mark.parametrize(("items", "fewest"), [(0, 2), (1, 2), (7, 8)])
+def test_fewer_items_than_the_caller_asks_for_have_no_interval(items, fewest):
+    draws = resample(items, rng())
+    bounds = interval(np.ones((items, 3)), np.ones(items), draws, fewest=fewest)
     assert bounds.shape == (2, 3)
     assert np.isnan(bounds).all()
 
