@@ -23,7 +23,7 @@ from headscope.models.layout.table import LAYOUTS
 from headscope.relations import all_stimuli, head_types, relations_of
 from headscope.relations.relation import Relation
 from headscope.relations.syntactic import LABEL_TREE
-from headscope.studies.study_table import STUDIES, home
+from headscope.studies.study_table import STUDIES, home, imported
 from headscope.studies.verify import published_metrics
 from headscope.views.families import COLUMNS, layout_cells
 
@@ -214,6 +214,10 @@ def command_page(name: str, command: Any) -> str:
     if options:
         rows = [(option_words(each), each.help or "", default(each)) for each in options]
         lines += ["## Options", "", *table(("option", "meaning", "default"), rows), ""]
+    for study in (row for row in STUDIES if row.words == name):
+        declared = imported(study.function).study
+        lines += ["## Table", "", f"A row per {declared.rows}.", ""]
+        lines += [*table(("column", "unit and range", "meaning"), declared.columns), ""]
     return "\n".join(lines)
 
 
@@ -262,19 +266,6 @@ def type_table() -> str:
     """A line per head type."""
     rows = [(row.name, row.looks_at, row.rivals) for row in head_types().values()]
     return "\n".join(table(("type", "looks at", "is held against"), rows))
-
-
-def table_list() -> str:
-    """A line per study that writes tables for the page on file formats."""
-    rows = [
-        (
-            f"`headscope {row.words}`" if row.group else f"`hs.{row.name}`",
-            ", ".join(f"`{name}`" for name in row.tables),
-        )
-        for row in STUDIES
-        if row.tables
-    ]
-    return "\n".join(table(("study", "its tables"), rows))
 
 
 def label_tree() -> str:
@@ -327,7 +318,6 @@ def imports(modules: Mapping[str, str]) -> str:
 
 LISTS: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "docs/head_types.md": {"types": type_table},
-    "docs/formats.md": {"tables": table_list},
     "docs/layouts.md": {"layouts": layout_table},
     "docs/method.md": {"labels": label_tree},
     "docs/reliability.md": {"published": published_table},

@@ -90,6 +90,7 @@ def checked(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
     call.__dict__["options"] = options
     call.__doc__ = _documented(function)
+    call.__dict__["__signature__"] = _without_metadata(signature)
     return call
 
 
@@ -109,6 +110,17 @@ def _fields(function: Callable[..., Any]) -> dict[str, Any]:
             kind, default = Annotated[Sequence[kind], field], ()  # type: ignore[valid-type]
         fields[name] = (kind, default)
     return fields
+
+
+def _without_metadata(signature: inspect.Signature) -> inspect.Signature:
+    """The signature as `help` prints it: types without their bounds and help."""
+    plain = []
+    for parameter in signature.parameters.values():
+        match = re.match(
+            r"Annotated\[(.*?), (?:Field|Flag|PlainValidator)\(", str(parameter.annotation)
+        )
+        plain.append(parameter.replace(annotation=match[1]) if match else parameter)
+    return signature.replace(parameters=plain)
 
 
 def _documented(function: Callable[..., Any]) -> str | None:

@@ -24,16 +24,18 @@ from headscope.measure.bootstrap import estimate
 from headscope.measure.study_windows import LENGTH
 from headscope.models.intervention import ablated
 from headscope.models.layout.projections import output_matrix
-from headscope.models.rerun import Rerunner, Score, TokenRows
+from headscope.models.rerun import WAYS_TO_ABLATE, Rerunner, Score, TokenRows, ablated
 from headscope.models.stream import batch_tokens_on, in_batches, padded_tokens
-from headscope.options import Device, Heads, Positive, RunCorpus, Seed, Source, checked
+from headscope.options import Device, Heads, Positive, RunCorpus, Seed, Source
 from headscope.progress import OnProgress, Progress, Steps, progress_bar
 from headscope.runs.listing import Head, selected_heads, tagged_types
+from headscope.runs.reopen_model import model_of, text_of
 from headscope.runs.resolve import RunName, model_of, text_of, the_run
 from headscope.statistics.causes import AWAY, COMPETENT, EDGES, UNTESTED, judged
 from headscope.statistics.result import Result
 from headscope.studies.ablate_edges import QUERIES, edge_effects, tags_of
 from headscope.studies.ablate_texts import AblationText, ItemScore, ablation_texts, short_windows
+from headscope.studies.study import Study, study, table_columns
 from headscope.views.study import StudyResult
 
 CONTROLS = 5
@@ -48,7 +50,61 @@ MOST_LINES = 40
 """Most effects in the figure."""
 
 
-@checked
+STUDY = Study(
+    rows="head × behaviour, then a row per tag",
+    columns=table_columns("""
+        kind | `head` or `tag` | the whole head, or the edges of one tag
+        layer | count, ≥ 0 | layer of the head
+        head | count, ≥ 0 | number of the head
+        type | a head type | type that the head is tagged with
+        behaviour | `repeat`, `agreement`, `pronoun`, `near`, `away` or `edges`; of an encoder
+            `masked-near`, `masked-away`, `state-near` or `state-away` | what was measured: repeated
+            tokens, the agreeing verb, the agreeing pronoun, tokens after the relation's queries,
+            all other tokens. For a tag (`edges`) the next-token distribution at its own queries. Of
+            an encoder the relation's queries and all other tokens, masked, or their last states
+            where it fills in no masked tokens
+        how | `mean`, `zero` or `to the sink` | what replaced the head's output; for a tag, where
+            its attention was moved
+        n | predictions, ≥ 0 | tokens or pairs measured; for a tag, its queries
+        clean | nats | mean log-probability per token, or log-odds of a pair, of the whole model
+        ablated | nats | the same with the head ablated, or the edges knocked out
+        effect | nats | for heads `ablated` − `clean`, below 0 if the behaviour suffers; for a tag
+            the KL divergence of the next-token distribution from the clean one, ≥ 0
+        ci_low | nats | lower end of the effect's 95 % interval
+        ci_high | nats | upper end of it
+        control | nats | for heads the mean effect of heads without the type, matched in depth and
+            size; for a tag the divergence when as much other attention of its layer is moved at the
+            same queries. Empty without a control
+        control_low | nats | for heads the lowest effect of the control heads; for a tag the lower
+            end of the control's interval
+        control_high | nats | for heads the highest of these effects; for a tag the upper end
+        relation | a relation's name | the tag's relation, or the general label that stands for
+            several, which are tested together; empty for heads
+        moved | share, 0 to 1 | for a tag: mean attention that was moved, over its queries
+        excess | nats | effect − control
+        excess_low | nats | lower end of its 95 % interval, over windows or pairs; for a tag over
+            blocks of documents
+        excess_high | nats | upper end of it
+        times | ratio, > 0 | for a tag: the divergence divided by the control's, geometric mean over
+            its queries
+        times_low | ratio, > 0 | lower end of its 95 % interval
+        times_high | ratio, > 0 | upper end of it
+        loss | nats | for a tag: decrease of the log-probability of the token that follows
+        loss_excess | nats | that decrease minus the control's
+        loss_low | nats | lower end of its 95 % interval over blocks
+        loss_high | nats | upper end of it
+        q_value | 0 to 1 | one-sided test that the effect exceeds the control's, Benjamini–Hochberg
+            over all tests of the table; for a tag twice the smaller p of the tests on the logarithm
+            of `times` and on `loss_excess`
+        verdict | text | `breaks what it looks at`, `writes without mattering`, `no cause shown`, or
+            `not tested: ` with the reason; empty for `away`, `masked-away` and `state-away`.
+    """),
+    figure="scatter",
+    bad_call={"how": "median"},
+)
+
+
+@study(STUDY)
 def ablate(
     run: RunName,
     *,
@@ -72,8 +128,7 @@ def ablate(
 ) -> StudyResult:
     """Measure the effects of ablating heads, and of knocking out the edges of their tags.
 
-    The table has a row per head × behaviour that its type predicts (`ablate_heads`), and a row per
-    tag (`edge_effects`). `headscope.statistics.causes.judged` describes the verdicts.
+    `headscope.statistics.causes.judged` describes the verdicts.
 
     Raises:
         RunError: the run has no model, or its weights have changed.

@@ -20,12 +20,13 @@ from headscope.models.checkpoint import CONFIG, Checkpoint, Shapes, weight_files
 from headscope.models.layout.dimensions import read_dimensions
 from headscope.models.layout.table import BUFFER, LAYOUTS, Split, find_layout
 from headscope.models.locate import locate
+from headscope.models.quantised import quantisation_method
 from headscope.models.weights import empty_network, examine, quantisation_method, read_config
-from headscope.options import PathName, Positive, Revision, checked
+from headscope.options import PathName, Positive, Revision
+from headscope.studies.study import Study, study, table_columns
 from headscope.views.study import StudyResult
 
 UNLIMITED_CONTEXT = 4096
-COLUMNS = ["section", "name", "layers", "formula", "value", "counted", "holds"]
 EMPTY = "counted from the empty model that transformers builds"
 FOUR_TIMES = ("gpt2", "gpt_bigcode", "gpt_neo", "gptj")
 """Model types whose d_ff is 4 × d_model if the configuration states none."""
@@ -70,7 +71,23 @@ class TensorCounts(NamedTuple):
     """Names of tensors that belong to no known part; N stands for the number of a layer."""
 
 
-@checked
+STUDY = Study(
+    rows="number",
+    columns=table_columns("""
+        section | `dimensions`, `parameters` or `cache` | what the row is about
+        name | text | the dimension, part or cache
+        layers | text | `each`, or how many layers have this number, as in `1 of 4`; empty for the
+            whole model
+        formula | text | how the value is computed
+        value | parameters or bytes | the number by formula
+        counted | parameters, ≥ 0 | the number of entries in the tensors
+        holds | `True` or `False` | formula and count agree
+    """),
+    bad_call={"context": 0},
+)
+
+
+@study(STUDY)
 def anatomy(
     model: Annotated[
         PathName,
@@ -88,12 +105,9 @@ def anatomy(
 ) -> StudyResult:
     """Count a model's parameters, by formula and from its tensors, and its key/value cache.
 
-    The table has a row per number, in three sections. `dimensions` are the sizes that the
-    configuration states. `parameters` has the `formula` of each part, its `value` by the formula,
-    the number `counted` in the tensors, and whether both agree (`holds`); `layers` is `each`, or
-    the number of layers that have this size. `cache` has the bytes of a sequence's keys and values
-    in float16 with as many key/value heads as heads (`full`), with the model's number (`own`), and
-    with one (`single`), as if every layer attended to the whole context.
+    Cache sizes are those of one sequence in float16, as if every layer attended to the whole
+    context: with as many key/value heads as heads (`full`), the model's number (`own`), and one
+    (`single`).
 
     Raises:
         ModelError: the model cannot be found or read.
@@ -109,7 +123,7 @@ def anatomy(
         *_parameter_rows(texts, dimensions, counts),
         *_cache_rows(dimensions, tokens),
     )
-    table = pd.DataFrame(rows, columns=COLUMNS, dtype=object)
+    table = pd.DataFrame(rows, columns=STUDY.names, dtype=object)
     heads = f"{dimensions['heads']} heads, {dimensions['key_value_heads']} key/value heads"
     return StudyResult(
         title=f"{name}: {dimensions['layers']} layers × {heads}, {counts.model['total']:,} "

@@ -26,15 +26,16 @@ from headscope.models.intervention import Intervention, Pattern, PatternReplaced
 from headscope.models.layout.projections import outputs_by_layer
 from headscope.models.loss import loss, network_of
 from headscope.models.model import Model
-from headscope.options import Corpus, Device, MaxTokens, Revision, Seed, checked
+from headscope.options import Corpus, Device, MaxTokens, Revision, Seed
 from headscope.progress import OnProgress, Progress, progress_bar
 from headscope.runs.recorded_paths import name_of
+from headscope.runs.reopen_model import model_or_run
 from headscope.runs.resolve import ModelOrRun, model_or_run
 from headscope.stimuli.document_order import readable
+from headscope.studies.study import Study, study, table_columns
 from headscope.views.study import StudyResult
 
 ALL, UNTOUCHED, NO_MIXING = "all", "untouched", "no W_O"
-COLUMNS = ["layer", "how", "loss", "rise", "ci_low", "ci_high"]
 COLOURS = {"mean": "#0072b2", "head 0": "#d55e00", "uniform": "#009e73", NO_MIXING: "#8c8c8c"}
 _Patterns = Float[Tensor, "batch head query key"]
 _Shared = Float[Tensor, "batch 1 query key"]
@@ -64,7 +65,24 @@ Change = Callable[[frozenset[int]], Intervention]
 """Makes the intervention on these layers."""
 
 
-@checked
+STUDY = Study(
+    rows="layer × way to replace its patterns, after one for the untouched model",
+    columns=table_columns("""
+        layer | count, or `all` | layer whose heads share one pattern; empty for the untouched model
+        how | `untouched`, `mean`, `head 0`, `uniform` or `no W_O` | the shared pattern; `no W_O`
+            puts an identity in W_O's place
+        loss | nats per token, ≥ 0 | mean loss on text
+        rise | nats per token | above the untouched model's
+        ci_low | nats per token | lower end of the rise's 95 % interval
+        ci_high | nats per token | upper end of it
+    """),
+    figure="scatter",
+    encoders=False,
+    bad_call={"max_tokens": 0},
+)
+
+
+@study(STUDY)
 def collapse(
     model: ModelOrRun,
     corpus: Corpus = None,
@@ -80,10 +98,7 @@ def collapse(
 ) -> StudyResult:
     """Measure the loss when all heads of a layer share one attention pattern.
 
-    The table has a row per `layer` (and `all` layers at once) × `how` the pattern was replaced: by
-    the `mean` of the heads' patterns, by that of `head 0`, or by a `uniform` one. `loss` is in nats
-    per token, `rise` its difference to the untouched model, with the 95 % bootstrap interval over
-    windows. A rise of 0 means that different patterns bring this layer nothing.
+    A rise of 0 means that the different patterns of this layer do not lower the loss.
 
     Raises:
         ModelError: the model cannot be loaded, or does not run under the fused engine; with
@@ -135,7 +150,7 @@ def layer_losses(
     """The loss under each change: of the untouched model, then by layer and for all layers.
 
     Returns:
-        A row per layer × change with `COLUMNS`; the interval is NaN if there is none.
+        A row per layer × change; the interval is NaN for the untouched model.
 
     Raises:
         ModelError: the model runs under another engine.
@@ -159,7 +174,7 @@ def layer_losses(
         for way, change in changes.items():
             changed = loss(model, windows, change(layers), advance=advance)
             rows.append((name, way, changed.mean, *rise(changed, clean, seed=seed)))
-    return pd.DataFrame(rows, columns=COLUMNS)
+    return pd.DataFrame(rows, columns=STUDY.names)
 
 
 @dataclass(frozen=True)

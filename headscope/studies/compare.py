@@ -19,13 +19,15 @@ from matplotlib.patches import Rectangle
 
 from headscope.errors import ChoiceError, RunError
 from headscope.heads import head_name
-from headscope.options import checked
+from headscope.measure.progress import Progress, progress_bar
+from headscope.measure.progress_steps import Steps
 from headscope.progress import Progress, Steps, progress_bar
 from headscope.relations import head_types
 from headscope.relations.relation import MIN_QUERIES
 from headscope.runs.resolve import RunName, run_names, the_run
 from headscope.statistics.result import Result, layers_of
 from headscope.statistics.tags import NO_TYPE, OPEN, UNCLASSIFIED
+from headscope.studies.study import Study, study, table_columns
 from headscope.views.colours import types_in_order
 from headscope.views.figures import draw_atlas, type_legend
 from headscope.views.study import StudyResult
@@ -67,20 +69,31 @@ FACTS = {
 """Facts on a run that a difference may come from, and their paths in `run.json`."""
 
 
-@checked
+STUDY = Study(
+    rows="head and run but the first",
+    columns=table_columns("""
+        run | text | name of the run that is compared with the first
+        layer | count, ≥ 0 | layer of the head
+        head | count, ≥ 0 | number of the head in its layer
+        primary_first | a head type | its primary type in the first run
+        primary | a head type | its primary type in this run
+        gained | types joined by `;` | tags that only this run gives
+        lost | types joined by `;` | tags that only the first run gives
+        undecided | types joined by `;` | tags that one run gives while the other's verdict is
+            `narrowly refused` or `not identifiable`; not counted in `gained` and `lost`
+        sure | types joined by `;` | gained and lost tags whose relation's intervals do not overlap
+        apart | relations, ≥ 0 | relations of the head whose intervals do not overlap
+        relation | `type/name` | of these the one with the largest difference
+        lift_difference | [−2, 2] | its lift in this run − that in the first
+    """),
+    figure="heat map",
+    bad_call={"progress": 3},
+)
+
+
+@study(STUDY)
 def compare(*runs: RunName, progress: Progress = True) -> StudyResult:
     """Compare runs of models with the same layers and heads, head by head.
-
-    The table has a row per head and `run` but the first, changed or not.
-
-    - `primary_first`, `primary`: the type of the head in the first run and in this one.
-    - `gained`, `lost`: tags of this run only, and of the first run only, joined by `;`.
-      `undecided`: tags of one run whose relation is `narrowly refused` or `not identifiable` in the
-      other.
-    - `sure`: gained and lost tags with a relation whose 95 % intervals of the lift do not overlap.
-      Other tags may have passed a threshold by noise.
-    - `apart`: the number of relations of the head whose intervals do not overlap; `relation` and
-      `lift_difference` belong to the largest difference among them, tags that changed first.
 
     For a single head and relation, noise separates two intervals in about 1 of 180 cases (two
     normal means of equal error).

@@ -31,6 +31,7 @@ from headscope.run import Run
 from headscope.runs.write import check_target
 from headscope.statistics.tags import NO_TYPE, UNCLASSIFIED, countable_types
 from headscope.stimuli.document_order import readable
+from headscope.studies.study import Study, study, table_columns
 from headscope.studies.sweep import (
     COMPLETE,
     Cell,
@@ -50,15 +51,29 @@ TOKENS = 2_000
 """Tokens of text; 1,000 leave positional tags undecided."""
 
 
-@checked
+STUDY = Study(
+    rows="model × corpus × revision × type",
+    columns=table_columns("""
+        model | text | the model's name
+        corpus | names joined by `;` | what was read
+        revision | text | the revision
+        step | number, ≥ 0 | the last number in the revision's name
+        type | a head type | the type, `not identifiable` or `unclassified`
+        heads | heads, ≥ 0 | heads that hold a tag of the type
+        all_heads | heads, ≥ 1 | heads of the model
+    """),
+    figure="line",
+    bad_call={"sweep": ""},
+)
+
+
+@study(STUDY)
 def emergence(
     sweep: Annotated[PathName, Field(description="Folder of a sweep.")],
 ) -> StudyResult:
     """Count the heads of each type at each revision of a sweep, e.g. during training.
 
-    The table has a row per model, corpus, revision and type, revisions in the order of their
-    `step`, the last number in the revision's name. `heads` counts the heads with a tag of the type;
-    it is missing if the type was not measured. `all_heads` is the number of heads of the model.
+    Revisions are in the order of their `step`, the last number in the name.
 
     Raises:
         RunError: the folder holds no sweep, a damaged one, or one without a complete run.

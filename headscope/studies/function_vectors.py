@@ -25,8 +25,9 @@ from torch import Tensor, nn
 from headscope.corpus.controlled.tasks import chosen_tasks
 from headscope.measure.bootstrap import interval, ratio_error, resample
 from headscope.models.families import refuse_encoder
+from headscope.models.last_token import LastToken, LastTokenRunner
 from headscope.models.token_rerun import LastToken, LastTokenRunner
-from headscope.options import LARGEST, Device, Name, Revision, Seed, checked
+from headscope.options import LARGEST, Device, Name, Revision, Seed
 from headscope.progress import OnProgress, Progress, Steps, progress_bar
 from headscope.runs.recorded_paths import name_of
 from headscope.runs.resolve import ModelOrRun, model_or_run
@@ -43,6 +44,7 @@ from headscope.stimuli.few_shot import (
     spelled_task,
 )
 from headscope.stimuli.prompts import Spelling
+from headscope.studies.study import Study, study, table_columns
 from headscope.views.study import StudyResult
 
 PROMPTS, SHOTS, MIN_PROMPTS = 12, 5, 6
@@ -57,17 +59,36 @@ MIN_ACCURACY = 0.3
 MIN_TASKS = 6
 THRESHOLD = 0.05
 AMONG_ANSWERS = 1 / 3
-COLUMNS = [
-    *("layer", "head", "function_vector", "lift", "ci_low", "ci_high", "first_half", "second_half"),
-    *("among_answers", "among_answers_low", "held_in", "tasks"),
-]
 Means = Mapping[int, Float[Tensor, "head width"]]
 Effects = Float[ndarray, "score layer head value kind prompt"]
 """Rise of the right answer's log-probability in nats, among the words of all tasks, then among the
 answers of the task: a head that raises all answers alike adds nothing to the second."""
 
 
-@checked
+STUDY = Study(
+    rows="head, tagged ones first, then by lift",
+    columns=table_columns("""
+        layer | count, ≥ 0 | layer of the head
+        head | count, ≥ 0 | number of the head in its layer
+        function_vector | True or False | tagged: its effect holds in both halves of the tasks
+        lift | nats | what its mean output over clean prompts adds, less the larger control: mean
+            over tasks
+        ci_low | nats | lower end of its 95 % interval over tasks
+        ci_high | nats | upper end of it
+        first_half | nats | lift, mean over every other task
+        second_half | nats | lift, mean over the others
+        among_answers | nats | lift of the log-probability among the task's own answers
+        among_answers_low | nats | lower end of its 95 % interval over tasks
+        held_in | count, ≥ 0 | tasks in which its effect holds
+        tasks | names | these tasks, joined by `;`
+    """),
+    figure="heat map",
+    encoders=False,
+    bad_call={"shots": 1},
+)
+
+
+@study(STUDY)
 def function_vectors(
     model: ModelOrRun,
     *,
@@ -89,11 +110,6 @@ def function_vectors(
     device: Device = "auto",
 ) -> StudyResult:
     """Find the heads that carry the task of few-shot examples to the last token.
-
-    The table has a row per head. `lift` is the effect of its mean output in nats, less the larger
-    control, averaged over tasks, with its 95 % interval over tasks; `first_half` and `second_half`
-    average every other task; `among_answers` is the lift of the log-probability among the task's
-    own answers; `held_in` counts the `tasks` in which the lift is significant.
 
     A head is tagged `function_vector` if the lift of both halves is at least 0.05 nats, its
     interval is above 0, at least a third of it remains among the answers with an interval above 0,
@@ -145,7 +161,7 @@ def _measure(
     scored = [reading for reading in readings if not reading.verdict]
     if len(scored) < 2:
         places = [(layer, head) for layer in layers for head in range(runner.model.heads)]
-        table = pd.DataFrame(places, columns=["layer", "head"]).reindex(columns=COLUMNS)
+        table = pd.DataFrame(places, columns=["layer", "head"]).reindex(columns=STUDY.names)
         return readings, table.assign(function_vector=False, held_in=0, tasks="")
     effects = [
         task_effects(runner, scored, number, size, steps.advance) for number in range(len(scored))
@@ -340,7 +356,7 @@ def _task_rows(
 
 
 def head_table(effects: pd.DataFrame, *, seed: int) -> pd.DataFrame:
-    """A row per head with `COLUMNS`, tagged heads first, then by lift."""
+    """A row per head with the columns of the study, tagged heads first, then by lift."""
     names = np.array(effects["task"].unique(), object)
     wide = effects.pivot(index=["layer", "head"], columns="task")
     lift, among, holds = (
@@ -372,7 +388,7 @@ def head_table(effects: pd.DataFrame, *, seed: int) -> pd.DataFrame:
         & (len(names) >= MIN_TASKS)
     )
     order = ["function_vector", "lift"]
-    return table.sort_values(order, ascending=False, kind="stable", ignore_index=True)[COLUMNS]
+    return table.sort_values(order, ascending=False, kind="stable", ignore_index=True)[STUDY.names]
 
 
 def _figure(result: StudyResult) -> Figure:

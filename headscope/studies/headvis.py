@@ -32,7 +32,6 @@ from headscope.options import (
     Positive,
     RunCorpus,
     Source,
-    checked,
 )
 from headscope.printing import visible
 from headscope.progress import Progress, Steps, progress_bar
@@ -42,6 +41,7 @@ from headscope.runs.resolve import RunName, model_of, text_of, the_run
 from headscope.runs.site import HEADVIS, check_site, new_site
 from headscope.runs.write import write_file
 from headscope.stimuli.text import TextWindows
+from headscope.studies.study import Column, Study, study
 from headscope.views.study import StudyResult
 
 SEQUENCES, MAX_LENGTH = 500, 256
@@ -103,7 +103,18 @@ OnRows = Callable[[int, list[int], Float[Tensor, "head query key"], int], None]
 their attention at some queries, and the position of the first of these queries."""
 
 
-@checked
+STUDY = Study(
+    rows="head, with the metrics of `scatter_data.json`",
+    columns=(
+        Column("layer", "count, ≥ 0", "layer of the head"),
+        Column("head", "count, ≥ 0", "number of the head in its layer"),
+        *(Column(name, "", text.rstrip(".").replace("|", "")) for name, text in METRICS.items()),
+    ),
+    bad_call={"sequences": 0},
+)
+
+
+@study(STUDY)
 def headvis(
     run: RunName,
     out: Annotated[PathName, Field(description="Folder; HeadVis looks for it as data.")],
@@ -123,8 +134,7 @@ def headvis(
 
     HeadVis (github.com/anthropics/headvis) shows heads as a scatter of metrics, and sequences by
     tenths of a head's largest attention. Neuronpedia's loaders import the folder from
-    `EXPORTS/ID/headvis/TEXT`, where ID is Neuronpedia's name of the model. The table has a row per
-    head with the metrics of `scatter_data.json`.
+    `EXPORTS/ID/headvis/TEXT`, where ID is Neuronpedia's name of the model.
 
     Raises:
         RunError: no run there, or one without a model.

@@ -24,7 +24,7 @@ from headscope.heads import head_name
 from headscope.measure.bootstrap import LEVEL, resample
 from headscope.measure.in_process import InProcess
 from headscope.measure.tally import MIN_BLOCKS, Tally
-from headscope.options import Name, Names, OnMessage, PathName, Paths, checked
+from headscope.options import Name, Names, OnMessage, PathName, Paths
 from headscope.progress import Progress, progress_bar
 from headscope.relations import all_stimuli, check_types
 from headscope.relations.relation import MIN_QUERIES
@@ -37,6 +37,7 @@ from headscope.statistics.tags import NARROW, OPEN, TAGGED, UNIDENTIFIABLE, is_d
 from headscope.stimuli.document_order import readable
 from headscope.stimuli.stimulus import TextTokenizer
 from headscope.stimuli.text import TextWindows
+from headscope.studies.study import Study, study, table_columns
 from headscope.studies.sweep import COMPLETE, sweep, where
 from headscope.views.figures import short_title
 from headscope.views.study import StudyResult
@@ -53,7 +54,45 @@ _LARGEST = 1 - 1e-9
 Lifts = Float[ndarray, "*resample language head"]
 
 
-@checked
+STUDY = Study(
+    rows="head × relation, for relations that the text of at least one language can decide;"
+    " those held in most languages first",
+    columns=table_columns("""
+        layer | count, ≥ 0 | layer of the head
+        head | count, ≥ 0 | number of the head in its layer
+        type | a head type | the relation's type
+        relation | text | its name
+        general | text | the general label that stands for the tag in most languages that hold it,
+            such as `phrase-head:dep>head`: a head counts once for it; empty for a specific tag
+        tagged | languages, ≥ 0 | languages in which the head holds the tag
+        by_chance | languages, ≥ 0 | languages in which a head of that layer would hold it by
+            chance: with each language's heads in an order of its own within their layers
+        p_value | (0, 1] | probability of at least `tagged` languages then (Poisson's binomial)
+        decidable | languages, ≥ 0 | languages whose text decides: it gives the tag, or refuses it
+            more than narrowly
+        holds_in | codes joined by `;` | the languages that give the tag
+        not_in | codes joined by `;` | languages that refuse it, and not narrowly
+        narrow_in | codes joined by `;` | languages that refuse it narrowly
+        undecided_in | codes joined by `;` | languages that ask for it and whose text cannot tell
+        lift | [−1, 1] | mean of the lift over the languages that decide
+        ci_low | [−1, 1] | lower end of its 95 % interval for these languages: documents are
+            resampled, for parallel treebanks the same ones in every language
+        ci_high | [−1, 1] | upper end of it
+        correlation | [−1, 1] | agreement of the languages on this relation: Spearman's rank
+            correlation of the heads' lifts, mean over pairs of languages with 50 queries or more;
+            empty for fewer than two
+        correlation_low | [−1, 1] | lower end of its 95 % interval over documents: Fisher's z with
+            the standard error of the resamples; empty with too few
+        correlation_high | [−1, 1] | upper end of it
+        correlation_by_chance | [−1, 1] | expected correlation if heads are shuffled within their
+            layers: the part that depth alone explains
+    """),
+    figure="heat map",
+    bad_call={"languages": ""},
+)
+
+
+@study(STUDY)
 def languages(
     model: Annotated[Name, Field(description="A name or path as for classify.")],
     corpus: Annotated[
@@ -80,9 +119,6 @@ def languages(
     Each language has a run with its own baselines, null model and intervals. Parallel treebanks are
     read up to the same document, all of it unless `all` is False. Complete runs are kept, so that
     the same call resumes after a stop.
-
-    The table has a row per head and relation that the text of some language decides; the page on
-    file formats describes its columns.
 
     Raises:
         CorpusError: a file's name has no language, or a requested language is missing.

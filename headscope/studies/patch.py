@@ -24,7 +24,7 @@ from headscope.models.families import refuse_encoder
 from headscope.models.model import Model
 from headscope.models.prompt_pair import Patch, PromptPair, likeliest_next
 from headscope.models.rerun import Rerunner
-from headscope.options import Device, NonNegative, Source, checked
+from headscope.options import Device, NonNegative, Source
 from headscope.progress import Progress, Steps, progress_bar
 from headscope.relations import relations_of
 from headscope.relations.head_type import ALL
@@ -34,19 +34,45 @@ from headscope.runs.recorded_paths import name_of
 from headscope.runs.resolve import RunName, model_of, the_run
 from headscope.statistics.result import Result
 from headscope.stimuli.text import TEXT as TEXT_STIMULUS
+from headscope.studies.study import Study, study, table_columns
 from headscope.views.show import check_unicode, text_window
 from headscope.views.study import StudyResult
 
 EDGE_HEADS = 10
 LEAST_GAP = 1e-4
 LISTED = 12
-COLUMNS = [
-    *("kind", "layer", "head", "tags", "query", "key", "query_token", "key_token", "relation"),
-    *("recovered", "attention_recovered", "lost", "attention_lost"),
-]
 
 
-@checked
+STUDY = Study(
+    rows="head, then a row per edge (a cell of its pattern)",
+    columns=table_columns("""
+        kind | `head` or `edge` | what is exchanged between the prompts
+        layer | count, ≥ 0 | layer of the head
+        head | count, ≥ 0 | number of the head in its layer
+        tags | types joined by `;` | the head's tags in the run
+        query | position, ≥ 0 | query of the edge; empty for a head, which is exchanged at every
+            token
+        key | position, ≥ 0 | key of the edge; empty for a head
+        query_token | text | token of the clean prompt there
+        key_token | text | token of the clean prompt there
+        relation | `type/relation`, joined by `;` | relations of the head's types that hold this
+            edge in the clean prompt; only those that need no annotation
+        recovered | share | of the difference that this part of the clean prompt restores in the
+            corrupt one: 1 for all, below 0 if it works against it
+        attention_recovered | share | the same with the part's attention alone; the values stay the
+            corrupt prompt's
+        lost | share | of the difference that is lost with this part of the corrupt prompt in the
+            clean one: 1 for all, below 0 if it works against it
+        attention_lost | share | the same with the part's attention alone; the values stay the clean
+            prompt's
+    """),
+    figure="bar",
+    encoders=False,
+    bad_call={"edges": -1},
+)
+
+
+@study(STUDY)
 def patch(
     run: RunName,
     *,
@@ -84,9 +110,6 @@ def patch(
     between the prompts that it restores. Noising runs the clean prompt with a part of the corrupt
     one; `lost` is the share that it removes. `attention_` shares patch the attention alone. Shares
     do not add up to 1.
-
-    The table has a row per head, then a row per edge of the heads with the largest effects, with
-    the relations of the head's tags that the edge belongs to.
 
     Raises:
         HeadscopeError: the prompts differ in length, or nowhere; the metric is the same for both; a
@@ -201,7 +224,7 @@ def _table(
         ";".join(held.get((row.layer, row.head), {}).get((row.query, row.key), ()))
         for row in table.itertuples()
     ]
-    return table[COLUMNS]
+    return table[STUDY.names]
 
 
 def _effects(pair: PromptPair, patches: Sequence[Patch], steps: Steps) -> pd.DataFrame:

@@ -38,13 +38,14 @@ from headscope.models.loss import (
 )
 from headscope.models.model import Model
 from headscope.models.stream import batch_tokens_on, in_batches
-from headscope.options import Corpus, Device, MaxTokens, Revision, Seed, checked
+from headscope.options import Corpus, Device, MaxTokens, Revision, Seed
 from headscope.progress import Progress, Steps, progress_bar
 from headscope.runs.recorded_paths import name_of
 from headscope.runs.resolve import ModelOrRun, RunName, model_or_run, the_run
 from headscope.statistics.result import Result
 from headscope.statistics.tags import NO_TYPE, is_sink
 from headscope.stimuli.document_order import readable
+from headscope.studies.study import Study, study, table_columns
 from headscope.views.study import StudyResult
 
 IMPORTANCE, RANDOM, TYPE = "importance", "random", "type"
@@ -52,10 +53,31 @@ COLOURS = {IMPORTANCE: "#0072b2", RANDOM: "#8c8c8c", TYPE: "#d55e00"}
 STEPS = tuple(i / 10 for i in range(11))
 DRAWS = 5
 OVER_RANDOM = ["over_random", "over_low", "over_high"]
-COLUMNS = ["order", "draw", "share", "masked", "loss", "rise", "ci_low", "ci_high", *OVER_RANDOM]
 
 
-@checked
+STUDY = Study(
+    rows="order × draw × share of heads masked",
+    columns=table_columns("""
+        order | `importance`, `random` or `type` | the order in which heads are masked
+        draw | count, ≥ 0 | number of the random order; 0 for the others
+        share | [0, 1] | share of heads masked
+        masked | heads, ≥ 0 | number of masked heads
+        loss | nats per token, ≥ 0 | mean loss on text
+        rise | nats per token | above the untouched model's
+        ci_low | nats per token | lower end of the rise's 95 % interval
+        ci_high | nats per token | upper end of it
+        over_random | nats per token | the loss less the mean loss of the random orders; empty for
+            those
+        over_low | nats per token | lower end of its 95 % interval over windows and random orders
+        over_high | nats per token | upper end of it
+    """),
+    figure="line",
+    encoders=False,
+    bad_call={"max_tokens": 0},
+)
+
+
+@study(STUDY)
 def prune(
     model: ModelOrRun,
     corpus: Corpus = None,
@@ -77,10 +99,6 @@ def prune(
     group the least important first. Importance is the mean absolute gradient of the loss by the
     head's mask, divided by its layer's ℓ2 norm (Michel et al. 2019, section 4.1). Every second
     window ranks heads; the others give the losses.
-
-    The table has a row per `order` × random `draw` × `share` of heads `masked`: the `loss` in nats
-    per token, its `rise` over the unmasked model with the 95 % interval, and its excess
-    `over_random`, the mean of the random orders, with the interval over windows and draws.
 
     Raises:
         ModelError: the model cannot be loaded, or does not run under the fused engine.
@@ -318,7 +336,7 @@ def _table(
             change = rise(pruned, by_step[0], seed=seed)
             masked_heads = round(share * heads)
             rows.append((order, draw, share, masked_heads, pruned.mean, *change, *over[step]))
-    return pd.DataFrame(rows, columns=COLUMNS)
+    return pd.DataFrame(rows, columns=STUDY.names)
 
 
 def masked_loss(

@@ -24,13 +24,14 @@ from headscope.heads import head_name
 from headscope.measure.study_windows import evenly
 from headscope.models.model import Model
 from headscope.models.stream import LayerAttention, stream_attention, whole_patterns
-from headscope.options import Device, Positive, RunCorpus, Source, Windows, checked
+from headscope.options import Device, Positive, RunCorpus, Source, Windows
 from headscope.progress import OnProgress, Progress, Steps, progress_bar
 from headscope.runs.recorded_paths import name_of
 from headscope.runs.resolve import RunName, model_of, text_of, the_run
 from headscope.settings import Settings
 from headscope.statistics.result import Result
 from headscope.stimuli.text import TextWindows
+from headscope.studies.study import Study, study, table_columns
 from headscope.views.colours import colour, ink, types_in_order
 from headscope.views.study import StudyResult
 
@@ -39,7 +40,24 @@ QUERIES = 12
 MAX_CLUSTERS = 40
 
 
-@checked
+STUDY = Study(
+    rows="head",
+    columns=table_columns("""
+        layer | count, ≥ 0 | layer of the head
+        head | count, ≥ 0 | number of the head in its layer
+        primary | a head type | as in `heads.csv`
+        cluster | number, ≥ 1 | its cluster; 1 is the largest
+        x | root of bits | place on the map
+        y | root of bits | place on the map
+        nearest | a head | the head whose attention is most alike
+        distance | bits, [0, 1] | mean Jensen–Shannon divergence from it
+    """),
+    figure="scatter",
+    bad_call={"windows": 0},
+)
+
+
+@study(STUDY)
 def redundancy(
     run: RunName,
     corpus: RunCorpus = None,
@@ -59,9 +77,6 @@ def redundancy(
     never attend to the same key. Clusters (average linkage, the cut with the largest silhouette)
     and the map (classical scaling) use its square root, which is a metric (Endres and Schindelin
     2003).
-
-    The table has a row per head: `layer`, `head`, `primary`, its `cluster` (1 is the largest), its
-    place `x`, `y` on the map, the `nearest` head, and the `distance` to it in bits.
 
     Raises:
         RunError: no run there, or one without a model.

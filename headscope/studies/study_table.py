@@ -45,8 +45,6 @@ class StudyRow:
     """What the command answers, in less than a line."""
     examples: tuple[str, ...] = ()
     """Complete lines that call the command."""
-    tables: tuple[str, ...] = ()
-    """Titles of the tables' sections on the page on file formats."""
     out: str = "Write the table to this .csv file."
     """Help of `--out`; empty for a command that takes none or its own."""
     figure: str = "Draw it: a .png, .svg or .pdf file."
@@ -93,7 +91,6 @@ STUDIES: tuple[StudyRow, ...] = (
             "headscope sweep run --models checkpoints/ --revisions step128,step1000 "
             "--out runs/stages",
         ),
-        tables=("sweep.csv",),
     ),
     StudyRow(
         name="languages",
@@ -105,7 +102,6 @@ STUDIES: tuple[StudyRow, ...] = (
             "headscope sweep languages model/ --corpus pud/ --languages de,ja,zh "
             "--figure languages.svg",
         ),
-        tables=("languages.csv",),
     ),
     StudyRow(
         name="weights",
@@ -116,7 +112,6 @@ STUDIES: tuple[StudyRow, ...] = (
             "headscope study weights mini",
             "headscope study weights runs/mini --out weights.csv --figure copying.pdf",
         ),
-        tables=("weights",),
         has_format=True,
     ),
     StudyRow(
@@ -128,7 +123,6 @@ STUDIES: tuple[StudyRow, ...] = (
             "headscope study anatomy mini",
             "headscope study anatomy gpt2 --context 4096 --format csv",
         ),
-        tables=("anatomy",),
         figure="",
         has_format=True,
     ),
@@ -153,7 +147,6 @@ STUDIES: tuple[StudyRow, ...] = (
             "headscope compare runs/one runs/two --out changes.csv",
             "headscope compare runs/base runs/new --fail-on 'lost induction > 0'",
         ),
-        tables=("compare",),
     ),
     StudyRow(
         name="emergence",
@@ -164,7 +157,6 @@ STUDIES: tuple[StudyRow, ...] = (
             "headscope sweep emergence runs/stages --figure stages.pdf",
             "headscope sweep emergence runs/stages --format csv",
         ),
-        tables=("emergence",),
         has_format=True,
     ),
     StudyRow(
@@ -176,7 +168,6 @@ STUDIES: tuple[StudyRow, ...] = (
             "headscope study redundancy runs/mini --figure map.png",
             "headscope study redundancy runs/mini --windows 64 --format json",
         ),
-        tables=("redundancy",),
         out="Write each head's row to this .csv.",
         figure="Draw the map of heads: a .png, .svg or .pdf file.",
         has_format=True,
@@ -203,7 +194,6 @@ STUDIES: tuple[StudyRow, ...] = (
             "headscope ablate runs/mini --only edges",
             "headscope ablate runs/mini --heads L4H3,L5H0 --how zero",
         ),
-        tables=("causal.csv",),
         out="",
         figure="",
     ),
@@ -213,7 +203,6 @@ STUDIES: tuple[StudyRow, ...] = (
         group=STUDY,
         question="What is the loss as more and more heads are masked?",
         examples=("headscope study prune mini --run runs/mini --figure prune.pdf --out prune.csv",),
-        tables=("prune",),
         out="Write the curve to this .csv file.",
     ),
     StudyRow(
@@ -225,7 +214,6 @@ STUDIES: tuple[StudyRow, ...] = (
             "headscope explain mini --out rules.csv",
             "headscope explain runs/mini --features 12",
         ),
-        tables=("rules.csv",),
         figure="",
     ),
     StudyRow(
@@ -239,7 +227,6 @@ STUDIES: tuple[StudyRow, ...] = (
             "headscope study function-vectors runs/smollm2 --tasks antonym,plural,past "
             "--prompts 20",
         ),
-        tables=("function-vectors",),
     ),
     StudyRow(
         name="collapse",
@@ -250,7 +237,6 @@ STUDIES: tuple[StudyRow, ...] = (
             "headscope study collapse mini --mixing --out collapse.csv",
             "headscope study collapse mini --figure collapse.pdf",
         ),
-        tables=("collapse",),
     ),
     StudyRow(
         name="patch",
@@ -263,12 +249,10 @@ STUDIES: tuple[StudyRow, ...] = (
             "headscope study patch atlas:smollm2 --clean 'The keys are' --corrupt 'The key is' "
             "--answer ' lost' --wrong ' missing' --heads all --out patches.csv",
         ),
-        tables=("patch",),
     ),
     StudyRow(
         name="why",
         function="why:why",
-        tables=("why",),
     ),
 )
 """Every study, those with a command in the order of `--help`."""

@@ -29,7 +29,6 @@ from headscope.options import (
     PathName,
     Positive,
     check_paths,
-    checked,
     several_names,
 )
 from headscope.paths import given_file
@@ -42,6 +41,7 @@ from headscope.runs.tables import table_to_csv
 from headscope.runs.write import write_files, writing
 from headscope.settings import Settings, not_default
 from headscope.statistics.tags import NO_TYPE, countable_types
+from headscope.studies.study import Study, study, table_columns
 from headscope.studies.sweep_processes import results_of_cluster, results_of_processes
 from headscope.views.study import StudyResult
 
@@ -49,7 +49,24 @@ PLAN, TABLE = "sweep.json", "sweep.csv"
 COMPLETE, FAILED, MISSING = "complete", "failed", "missing"
 
 
-@checked
+STUDY = Study(
+    rows="run",
+    columns=table_columns("""
+        model | text | the model's name
+        revision | text | its revision; empty for none
+        corpus | names joined by `;` | what was read
+        folder | text | the run folder's name in the sweep's folder
+        status | `complete`, `failed` or `missing` | how it went
+        heads | heads, ≥ 0 | heads of the model
+        TYPE | heads, ≥ 0 | a column per type with the number of heads that hold its tag, then one
+            for `not identifiable` and one for `unclassified`; empty if not measured
+        error | a message | the reason of a failure
+    """),
+    bad_call={"workers": 0},
+)
+
+
+@study(STUDY)
 def sweep(
     file: Annotated[
         PathName | None,
@@ -72,10 +89,6 @@ def sweep(
 
     Complete runs are kept, so that the same call resumes after a stop. A run that fails does not
     stop the others.
-
-    The table has a row per run: `model`, `revision`, `corpus`, its `folder` in the folder of the
-    sweep, its `status`, the model's `heads`, the number of heads with a tag of each type, and the
-    `error` of a run that failed. A count is missing if the type was not measured.
 
     Raises:
         HeadscopeError: the file cannot be read, or a key is unknown or has an invalid value.

@@ -22,10 +22,11 @@ from scipy.stats import rankdata
 from headscope.corpus.shipped import data_folder
 from headscope.errors import ChoiceError, RunError
 from headscope.heads import head_name
-from headscope.options import Flag, Name, PathName, checked
+from headscope.options import Flag, Name, PathName
 from headscope.paths import given_file
 from headscope.runs.resolve import RunName, the_run
 from headscope.statistics.result import Result
+from headscope.studies.study import Study, study, table_columns
 from headscope.views.study import StudyResult
 
 FILE_COLUMNS = ["model", "revision", "metric", "layer", "head", "value"]
@@ -33,10 +34,6 @@ TOP = 10
 """Most heads at the top of both rankings."""
 PERMUTATIONS = 1_000
 MAX_P = 0.05
-COLUMNS = [
-    *("metric", "revision", "relation", "quantity", "stimulus", "heads"),
-    *("spearman", "spearman_control", "top", "shared", "shared_control", "p_value", "best"),
-]
 HEAD = ["layer", "head"]
 SHIPPED, METRICS = "published_models.csv.xz", "published_metrics.csv"
 OWNERS = ("openai-community/", "distilbert/")
@@ -55,7 +52,28 @@ def published_metrics() -> pd.DataFrame:
     return pd.read_csv(data_folder() / METRICS, index_col="metric")
 
 
-@checked
+STUDY = Study(
+    rows="published metric that has a value for every head",
+    columns=table_columns("""
+        metric | a name | published metric
+        revision | text | published revision of the model
+        relation | a name | relation of the run, or column of heads.csv, that resembles it most
+        quantity | `attention`, … | quantity that was published
+        stimulus | text | published stimulus, and after `ours:` that of the run
+        heads | count, ≥ 1 | heads with a published score
+        spearman | [−1, 1] | rank correlation over all heads
+        spearman_control | [−1, 1] | its mean over permutations of heads within their layers
+        top | count, ≥ 1 | number of heads at the top of both rankings
+        shared | count, ≥ 0 | heads at the top of both
+        shared_control | count, ≥ 0 | its mean over permutations
+        p_value | [0, 1] | share of permutations, counting the run as one, that share as many
+        best | a head | head with the highest published score
+    """),
+    bad_call={"model": ""},
+)
+
+
+@study(STUDY)
 def verify(
     run: RunName,
     *,
@@ -73,14 +91,6 @@ def verify(
     ] = None,
 ) -> StudyResult:
     """Compare the ranks of a run's heads with published scores of the same model.
-
-    The table has a row per published `metric` that has a value for every head. `relation` is the
-    run's relation, or column of `heads.csv`, that resembles it most; `quantity` and `stimulus` say
-    what was published and how the run differs. `spearman` is the rank correlation over all heads.
-    `shared` counts the heads that are among the `top` of both. `spearman_control` and
-    `shared_control` are means over permutations of heads within their layers; `p_value` is the
-    share of permutations, counting the run as one, that share as many. `best` is the head with the
-    highest published score.
 
     Raises:
         ChoiceError: nothing is published for this model.
@@ -144,7 +154,7 @@ def _ranks(run: Result, published: pd.DataFrame) -> tuple[pd.DataFrame, list[str
     revision = of_run if of_run in revisions else "main"
     if revision not in revisions:
         note = f"published scores are of revision {', '.join(revisions)}, and the run of {of_run}"
-        return pd.DataFrame(columns=COLUMNS), [note]
+        return pd.DataFrame(columns=STUDY.names), [note]
     rows, notes, without_relation = [], [], []
     definitions = published_metrics().to_dict("index")
     for metric, unsorted in published[published["revision"] == revision].groupby("metric"):
@@ -167,7 +177,7 @@ def _ranks(run: Result, published: pd.DataFrame) -> tuple[pd.DataFrame, list[str
         rows.append(names | definitions[metric] | _agreement(table, masses))
     if without_relation:
         notes.append(f"not compared, as no relation resembles them: {', '.join(without_relation)}")
-    return pd.DataFrame(rows, columns=COLUMNS), notes
+    return pd.DataFrame(rows, columns=STUDY.names), notes
 
 
 def _agreement(table: pd.DataFrame, masses: _Scores) -> dict[str, object]:

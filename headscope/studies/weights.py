@@ -20,11 +20,16 @@ from transformer_lens.model_bridge.exceptions import StopAtLayerException
 
 from headscope.errors import ModelError
 from headscope.heads import head_name
+from headscope.measure.progress import Progress, progress_bar
+from headscope.measure.progress_steps import Steps
+from headscope.models.load import Model
 from headscope.models.model import Model
-from headscope.options import Device, Revision, Source, checked
+from headscope.options import Device, Revision, Source
 from headscope.progress import Progress, Steps, progress_bar
 from headscope.runs.recorded_paths import name_of
+from headscope.runs.reopen_model import model_of
 from headscope.runs.resolve import ModelOrRun, model_of, run_named, the_model
+from headscope.studies.study import Study, study, table_columns
 from headscope.views.study import StudyResult
 
 LAYER_NORMS, RMS_NORMS = ("LN", "LNPre"), ("RMS", "RMSPre")
@@ -33,7 +38,32 @@ CHUNK = 4096
 COPYING = {"ov_copying": "embedding", "ov_copying_mlp0": "after the first MLP"}
 
 
-@checked
+STUDY = Study(
+    rows="head",
+    columns=table_columns("""
+        layer | count, ≥ 0 | layer of the head
+        head | count, ≥ 0 | number of the head in its layer
+        ov_copying | [−1, 1] | Re Σλ / Σ∣λ∣ of W_E W_V W_O W_U (Elhage et al. 2021): 1 raises the
+            tokens it attends to
+        ov_copying_mlp0 | [−1, 1] | the same for a token as the first MLP leaves it; empty in layer
+            0
+        qk_rank | directions, ≥ 1 | effective rank of W_Q W_Kᵀ, at most the width of a head: exp of
+            the entropy of its singular values' shares (Roy and Vetterli 2007); empty for a circuit
+            that is 0
+        ov_rank | directions, ≥ 1 | the same of W_V W_O
+        k_from | a head | the earlier head whose writes its keys read most
+        k_composition | [0, 1] | how much
+        primary | a head type | as in `heads.csv`
+        relation | a relation's name | as in `heads.csv`
+        mass | [0, 1] | as in `heads.csv`
+        k_from_relation | a relation's name | the relation of the head in `k_from`
+    """),
+    figure="heat map",
+    bad_call={"device": ""},
+)
+
+
+@study(STUDY)
 def weights(
     model: ModelOrRun,
     *,
@@ -43,11 +73,6 @@ def weights(
     device: Device = "cpu",
 ) -> StudyResult:
     """Read OV copying, effective ranks and K-composition of every head from its weights.
-
-    The table has a row per head: `ov_copying` in [−1, 1] by the embedding, and `ov_copying_mlp0` by
-    the token after the first MLP (NaN in layer 0); the effective ranks `qk_rank` and `ov_rank` in
-    [1, d_head]; `k_from`, the earlier head with the largest `k_composition`. For a run also
-    `primary`, `relation` and `mass` of the head, and `k_from_relation`, the relation of `k_from`.
 
     Raises:
         ModelError: the model cannot be loaded, or its norms cannot be folded.

@@ -34,6 +34,7 @@ from headscope.statistics.result import PRELIMINARY, Result, by_name
 from headscope.statistics.tags import NARROW, NO_TAG, UNIDENTIFIABLE, evidence_order, with_rules
 from headscope.statistics.wording import rule_in_words
 from headscope.stimuli.document_order import readable
+from headscope.studies.study import Study, study, table_columns
 from headscope.views.study import StudyResult
 
 NUMBERS = (
@@ -49,7 +50,37 @@ WIDTH = 68
 TARGETS, CONTEXT = 2, 6
 
 
-@checked
+STUDY = Study(
+    rows="head",
+    columns=table_columns("""
+        layer | count, ≥ 0 | layer of the head
+        head | count, ≥ 0 | number of the head in its layer
+        tags | `type/relation`, joined by `;` | the head's tags, the primary one first; empty for
+            none
+        relation | `type/relation` | the relation that the answer rests on; the columns below are
+            those of `evidence.csv` for it
+        verdict | as in `evidence.csv` | verdict on this relation
+        mass | [0, 1] | mean attention on the targets
+        control | ≥ 0 | mean attention on the control keys
+        lift | at most 1 | mass − control
+        ci_low | at most 1 | lower end of the lift's 95 % interval
+        ci_high | at most 1 | upper end of it
+        q_value | [0, 1] | one-sided test of a lift above 0, Benjamini–Hochberg; of a model that was
+            read for these heads over the heads of their layers
+        n | count, ≥ 1 | queries
+        hit_rate | [0, 1] | share of queries whose strongest key is a target
+        baseline | a simple rule's name | the best simple rule; empty where none is to be beaten
+        baseline_rate | [0, 1] | share of queries that it gets right
+        contested_n | count, ≥ 0 | queries where it is wrong
+        contested_hit_rate | [0, 1] | the head's hit rate there
+        example | text | one of the head's best queries, its mass before it: `[[query]]`,
+            `«target»`, `…` where something is left out
+    """),
+    bad_call={"heads": ""},
+)
+
+
+@study(STUDY)
 def why(
     model: ModelOrRun,
     heads: Annotated[Names, Field(description="Names of heads, such as L5H1.")],
@@ -62,9 +93,6 @@ def why(
 
     A run, and a model whose atlas ships, are used as they are. Any other model is read as
     `classify` with `quick=True` does, but only the layers of these heads and those before them.
-
-    The table has a row per head, by its name: `tags` joined by `;`, the `relation` of the answer
-    with its `verdict` and numbers as in `evidence.csv`, and an `example`, one of the best queries.
 
     Raises:
         RunError: the model has no such head, or a text or a setting was given for a run.

@@ -95,8 +95,9 @@ def _forbidden(name: str, target: str) -> bool:
 
 
 def _one_study(name: str, target: str) -> bool:
-    """True for the files of a study, such as `ablate` and `ablate_edges`, and for a sweep that reads another."""
-    return name.partition("_")[0] == target.partition("_")[0] or {name, target} <= {*SWEEPS}
+    """True for the files of one study, for sweeps, and for the declaration that all studies use."""
+    same = name.partition("_")[0] == target.partition("_")[0] or {name, target} <= {*SWEEPS}
+    return same or target == "study"
 
 
 def circle(found: dict[str, Module]) -> list[str]:

@@ -12,11 +12,13 @@ import pytest
 from matplotlib.figure import Figure
 
 import headscope as hs
-from headscope.errors import HeadscopeError, RunError, WriteError
+from headscope.errors import HeadscopeError, ModelError, RunError, WriteError
+from headscope.statistics.tags import NO_TYPE
 from headscope.studies.emergence import cell_emergence
 from headscope.studies.languages import compared
 from headscope.studies.study_table import STUDIES, StudyRow, imported
 from headscope.studies.sweep import Cell, Spec, sweep_result
+from tests.helpers import encoders
 from tests.helpers.studies import call_with
 
 STORY = "Alice was very tired. She looked at the old keys again, and the door was shut. " * 40
@@ -73,7 +75,6 @@ MADE_UP = {
     "why": lambda ask, run, corpus: ask(run, ["L0H0", "L1H1"]),
 }
 """Studies that take minutes or another model, or that need other arguments than a run and a text."""
-WITHOUT_FIGURE = {"anatomy", "explain", "headvis", "sweep", "verify", "why"}
 Amounts = list[tuple[int, int]]
 
 
@@ -115,6 +116,65 @@ def test_every_study_that_reads_a_model_says_how_much_is_done(found, amounts):
         assert all(0 <= done <= total for done, total in amounts[name]), name
 
 
+DECLARED = {study.name: imported(study.function).study for study in STUDIES}
+COUNTED = {*hs.head_types(), *NO_TYPE}
+"""Columns of which the declaration has one for all types."""
+
+
+@pytest.mark.parametrize("name", sorted(DECLARED))
+def test_a_bad_call_is_refused(name, folder):
+    values = {
+        "model": folder,
+        "run": folder,
+        "runs": folder,
+        "heads": "L0H0",
+        "out": "nowhere",
+        "corpus": "gum",
+    }
+    values |= {"clean": "a", "corrupt": "b", "sweep": "nowhere", "models": ["mini"]}
+    study = next(row for row in STUDIES if row.name == name)
+    arguments = call_with(study, values) | DECLARED[name].bad_call
+    positional = [arguments.pop("runs")] * 2 if "runs" in arguments else []
+    with pytest.raises(HeadscopeError, match=next(iter(DECLARED[name].bad_call))):
+        getattr(hs, name)(*positional, **arguments)
+    assert not Path("nowhere").exists()
+
+
+@pytest.fixture(scope="module")
+def encoder_run(tmp_path_factory) -> tuple[Path, Path]:
+    """A run of an encoder, and its text."""
+    home = tmp_path_factory.mktemp("encoder")
+    text = home / "text.conllu"
+    text.write_text(encoders.corpus(20, seed=0))
+    model = encoders.save_hand_built(home / "model")
+    hs.classify(model, text, out=home / "run", max_tokens=400, types=["positional"])
+    return home / "run", text
+
+
+@pytest.mark.parametrize(
+    "name", ["collapse", "function_vectors", "patch", "prune", "redundancy", "weights", "why"]
+)
+def test_a_study_runs_on_encoders_or_refuses_them(name, encoder_run):
+    run, text = encoder_run
+    values = {
+        "model": run,
+        "run": run,
+        "corpus": text,
+        "max_tokens": 100,
+        "windows": 8,
+        "heads": "L0H0",
+    }
+    study = next(row for row in STUDIES if row.name == name)
+    call = partial(
+        getattr(hs, name), **call_with(study, values | {"clean": "a b", "corrupt": "a c"})
+    )
+    if DECLARED[name].encoders:
+        assert len(call().table) > 0
+    else:
+        with pytest.raises(ModelError, match="does not take an encoder"):
+            call()
+
+
 def test_every_study_can_be_asked_from_the_one_door():
     for study in STUDIES:
         assert getattr(hs, study.name) is imported(study.function)
@@ -123,8 +183,12 @@ def test_every_study_can_be_asked_from_the_one_door():
 @pytest.mark.parametrize("name", sorted({row.name for row in STUDIES} - {"ablate"}))
 def test_a_study_is_a_table_a_figure_and_a_file(found, name, tmp_path):
     study = found[name]
+    declared = DECLARED[name]
     assert len(study.table) > 0
-    if name in WITHOUT_FIGURE:
+    index = [] if study.table.index.name is None else [study.table.index.name]
+    columns = [column for column in (*index, *study.table.columns) if column not in COUNTED]
+    assert [column for column in columns if column not in declared.names] == []
+    if not declared.figure:
         with pytest.raises(HeadscopeError, match="this study has no figure"):
             study.figure()
     else:

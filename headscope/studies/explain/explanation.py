@@ -15,9 +15,11 @@ from headscope.corpus.window import Window
 from headscope.errors import CorpusError
 from headscope.measure.batches import give_back
 from headscope.measure.study_windows import evenly
+from headscope.models.batching import ALL_TOGETHER
+from headscope.models.load import Model
 from headscope.models.model import Model
 from headscope.models.stream import ALL_TOGETHER, LayerAttention, stream_attention, whole_patterns
-from headscope.options import LARGEST, Corpus, Device, Revision, Seed, checked
+from headscope.options import LARGEST, Corpus, Device, Revision, Seed
 from headscope.progress import Progress, Steps, progress_bar
 from headscope.relations import relations_of
 from headscope.relations.head_type import ALL
@@ -29,6 +31,7 @@ from headscope.studies.explain.catalogue import Texts
 from headscope.studies.explain.feature import TokenFacts
 from headscope.studies.explain.rule import HeadRule, explain_layer
 from headscope.studies.explain.select import Selector
+from headscope.studies.study import Study, study, table_columns
 from headscope.views.study import StudyResult
 
 FEATURES, WINDOWS = 8, 56
@@ -41,7 +44,30 @@ PARTS = 4
 BY_HEAD = ["layer", "head", "bits", "position", "explained", "ci_low", "ci_high", "rule"]
 
 
-@checked
+STUDY = Study(
+    rows="head and feature of its rule, the feature with the most unique bits first",
+    columns=table_columns("""
+        layer | count, ≥ 0 | layer of the head
+        head | count, ≥ 0 | number of the head in its layer
+        explained | ≤ 1 | share of the bits between uniform attention and the head's own that the
+            whole rule explains, on documents used neither to fit nor to choose it
+        place | count, ≥ 1 | 1 for the feature with the most unique bits
+        feature | a name | `token 0`, `offset-1`, `key NOUN`, `nearest-VERB`, a relation such as
+            `syntactic/obj:dep>head`, …
+        kind | `sink`, `position`, `delimiter`, `lexical`, `induction`, `syntactic`, `coreference`,
+            `semantic`, or a type of one's own | type that attention on the feature counts as
+        queries | a kind of word | queries at which the feature applies; empty for every query
+        weight | logits | weight in the softmax: a key with the feature is preferred by a factor of
+            e^weight
+        unique | ≤ 1 | share of the bits that is lost without it
+        ci_low | ≤ 1 | lower end of the 95 % interval of `unique`, over documents
+        ci_high | ≤ 1 | upper end of it
+    """),
+    bad_call={"features": 65},
+)
+
+
+@study(STUDY)
 def explain(
     model: ModelOrRun,
     corpus: Corpus = None,

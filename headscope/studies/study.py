@@ -1,0 +1,79 @@
+"""Declaration of a study: the columns of its table, its figure, encoders, and one bad call.
+
+`@study(…)` above the function checks its arguments and completes its docstring. The reference and
+the tests read the declaration.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, ParamSpec, TypeVar
+
+from headscope.options import checked
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+class Column(NamedTuple):
+    """A column of a table."""
+
+    name: str
+    unit: str
+    """Unit and range, such as `nats, ≥ 0`."""
+    meaning: str
+
+
+def table_columns(text: str) -> tuple[Column, ...]:
+    """Columns from lines `name | unit | meaning`; an indented line continues the line above."""
+    lines = re.sub(r"\n\s+", " ", textwrap.dedent(text).strip()).split("\n")
+    return tuple(Column(*map(str.strip, line.split("|", 2))) for line in lines)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """Declaration of a study."""
+
+    rows: str
+    """What a row of the table stands for."""
+    columns: tuple[Column, ...]
+    """Columns of the table, in order."""
+    figure: str = ""
+    """Kind of the figure, such as `line` or `heat map`; empty for none."""
+    encoders: bool = True
+    """True if the study runs on encoders; other studies refuse them."""
+    bad_call: Mapping[str, Any]
+    """Arguments that the function refuses."""
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the columns."""
+        return [column.name for column in self.columns]
+
+    def described(self) -> str:
+        """The rows and columns, as the end of a docstring."""
+        lines = [
+            f"{name} ({unit}): {meaning}.".replace(" ()", "")
+            for name, unit, meaning in self.columns
+        ]
+        wrapped = [textwrap.indent(textwrap.fill(line, 92), "    ") for line in lines]
+        return "\n".join([f"The table has a row per {self.rows}.", "", "Columns:", *wrapped])
+
+
+def study(declaration: Study) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
+    """Make a function a study: its arguments are checked, and its docstring lists the columns.
+
+    The declaration is the attribute `study` of the function.
+    """
+
+    def decorate(function: Callable[_P, _R]) -> Callable[_P, _R]:
+        call = checked(function)
+        head, mark, tail = (call.__doc__ or "").partition("Raises:")
+        call.__doc__ = f"{head.rstrip()}\n\n{declaration.described()}\n\n{mark}{tail}"
+        call.__dict__["study"] = declaration
+        return call
+
+    return decorate
