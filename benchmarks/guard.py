@@ -62,7 +62,7 @@ def changed(model: str, change: Callable[[Any], None], folder: Path) -> Path:
         with torch.no_grad():
             change(network)
         network.save_pretrained(folder)
-        opened.tokenizer.save(folder)
+        opened.tokenizer.backend.save_pretrained(folder)
     return folder
 
 

@@ -103,7 +103,7 @@ def asset(name: str) -> tuple[str, str] | None:
 
 def _data(live: Live) -> dict[str, Any]:
     """The part of the report's data that the page shows; of a model without a run its shape."""
-    no_text = {
+    no_text: dict[str, Any] = {
         "means": None,
         "examples": [],
         "ladders": [],

@@ -24,12 +24,11 @@ from headscope.measure.bootstrap import estimate
 from headscope.measure.study_windows import LENGTH
 from headscope.models.intervention import ablated
 from headscope.models.layout.projections import output_matrix
-from headscope.models.rerun import WAYS_TO_ABLATE, Rerunner, Score, TokenRows, ablated
+from headscope.models.rerun import Rerunner, Score, TokenRows
 from headscope.models.stream import batch_tokens_on, in_batches, padded_tokens
 from headscope.options import Device, Heads, Positive, RunCorpus, Seed, Source
 from headscope.progress import OnProgress, Progress, Steps, progress_bar
 from headscope.runs.listing import Head, selected_heads, tagged_types
-from headscope.runs.reopen_model import model_of, text_of
 from headscope.runs.resolve import RunName, model_of, text_of, the_run
 from headscope.statistics.causes import AWAY, COMPETENT, EDGES, UNTESTED, judged
 from headscope.statistics.result import Result

@@ -20,7 +20,6 @@ from headscope.models.checkpoint import CONFIG, Checkpoint, Shapes, weight_files
 from headscope.models.layout.dimensions import read_dimensions
 from headscope.models.layout.table import BUFFER, LAYOUTS, Split, find_layout
 from headscope.models.locate import locate
-from headscope.models.quantised import quantisation_method
 from headscope.models.weights import empty_network, examine, quantisation_method, read_config
 from headscope.options import PathName, Positive, Revision
 from headscope.studies.study import Study, study, table_columns

@@ -29,7 +29,6 @@ from headscope.models.model import Model
 from headscope.options import Corpus, Device, MaxTokens, Revision, Seed
 from headscope.progress import OnProgress, Progress, progress_bar
 from headscope.runs.recorded_paths import name_of
-from headscope.runs.reopen_model import model_or_run
 from headscope.runs.resolve import ModelOrRun, model_or_run
 from headscope.stimuli.document_order import readable
 from headscope.studies.study import Study, study, table_columns

@@ -19,8 +19,6 @@ from matplotlib.patches import Rectangle
 
 from headscope.errors import ChoiceError, RunError
 from headscope.heads import head_name
-from headscope.measure.progress import Progress, progress_bar
-from headscope.measure.progress_steps import Steps
 from headscope.progress import Progress, Steps, progress_bar
 from headscope.relations import head_types
 from headscope.relations.relation import MIN_QUERIES

@@ -25,7 +25,6 @@ from torch import Tensor, nn
 from headscope.corpus.controlled.tasks import chosen_tasks
 from headscope.measure.bootstrap import interval, ratio_error, resample
 from headscope.models.families import refuse_encoder
-from headscope.models.last_token import LastToken, LastTokenRunner
 from headscope.models.token_rerun import LastToken, LastTokenRunner
 from headscope.options import LARGEST, Device, Name, Revision, Seed
 from headscope.progress import OnProgress, Progress, Steps, progress_bar

@@ -20,14 +20,10 @@ from transformer_lens.model_bridge.exceptions import StopAtLayerException
 
 from headscope.errors import ModelError
 from headscope.heads import head_name
-from headscope.measure.progress import Progress, progress_bar
-from headscope.measure.progress_steps import Steps
-from headscope.models.load import Model
 from headscope.models.model import Model
 from headscope.options import Device, Revision, Source
 from headscope.progress import Progress, Steps, progress_bar
 from headscope.runs.recorded_paths import name_of
-from headscope.runs.reopen_model import model_of
 from headscope.runs.resolve import ModelOrRun, model_of, run_named, the_model
 from headscope.studies.study import Study, study, table_columns
 from headscope.views.study import StudyResult

@@ -116,7 +116,8 @@ class AttentionView(LayerView):
     @property
     def pattern(self) -> Float[ndarray, "query key"]:
         """Attention in [0, 1]; rows sum to 1, over keys at or before the query but in encoders."""
-        return self.patterns[0]
+        pattern: ndarray = self.patterns[0]
+        return pattern
 
     def __repr__(self) -> str:
         return f"<{self.title}: attention of {len(self.tokens)} tokens; print() draws it>"

@@ -74,7 +74,7 @@ class LensEngine:
             if layer == last and not on:
                 raise StopAtLayerException(pattern)
 
-        takes = {"pattern": take_pattern}
+        takes: dict[str, Any] = {"pattern": take_pattern}
         if any(isinstance(request, SelfEntries) for request in tiles):
             takes["v"] = take_value
         hooks = [

@@ -15,8 +15,6 @@ from headscope.corpus.window import Window
 from headscope.errors import CorpusError
 from headscope.measure.batches import give_back
 from headscope.measure.study_windows import evenly
-from headscope.models.batching import ALL_TOGETHER
-from headscope.models.load import Model
 from headscope.models.model import Model
 from headscope.models.stream import ALL_TOGETHER, LayerAttention, stream_attention, whole_patterns
 from headscope.options import LARGEST, Corpus, Device, Revision, Seed
