@@ -16,11 +16,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from transformers import AutoTokenizer
 
 import headscope as hs
 from headscope.corpus.read import corpus_files
 from headscope.corpus.shipped import corpus_place
 from headscope.models.load import load_model
+from headscope.models.locate import locate
 from headscope.models.loss import network_of
 
 CONDITIONS = ("lost induction > 0", "sure lost induction > 0", "sure changes > 3")
@@ -62,7 +64,7 @@ def changed(model: str, change: Callable[[Any], None], folder: Path) -> Path:
         with torch.no_grad():
             change(network)
         network.save_pretrained(folder)
-        opened.tokenizer.backend.save_pretrained(folder)
+        AutoTokenizer.from_pretrained(locate(model).path).save_pretrained(folder)
     return folder
 
 

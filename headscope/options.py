@@ -74,6 +74,8 @@ def checked(function: Callable[_P, _R]) -> Callable[_P, _R]:
         ArgumentError: when the function is called with an invalid value.
     """
     signature = inspect.signature(function)
+    kinds = {parameter.kind: name for name, parameter in signature.parameters.items()}
+    starred = kinds.get(inspect.Parameter.VAR_POSITIONAL)
 
     @functools.cache
     def options() -> type[Options]:
@@ -82,6 +84,8 @@ def checked(function: Callable[_P, _R]) -> Callable[_P, _R]:
     @functools.wraps(function)
     def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
         bound = signature.bind(*args, **kwargs)
+        if starred is not None:
+            bound.arguments.setdefault(starred, ())
         fields = options().model_fields
         values = {name: value for name, value in bound.arguments.items() if name in fields}
         valid = options()(**values)

@@ -99,9 +99,11 @@ def test_a_value_of_the_wrong_kind_is_named_with_what_would_do(call, message):
 
 def test_token_ids_are_refused_where_tokens_are_asked_for():
     pattern = np.tril(np.ones((1, 1, 3, 3))) / np.arange(1, 4)[:, None]
-    with pytest.raises(hs.HeadscopeError, match="spelled, not its id"):
+    with pytest.raises(hs.HeadscopeError, match="not of their ids"):
         hs.score_patterns([pattern], None, [[1, 2, 3]])
-    with pytest.raises(hs.HeadscopeError, match=r"windows is None, expected those of hs\.windows"):
+    with pytest.raises(
+        hs.HeadscopeError, match=r"windows \(of hs\.windows\) and tokens should be lists"
+    ):
         hs.score_patterns(pattern, None, None)
     for odd in ([[[[1.0], [1.0, 2.0]]]], (np.full((1, 1, 3, 3), "a"),)):
         with pytest.raises(hs.HeadscopeError, match="is no array of numbers"):
@@ -136,7 +138,7 @@ def test_an_invalid_share_is_refused(value):
 def test_a_model_in_memory_has_its_device_already(gpt2_folder):
     from headscope.models.load import load_model
 
-    with pytest.raises(hs.HeadscopeError, match="is loaded already; give its name instead"):
+    with pytest.raises(hs.HeadscopeError, match="is in memory already"):
         hs.collapse(load_model(str(gpt2_folder)), device="cpu")
 
 

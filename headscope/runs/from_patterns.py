@@ -306,7 +306,7 @@ def _list(value: Any) -> list[Any]:
         return list(value)
     except Exception as error:  # an object may fail in any way when it is asked
         raise PatternError(
-            f"patterns, windows and tokens are lists: {first_line(error)}"
+            f"patterns, windows (of hs.windows) and tokens should be lists: {first_line(error)}"
         ) from error
 
 

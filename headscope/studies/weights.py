@@ -55,6 +55,7 @@ STUDY = Study(
         k_from_relation | a relation's name | the relation of the head in `k_from`
     """),
     figure="heat map",
+    encoders=False,
     bad_call={"device": ""},
 )
 
