@@ -64,7 +64,7 @@ def changed(model: str, change: Callable[[Any], None], folder: Path) -> Path:
         with torch.no_grad():
             change(network)
         network.save_pretrained(folder)
-        AutoTokenizer.from_pretrained(locate(model).path).save_pretrained(folder)
+        AutoTokenizer.from_pretrained(locate(model, None)[0]).save_pretrained(folder)
     return folder
 
 
