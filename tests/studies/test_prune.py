@@ -13,7 +13,6 @@ from headscope.models.intervention import HeadsScaled
 from headscope.models.load import load_model
 from headscope.models.loss import loss, network_of
 from headscope.studies.prune import (
-    COLUMNS,
     DRAWS,
     IMPORTANCE,
     RANDOM,
@@ -109,7 +108,6 @@ def pruning(gpt2_folder, story, run):
 
 def test_the_curve_has_every_order_and_step(pruning):
     curve = pruning.table
-    assert list(curve.columns) == COLUMNS
     assert curve.groupby("order", sort=False)["draw"].nunique().to_dict() == {
         "importance": 1, "random": DRAWS, "type": 1,
     }  # fmt: skip
