@@ -10,7 +10,6 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-import headscope as hs
 from headscope.errors import ModelError
 from headscope.models.engines.attention import attention, by_rows, overridden, softmax_attend
 from headscope.models.engines.engine import Entries, QueryRows, Tile
@@ -143,15 +142,6 @@ def test_a_window_that_no_mask_tells_of_is_refused():
     for known in ((), {WINDOW + 1}):
         with pytest.raises(ModelError, match=f"layers that reach {WINDOW} tokens back, and"):
             stated.check_reach(WINDOW + 1, known)
-
-
-def test_no_query_attends_beyond_a_window(tokenizer, tmp_path):
-    save_tiny("mistral", tokenizer, tmp_path)
-    text = tmp_path / "long.txt"
-    text.write_text("the old keys were in the house and she told them that " * 40)
-    run = hs.classify(str(tmp_path), text, max_tokens=300, max_length=CONTEXT, types=["positional"])
-    assert run.info["engine"] == "fused"
-    assert (run.heads["mean_distance"] < WINDOW).all()
 
 
 @pytest.fixture

@@ -22,7 +22,6 @@ from headscope.relations.relation import find
 from headscope.runs.resolve import model_of
 from headscope.stimuli.stimulus import cut_document
 from headscope.views.show import text_window
-from tests.helpers.encoders import save_hand_built
 from tests.helpers.models import save_model
 
 TEMPLATE = (
@@ -72,15 +71,6 @@ def test_a_text_in_the_template_is_what_the_tokenizer_itself_makes_of_it(words, 
         "<|endoftext|>",
         "\n",
     ]
-
-
-def test_each_window_of_a_long_document_is_a_message_of_its_own(words, windows):
-    before, after = Tokenizer(words, name="m", chat=True).template.text
-    assert len(windows) > 6
-    for window in windows:
-        assert len(window) <= 160
-        assert "".join(window.strings[: window.begins]) == before
-        assert "".join(window.strings[window.stop :]) == after
 
 
 def test_words_lie_where_they_are_spelled(words, documents, windows):
@@ -206,8 +196,3 @@ def test_a_template_that_cannot_be_used_is_said(tokenizer, template, message):
     words.chat_template = template
     with pytest.raises(ModelError, match=message):
         Tokenizer(words, name="m", chat=True)
-
-
-def test_an_encoder_reads_no_chat(tmp_path):
-    with pytest.raises(ModelError, match="--chat is for models that predict a next token"):
-        load_model(str(save_hand_built(tmp_path)), chat=True)

@@ -72,12 +72,6 @@ def test_the_context_has_many_names(kind, fields, expected):
     assert layout(kind, **fields).context == expected
 
 
-def test_a_model_that_states_no_context_reads_any_length():
-    dimensions = layout("BloomConfig")
-    assert (dimensions.longest_input(), dimensions.longest_input(5000)) == (2048, 5000)
-    assert layout("BloomConfig", seq_length=100).longest_input(5000) == 100
-
-
 def test_the_numbers_of_a_model_that_also_sees_are_those_of_its_text():
     text = {"num_hidden_layers": 3, "num_attention_heads": 6, "num_key_value_heads": 2,
             "hidden_size": 48, "head_dim": 16, "vocab_size": 99}  # fmt: skip

@@ -141,26 +141,24 @@ def test_one_heads_effect_is_what_a_slow_loop_computes(tokenizer, tmp_path):
     assert float(effects[layer, query, head, candidate]) == pytest.approx(expected, abs=1e-5)
 
 
-def test_an_encoder_has_no_direct_paths(tokenizer, tmp_path):
-    save_tiny("bert", tokenizer, tmp_path, vocab_size=len(tokenizer))
-    assert direct_paths(load_model(str(tmp_path))) is None
+class Tanh(nn.Module):
+    def forward(self, x):
+        return x.tanh()
 
 
-def test_a_block_that_adds_something_else_has_no_direct_paths(tokenizer, tmp_path):
-    model = loaded("llama", tokenizer, tmp_path)
-    assert direct_paths(model) is not None
-    block = model.engine.network.model.layers[1]
-    block.register_forward_hook(
+def another_block(network) -> None:
+    network.model.layers[1].register_forward_hook(
         lambda _, inputs, out: out * 1.5 if isinstance(out, torch.Tensor) else (out[0] * 1.5,)
     )
-    assert direct_paths(model) is None
 
 
-def test_a_norm_by_more_than_one_number_of_each_token_has_no_direct_paths(tokenizer, tmp_path):
-    class Odd(nn.Module):
-        def forward(self, x):
-            return x.tanh()
+def another_norm(network) -> None:
+    network.model.norm = Tanh()
 
+
+@pytest.mark.parametrize("change", [another_block, another_norm])
+def test_a_block_or_norm_of_another_form_has_no_direct_paths(change, tokenizer, tmp_path):
     model = loaded("llama", tokenizer, tmp_path)
-    model.engine.network.model.norm = Odd()
+    assert direct_paths(model) is not None
+    change(model.engine.network)
     assert direct_paths(model) is None

@@ -10,18 +10,14 @@ import numpy as np
 import pytest
 import torch
 from transformers import (
-    AutoModelForMaskedLM,
     BertConfig,
     BertModel,
-    DebertaV2Config,
-    DebertaV2ForMaskedLM,
     ElectraConfig,
     ElectraForPreTraining,
 )
 
 import headscope as hs
 from headscope.attention_kind import BIDIRECTIONAL
-from headscope.errors import ModelError
 from headscope.models.layout.table import LAYOUTS
 from headscope.models.load import load_model
 from tests.helpers.encoders import HEADS, SPECIAL, WORDS, corpus, save_hand_built, save_tokenizer
@@ -174,21 +170,3 @@ def test_an_encoder_without_its_head_for_words_is_read(tmp_path):
         assert loaded.attention_kind == BIDIRECTIONAL
         assert (loaded.tokenizer.bos_string, loaded.tokenizer.frame.end_string) == SPECIAL[:2]
         assert len(patterns(loaded, torch.arange(20)[None])) == 2
-
-
-def test_a_pair_in_memory_is_read_and_the_lens_engine_is_refused(folder):
-    from transformers import AutoTokenizer
-
-    network = AutoModelForMaskedLM.from_pretrained(folder)
-    view = hs.show((network, AutoTokenizer.from_pretrained(folder)), "L0H1", "n1 so v1")
-    assert view.pattern[3, 2] > 0.99
-    with pytest.raises(ModelError, match="read by the fused engine alone"):
-        load_model(str(folder), engine="lens")
-
-
-def test_disentangled_attention_is_refused_with_its_reason(tmp_path):
-    small = {**SMALL, "relative_attention": True, "pos_att_type": ["p2c", "c2p"]}
-    DebertaV2ForMaskedLM(DebertaV2Config(**small)).save_pretrained(tmp_path)
-    save_tokenizer(WORDS, tmp_path)
-    with pytest.raises(ModelError, match="disentangled attention"):
-        load_model(str(tmp_path))

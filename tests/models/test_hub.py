@@ -23,8 +23,7 @@ from headscope.models import locate as locate_module
 from headscope.models.load import load_model
 from headscope.models.locate import locate
 from tests.helpers.models import save_model
-from tests.helpers.terminal import in_terminal
-from tests.models.hub_server import Hub, serve_hub, use
+from tests.models.hub_server import Hub, commit_of, serve_hub, use
 
 GPT2, PYTHIA, BINARY = "openai-community/gpt2", "EleutherAI/pythia-70m", "someone/pickled"
 DEAD = "http://127.0.0.1:9"
@@ -71,7 +70,7 @@ def test_the_command_reads_gpt2_from_the_hub_that_the_environment_names(
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
     stored = json.loads((tmp_path / "run" / "run.json").read_text())["model"]
-    assert (stored["name"], stored["revision"]) == (GPT2, hub.commit(GPT2, "main"))
+    assert (stored["name"], stored["revision"]) == (GPT2, commit_of(models[GPT2]["main"]))
     weights = (models[GPT2]["main"] / "model.safetensors").read_bytes()
     assert stored["weights_sha256"] == {"model.safetensors": sha256(weights).hexdigest()}
 
@@ -83,7 +82,7 @@ def test_a_revision_in_parts_is_read_and_offline_read_again(
     run = hs.classify(PYTHIA, keys_file, out=tmp_path / "run", **options)
     parts = [name for name in run.info["model"]["weights_sha256"] if "-of-" in name]
     assert len(parts) > 1
-    assert run.info["model"]["revision"] == hub.commit(PYTHIA, "step1000")
+    assert run.info["model"]["revision"] == commit_of(models[PYTHIA]["step1000"])
     plain = hs.classify(models[PYTHIA]["step1000"], keys_file, types=["positional"], twin=False)
     assert run.evidence.equals(plain.evidence)
 
@@ -93,17 +92,6 @@ def test_a_revision_in_parts_is_read_and_offline_read_again(
     assert again.evidence.equals(run.evidence)
     with pytest.raises(ModelError, match="is not a local folder"):
         load_model(PYTHIA)  # main was never fetched
-
-
-@pytest.mark.parametrize("progress", [False, True])
-def test_the_hubs_bar_is_drawn_in_a_terminal_unless_progress_is_off(
-    hub, keys_file, monkeypatch, progress
-):
-    terminal = in_terminal(monkeypatch)
-    monkeypatch.setattr(locate_module, "BAR_SECONDS", 0)
-    hs.classify(GPT2, keys_file, types=["positional"], twin=False, progress=progress)
-    assert ("Fetching" in terminal.getvalue()) is progress
-    assert (terminal.getvalue() == "") is not progress
 
 
 def test_weights_are_fetched_in_one_format(hub):

@@ -17,7 +17,6 @@ from transformers import (
 import headscope as hs
 from headscope.errors import HeadscopeError, ModelError, RunError
 from headscope.models.load import load_model
-from headscope.models.tokenizer import Tokenizer
 
 TEXT = "Alice was very tired. She looked at the old keys again. " * 60
 ASKED = {"types": ["positional", "induction"], "max_tokens": 600, "max_length": 64}
@@ -122,11 +121,3 @@ def test_what_is_no_model_in_memory_is_refused_in_one_sentence(gpt2_folder, text
 def test_what_a_model_in_memory_is_not_is_refused(gpt2_folder, text, option):
     with pytest.raises(ModelError, match=r"is in memory already, and .* is asked of it"):
         hs.classify(pair_of(gpt2_folder), text, **ASKED, **dict([option]))
-
-
-def test_a_slow_tokenizer_is_refused():
-    class Slow:
-        is_fast = False
-
-    with pytest.raises(ModelError, match="a slow one without character offsets"):
-        Tokenizer(Slow(), name="m")

@@ -66,6 +66,22 @@ def test_one_pattern_for_all_heads_is_made_of_what_they_see(model):
     assert torch.equal(stream(network), before)
 
 
+@torch.no_grad()
+def test_each_window_may_have_its_own_mask_of_heads(model):
+    network = network_of(model)
+    mask = torch.ones(2, 2, 4)
+    mask[1, 1, 0] = 0
+    before = stream(network)
+    with HeadsScaled.by_row(model, mask).applied(model):
+        mixed = stream(network)
+    with HeadsScaled.by_row(model, mask[:, 1]).applied(model):
+        masked = stream(network)
+    assert torch.allclose(mixed[0], before[0], atol=1e-4)
+    assert torch.allclose(mixed[1], masked[1], atol=1e-4)
+    assert not torch.allclose(masked[1], before[1], atol=1e-2)
+    assert torch.equal(stream(network), before)
+
+
 def test_layers_run_again_from_a_silenced_head_give_what_a_mask_gives(model):
     rerunner = Rerunner(model)
     where = torch.tensor([0, 1, 1]), torch.tensor([90, 5, 95])

@@ -35,7 +35,6 @@ from headscope.models.layout.dimensions import AttentionDimensions
 from headscope.models.layout.projections import attention_modules
 from headscope.models.load import load_model, open_model
 from headscope.models.model import Model
-from headscope.models.tokenizer import Tokenizer
 from tests.helpers.models import edit_config
 from tests.models.tiny import tiny_config
 
@@ -44,15 +43,6 @@ STATED = AttentionDimensions(
     layers=3, heads=4, key_value_heads=4, d_model=32, d_head=8, vocabulary=100, context=64,
     windows=frozenset(),
 )  # fmt: skip
-
-
-def test_every_layout_loads_with_its_shape(model_folder):
-    model = load_model(str(model_folder))
-    grouped = model.architecture == "LlamaForCausalLM"
-    assert (model.layers, model.heads, model.key_value_heads) == (2, 4, 2 if grouped else 4)
-    assert model.context == 256
-    assert model.tokenizer.bos_string == "<|endoftext|>"
-    assert list(model.weights_sha256) == [WEIGHTS]
 
 
 @pytest.mark.parametrize("engine", ["fused", "lens"])
@@ -187,12 +177,6 @@ def test_bloom_without_a_stated_context_is_read_at_the_length_that_is_asked(toke
     (tmp_path / "config.json").write_text(json.dumps(config))
     assert load_model(str(tmp_path)).context == 2048
     assert load_model(str(tmp_path), longest=4096).context == 4096
-
-
-def test_random_tokens_leave_special_ones_out(tokenizer):
-    ordinary = Tokenizer(tokenizer, name="m").ordinary_tokens(10**6)
-    assert tokenizer.bos_token_id not in ordinary
-    assert len(ordinary) == len(tokenizer) - 1
 
 
 class Faulty:

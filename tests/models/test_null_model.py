@@ -6,15 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from transformers import GPT2Config
 
 import headscope as hs
 from headscope.corpus.window import Window
-from headscope.errors import ModelError
 from headscope.measure.tally import Tally
 from headscope.models.engines.engine import stream_patterns
-from headscope.models.engines.lens import LensEngine
-from headscope.models.layout.dimensions import read_dimensions
 from headscope.models.load import load_model
 from headscope.models.null_model import MAX_TOKENS, WindowSample, null_model
 from headscope.relations import relations_of
@@ -43,15 +39,6 @@ def test_entries_are_permuted_within_each_matrix_and_put_back(model_folder, engi
             if name in others:
                 assert torch.equal(p, others[name]), name
     assert all(torch.equal(old, new) for old, new in zip(before, matrices, strict=True))
-
-
-def test_a_model_without_such_matrices_is_refused():
-    class Other:
-        blocks = (type("Block", (), {"attn": object()})(),)
-
-    dimensions = read_dimensions("m", GPT2Config(n_layer=1))
-    with pytest.raises(ModelError, match=r"layer 0 shows no separate Q, K, V and O .*--no-twin"):
-        LensEngine(Other(), dimensions).matrices()
 
 
 def test_both_engines_have_the_same_null_model(model_folder):
@@ -93,11 +80,6 @@ def test_the_null_model_reads_one_of_so_many_windows_of_each_compared_stimulus()
         compared = WindowSample(seed=seed, stimuli={"text", "repeat"})(windows)
         assert compared == {i for i in chosen if windows[i].stimulus != "further"}
         assert WindowSample(seed=seed)(windows) == chosen
-
-
-def test_corpora_that_take_turns_are_all_in_its_share():
-    windows = windows_of(200, "text")
-    assert {i % 2 for i in WindowSample(seed=0)(windows)} == {0, 1}
 
 
 def made_up(lift: float, queries: float) -> Tally:

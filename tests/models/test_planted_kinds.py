@@ -64,43 +64,41 @@ LENGTH = (2 * 10 / D_MODEL) ** 0.5
 """The root mean square of every word's embedding, by which norms divide."""
 
 
-def emptied(model) -> dict[str, torch.Tensor]:
+def emptied(model, words: list[str]) -> dict[str, torch.Tensor]:
+    """The parameters of a model whose heads ask nothing, with its embedding."""
     state = model.state_dict()
     for name, tensor in state.items():
         tensor.fill_(float("norm" in name and name.endswith("weight")))
+    model.get_input_embeddings().weight.data.copy_(embedding(words))
     return state
 
 
-def look_for(feature: str, score: float, query, key, channel: int) -> None:
-    """Rows of Q and K of one head: any query, keys with the feature; in nats of score."""
+def look_for(feature: str, query, key, channel: int = 0) -> None:
+    """Rows of Q and K of one head: any query, keys with the feature, by 60 nats of score."""
     query[channel, FILLER] = 1.0
     query[channel, :TRAITS] = 0.0
-    key[channel, FEATURES.index(feature)] = score * WIDTH**0.5 * LENGTH**2 / 3
+    key[channel, FEATURES.index(feature)] = 60 * WIDTH**0.5 * LENGTH**2 / 3
 
 
-def bloom(words: list[str], slopes: bool) -> BloomForCausalLM:
-    """BLOOM, whose first head's slope is a half of a nat per token."""
-    config = BloomConfig(
-        vocab_size=len(words), hidden_size=D_MODEL, n_layer=1, n_head=HEADS, seq_length=CONTEXT,
-        bos_token_id=0, eos_token_id=0,
+def bloom(words: list[str], head: int) -> BloomForCausalLM:
+    """BLOOM, whose first head's slope is a half of a nat per token, and whose last one's is 1/256."""
+    model = BloomForCausalLM(
+        BloomConfig(
+            vocab_size=len(words), hidden_size=D_MODEL, n_layer=1, n_head=HEADS,
+            seq_length=CONTEXT, bos_token_id=0, eos_token_id=0,
+        )
     )  # fmt: skip
-    model = BloomForCausalLM(config)
-    state = emptied(model)
-    state["transformer.word_embeddings.weight"].copy_(embedding(words))
-    joined = state["transformer.h.0.self_attention.query_key_value.weight"]
+    joined = emptied(model, words)["transformer.h.0.self_attention.query_key_value.weight"]
     by_head = joined.view(HEADS, 3, WIDTH, D_MODEL)
-    head = 0 if slopes else HEADS - 1  # the last one's slope is 1/256
-    look_for("verb", 60.0, by_head[head, 0], by_head[head, 1], 0)
+    look_for("verb", by_head[head, 0], by_head[head, 1])
     return model
 
 
 def mistral(words: list[str], window: int) -> MistralForCausalLM:
-    """Mistral with heads that ask nothing, and look at all that they see alike."""
-    model = MistralForCausalLM(
-        MistralConfig(vocab_size=len(words), sliding_window=window, **LLAMA_LIKE)
-    )
-    state = emptied(model)
-    state["model.embed_tokens.weight"].copy_(embedding(words))
+    """Mistral with heads that look at all that they see alike."""
+    config = MistralConfig(vocab_size=len(words), sliding_window=window, **LLAMA_LIKE)
+    model = MistralForCausalLM(config)
+    emptied(model, words)
     return model
 
 
@@ -110,10 +108,8 @@ def gpt_oss(words: list[str], sink: float) -> GptOssForCausalLM:
         num_experts_per_tok=1, **LLAMA_LIKE,
     )  # fmt: skip
     model = GptOssForCausalLM(config)
-    state = emptied(model)
-    state["model.embed_tokens.weight"].copy_(embedding(words))
-    at = "model.layers.0.self_attn"
-    look_for("punctuation", 60.0, state[f"{at}.q_proj.weight"], state[f"{at}.k_proj.weight"], SLOW)
+    state, at = emptied(model, words), "model.layers.0.self_attn"
+    look_for("punctuation", state[f"{at}.q_proj.weight"], state[f"{at}.k_proj.weight"], SLOW)
     state[f"{at}.sinks"].fill_(sink)
     return model
 
@@ -127,54 +123,47 @@ def jamba(words: list[str], layer: int) -> JambaForCausalLM:
         mamba_d_state=4, mamba_dt_rank=4, bos_token_id=0, eos_token_id=0, pad_token_id=0,
     )  # fmt: skip
     model = JambaForCausalLM(config)
-    state = emptied(model)
-    state["model.embed_tokens.weight"].copy_(embedding(words))
-    at = f"model.layers.{layer}.self_attn"
-    look_for("punctuation", 60.0, state[f"{at}.q_proj.weight"], state[f"{at}.k_proj.weight"], 0)
+    state, at = emptied(model, words), f"model.layers.{layer}.self_attn"
+    look_for("punctuation", state[f"{at}.q_proj.weight"], state[f"{at}.k_proj.weight"])
     return model
 
 
-def tagged_by(model, corpus, folder, **settings):
+def tags_of(model, corpus, folder, **settings) -> set[tuple[str, str]]:
+    """Heads with their tags."""
     file, words = corpus
     model.save_pretrained(folder)
     save_tokenizer(words, folder, context=CONTEXT)
     types = ["lexical", "delimiter", "positional"]
     run = hs.classify(str(folder), file, max_tokens=3000, max_length=200, types=types, **settings)
     assert run.info["engine"] == "fused"
-    return run, run.evidence[run.evidence["tagged"].astype(bool)]
+    tagged = run.evidence[run.evidence["tagged"].astype(bool)]
+    return {
+        (f"L{row.layer}H{row.head}", f"{row.type}/{row.relation}") for row in tagged.itertuples()
+    }
 
 
-def tags_of(model, corpus, folder, head: int, **settings) -> set[str]:
-    _, tagged = tagged_by(model, corpus, folder, **settings)
-    own = tagged[tagged["head"] == head]
-    return set(own["type"] + "/" + own["relation"])
-
-
-def planted_in(layout: str) -> str:
-    """The tag that is found again by the table of layouts."""
-    (row,) = (row for row in LAYOUTS if row.model_type == layout)
-    return row.planted
+PLANTED = {layout.model_type: layout.planted for layout in LAYOUTS}
+"""Tags that are found again, by the table of layouts."""
 
 
 def test_alibi_makes_a_verb_head_one_of_the_nearest_verb(corpus, tmp_path):
-    nearest = planted_in("bloom")
-    assert nearest in tags_of(bloom(corpus[1], slopes=True), corpus, tmp_path / "steep", 0)
-    flat = tags_of(bloom(corpus[1], slopes=False), corpus, tmp_path / "flat", HEADS - 1)
-    assert nearest not in flat
+    nearest, last = PLANTED["bloom"], HEADS - 1
+    assert ("L0H0", nearest) in tags_of(bloom(corpus[1], 0), corpus, tmp_path / "steep")
+    flat = tags_of(bloom(corpus[1], last), corpus, tmp_path / "flat")
+    assert (f"L0H{last}", nearest) not in flat
 
 
 def test_a_window_makes_a_head_that_asks_nothing_a_local_one(corpus, tmp_path):
     # the twin has the same windows and looks as near: it is not learned
-    how = {"twin": False}
-    short = tags_of(mistral(corpus[1], 5), corpus, tmp_path / "short", 0, **how)
-    assert short == {planted_in("mistral")}
-    assert tags_of(mistral(corpus[1], CONTEXT), corpus, tmp_path / "long", 0, **how) == set()
+    short = tags_of(mistral(corpus[1], 5), corpus, tmp_path / "short", twin=False)
+    assert short == {(f"L0H{head}", PLANTED["mistral"]) for head in range(HEADS)}
+    assert not tags_of(mistral(corpus[1], CONTEXT), corpus, tmp_path / "long", twin=False)
 
 
 def test_a_sink_takes_what_finds_nothing(corpus, tmp_path):
     words = corpus[1]
     model = gpt_oss(words, sink=30.0)
-    assert planted_in("gpt_oss") in tags_of(model, corpus, tmp_path, 0)
+    assert ("L0H0", PLANTED["gpt_oss"]) in tags_of(model, corpus, tmp_path)
     loaded, seen = load_model(str(tmp_path)), []
     ids = [0, *(words.index(w) for w in "the king lost a ring . he".split())]
     stream_patterns(loaded.engine, torch.tensor([ids]), lambda _, p: seen.append(p[0, 0]))
@@ -185,7 +174,6 @@ def test_a_sink_takes_what_finds_nothing(corpus, tmp_path):
 
 
 def test_a_head_of_a_hybrid_is_found_under_its_layer_s_own_number(corpus, tmp_path):
-    run, tagged = tagged_by(jamba(corpus[1], layer=2), corpus, tmp_path)
-    assert planted_in("jamba") in set(tagged["type"] + "/" + tagged["relation"])
-    assert set(zip(tagged["layer"], tagged["head"], strict=True)) == {(2, 0)}
-    assert run.heads.index.tolist() == [f"L2H{head}" for head in range(HEADS)]
+    tags = tags_of(jamba(corpus[1], layer=2), corpus, tmp_path)
+    assert ("L2H0", PLANTED["jamba"]) in tags
+    assert {head for head, _ in tags} == {"L2H0"}

@@ -43,19 +43,19 @@ def star_coder(*, multi_query: bool) -> GPTBigCodeConfig:
     )
 
 
-@pytest.mark.parametrize(
-    "config",
-    [
-        star_coder(multi_query=True),
-        star_coder(multi_query=False),
-        tiny_config("gpt2"),
-        tiny_config("opt"),
-        tiny_config("biogpt"),
-    ],
-    ids=["starcoder", "starcoder without shared keys", "gpt2", "opt", "biogpt"],
-)
-def test_the_matrices_give_the_queries_keys_and_values_that_the_model_computes(config):
-    """Layouts without rotary positions hand on exactly what the matrices give."""
+CONFIGS = {
+    "starcoder": star_coder(multi_query=True),
+    "starcoder without shared keys": star_coder(multi_query=False),
+} | {
+    name: tiny_config(name)
+    for name in ("gpt2", "opt", "biogpt", "gpt_neox", "phi3", "llama", "stablelm")
+}
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_the_matrices_give_the_queries_keys_and_values_that_the_model_computes(name):
+    """Rotary positions leave the first token as it is."""
+    config = CONFIGS[name]
     network, stated = network_of(config), read_dimensions("m", config)
     layer, inputs = attention_modules(network)[0], []
     layer.register_forward_pre_hook(
@@ -64,30 +64,11 @@ def test_the_matrices_give_the_queries_keys_and_values_that_the_model_computes(c
     )
     SEEN.clear()
     with torch.no_grad():
-        network.base_model(torch.arange(9)[None], use_cache=False)
-    own = SEEN[0]
-    scales = (8**-0.5 if config.model_type == "opt" else 1, 1, 1)  # OPT scales its queries before
-    for matrix, theirs, scale in zip(projections(layer, stated)[:3], own, scales, strict=True):
-        ours = (inputs[0] @ matrix.reshape(-1, 32).T).view(1, 9, -1, 8).transpose(1, 2)
-        assert torch.allclose(ours * scale, theirs, atol=1e-4)
-
-
-@pytest.mark.parametrize("model_type", ["gpt_neox", "phi3", "llama", "gpt2", "stablelm"])
-def test_matrices_give_what_the_model_computes_of_a_first_token(model_type):
-    """Rotary positions leave the first token as it is."""
-    config = tiny_config(model_type)
-    network, dimensions = network_of(config), read_dimensions("m", config)
-    layer, inputs = attention_modules(network)[0], []
-    layer.register_forward_pre_hook(
-        lambda module, args, more: inputs.append(args[0] if args else more["hidden_states"]),
-        with_kwargs=True,
-    )
-    SEEN.clear()
-    with torch.no_grad():
         network.base_model(torch.tensor([[7]]), use_cache=False)
-    for part, theirs in enumerate(SEEN[0]):
-        ours = inputs[0] @ projections(layer, dimensions)[part].reshape(-1, 32).T
-        assert torch.allclose(ours.view(1, 1, -1, 8).transpose(1, 2), theirs, atol=1e-4)
+    scales = (8**-0.5 if name == "opt" else 1, 1, 1)  # OPT scales its queries before
+    for matrix, theirs, scale in zip(projections(layer, stated)[:3], SEEN[0], scales, strict=True):
+        ours = (inputs[0] @ matrix.reshape(-1, 32).T).view(1, 1, -1, 8).transpose(1, 2)
+        assert torch.allclose(ours * scale, theirs, atol=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
+from transformers import AutoModelForCausalLM
 
-from headscope.errors import ModelError
 from headscope.models.intervention import OutputChange, PatternReplaced
 from headscope.models.load import load_model
 from headscope.models.loss import last_stream
@@ -166,10 +165,3 @@ def test_prompts_that_are_read_together_are_as_if_read_alone(runner):
         torch.testing.assert_close(run.state, alone.state, atol=1e-5, rtol=1e-4)
         for layer in runner.model.attention_layers:
             torch.testing.assert_close(run.z[layer], alone.z[layer], atol=1e-5, rtol=1e-4)
-
-
-def test_an_encoder_is_refused(tokenizer, tmp_path):
-    network = AutoModelForMaskedLM.from_config(tiny_config("bert"))
-    folder = save_uneven(network, tokenizer, tmp_path)
-    with pytest.raises(ModelError, match="encoder"):
-        LastTokenRunner(load_model(str(folder)))

@@ -15,7 +15,6 @@ from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 import headscope as hs
 from headscope.errors import ModelError
-from headscope.models.engines.engine import stream_patterns
 from headscope.models.load import open_model
 from headscope.models.null_model import null_model
 
@@ -231,27 +230,6 @@ def test_weights_are_as_they_were_after_a_call_that_ends_midway(study, words, te
         with pytest.raises(Interrupted):
             calls[study]((model, words), text)
         assert state(model) == before, at
-
-
-@pytest.mark.parametrize("engine", ["fused", "lens"])
-@pytest.mark.parametrize("form", [form for form in FORMS if form not in REFUSED])
-def test_each_distinct_matrix_is_permuted_once_and_comes_back(form, engine, words):
-    network = llama(words).eval()
-    FORMS[form](network)
-    before = state(network)
-    model = open_model((network, words), engine=engine, dtype=str(network.dtype)[6:])
-    tokens = torch.arange(5, 25)[None]
-
-    def patterns() -> torch.Tensor:
-        seen: list[torch.Tensor] = []
-        stream_patterns(model.engine, tokens, lambda _, pattern: seen.append(pattern.clone()))
-        return torch.stack(seen)
-
-    own = patterns()
-    with null_model(model.engine, seed=1):
-        assert float((own - patterns()).abs().amax((1, 3, 4)).min()) > 1e-3
-    assert torch.equal(own, patterns())
-    assert state(network) == before
 
 
 def test_a_permutation_that_fails_midway_leaves_the_weights(words, monkeypatch):
