@@ -5,13 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-import headscope as hs
 from headscope.corpus.align import Cuts, TokenizedDocument, cut_windows
 from headscope.corpus.document import Document, Mention, Word
 from headscope.corpus.text import read_text
 from headscope.errors import CorpusError
-from headscope.models.tokenizer import Tokenizer
-from headscope.stimuli import text
 from headscope.stimuli.text import ENOUGH_WORDS, TextWindows
 
 
@@ -88,27 +85,6 @@ def test_names_count_with_their_flat_parts():
     assert (window.mentions.first.tolist(), window.mentions.last.tolist()) == ([4], [12])
 
 
-def test_words_map_to_a_real_tokenizers_tokens(tokenizer, keys_file):
-    encoder = Tokenizer(tokenizer, name="t")
-    (window,) = TextWindows([keys_file], encoder, max_tokens=1000, max_length=256, seed=0)
-    words = window.words
-    spelled = [
-        "".join(window.strings[first : last + 1]).strip()
-        for first, last in zip(words.first, words.last, strict=True)
-    ]
-    assert spelled[:12] == [
-        "Anna", "told", "Maria", "that", "she", "could", "n't", "find", "the", "old", "keys", ".",
-    ]  # fmt: skip
-
-
-def test_characters_that_take_several_tokens_belong_to_their_word(tokenizer):
-    document = read_text("t", "the 🙂 keys")
-    tokenized = Tokenizer(tokenizer, name="t").encode(document)
-    (window,) = cut_windows(tokenized, 0, "<bos>", max_length=99, cuts=Cuts())
-    assert window.words.last[1] - window.words.first[1] >= 3  # four bytes of the emoji
-    assert "\ufffd" in window.strings[window.words.last[1]]
-
-
 class LosesCapitals:
     """A tokenizer that keeps no character of the words in capitals."""
 
@@ -144,12 +120,3 @@ def test_text_of_which_most_words_have_no_token_is_refused(tmp_path, lost, words
     with pytest.raises(CorpusError, match=rf"keeps no character of {lost} of {words:,} words"):
         # much text is refused before the first window, a little at its end
         next(iter(windows)) if words >= ENOUGH_WORDS else list(windows)
-
-
-def test_a_run_on_refused_text_writes_nothing(tmp_path, monkeypatch):
-    corpus = tmp_path / "text.txt"
-    corpus.write_text("Alice was very tired.")
-    monkeypatch.setattr(text, "MOST_WORDS_LOST", -1)
-    with pytest.raises(CorpusError, match="keeps no character of 0 of 5 words"):
-        hs.classify("mini", corpus=corpus, out=tmp_path / "run", progress=False)
-    assert list(tmp_path.iterdir()) == [corpus]

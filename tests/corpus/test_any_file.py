@@ -2,38 +2,23 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 
 from tests.fuzz.corpora import check_corpus_file, conllu_bytes, text_bytes
 
-FEW = settings(
-    max_examples=150, derandomize=True, deadline=None, database=None,
-    suppress_health_check=list(HealthCheck),
-)  # fmt: skip
 
+@pytest.mark.parametrize(("name", "contents"), [("a.conllu", conllu_bytes), ("a.txt", text_bytes)])
+def test_any_file_is_read_soundly_or_refused(tmp_path, name, contents):
+    read = []
 
-@FEW
-@given(conllu_bytes)
-def test_any_treebank_is_read_soundly_or_refused(tmp_path_factory, raw):
-    check_corpus_file(tmp_path_factory.getbasetemp() / "any.conllu", raw)
+    @settings(
+        max_examples=150, derandomize=True, deadline=None, database=None,
+        suppress_health_check=list(HealthCheck),
+    )  # fmt: skip
+    @given(contents)
+    def check(raw):
+        read.append(check_corpus_file(tmp_path / name, raw))
 
-
-@FEW
-@given(text_bytes)
-def test_any_plain_text_is_read_soundly_or_refused(tmp_path_factory, raw):
-    check_corpus_file(tmp_path_factory.getbasetemp() / "any.txt", raw)
-
-
-def test_most_of_what_is_tried_can_be_read(tmp_path):
-    """Otherwise the tests above would only try the first check."""
-    read = {"conllu": 0, "txt": 0}
-
-    @FEW
-    @given(conllu_bytes, text_bytes)
-    def count(treebank, text):
-        read["conllu"] += check_corpus_file(tmp_path / "any.conllu", treebank)
-        read["txt"] += check_corpus_file(tmp_path / "any.txt", text)
-
-    count()
-    assert read["conllu"] > 20
-    assert read["txt"] > 20
+    check()
+    assert sum(read) > 20

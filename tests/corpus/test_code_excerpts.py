@@ -42,19 +42,9 @@ def test_an_excerpt_holds_the_function_and_what_it_points_to():
     assert found.text.count("def filler") <= calls  # a rival each
     assert ("parameter", "width", "width") in said(found)
     assert ("import", "sys", "sys") in said(found)
-
-
-def test_what_an_excerpt_says_is_what_the_file_says():
-    whole = said(read(CODE))
-    for found in excerpts(read(CODE)):
-        for each in said(found):
-            assert each in whole
-
-
-def test_only_rare_kinds_are_asked_in_excerpts_and_no_longer_in_the_file():
-    document = read(CODE)
-    assert {a.kind for found in excerpts(document) for a in found.arrows} <= {*DENSE}
-    left = {a.kind for a in without_excerpted(document).arrows}
+    assert {*said(found)} <= {*said(read(CODE))}
+    assert {kind for kind, _, _ in said(found)} <= {*DENSE}
+    left = {arrow.kind for arrow in without_excerpted(read(CODE)).arrows}
     assert "bracket" in left
     assert not left & {*DENSE}
 

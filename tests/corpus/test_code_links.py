@@ -65,17 +65,6 @@ def test_brackets_within_strings_and_names_within_f_strings_are_left_out():
     assert not [arrow for arrow in document.arrows if arrow.query in inside]
 
 
-def test_what_is_assigned_is_bound_after_it_is_worked_out():
-    text = "def f(n, m):\n    n = n + m\n    return n\n"
-    found = {
-        arrow.query: arrow.right[0]
-        for arrow in read_python(Path("f.py"), text).arrows
-        if arrow.kind == "definition"
-    }
-    assert found[text.index("n + m")] == text.index("n, m")
-    assert found[text.rindex("n\n")] == text.index("n = n")
-
-
 def test_positions_hold_beside_letters_of_several_bytes():
     text = "def f(größe, ß):\n    x = 'ü', größe\n    return x, ß, größe\n"
     document = read_python(Path("f.py"), text)

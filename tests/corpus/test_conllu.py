@@ -17,26 +17,11 @@ def read(tmp_path: Path, text: str | bytes) -> list:
     return read_corpus(path)
 
 
-def test_the_text_is_rebuilt_from_ranges_and_space_after(keys_file):
+def test_the_text_is_rebuilt_and_mentions_carry_their_entity_and_head(keys_file):
     (document,) = read_corpus(keys_file)
     assert document.text == (
         'Anna told Maria that she couldn\'t find the old keys. "They were here," said Maria.'
     )
-    assert all(document.text[w.start : w.end] == w.form for w in document.words)
-    assert [w.form for w in document.words[5:7]] == ["could", "n't"]
-
-
-def test_heads_are_document_indices_and_roots_have_none(keys_file):
-    (document,) = read_corpus(keys_file)
-    words = document.words
-    assert words[words[10].head].form == "find"  # keys
-    assert words[1].head == -1
-    assert words[words[13].head].form == "here"  # They, in the second sentence
-    assert [w.sentence for w in (words[0], words[12])] == [0, 1]
-
-
-def test_mentions_carry_their_entity_and_syntactic_head(keys_file):
-    (document,) = read_corpus(keys_file)
     found = [(m.entity, m.first, m.last, document.words[m.head].form) for m in document.mentions]
     assert found == [
         ("e1", 0, 0, "Anna"), ("e2", 2, 2, "Maria"), ("e1", 4, 4, "she"),
@@ -98,25 +83,22 @@ def test_sentences_belong_to_documents_by_newdoc_or_by_their_ids(tmp_path, comme
     assert [(d.name, len(d.words)) for d in read_documents] == documents
 
 
-def test_discontinuous_mentions_are_counted_and_left_out(tmp_path):
-    rows = [
-        "# global.Entity = eid-etype",
-        "1\tturn\tturn\tVERB\t_\t_\t0\troot\t_\tEntity=(e1[1/2]-event)",
-        "2\tit\tit\tPRON\t_\t_\t1\tobj\t_\tEntity=(e2-object)",
-        "3\toff\toff\tADP\t_\t_\t1\tcompound:prt\t_\tEntity=(e1[2/2]-event)",
-    ]
-    (document,) = read(tmp_path, "\n".join(rows) + "\n")
-    assert [m.entity for m in document.mentions] == ["e2"]
-    assert document.skipped_mentions == 1
-
-
-def test_nested_mentions_close_in_their_order(tmp_path):
-    rows = [
-        "1\ther\ther\tPRON\t_\t_\t2\tnmod:poss\t_\tEntity=(e2-person(e1-person)",
-        "2\tmother\tmother\tNOUN\t_\t_\t0\troot\t_\tEntity=e2)",
-    ]
-    (document,) = read(tmp_path, "\n".join(rows) + "\n")
-    assert [(m.entity, m.first, m.last) for m in document.mentions] == [("e2", 0, 1), ("e1", 0, 0)]
+@pytest.mark.parametrize(
+    ("entities", "mentions"),
+    [
+        # a discontinuous mention is counted and left out
+        (["(e1[1/2]-event)", "(e2-object)", "(e1[2/2]-event)"], [("e2", 1, 1)]),
+        (["(e2-person(e1-person)", "e2)"], [("e2", 0, 1), ("e1", 0, 0)]),
+        (["(e1-thing-E=mc2)"], [("e1", 0, 0)]),
+        ([""], []),
+        (["_"], []),
+    ],
+)
+def test_mentions_are_read_from_the_brackets_of_entities(tmp_path, entities, mentions):
+    rows = [ROW.format(i, "a", "a", i - 1, f"Entity={own}") for i, own in enumerate(entities, 1)]
+    (document,) = read(tmp_path, "".join(rows))
+    assert [(m.entity, m.first, m.last) for m in document.mentions] == mentions
+    assert document.skipped_mentions == (len(entities) == 3)
 
 
 def test_crlf_and_byte_order_mark_change_nothing(tmp_path, keys_file):
@@ -126,12 +108,6 @@ def test_crlf_and_byte_order_mark_change_nothing(tmp_path, keys_file):
     assert (document.text, document.words, document.mentions) == (
         plain.text, plain.words, plain.mentions,
     )  # fmt: skip
-
-
-def test_files_with_byte_order_marks_can_be_put_together(tmp_path):
-    text = sentences("# newdoc id = a")
-    documents = read(tmp_path, "".join("\ufeff" + text.replace("= a", f"= {x}") for x in "ab"))
-    assert [(d.name, d.text) for d in documents] == [("a", "Oh"), ("b", "Oh")]
 
 
 @pytest.mark.parametrize("end", ["# sent_id = 9\n", "# newdoc id = b\n# text = Oh\n\n# x\n\n"])
@@ -194,6 +170,7 @@ TWO = "1\tGo\tgo\tVERB\t_\t_\t{}\troot\t_\t_\n2\ton\ton\tADV\t_\t_\t{}\tadvmod\t
         (TWO.format(0, 1, "Entity=(e1-person"), ":2:", "unbalanced entity brackets"),
         (TWO.format(0, 1, "Entity=e1)"), ":2:", "closes a mention that is not open"),
         (TWO.format(0, 1, "Entity=)("), ":2:", "cannot read Entity"),
+        (TWO.format(0, 1, "Entity=="), ":2:", "cannot read Entity=="),
         ("", "", "the file is empty"),
         ("# text = nothing\n", "", "no sentence in this file"),
         (b"# caf\xe9\n" + GOOD.encode(), ":1:", "not UTF-8 (byte 0xe9)"),
@@ -221,31 +198,11 @@ ROW = "{}\t{}\t{}\tX\t_\t_\t{}\tdep\t_\t{}\n"
 
 def test_blanks_in_a_form_and_empty_columns_at_the_end_are_no_new_columns(tmp_path):
     rows = ROW.format(1, "10  000", "10  000", 0, "_") + ROW.format(2, "x", "_", 1, "")
-    (document,) = read(tmp_path, rows)
-    assert [w.form for w in document.words] == ["10  000", "x"]
-    assert document.words[1].head == 0
-
-
-def test_an_underscore_is_a_missing_lemma_unless_it_is_the_word(tmp_path):
-    (document,) = read(tmp_path, ROW.format(1, "a", "_", 0, "_") + ROW.format(2, "_", "_", 1, "_"))
-    assert [w.lemma for w in document.words] == ["", "_"]
-
-
-@pytest.mark.parametrize(
-    "misc", ["Entity", "Entity=", "Entity=_", "Entity==", "|", "=", "Entity= |x"]
-)
-def test_an_entity_without_a_value_is_none_and_a_broken_one_is_refused(tmp_path, misc):
-    text = ROW.format(1, "a", "a", 0, misc)
-    if misc == "Entity==":
-        with pytest.raises(CorpusError, match="cannot read Entity=="):
-            read(tmp_path, text)
-    else:
-        assert read(tmp_path, text)[0].mentions == ()
-
-
-def test_an_equals_sign_in_an_entity_is_part_of_it(tmp_path):
-    (document,) = read(tmp_path, ROW.format(1, "a", "a", 0, "Entity=(e1-thing-E=mc2)"))
-    assert [m.entity for m in document.mentions] == ["e1"]
+    (document,) = read(tmp_path, rows + ROW.format(3, "_", "_", 1, "_"))
+    assert [w.form for w in document.words] == ["10  000", "x", "_"]
+    assert [w.head for w in document.words] == [-1, 0, 0]
+    # an underscore is a missing lemma unless it is the word
+    assert [w.lemma for w in document.words] == ["10  000", "", "_"]
 
 
 @pytest.mark.parametrize("ranges", [["2-3"], ["1-1", "1-2"], ["1-2", "1-3"], ["1-4"]])

@@ -59,11 +59,6 @@ def test_a_folder_is_read_in_the_order_of_names_and_notes_beside_a_treebank_are_
     assert [p.name for p in corpus_files([tmp_path])] == ["a.conllu", "b.conllu"]
 
 
-def test_a_folder_of_plain_text_is_a_corpus(tmp_path):
-    (tmp_path / "one.txt").write_text("One two.")
-    assert [d.name for d in read_corpus(tmp_path)] == ["one"]
-
-
 @pytest.mark.parametrize(
     ("name", "message"),
     [
