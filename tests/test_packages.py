@@ -45,7 +45,7 @@ def test_what_is_imported_is_a_dependency_or_comes_with_an_extra_that_is_asked_f
     plain.add("tokenizers")  # of which transformers consists
     other = {(name, package) for name, tree in sources() for package in imports(tree) - plain}
     # each is imported by one module, which is loaded where the package is known to be there
-    processes, widget = "headscope/studies/sweep_processes.py", "headscope/serve/head_widget.py"
+    processes, widget = "headscope/studies/sweep.py", "headscope/serve/head_widget.py"
     assert other == {(processes, "ray"), (widget, "anywidget"), (widget, "traitlets")}
 
 

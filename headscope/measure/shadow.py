@@ -298,7 +298,8 @@ class ShadowRows:
             np.bincount(query, values) for values in (attention[cells], shadow[cells], cells >= 0)
         )
         block = self.block[queries[~right]]
-        beyond = np.bincount(block, (mass - targets * attention[picks])[~right])
+        # bincount of nothing has integers
+        beyond = np.bincount(block, (mass - targets * attention[picks])[~right]).astype(float)
         mean, low, high, _ = estimate(beyond, np.bincount(block), seed=seed)
         return ShadowScore(float(shadow_mass.mean()), float(right.mean()), mean, low, high)
 

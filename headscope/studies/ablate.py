@@ -57,35 +57,26 @@ STUDY = Study(
         head | count, ≥ 0 | number of the head
         type | a head type | type that the head is tagged with
         behaviour | `repeat`, `agreement`, `pronoun`, `near`, `away` or `edges`; of an encoder
-            `masked-near`, `masked-away`, `state-near` or `state-away` | what was measured: repeated
-            tokens, the agreeing verb, the agreeing pronoun, tokens after the relation's queries,
-            all other tokens. For a tag (`edges`) the next-token distribution at its own queries. Of
-            an encoder the relation's queries and all other tokens, masked, or their last states
-            where it fills in no masked tokens
-        how | `mean`, `zero` or `to the sink` | what replaced the head's output; for a tag, where
-            its attention was moved
+            `masked-near`, `masked-away`, `state-near` or `state-away` | measured at repeated
+            tokens, the agreeing verb or pronoun, tokens after the relation's queries (`near`), all
+            others (`away`), or a tag's queries (`edges`); in encoders by masks or last states
+        how | `mean`, `zero` or `to the sink` | replaced the output, or for a tag took its attention
         n | predictions, ≥ 0 | tokens or pairs measured; for a tag, its queries
         clean | nats | mean log-probability per token, or log-odds of a pair, of the whole model
         ablated | nats | the same with the head ablated, or the edges knocked out
-        effect | nats | for heads `ablated` − `clean`, below 0 if the behaviour suffers; for a tag
-            the KL divergence of the next-token distribution from the clean one, ≥ 0
+        effect | nats | `ablated` − `clean`; for a tag KL divergence of the next-token distribution
         ci_low | nats | lower end of the effect's 95 % interval
         ci_high | nats | upper end of it
-        control | nats | for heads the mean effect of heads without the type, matched in depth and
-            size; for a tag the divergence when as much other attention of its layer is moved at the
-            same queries. Empty without a control
-        control_low | nats | for heads the lowest effect of the control heads; for a tag the lower
-            end of the control's interval
-        control_high | nats | for heads the highest of these effects; for a tag the upper end
-        relation | a relation's name | the tag's relation, or the general label that stands for
-            several, which are tested together; empty for heads
+        control | nats | mean effect of matched heads without the type; for a tag the divergence if
+            as much other attention of its layer is moved
+        control_low | nats | lowest effect of these heads; for a tag lower end of the 95 % interval
+        control_high | nats | highest effect of these heads; for a tag the upper end
+        relation | a relation's name | the tag's relation or general label; empty for heads
         moved | share, 0 to 1 | for a tag: mean attention that was moved, over its queries
         excess | nats | effect − control
-        excess_low | nats | lower end of its 95 % interval, over windows or pairs; for a tag over
-            blocks of documents
+        excess_low | nats | lower end of its 95 % interval over windows, pairs or documents
         excess_high | nats | upper end of it
-        times | ratio, > 0 | for a tag: the divergence divided by the control's, geometric mean over
-            its queries
+        times | ratio, > 0 | for a tag: geometric mean of the divergence divided by the control's
         times_low | ratio, > 0 | lower end of its 95 % interval
         times_high | ratio, > 0 | upper end of it
         loss | nats | for a tag: decrease of the log-probability of the token that follows
@@ -93,10 +84,9 @@ STUDY = Study(
         loss_low | nats | lower end of its 95 % interval over blocks
         loss_high | nats | upper end of it
         q_value | 0 to 1 | one-sided test that the effect exceeds the control's, Benjamini–Hochberg
-            over all tests of the table; for a tag twice the smaller p of the tests on the logarithm
-            of `times` and on `loss_excess`
+            over the table; for a tag twice the smaller p of the tests on `times` and `loss_excess`
         verdict | text | `breaks what it looks at`, `writes without mattering`, `no cause shown`, or
-            `not tested: ` with the reason; empty for `away`, `masked-away` and `state-away`.
+            `not tested: ` with the reason; empty for `away`, `masked-away` and `state-away`
     """),
     figure="scatter",
     bad_call={"how": "median"},

@@ -39,12 +39,9 @@ SUMS = {
 UNLISTED = ("weights", "biases", "all of the above")
 OF_THE_MODEL = ("all layers", *SUMS["all of the above"].split(" + "), "total")
 """Parts of the whole model; all others are parts of a layer."""
-WEIGHT_OF = {
-    **{f"b_{letter}": f"W_{letter}" for letter in "QKVO"},
-    "feed-forward biases": "feed-forward weights",
-}
+WEIGHT_OF = {f"b_{letter}": f"W_{letter}" for letter in "QKVO"}
+WEIGHT_OF["feed-forward biases"] = "feed-forward weights"
 """Parts that a model may lack, and the part that must be recognised before they count as 0."""
-LISTED_NAMES = 4
 
 Dimensions = Mapping[str, int | None]
 """Sizes by name: `layers`, `heads`, …; `tied` is True if the unembedding is the embedding."""
@@ -75,8 +72,7 @@ STUDY = Study(
     columns=table_columns("""
         section | `dimensions`, `parameters` or `cache` | what the row is about
         name | text | the dimension, part or cache
-        layers | text | `each`, or how many layers have this number, as in `1 of 4`; empty for the
-            whole model
+        layers | text | `each`, or as in `1 of 4` the layers with this number; empty for the model
         formula | text | how the value is computed
         value | parameters or bytes | the number by formula
         counted | parameters, ≥ 0 | the number of entries in the tensors
@@ -95,10 +91,7 @@ def anatomy(
     *,
     context: Annotated[
         Positive | None,
-        Field(
-            description="Tokens in the cache; by default the longest input of the model, or 4,096 "
-            "without a limit."
-        ),
+        Field(description="Tokens in the cache; by default the model's longest input, or 4,096."),
     ] = None,
     revision: Revision = None,
 ) -> StudyResult:
@@ -146,20 +139,16 @@ def read_source(name: str, revision: str | None = None) -> Source:
     files = (path,) if is_gguf else weight_files(name, path) if path.is_dir() else ()
     if not is_gguf:
         config = read_config(name, path)
-        if not files:
-            return Source(config, _empty_shapes(name, config), f"no weights here: {EMPTY}")
-        if (method := quantisation_method(config)) is not None:
-            counted_from = f"weights are quantised ({method}) and packed: {EMPTY}"
-            return Source(config, _empty_shapes(name, config), counted_from)
+        method = quantisation_method(config)
+        if not files or method is not None:
+            reason = f"weights are quantised ({method}) and packed" if files else "no weights here"
+            parameters = empty_network(name, config).named_parameters()
+            shapes = {key: tuple(parameter.shape) for key, parameter in parameters}
+            return Source(config, shapes, f"{reason}: {EMPTY}")
     checkpoint = Checkpoint(path, files)
     config, notes = examine(name, checkpoint)
     label = files[0].name if len(files) == 1 else f"{len(files)} safetensors files"
     return Source(config, checkpoint.shapes, f"counted from {label}", notes)
-
-
-def _empty_shapes(name: str, config: Any) -> Shapes:
-    parameters = empty_network(name, config).named_parameters()
-    return {key: tuple(parameter.shape) for key, parameter in parameters}
 
 
 def dimensions_of(name: str, config: Any) -> Dimensions:
@@ -172,14 +161,11 @@ def dimensions_of(name: str, config: Any) -> Dimensions:
     if getattr(text, "kv_lora_rank", None):
         raise ModelError(
             f"{name}: a {text.model_type} compresses keys and values (kv_lora_rank "
-            f"{text.kv_lora_rank}), so that it has no W_K and W_V to count; anatomy reads "
-            "attention with W_Q, W_K, W_V and W_O"
+            f"{text.kv_lora_rank}), so that it has no W_K and W_V to count"
         )
     attention = read_dimensions(name, config)
-    d_ff = [
-        getattr(text, key, None)
-        for key in ("intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size")
-    ]
+    keys = ("intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size")
+    d_ff = [getattr(text, key, None) for key in keys]
     unstated = 4 * attention.d_model if text.model_type in FOUR_TIMES else None
     return {
         "layers": attention.layers,
@@ -409,5 +395,5 @@ def _notes(config: Any, counts: TensorCounts) -> Iterator[str]:
             "feed-forward layers; they are only counted"
         )
     if counts.unrecognised:
-        names = ", ".join(counts.unrecognised[:LISTED_NAMES])
+        names = ", ".join(counts.unrecognised[:4])
         yield f"{len(counts.unrecognised)} unrecognised tensors, part of the totals only: {names}"

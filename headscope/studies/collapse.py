@@ -27,11 +27,12 @@ from headscope.models.layout.projections import outputs_by_layer
 from headscope.models.loss import loss, network_of
 from headscope.models.model import Model
 from headscope.options import Corpus, Device, MaxTokens, Revision, Seed
-from headscope.progress import OnProgress, Progress, progress_bar
+from headscope.progress import OnProgress, Progress, Steps, progress_bar
 from headscope.runs.recorded_paths import name_of
 from headscope.runs.resolve import ModelOrRun, model_or_run
 from headscope.stimuli.document_order import readable
 from headscope.studies.study import Study, study, table_columns
+from headscope.views.figure_style import study_axes
 from headscope.views.study import StudyResult
 
 ALL, UNTOUCHED, NO_MIXING = "all", "untouched", "no W_O"
@@ -68,8 +69,8 @@ STUDY = Study(
     rows="layer × way to replace its patterns, after one for the untouched model",
     columns=table_columns("""
         layer | count, or `all` | layer whose heads share one pattern; empty for the untouched model
-        how | `untouched`, `mean`, `head 0`, `uniform` or `no W_O` | the shared pattern; `no W_O`
-            puts an identity in W_O's place
+        how | `untouched`, `mean`, `head 0`, `uniform` or `no W_O` | the shared pattern; for
+            `no W_O` the identity replaces W_O
         loss | nats per token, ≥ 0 | mean loss on text
         rise | nats per token | above the untouched model's
         ci_low | nats per token | lower end of the rise's 95 % interval
@@ -160,13 +161,7 @@ def layer_losses(
     windows = text_windows(model, corpus, max_tokens=max_tokens, seed=seed)
     targets = {str(layer): frozenset({layer}) for layer in model.attention_layers}
     targets[ALL] = frozenset(model.attention_layers)
-    done, total = 0, token_count(windows) * (1 + len(targets) * len(changes))
-
-    def advance(tokens: int) -> None:
-        nonlocal done
-        done += tokens
-        progress(done, total)
-
+    advance = Steps(progress, token_count(windows) * (1 + len(targets) * len(changes))).advance
     clean = loss(model, windows, advance=advance)
     rows = [("", UNTOUCHED, clean.mean, 0.0, float("nan"), float("nan"))]
     for name, layers in targets.items():
@@ -217,8 +212,7 @@ def _figure(result: StudyResult) -> Figure:
     """The rise of the loss by layer with its interval, a line per way; all layers on the right."""
     table = result.table[result.table["how"] != UNTOUCHED]
     names = list(dict.fromkeys(table["layer"]))
-    figure = Figure(figsize=(3.5 + 0.3 * len(names), 3.4), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = study_axes(result.title, 3.5 + 0.3 * len(names), 3.4)
     for way, rows in table.groupby("how", sort=False):
         places = [names.index(layer) for layer in rows["layer"]]
         errors = [rows["rise"] - rows["ci_low"], rows["ci_high"] - rows["rise"]]
@@ -232,5 +226,4 @@ def _figure(result: StudyResult) -> Figure:
     axes.set_xlabel("layer whose heads share one pattern")
     axes.set_ylabel("rise of the loss (nats per token)")
     axes.legend(fontsize=7)
-    axes.set_title(result.title.split(":")[0].replace("$", r"\$"), fontsize=9)
     return figure

@@ -30,20 +30,6 @@ from headscope.views.colours import types_in_order
 from headscope.views.figures import draw_atlas, type_legend
 from headscope.views.study import StudyResult
 
-HEADS = [
-    "run",
-    "layer",
-    "head",
-    "primary_first",
-    "primary",
-    "gained",
-    "lost",
-    "undecided",
-    "sure",
-    "apart",
-    "relation",
-    "lift_difference",
-]
 KEY = ["layer", "head", "type", "relation"]
 CELL = 0.3  # inches
 FORM = re.compile(r"(sure )?(changes|lost|gained)(?: ([a-z][a-z0-9-]*))?\s*(>=|>)\s*(\d{1,6})")
@@ -77,11 +63,11 @@ STUDY = Study(
         primary | a head type | its primary type in this run
         gained | types joined by `;` | tags that only this run gives
         lost | types joined by `;` | tags that only the first run gives
-        undecided | types joined by `;` | tags that one run gives while the other's verdict is
-            `narrowly refused` or `not identifiable`; not counted in `gained` and `lost`
+        undecided | types joined by `;` | tags that one run gives and the other leaves open; neither
+            gained nor lost
         sure | types joined by `;` | gained and lost tags whose relation's intervals do not overlap
         apart | relations, ≥ 0 | relations of the head whose intervals do not overlap
-        relation | `type/name` | of these the one with the largest difference
+        relation | `type/name` | the relation with the largest difference among them
         lift_difference | [−2, 2] | its lift in this run − that in the first
     """),
     figure="heat map",
@@ -126,7 +112,7 @@ def _comparison(runs: Sequence[Result | str | Path], advance: Callable[[], None]
         title=f"{', '.join(names[1:])} compared with {names[0]}: {len(rows)} of {len(table)} heads "
         "changed their tags",
         table=table,
-        terminal_table=order[[column for column in HEADS if column not in hidden]],
+        terminal_table=order[[column for column in STUDY.names if column not in hidden]],
         summary=(
             f"{int((rows['sure'] != '').sum())} heads have a changed tag whose 95 % intervals of "
             "the lift do not overlap",
@@ -229,7 +215,7 @@ def head_changes(first: Result, other: Result, relations: pd.DataFrame, name: st
         run=name, apart=pd.Series(positions).map(apart.groupby(key).size()).fillna(0).astype(int)
     ).merge(largest[[*key, "relation", "lift_difference"]], on=key, how="left")
     heads["relation"] = heads["relation"].fillna("")
-    return heads.sort_values(key)[HEADS].reset_index(drop=True)
+    return heads.sort_values(key)[STUDY.names].reset_index(drop=True)
 
 
 def _left_open(run: Result, other: Result) -> set[tuple[int, int, str]]:

@@ -32,7 +32,7 @@ from headscope.runs.write import check_target
 from headscope.statistics.tags import NO_TYPE, UNCLASSIFIED, countable_types
 from headscope.stimuli.document_order import readable
 from headscope.studies.study import Study, study, table_columns
-from headscope.studies.sweep import (
+from headscope.studies.sweep_folder import (
     COMPLETE,
     Cell,
     SweepFolder,

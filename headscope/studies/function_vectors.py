@@ -44,6 +44,7 @@ from headscope.stimuli.few_shot import (
 )
 from headscope.stimuli.prompts import Spelling
 from headscope.studies.study import Study, study, table_columns
+from headscope.views.figure_style import study_axes
 from headscope.views.study import StudyResult
 
 PROMPTS, SHOTS, MIN_PROMPTS = 12, 5, 6
@@ -70,8 +71,7 @@ STUDY = Study(
         layer | count, ≥ 0 | layer of the head
         head | count, ≥ 0 | number of the head in its layer
         function_vector | True or False | tagged: its effect holds in both halves of the tasks
-        lift | nats | what its mean output over clean prompts adds, less the larger control: mean
-            over tasks
+        lift | nats | effect of its mean output less the larger control, mean over tasks
         ci_low | nats | lower end of its 95 % interval over tasks
         ci_high | nats | upper end of it
         first_half | nats | lift, mean over every other task
@@ -93,10 +93,7 @@ def function_vectors(
     *,
     tasks: Annotated[
         Name,
-        Field(
-            description="all, names such as antonym,capital, or a .csv file with the columns "
-            "task,question,answer."
-        ),
+        Field(description="all, names such as antonym,capital, or a .csv: task,question,answer."),
     ] = "all",
     prompts: Annotated[
         int,
@@ -131,7 +128,6 @@ def function_vectors(
     scored = [reading.task.name for reading in readings if not reading.verdict]
     not_scored = [f"{r.task.name} ({r.verdict})" for r in readings if r.verdict]
     tagged = int(table["function_vector"].sum())
-    limit = [f"fewer than {MIN_TASKS} tasks: no head is tagged"]
     return StudyResult(
         title=f"{name_of(loaded.name)}: {tagged} function-vector heads; lift in nats over "
         f"{len(scored)} of {len(readings)} tasks",
@@ -141,7 +137,7 @@ def function_vectors(
             f"tasks scored: {', '.join(scored) or 'none'}",
             f"not scored: {', '.join(not_scored) or 'none'}",
         ),
-        notes=limit if len(scored) < MIN_TASKS else [],
+        notes=[f"fewer than {MIN_TASKS} tasks: none tagged"] if len(scored) < MIN_TASKS else [],
         values={"scored": scored},
         draw=_figure,
     )
@@ -226,7 +222,9 @@ def task_effects(
         before = scores(torch.stack([run.state for run in runs])[:, None])
         rises = []
         for layer in runner.model.attention_layers:
-            values = _values(reading, others, layer, len(prompts))
+            own = reading.clean_mean[layer], reading.shuffled_mean[layer]
+            another = [others[i % len(others)].clean_mean[layer] for i in range(len(prompts))]
+            values = torch.stack([torch.stack([*own, mean], dim=1) for mean in another])
             rise = scores(_patched(runner, runs, layer, values)) - before
             rises.append(rise.reshape(2, *values.shape[:3]))
             advance()
@@ -251,15 +249,6 @@ def _scores(
     of_task = logits[..., torch.from_numpy(np.searchsorted(words, answers))]
     scores = [of_right - part.logsumexp(-1) for part in (logits, of_task)]
     return torch.stack(scores).double().numpy()
-
-
-def _values(
-    reading: TaskReading, others: Sequence[TaskReading], layer: int, prompts: int
-) -> Float[Tensor, "prompt head value width"]:
-    """The values that every head's output is set to in each prompt."""
-    own = reading.clean_mean[layer], reading.shuffled_mean[layer]
-    another = [others[i % len(others)].clean_mean[layer] for i in range(prompts)]
-    return torch.stack([torch.stack([*own, mean], dim=1) for mean in another])
 
 
 def _patched(
@@ -393,8 +382,7 @@ def head_table(effects: pd.DataFrame, *, seed: int) -> pd.DataFrame:
 def _figure(result: StudyResult) -> Figure:
     """The lift of every head by layer; tagged heads are circled."""
     heads = result.table
-    figure = Figure(figsize=(5.4, 3.6), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = study_axes(result.title, 5.4, 3.6)
     if heads["lift"].notna().any():
         wide = heads.pivot(index="head", columns="layer", values="lift")
         limit = float(heads["lift"].abs().max())
@@ -407,5 +395,4 @@ def _figure(result: StudyResult) -> Figure:
         figure.colorbar(image, ax=axes, label="lift (nats); circles: tagged")
     axes.set_xlabel("layer")
     axes.set_ylabel("head")
-    axes.set_title(result.title.split(":")[0].replace("$", r"\$"), fontsize=9)
     return figure

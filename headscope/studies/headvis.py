@@ -52,13 +52,14 @@ LEAST_INDUCTION = 0.01
 INTERVALS, PER_INTERVAL = 10, 20
 """Tenths of a head's sequences by their largest attention, and the number written of each."""
 STRONGEST, FAINTEST = 8, 0.005
-"""Cells of a row that are written: at most so many, with at least this attention."""
+"""Largest number of cells of a row that are written, and their least attention."""
 TOP_PAIR = 0.1
 """Least attention of a query to its strongest key in the histogram of distances."""
 LISTED, BINS = 50, 20
 """Tokens in a table, and bins of the histogram of largest attention."""
 SAMPLED_TOKENS = 7_680
 """Tokens of a head's sequences together: eight cells of each take less than 1 MB."""
+SHARE = "share of attention beyond the first token"
 METRICS = {
     "self_attention_score": "Mean attention of a token to itself: the mean of the diagonal.",
     "prev_token_score": "Mean attention to the token before: the mean of the subdiagonal.",
@@ -79,10 +80,7 @@ PAGE: dict[str, Any] = {
     "umap_heads": [],
     "custom_plots": [{"key": "qk_distance_histogram", "label": "Q-K distance"}],
     "custom_tables": [
-        {
-            "key": f"top_{side}_tokens",
-            "label": f"{side.capitalize()} tokens (share of attention beyond the first token)",
-        }
+        {"key": f"top_{side}_tokens", "label": f"{side.capitalize()} tokens ({SHARE})"}
         for side in ("query", "key")
     ],
     "statistics_display": {
@@ -132,8 +130,7 @@ def headvis(
 ) -> StudyResult:
     """Write the data folder that HeadVis and Neuronpedia read: metrics and sequences.
 
-    HeadVis (github.com/anthropics/headvis) shows heads as a scatter of metrics, and sequences by
-    tenths of a head's largest attention. Neuronpedia's loaders import the folder from
+    HeadVis is github.com/anthropics/headvis. Neuronpedia's loaders import the folder from
     `EXPORTS/ID/headvis/TEXT`, where ID is Neuronpedia's name of the model.
 
     Raises:
@@ -150,22 +147,25 @@ def headvis(
     corpora = text_of(run, corpus)
     with progress_bar(progress) as bar:
         model = model_of(run, longest=max_length, source=source, device=device)
-        windows = _windows(corpora, model, sequences, min(max_length, model.longest_window))
+        length = min(max_length, model.longest_window)
+        how = {"max_tokens": sequences * length, "max_length": length, "seed": 0}
+        text = TextWindows(corpora, model.tokenizer, **how)
+        windows = list(islice((each for each in text if len(each) >= SHORTEST), sequences))
+        if not windows:
+            texts = ", ".join(map(str, corpora))
+            raise CorpusError(f"{texts}: no sequence of {SHORTEST} tokens")
         tokens = sum(map(len, windows))
         reading = Reading(model, windows, exported_heads, Steps(bar, 2 * tokens).advance)
         table, largest = reading.metrics()
-        names = {
-            "model_name": name_of(run.name),
-            "dataset_name": ", ".join(name_of(str(path)) for path in corpora),
-        }
-        config = names | reading.config(list(table.columns[2:]))
+        metrics = [name for name in METRICS if name in table]
+        text_name = ", ".join(name_of(str(path)) for path in corpora)
         samples = [
-            sample_sequences(maxima, np.random.default_rng([0, *head]), _per_interval(windows))
+            sample_sequences(maxima, np.random.default_rng([0, *head]), max(map(len, windows)))
             for maxima, head in zip(largest.T, exported_heads, strict=True)
         ]
         cells = reading.strongest(samples)
         with new_site(folder, overwrite=overwrite, site=HEADVIS) as new:
-            _write(new / "config.json", config)
+            _write(new / "config.json", reading.config(name_of(run.name), text_name, metrics))
             _write(new / "scatter_data.json", table.to_dict("records"))
             for i, head in enumerate(exported_heads):
                 content = head_file(windows, largest[:, i], samples[i], cells[i])
@@ -174,36 +174,16 @@ def headvis(
                 _write(new / name, {})
         for name in EMPTY_FOLDERS:  # a site is files alone
             (folder / name).mkdir(parents=True, exist_ok=True)
-    short = [f"the text has {len(windows)} sequences, and {sequences} were asked for"]
     return StudyResult(
         title=f"{name_of(run.name)}: {len(table)} heads on {len(windows):,} sequences of "
         f"{tokens:,} tokens, for HeadVis in {folder}",
         table=table,
-        notes=short if len(windows) < sequences else [],
+        notes=[f"the text has {len(windows)} sequences"] if len(windows) < sequences else [],
         values={"folder": str(folder), "sequences": len(windows), "tokens": tokens},
     )
 
 
-def _windows(corpora: Sequence[str | Path], model: Model, count: int, longest: int) -> list[Window]:
-    text = TextWindows(
-        corpora, model.tokenizer, max_tokens=count * longest, max_length=longest, seed=0
-    )
-    windows = list(islice((window for window in text if len(window) >= SHORTEST), count))
-    if not windows:
-        raise CorpusError(
-            f"{', '.join(map(str, corpora))}: no sequence of {SHORTEST} tokens, the shortest with "
-            "attention that HeadVis counts"
-        )
-    return windows
-
-
-def _per_interval(windows: Sequence[Window]) -> int:
-    longest = max(map(len, windows))
-    return max(1, min(PER_INTERVAL, SAMPLED_TOKENS // (INTERVALS * longest)))
-
-
 def _write(path: Path, content: Any) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     write_file(path, text + "\n")
 
@@ -236,8 +216,7 @@ class Reading:
                     on_rows(number, members, some if attention.logarithms else some.log(), first)
                     first += some.shape[1]
 
-            last = self.heads[-1][0]
-            stream_attention(self.model, [window], tiles, on_layer, layers=last + 1)
+            stream_attention(self.model, [window], tiles, on_layer, layers=1 + max(indices))
             self.advance(len(window))
 
     def metrics(self) -> tuple[pd.DataFrame, Float[ndarray, "window head"]]:
@@ -268,8 +247,7 @@ class Reading:
         columns["qk_distance"] = distance
         columns["qk_distance_variance"] = sums["square"] / sums["mass"] - distance**2
         table = pd.DataFrame(columns)[list(METRICS)].dropna(axis=1).round(4) + 0.0  # −0 becomes 0
-        places = pd.DataFrame(self.heads, columns=["layer", "head"])
-        return pd.concat([places, table], axis=1), largest
+        return pd.DataFrame(self.heads, columns=["layer", "head"]).join(table), largest
 
     def strongest(self, samples: Sequence[Sample]) -> list[pd.DataFrame]:
         """The strongest cells of each head in the windows of its sample; see `strongest_cells`."""
@@ -285,9 +263,12 @@ class Reading:
         self.rows(add)
         return [pd.concat(parts) for parts in tables]
 
-    def config(self, metrics: Sequence[str]) -> dict[str, Any]:
-        """Entries of `config.json`: the text, the model, and what HeadVis' page shows."""
-        return PAGE | {
+    def config(self, model: str, text: str, metrics: Sequence[str]) -> dict[str, Any]:
+        """Entries of `config.json`: names of model and text, sizes, and settings of the page."""
+        return {
+            "model_name": model,
+            "dataset_name": text,
+            **PAGE,
             "n_sequences": len(self.windows),
             "seq_len": max(map(len, self.windows)),
             "dtype": self.model.dtype,
@@ -305,14 +286,10 @@ def row_numbers(
 ) -> dict[str, Float[Tensor, "head query"]]:
     """Numbers of each row of attention; NaN for a row without such a number.
 
-    Args:
-        logarithms: of attention, −∞ at keys that a query does not see.
-        tokens: of the whole window.
-        first: position of the first query.
-
-    Returns:
-        Metrics that are means over queries, by name; the row's `mass`, `distance` Σ A |q − k| and
-        `square` Σ A |q − k|²; and its `largest` attention without first token and diagonal.
+    They are the metrics that are means over queries; the row's `mass`, `distance` Σ A |q − k| and
+    `square` Σ A |q − k|²; and its `largest` attention without first token and diagonal.
+    `logarithms` are −∞ at keys that a query does not see, `tokens` are those of the whole window,
+    and `first` is the position of the first query.
     """
     attention = logarithms.exp()
     query = first + torch.arange(attention.shape[1], device=attention.device)
@@ -340,12 +317,8 @@ def row_numbers(
 def strongest_cells(attention: Float[Tensor, "query key"], first: int) -> pd.DataFrame:
     """The strongest cells of some rows, at most `STRONGEST` of each, in the order of rows.
 
-    Columns are `query`, `key` and `attention`, in [`FAINTEST`, 1]; the first token's row and column
-    are included.
-
-    Args:
-        attention: of the queries from position `first` on.
-        first: position of the first query.
+    Columns are `query`, `key` and `attention`, in [`FAINTEST`, 1]. `first` is the position of the
+    first row's query.
     """
     top = attention.topk(min(STRONGEST, attention.shape[1]), -1)
     row, column = (top.values >= FAINTEST).nonzero(as_tuple=True)
@@ -357,12 +330,14 @@ def strongest_cells(attention: Float[Tensor, "query key"], first: int) -> pd.Dat
 
 
 def sample_sequences(
-    largest: Float[ndarray, " sequence"], rng: np.random.Generator, per_interval: int
+    largest: Float[ndarray, " sequence"], rng: np.random.Generator, longest: int
 ) -> Sample:
     """Numbers of sequences picked from each tenth by largest attention, with the tenth.
 
-    The strongest come first; tenth 10 has the largest attention.
+    The strongest come first; tenth 10 has the largest attention. `longest` is the length of the
+    longest sequence.
     """
+    per_interval = max(1, min(PER_INTERVAL, SAMPLED_TOKENS // (INTERVALS * longest)))
     rank = np.empty(len(largest), np.int64)
     rank[np.argsort(largest, kind="stable")] = np.arange(1, len(largest) + 1)
     tenths = -(-rank * INTERVALS // len(largest))
@@ -387,24 +362,22 @@ def head_file(
     sequences = []
     for number, tenth in sample:
         strong, length = by_window.get(number, cells[:0]), len(windows[number])
-        sequences.append(
-            {
-                "sequence_id": number,
-                "interval": tenth,
-                "tokens": tokens[number],
-                "attention_indices": (strong["query"] * length + strong["key"]).tolist(),
-                "attention_values": strong["attention"].round(4).tolist(),
-                "seq_len": length,
-                "max_activation": largest[number].round(4),
-            }
-        )
+        sequence = {
+            "sequence_id": number,
+            "interval": tenth,
+            "tokens": tokens[number],
+            "attention_indices": (strong["query"] * length + strong["key"]).tolist(),
+            "attention_values": strong["attention"].round(4).tolist(),
+            "seq_len": length,
+            "max_activation": largest[number].round(4),
+        }
+        sequences.append(sequence)
     inner = cells[(cells["query"] > 0) & (cells["key"] > 0)]
     pairs = inner[inner["attention"] >= TOP_PAIR]
     pairs = pairs.sort_values("attention", ascending=False, kind="stable")
     pairs = pairs.drop_duplicates(["window", "query"])
-    edges = [0, 1]
-    while edges[-1] < max(map(len, windows)):
-        edges.append(2 * edges[-1])
+    doublings = (max(map(len, windows)) - 1).bit_length()
+    edges = [0, *(2**n for n in range(doublings + 1))]
     distances, _ = np.histogram((pairs["query"] - pairs["key"]).abs(), edges)
     maxima, bins = np.histogram(largest.clip(0, 1), BINS, (0, 1))
     return {

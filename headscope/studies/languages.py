@@ -9,25 +9,20 @@ from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Float
 from matplotlib import colormaps
 from matplotlib.figure import Figure
-from numpy import ndarray
 from pydantic import Field
-from scipy.stats import rankdata
 
 from headscope.corpus.languages import by_language
 from headscope.corpus.shipped import listed
 from headscope.corpus.window import Window
 from headscope.errors import HeadscopeError, RunError
 from headscope.heads import head_name
-from headscope.measure.bootstrap import LEVEL, resample
 from headscope.measure.in_process import InProcess
 from headscope.measure.tally import MIN_BLOCKS, Tally
 from headscope.options import Name, Names, OnMessage, PathName, Paths
 from headscope.progress import Progress, progress_bar
 from headscope.relations import all_stimuli, check_types
-from headscope.relations.relation import MIN_QUERIES
 from headscope.runs.resolve import load
 from headscope.runs.write import check_writable, write_file
 from headscope.settings import Settings, settings_of
@@ -37,55 +32,51 @@ from headscope.statistics.tags import NARROW, OPEN, TAGGED, UNIDENTIFIABLE, is_d
 from headscope.stimuli.document_order import readable
 from headscope.stimuli.stimulus import TextTokenizer
 from headscope.stimuli.text import TextWindows
+from headscope.studies.languages_statistics import (
+    HEAD,
+    ID,
+    lift_agreement,
+    lift_bounds,
+    tags_by_chance,
+)
 from headscope.studies.study import Study, study, table_columns
-from headscope.studies.sweep import COMPLETE, sweep, where
+from headscope.studies.sweep import sweep, where
+from headscope.studies.sweep_folder import COMPLETE
 from headscope.views.figures import short_title
 from headscope.views.study import StudyResult
 
 TABLE = "languages.csv"
 TYPES = ("syntactic",)
 """Types by default: Universal Dependencies annotates syntax alike in all languages."""
-HEAD, ID = ["layer", "head"], ["layer", "head", "id"]
 TERMINAL_ROWS, FIGURE_ROWS = 20, 40
 """Rows of the terminal and of the figure at most."""
-RESAMPLES = 200
-_NORMAL_95 = 1.96
-_LARGEST = 1 - 1e-9
-Lifts = Float[ndarray, "*resample language head"]
 
 
 STUDY = Study(
-    rows="head × relation, for relations that the text of at least one language can decide;"
-    " those held in most languages first",
+    rows="head × relation that the text of some language decides; most tagged first",
     columns=table_columns("""
         layer | count, ≥ 0 | layer of the head
         head | count, ≥ 0 | number of the head in its layer
         type | a head type | the relation's type
         relation | text | its name
-        general | text | the general label that stands for the tag in most languages that hold it,
-            such as `phrase-head:dep>head`: a head counts once for it; empty for a specific tag
+        general | text | the general label of the tag in most languages that hold it, such as
+            `phrase-head:dep>head`; empty for a specific tag
         tagged | languages, ≥ 0 | languages in which the head holds the tag
-        by_chance | languages, ≥ 0 | languages in which a head of that layer would hold it by
-            chance: with each language's heads in an order of its own within their layers
-        p_value | (0, 1] | probability of at least `tagged` languages then (Poisson's binomial)
-        decidable | languages, ≥ 0 | languages whose text decides: it gives the tag, or refuses it
-            more than narrowly
-        holds_in | codes joined by `;` | the languages that give the tag
-        not_in | codes joined by `;` | languages that refuse it, and not narrowly
-        narrow_in | codes joined by `;` | languages that refuse it narrowly
-        undecided_in | codes joined by `;` | languages that ask for it and whose text cannot tell
-        lift | [−1, 1] | mean of the lift over the languages that decide
-        ci_low | [−1, 1] | lower end of its 95 % interval for these languages: documents are
-            resampled, for parallel treebanks the same ones in every language
+        by_chance | languages, ≥ 0 | languages in which a head of that layer holds it by chance
+        p_value | (0, 1] | probability of at least `tagged` languages by chance
+        decidable | languages, ≥ 0 | languages whose text gives the tag, or rejects it not narrowly
+        holds_in | codes joined by `;` | languages that give the tag
+        not_in | codes joined by `;` | languages that reject it, and not narrowly
+        narrow_in | codes joined by `;` | languages that reject it narrowly
+        undecided_in | codes joined by `;` | languages whose text cannot decide it
+        lift | [−1, 1] | mean lift over the languages that decide
+        ci_low | [−1, 1] | lower end of its 95 % interval over documents
         ci_high | [−1, 1] | upper end of it
-        correlation | [−1, 1] | agreement of the languages on this relation: Spearman's rank
-            correlation of the heads' lifts, mean over pairs of languages with 50 queries or more;
-            empty for fewer than two
-        correlation_low | [−1, 1] | lower end of its 95 % interval over documents: Fisher's z with
-            the standard error of the resamples; empty with too few
+        correlation | [−1, 1] | Spearman's rank correlation of the heads' lifts, mean over pairs of
+            languages with 50 queries or more; empty for fewer than two
+        correlation_low | [−1, 1] | lower end of its 95 % interval over documents, by Fisher's z
         correlation_high | [−1, 1] | upper end of it
-        correlation_by_chance | [−1, 1] | expected correlation if heads are shuffled within their
-            layers: the part that depth alone explains
+        correlation_by_chance | [−1, 1] | its expectation if heads are shuffled within layers
     """),
     figure="heat map",
     bad_call={"languages": ""},
@@ -329,7 +320,7 @@ def head_table(
         codes = rows.groupby(ID)["language"].agg(";".join)
         table[name] = codes.reindex(table.index, fill_value="")
     table["lift"] = groups["lift"].mean()
-    return table.join(_bounds(decided, tallies, parallel=parallel, seed=seed))
+    return table.join(lift_bounds(decided, tallies, parallel=parallel, seed=seed))
 
 
 def distinct_tags(table: pd.DataFrame) -> pd.DataFrame:
@@ -337,138 +328,6 @@ def distinct_tags(table: pd.DataFrame) -> pd.DataFrame:
     tags = table[table["tagged"] > 0]
     tags = tags.assign(label=tags["general"].where(tags["general"] != "", tags["relation"]))
     return tags.drop_duplicates([*HEAD, "type", "label"])
-
-
-def tags_by_chance(decided: pd.DataFrame) -> pd.DataFrame:
-    """The number of languages in which a head of each layer would have a tag by chance.
-
-    By chance, each language's heads are shuffled within their layers.
-
-    - `by_chance`: expected number of languages that give the tag to a head of this layer.
-    - `p_value`: probability of at least as many as observed (Poisson's binomial), in (0, 1].
-    """
-    tables = []
-    for relation, rows in decided.groupby("id", sort=False):
-        tags = rows.pivot(index=HEAD, columns="language", values="tagged").eq(True)
-        shares = tags.groupby("layer").transform("mean").to_numpy(float)
-        counts = tags.sum(axis=1).to_numpy(int)
-        tails = [at_least(int(count), row) for count, row in zip(counts, shares, strict=True)]
-        columns = {"by_chance": shares.sum(1), "p_value": tails, "id": relation}
-        tables.append(pd.DataFrame(columns, index=tags.index).set_index("id", append=True))
-    return pd.concat(tables)
-
-
-def at_least(count: int, chances: Float[ndarray, " language"]) -> float:
-    """Probability that at least `count` of some independent events happen.
-
-    >>> at_least(2, np.array([0.5, 0.5]))
-    0.25
-    >>> round(at_least(1, np.array([0.5, 0.2, 0.0])), 3)
-    0.6
-    """
-    exactly = np.ones(1)
-    for chance in chances:
-        exactly = np.convolve(exactly, [1 - chance, chance])
-    return float(min(1.0, exactly[count:].sum()))
-
-
-def _bounds(
-    decided: pd.DataFrame, tallies: Mapping[str, Tally], *, parallel: bool, seed: int
-) -> pd.DataFrame:
-    """The 95 % interval of each head's mean lift over the languages that decide a relation."""
-    tables, sides = [], ((1 - LEVEL) / 2, (1 + LEVEL) / 2)
-    for relation, names in decided.groupby("id", sort=False)["language"].unique().items():
-        some = [tallies[name] for name in names]
-        means = resampled_lifts(some, str(relation), parallel=parallel, seed=seed).mean(1)
-        low, high = np.nanquantile(means, sides, axis=0)
-        columns: dict[str, Any] = {
-            "layer": np.repeat(some[0].numbers, some[0].heads),
-            "head": np.tile(np.arange(some[0].heads), some[0].layers),
-            "id": relation,
-            "ci_low": low,
-            "ci_high": high,
-        }
-        tables.append(pd.DataFrame(columns))
-    return pd.concat(tables).set_index(ID)
-
-
-def _sums(tally: Tally, relation: str) -> tuple[ndarray, ndarray]:
-    """Sums of each block: mass on targets minus mass on controls [block head], and queries."""
-    index = tally.relations.index(relation)
-    excess = tally.target[:, index] - tally.control[:, index]
-    return excess.reshape(len(excess), -1), tally.queries[:, index]
-
-
-def resampled_lifts(
-    tallies: Sequence[Tally], relation: str, *, parallel: bool, seed: int
-) -> Float[ndarray, "resample language head"]:
-    """Lifts in resamples of the documents, the same documents in every language if parallel."""
-    sums = [_sums(tally, relation) for tally in tallies]
-    in_any = np.any([queries > 0 for _, queries in sums], axis=0)
-    lifts = []
-    for number, (excess, queries) in enumerate(sums):
-        blocks = in_any if parallel else queries > 0
-        rng = np.random.default_rng([seed, 0 if parallel else number])
-        draws = resample(int(blocks.sum()), rng)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            lifts.append((draws @ excess[blocks]) / (draws @ queries[blocks])[:, None])
-    return np.stack(lifts, axis=1)
-
-
-def lift_agreement(
-    evidence: pd.DataFrame, tallies: Mapping[str, Tally], *, parallel: bool, seed: int
-) -> pd.DataFrame:
-    """Agreement of the heads' lifts between the languages that have 50 queries of a relation.
-
-    - `correlation`: Spearman's rank correlation over heads, mean over pairs of languages, in
-      [−1, 1], with its 95 % interval `correlation_low`, `correlation_high`: Fisher's z, whose
-      standard error is that of resampled documents.
-    - `correlation_by_chance`: its expectation if heads are shuffled within their layers.
-    """
-    rows = []
-    often = evidence[evidence["n"] >= MIN_QUERIES]
-    for relation, names in often.groupby("id", sort=False)["language"].unique().items():
-        some = [tallies[name] for name in names]
-        if len(some) < 2:
-            continue
-        layers, heads = some[0].layers, some[0].heads
-        sums = [_sums(tally, str(relation)) for tally in some]
-        ranks = unit_ranks(np.stack([excess.sum(0) / queries.sum() for excess, queries in sums]))
-        correlation = float(mean_product(ranks))
-        by_layer = ranks.reshape(len(some), layers, heads).mean(-1).repeat(heads, axis=-1)
-        error = float("nan")
-        if all((queries > 0).sum() >= MIN_BLOCKS for _, queries in sums):
-            lifts = resampled_lifts(some, str(relation), parallel=parallel, seed=seed)
-            resampled = mean_product(unit_ranks(lifts[:RESAMPLES]))
-            error = float(np.nanstd(np.arctanh(np.clip(resampled, -_LARGEST, _LARGEST))))
-        centre = np.arctanh(np.clip(correlation, -_LARGEST, _LARGEST))
-        low, high = np.tanh([centre - _NORMAL_95 * error, centre + _NORMAL_95 * error])
-        rows.append((relation, correlation, low, high, float(mean_product(by_layer))))
-    columns = ["correlation", "correlation_low", "correlation_high", "correlation_by_chance"]
-    return pd.DataFrame(rows, columns=["id", *columns]).set_index("id")
-
-
-def unit_ranks(lifts: Lifts) -> Lifts:
-    """Ranks of the heads in each language, centred and of length 1; 0 if all are equal.
-
-    The product of the ranks of two languages is Spearman's rank correlation.
-    """
-    ranks = rankdata(lifts, axis=-1)
-    centred = ranks - ranks.mean(-1, keepdims=True)
-    length = np.sqrt((centred**2).sum(-1, keepdims=True))
-    return np.asarray(np.divide(centred, length, out=np.zeros_like(centred), where=length > 0))
-
-
-def mean_product(ranks: Lifts) -> Float[ndarray, "*resample"]:
-    """Mean over pairs of languages of the product of their ranks.
-
-    >>> lifts = np.array([[0.1, 0.2, 0.3], [1, 5, 9], [3, 2, 1]])
-    >>> float(mean_product(unit_ranks(lifts)).round(2))
-    -0.33
-    """
-    count = ranks.shape[-2]
-    pairs = (ranks.sum(-2) ** 2).sum(-1) - (ranks**2).sum((-2, -1))
-    return np.asarray(pairs / (count * (count - 1)))
 
 
 def _figure(result: StudyResult, rows: pd.DataFrame, evidence: pd.DataFrame, title: str) -> Figure:

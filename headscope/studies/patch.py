@@ -50,21 +50,15 @@ STUDY = Study(
         layer | count, ≥ 0 | layer of the head
         head | count, ≥ 0 | number of the head in its layer
         tags | types joined by `;` | the head's tags in the run
-        query | position, ≥ 0 | query of the edge; empty for a head, which is exchanged at every
-            token
+        query | position, ≥ 0 | query of the edge; empty for a head
         key | position, ≥ 0 | key of the edge; empty for a head
         query_token | text | token of the clean prompt there
         key_token | text | token of the clean prompt there
-        relation | `type/relation`, joined by `;` | relations of the head's types that hold this
-            edge in the clean prompt; only those that need no annotation
-        recovered | share | of the difference that this part of the clean prompt restores in the
-            corrupt one: 1 for all, below 0 if it works against it
-        attention_recovered | share | the same with the part's attention alone; the values stay the
-            corrupt prompt's
-        lost | share | of the difference that is lost with this part of the corrupt prompt in the
-            clean one: 1 for all, below 0 if it works against it
-        attention_lost | share | the same with the part's attention alone; the values stay the clean
-            prompt's
+        relation | `type/relation`, joined by `;` | relations of the head's types with this edge
+        recovered | share | of the difference, restored by denoising; below 0 if it grows
+        attention_recovered | share | the same with the part's attention alone
+        lost | share | of the difference, removed by noising; below 0 if it grows
+        attention_lost | share | the same with the part's attention alone
     """),
     figure="bar",
     encoders=False,
@@ -84,9 +78,7 @@ def patch(
     ] = None,
     wrong: Annotated[
         str | None,
-        Field(
-            description="Token after the corrupt prompt, with its space; the most likely if None."
-        ),
+        Field(description="Token after the corrupt prompt, as for answer."),
     ] = None,
     heads: Annotated[
         str,
@@ -94,10 +86,7 @@ def patch(
     ] = "tagged",
     edges: Annotated[
         NonNegative,
-        Field(
-            description="Maximum number of edges of a head, by the difference of their values; 0 "
-            "for none."
-        ),
+        Field(description="Maximum number of edges of a head; 0 for none."),
     ] = 8,
     progress: Progress = True,
     source: Source = None,

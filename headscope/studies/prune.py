@@ -46,6 +46,7 @@ from headscope.statistics.result import Result
 from headscope.statistics.tags import NO_TYPE, is_sink
 from headscope.stimuli.document_order import readable
 from headscope.studies.study import Study, study, table_columns
+from headscope.views.figure_style import study_axes
 from headscope.views.study import StudyResult
 
 IMPORTANCE, RANDOM, TYPE = "importance", "random", "type"
@@ -66,8 +67,7 @@ STUDY = Study(
         rise | nats per token | above the untouched model's
         ci_low | nats per token | lower end of the rise's 95 % interval
         ci_high | nats per token | upper end of it
-        over_random | nats per token | the loss less the mean loss of the random orders; empty for
-            those
+        over_random | nats per token | loss less that of the mean random order; empty for those
         over_low | nats per token | lower end of its 95 % interval over windows and random orders
         over_high | nats per token | upper end of it
     """),
@@ -353,8 +353,7 @@ def masked_loss(
 
 def _figure(result: StudyResult) -> Figure:
     """Loss by share of heads masked: a line per order, with the range of the random orders."""
-    figure = Figure(figsize=(5.4, 3.6), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = study_axes(result.title, 5.4, 3.6)
     for order, rows in result.table.groupby("order", sort=False):
         losses = rows.groupby("share")["loss"]
         shares, colour = list(losses.groups), COLOURS[str(order)]
@@ -363,5 +362,4 @@ def _figure(result: StudyResult) -> Figure:
     axes.set_xlabel("share of heads masked")
     axes.set_ylabel("loss (nats per token)")
     axes.legend(fontsize=7, title="masked first by", title_fontsize=7)
-    axes.set_title(result.title.split(":")[0].replace("$", r"\$"), fontsize=9)
     return figure

@@ -33,6 +33,7 @@ from headscope.statistics.result import Result
 from headscope.stimuli.text import TextWindows
 from headscope.studies.study import Study, study, table_columns
 from headscope.views.colours import colour, ink, types_in_order
+from headscope.views.figure_style import study_axes
 from headscope.views.study import StudyResult
 
 WINDOWS = 32
@@ -273,8 +274,7 @@ def _table(
 def _map(result: StudyResult) -> Figure:
     """The map: a point per head in its type's colour, with its layer; axes in √bits."""
     heads = result.table
-    figure = Figure(figsize=(8.5, 6.5), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = study_axes(result.title, 8.5, 6.5)
     for height, row in enumerate(heads.itertuples(), start=3):
         axes.plot(row.x, row.y, "o", color=colour(row.primary), markersize=9, zorder=height)
         axes.text(
@@ -283,7 +283,7 @@ def _map(result: StudyResult) -> Figure:
         )  # fmt: skip
     axes.set_aspect("equal", adjustable="datalim")
     axes.set(xlabel="√bits", ylabel="√bits")
-    axes.set_title(result.title.split(":")[0].replace("$", r"\$") + "; numbers are layers")
+    axes.set_title(f"{axes.get_title()}; numbers are layers")
     handles = [
         Patch(facecolor=colour(name), label=name) for name in types_in_order({*heads["primary"]})
     ]

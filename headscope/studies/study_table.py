@@ -27,15 +27,12 @@ GROUPS: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True, kw_only=True)
 class StudyRow:
-    """A study of a run or of a model: its function, its command, its tables and its figure.
-
-    Functions and classes are named as `folder.module:name`, below `headscope.studies`.
-    """
+    """A study of a run or of a model: its function, its command, its tables and its figure."""
 
     name: str
     """Name of the function in Python, and of the command."""
-    function: str
-    """The function whose arguments, defaults and docstring are those of the command."""
+    module: str = ""
+    """Module of the function below `headscope.studies`; by default it has the study's name."""
     group: str = ""
     """Group of the command in `GROUPS`; empty for a study of Python alone, or one whose command has
     more to do than the study."""
@@ -51,6 +48,11 @@ class StudyRow:
     """Help of `--figure`; empty for a command that draws nothing."""
     has_format: bool = False
     """True for a command with `--format`, whose result has the methods `csv` and `json`."""
+
+    @property
+    def function(self) -> str:
+        """The function with the arguments and docstring of the command, as `module:name`."""
+        return f"{self.module or self.name}:{self.name}"
 
     @property
     def words(self) -> str:
@@ -82,7 +84,6 @@ def home(path: str) -> tuple[str, str]:
 STUDIES: tuple[StudyRow, ...] = (
     StudyRow(
         name="sweep",
-        function="sweep:sweep",
         group=SWEEP,
         command="run",
         question="What do heads do across models, revisions and corpora?",
@@ -94,7 +95,6 @@ STUDIES: tuple[StudyRow, ...] = (
     ),
     StudyRow(
         name="languages",
-        function="languages:languages",
         group=SWEEP,
         question="Which heads hold a relation in how many languages?",
         examples=(
@@ -105,7 +105,6 @@ STUDIES: tuple[StudyRow, ...] = (
     ),
     StudyRow(
         name="weights",
-        function="weights:weights",
         group=STUDY,
         question="What do a head's weights show, without any text?",
         examples=(
@@ -116,7 +115,6 @@ STUDIES: tuple[StudyRow, ...] = (
     ),
     StudyRow(
         name="anatomy",
-        function="anatomy:anatomy",
         group=STUDY,
         question="How many parameters, and how large a key/value cache?",
         examples=(
@@ -128,7 +126,6 @@ STUDIES: tuple[StudyRow, ...] = (
     ),
     StudyRow(
         name="headvis",
-        function="headvis:headvis",
         group=EXPORT,
         question="What does the HeadVis page show of a run?",
         examples=(
@@ -140,7 +137,6 @@ STUDIES: tuple[StudyRow, ...] = (
     ),
     StudyRow(
         name="compare",
-        function="compare:compare",
         group=TOP,
         question="Which heads differ between runs?",
         examples=(
@@ -150,7 +146,6 @@ STUDIES: tuple[StudyRow, ...] = (
     ),
     StudyRow(
         name="emergence",
-        function="emergence:emergence",
         group=SWEEP,
         question="At which revision do heads of each type appear?",
         examples=(
@@ -161,7 +156,6 @@ STUDIES: tuple[StudyRow, ...] = (
     ),
     StudyRow(
         name="redundancy",
-        function="redundancy:redundancy",
         group=STUDY,
         question="How alike are the heads?",
         examples=(
@@ -174,7 +168,6 @@ STUDIES: tuple[StudyRow, ...] = (
     ),
     StudyRow(
         name="verify",
-        function="verify:verify",
         group=TOP,
         question="Do published scores rank the heads alike?",
         examples=(
@@ -186,7 +179,6 @@ STUDIES: tuple[StudyRow, ...] = (
     ),
     StudyRow(
         name="ablate",
-        function="ablate:ablate",
         group=TOP,
         question="Does the model need what a tag says?",
         examples=(
@@ -199,7 +191,6 @@ STUDIES: tuple[StudyRow, ...] = (
     ),
     StudyRow(
         name="prune",
-        function="prune:prune",
         group=STUDY,
         question="What is the loss as more and more heads are masked?",
         examples=("headscope study prune mini --run runs/mini --figure prune.pdf --out prune.csv",),
@@ -207,7 +198,7 @@ STUDIES: tuple[StudyRow, ...] = (
     ),
     StudyRow(
         name="explain",
-        function="explain.explanation:explain",
+        module="explain.explanation",
         group=TOP,
         question="How much of a head is a small rule?",
         examples=(
@@ -218,7 +209,6 @@ STUDIES: tuple[StudyRow, ...] = (
     ),
     StudyRow(
         name="function_vectors",
-        function="function_vectors:function_vectors",
         group=STUDY,
         command="function-vectors",
         question="Which heads carry the task of a few examples?",
@@ -230,7 +220,6 @@ STUDIES: tuple[StudyRow, ...] = (
     ),
     StudyRow(
         name="collapse",
-        function="collapse:collapse",
         group=STUDY,
         question="What is lost when a layer's heads share one pattern?",
         examples=(
@@ -240,7 +229,6 @@ STUDIES: tuple[StudyRow, ...] = (
     ),
     StudyRow(
         name="patch",
-        function="patch:patch",
         group=STUDY,
         question="Which heads and edges decide between two prompts?",
         examples=(
@@ -252,7 +240,6 @@ STUDIES: tuple[StudyRow, ...] = (
     ),
     StudyRow(
         name="why",
-        function="why:why",
     ),
 )
 """Every study, those with a command in the order of `--help`."""

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import re
-from collections.abc import Collection, Generator, Sequence
+import os
+import signal
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import replace
 from functools import partial
-from itertools import product
+from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import Annotated, Any
 
-import pandas as pd
 import yaml
 from pydantic import Field, PlainValidator
 
 from headscope.classification import classify
-from headscope.corpus.shipped import unlike
-from headscope.errors import ArgumentError, HeadscopeError, ModelError, RunError
+from headscope.errors import ArgumentError, HeadscopeError, ModelError, first_line
 from headscope.measure.in_process import InProcess
-from headscope.models.locate import run_name
 from headscope.options import (
     Name,
     OnMessage,
@@ -31,23 +29,26 @@ from headscope.options import (
     check_paths,
     several_names,
 )
+from headscope.packages import optional_package
 from headscope.paths import given_file
 from headscope.progress import OnProgress, Progress, RunSteps, progress_bar
-from headscope.relations import check_types, head_types
+from headscope.relations import check_types
 from headscope.runs.folder import is_run
-from headscope.runs.recorded_paths import lies, name_of, seen_from, shorten_paths
+from headscope.runs.recorded_paths import lies, shorten_paths
 from headscope.runs.resolve import load
-from headscope.runs.tables import table_to_csv
-from headscope.runs.write import write_files, writing
 from headscope.settings import Settings, not_default
-from headscope.statistics.tags import NO_TYPE, countable_types
+from headscope.statistics.tags import countable_types
 from headscope.studies.study import Study, study, table_columns
-from headscope.studies.sweep_processes import results_of_cluster, results_of_processes
+from headscope.studies.sweep_folder import (
+    COMPLETE,
+    FAILED,
+    Cell,
+    SweepFolder,
+    cell_table,
+    counted,
+    measured_types,
+)
 from headscope.views.study import StudyResult
-
-PLAN, TABLE = "sweep.json", "sweep.csv"
-COMPLETE, FAILED, MISSING = "complete", "failed", "missing"
-
 
 STUDY = Study(
     rows="run",
@@ -95,9 +96,9 @@ def sweep(
         RunError: the folder holds another sweep, or cannot be written.
     """
     spec = read_spec(None if file is None else Path(file), **settings)
-    folder = SweepFolder.open(spec)
-    cells = folder.plan(spec)
-    was_complete = [is_run(spec.out / cell.folder) for cell in cells]
+    folder = SweepFolder.open(Path(spec.out), spec.settings)
+    cells = folder.plan(spec.models, spec.revisions, spec.corpora)
+    was_complete = [is_run(folder.path / cell.folder) for cell in cells]
     done: list[Cell] = []
     with progress_bar(progress) as bar:
         results = _results(spec, cells, workers, address, RunSteps(bar, was_complete.count(False)))
@@ -127,19 +128,6 @@ def sweep_result(spec: Spec, cells: Sequence[Cell]) -> StudyResult:
     )
 
 
-@dataclass(frozen=True)
-class Spec:
-    """The models, revisions and corpora of a sweep, and the settings of each run."""
-
-    models: tuple[str, ...]
-    revisions: tuple[str | None, ...]
-    corpora: tuple[tuple[str, ...], ...]
-    """Files and folders of each corpus; empty for the corpus that ships."""
-    out: Path
-    settings: dict[str, Any]
-    """Settings of `headscope.classify` that differ from their defaults, as JSON holds them."""
-
-
 def _names(value: Any) -> tuple[str, ...]:
     """One name or several; YAML reads a revision such as 1000 as a number."""
     names = value if isinstance(value, list | tuple) else [value]
@@ -164,6 +152,13 @@ class SweepFile(Options):
         tuple[tuple[str, ...], ...], PlainValidator(_corpora), Field(min_length=1)
     ] = ((),)
     out: PathName
+
+
+class Spec(SweepFile):
+    """The models, revisions and corpora of a sweep, and the settings of each run."""
+
+    settings: dict[str, Any]
+    """Settings of `headscope.classify` that differ from their defaults, as JSON holds them."""
 
 
 def read_spec(path: Path | None, **options: Any) -> Spec:
@@ -191,206 +186,23 @@ def read_spec(path: Path | None, **options: Any) -> Spec:
         raise HeadscopeError(f"{path or 'sweep'}: no models; name them, e.g. models: [mini]")
     if "revision" in values:
         raise HeadscopeError(f"{where}a sweep has revisions, not one revision")
+    keys.setdefault("out", Path("runs") / ("sweep" if path is None else path.stem))
     try:
         settings = Settings(**values)
-        file = SweepFile(**{"out": Path("runs") / ("sweep" if path is None else path.stem), **keys})
+        explicit = {key: getattr(settings, key) for key in values}
+        as_json = {key: list(v) if isinstance(v, tuple) else v for key, v in explicit.items()}
+        spec = Spec(**keys, settings=as_json)
     except ArgumentError as error:
         raise HeadscopeError(f"{where}{error}") from error
     check_types(settings.types)
-    explicit = {key: getattr(settings, key) for key in values}
-    return Spec(
-        models=file.models,
-        revisions=file.revisions,
-        corpora=file.corpora,
-        out=Path(file.out),
-        settings={key: list(v) if isinstance(v, tuple) else v for key, v in explicit.items()},
-    )
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One run of a sweep."""
-
-    model: str
-    """Name of the model within the sweep."""
-    revision: str | None
-    corpus: tuple[str, ...]
-    """Names of the corpus's files and folders within the sweep."""
-    folder: str
-    """Name of the run folder in the sweep's folder."""
-    status: str = MISSING
-    error: str = ""
-    heads: int | None = None
-    counts: dict[str, int] = field(default_factory=dict)
-    """Number of heads with a tag of each measured type, and of heads without one."""
-    source: tuple[str, tuple[str, ...]] = ("", ())
-    """The model and the corpus as the user named them; never written."""
-
-    @property
-    def key(self) -> tuple[str, str | None, tuple[str, ...]]:
-        """Model, revision and corpus."""
-        return self.model, self.revision, self.corpus
-
-    def __str__(self) -> str:
-        parts = [self.model, self.revision, " + ".join(self.corpus)]
-        return " ".join(part for part in parts if part)
-
-
-def counted_types(measured: Collection[str] = ()) -> tuple[str, ...]:
-    """Types with a column in `sweep.csv`; types on request only if they were measured."""
-    types = (
-        name
-        for name, head_type in head_types().items()
-        if head_type.relations and (name in measured or not head_type.on_request)
-    )
-    return (*types, *NO_TYPE)
-
-
-def measured_types(cells: Sequence[Cell]) -> list[str]:
-    """Types that at least one run measured, in the order of the columns."""
-    return [name for name in (*head_types(), *NO_TYPE) if any(name in c.counts for c in cells)]
-
-
-def cell_table(cells: Sequence[Cell]) -> pd.DataFrame:
-    """A row per run; a count is missing if the type was not measured."""
-    types = counted_types(measured_types(cells))
-    rows = [
-        {
-            "model": cell.model,
-            "revision": cell.revision or "",
-            "corpus": ";".join(cell.corpus),
-            "folder": cell.folder,
-            "status": cell.status,
-            "heads": cell.heads,
-            **{name: cell.counts.get(name) for name in types},
-            "error": cell.error,
-        }
-        for cell in cells
-    ]
-    return pd.DataFrame(rows).astype(dict.fromkeys(("heads", *types), "Int64"))
-
-
-def counted(cell: Cell, heads: pd.DataFrame, types: Collection[str]) -> Cell:
-    """The cell as complete, with the number of heads of each of these types."""
-    tags = [set(str(names).split(";")) for names in heads["tags"]]
-    counts = {name: sum(name in held for held in tags) for name in head_types() if name in types}
-    counts |= {name: int((heads["primary"] == name).sum()) for name in NO_TYPE}
-    return replace(cell, status=COMPLETE, error="", heads=len(heads), counts=counts)
-
-
-@dataclass
-class SweepFolder:
-    """The content of `sweep.json`."""
-
-    path: Path
-    settings: dict[str, Any]
-    names: dict[str, str] = field(default_factory=dict)
-    """Reference, path seen from the folder, or hash, by the name of a model or corpus.
-
-    Absolute paths are not written, because a sweep's folder is meant to be shared."""
-    cells: dict[str, Cell] = field(default_factory=dict)
-    """Runs by the names of their folders, those of earlier sweeps into this folder included."""
-
-    @classmethod
-    def read(cls, path: Path) -> SweepFolder:
-        """Read a sweep's folder.
-
-        Raises:
-            RunError: the folder holds no sweep, or a damaged one.
-        """
-        file = path / PLAN
-        try:
-            if not file.is_file():
-                raise RunError(f"{path!s:.200}: no sweep here ({PLAN} is missing)")
-            plan = json.loads(file.read_text(encoding="utf-8"))
-            cells = [Cell(**{**row, "corpus": tuple(row["corpus"])}) for row in plan["cells"]]
-            names = [Path(cell.folder).name for cell in cells]
-            # a name that leads out of the folder would be read, and written to
-            if names != [cell.folder for cell in cells] or not all(names) or ".." in names:
-                raise ValueError("a run lies outside the folder")
-            return cls(path, plan["settings"], plan["names"], dict(zip(names, cells, strict=True)))
-        except OSError as error:
-            raise RunError(f"{file!s:.200} cannot be read: {error.strerror}") from error
-        except (ValueError, KeyError, TypeError) as error:
-            raise RunError(f"{file}: this sweep is damaged: {error!s:.200}") from error
-
-    @classmethod
-    def open(cls, spec: Spec) -> SweepFolder:
-        """The sweep's folder, new or with the runs of an earlier sweep with the same settings.
-
-        Raises:
-            RunError: the folder holds a sweep with other settings, or other files.
-            WriteError: it cannot be a folder.
-        """
-        out, settings = spec.out, spec.settings
-        with writing(out):
-            if not (out / PLAN).is_file():
-                if out.exists() and (not out.is_dir() or any(out.iterdir())):
-                    raise RunError(f"{out} holds other files and no sweep; choose a new folder")
-                return cls(out, settings)
-        earlier = cls.read(out)
-        if earlier.settings != settings:
-            raise RunError(
-                f"{out} holds a sweep with other settings ({earlier.settings}, now {settings}); "
-                "choose another --out"
-            )
-        return earlier
-
-    def plan(self, spec: Spec) -> list[Cell]:
-        """Add the runs of a sweep and return them; a run that is already here keeps its folder."""
-        earlier = {cell.key: cell for cell in self.cells.values()}
-        cells = []
-        for model, revision, corpus in product(spec.models, spec.revisions, spec.corpora):
-            key = self._name(model), revision, tuple(map(self._name, corpus))
-            cell = earlier.get(key) or Cell(*key, self._free_folder(model, revision, corpus))
-            cells.append(replace(cell, source=(model, corpus)))
-            self.cells[cell.folder] = cells[-1]
-        return cells
-
-    def write(self) -> None:
-        """Write `sweep.json` and `sweep.csv`.
-
-        Raises:
-            WriteError: they cannot be written.
-        """
-        rows = [asdict(cell) for cell in self.cells.values()]
-        for row in rows:
-            del row["source"]
-        plan = {"settings": self.settings, "names": self.names, "cells": rows}
-        text = json.dumps(plan, indent=1, ensure_ascii=False) + "\n"
-        table = table_to_csv(cell_table([*self.cells.values()]))
-        files = {self.path / PLAN: text, self.path / TABLE: table}
-        write_files(files, overwrite=True)
-
-    def _name(self, reference: str) -> str:
-        identity = self._identity(reference)
-        names = (name for name, other in self.names.items() if other == identity)
-        name = next(names, None) or unlike(name_of(reference), self.names)
-        self.names[name] = identity
-        return name
-
-    def _identity(self, reference: str) -> str:
-        if name_of(reference) == reference:
-            return reference
-        path = lies(reference)
-        digest = hashlib.sha256(path.encode("utf-8", "backslashreplace")).hexdigest()
-        return seen_from(self.path, path) or f"sha256:{digest}"
-
-    def _free_folder(self, model: str, revision: str | None, corpus: Sequence[str]) -> str:
-        parts = [run_name(model), revision or "", *(Path(path).stem for path in corpus[:2])]
-        name = re.sub(r"[^\w.-]+", "-", "_".join(filter(None, parts)))[:100].strip(".-") or "run"
-        numbered, number = name, 1
-        while numbered in {*self.cells, PLAN, TABLE}:
-            number += 1
-            numbered = f"{name}-{number}"
-        return numbered
+    return spec
 
 
 def _run(
     spec: Spec, cell: Cell, backend: InProcess | None = None, *, progress: OnProgress | bool = False
 ) -> Cell:
     model, corpus = cell.source
-    folder = spec.out / cell.folder
+    folder = Path(spec.out) / cell.folder
     try:
         if is_run(folder):
             run = load(folder)
@@ -428,8 +240,75 @@ def _results(
 ) -> Generator[Cell, None, None]:
     run = partial(_run, spec)
     if address is not None:
-        return results_of_cluster(run, cells, workers, address)
+        return _results_of_cluster(run, cells, workers, address)
     if workers > 1:
-        return results_of_processes(run, cells, workers)
+        return _results_of_processes(run, cells, workers)
     backend = InProcess()
     return (run(cell, backend, progress=steps.of(number)) for number, cell in enumerate(cells))
+
+
+def _results_of_processes(
+    run: Callable[[Cell], Cell], cells: Sequence[Cell], workers: int
+) -> Generator[Cell, None, None]:
+    """Complete cells in several processes of this machine; yield them in order.
+
+    Raises:
+        HeadscopeError: a process was killed.
+    """
+    threads = max(1, (os.cpu_count() or 1) // workers)
+    others = active_children()
+    with ProcessPoolExecutor(workers, get_context("spawn"), _start, (threads,)) as pool:
+        try:
+            yield from pool.map(run, cells)
+        except BrokenProcessPool as error:
+            raise HeadscopeError(
+                "a process of the sweep was killed, perhaps because memory ran out; use fewer "
+                "--workers and repeat the command: complete runs are kept"
+            ) from error
+        except BaseException:  # else a stop would wait for the runs to end
+            for process in set(active_children()).difference(others):
+                process.terminate()
+            raise
+
+
+def _start(threads: int) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process ends the others
+    import torch
+
+    torch.set_num_threads(threads)
+
+
+def _results_of_cluster(
+    run: Callable[[Cell], Cell], cells: Sequence[Cell], workers: int, address: str
+) -> Generator[Cell, None, None]:
+    """Connect to a Ray cluster and complete cells in its processes; yield them in order.
+
+    The processes start in the current folder, which all machines of the cluster must share.
+
+    Raises:
+        HeadscopeError: Ray is not installed, or the cluster cannot be used.
+    """
+    optional_package(f"--address {address}", "ray")
+    import ray
+
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise HeadscopeError(
+            f"Ray at {address} cannot be used: {first_line(error):.300}"
+        ) from error
+    return _results_of_pool(run, cells, workers)
+
+
+def _results_of_pool(
+    run: Callable[[Cell], Cell], cells: Sequence[Cell], workers: int
+) -> Generator[Cell, None, None]:
+    import ray
+    from ray.util.multiprocessing import Pool
+
+    gpus = min(1.0, ray.cluster_resources().get("GPU", 0) / workers)
+    try:
+        with Pool(workers, os.chdir, (Path.cwd(),), ray_remote_args={"num_gpus": gpus}) as pool:
+            yield from pool.imap(run, cells)
+    finally:
+        ray.shutdown()

@@ -55,26 +55,22 @@ STUDY = Study(
     columns=table_columns("""
         layer | count, ≥ 0 | layer of the head
         head | count, ≥ 0 | number of the head in its layer
-        tags | `type/relation`, joined by `;` | the head's tags, the primary one first; empty for
-            none
-        relation | `type/relation` | the relation that the answer rests on; the columns below are
-            those of `evidence.csv` for it
+        tags | `type/relation`, joined by `;` | the head's tags, the primary one first
+        relation | `type/relation` | the relation that the columns below are about
         verdict | as in `evidence.csv` | verdict on this relation
         mass | [0, 1] | mean attention on the targets
         control | ≥ 0 | mean attention on the control keys
         lift | at most 1 | mass − control
         ci_low | at most 1 | lower end of the lift's 95 % interval
         ci_high | at most 1 | upper end of it
-        q_value | [0, 1] | one-sided test of a lift above 0, Benjamini–Hochberg; of a model that was
-            read for these heads over the heads of their layers
+        q_value | [0, 1] | one-sided test of a lift above 0, Benjamini–Hochberg over measured heads
         n | count, ≥ 1 | queries
         hit_rate | [0, 1] | share of queries whose strongest key is a target
         baseline | a simple rule's name | the best simple rule; empty where none is to be beaten
         baseline_rate | [0, 1] | share of queries that it gets right
         contested_n | count, ≥ 0 | queries where it is wrong
         contested_hit_rate | [0, 1] | the head's hit rate there
-        example | text | one of the head's best queries, its mass before it: `[[query]]`,
-            `«target»`, `…` where something is left out
+        example | text | mass and text of one of the head's best queries: `[[query]]`, `«target»`
     """),
     bad_call={"heads": ""},
 )

@@ -70,6 +70,14 @@ def picture(figure: Figure, suffix: str) -> bytes:
     return buffer.getvalue()
 
 
+def study_axes(title: str, width: float, height: float) -> tuple[Figure, Axes]:
+    """The figure of a study, in inches, under the part of its title before the colon."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    axes = figure.subplots()
+    axes.set_title(title.split(":")[0].replace("$", r"\$"), fontsize=9)
+    return figure, axes
+
+
 def outside_legend(legend: Legend) -> Legend:
     """Mark a legend that stands beside its axes: in a narrow picture it goes below."""
     legend.set_gid(_OUTSIDE)

@@ -96,8 +96,8 @@ def _forbidden(name: str, target: str) -> bool:
 
 def _one_study(name: str, target: str) -> bool:
     """True for the files of one study, for sweeps, and for the declaration that all studies use."""
-    same = name.partition("_")[0] == target.partition("_")[0] or {name, target} <= {*SWEEPS}
-    return same or target == "study"
+    one, other = name.partition("_")[0], target.partition("_")[0]
+    return one == other or {one, other} <= {*SWEEPS} or target == "study"
 
 
 def circle(found: dict[str, Module]) -> list[str]:

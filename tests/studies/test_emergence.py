@@ -25,7 +25,7 @@ from headscope.studies.emergence import (
     cell_emergence,
     step_of,
 )
-from headscope.studies.sweep import Cell, counted, counted_types
+from headscope.studies.sweep_folder import Cell, counted, counted_types
 
 TEXT = data_folder() / "corpora" / "gold.conllu"
 STATES = [{"input_ids": [0, *range(10 + i, 24 + i)]} for i in range(8)]

@@ -17,7 +17,8 @@ from headscope.statistics.tags import NO_TYPE
 from headscope.studies.emergence import cell_emergence
 from headscope.studies.languages import compared
 from headscope.studies.study_table import STUDIES, StudyRow, imported
-from headscope.studies.sweep import Cell, Spec, sweep_result
+from headscope.studies.sweep import Spec, sweep_result
+from headscope.studies.sweep_folder import Cell
 from tests.helpers import encoders
 from tests.helpers.studies import call_with
 
@@ -70,7 +71,9 @@ MADE_UP = {
     "patch": lambda ask, run, corpus: ask(run, clean="x1z", corrupt="x2z", heads="all", edges=2),
     "prune": lambda ask, run, corpus: ask(run, corpus, max_tokens=400),
     "redundancy": lambda ask, run, corpus: ask(run, windows=4, queries=3),
-    "sweep": lambda ask, run, corpus: sweep_result(Spec((), (), (), Path("runs"), {}), cells()),
+    "sweep": lambda ask, run, corpus: sweep_result(
+        Spec(models=["m"], out="runs", settings={}), cells()
+    ),
     "verify": lambda ask, run, corpus: ranks(run, corpus),
     "why": lambda ask, run, corpus: ask(run, ["L0H0", "L1H1"]),
 }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import math
-import re
 import sys
 from collections import Counter
 from itertools import pairwise
@@ -25,7 +24,6 @@ from headscope.corpus.window import Window
 from headscope.errors import HeadscopeError
 from headscope.models.load import load_model
 from headscope.stimuli.text import TextWindows
-from headscope.studies import headvis as exporting
 from headscope.studies.headvis import head_file, row_numbers, sample_sequences
 from tests.helpers import encoders
 from tests.helpers.hybrids import save_hybrid
@@ -96,7 +94,7 @@ def test_the_largest_files_of_a_head_have_a_megabyte(length, sequences):
     """Eight cells of every token, in windows of any length."""
     windows = [Window("w", np.zeros(length, int), (" tokens",) * length)] * 300
     largest = np.full(300, 0.1234)
-    sample = sample_sequences(largest, np.random.default_rng(0), exporting._per_interval(windows))
+    sample = sample_sequences(largest, np.random.default_rng(0), length)
     assert len(sample) == sequences
     query, key = np.arange(length).repeat(8), np.tile(length - 8 + np.arange(8), length)
     of_one = pd.DataFrame({"query": query, "key": key, "attention": 0.1234})
@@ -161,14 +159,6 @@ def test_short_text_is_refused_or_noted(run_folder, tmp_path, texts):
         hs.headvis(run_folder, out, corpus=tmp_path / "short.txt")
     assert not out.exists()
     assert len(hs.headvis(run_folder, out, corpus=texts / "00.txt", **FEW).notes) == 1
-
-
-def test_the_page_on_formats_names_every_file_and_metric(few):
-    page = (Path(__file__).parents[2] / "docs" / "formats.md").read_text(encoding="utf-8")
-    section = page.split("### HeadVis' data folder")[1].split("\n### ")[0]
-    names = [re.sub("L[0-9]H[0-9]", "L5H1", name) for name in everything(few)]
-    for name in (*names, *METRICS, *read(few / "heads" / "L0H0.json")):
-        assert f"`{name}`" in section, name
 
 
 @pytest.fixture(scope="module")

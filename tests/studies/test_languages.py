@@ -16,14 +16,8 @@ from headscope.errors import CorpusError, HeadscopeError, RunError
 from headscope.measure.bootstrap import resample
 from headscope.models.tokenizer import Tokenizer
 from headscope.settings import Settings
-from headscope.studies.languages import (
-    compared,
-    distinct_tags,
-    evidence_of,
-    mean_product,
-    shared_documents,
-    unit_ranks,
-)
+from headscope.studies.languages import compared, distinct_tags, evidence_of, shared_documents
+from headscope.studies.languages_statistics import mean_product, unit_ranks
 from tests.helpers.treebanks import LANGUAGES, save_treebanks
 from tests.studies.treebank_heads import knows, noun, read, rests, words_back
 

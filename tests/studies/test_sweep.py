@@ -15,7 +15,8 @@ from typer.testing import CliRunner
 import headscope as hs
 from headscope.cli import app
 from headscope.errors import HeadscopeError, ModelError, RunError
-from headscope.studies.sweep import SweepFolder, counted_types, read_spec, where
+from headscope.studies.sweep import read_spec, where
+from headscope.studies.sweep_folder import SweepFolder, counted_types
 from tests.helpers.models import save_model
 
 COUNTS = counted_types()
@@ -198,7 +199,8 @@ def test_cells_of_one_name_get_folders_of_their_own(tmp_path):
         None, models=["a/gpt", "b/gpt", "x.gguf"], corpora=["c/x.txt", "d/x.txt"],
         out=str(tmp_path / "new"),
     )  # fmt: skip
-    folders = [cell.folder for cell in SweepFolder.open(spec).plan(spec)]
+    cells = SweepFolder.open(Path(spec.out), {}).plan(spec.models, (None,), spec.corpora)
+    folders = [cell.folder for cell in cells]
     assert folders == ["gpt_x", "gpt_x-2", "gpt_x-3", "gpt_x-4", "x_x", "x_x-2"]
 
 

@@ -15,7 +15,7 @@ import headscope as hs
 from headscope.cli import app
 from headscope.relations import head_types
 from headscope.studies.emergence import cell_emergence
-from headscope.studies.sweep import COMPLETE, Cell
+from headscope.studies.sweep_folder import COMPLETE, Cell
 from headscope.views.figure_style import fitted, picture
 from headscope.views.figures import FIGURES
 from tests.views.hand_built import run_of

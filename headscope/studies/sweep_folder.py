@@ -1,0 +1,199 @@
+"""Folder of a sweep: its runs as cells, `sweep.json` and `sweep.csv`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from headscope.corpus.shipped import unlike
+from headscope.errors import RunError
+from headscope.models.locate import run_name
+from headscope.relations import head_types
+from headscope.runs.recorded_paths import lies, name_of, seen_from
+from headscope.runs.tables import table_to_csv
+from headscope.runs.write import write_files, writing
+from headscope.statistics.tags import NO_TYPE
+
+PLAN, TABLE = "sweep.json", "sweep.csv"
+COMPLETE, FAILED, MISSING = "complete", "failed", "missing"
+Corpus = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run of a sweep."""
+
+    model: str
+    """Name of the model within the sweep."""
+    revision: str | None
+    corpus: tuple[str, ...]
+    """Names of the corpus's files and folders within the sweep."""
+    folder: str
+    """Name of the run folder in the sweep's folder."""
+    status: str = MISSING
+    error: str = ""
+    heads: int | None = None
+    counts: dict[str, int] = field(default_factory=dict)
+    """Number of heads with a tag of each measured type, and of heads without one."""
+    source: tuple[str, tuple[str, ...]] = ("", ())
+    """The model and the corpus as the user named them; never written."""
+
+    def __str__(self) -> str:
+        parts = [self.model, self.revision, " + ".join(self.corpus)]
+        return " ".join(part for part in parts if part)
+
+
+def counted_types(measured: Collection[str] = ()) -> tuple[str, ...]:
+    """Types with a column in `sweep.csv`; types on request only if they were measured."""
+    types = (
+        name
+        for name, head_type in head_types().items()
+        if head_type.relations and (name in measured or not head_type.on_request)
+    )
+    return (*types, *NO_TYPE)
+
+
+def measured_types(cells: Sequence[Cell]) -> list[str]:
+    """Types that at least one run measured, in the order of the columns."""
+    return [name for name in (*head_types(), *NO_TYPE) if any(name in c.counts for c in cells)]
+
+
+def cell_table(cells: Sequence[Cell]) -> pd.DataFrame:
+    """A row per run; a count is missing if the type was not measured."""
+    types = counted_types(measured_types(cells))
+    rows = [
+        {
+            "model": cell.model,
+            "revision": cell.revision or "",
+            "corpus": ";".join(cell.corpus),
+            "folder": cell.folder,
+            "status": cell.status,
+            "heads": cell.heads,
+            **{name: cell.counts.get(name) for name in types},
+            "error": cell.error,
+        }
+        for cell in cells
+    ]
+    return pd.DataFrame(rows).astype(dict.fromkeys(("heads", *types), "Int64"))
+
+
+def counted(cell: Cell, heads: pd.DataFrame, types: Collection[str]) -> Cell:
+    """The cell as complete, with the number of heads of each of these types."""
+    tags = [set(str(names).split(";")) for names in heads["tags"]]
+    counts = {name: sum(name in held for held in tags) for name in head_types() if name in types}
+    counts |= {name: int((heads["primary"] == name).sum()) for name in NO_TYPE}
+    return replace(cell, status=COMPLETE, error="", heads=len(heads), counts=counts)
+
+
+@dataclass
+class SweepFolder:
+    """The content of `sweep.json`."""
+
+    path: Path
+    settings: dict[str, Any]
+    names: dict[str, str] = field(default_factory=dict)
+    """Reference, path seen from the folder, or hash, by the name of a model or corpus.
+
+    Absolute paths are not written, because a sweep's folder is meant to be shared."""
+    cells: dict[str, Cell] = field(default_factory=dict)
+    """Runs by the names of their folders, those of earlier sweeps into this folder included."""
+
+    @classmethod
+    def read(cls, path: Path) -> SweepFolder:
+        """Read a sweep's folder.
+
+        Raises:
+            RunError: the folder holds no sweep, or a damaged one.
+        """
+        file = path / PLAN
+        try:
+            if not file.is_file():
+                raise RunError(f"{path!s:.200}: no sweep here ({PLAN} is missing)")
+            plan = json.loads(file.read_text(encoding="utf-8"))
+            cells = [Cell(**{**row, "corpus": tuple(row["corpus"])}) for row in plan["cells"]]
+            names = [Path(cell.folder).name for cell in cells]
+            # a name that leads out of the folder would be read, and written to
+            if names != [cell.folder for cell in cells] or not all(names) or ".." in names:
+                raise ValueError("a run lies outside the folder")
+            return cls(path, plan["settings"], plan["names"], dict(zip(names, cells, strict=True)))
+        except OSError as error:
+            raise RunError(f"{file!s:.200} cannot be read: {error.strerror}") from error
+        except (ValueError, KeyError, TypeError) as error:
+            raise RunError(f"{file}: this sweep is damaged: {error!s:.200}") from error
+
+    @classmethod
+    def open(cls, out: Path, settings: dict[str, Any]) -> SweepFolder:
+        """The sweep's folder, new or with the runs of an earlier sweep with the same settings.
+
+        Raises:
+            RunError: the folder holds a sweep with other settings, or other files.
+            WriteError: it cannot be a folder.
+        """
+        with writing(out):
+            if not (out / PLAN).is_file():
+                if out.exists() and (not out.is_dir() or any(out.iterdir())):
+                    raise RunError(f"{out} holds other files and no sweep; choose a new folder")
+                return cls(out, settings)
+        earlier = cls.read(out)
+        if earlier.settings != settings:
+            raise RunError(
+                f"{out} holds a sweep with other settings ({earlier.settings}, now {settings}); "
+                "choose another --out"
+            )
+        return earlier
+
+    def plan(
+        self, models: Sequence[str], revisions: Sequence[str | None], corpora: Sequence[Corpus]
+    ) -> list[Cell]:
+        """Add the runs of a sweep and return them; a run that is already here keeps its folder."""
+        earlier = {(cell.model, cell.revision, cell.corpus): cell for cell in self.cells.values()}
+        cells = []
+        for model, revision, corpus in product(models, revisions, corpora):
+            key = self._name(model), revision, tuple(map(self._name, corpus))
+            cell = earlier.get(key) or Cell(*key, self._free_folder(model, revision, corpus))
+            cells.append(replace(cell, source=(model, corpus)))
+            self.cells[cell.folder] = cells[-1]
+        return cells
+
+    def write(self) -> None:
+        """Write `sweep.json` and `sweep.csv`.
+
+        Raises:
+            WriteError: they cannot be written.
+        """
+        rows = [asdict(cell) for cell in self.cells.values()]
+        for row in rows:
+            del row["source"]
+        plan = {"settings": self.settings, "names": self.names, "cells": rows}
+        text = json.dumps(plan, indent=1, ensure_ascii=False) + "\n"
+        table = table_to_csv(cell_table([*self.cells.values()]))
+        files = {self.path / PLAN: text, self.path / TABLE: table}
+        write_files(files, overwrite=True)
+
+    def _name(self, reference: str) -> str:
+        identity = reference
+        if name_of(reference) != reference:
+            path = lies(reference)
+            digest = hashlib.sha256(path.encode("utf-8", "backslashreplace")).hexdigest()
+            identity = seen_from(self.path, path) or f"sha256:{digest}"
+        names = (name for name, other in self.names.items() if other == identity)
+        name = next(names, None) or unlike(name_of(reference), self.names)
+        self.names[name] = identity
+        return name
+
+    def _free_folder(self, model: str, revision: str | None, corpus: Sequence[str]) -> str:
+        parts = [run_name(model), revision or "", *(Path(path).stem for path in corpus[:2])]
+        name = re.sub(r"[^\w.-]+", "-", "_".join(filter(None, parts)))[:100].strip(".-") or "run"
+        numbered, number = name, 1
+        while numbered in {*self.cells, PLAN, TABLE}:
+            number += 1
+            numbered = f"{name}-{number}"
+        return numbered
