@@ -97,13 +97,10 @@ bench: install
 	cd benchmarks && ../$(PYTHON) ablation.py $(SMOLLM2)
 	cd benchmarks && ../$(PYTHON) whole.py $(SMOLLM2)
 
-# hypothesis by itself; the readers by coverage too, where atheris is installed
 MINUTES := 10
 CAMPAIGN := $(PYTHON) -m tests.fuzz.campaign --minutes $(MINUTES)
 fuzz: install
 	$(CAMPAIGN)
-	if $(PYTHON) -c 'import atheris' 2>/dev/null; then \
-		$(CAMPAIGN) --engine atheris --target conllu && $(CAMPAIGN) --engine atheris --target txt; fi
 
 calibrate: install
 	$(PYTHON) -m tests.oracles.calibrate

@@ -61,20 +61,6 @@ def test_run_json_holds_what_is_needed_to_repeat_the_run(run, gpt2_folder):
     assert sum(spent["stimulus_tokens"].values()) == spent["tokens"]
 
 
-def test_the_lens_engine_gives_the_same_evidence(run, gpt2_folder, tmp_path):
-    corpus = run.parent / "corpus"
-    done = headscope(
-        "classify", gpt2_folder, "--corpus", corpus, "--out", tmp_path / "lens",
-        "--max-tokens", 3000, "--engine", "lens",
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert json.loads((tmp_path / "lens" / "run.json").read_text())["engine"] == "lens"
-    one, other = (pd.read_csv(folder / "evidence.csv") for folder in (run, tmp_path / "lens"))
-    numbers = ["mass", "control", "lift", "ci_low", "ci_high", "twin_p999"]
-    pd.testing.assert_frame_equal(one[numbers], other[numbers], atol=2e-4, rtol=0)
-    assert one["n"].tolist() == other["n"].tolist()
-
-
 def test_the_same_command_gives_the_same_bytes(run, gpt2_folder, tmp_path):
     again = tmp_path / "again"
     corpus = run.parent / "corpus"
@@ -87,20 +73,6 @@ def test_the_same_command_gives_the_same_bytes(run, gpt2_folder, tmp_path):
     # the folders lie elsewhere, seen from the text and the model
     elsewhere = {"provenance": None, "places": None}
     assert {**first, **elsewhere} == {**second, **elsewhere}
-
-
-def test_a_written_run_reads_back_as_it_was(run):
-    loaded = hs.load(run)
-    assert loaded.evidence["tagged"].dtype == bool
-    assert loaded.heads["tags"].map(type).eq(str).all()
-    from headscope.run import load
-
-    whole = load(run, with_tally=True)
-    assert whole.tally is not None
-    own = [name in whole.rules for name in whole.tally.relations]  # others are summed beside
-    assert whole.tally.queries[:, own].sum() == pytest.approx(
-        whole.evidence.drop_duplicates(["type", "relation"])["n"].sum()
-    )
 
 
 def test_heads_lists_filters_and_exports(run):
@@ -147,47 +119,6 @@ def test_a_run_is_only_replaced_when_asked(run, gpt2_folder, tmp_path):
     assert [p.name for p in other.iterdir()] == ["thesis.tex"]
 
 
-def test_overwrite_replaces_a_run_whole(gpt2_folder, tmp_path):
-    out = tmp_path / "run"
-    for types in ("induction", "positional"):
-        done = headscope(
-            "classify", gpt2_folder, "--types", types, "--out", out, "--overwrite", "-q",
-            "--max-tokens", 2000,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-    assert set(hs.load(out).evidence["type"]) == {"positional"}
-    assert [p.name for p in tmp_path.iterdir()] == ["run"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--corpus", "nowhere"], "nowhere: no such corpus file or folder"),
-        (["--corpus", "bad.conllu"], "bad.conllu:1: 2 columns, but CoNLL-U has 10"),
-        (["--types", "syntactic", "--corpus", "plain.txt"], "no relation found a query"),
-        (["--dtype", "int8"], "int8"),
-    ],
-)
-def test_bad_input_ends_with_one_message_and_nothing_written(
-    gpt2_folder, tmp_path, arguments, message
-):
-    (tmp_path / "bad.conllu").write_text("one\ttwo\n")
-    (tmp_path / "plain.txt").write_text("Plain text has no syntax.")
-    done = headscope("classify", gpt2_folder, *arguments, "--out", "run", cwd=tmp_path)
-    assert done.returncode == 2
-    assert message in done.stderr
-    assert "Traceback" not in done.stderr
-    assert done.stdout == ""
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["bad.conllu", "plain.txt"]
-
-
-def test_an_unknown_model_ends_with_exit_code_2(tmp_path):
-    done = headscope("classify", "gpt2", "--out", tmp_path / "run", "-q")
-    assert done.returncode == 2
-    assert done.stderr.startswith("headscope: gpt2 is not a local folder")
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_help_and_models_answer_without_heavy_imports():
     told = headscope("check", "models")
     assert "gpt_neox" in told.stdout
@@ -212,16 +143,3 @@ def test_reading_a_run_imports_no_torch(run):
     code = f"import sys, headscope; headscope.load({str(run)!r}).why('0.0'); print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False"]
-
-
-def test_the_parts_of_a_bad_run_never_reach_the_folder(gpt2_folder, tmp_path, monkeypatch):
-    from headscope.runs import folder
-
-    def fail(*_: object, **__: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(folder, "write_files", fail)
-    with pytest.raises(hs.HeadscopeError, match="cannot be written: No space left"):
-        hs.classify(str(gpt2_folder), types=["induction"], max_tokens=2000, out=tmp_path / "run")
-    # the sums are kept beside it, for the same command to go on from
-    assert [path.name for path in tmp_path.iterdir()] == [".run.partial"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import subprocess
 import sys
@@ -16,7 +15,6 @@ import headscope
 from headscope import cli
 from headscope.cli.app import WORDS
 from headscope.corpus.read import read_corpus
-from tests.helpers.studies import FUNCTIONS
 
 ROOT = Path(__file__).parents[2]
 GROUPS = sorted({words[:1] for words in WORDS.values() if len(words) > 1})
@@ -84,16 +82,3 @@ def test_make_installs_no_system_package_unasked(tmp_path):
     assert "apt-get install python3-venv" in done.stderr
     assert not (tmp_path / "called").exists()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["apt-get", "python3"]
-
-
-LOADS_A_RUN_S_MODEL = {"ablate", "patch", "redundancy"}
-
-
-def test_wherever_a_model_is_loaded_its_device_and_revision_can_be_said():
-    """A run has its own revision; a sweep has revisions."""
-    for name, function in FUNCTIONS.items():
-        taken = inspect.signature(function).parameters
-        if "model" in taken and name not in ("anatomy", "verify"):  # load no model
-            assert {"device", "revision"} <= taken.keys(), name
-        if name in LOADS_A_RUN_S_MODEL:
-            assert "device" in taken, name

@@ -71,18 +71,6 @@ def test_it_reads_no_twin_no_built_sentences_and_no_further_text(quick, full):
     assert tokens[0] < tokens[1] / 2
 
 
-def test_the_record_says_what_the_full_run_would_add(quick, full):
-    added = quick.info["preliminary"]
-    on_request = set(full.evidence["type"]) - set(quick.evidence["type"])
-    assert "semantic" in on_request
-    assert not any(name in sentence for sentence in added for name in on_request)
-    assert "more relations of the type lexical" in added
-    assert "40,000 tokens of text instead of 1,500" in added
-    assert any("twin" in sentence for sentence in added)
-    assert "preliminary" not in full.info
-    assert full.preliminary == ""
-
-
 def test_the_terminal_marks_the_tags_and_ends_with_what_is_left(printed, quick):
     lines = printed["quick"][1].strip().splitlines()
     assert any(line.startswith("all tags are preliminary") for line in lines)

@@ -1,8 +1,7 @@
 """Bad input for as long as one likes: `make fuzz`, or `python -m tests.fuzz.campaign --minutes 10`.
 
-Hypothesis draws treebanks, texts, altered run folders, bad command lines and bad calls; `--engine atheris`, where atheris is
-installed, mutates the bytes of a corpus file by the coverage of the readers. A fault is an
-exception that is none of headscope's, an input that takes ten seconds, or a gigabyte.
+Hypothesis draws treebanks, texts, altered run folders, bad command lines and bad calls. A fault is
+an exception that is none of headscope's, an input that takes ten seconds, or a gigabyte.
 """
 
 from __future__ import annotations
@@ -32,17 +31,12 @@ class BadEndError(AssertionError):
 def main() -> None:
     asked = _arguments()
     with tempfile.TemporaryDirectory() as name:
-        if asked.engine == "atheris":
-            _mutate(asked.target, Path(name), int(asked.minutes * 60))
-        else:
-            sys.exit(_draw(Path(name), asked.minutes * 60, asked.seed))
+        sys.exit(_draw(Path(name), asked.minutes * 60, asked.seed))
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=10)
-    parser.add_argument("--engine", choices=("hypothesis", "atheris"), default="hypothesis")
-    parser.add_argument("--target", choices=("conllu", "txt"), default="conllu")
     parser.add_argument("--seed", type=int, default=0)
     return parser.parse_args()
 
@@ -124,32 +118,6 @@ def _refused(fault: object | None) -> bool:
     if fault is not None:
         raise BadEndError(str(fault))
     return False
-
-
-def _mutate(target: str, work: Path, seconds: int) -> None:
-    import atheris
-
-    with atheris.instrument_imports(include=["headscope.corpus", "headscope.relations"]):
-        from tests.fuzz.corpora import check_corpus_file
-        from tests.helpers.texts import SENTENCES
-
-    (work / "seeds").mkdir()
-    (work / "seeds" / "sentences").write_text(SENTENCES, encoding="utf-8")
-
-    def one(raw: bytes) -> None:
-        check_corpus_file(work / f"any.{target}", raw)
-
-    limits = [
-        f"-max_total_time={seconds}",
-        "-timeout=10",
-        # instrumented code keeps some 3 kB of each input, a gigabyte after 300,000: without the
-        # instrumentation memory is flat. One input alone may not ask for as much
-        f"-malloc_limit_mb={MEGABYTES}",
-        "-rss_limit_mb=16000",
-        "-max_len=1024",
-    ]
-    atheris.Setup([sys.argv[0], *limits, str(work / "seeds")], one)
-    atheris.Fuzz()
 
 
 if __name__ == "__main__":

@@ -121,7 +121,7 @@ def _bad(desk: Desk, command: str, parameter: Parameter) -> Sequence[str]:
             "pack",
             "sweep",
         ):
-            return ["notes.rst", "folder", "notes.rst/x", "x" * 5000, ""]
+            return ["notes.rst", "folder", "notes.rst/x", "x" * 5000, "", "/", ".", "..", "runs/.."]
         if name == "save":
             return ["folder"]  # without --keep, whatever it is
         suffix = {"atlas": ".pdf", "show": ".html", "report": ".html"}.get(command, SUFFIXES[name])

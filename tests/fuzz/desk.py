@@ -65,7 +65,8 @@ class Desk:
         return {
             "other suffix": "new.xyz", "no suffix": "new", "folder": f"folder{suffix}",
             "below a file": f"notes.rst/new{suffix}", "user's": f"mine{suffix}", "no name": "",
-            "too long": "x" * 5000 + suffix, "of a run": "runs/mini/run.json",
+            "too long": "x" * 5000 + suffix, "of a run": "runs/mini/run.json", "root": "/", "here": ".",
+            "up": "runs/..",
         }  # fmt: skip
 
     def state(self) -> dict[str, str]:

@@ -50,13 +50,3 @@ def test_what_is_sound_is_no_fault(desk):
     for command in ("heads", "why", "anatomy", "compare"):
         fault = commands.try_command(desk, line(command, *commands.sound(desk)[command]))
         assert "ended with 0" in str(fault)
-
-
-def test_the_harness_sees_a_fault_when_there_is_one(desk):
-    def loses_a_file():
-        (desk.home / "notes.rst").unlink()
-        raise ValueError("oops")
-
-    fault = calls.try_call(desk, "bad", loses_a_file)
-    assert str(fault) == "bad: ValueError: oops; notes.rst is gone"
-    (desk.home / "notes.rst").write_text("my notes")

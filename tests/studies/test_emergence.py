@@ -210,17 +210,6 @@ def test_a_head_counts_for_each_of_its_tags_and_failed_cells_for_nothing():
         by_revision([Cell("m", None, (), "z")])
 
 
-def test_the_terminal_has_a_row_for_each_revision():
-    counts = [(0, 1), (2, 1), (5, 1)]
-    cells = [
-        cell(f"step{2**n}", induction=induction, positional=positional)
-        for n, (induction, positional) in enumerate(counts)
-    ]
-    result = cell_emergence(cells)
-    assert result.terminal_table["induction"].tolist() == [0, 2, 5]
-    assert result.terminal_table["revision"].tolist() == ["step1", "step2", "step4"]
-
-
 def test_the_figure_has_a_line_for_each_type_and_a_log_axis_for_a_wide_range():
     cells = [cell(f"step{n}", induction=k) for k, n in enumerate((0, 1, 64, 1000))]
     (axes,) = cell_emergence(cells).figure().axes

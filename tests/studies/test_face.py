@@ -12,7 +12,7 @@ import pytest
 from matplotlib.figure import Figure
 
 import headscope as hs
-from headscope.errors import HeadscopeError, ModelError, RunError, WriteError
+from headscope.errors import HeadscopeError, ModelError, WriteError
 from headscope.statistics.tags import NO_TYPE
 from headscope.studies.emergence import cell_emergence
 from headscope.studies.languages import compared
@@ -173,11 +173,6 @@ def test_a_study_runs_on_encoders_or_refuses_them(name, encoder_run):
             call()
 
 
-def test_every_study_can_be_asked_from_the_one_door():
-    for study in STUDIES:
-        assert getattr(hs, study.name) is imported(study.function)
-
-
 @pytest.mark.parametrize("name", sorted({row.name for row in STUDIES} - {"ablate"}))
 def test_a_study_is_a_table_a_figure_and_a_file(found, name, tmp_path):
     study = found[name]
@@ -212,13 +207,6 @@ def test_a_table_is_no_workbook(found, tmp_path):
         found["anatomy"].save(tmp_path / "a.xlsx")
 
 
-def test_a_file_of_a_run_is_never_replaced(found, folder):
-    before = (folder / "heads.csv").read_bytes()
-    with pytest.raises(RunError, match="is a file of the run"):
-        found["weights"].save(folder / "heads.csv", overwrite=True)
-    assert (folder / "heads.csv").read_bytes() == before
-
-
 def test_a_run_and_its_folder_give_the_same(found, folder, corpus):
     again = hs.collapse(hs.load(folder), corpus, max_tokens=150, mixing=True)
     pd.testing.assert_frame_equal(again.table, found["collapse"].table)
@@ -235,11 +223,3 @@ def test_causes_stand_beside_the_tags_of_the_run_that_was_ablated(folder):
     evidence.loc[own, "tagged"] = True
     study = hs.ablate(replace(run, evidence=evidence), heads="L0H0")
     assert "Causes:" in replace(run, causes=study.table).why("L0H0")
-
-
-def test_a_run_draws_each_of_its_pictures(folder):
-    run = hs.load(folder)
-    kinds = ("atlas", "layers", "relations")
-    assert len({run.figure(kind).axes[0].get_xlabel() for kind in kinds}) == 3
-    with pytest.raises(HeadscopeError, match="no picture named 'map'; choose from: atlas, layers"):
-        run.figure("map")

@@ -9,7 +9,7 @@ import sys
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
 from unittest.mock import MagicMock
 
@@ -29,7 +29,7 @@ from tests.helpers import encoders
 from tests.helpers.hybrids import save_hybrid
 from tests.helpers.places import SHARED
 from tests.studies import headvis_data as slow
-from tests.studies.headvis_data import METRICS, check_data, read
+from tests.studies.headvis_data import check_data, read
 
 ODD = "naïve 日本 😀 <b>&amp;</b> \u202ebidi\u202c\ttab 'quoted' \"twice\" {brace} \\n ½ "
 
@@ -351,51 +351,3 @@ def test_neuronpedia_s_loaders_take_an_export_as_it_is(
             assert found["attentionIndices"] == each["attention_indices"]
             assert found["attentionValues"] == each["attention_values"]
             assert found["maxActivation"] == each["max_activation"]
-
-
-class Numbered:
-    """A tokenizer for their script whose texts are the numbers of windows."""
-
-    pad_token, pad_token_id, padding_side = "<pad>", 0, "right"
-
-    def __init__(self, windows: list[list[int]]) -> None:
-        self.windows = windows
-
-    def __call__(self, texts: list[str], **_: Any) -> SimpleNamespace:
-        rows = [self.windows[int(text)] for text in texts]
-        longest = max(map(len, rows))
-        ids = torch.tensor([row + [0] * (longest - len(row)) for row in rows])
-        mask = torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in rows])
-        return SimpleNamespace(input_ids=ids, attention_mask=mask)
-
-    def decode(self, ids: list[int]) -> str:
-        return str(ids[0])
-
-
-@with_programs
-def test_the_metrics_are_those_of_neuronpedia_s_script(
-    export, gpt2_folder, texts, tmp_path, monkeypatch
-):
-    theirs = program("compute-head-metrics.py", monkeypatch)
-    encoder = load_model(str(gpt2_folder)).tokenizer
-    text = TextWindows([texts], encoder, max_tokens=60 * 64, max_length=64, seed=0)
-    windows = [w.tokens.tolist() for w in text if len(w) > 2][:60]
-    monkeypatch.setattr(theirs.AutoTokenizer, "from_pretrained", lambda *_, **__: Numbered(windows))
-    monkeypatch.setattr(
-        theirs, "load_dataset", lambda **_: [{"text": str(i)} for i in range(len(windows))]
-    )
-    (tmp_path / "names.json").write_text(json.dumps({"tiny": str(gpt2_folder)}))
-    options = {
-        "--model-name": gpt2_folder, "--dataset-name": "texts", "--n-sequences": len(windows), "--dtype": "float32",
-        "--exports-dir": tmp_path, "--np-model-map": tmp_path / "names.json", "--device": "cpu", "--seq-len": 64,
-    }  # fmt: skip
-    words = [str(word) for option in options.items() for word in option]
-    monkeypatch.setattr(sys, "argv", ["compute-head-metrics.py", *words])
-    theirs.main()
-    expected = read(tmp_path / "tiny" / "headvis" / "texts" / "scatter_data.json")
-    found = read(Path(export.values["folder"]) / "scatter_data.json")
-    assert len(expected) == len(found) == 8
-    for one, other in zip(found, expected, strict=True):
-        assert {name: one[name] for name in other} == pytest.approx(other, abs=1.01e-4)
-    assert list(other)[2:] == METRICS
-    assert len({row["induction_score"] for row in expected}) == 8

@@ -51,13 +51,6 @@ def test_divergences_are_those_of_the_definition_pair_by_pair():
             assert found[i, j] == found[j, i]
 
 
-def test_half_a_common_key_has_its_closed_form():
-    # p = (1, 0), q = (½, ½): H(¾, ¼) − ½ · 1 bit
-    rows = torch.tensor([[1, 0], [0.5, 0.5]], dtype=torch.double)
-    expected = -0.75 * math.log2(0.75) - 0.25 * math.log2(0.25) - 0.5
-    assert head_divergences(rows)[0] == pytest.approx(expected, abs=1e-15)
-
-
 def test_sums_add_queries_and_read_no_later_key():
     patterns = np.tril(drawn(4, 12, 12, seed=3))
     patterns /= patterns.sum(-1, keepdims=True)
@@ -214,8 +207,3 @@ def test_two_heads_with_the_same_weights_are_0_apart_and_in_one_cluster(
     rest = heads["distance"].sort_values().to_numpy()
     assert rest[:2] == pytest.approx(0, abs=1e-9)
     assert rest[2] > 0.01  # only these two
-
-
-def test_the_map_marks_every_head_with_its_layer(folder):
-    axes = hs.redundancy(folder, windows=2).figure().axes[0]
-    assert [text.get_text() for text in axes.texts] == ["0"] * 4 + ["1"] * 4
