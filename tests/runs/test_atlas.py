@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import lzma
 import re
 import tarfile
 from pathlib import Path
@@ -17,11 +16,10 @@ from typer.testing import CliRunner
 import headscope as hs
 from headscope.cli import app
 from headscope.corpus.shipped import data_folder
-from headscope.errors import ChoiceError, RunError, WriteError
+from headscope.errors import WriteError
 from headscope.models.packaged import reserved_names
 from headscope.runs.atlas import MEMBERS, STEPS_OF_ATTENTION, atlas_folder, atlas_names, pack
 from headscope.views.gallery.atlas_card import export_atlases
-from tests.helpers.report import data_of
 
 ROOT = data_folder().parent
 
@@ -117,16 +115,6 @@ def test_the_same_run_is_packed_into_the_same_bytes(folder, packed, tmp_path):
     assert members(again) == members(packed)
 
 
-def test_a_file_that_is_there_and_a_name_of_no_atlas_are_refused(folder, packed, tmp_path):
-    before = packed.read_bytes()
-    with pytest.raises(WriteError, match="exists already"):
-        pack(hs.load(folder), packed)
-    with pytest.raises(RunError, match=r"ends in \.tar\.xz"):
-        pack(hs.load(folder), tmp_path / "small.zip")
-    assert packed.read_bytes() == before
-    assert not list(tmp_path.iterdir())
-
-
 def test_every_model_with_a_name_of_its_own_has_an_atlas():
     assert atlas_names() == sorted(reserved_names())
     for name in atlas_names():
@@ -153,38 +141,6 @@ def test_the_bare_name_of_a_model_is_its_atlas_where_no_run_is_called_so(command
     assert other == command("why", folder, "L5H1")[1]
 
 
-def test_a_name_that_is_no_atlas_is_refused_with_those_that_are(command):
-    with pytest.raises(ChoiceError, match=r"no atlas named 'atlas:gpt9'; .* atlas:mini, "):
-        hs.load("atlas:gpt9")
-    code, _, said = command("heads", "gpt9")
-    assert code != 0
-    assert "no run here" in said
-
-
-def test_commands_take_an_atlas_for_a_run(command, packed, folder):
-    code, listed, _ = command("heads", "atlas:minilm", "--type", "positional")
-    heads = hs.load("atlas:minilm").tagged("positional")
-    assert code == 0
-    assert re.findall(r"^L\d+H\d+", listed, re.MULTILINE) == list(heads.index)
-    assert command("draw", "atlas", packed, "--out", "atlas.svg")[0] == 0
-    assert "<svg" in Path("atlas.svg").read_text(encoding="utf-8")
-    code, compared, _ = command("compare", packed, folder, "--format", "csv")
-    assert code == 0
-    assert len(compared.splitlines()) == 1 + len(hs.load(folder).heads)
-    assert command("export", "gallery", packed, "atlas:mini", "--out", "site")[0] == 0
-    assert Path("site/index.html").is_file()
-
-
-def test_a_report_of_an_atlas_lies_where_one_works_and_says_what_it_is(command):
-    code, said, _ = command("report", "atlas:mini")
-    assert (code, said) == (0, "written to mini.html\n")
-    assert "a run without its sums" in data_of(Path("mini.html"))
-    code, _, refused = command("report", "mini")
-    assert code != 0
-    assert "mini.html exists already" in refused
-    assert command("report", "mini", "--overwrite", "--light")[0] == 0
-
-
 def test_nothing_is_written_into_an_atlas(command):
     before = {path: path.read_bytes() for path in atlas_folder().iterdir() if path.is_file()}
     code, _, said = command("ablate", "mini")
@@ -197,7 +153,6 @@ def test_nothing_is_written_into_an_atlas(command):
 def damaged(kind: str, packed: Path, path: Path) -> Path:
     """A file that is called an atlas, and is none."""
     raw, files = packed.read_bytes(), members(packed)
-    half = len(raw) // 2
     match kind:
         case "a link":
             return archive(path, {"run.json": b""}, tarfile.SYMTYPE)
@@ -206,29 +161,12 @@ def damaged(kind: str, packed: Path, path: Path) -> Path:
         case "another table":
             changed = files["heads.csv"].replace(b"0.", b"1.", 1)
             return archive(path, {**files, "heads.csv": changed})
-        case "without run.json":
-            return archive(path, {name: files[name] for name in files if name != "run.json"})
         case "cut off":
-            path.write_bytes(raw[:half])
-        case "altered":
-            path.write_bytes(raw[:half] + bytes([raw[half] ^ 255]) + raw[half + 1 :])
-        case "no archive":
-            path.write_bytes(lzma.compress(b"no tar"))
+            path.write_bytes(raw[: len(raw) // 2])
     return path
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        "a link",
-        "elsewhere",
-        "another table",
-        "without run.json",
-        "cut off",
-        "altered",
-        "no archive",
-    ],
-)
+@pytest.mark.parametrize("kind", ["a link", "elsewhere", "another table", "cut off"])
 def test_a_broken_atlas_is_refused_in_one_sentence(kind, packed, tmp_path, command):
     path = damaged(kind, packed, tmp_path / "broken.tar.xz")
     code, said, error = command("heads", path)

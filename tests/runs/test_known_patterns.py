@@ -35,15 +35,6 @@ def test_the_previous_token_head_of_gpt2_is_l4h11(run):
     assert table["mass"].nlargest(2).iloc[1] < 0.75
 
 
-def test_it_looks_nowhere_else(run):
-    own = run.evidence[(run.evidence["layer"] == 4) & (run.evidence["head"] == 11)]
-    others = own[(own["type"] == "positional") & ~own["relation"].isin(["offset-1", "local"])]
-    assert (others["mass"] < 0.005).all()
-    places = {int(name.removeprefix("offset-")) for name in others["relation"]}
-    assert places >= {0, 2, 3, 4}
-    assert run.heads.loc["L4H11", "shape"] == "diagonal"
-
-
 def test_most_heads_of_gpt2_rest_on_the_first_token(run):
     """Vig & Belinkov 2019, 5.2.3: 57 % of all attention, on longer text."""
     rest = run.evidence[run.evidence["relation"] == "first-token"]["mass"]

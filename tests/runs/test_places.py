@@ -17,7 +17,6 @@ from headscope.runs.contents import RECORD
 from tests.helpers.report import data_of
 
 TEXT = "Alice was very tired. She looked at the old keys again. " * 60
-ASKED = {"types": ["positional"], "max_tokens": 600, "max_length": 32}
 
 
 def headscope(*arguments: object) -> str:
@@ -105,8 +104,7 @@ def test_a_run_finds_its_model_and_its_text_and_so_it_does_when_all_are_moved(ho
         run.show("L1H2", "the old keys")
     for command in (("show", run_folder := moved / "shared" / "run", "L1H2", "keys"),
                     ("study", "redundancy", run_folder, "--windows", 2, "-q"),
-                    ("study", "weights", run_folder, "--format", "csv"),
-                    ("ablate", run_folder, "--heads", "L0H1", "--how", "zero", "-q")):  # fmt: skip
+                    ("study", "weights", run_folder, "--format", "csv")):  # fmt: skip
         headscope(*command, "--model", moved / "small")
 
 
@@ -168,19 +166,3 @@ def test_no_file_of_a_sweep_says_where_its_models_lie_and_it_goes_on(home):
     assert again.exit_code == 1
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("run.json")} == written
     assert json.loads((folder / "sweep.json").read_text()) == plan
-
-
-def test_what_ships_goes_by_its_name_and_a_folder_of_that_name_comes_first(
-    gpt2_folder, tmp_path, monkeypatch
-):
-    monkeypatch.chdir(tmp_path)
-    asked = ASKED | {"max_tokens": 300}
-    hs.classify(str(gpt2_folder), ["gold", "controlled"], out="named", **asked)
-    info = json.loads(Path("named", RECORD).read_text())
-    assert info["places"]["corpora"] == ["headscope:gold.conllu", "headscope:controlled.conllu"]
-    assert info["corpora"]["asked"] == ["gold.conllu", "controlled.conllu"]
-    assert " --corpus gold --corpus controlled " in info["command"]
-    Path("gold").mkdir()
-    Path("gold", "own.txt").write_text("She lost her ring, and he found it. " * 30)
-    run = hs.classify(str(gpt2_folder), "gold", **asked)
-    assert list(run.info["corpora"]["files"]) == ["gold/own.txt"]

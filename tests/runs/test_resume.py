@@ -228,25 +228,17 @@ def test_other_code_of_the_same_version_is_refused(gpt2_folder, corpus, unfinish
         hs.classify(str(gpt2_folder), corpus, out=unfinished, **OPTIONS)
 
 
-@pytest.mark.parametrize("how", ["cut", "flipped", "foreign", "empty"])
 def test_a_damaged_state_is_named_and_overwrite_starts_anew(
-    gpt2_folder, corpus, whole, unfinished, tmp_path, how
+    gpt2_folder, corpus, whole, unfinished, tmp_path
 ):
     out = unfinished
     path = state_of(out)
     raw = path.read_bytes()
     middle = len(raw) // 2
-    damaged = {
-        "cut": raw[:-1],
-        "flipped": raw[:middle] + bytes([raw[middle] ^ 1]) + raw[middle + 1 :],
-        "foreign": (gpt2_folder / "model.safetensors").read_bytes(),
-        "empty": b"",
-    }[how]
-    path.write_bytes(damaged)
-    with pytest.raises(RunError, match=f"^{path}: this is not what a run wrote"):
-        hs.classify(str(gpt2_folder), corpus, out=out, **OPTIONS)
-    if how != "flipped":
-        return  # the rest does not depend on how a state was damaged
+    for damaged in (raw[:-1], raw[:middle] + bytes([raw[middle] ^ 1]) + raw[middle + 1 :]):
+        path.write_bytes(damaged)
+        with pytest.raises(RunError, match=f"^{path}: this is not what a run wrote"):
+            hs.classify(str(gpt2_folder), corpus, out=out, **OPTIONS)
     told: list[str] = []
     hs.classify(str(gpt2_folder), corpus, out=out, overwrite=True, tell=told.append, **OPTIONS)
     assert told[0].startswith("starts anew, because ")
@@ -322,17 +314,3 @@ def test_a_full_disk_keeps_the_last_sums_and_the_run_goes_on_from_them(
         assert told[0].startswith("goes on with the run")
         assert content(out) == content(whole)
         assert sorted(path.name for path in small.iterdir()) == ["run"]
-
-
-def test_a_full_disk_without_sums_is_said_in_one_message(gpt2_folder, corpus, tmp_path):
-    with disk(tmp_path / "small", "size=64m") as small:
-        with pytest.raises(RunError, match="No space left on device; the sums are lost; free "):
-            hs.classify(
-                str(gpt2_folder),
-                corpus,
-                out=small / "run",
-                progress=after_batches(6, lambda: fill(small)),
-                **OPTIONS,
-            )
-        (small / "filler").unlink()
-        assert list(small.iterdir()) == []

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 import os
 from pathlib import Path
 
 import pytest
 
-import headscope
 from headscope.errors import WriteError
 from headscope.runs.write import write_file, write_files
 
@@ -91,36 +89,3 @@ def test_what_can_be_no_file_is_said(tmp_path, name):
         write_file(tmp_path / name, b"x", overwrite=True)
     assert names(tmp_path) == ["file", "folder", "loop"]
     assert (tmp_path / "file").read_text() == "precious"
-
-
-WRITERS = {"write_text", "write_bytes", "savefig", "save_file", "save_pretrained"}
-ELSEWHERE = {
-    # to a path or a buffer that `headscope.runs.write` or its caller made
-    ("views/figure_style.py", "savefig"), ("runs/atlas.py", "open"),
-    ("cli/terminal.py", "open"),  # of /dev/null, where there is no standard error
-    # into a folder of the system's for temporary files
-    ("models/engines/lens.py", "save_pretrained"),
-    # into a folder of its own that takes its place in the cache when it is whole
-    ("models/weights.py", "save_pretrained"),
-    ("models/packaged.py", "write_text"),
-}  # fmt: skip
-TABLES = {"to_csv", "to_json"}
-MODES = {m + b for m in ("w", "x", "a", "r+") for b in ("", "b", "t")} | {"rb+"}
-
-
-def test_no_other_module_writes_files():
-    """Calls that write a file are known by their names; tables become text if no path is given."""
-    home = Path(headscope.__file__).parent
-    found = set()
-    for path in home.rglob("*.py"):
-        name = path.relative_to(home).as_posix()
-        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if name == "runs/write.py" or not isinstance(call, ast.Call):
-                continue
-            called = getattr(call.func, "attr", getattr(call.func, "id", ""))
-            table = isinstance(call.func, ast.Attribute) and called in TABLES and call.args
-            given = [part.value for part in call.args if isinstance(part, ast.Constant)]
-            to_write = called == "open" and MODES & set(given)
-            if called in WRITERS or table or to_write:
-                found.add((name, called))
-    assert found == ELSEWHERE
