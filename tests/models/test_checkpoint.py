@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -42,15 +43,6 @@ def opened(monkeypatch) -> set[str]:
     return names
 
 
-def map_first(folder: Path, to: str) -> str:
-    """Map the first tensor of an index to another file."""
-    index = json.loads((folder / INDEX).read_text())
-    key = next(iter(index["weight_map"]))
-    index["weight_map"][key] = to
-    (folder / INDEX).write_text(json.dumps(index))
-    return key
-
-
 def sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
@@ -70,15 +62,19 @@ def test_what_is_read_is_what_is_hashed(gpt2_folder, sharded, opened, stray, who
         assert digest == sha256(sharded / name)
 
 
-@pytest.mark.parametrize(
-    "way", ["evil.bin", "../secret.safetensors", "absolute", "sub/secret.safetensors"]
-)
+WAYS = ("evil.bin", "../secret.safetensors", "absolute", "sub/secret.safetensors")
+
+
+@pytest.mark.parametrize("way", WAYS)
 def test_an_index_that_names_no_safetensors_file_of_its_folder_is_refused(sharded, opened, way):
     secret = sharded.parent / "secret.safetensors"
     shutil.copy(next(iter(sharded.glob("model-*.safetensors"))), secret)
     (sharded / "evil.bin").write_bytes(b"a pickle")
     (sharded / "sub").symlink_to(sharded.parent)
-    map_first(sharded, str(secret) if way == "absolute" else way)
+    index = json.loads((sharded / INDEX).read_text())
+    key = next(iter(index["weight_map"]))
+    index["weight_map"][key] = str(secret) if way == "absolute" else way
+    (sharded / INDEX).write_text(json.dumps(index))
     with pytest.raises(ModelError, match=r"no .safetensors file in the model's folder; headscope"):
         load_model(str(sharded))
     assert not opened
@@ -95,41 +91,52 @@ def test_the_links_of_the_hubs_cache_are_followed(sharded, tmp_path):
     assert load_model(str(snapshot)).weights_sha256 == load_model(str(sharded)).weights_sha256
 
 
-def test_a_part_that_is_missing_is_named(sharded):
-    part = sorted(sharded.glob("model-*.safetensors"))[0]
-    part.unlink()
-    with pytest.raises(ModelError, match=f"weight files are missing, {part.name} first"):
-        load_model(str(sharded))
+def parts(folder: Path) -> list[Path]:
+    return sorted(folder.glob("model-*.safetensors"))
 
 
-def test_a_tensor_in_two_parts_is_refused(sharded):
-    one, two = sorted(sharded.glob("model-*.safetensors"))[:2]
-    first = load_file(one)
-    key = next(iter(first))
-    save_file(load_file(two) | {key: torch.zeros_like(first[key])}, two, {"format": "pt"})
-    with pytest.raises(ModelError, match=f"{key} is in two of the model's files"):
-        load_model(str(sharded))
+def twice(folder: Path) -> None:
+    """Write a tensor of the first part into the second one too."""
+    one, two = parts(folder)[:2]
+    key, tensor = next(iter(load_file(one).items()))
+    save_file(load_file(two) | {key: torch.zeros_like(tensor)}, two, {"format": "pt"})
 
 
-@pytest.mark.parametrize(
-    "content", ["", "[]", "{}", '{"metadata": {}, "weight_map": {"a": 1}}', "[" * 100_000],
-)  # fmt: skip
-def test_what_is_no_index_is_refused(sharded, content):
-    (sharded / INDEX).write_text(content)
-    with pytest.raises(ModelError, match=r"index\.json: not an index of safetensors files") as told:
+def no_index(content: str) -> tuple[Callable[[Path], object], str]:
+    return (
+        lambda folder: (folder / INDEX).write_text(content),
+        r"index\.json: not an index of safetensors files",
+    )
+
+
+REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
+    "a part is missing": (
+        lambda folder: parts(folder)[0].unlink(),
+        "weight files are missing, model-00001-of-.* first",
+    ),
+    "a tensor in two parts": (twice, "is in two of the model's files"),
+    "an adapter": (
+        lambda folder: [
+            (folder / INDEX).unlink(),
+            (folder / "adapter_config.json").write_text("{}"),
+        ],
+        "merge_and_unload",
+    ),
+    "other weights": (
+        lambda folder: edit_config(folder, transformers_weights="other.safetensors"),
+        r"names its weights by transformers_weights \('other.saf",
+    ),
+    "an empty index": no_index(""),
+    "an index without a map": no_index("{}"),
+    "an index of numbers": no_index('{"metadata": {}, "weight_map": {"a": 1}}'),
+    "an index too deep": no_index("[" * 100_000),
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_a_folder_whose_weights_are_not_those_of_its_index_is_refused(sharded, kind):
+    change, message = REFUSED[kind]
+    change(sharded)
+    with pytest.raises(ModelError, match=message) as told:
         load_model(str(sharded))
     assert "\n" not in str(told.value)
-
-
-def test_a_folder_with_an_adapter_is_refused(tmp_path):
-    (tmp_path / "adapter_config.json").write_text("{}")
-    with pytest.raises(ModelError, match="merge_and_unload"):
-        load_model(str(tmp_path))
-
-
-def test_a_configuration_that_names_other_weights_is_refused(gpt2_folder, tmp_path):
-    folder = Path(shutil.copytree(gpt2_folder, tmp_path / "m"))
-    save_file({"a": torch.zeros(1)}, folder / "other.safetensors")
-    edit_config(folder, transformers_weights="other.safetensors")
-    with pytest.raises(ModelError, match=r"names its weights by transformers_weights \('other.saf"):
-        load_model(str(folder))

@@ -90,19 +90,11 @@ def test_a_head_of_even_attention_has_the_closed_forms(run):
     assert run[0].heads.loc["L0H0", "shape"] == "diagonal"
 
 
-def test_report_and_show_have_the_later_half_of_a_pattern(run):
+def test_show_has_the_later_half_of_a_pattern(run):
     view = run[0].show("L0H0", "n1 so v1")
     assert view.tokens == ("[CLS]", "n1", "so", "v1", "[SEP]")
     assert view.pattern[1, 2] > 0.99
     assert view._repr_html_().count('"maskUpperTri":false') == 1
-    told = headscope("show", str(run[1]), "L0H0", "n1 so v1").stdout
-    assert "so 1.00" in told
-    example = next(
-        e for e in run[0].examples if e.head == 0 and e.relation == "positional/offset+1"
-    )
-    assert example.pattern[example.query, example.targets[0]] > 0.99
-    assert example.targets[0] > example.query
-    assert (run[1] / "report.html").stat().st_size > 100_000
 
 
 REFUSED = (

@@ -12,9 +12,7 @@ import headscope as hs
 from headscope.errors import ModelError, RunError
 from headscope.models.load import load_model
 from headscope.runs.resolve import load
-from headscope.views.figures import atlas_figure
-from headscope.views.report.data import page_data
-from tests.helpers.hybrids import WITH, WITHOUT, save_hybrid
+from tests.helpers.hybrids import WITH, save_hybrid
 from tests.helpers.shell import headscope
 
 NAMES = [f"L{layer}H{head}" for layer in WITH for head in range(4)]
@@ -34,10 +32,7 @@ def classified(folder, tmp_path_factory):
     return out
 
 
-def test_what_is_read_is_named_by_its_own_layers(folder):
-    model = load_model(str(folder))
-    assert (model.layers, model.attention_layers, model.others) == (2, WITH, WITHOUT)
-    assert [note for note in model.notes if NOTE in note]
+def test_the_lens_engine_reads_no_hybrid(folder):
     with pytest.raises(ModelError, match=f"{NOTE}; such a model is read by the fused engine alone"):
         load_model(str(folder), engine="lens")
 
@@ -63,19 +58,6 @@ def test_the_tally_of_a_hybrid_is_of_its_own_rows(classified):
         assert np.allclose(table["mass"].iloc[:4], sums, atol=1e-5)
     first, last = (found.tally.target[:, :, row].sum(0) for row in (0, 1))
     assert not np.allclose(first, last, rtol=1e-2)
-
-
-def test_a_report_an_atlas_and_a_summary_show_those_layers_alone(classified):
-    found = load(classified)
-    data = page_data(found)
-    assert data["layers"] == [*WITH]
-    assert [(row["layer"], row["head"]) for row in data["rows"][:5]][-1] == (3, 0)
-    places = [place for own in data["strongest"].values() for place, _ in own]
-    assert {*places, *data["best"].values()} <= set(range(8))
-    axes = atlas_figure(found).axes[0]
-    shown = headscope("heads", classified).stdout
-    assert all(name in shown for name in NAMES)
-    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["1", "3"]
 
 
 @pytest.mark.parametrize("head", ["L0H1", "L2H0"])

@@ -10,8 +10,6 @@ from transformers import (
     AutoModel,
     AutoModelForCausalLM,
     AutoTokenizer,
-    BartConfig,
-    BartModel,
 )
 
 import headscope as hs
@@ -84,21 +82,11 @@ def meta(folder):
         return AutoModelForCausalLM.from_config(config)
 
 
-def with_decoder(tokenizer):
-    config = BartConfig(d_model=32, encoder_layers=1, decoder_layers=1, encoder_attention_heads=4,
-                        decoder_attention_heads=4, vocab_size=len(tokenizer))  # fmt: skip
-    return BartModel(config)
-
-
 WRONG = {
     "no tokenizer": (lambda m, t, f: (m, None), "is no model and its tokenizer; give"),
     "turned": (lambda m, t, f: (t, m), "is no model and its tokenizer; give"),
     "alone": (lambda m, t, f: m, "is no model and its tokenizer; give"),
     "meta": (lambda m, t, f: (meta(f), t), "on the meta device"),
-    "encoder and decoder": (
-        lambda m, t, f: (with_decoder(t), t),
-        "bart is a model with an encoder",
-    ),
     "no head": (lambda m, t, f: (AutoModel.from_pretrained(f), t), "predicts no next token"),
     "double": (lambda m, t, f: (m.double(), t), "float64; headscope reads"),
     "number": (lambda m, t, f: 123, "it should be the name or path of a model"),

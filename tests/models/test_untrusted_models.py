@@ -6,7 +6,7 @@ import builtins
 import json
 import pickle
 import shutil
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import pytest
@@ -43,33 +43,27 @@ def claim_tokenizer(folder: Path, **facts: object) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | facts))
 
 
+OWN_MODEL = {"AutoConfig": "evil.Config", "AutoModelForCausalLM": "evil.Model"}
+OWN_TOKENIZER = {"auto_map": {"AutoTokenizer": ["evil.Tokenizer", "evil.Tokenizer"]}}
+CLAIMS: dict[str, tuple[dict[str, object], dict[str, object]]] = {
+    "a known model": ({"auto_map": OWN_MODEL}, OWN_TOKENIZER),
+    "an unknown tokenizer": ({}, {"tokenizer_class": "EvilTokenizer", **OWN_TOKENIZER}),
+    "an unknown model": ({"auto_map": OWN_MODEL, "model_type": "evil"}, {}),
+}
+"""Entries of a model's configuration and of its tokenizer's that name the code."""
+
+
 @pytest.mark.parametrize("engine", ENGINES)
-def test_code_that_comes_with_a_known_model_is_not_run(folder, code, engine):
-    edit_config(
-        folder, auto_map={"AutoConfig": "evil.Config", "AutoModelForCausalLM": "evil.Model"}
-    )
-    claim_tokenizer(folder, auto_map={"AutoTokenizer": ["evil.Tokenizer", "evil.Tokenizer"]})
-    assert load_model(str(folder), engine=engine).layers == 2
-    assert not code.exists()
-
-
-def test_a_tokenizers_own_code_is_not_run_and_nobody_is_asked(folder, code):
-    claim_tokenizer(
-        folder, tokenizer_class="EvilTokenizer",
-        auto_map={"AutoTokenizer": ["evil.Tokenizer", "evil.Tokenizer"]},
-    )  # fmt: skip
-    with suppress(ModelError):  # transformers may have a class of its own that serves
-        load_model(str(folder))
-    assert not code.exists()
-
-
-def test_a_model_that_needs_its_own_code_is_refused_without_a_question(folder, code):
-    edit_config(
-        folder, model_type="evil",
-        auto_map={"AutoConfig": "evil.Config", "AutoModelForCausalLM": "evil.Model"},
-    )  # fmt: skip
-    with pytest.raises(ModelError, match="transformers cannot read its configuration"):
-        load_model(str(folder))
+@pytest.mark.parametrize("claim", CLAIMS)
+def test_code_that_comes_with_a_model_is_not_run_and_nobody_is_asked(folder, code, claim, engine):
+    of_model, of_tokenizer = CLAIMS[claim]
+    edit_config(folder, **of_model)
+    claim_tokenizer(folder, **of_tokenizer)
+    refused = pytest.raises(ModelError, match="transformers cannot read its configuration")
+    # transformers may have a tokenizer of its own that serves
+    loads = {"a known model": nullcontext(), "an unknown model": refused}
+    with loads.get(claim, suppress(ModelError)):
+        assert load_model(str(folder), engine=engine).layers == 2
     assert not code.exists()
 
 
