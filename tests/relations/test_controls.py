@@ -112,39 +112,31 @@ def test_words_that_share_a_token_are_no_pair():
     ("relation", "tokens", "document", "expected"),
     [
         # she → Anna: Maria stands nearer. They → keys: the others are one woman each
-        ("pronoun", KEYS, KEYS_TEXT, {(5, 5, 3)}),
+        ("coreference/pronoun", KEYS, KEYS_TEXT, {(5, 5, 3)}),
         # he → Tom: Bob. him → Bob: Tom. his → Tom: Bob; → he: him. himself → Bob: Tom; → him: he
         # and his; a pronoun's rival is a pronoun, a name's a name
         (
-            "chain",
+            "coreference/chain",
             TOM_TOKENS,
             TOM_TEXT,
             {(4, 4, 2), (5, 5, 1), (6, 6, 2), (6, 6, 5), (7, 7, 1), (7, 7, 4), (7, 7, 6)},
         ),
         # surgeon → Reed: the dog stands nearer
-        ("nominal", REED_TOKENS, REED_TEXT, {(8, 8, 5)}),
+        ("coreference/nominal", REED_TOKENS, REED_TEXT, {(8, 8, 5)}),
         # Maria → Maria: the keys stand nearer, Anna farther
-        ("same-word", KEYS, KEYS_TEXT, {(21, 21, 11), (21, 21, 12), (21, 21, 1)}),
+        ("coreference/same-word", KEYS, KEYS_TEXT, {(21, 21, 11), (21, 21, 12), (21, 21, 1)}),
+        # "cats" at 9 with "dogs" at 2, and "cars" at 12 with "wheels" at 5 and 6: unrelated words
+        # of the key's class, nearer and farther
+        ("semantic/category", RELATED_TOKENS, RELATED_TEXT, {(9, 9, 5), (9, 9, 6)}),
+        ("semantic/part-whole", RELATED_TOKENS, RELATED_TEXT, {(12, 12, 9), (12, 12, 2)}),
     ],
 )
-def test_rivals_are_the_next_mentions_of_other_entities_on_both_sides(
+def test_controls_are_the_next_other_mentions_or_unrelated_words_on_both_sides(
     relation, tokens, document, expected
 ):
-    row = RELATIONS[f"coreference/{relation}"]
+    row = RELATIONS[relation]
     window = window_of_tokens(tokens, document)
     assert many(row.control, window, row.pairs(window), times=2) == expected
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("category", {(9, 9, 5), (9, 9, 6)}),  # "cats" at 9 with "dogs" at 2
-        ("part-whole", {(12, 12, 9), (12, 12, 2)}),  # "cars" at 12 with "wheels" at 5 and 6
-    ],
-)
-def test_semantic_controls_are_unrelated_words_of_the_keys_class_nearer_and_farther(name, expected):
-    window, relation = window_of_tokens(RELATED_TOKENS, RELATED_TEXT), RELATIONS[f"semantic/{name}"]
-    assert many(relation.control, window, relation.pairs(window), times=2) == expected
 
 
 def test_balance_gives_each_query_the_weight_of_its_targets_and_drops_the_rest():

@@ -7,20 +7,13 @@ import numpy as np
 from headscope.corpus.window import Window
 from headscope.relations import relations_of
 from headscope.relations.pairs import pairs
-from headscope.relations.query_sampling import LONG, ROWS, queries_in_turn, row_queries
+from headscope.relations.query_sampling import ROWS, queries_in_turn, row_queries
 from headscope.relations.relation import find
 
 
 def window(length: int, seed: int = 0) -> Window:
     tokens = np.random.default_rng(seed).integers(1, 90, length)
     return Window("w", tokens, tuple("a."[t % 2] for t in tokens.tolist()))
-
-
-def test_a_window_of_the_default_length_is_asked_everywhere():
-    short = window(LONG)
-    targets = pairs(np.arange(1, LONG), np.zeros(LONG - 1, np.int64))
-    assert row_queries(short).tolist() == list(range(LONG))
-    assert queries_in_turn(short, targets) is targets
 
 
 def test_a_frequent_relation_is_asked_at_the_sample_and_a_rare_one_everywhere():

@@ -9,7 +9,6 @@ import pandas as pd
 import pytest
 
 import headscope as hs
-from headscope.errors import ChoiceError
 from headscope.relations import head_types, relations_of
 from tests.relations.examples import EXAMPLES, KEYS, KEYS_TEXT, Example
 
@@ -123,35 +122,3 @@ def test_a_previous_token_head_gains_nothing_in_a_relation_of_that_distance():
     assert rows.loc["iobj:dep>head", "mass"] == 1
     assert rows.loc["iobj:dep>head", "matched"] == 1
     assert rows.loc["iobj:dep>head", "best_offset_rate"] == 1
-
-
-def test_the_best_offset_is_that_of_the_commonest_distance():
-    run = hs.score_patterns(
-        previous_token(len(KEYS)), KEYS_TEXT, KEYS, types=["syntactic", "coreference"]
-    )
-    rows = run.evidence.set_index("relation")
-    # told→Anna 1 back, find→she 3 back, here→They 2 back: any offset gets one of three
-    assert rows.loc["nsubj:head>dep", "best_offset_rate"] == pytest.approx(1 / 3)
-    # she→Anna and They→keys are both four back
-    assert rows.loc["pronoun", "best_offset_rate"] == 1
-
-
-def test_relations_of_ones_own_are_checked_before_any_work():
-    from dataclasses import replace
-
-    from headscope.relations import check_relations
-    from headscope.relations.relation import NATURAL
-
-    one = relations_of(["induction"])[0]
-    with pytest.raises(hs.HeadscopeError, match="two relations are called induction/repeat"):
-        check_relations([one, one])
-    with pytest.raises(
-        ChoiceError, match=r"no stimulus for induction/repeat named 'texts'.*; choose"
-    ):
-        check_relations([replace(one, stimuli=("texts",))])
-    rule = replace(one.rule, beat_baseline_by=0.1)
-    with pytest.raises(hs.HeadscopeError, match="has no baseline to compare with"):
-        check_relations([replace(one, rule=rule)])
-    for name in ({"type": "a;b"}, {"name": "a\rb"}, {"type": "\x1b[1m"}, {"name": f"a/{NATURAL}"}):
-        with pytest.raises(hs.HeadscopeError, match="invalid relation name"):
-            check_relations([replace(one, **name)])

@@ -17,9 +17,7 @@ from headscope.relations.heuristics import (
     FALLING_BACK,
     PHRASE_RULES,
     RULES,
-    UPOS,
     picks,
-    query_class,
 )
 from headscope.relations.pairs import pairs
 from tests.relations.examples import KEYS, KEYS_TEXT, REED_TEXT, REED_TOKENS
@@ -108,13 +106,6 @@ def test_every_rule_picks_what_a_plain_loop_picks(tokens, document):
     for d in (1, 5, 64):
         row = found[RULES.index(f"offset-{d}")].tolist()
         assert row == [q - d if q >= d else -1 for q in range(len(window))]
-
-
-def test_queries_are_of_the_class_of_the_word_that_ends_there():
-    window = window_of_tokens(KEYS, KEYS_TEXT)
-    classes = query_class(window)
-    assert [UPOS[classes[q]] for q in (1, 2, 12)] == ["PROPN", "VERB", "NOUN"]
-    assert (classes[[0, 11]] == CLASS_COUNT - 1).all()  # no word ends there
 
 
 def test_rivals_are_other_words_of_the_targets_class_nearer_and_farther():
