@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from headscope.models.load import load_model
 from headscope.stimuli.few_shot import (
     CLEAN,
@@ -14,23 +12,23 @@ from headscope.stimuli.few_shot import (
     spelled_task,
 )
 from headscope.stimuli.prompts import Spelling
-from tests.oracles.planted_tasks import (
-    save_model,
-)
+from tests.oracles.planted_tasks import save_model
 
 
-def test_prompts_of_one_seed_differ_in_their_answers_alone(tokenizer_of_words):
+def test_prompts_of_one_seed_differ_in_their_answers_alone(tmp_path):
+    tokenizer = load_model(str(save_model(tmp_path))).tokenizer
     pairs = [(f"q{i}", f"w0x{i}") for i in range(24)]
-    task = spelled_task("t0", pairs, Spelling(tokenizer_of_words), seed=0)
+    task = spelled_task("t0", pairs, Spelling(tokenizer), seed=0)
     asked = [{question for question, _ in part} for part in task.parts]
     assert not asked[0] & asked[1]
-    options = {"tokenizer": tokenizer_of_words, "size": PromptSize(4, 8, 0)}
+    size = PromptSize(4, 8, 0)
     kinds = {
-        kind: few_shot_prompts(task, 1, kind, **options) for kind in (CLEAN, SHUFFLED, ZERO_SHOT)
+        kind: few_shot_prompts(task, 1, kind, tokenizer=tokenizer, size=size)
+        for kind in (CLEAN, SHUFFLED, ZERO_SHOT)
     }
     answer_of = dict(pairs)
     for clean, shuffled, zero in zip(*kinds.values(), strict=True):
-        texts = [tokenizer_of_words.spell(p.tokens.tolist()) for p in (clean, shuffled, zero)]
+        texts = [tokenizer.spell(p.tokens.tolist()) for p in (clean, shuffled, zero)]
         assert texts[0][-3:] == texts[1][-3:] == texts[2][-3:]
         assert clean.right == shuffled.right == zero.right
         assert not {*texts[2]} & {*answer_of.values()}
@@ -45,9 +43,3 @@ def test_prompts_of_one_seed_differ_in_their_answers_alone(tokenizer_of_words):
             assert due not in [question for question, _ in shown]
             assert all((answer_of[q] == a) == kept for q, a in shown)
         assert sorted(texts[0]) == sorted(texts[1])
-
-
-@pytest.fixture(scope="module")
-def tokenizer_of_words(tmp_path_factory):
-    folder = save_model(tmp_path_factory.mktemp("words"))
-    return load_model(str(folder)).tokenizer
