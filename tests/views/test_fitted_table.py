@@ -27,11 +27,3 @@ def test_no_word_is_broken_where_the_longest_fit_beside_each_other(width):
     text = " ".join(lines)
     assert all(word in text for cell in WORDS for word in cell.split())
     assert max(map(len, lines)) <= width
-
-
-@pytest.mark.parametrize("width", [40, 20])
-def test_a_narrower_terminal_breaks_words_and_loses_no_letter(width):
-    lines = lines_of(width)
-    assert max(map(len, lines)) <= width
-    letters = sorted("".join(lines_of(120)).replace(" ", ""))
-    assert sorted("".join(lines).replace(" ", "")) == letters

@@ -41,31 +41,28 @@ def page(site) -> str:
 LOOK = """
   const seen = () => $$(".card").filter((c) => !c.hidden).map((c) => c.querySelector("h2").textContent);
   const rows = () => $$("#table tbody tr").filter((r) => !r.hidden).map((r) => r.cells[1].textContent);
-  const given = [seen(), rows()], said = [$("#count").textContent];
+  const given = [seen(), rows()];
   const type = async (id, value, kind) => { $(id).value = value; $(id).dispatchEvent(new Event(kind)); await tick(); };
   await type("#sort", "heads", "change");
   const largest = [seen(), rows(), location.hash];
   await type("#sort", "positional", "change");
   const share = seen();
   await type("#find", "TINY", "input");
-  const found = [seen(), rows(), location.hash]; said.push($("#count").textContent);
+  const found = [seen(), rows(), location.hash];
   await go("?find=nothing+such&sort=induction");
   const none = [seen(), $("#find").value, $("#sort").value];
   await go("");
   return {
-    given, largest, share, found, none, again: seen(), said, bold: $$("main b").length,
+    given, largest, share, found, none, again: seen(), bold: $$("main b").length,
     counts: $$(".card")[0].querySelector(".counts").textContent.replace(/\\s+/g, " ").trim(),
     cells: $$(".card").map((c) => [...c.querySelectorAll(".map path")].map((p) => (p.getAttribute("d").match(/M/g) || []).length)),
-    links: $$(".card a").map((a) => a.getAttribute("href")), bar: $$(".card")[0].querySelector(".stack").offsetWidth,
-    wide: document.documentElement.scrollWidth - innerWidth, tab: document.title, text: $("main").textContent,
-    labels: $$("input, select").filter((own) => !own.labels.length).length,
+    text: $("main").textContent,
   };
 """
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (500, "dark")])
-def test_cards_can_be_searched_and_sorted_and_the_address_says_how(page, tmp_path, width, scheme):
-    seen = visit(page, LOOK, tmp_path, width=width, scheme=scheme)
+def test_cards_can_be_searched_and_sorted_and_the_address_says_how(page, tmp_path):
+    seen = visit(page, LOOK, tmp_path)
     assert (seen.errors, seen.requests) == ([], [])
     found = seen.found
     both, swapped = ["same (1)", "same (2)"], ["same (2)", "same (1)"]
@@ -77,15 +74,10 @@ def test_cards_can_be_searched_and_sorted_and_the_address_says_how(page, tmp_pat
     assert found["found"][2] == "#?find=TINY&sort=positional"
     assert found["none"] == [[], "nothing such", "induction"]
     assert found["again"] == both
-    assert found["said"] == ["2 of 2 shown", "1 of 2 shown"]
     assert found["cells"] == [[2, 1, 1], [3, 1, 2]]
     assert found["counts"].startswith("P positional 2 L0 I induction 1 L1")
     assert found["bold"] == 0
     assert "<b>six</b>⟨202e⟩ heads" in found["text"]
-    assert found["bar"] > 100
-    assert found["wide"] <= 0
-    assert found["labels"] == 0
-    assert found["tab"] == "2 runs – headscope gallery"
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

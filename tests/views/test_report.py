@@ -1,10 +1,15 @@
-"""The report in a real browser: it asks nobody, every page draws, and anyone can read it."""
+"""The report in a real browser: no request, every page draws, on paper too, and anyone can read it."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
 import pytest
 
-import headscope as hs
+from headscope.statistics.causes import BREAKS, CAUSE_COLUMNS
+from headscope.views.report import report_html
 from tests.browser import axe_faults, opened, visit
 
 
@@ -19,21 +24,6 @@ def test_the_page_asks_nobody_and_logs_no_error(page, tmp_path):
     assert seen.errors == []
     assert seen.requests == []
     assert min(seen.found) > 100
-
-
-def test_every_head_has_a_page_with_its_near_miss_and_ladder(page, tmp_path):
-    script = """
-      await go("L1H1");
-      const plain = $(".plain").textContent;
-      await go("L1H2");
-      return { plain, steps: $$(".ladder li").map((li) => [li.className, li.textContent]) };
-    """
-    seen = visit(page, script, tmp_path)
-    assert seen.errors == []
-    assert seen.found["plain"].startswith("No tag, closest to this: it puts ")
-    assert ["holds", "✓ mass mass 0.800, floor 0.4"] in seen.found["steps"] or any(
-        kind == "holds" and " mass 0.80" in said for kind, said in seen.found["steps"]
-    )
 
 
 def test_points_of_the_scatter_are_heads_on_any_axes(page, tmp_path):
@@ -58,16 +48,55 @@ def test_axe_finds_no_fault_with_labels_or_contrast(explained, tmp_path, scheme)
     assert axe_faults(opened(explained, tmp_path, scheme=scheme), places) == {}
 
 
-def test_a_type_says_what_it_asks_and_what_its_numbers_mean(page, tmp_path):
+def test_a_head_page_shows_what_was_measured_of_the_head_alone(run, tmp_path):
+    effect = {
+        "layer": 1, "head": 2, "type": "induction", "effect": "repeat", "n": 210, "lift": 2.5,
+        "ci_low": 2.25, "ci_high": 2.75, "tagged": True,
+    }  # fmt: skip
+    cause = dict.fromkeys(CAUSE_COLUMNS, np.nan) | {
+        "kind": "head", "layer": 1, "head": 2, "type": "induction", "behaviour": "repeat",
+        "how": "mean", "effect": -1.5, "ci_low": -1.75, "ci_high": -1.25, "control": -0.125,
+        "verdict": BREAKS,
+    }  # fmt: skip
+    measured = replace(
+        run,
+        heads=run.heads.assign(explained=0.91, rule="rule <b>"),
+        effects=pd.DataFrame([effect]),
+        causes=pd.DataFrame([cause]),
+        accounts=pd.DataFrame([(1, 2, 0.91)], columns=["layer", "head", "explained"]),
+        info={**run.info, "effects": {"writes/induction/repeat": {"meaning": "raises it"}}},
+    )
     script = """
-      await go("type=induction");
-      return { lead: $(".lead").textContent, terms: $$(".columns dt").map((d) => d.textContent),
-               columns: $$("#main th").map((th) => th.textContent) };
+      const said = {};
+      for (const name of ["L1H2", "L0H0"]) { await go(name); said[name] = $$(".deeds li").map((li) => li.textContent); }
+      return said;
     """
-    seen = visit(page, script, tmp_path)
+    seen = visit(report_html(measured), script, tmp_path)
     assert seen.errors == []
-    kind = hs.head_types()["induction"]
-    assert f"look at: {kind.looks_at}." in seen.found["lead"]
-    assert f"Control keys: {kind.rivals}." in seen.found["lead"]
-    said = {word for term in seen.found["terms"] for word in term.split(", ")}
-    assert set(seen.found["columns"]) - said == {"head", "relation", "best head"}
+    numbers = ("by 2.50 logits", "by -1.500 nats", "91%")
+    own = seen.found["L1H2"]
+    assert [number in said for number, said in zip(numbers, own, strict=True)] == [True] * 3
+    assert own[-1].endswith("rule <b>")
+    assert len(seen.found["L0H0"]) == 1  # its feature model
+
+
+PRINTED = """
+  await go("L1H2"); await tick(300);
+  const whole = document.querySelector("main").getBoundingClientRect().right <= innerWidth;
+  return [getComputedStyle(document.body).backgroundColor, whole, $$("main canvas").map((own) => own.toDataURL())];
+"""
+
+
+def test_paper_is_white_whole_and_has_the_patterns_whatever_the_screen_shows(run, tmp_path):
+    means = np.tril(np.random.default_rng(0).random((2, 3, 24, 24)))
+    means /= means.sum(-1, keepdims=True)
+    keys = opened(report_html(replace(run, means=means), light=True), tmp_path)
+    papers = []
+    for scheme in ("light", "dark"):
+        keys.scheme(scheme, "print")
+        papers.append(keys.run(PRINTED).found)
+    background, is_whole, pictures = papers[0]
+    assert background == "rgb(255, 255, 255)"
+    assert is_whole
+    assert len(pictures) > 0
+    assert papers[1] == papers[0]  # a canvas is drawn again in the colours of paper

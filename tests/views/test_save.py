@@ -25,66 +25,42 @@ TAKE = """
   const bytes = async (blob) => btoa([...new Uint8Array(await blob.arrayBuffer())].map((b) => String.fromCharCode(b)).join(""));
 """
 REPORT = """
-  await go(""); await tick(300); const words = $$(".grid.pictures th").map((cell) => cell.textContent).filter(Boolean);
-  await save();
+  await go(""); await tick(300); await save();
   await go("scatter"); await save();
   await go("type=induction"); await save();
   await go("L5H3"); await tick(300); $(".whole").open = true; $(".all-queries").open = true; await tick(300); await save();
   const files = {};
   for (const [name, blob] of Object.entries(taken)) files[name] = [blob.type, await bytes(blob)];
-  return { files, words, pictures: $$(".atlas canvas").length };
+  return files;
 """
 
 
-@pytest.fixture(scope="module", params=["light", "dark"])
-def saved(request, tmp_path_factory):
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
     page = hs.load("atlas:mini").report(light=True)
-    folder = tmp_path_factory.mktemp(f"saved-{request.param}")
-    seen = visit(page, TAKE + REPORT, folder, scheme=request.param)
+    seen = visit(page, TAKE + REPORT, tmp_path_factory.mktemp("saved"))
     assert seen.errors == []
     assert seen.requests == []
-    files = {
-        name: (kind, base64.b64decode(text)) for name, (kind, text) in seen.found["files"].items()
-    }
-    return files, seen.found["words"], request.param
+    return {name: (kind, base64.b64decode(text)) for name, (kind, text) in seen.found.items()}
 
 
 def test_every_picture_has_both_files(saved):
-    files, _, _ = saved
-    names = {name.rpartition(".")[0] for name in files}
+    names = {name.rpartition(".")[0] for name in saved}
     assert {"mini-atlas", "mini-scatter", "mini-lifts-of-all-heads"} <= names
     assert {"L5H3-mean-attention", "mini-histogram-induction"} <= names
     assert len([name for name in names if name.endswith("-pattern")]) >= 1
-    assert set(files) == {f"{name}.{kind}" for name in names for kind in ("svg", "png")}
-
-
-def test_the_atlas_has_its_heads_and_their_names(saved):
-    files, words, _ = saved
-    kind, content = files["mini-atlas.svg"]
-    assert kind == "image/svg+xml"
-    root = ElementTree.fromstring(content)
-    texts = [node.text for node in root.iter(f"{SVG}text")]
-    assert len(words) == 8 + 6
-    assert set(words) <= set(texts)
-    assert len(list(root.iter(f"{SVG}image"))) == 48
-    assert texts.count("I") == 5  # the letters of its induction heads
-    assert b"oklab" not in content
-    assert b"http" not in content.replace(b"http://www.w3.org/2000/svg", b"")
+    assert set(saved) == {f"{name}.{kind}" for name in names for kind in ("svg", "png")}
 
 
 def test_a_png_is_the_svg_at_twice_its_size(saved):
-    files, _, scheme = saved
-    for name in [name for name in files if name.endswith(".svg")]:
-        root = ElementTree.fromstring(files[name][1])
-        kind, content = files[name.replace(".svg", ".png")]
+    for name in [name for name in saved if name.endswith(".svg")]:
+        root = ElementTree.fromstring(saved[name][1])
+        kind, content = saved[name.replace(".svg", ".png")]
         picture = Image.open(io.BytesIO(content))
         assert kind == "image/png"
         assert picture.size == (2 * int(root.get("width")), 2 * int(root.get("height")))
         colours = picture.convert("RGB").getcolors(picture.width * picture.height)
         assert len(colours) > 3, name  # something is drawn
-        brightness = sum(max(colours)[1]) / 3
-        if "mean-attention" not in name and "-pattern" not in name:  # whose ground is their own
-            assert (brightness > 200) == (scheme == "light"), name
 
 
 EVIL = """

@@ -9,13 +9,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 from rich.console import Console
 
 import headscope as hs
-from headscope.runs.listing import clearest_head
 from headscope.serve.live import Live
 from headscope.serve.live_page import _data
 from headscope.statistics.head_lists import undecided
@@ -142,52 +140,3 @@ def test_a_head_with_a_tag_is_no_question_whatever_else_cannot_be_told(run):
     evidence.loc[row, "verdict"] = NI
     assert undecided(run.heads, evidence).index.tolist() == ["L0H2", "L0H3", "L0H4"]
     assert with_no_type(run.heads, evidence)["primary"].equals(run.heads["primary"])
-
-
-def test_the_atlas_shows_rest_faintly_and_a_question_in_a_frame(run):
-    axes = atlas_figure(run).axes[0]
-    image = axes.images[0].get_array()
-    darkness = 1 - np.asarray(image)[0].mean(-1)
-    assert darkness[0] > 2 * darkness[1] > 2 * darkness[5]
-    frames = [patch for patch in axes.patches if not patch.get_fill()]
-    assert [round(patch.get_x() + patch.get_width() / 2) for patch in frames] == [2, 3, 4]
-    labels = [text.get_text() for text in axes.get_legend().get_texts()]
-    assert labels[-5:] == ["rests", "sink", "no tag", NI, UN]
-
-
-def test_the_head_to_look_at_first_does_more_than_rest(run):
-    assert clearest_head(run) == "L0H0"
-    resting = replace(run, evidence=run.evidence[run.evidence["type"] == "sink"])
-    assert clearest_head(resting) == "L0H1"
-
-
-def test_the_report_shows_rest_faintly_and_what_cannot_be_told(run, tmp_path):
-    script = """
-      const cells = Object.fromEntries($$(".cell").map((c) => [c.dataset.head, c.className]));
-      const letters = $$(".cell").map((c) => c.textContent).join(" ");
-      const groups = $$(".filters .group").map((g) => [g.firstChild.textContent, ...[...g.querySelectorAll(".filter")].map((b) => b.dataset.type)]);
-      $('.filter[data-type="not identifiable"]').click(); await tick();
-      const lit = $$(".cell:not(.faded)").map((c) => c.dataset.head);
-      $('.filter[data-type="not identifiable"]').click(); await tick();
-      const list = $$(".undecided li").map((li) => li.textContent);
-      const shade = (q) => { const c = document.createElement("canvas").getContext("2d"); c.fillStyle = getComputedStyle($(q)).backgroundColor; c.fillRect(0, 0, 1, 1); return [...c.getImageData(0, 0, 1, 1).data].slice(0, 3); };
-      const shades = ["L0H0", "L0H1", "L0H5"].map((h) => shade(`.cell[data-head="${h}"]`));
-      await go("L0H2");
-      const card = $("#main").textContent, chip = $("h2 .chip").textContent, untold = $$(".relation.untold").length;
-      await go("L0H5");
-      return { cells, letters, groups, lit, list, shades, card, chip, untold, other: $("#main").textContent };
-    """
-    seen = visit(run.report(light=True), script, tmp_path)
-    assert seen.errors == []
-    found = seen.found
-    assert found["letters"].strip() == "P R ? ? ?"
-    assert "resting" in found["cells"]["L0H1"]
-    assert found["groups"][1:] == [["rests", "sink"], ["no tag", NI, UN]]
-    assert found["lit"] == ["L0H2", "L0H3", "L0H4"]
-    assert found["list"][0].startswith("offset-2, or nearest verb (they differ at 7 of ")
-    assert found["list"][0].endswith(": L0H2 L0H3 L0H4")
-    typed, rest, none = (255 - np.mean(shade) for shade in found["shades"])
-    assert typed > 2 * rest > 2 * none
-    assert found["chip"] == NI
-    assert found["untold"] == 1
-    assert "ot identifiable" not in found["other"]
