@@ -79,10 +79,6 @@ def test_the_mean_is_the_one_that_ablate_takes(gpt2_folder):
     assert np.allclose(found.losses, -rerunner.scores(clean, without), atol=1e-5)
 
 
-def test_no_head_silenced_is_the_model_as_it_is(live):
-    assert np.allclose(live.without(TEXT, []).losses, live.read(TEXT).predictions.losses, atol=1e-5)
-
-
 def test_a_long_text_is_refused_with_the_number_that_fits(tokenizer, tmp_path):
     from tests.helpers.models import save_model
 

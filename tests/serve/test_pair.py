@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 
 import numpy as np
@@ -13,10 +12,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from headscope.models.load import load_model
 from headscope.serve.live import Live
-from headscope.serve.live_page import model_titles
 from headscope.serve.server import serve_app
 from tests.browser import axe_faults, opened_at
-from tests.helpers.encoders import save_hand_built
 
 TEXT = "the old keys were in the house and she told them"
 CHANGED = "L1H0"
@@ -55,16 +52,12 @@ CELLS = """
   await settled(() => $("#head h2") || $("#head .lead"));
   const alpha = (canvas) => { const { width, height } = canvas; return [...canvas.getContext("2d").getImageData(0, 0, width, height).data].filter((_, i) => i %% 4 === 3); };
   const cells = Object.fromEntries($$(".pictures .cell").map((cell) => [cell.dataset.head, { alpha: alpha(cell.querySelector("canvas")), bars: [...cell.querySelectorAll(".sink")].map((bar) => bar.style.height || bar.style.width) }]));
-  $(`[data-head="%s"]`).focus();
-  const tip = $("#tip").textContent;
-  return { cells, tip, apart: $("#apart").textContent, change: $("#change").textContent, lead: $("#pair").textContent, wide: document.documentElement.scrollWidth <= innerWidth };
+  return { cells, apart: $("#apart").textContent, change: $("#change").textContent };
 """
 
 
-@pytest.mark.parametrize("width", [1280, 390])
-def test_both_halves_of_a_cell_are_the_models_own_numbers(pair, folders, width):
-    script = CELLS % (json.dumps(TEXT), CHANGED)
-    seen = pair.drive(script, width=width)
+def test_both_halves_of_a_cell_are_the_models_own_numbers(pair, folders):
+    seen = pair.drive(CELLS % json.dumps(TEXT))
     assert seen.errors == []
     assert all(name.startswith(pair.address) for name in seen.requests)
     (one, loss), (two, other_loss) = (own(folder) for folder in folders)
@@ -83,37 +76,11 @@ def test_both_halves_of_a_cell_are_the_models_own_numbers(pair, folders, width):
     gap = abs(one - two).sum(-1)[1, 0, 1:].mean() / 2
     assert gap > 0.02
     assert f": {CHANGED} {gap:.2f}, " in seen.found["apart"]
-    assert f"{gap:.2f} of its attention lies elsewhere in turned" in seen.found["tip"]
     assert f"{loss:.2f}" in seen.found["change"]
     assert f": {other_loss:.2f}" in seen.found["change"]
-    assert re.match(r"Two models: \S+ and turned\. Tags, silencing", seen.found["lead"])
-    assert seen.found["wide"]
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (390, "light")])
-def test_axe_finds_no_fault_in_a_pair(pair, width, scheme):
-    keys = opened_at(f"{pair.address}/#head=L1H0", width=width, scheme=scheme)
+def test_axe_finds_no_fault_in_a_pair(pair):
+    keys = opened_at(f"{pair.address}/#head=L1H0")
     keys.wait_for("document.querySelectorAll('#head canvas').length === 2")
     assert axe_faults(keys) == {}
-
-
-def test_models_that_look_both_ways_are_not_split_and_the_page_says_so(start, tmp_path):
-    folder = save_hand_built(tmp_path / "bert")
-    one, two = (Live(load_model(str(folder))) for _ in range(2))
-    served = start(serve_app(one, two))
-    script = """
-      await settled(() => $("#apart"));
-      $('[data-head="L0H1"]').click();
-      await settled(() => $$("#head canvas").length === 2);
-      return { said: $(".atlas-grid").textContent, over: $$(".sink.over").length };
-      """
-    seen = served.drive(script)
-    assert seen.errors == []
-    assert "fills both triangles. Choose a head to see bert (second) too" in seen.found["said"]
-    assert "above it" not in seen.found["said"]
-    assert seen.found["over"] == 0
-
-
-def test_two_revisions_of_one_model_are_told_apart():
-    assert model_titles([("p", "a" * 40), ("p", "b" * 40)]) == ["p (aaaaaaaa)", "p (bbbbbbbb)"]
-    assert model_titles([("p", "a" * 40), ("p", "a" * 40)]) == ["p (first)", "p (second)"]

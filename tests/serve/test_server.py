@@ -10,12 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from headscope.errors import HeadscopeError, ModelError
 from headscope.models.load import load_model
 from headscope.serve.guard import MOST_BYTES
 from headscope.serve.live import Live
-from headscope.serve.server import bind, live_of, serve_app
-from tests.helpers.shell import headscope
+from headscope.serve.server import serve_app
 
 TEXT = "the old keys were in the house"
 
@@ -44,35 +42,15 @@ def slow(gpt2_folder):
     return Slow(load_model(str(gpt2_folder)))
 
 
-def test_a_sentence_is_answered_with_every_head(served):
-    status, found = served.post("/read", {"text": TEXT})
-    assert status == 200
-    assert len(found["cells"]) == len(found["sinks"]) == 8
-    assert len(found["losses"]) == len(found["tokens"]) - 1
-    assert len(found["best"]) == len(found["tokens"])
-    status, head = served.post("/head", {"text": TEXT, "head": "1.2"})
-    assert status == 200
-    assert len(head["matrix"]) == len(found["tokens"])
-    assert all(abs(sum(row) - 1) < 1e-4 for row in head["matrix"])
-    status, without = served.post("/silence", {"text": TEXT, "heads": ["L0H1"]})
-    assert status == 200
-    assert without["loss"] != found["loss"]
-
-
 @pytest.mark.parametrize(
     ("path", "content", "status", "said"),
     [
         ("/read", {"text": " "}, 400, "the text is empty"),
         ("/read", {}, 400, "text: Field required"),
-        ("/read", {"text": ["a"]}, 400, "text: Input should be a valid string"),
         ("/read", b"[" * 60_000, 400, "Invalid JSON"),
-        ("/read", b"\xff\xfe", 400, "Invalid JSON"),
         ("/read", {"text": "x" * 400}, 400, "reads 256 at most"),
         ("/read", {"text": "x" * MOST_BYTES}, 413, "64 KB"),
         ("/head", {"text": TEXT, "head": "L7H1"}, 400, "no head L7H1"),
-        ("/head", {"text": TEXT, "head": "<b>"}, 400, "not a head"),
-        ("/silence", {"text": TEXT, "heads": "L0H1"}, 400, "heads: Input should be a valid array"),
-        ("/silence", {"text": TEXT, "heads": ["L0H77"]}, 400, "no head L0H77"),
         ("/silence", {"text": TEXT, "heads": [], "method": "loud"}, 400, "mean, zero"),
     ],
 )
@@ -188,29 +166,3 @@ def test_a_model_that_fails_is_a_sentence_and_the_server_goes_on(slow, start, mo
     assert (status, list(answer)) == (500, ["error"])
     assert "not enough memory" in answer["error"]
     assert server.post("/read", {"text": "another text"})[0] == 200
-
-
-def test_models_of_other_shapes_are_not_compared(live, tokenizer, tmp_path):
-    from tests.helpers.models import save_model
-
-    deeper = Live(load_model(str(save_model("gpt2", tokenizer, tmp_path, layers=3))))
-    with pytest.raises(HeadscopeError, match=r"2 x 4 layers and heads, .* 3 x 4"):
-        serve_app(live, deeper)
-
-
-def test_a_model_that_is_away_is_a_sentence(tmp_path):
-    with pytest.raises(ModelError, match="gone"):
-        live_of(str(tmp_path / "gone"))
-    done = headscope("serve", tmp_path / "gone", "--no-open")
-    assert done.returncode == 2
-    assert "gone" in done.stderr
-    assert done.stderr.startswith("headscope: ")
-    assert len(done.stderr.splitlines()) == 1
-
-
-def test_a_port_that_is_taken_is_a_sentence():
-    with (
-        bind("127.0.0.1", 0) as taken,
-        pytest.raises(HeadscopeError, match="choose another with --port"),
-    ):
-        bind("127.0.0.1", taken.getsockname()[1])
