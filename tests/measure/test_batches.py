@@ -10,7 +10,8 @@ import pytest
 
 from headscope.corpus.text import LONGEST
 from headscope.corpus.window import Window
-from headscope.measure.batches import STRETCHES, Batch, assign_blocks, chunks, in_memory
+from headscope.measure.batches import AT_ONCE, STRETCHES, chunks
+from headscope.measure.in_process import prefetched
 from headscope.measure.plan import BatchResult, Plan, read_plan
 from headscope.measure.tally import BLOCKS, MIN_BLOCKS, ReadState, Tally
 from headscope.models.load import load_model
@@ -39,7 +40,7 @@ def blocks_in_the_end(windows: list[Window]) -> np.ndarray:
     return found
 
 
-MANY = [[3] * 8, [1] * 64, [40, 1, 1, 1, 1, 1, 1, 1], [200] * 9, [2] * 1000, [500, *[5] * 70]]
+MANY = [[3] * 8, [40, 1, 1, 1, 1, 1, 1, 1], [2] * 1000, [500, *[5] * 70]]
 
 
 @pytest.mark.parametrize("in_turns", [False, True])
@@ -68,14 +69,6 @@ def test_a_few_documents_lie_in_long_stretches(lengths):
     assert (np.diff(blocks) != 0).sum() == len(documents) - 1
 
 
-def test_synthetic_documents_are_dealt_one_by_one():
-    windows = [Window(f"r{i}", np.arange(9), ("a",) * 9, stimulus="repeat", document=i)
-               for i in range(64)]  # fmt: skip
-    dealt = assign_blocks(windows)
-    assert sorted(dealt.blocks.tolist()) == list(range(64))
-    assert dealt.profiled == {}
-
-
 def test_the_pieces_of_a_long_text_are_one_document(tmp_path: Path):
     (tmp_path / "long.txt").write_text("All of this is said again. " * (3 * LONGEST // 27))
     (tmp_path / "short.txt").write_text("This is said once.")
@@ -89,20 +82,6 @@ def test_the_pieces_of_a_long_text_are_one_document(tmp_path: Path):
     assert len(set.union(*pieces)) == 1
     assert numbers["short"] != pieces[0]
     assert text.documents == 2
-
-
-def test_halves_keep_blocks_and_profiled_rows():
-    windows = made_up([5])
-    batch = Batch(windows, np.arange(5), {1: 7, 4: 2})
-    parts = in_memory(batch, lambda part: part if len(part.windows) < 3 else fail())
-    assert [window for part in parts for window in part.windows] == windows
-    assert [int(block) for part in parts for block in part.blocks] == [0, 1, 2, 3, 4]
-    profiled = [(part.windows[row], at) for part in parts for row, at in part.profiled.items()]
-    assert profiled == [(windows[1], 7), (windows[4], 2)]
-
-
-def fail():
-    raise MemoryError
 
 
 class TwoRounds:
@@ -119,11 +98,9 @@ def test_documents_of_other_stimuli_keep_their_blocks_when_stretches_of_text_are
     repeats = [
         Window(f"r{n}", np.arange(9), ("a",) * 9, document=n, stimulus="repeat") for n in range(32)
     ]
-    relations = [
-        r
-        for r in relations_of(["positional", "induction"])
-        if r.id in {"positional/offset-1", "induction/repeat"}
-    ]
+    of_stimulus = {"text": "positional/offset-1", "repeat": "induction/repeat"}
+    every = relations_of(["positional", "induction"])
+    relations = [relation for relation in every if relation.id in of_stimulus.values()]
     names = tuple(relation.id for relation in relations)
     state = ReadState(Tally.zeros(names, 1, 1))
 
@@ -133,15 +110,35 @@ def test_documents_of_other_stimuli_keep_their_blocks_when_stretches_of_text_are
 
     def count(tally, batch):
         for window, block in zip(batch.windows, batch.blocks, strict=True):
-            tally.queries[
-                block,
-                names.index(
-                    "induction/repeat" if window.stimulus == "repeat" else "positional/offset-1"
-                ),
-            ] += 1
+            tally.queries[block, names.index(of_stimulus[window.stimulus])] += 1
 
     plan = Plan(text, repeats, relations, 0, state, stopping=TwoRounds())
     read_plan(plan, read, batch_tokens=9)
     queries = dict(zip(names, state.tally.queries.T.tolist(), strict=True))
     assert queries["induction/repeat"] == [1] * 32 + [0] * (BLOCKS - 32)
     assert queries["positional/offset-1"][:10] == [4, 2, *[1] * 8]
+
+
+def test_no_more_windows_than_a_chunk_are_asked_for():
+    asked = []
+
+    def stream():
+        for i in range(1000):
+            asked.append(i)
+            yield Window(str(i), np.arange(9), ("a",) * 9)
+
+    next(next(chunks([(stream(), [])])))
+    assert len(asked) == AT_ONCE
+
+
+def test_prefetched_work_keeps_order_and_raises_in_its_place():
+    def items():
+        yield from range(5)
+        raise KeyError("six")
+
+    made = []
+    with pytest.raises(KeyError, match="six"):  # noqa: PT012, items come before the error
+        for item in prefetched(items()):
+            made.append(item)
+    assert made == [0, 1, 2, 3, 4]
+    assert list(prefetched(iter([]))) == []

@@ -26,12 +26,6 @@ def test_the_interval_is_scipys_percentile_bootstrap_of_a_ratio():
     assert high == pytest.approx(theirs.high, abs=0.03 * (theirs.high - theirs.low))
 
 
-def test_many_heads_at_once_are_the_heads_one_by_one():
-    sums, counts, draws = rng().normal(size=(12, 5)), np.arange(1, 13), resample(12, rng())
-    one_by_one = [interval(sums[:, head], counts, draws) for head in range(5)]
-    np.testing.assert_allclose(interval(sums, counts, draws), np.stack(one_by_one, 1), atol=1e-6)
-
-
 @pytest.mark.parametrize(("items", "fewest"), [(0, 2), (1, 2), (7, 8)])
 def test_fewer_items_than_the_caller_asks_for_have_no_interval(items, fewest):
     draws = resample(items, rng())

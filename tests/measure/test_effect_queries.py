@@ -10,8 +10,7 @@ import headscope as hs
 from headscope.corpus.shipped import asked_corpora
 from headscope.corpus.window import Window
 from headscope.measure.batch_reader import BatchReader, empty_state
-from headscope.measure.batches import Batch
-from headscope.measure.effect_queries import EVERY, TopKeyQueries, effect_queries
+from headscope.measure.effect_queries import EVERY, TopKeyQueries
 from headscope.measure.logit_effects import partners
 from headscope.measure.plan import Plan, read_plan
 from headscope.models.direct_paths import direct_paths
@@ -145,8 +144,3 @@ def test_partners_are_other_asked_queries_of_the_same_window_and_head():
             chosen = [int(found[i, head]) for i in members]
             assert sorted(chosen) == members  # each is another's partner once
             assert len(members) < 2 or all(a != b for a, b in zip(members, chosen, strict=True))
-
-
-def test_a_window_of_one_token_asks_nothing():
-    window = Window("w", np.array([0]), ("<s>",))
-    assert effect_queries(Batch([window], np.array([0])), EFFECTS, seed=0) is None

@@ -1,4 +1,4 @@
-"""What an example shows: always its target, what the query looks at most, and what it leaves out.
+"""Excerpts of examples: always the target, the strongest keys, and the mass that is left out.
 
 Attention is Hugging Face's own; the targets of repeats are found by a loop over the tokens.
 """
@@ -20,22 +20,18 @@ from headscope.measure.example import (
     BEGINNING,
     WIDTH,
     ExampleRequest,
-    excerpt,
 )
 from headscope.measure.example_reader import Sample, read_patterns
 from headscope.measure.examples import (
     DECILES,
     MIN_BEST,
-    ExampleText,
-    Queries,
-    choose_queries,
     chosen_windows,
     find_examples,
 )
 from headscope.measure.plan import Plan, read_plan
 from headscope.models.load import load_model
 from headscope.relations import relations_of
-from headscope.relations.pairs import no_pairs, pairs
+from headscope.relations.pairs import no_pairs
 from headscope.stimuli.repeat import repeat_windows
 from headscope.stimuli.text import TextWindows
 
@@ -57,19 +53,14 @@ def found(gpt2_folder):
     windows = [*text, *repeats]
     names = [relation.id for relation in RELATIONS]
     wanted = [ExampleRequest(1, 2, names.index(name)) for name in SHOWN]
-    steps: list[tuple[int, int]] = []
     examples = find_examples(
         partial(Sample(seed=0).patterns, model),
         windows,
         RELATIONS,
         wanted,
         seed=0,
-        progress=lambda *counts: steps.append(counts),
     )
     sample = list(chosen_windows(windows))
-    total = sum(map(len, sample))
-    assert steps[-1] == (total, total)
-    assert [done for done, _ in steps] == sorted({done for done, _ in steps})
     return examples, {window.name: window for window in sample}
 
 
@@ -163,58 +154,6 @@ def test_an_example_is_cut_out_of_the_models_own_attention_and_says_what_it_leav
         if not example.more_targets:
             assert set(np.argsort(-row)[:3].tolist()) <= set(shown)
     assert any(sum(example.left_out) > 0.05 for example in examples)
-
-
-def test_an_excerpt_shows_the_far_and_the_strong_and_what_stands_beside_them():
-    row = np.full(151, 0.001)
-    row[[40, 90]] = 0.3, 0.4
-    shown = excerpt(150, np.array([40]), row, 200).tolist()
-    assert {0, *range(37, 44), *range(87, 94), *range(147, 154)} <= set(shown)
-    assert len(shown) == WIDTH
-    assert max(shown) == 153
-    # three keys in the order of their attention, the third a tie that the earliest wins
-    assert excerpt(2, np.array([1]), np.array([0.2, 0.3, 0.5]), 4).tolist() == [0, 1, 2, 3]
-
-
-def test_of_more_targets_than_fit_those_with_the_most_attention_are_shown():
-    row = np.linspace(0, 1, 151)
-    targets = np.arange(1, 150, 2)
-    shown = excerpt(150, targets, row, 151)
-    assert len(shown) == WIDTH
-    assert set(shown.tolist()) == {0, 150, *range(149 - 2 * (WIDTH - 3), 150, 2)}
-
-
-def text_of(stimuli: list[str], strings: list[str]) -> ExampleText:
-    """Windows of these stimuli, all of the same tokens; every query looks at the token before."""
-    sample = [
-        Window(f"w{i}", np.arange(len(strings)), tuple(strings), stimulus=stimulus)
-        for i, stimulus in enumerate(stimuli)
-    ]
-    text, place = ExampleText(sample, []), np.arange(1, len(strings))
-    text.targets = lambda window, relation: pairs(place, place - 1)
-    return text
-
-
-def queries(places: list[tuple[int, int]]) -> Queries:
-    window, query = np.array(places).T
-    return Queries(np.linspace(0.9, 0.8, len(places)), window, query)
-
-
-def test_natural_text_goes_before_made_sentences_and_readable_tokens_before_fragments():
-    rng = np.random.default_rng(0)
-    mixed = text_of(["pairs", "text"], list("abcdefghijklm" * 5))
-    both = queries([(w, q) for q in range(1, 65) for w in (0, 1)])
-    assert {c.window for c in choose_queries(mixed, ExampleRequest(0, 0, 0), both, rng)} == {1}
-    made = queries([(0, q) for q in range(1, 13)])
-    assert {c.window for c in choose_queries(mixed, ExampleRequest(0, 0, 0), made, rng)} == {0}
-    broken = text_of(["text"], ["a", "b", "\ufffd", "c", "d", "\x07", "e", "f", " ", "g", "h"])
-    own = queries([(0, q) for q in range(1, 11)])
-    first = next(iter(choose_queries(broken, ExampleRequest(0, 0, 0), own, rng)))
-    assert first.query == 1
-    own = queries(
-        [(0, q) for q in (2, 3, 5, 6, 8, 4, 9, 10)] * 4
-    )  # 4 is the first whose key is whole
-    assert next(iter(choose_queries(broken, ExampleRequest(0, 0, 0), own, rng))).query == 4
 
 
 def test_what_a_run_kept_of_a_window_is_what_it_would_read_again(gpt2_folder, found, monkeypatch):

@@ -18,7 +18,6 @@ from headscope.measure.loss_check import (
     WORSE,
     Targets,
     TokenCounts,
-    check_loss,
     draw_targets,
     token_losses,
 )
@@ -98,34 +97,6 @@ def test_each_token_is_predicted_by_the_counts_of_all_the_others():
         expected.append(-log((others[text[i]] + types / 1024) / (total + types)))
     found = counts.losses(np.array(text[::7]), 1024)
     np.testing.assert_allclose(found, expected, rtol=1e-9)
-    # what is left to a token that was never seen and to all that were sums to 1
-    others = Counter(text[1:])
-    seen = sum((n + len(others) / 1024) / (len(text) - 1 + len(others)) for n in others.values())
-    unseen = (1024 - len(others)) * (len(others) / 1024) / (len(text) - 1 + len(others))
-    assert seen + unseen == pytest.approx(1)
-    alone = TokenCounts()
-    alone.counts.update([5])
-    assert alone.losses(np.array([5]), 16).tolist() == pytest.approx([log(16)])
-
-
-@pytest.mark.parametrize("natural", [True, False])
-def test_a_model_that_is_worse_on_average_gets_a_note_that_counts_the_windows(natural):
-    """SmolLM2's losses on the shipped text: seven windows of built sentences, one of natural text."""
-    model = [6.57, 6.53, 5.57, 6.23, 6.57, 5.50, 6.03, 3.77]
-    unigram = [5.84, 5.89, 5.68, 5.91, 5.70, 5.60, 5.68, 7.47]
-    if not natural:
-        model[-1], unigram[-1] = model[0], unigram[0]
-    counts = TokenCounts()
-    counts.losses = lambda tokens, vocabulary: np.repeat(unigram, ROWS)
-    windows = windows_of(load_model("mini"), 4000)
-    windows = [window for window in windows if len(window) > ROWS]
-    assert len(windows) >= WINDOWS
-    loss, notes = check_loss(
-        counts, windows, lambda drawn: np.repeat(model, ROWS), vocabulary=9, seed=0
-    )
-    assert loss["better"] == (3 if natural else 2)
-    assert len(notes) == (0 if natural else 1)
-    assert all(WORSE in note and "better on 2 of 8 windows" in note for note in notes)
 
 
 QUICK = {
@@ -137,9 +108,8 @@ QUICK = {
 }
 
 
-@pytest.mark.parametrize("engine", ["fused", "lens"])
-def test_mini_predicts_its_text_better_than_unigrams(engine):
-    run = hs.classify("mini", engine=engine, **QUICK)
+def test_mini_predicts_its_text_better_than_unigrams():
+    run = hs.classify("mini", **QUICK)
     loss = run.info["text_loss"]
     # mini was trained to 2.7 nats per token; counts of 2,500 tokens leave about 6
     assert 2.2 < loss["model"] < 3.2

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
+from transformers import GPT2Model
 
 import headscope as hs
+from headscope.measure.batch_reader import measure
 from headscope.measure.tally import SIDE
+from headscope.models.load import load_model
+from headscope.relations import relations_of
+from headscope.stimuli.repeat import REPEAT
+from headscope.stimuli.stimulus import StimulusConfig
 
 
 def score(lengths: list[int], seed: int = 0):
@@ -69,49 +76,21 @@ def test_a_head_of_repeats_is_drawn_on_both_copies_of_them(n):
     assert set(run.pictures) == {(0, 1)}
     assert run.pictures[0, 1].stimulus == "repeat"
     np.testing.assert_allclose(run.pictures[0, 1].pattern, expected, atol=1e-6)
-    # its attention on repeats shows as a line, where on text it only rests
-    inner = run.pictures[0, 1].pattern[1:, 1:]
-    assert (inner > 0.5).sum() >= min(n, 11) - 1
     assert run.means[0, 1, 1:, 1:].max() == 0
 
 
 def test_a_run_folder_keeps_the_pictures_of_heads_that_are_drawn_on_other_stimuli_alone(tmp_path):
     run, _ = repeated(30)
     run.save(tmp_path / "run")
-    loaded = hs.load(tmp_path / "run", with_tally=True)
+    loaded = hs.load(tmp_path / "run")
     assert loaded.pictures.keys() == run.pictures.keys()
     kept = loaded.pictures[0, 1]
     assert kept.stimulus == "repeat"
     np.testing.assert_allclose(kept.pattern, run.pictures[0, 1].pattern, atol=1e-3)
-    # packed sums leave those of the pictures out, which are kept themselves
-    assert run.tally.profile.stimulus_mean.any()
-    assert not loaded.tally.profile.stimulus_mean.any()
-    from safetensors.numpy import load_file
-
-    arrays = load_file(tmp_path / "run" / "patterns" / "mean.safetensors")
-    assert arrays["repeat"].shape == (1, SIDE, SIDE)
-
-
-def test_every_stimulus_beside_text_that_a_relation_is_read_on_has_pictures():
-    from headscope.measure.tally import pictured
-    from headscope.relations import relations_of
-    from headscope.stimuli.text import EXCERPT
-
-    read = {name for relation in relations_of(["all"]) for name in relation.stimuli}
-    assert read - {EXCERPT.name} == {"text", *pictured()}
 
 
 def test_a_models_pictures_are_the_mean_of_its_own_patterns(gpt2_folder):
     """Hugging Face's own eager attention, on the same repeats."""
-    import torch
-    from transformers import GPT2Model
-
-    from headscope.measure.batch_reader import measure
-    from headscope.models.load import load_model
-    from headscope.relations import relations_of
-    from headscope.stimuli.repeat import REPEAT
-    from headscope.stimuli.stimulus import StimulusConfig
-
     model = load_model(str(gpt2_folder))
     config = StimulusConfig(model.tokenizer, model.vocabulary_size, 64, 0, 9)
     windows = REPEAT.windows(config)

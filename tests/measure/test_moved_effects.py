@@ -11,9 +11,7 @@ from headscope.measure.batch_reader import BatchReader, empty_state
 from headscope.measure.plan import Plan, read_plan
 from headscope.models.load import load_model
 from headscope.relations.effects import EFFECTS, sum_names
-from headscope.statistics.conditions import failures
 from headscope.statistics.judge_heads import Judging
-from headscope.statistics.tags import with_rules
 from headscope.stimuli.repeat import repeat_windows
 
 CODE, HEADS, CONTEXT = 64, 4, 64
@@ -88,6 +86,3 @@ def test_what_is_read_at_the_own_position_earns_no_tag(engine, noise, tokenizer,
     assert abs(raised["moved"]) < 0.1
     for name in (MOVER, LATE):
         assert table.loc[name, "moved"] == pytest.approx(table.loc[name, "lift"], abs=0.1)
-    failed = failures(with_rules(evidence, {effect.id: effect.rule for effect in EFFECTS}))
-    place = list(table.index).index(AMPLIFIER)
-    assert list(failed.columns[failed.iloc[place]]) == ["moved"]

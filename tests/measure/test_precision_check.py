@@ -71,19 +71,6 @@ def test_rounding_is_tolerated_up_to_both_bounds(everywhere, once, dtype):
     np.testing.assert_allclose(measured, differences, atol=1e-9)
 
 
-def test_masses_of_few_queries_are_not_compared():
-    queries = np.zeros((4, 2), int)
-    queries[:, 0], queries[0, 1] = 10, 19
-    wide = np.ones((4, 2, 1, 3))
-    other = wide.copy()
-    other[0, 1] += 19
-    check = compare_precisions(sums(wide, queries), sums(other, queries), 512)
-    assert (check.dtype, check.masses) == ("bfloat16", 3)
-    queries[:, 0] = 1
-    check = compare_precisions(sums(wide, queries), sums(other, queries), 512)
-    assert (check.dtype, check.tokens) == ("float32", 0)
-
-
 def test_it_is_the_run_that_bfloat16_gives_and_gives_it_again(narrow_folder, native, tmp_path):
     runs = [classified(narrow_folder, "auto", tmp_path / f"auto{i}") for i in range(2)]
     asked = classified(narrow_folder, "bfloat16", tmp_path / "asked")
@@ -126,16 +113,6 @@ def test_half_precision_is_not_even_tried(request, monkeypatch, folder, changes,
     run = hs.classify(path, "gold", dtype="auto", progress=False, **ASKED | changes)
     assert run.info["precision"] == {"dtype": "float32", "reason": reason}
     assert run.info["model"]["dtype"] == "float32"
-
-
-def test_a_model_in_memory_stays_as_it_is(narrow_folder, tokenizer, native):
-    network = AutoModelForCausalLM.from_pretrained(narrow_folder, dtype=torch.float32)
-    run = hs.classify((network, tokenizer), "gold", dtype="auto", progress=False, **ASKED)
-    assert run.info["model"]["dtype"] == run.info["precision"]["dtype"] == "float32"
-    assert "in memory" in run.info["precision"]["reason"]
-    network.to(torch.bfloat16)
-    run = hs.classify((network, tokenizer), "gold", dtype="auto", progress=False, **ASKED)
-    assert run.info["model"]["dtype"] == run.info["precision"]["dtype"] == "bfloat16"
 
 
 @pytest.mark.parametrize(("asked", "again"), [("auto", "float32"), ("bfloat16", "bfloat16")])

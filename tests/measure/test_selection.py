@@ -10,12 +10,11 @@ from transformers import AutoModelForCausalLM
 import headscope as hs
 from headscope.corpus.window import Window
 from headscope.measure.batch_reader import measure
-from headscope.measure.selection import hit_shares
 from headscope.measure.tally import Tally
 from headscope.models.load import load_model
 from headscope.relations import relations_of
 from headscope.relations.pairs import Pairs, pairs
-from headscope.relations.query_sampling import LONG, ROWS, row_queries
+from headscope.relations.query_sampling import ROWS, row_queries
 from tests.helpers.models import save_model
 
 LENGTHS = (700, 130, 1000)
@@ -100,33 +99,3 @@ def test_hits_of_long_windows_are_those_of_the_rows_that_are_read(folder, attent
     assert tally.target[:, 1].sum() == 0
     assert np.allclose(tally.hits[:, at].sum(0), expected, atol=1e-4)
     assert expected.sum() > 0
-
-
-def test_engines_and_batches_give_the_same_sums_of_long_windows(folder):
-    tallies = [tally_of(folder, "fused", size) for size in (1, 4000)]
-    tallies += [tally_of(folder, "lens", size) for size in (1, 4000)]
-    for other in tallies[1:]:
-        assert np.array_equal(tallies[0].queries, other.queries)
-        assert tallies[0].profile.queries == other.profile.queries > 0
-        n = np.maximum(other.queries.sum(0), 1)[:, None, None]
-        for name in ("target", "control", "hits"):
-            apart = getattr(tallies[0], name) - getattr(other, name)
-            assert np.abs(apart.sum(0) / n).max() < 1e-5, name
-        profiled = float(other.profile.queries)
-        for name in ("entropy", "distance", "stripe", "diagonal", "first_token"):
-            apart = getattr(tallies[0].profile, name) - getattr(other.profile, name)
-            assert np.abs(apart).max() / profiled < 1e-4, name
-
-
-def test_a_relation_without_a_query_among_the_rows_is_asked_for_one():
-    window = made_up(1000)
-    rows = set(row_queries(window).tolist())
-    lone = [q for q in range(20, 1000) if q not in rows][:3]
-    targets = pairs(np.repeat(lone, 2), np.tile([3, 4], 3))
-    shares = hit_shares(window, targets)
-    assert sorted(set(shares.tolist())) == [0.0, 3.0]
-    assert len(set(targets.query[shares > 0].tolist())) == 1
-    some = pairs(np.array([*lone, *sorted(rows)[5:7]]), np.ones(5, np.int64))
-    assert hit_shares(window, some).tolist() == [0.0, 0.0, 0.0, 2.5, 2.5]
-    short = made_up(LONG)
-    assert (hit_shares(short, targets) == 1).all()

@@ -10,7 +10,6 @@ import headscope as hs
 from headscope.corpus.window import Window
 from headscope.measure.sink_columns import (
     LATE,
-    SHORTEST,
     find_sink_columns,
     late_tiles,
     without_sinks,
@@ -50,20 +49,6 @@ def test_a_column_where_the_layer_rests_is_found_with_its_mass(logarithms):
     keys = np.arange(LENGTH - LATE, LENGTH)
     expected = (0.4 / (keys - 1)).sum()
     assert found.other == pytest.approx(np.full((1, HEADS), expected), abs=1e-5)
-
-
-def test_heads_that_move_with_the_query_rest_nowhere():
-    found = find_sink_columns(
-        windows(), iter(rows(patterns(0.0), logarithms=False)), logarithms=False
-    )
-    assert found.columns.tolist() == [[-1, -1]]
-    assert found.mass.sum() == found.other.sum() == 0
-
-
-def test_a_short_window_has_no_late_queries():
-    short = Window("w", np.arange(SHORTEST - 1), ("a",) * (SHORTEST - 1))
-    assert late_tiles([short, *windows()])[0].windows == slice(1, 2)
-    assert find_sink_columns([short], iter([]), logarithms=False).columns.tolist() == [[-1, -1]]
 
 
 @pytest.mark.parametrize("logarithms", [False, True])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from headscope.measure.contested_sampling import stretches
@@ -49,10 +48,3 @@ def test_what_is_true_of_a_stretch_is_true_of_its_window(windows):
             assert inside == moved
             seen += len(moved)
     assert seen > 200
-
-
-def test_spans_that_meet_are_one_stretch(windows):
-    window = windows[0]
-    places = [int(p) for p in np.linspace(1, len(window) - 1, 6)]
-    assert len(list(stretches(window, [(p, p) for p in places] + [(1, len(window) - 1)]))) == 1
-    assert list(stretches(window, [])) == []

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from headscope.measure.study_windows import evenly, rise
+from headscope.measure.study_windows import rise
 from headscope.models.loss import TextLoss
 
 
@@ -24,11 +24,3 @@ def test_a_rise_has_the_interval_of_its_windows():
     assert single[0] == 2
     assert math.isnan(single[1])
     assert math.isnan(single[2])
-
-
-@pytest.mark.parametrize(
-    ("size", "count", "expected"),
-    [(10, 2, [2, 7]), (3, 8, [0, 1, 2]), (9, 1, [4]), (0, 4, []), (6, 6, [0, 1, 2, 3, 4, 5])],
-)
-def test_places_are_evenly_spread(size, count, expected):
-    assert evenly(size, count).tolist() == expected

