@@ -1,32 +1,23 @@
-"""The check of a layout: its own patterns, or one sentence that says why not."""
+"""Tiny models of every layout: written, read by transformers itself, and read in batches."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
 
-from headscope.errors import ModelError
+from headscope.corpus.window import Window
+from headscope.measure.batches import Batch, batches
 from headscope.models.engines.engine import stream_patterns
-from headscope.models.layout.projections import (
-    find_projections,
-    number_layers,
-    output_projection,
-    projection_modules,
-)
-from headscope.models.layout.table import LAYOUTS, ModelLayout
-from headscope.models.load import load_model
-from headscope.models.null_model import null_model
-from tests.models.batch_independence import check_batches
-from tests.models.tiny import CONTEXT, ENCODERS, LARGEST, tiny_config
+from headscope.models.stream import ALL_TOGETHER, in_batches, padded_tokens
+from tests.models.tiny import ENCODERS, LARGEST, tiny_config
 
-LONGEST_SENTENCE = 500
-UNMEASURED = ("examples", "attention", "planted", "own_code", "unnumbered", "tensors",
-              "positions_after_padding", "unbounded")  # fmt: skip
-ROWS = {layout.model_type: layout for layout in LAYOUTS}
+LENGTHS = (31, 64, 9, 33, 32, 50)
 
 
 def save_tiny(model_type: str, tokenizer, folder: Path, **more: object) -> None:
@@ -88,66 +79,39 @@ def patterns(model, tokens) -> list[torch.Tensor]:
     return [seen[layer] for layer in sorted(seen)]
 
 
-def has_twin(model, tokens, own: list[torch.Tensor]) -> bool:
-    """Test if its shuffled matrices change what every head does, and are put back."""
-    try:
-        with null_model(model.engine, seed=1):
-            twin = patterns(model, tokens)
-    except ModelError:
-        return False
-    for before, other, after in zip(own, twin, patterns(model, tokens), strict=True):
-        assert float((before - other).abs().amax((0, 2, 3)).min()) > 0.05
-        assert torch.equal(before, after)
-    return True
+def windows_of(model: Any) -> list[Window]:
+    rng = np.random.default_rng(0)
+    windows = [
+        Window(str(n), rng.integers(1, 90, n), ("a",) * n) for n in LENGTHS if n <= model.context
+    ]
+    return [model.tokenizer.frame.close(window) for window in windows]
 
 
-def placement(network, row: ModelLayout) -> dict[str, object]:
-    """Places of a network's matrices; as its row says where no attention says its layer."""
-    number_layers(network)
-    forms = set()
-    for module in projection_modules(network):
-        if find_projections(module) is None and row.projections is None:
-            continue
-        output = output_projection(module)
-        (name,) = [name for name, inner in module.named_modules() if inner is output]
-        forms.add((find_projections(module), name))
-    if not forms:
-        return {"projections": row.projections, "output": row.output}
-    ((projections, output),) = forms
-    return {"projections": projections, "output": output}
+def read(model: Any, groups: Iterable[Sequence[Window]]) -> dict[tuple[str, int], torch.Tensor]:
+    """Each window's pattern in each layer."""
+    patterns: dict[tuple[str, int], torch.Tensor] = {}
+
+    def take(layer: int, pattern: torch.Tensor) -> None:
+        for row, window in zip(pattern, group, strict=True):
+            size = len(window)
+            patterns[window.name, layer] = row[:, :size, :size].float().clone()
+
+    for group in groups:
+        stream_patterns(model.engine, padded_tokens(group), take)
+    return patterns
 
 
-def check_layout(model_type: str, tokenizer, folder: Path) -> None:
-    save_tiny(model_type, tokenizer, folder)
-    stated = ROWS.get(model_type)
-    try:
-        model = load_model(str(folder))
-    except ModelError as error:
-        message = str(error)
-        assert stated is None, message
-        assert str(folder) in message
-        assert "\n" not in message
-        assert len(message) < LONGEST_SENTENCE + len(str(folder))
-        return
-    # RoBERTa and its relatives count positions from behind the number of their padding
-    context = CONTEXT - (model_type in ("camembert", "roberta", "xlm-roberta"))
-    tokens = torch.randint(1, 300, (2, context), generator=torch.Generator().manual_seed(1))
-    network = own_network(folder, model_type)
-    seen, own = patterns(model, tokens), attention_of(network, tokens, model_type)
-    assert (model.context, model.attention_kind.sees_future) == (context, model_type in ENCODERS)
-    assert [each.shape for each in seen] == [each.shape for each in own]
-    assert max(float((a - b).abs().max()) for a, b in zip(seen, own, strict=True)) < 1e-5
-    assert stated is not None, f"headscope/models/layout/table.py has no row for {model_type}"
-    measured = ModelLayout(
-        model_type,
-        engine=model.engine.name,
-        twin=has_twin(model, tokens, seen),
-        attention_kind=model.attention_kind,
-        **placement(network, stated),
-    )
-    assert replace(measured, **{name: getattr(stated, name) for name in UNMEASURED}) == stated
-    assert ("hybrid" in stated.attention) == bool(model.others)
-    assert ("sink" in stated.attention) == getattr(model.engine, "sinks", False)
-    check_batches(model)
-    # a test of even attention would prove little
-    assert max(float(pattern[..., 20:, :].max(-1).values.mean()) for pattern in own) > 0.08
+def check_batches(model: Any) -> None:
+    """Check that a window's patterns do not depend on the windows that are read beside it."""
+    windows = windows_of(model)
+    alone = read(model, ([window] for window in windows))
+    blocks = np.zeros(len(windows), np.int64)
+    for groups in (
+        list(in_batches(windows, ALL_TOGETHER)),
+        [batch.windows for batch in batches(Batch(windows, blocks), tokens=10_000)],
+        [[window] for window in reversed(windows)],
+    ):
+        together = read(model, groups)
+        assert together.keys() == alone.keys()
+        for place, pattern in alone.items():
+            assert torch.allclose(pattern, together[place], atol=1e-4), place

@@ -76,11 +76,15 @@ def test_a_text_in_the_template_is_what_the_tokenizer_itself_makes_of_it(words, 
 def test_words_lie_where_they_are_spelled(words, documents, windows):
     """Words are as many as without the template, and no part of the template is one."""
     plain = Tokenizer(words, name="m")
+    before, after = Tokenizer(words, name="m", chat=True).template.text
     spelled = 0
     for document in documents:
         own = [w for w in windows if w.name.rpartition("#")[0] == document.name]
         forms = iter(word.form for word in document.words)
         for window in own:
+            assert len(window) <= 160
+            assert "".join(window.strings[: window.begins]) == before
+            assert "".join(window.strings[window.stop :]) == after
             assert window.words.first.min() >= window.begins
             assert window.words.last.max() < window.stop
             for first, last in zip(window.words.first, window.words.last, strict=True):
@@ -114,32 +118,20 @@ def test_no_relation_but_its_own_asks_about_the_template(windows):
 
 
 def test_heads_that_look_at_the_template_score_by_what_they_look_at(windows):
-    """One that rests on its tokens evenly, one that knows its marks, one that looks at no mark."""
-    rests, marks, previous = {}, {}, {}
+    """One rests on the template's tokens evenly, and one on its marks."""
     for relation in (r for r in relations_of(["all"], in_chat=True) if r.id in OWN):
-        for scores in (rests, marks, previous):
-            scores[relation.id] = []
         for window in windows:
             cells = find(relation, window, [0]).targets
-            queries = len(cells.queries)
             keys = np.arange(len(window))
             in_template = (keys > 0) & (keys < window.begins)
             is_mark = np.isin(keys, window.turn_marks)
-            for scores, row in (
-                (rests, in_template / in_template.sum()),
-                (marks, is_mark / is_mark.sum()),
-            ):
-                scores[relation.id].append((cells.weight * row[cells.key]).sum() / queries)
-            previous[relation.id].append(
-                (cells.weight * (cells.key == cells.query - 1)).sum() / queries
+            rests, marks = (
+                (cells.weight * row[cells.key]).sum() / row.sum() / len(cells.queries)
+                for row in (in_template, is_mark)
             )
-    assert np.allclose(rests["sink/template"], 1)
-    assert np.allclose(marks["sink/template"], 1)
-    assert np.allclose(marks["delimiter/turn"], 1)
-    shares = [len(window.turn_marks) / (window.begins - 1) for window in windows]
-    assert np.allclose(rests["delimiter/turn"], shares)
-    assert max(previous["sink/template"]) < 0.02
-    assert max(previous["delimiter/turn"]) == 0
+            share = 1 if relation.id == "sink/template" else is_mark.sum() / in_template.sum()
+            assert rests == pytest.approx(share)
+            assert marks == pytest.approx(1)
 
 
 def test_the_template_is_in_no_sink_column(windows):
@@ -182,9 +174,7 @@ def test_a_run_says_its_template_and_its_model_comes_back_with_it(chat_folder, t
             "{{ raise_exception('no users') }}",
             "m: --chat needs a chat template, and its own fails: no users",
         ),
-        ("{{ nothing.at.all }}", "and its own fails: 'nothing' is undefined"),
         ("<|endoftext|>only this", "m: its chat template does not hold a user's message once as"),
-        (TEMPLATE * 2, "m: its chat template does not hold a user's message once as it stands"),
         (
             "{{ messages[0]['content'] | upper }}",
             "m: its chat template does not hold a user's message once as it stands",

@@ -8,6 +8,8 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import gguf
+import numpy as np
 import pytest
 import torch
 import transformers.modeling_utils
@@ -15,8 +17,9 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 from headscope.errors import ModelError
+from headscope.models.checkpoint import find_checkpoint
 from headscope.models.load import load_model
-from tests.helpers.models import edit_config
+from tests.helpers.models import edit_config, save_model
 
 INDEX = "model.safetensors.index.json"
 
@@ -140,3 +143,36 @@ def test_a_folder_whose_weights_are_not_those_of_its_index_is_refused(sharded, k
     with pytest.raises(ModelError, match=message) as told:
         load_model(str(sharded))
     assert "\n" not in str(told.value)
+
+
+def test_the_widest_matrix_says_how_wide_a_checkpoint_is(tokenizer, tmp_path):
+    save_model("llama", tokenizer, tmp_path / "wide")
+    assert find_checkpoint("wide", tmp_path / "wide").stored_bits() == 32
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "wide", dtype=torch.bfloat16)
+    for module, bits in ((None, 16), (model.model.norm, 16), (model.model.layers[1].mlp, 32)):
+        if module is not None:
+            module.to(torch.float32)
+        model.save_pretrained(tmp_path)
+        assert find_checkpoint("other", tmp_path).stored_bits() == bits
+
+
+@pytest.mark.parametrize(
+    ("kind", "bits"),
+    [("Q8_0", 16), ("F16", 16), ("BF16", 16), ("F32", 32)],  # another matrix has 16
+)
+def test_a_gguf_file_is_as_wide_as_its_widest_matrix(tmp_path, kind, bits):
+    path = tmp_path / "model.gguf"
+    writer = gguf.GGUFWriter(path, "llama")
+    wide = np.ones((2, 64), np.float32)
+    of_kind = gguf.GGMLQuantizationType[kind]
+    writer.add_tensor("norm.weight", np.ones(64, np.float32))
+    writer.add_tensor("half.weight", wide.astype(np.float16))
+    writer.add_tensor("odd.weight", gguf.quants.quantize(wide, of_kind), raw_dtype=of_kind)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    assert {tensor.name: tensor.tensor_type for tensor in gguf.GGUFReader(path).tensors}[
+        "odd.weight"
+    ] == of_kind
+    assert find_checkpoint(kind, path).stored_bits() == bits

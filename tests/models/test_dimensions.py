@@ -13,63 +13,37 @@ def layout(kind: str, **fields):
     return read_dimensions("m", getattr(transformers, kind)(**fields))
 
 
+FALCON_40B = {
+    "hidden_size": 8192, "num_attention_heads": 128, "num_kv_heads": 8,
+    "new_decoder_architecture": True,
+}  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("kind", "fields", "expected"),
     [
         # tiiuae/falcon-7b, falcon-40b and falcon-rw-1b: 71 heads on one key, 128 on 8, 32 on 32
         ("FalconConfig", {"num_attention_heads": 71, "multi_query": True}, (71, 1)),
-        (
-            "FalconConfig",
-            {
-                "hidden_size": 8192,
-                "num_attention_heads": 128,
-                "num_kv_heads": 8,
-                "new_decoder_architecture": True,
-            },
-            (128, 8),
-        ),
+        ("FalconConfig", FALCON_40B, (128, 8)),
         ("FalconConfig", {"num_attention_heads": 32, "multi_query": False}, (32, 32)),
         ("GPTBigCodeConfig", {"n_head": 48, "n_embd": 6144}, (48, 1)),
         ("GPTBigCodeConfig", {"n_head": 48, "n_embd": 6144, "multi_query": False}, (48, 48)),
         ("DbrxConfig", {"n_heads": 48, "attn_config": {"kv_n_heads": 8}}, (48, 8)),
-        ("LlamaConfig", {"num_attention_heads": 32, "num_key_value_heads": 8}, (32, 8)),
-        ("GPT2Config", {}, (12, 12)),
-    ],
-)
-def test_the_heads_that_share_a_key_are_counted_as_the_model_builds_them(kind, fields, expected):
-    found = layout(kind, **fields)
-    assert (found.heads, found.key_value_heads) == expected
-
-
-@pytest.mark.parametrize(
-    ("kind", "fields", "expected"),
-    [
-        ("MistralConfig", {}, 4096),  # mistralai/Mistral-7B-v0.1
+        # the shortest reach of a layer: mistralai/Mistral-7B-v0.1, google/gemma-3-1b
+        ("MistralConfig", {}, 4096),
         ("MistralConfig", {"sliding_window": None}, None),
-        ("Gemma3TextConfig", {"sliding_window": 512}, 512),  # google/gemma-3-1b
+        ("Gemma3TextConfig", {"sliding_window": 512}, 512),
         ("Gemma3TextConfig", {"num_hidden_layers": 1, "layer_types": ["full_attention"]}, None),
         ("Llama4TextConfig", {}, 8192),
         ("GPTNeoConfig", {}, 256),
         ("Qwen2Config", {"sliding_window": 4096}, None),  # use_sliding_window is off
         ("ModernBertDecoderConfig", {"local_attention": 128}, 64),
-        ("LlamaConfig", {}, None),
     ],
 )
-def test_the_shortest_reach_of_a_layer_is_read_from_the_configuration(kind, fields, expected):
-    assert min(layout(kind, **fields).windows, default=None) == expected
-
-
-@pytest.mark.parametrize(
-    ("kind", "fields", "expected"),
-    [
-        ("BloomConfig", {"seq_length": 2048}, 2048),
-        ("MptConfig", {}, 2048),
-        ("GPT2Config", {}, 1024),
-        ("BloomConfig", {}, None),
-    ],
-)
-def test_the_context_has_many_names(kind, fields, expected):
-    assert layout(kind, **fields).context == expected
+def test_heads_on_shared_keys_and_windows_are_those_of_the_published_models(kind, fields, expected):
+    found = layout(kind, **fields)
+    numbers = (found.heads, found.key_value_heads), min(found.windows, default=None)
+    assert numbers[0 if isinstance(expected, tuple) else 1] == expected
 
 
 def test_the_numbers_of_a_model_that_also_sees_are_those_of_its_text():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections import Counter
 
 import numpy as np
@@ -97,58 +96,14 @@ def test_show_has_the_later_half_of_a_pattern(run):
     assert view._repr_html_().count('"maskUpperTri":false') == 1
 
 
-REFUSED = (
-    "study prune",
-    "study collapse",
-    "study weights",
-    "study patch",
-    "study function-vectors",
-    "classify --writes",
-    "classify --engine lens",
-    "classify --chat",
-)
-ARGUMENTS = {
-    "study patch": ("--clean", "n1 so v1", "--corrupt", "n2 so v1"),
-}
-"""Arguments beside the run, which stands for the model in these."""
-
-
-@pytest.mark.parametrize("task", REFUSED)
-def test_what_does_not_go_with_an_encoder_is_refused(task, folder, run, tmp_path, monkeypatch):
+@pytest.mark.parametrize("option", ["--writes", "--engine lens", "--chat"])
+def test_what_does_not_go_with_an_encoder_is_refused(option, folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    words, *option = task.split(" --")
-    model = run[1] if task in ARGUMENTS else folder
-    options = ["--" + option[0].split()[0], *option[0].split()[1:]] if option else []
-    told = headscope(*words.split(), str(model), *options, *ARGUMENTS.get(task, ()))
+    told = headscope("classify", str(folder), *option.split())
     assert told.returncode == 2
     assert "encoder" in told.stderr or "predict a next token" in told.stderr
     assert "Traceback" not in told.stderr
     assert not [*tmp_path.iterdir()]
-
-
-TAKEN = {
-    "why": "RUN L0H3",
-    "compare": "RUN RUN",
-    "ablate": "COPY --heads L0H3 --queries 4",
-    "explain": "MODEL --corpus TEXT --windows 8 --out rules.csv",
-    "export headvis": "RUN --heads L0H3 --sequences 4",
-    "study anatomy": "MODEL",
-    "study redundancy": "RUN",
-}
-"""Words of commands with code of their own for encoders; capitals stand for a path."""
-
-
-@pytest.fixture(scope="module")
-def paths(folder, text, run, tmp_path_factory):
-    copy = shutil.copytree(run[1], tmp_path_factory.mktemp("copy") / "copy")
-    return {"MODEL": folder, "RUN": run[1], "TEXT": text, "COPY": copy}
-
-
-@pytest.mark.parametrize("task", TAKEN)
-def test_a_command_takes_an_encoder(task, paths, tmp_path):
-    words = [str(paths.get(word, word)) for word in TAKEN[task].split()]
-    told = headscope(*task.split(), *words, cwd=tmp_path)
-    assert told.returncode == 0, told.stderr
 
 
 def test_an_encoder_without_its_head_for_words_is_read(tmp_path):

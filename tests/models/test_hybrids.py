@@ -10,7 +10,10 @@ import torch
 
 import headscope as hs
 from headscope.errors import ModelError, RunError
+from headscope.models.intervention import ablated
+from headscope.models.layout.projections import output_projection
 from headscope.models.load import load_model
+from headscope.models.rerun import Rerunner, TokenRows
 from headscope.runs.resolve import load
 from tests.helpers.hybrids import WITH, save_hybrid
 from tests.helpers.shell import headscope
@@ -96,10 +99,6 @@ def test_studies_change_the_layers_that_they_name(classified, folder):
 @pytest.mark.parametrize("how", ["zero", "mean"])
 def test_silencing_runs_all_layers_from_the_head_s_own_on(how, folder):
     """The same as hooks on the whole model give, which skip no layer."""
-    from headscope.models.intervention import ablated
-    from headscope.models.layout.projections import output_projection
-    from headscope.models.rerun import Rerunner, TokenRows
-
     model = load_model(str(folder))
     rerunner = Rerunner(model)
     tokens = torch.arange(1, 25).view(2, 12)

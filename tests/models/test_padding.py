@@ -9,7 +9,7 @@ import torch
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 from headscope.models.load import load_model, open_model
-from tests.models.batch_independence import check_batches
+from tests.models.every_layout import check_batches
 
 ORIGINAL = {"original_max_position_embeddings": 32}
 ROPES: dict[str, dict[str, Any]] = {

@@ -7,7 +7,17 @@ from transformers import AutoTokenizer
 
 import headscope as hs
 from headscope.corpus.shipped import built_corpora, mini_folder
+from headscope.measure.batch_reader import measure
+from headscope.models.load import load_model
+from headscope.models.null_model import null_model
+from headscope.relations import relations_of
+from headscope.statistics.judge_heads import weigh_run
+from headscope.statistics.result import RunInfo
 from headscope.statistics.tags import OPEN
+from headscope.stimuli.repeat import REPEAT
+from headscope.stimuli.stimulus import StimulusConfig
+from headscope.stimuli.text import TextWindows
+from headscope.stimuli.word_pairs import PAIRS
 from tests.helpers.models import save_model
 
 
@@ -59,17 +69,6 @@ def test_its_best_syntactic_heads_beat_every_fixed_offset_by_far(run, relation):
 @pytest.mark.slow
 def test_its_twin_has_learned_nothing(smollm2, prose):
     """The twin judged like a model of its own, without the condition that it sets for others."""
-    from headscope.measure.batch_reader import measure
-    from headscope.models.load import load_model
-    from headscope.models.null_model import null_model
-    from headscope.relations import relations_of
-    from headscope.statistics.judge_heads import weigh_run
-    from headscope.statistics.result import RunInfo
-    from headscope.stimuli.repeat import REPEAT
-    from headscope.stimuli.stimulus import StimulusConfig
-    from headscope.stimuli.text import TextWindows
-    from headscope.stimuli.word_pairs import PAIRS
-
     model, relations = load_model(smollm2), relations_of(["all"])
     text = TextWindows([prose], model.tokenizer, max_tokens=3000, max_length=256, seed=0)
     config = StimulusConfig(model.tokenizer, model.vocabulary_size, 256, seed=0)

@@ -28,10 +28,10 @@ def rows(rerunner):
     return TokenRows(tokens, lengths, row, position)
 
 
-def by_hand(model_folder, rows, change) -> torch.Tensor:
-    """Log-probabilities of transformers' own model, one row at a time, after a change to it."""
+def by_hand(model_folder, rows, heads) -> torch.Tensor:
+    """Log-probabilities of transformers' own model, one row at a time, without some heads."""
     network = AutoModelForCausalLM.from_pretrained(model_folder).eval()
-    change(network)
+    silence(network, heads)
     found = []
     with torch.no_grad():
         for row, position in zip(rows.row, rows.position, strict=True):
@@ -40,16 +40,27 @@ def by_hand(model_folder, rows, change) -> torch.Tensor:
     return torch.stack(found)
 
 
-def output_matrices(network) -> list[torch.Tensor]:
-    """W_O of each layer as `[in out]`, views."""
-    names = (".attn.c_proj", ".attention.dense", ".self_attn.o_proj")
-    found = [m for n, m in network.named_modules() if n.endswith(names)]
-    return [m.weight.data if type(m).__name__ == "Conv1D" else m.weight.data.T for m in found]
+OUTPUTS = (
+    ".attn.c_proj", ".attention.dense", ".self_attn.o_proj", ".attention.output.dense", ".out_lin",
+    ".attn.Wo", ".attn.o",
+)  # fmt: skip
+"""Names of W_O by layout."""
+
+
+def silence(network, heads: dict[int, list[int]]) -> None:
+    """Set W_O of heads, of which each layer has four, to zero."""
+    outputs = [m for name, m in network.named_modules() if name.endswith(OUTPUTS)]
+    for layer, own in heads.items():
+        weight = outputs[layer].weight.data
+        matrix = weight if type(outputs[layer]).__name__ == "Conv1D" else weight.T
+        width = len(matrix) // 4
+        for head in own:
+            matrix[head * width : (head + 1) * width] = 0
 
 
 def test_the_clean_run_predicts_as_transformers_does(rerunner, model_folder, rows):
     clean = rerunner.clean(rows)
-    assert torch.allclose(clean.scores, by_hand(model_folder, rows, lambda _: None), atol=1e-4)
+    assert torch.allclose(clean.scores, by_hand(model_folder, rows, {}), atol=1e-4)
     assert len(clean.inputs) == len(clean.z) == 2
     assert clean.z[0].shape == (4, 20, 4, 8)
 
@@ -58,14 +69,8 @@ def test_the_clean_run_predicts_as_transformers_does(rerunner, model_folder, row
 def test_zero_equals_a_model_without_these_rows_of_w_o(rerunner, model_folder, rows, heads):
     clean = rerunner.clean(rows)
     without = ablated("zero", clean, heads)
-
-    def change(network):
-        for layer, own in heads.items():
-            for head in own:
-                output_matrices(network)[layer][8 * head : 8 * head + 8] = 0
-
     found = rerunner.scores(clean, without)
-    assert torch.allclose(found, by_hand(model_folder, rows, change), atol=1e-4)
+    assert torch.allclose(found, by_hand(model_folder, rows, heads), atol=1e-4)
     assert (found - clean.scores).abs().max() > 1e-2
 
 
@@ -78,7 +83,6 @@ def test_mean_leaves_out_the_first_token_and_padding(rerunner, rows):
 
 
 LENGTHS = (24, 15, 9)
-OUTPUTS = (".attention.output.dense", ".out_lin", ".attn.Wo", ".attention.dense", ".attn.o")
 SMALL = {
     "vocab_size": len(WORDS), "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
     "intermediate_size": 32, "max_position_embeddings": 128, "initializer_range": 0.4,
@@ -104,14 +108,6 @@ def alone(network, rows: TokenRows, output: str) -> list[torch.Tensor]:
         ]
 
 
-def without_head(network, layer: int, head: int, heads: int) -> None:
-    """W_O of one head is set to zero."""
-    found = [m for name, m in network.named_modules() if name.endswith(OUTPUTS)]
-    weight = found[layer].weight.data
-    width = weight.shape[1] // heads
-    weight[:, head * width : (head + 1) * width] = 0
-
-
 @pytest.mark.parametrize("model_type", ENCODERS)
 def test_masked_tokens_are_filled_in_as_transformers_does(model_type, tokenizer, tmp_path):
     save_tiny(model_type, tokenizer, tmp_path)
@@ -130,7 +126,7 @@ def test_masked_tokens_are_filled_in_as_transformers_does(model_type, tokenizer,
     assert torch.allclose(clean.scores, by_hand(), atol=1e-4)
     last = model.attention_layers[-1]
     found = rerunner.scores(clean, ablated("zero", clean, {last: [1]}))
-    without_head(network, last, 1, model.heads)
+    silence(network, {last: [1]})
     assert torch.allclose(found, by_hand(), atol=1e-4)
     assert float((found - clean.scores).abs().max()) > 1e-4
 
@@ -151,11 +147,11 @@ def test_without_that_head_the_score_is_how_far_the_last_state_moves(sentence_en
     assert rerunner.score is Score.STATE
     clean = rerunner.clean(rows)
     assert not clean.scores.any()
-    found = rerunner.scores(clean, ablated("zero", clean, {0: [2], 1: [3]}))
+    heads = {0: [2], 1: [3]}
+    found = rerunner.scores(clean, ablated("zero", clean, heads))
     network = BertModel.from_pretrained(sentence_encoder, add_pooling_layer=False).eval()
     before = alone(network, rows, "last_hidden_state")
-    without_head(network, 0, 2, 4)
-    without_head(network, 1, 3, 4)
+    silence(network, heads)
     after = alone(network, rows, "last_hidden_state")
     expected = [
         -float((after[r][at] - before[r][at]).norm() / before[r][at].norm())
