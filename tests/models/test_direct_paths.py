@@ -25,19 +25,19 @@ def loaded(layout: str, tokenizer, folder, engine: str = "fused"):
 
 
 def read(model, tokens):
-    """Each head's effects `[layer query head token]`, what layers read, and how it ends."""
+    """Each head's effects `[layer query head token]`, and how the stream ends."""
     paths, places = direct_paths(model), torch.arange(tokens.numel())
-    directions, streams = paths.directions(CANDIDATES), []
+    directions = paths.directions(CANDIDATES)
     effects = torch.zeros(paths.layers, len(places), model.heads, len(CANDIDATES))
 
     def take(layer, z, scale):
         through = paths.through_heads(layer, directions)
         effects[layer] = torch.einsum("qhd,thd->qht", z, through) * scale[:, None, None]
 
-    with paths.watching(places, take, lambda layer, x: streams.append(x.float().clone())) as end:
+    with paths.watching(places, take) as end:
         tiles = model.engine.layout(*tokens.shape)
         model.engine.run(tokens, tiles, lambda layer, rows: list(rows), on=True)
-    return paths, directions, effects * end.scale[:, None, None], streams, end.scale
+    return paths, directions, effects * end.scale[:, None, None], end.scale
 
 
 def uncapped(network, tokens: torch.Tensor) -> torch.Tensor:
@@ -55,13 +55,10 @@ def test_what_is_written_adds_up_to_the_logits(layout, engine, tokenizer, tmp_pa
     """Embedding, heads, and what else each block adds: MLPs, and the biases of W_O."""
     model = loaded(layout, tokenizer, tmp_path, engine)
     tokens = torch.randint(1, 250, (2, LENGTH), generator=torch.Generator().manual_seed(1))
-    paths, directions, effects, streams, scale = read(model, tokens)
+    paths, directions, effects, scale = read(model, tokens)
     network = model.engine.network if engine == "fused" else model.engine.bridge.original_model
-    rest = streams[0] + sum(
-        added(paths, layer, tokens, network) for layer in range(paths.layers)
-    )  # the embedding, and all that is no head's
-    constant = constants(paths)
-    total = effects.sum((0, 2)) + rest @ directions.T * scale[:, None] + constant
+    rest = other_writes(paths, tokens, network) @ directions.T * scale[:, None]
+    total = effects.sum((0, 2)) + rest + constants(paths)
     own = uncapped(network, tokens)
     assert float((total - own).abs().max()) < 1e-4
     # heads matter there
@@ -69,34 +66,27 @@ def test_what_is_written_adds_up_to_the_logits(layout, engine, tokenizer, tmp_pa
     assert (paths.post_norms[0] is not None) == (layout in BEHIND)
 
 
-def added(paths, layer: int, tokens: torch.Tensor, network) -> torch.Tensor:
-    """Addition of a block to the stream when its heads write nothing: z is 0 before W_O there."""
-    block, output = paths.blocks[layer], paths.outputs[layer]
-    seen: dict[str, torch.Tensor] = {}
-    norm = paths.post_norms[layer]
+def other_writes(paths, tokens: torch.Tensor, network) -> torch.Tensor:
+    """The last stream without what heads write: the embedding, MLPs, and the biases of W_O."""
+    seen: list[torch.Tensor] = []
 
-    def keep(name):
-        def hook(module, inputs, result):
-            first = result[0] if isinstance(result, tuple) else result
-            seen[name] = first.float().clone()
+    def keep(values: torch.Tensor) -> None:
+        seen.append(values.float().clone().view(-1, values.shape[-1]))
 
-        return hook
-
-    def into(module, inputs, named):
-        seen["in"] = (inputs[0] if inputs else named["hidden_states"]).float().clone()
-
-    handles = [
-        block.register_forward_pre_hook(into, with_kwargs=True),
-        block.register_forward_hook(keep("out")),
-        (output if norm is None else norm.module).register_forward_hook(keep("written")),
+    writers = [
+        output if norm is None else norm.module
+        for output, norm in zip(paths.outputs, paths.post_norms, strict=True)
     ]
-    with torch.no_grad():
-        network(tokens, use_cache=False)
+    handles = [
+        *(writer.register_forward_hook(lambda _, inputs, out: keep(out)) for writer in writers),
+        paths.final_norm.module.register_forward_pre_hook(lambda _, inputs: keep(inputs[0])),
+    ]
+    network(tokens, use_cache=False)
     for handle in handles:
         handle.remove()
-    whole = (seen["out"] - seen["in"].view_as(seen["out"])).flatten(0, 1)
-    heads = paths.residual_factor * (seen["written"].reshape(whole.shape) - bias_of(output))
-    return whole - heads
+    *written, stream = seen
+    by_heads = [each - bias_of(output) for each, output in zip(written, paths.outputs, strict=True)]
+    return stream - paths.residual_factor * sum(by_heads)
 
 
 def bias_of(output) -> torch.Tensor | float:
@@ -120,7 +110,7 @@ def test_one_heads_effect_is_what_a_slow_loop_computes(tokenizer, tmp_path):
     model = loaded("gpt2", tokenizer, tmp_path)
     network = model.engine.network
     tokens = torch.randint(1, 250, (1, LENGTH), generator=torch.Generator().manual_seed(2))
-    _, _, effects, _, _ = read(model, tokens)
+    _, _, effects, _ = read(model, tokens)
     layer, head, query, candidate = 1, 2, 17, 5
     kept = {}
     block, final = network.transformer.h[layer].attn.c_proj, network.transformer.ln_f

@@ -1,15 +1,20 @@
-"""Attention that is handed on layer by layer: against transformers' own."""
+"""Attention handed on layer by layer, and the loss on text: against transformers' own."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, GraniteConfig, GraniteForCausalLM
 
 from headscope.corpus.window import Window
+from headscope.errors import HeadscopeError
+from headscope.measure.study_windows import text_windows
 from headscope.models.load import load_model
+from headscope.models.loss import loss
 from headscope.models.stream import ALL_TOGETHER, stream_attention, tiled_patterns, whole_patterns
+from headscope.studies.collapse import collapse
+from tests.helpers.models import edit_config
 
 LENGTHS = (9, 23, 14)
 
@@ -27,12 +32,11 @@ def model(model_folder):
 
 @pytest.fixture(scope="module")
 def expected(model_folder, windows):
-    """Patterns, residual streams and loss of each window by transformers."""
+    """Patterns and loss of each window by transformers."""
     network = AutoModelForCausalLM.from_pretrained(model_folder, attn_implementation="eager").eval()
-    wants = {"output_attentions": True, "output_hidden_states": True}
     with torch.no_grad():
         ids = [torch.from_numpy(window.tokens)[None] for window in windows]
-        return [network(each, labels=each, **wants) for each in ids]
+        return [network(each, labels=each, output_attentions=True) for each in ids]
 
 
 @pytest.mark.parametrize("batch_tokens", [1, 30, ALL_TOGETHER])
@@ -67,3 +71,37 @@ def test_an_error_while_a_layer_is_read_leaves_no_reader_behind(model, windows):
     stream_attention(model, windows, whole_patterns, seen.append)
     model.engine.network.base_model(torch.arange(9)[None])
     assert len(seen) == model.layers * len(windows)
+
+
+@pytest.mark.parametrize("batch_tokens", [1, 40, None])
+def test_losses_are_those_of_transformers_in_the_order_of_the_windows(
+    model, windows, expected, batch_tokens
+):
+    found = loss(model, windows, batch_tokens=batch_tokens)
+    assert found.tokens.tolist() == [length - 1 for length in LENGTHS]
+    own = [float(each.loss) for each in expected]
+    assert found.nats / found.tokens == pytest.approx(own, rel=1e-5)
+    assert found.mean == pytest.approx(found.nats.sum() / found.tokens.sum(), rel=1e-5)
+
+
+def test_chunks_of_logits_change_nothing(model, story, monkeypatch):
+    windows = text_windows(model, story)
+    whole = loss(model, windows)
+    monkeypatch.setattr("headscope.models.loss.LOGIT_CELLS", 7 * model.vocabulary_size)
+    parts = loss(model, windows)
+    assert parts.nats.tolist() == pytest.approx(whole.nats.tolist(), rel=1e-6)
+
+
+def test_a_model_that_scales_its_logits_is_refused(tokenizer, tmp_path):
+    torch.manual_seed(0)
+    config = GraniteConfig(
+        hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16,
+        vocab_size=len(tokenizer), max_position_embeddings=64, logits_scaling=4.0,
+        initializer_range=0.4, bos_token_id=0, eos_token_id=0,
+    )  # fmt: skip
+    GraniteForCausalLM(config).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    with pytest.raises(HeadscopeError, match="its logits are not its last residual stream"):
+        collapse(str(tmp_path))
+    edit_config(tmp_path, logits_scaling=1.0)
+    assert len(collapse(str(tmp_path), max_tokens=100).table) == 7
