@@ -15,12 +15,13 @@ import headscope as hs
 from headscope import relations
 from headscope.corpus.gold_links import arrow
 from headscope.corpus.text import read_text
-from headscope.errors import ChoiceError, CorpusError, HeadscopeError
+from headscope.errors import CorpusError, HeadscopeError
 from headscope.relations.annotated_links import every_candidate, pointed_to
+from headscope.relations.relation import NATURAL
 from headscope.stimuli.repeat import REPEAT
 from headscope.stimuli.stimulus import StimulusConfig
-from headscope.views.summary import summary
-from tests.helpers.report import data_of
+from tests.helpers.prose import mini_tokenizer
+from tests.relations.looking import candidate, judged, knows
 
 # a type of one's own, as a user writes it ------------------------------------------------
 
@@ -32,15 +33,8 @@ def one_back(window: hs.Window) -> hs.Pairs:
     return hs.pairs(words.last[1:], words.last[:-1])
 
 
-@hs.relation("words", "two-back", floor=hs.Floor(0.2, "my guess: a fifth of its attention"))
-def two_back(window: hs.Window) -> hs.Pairs:
-    """the word before last"""
-    words = window.words
-    return hs.pairs(words.last[2:], words.last[:-2])
-
-
 WORDS = hs.HeadType(
-    name="words", letter="W", colour="#7f3b08", marker="*", relations=(one_back, two_back),
+    name="words", letter="W", colour="#7f3b08", marker="*", relations=(one_back,),
     looks_at="an earlier word", rivals="same query, other keys",
 )  # fmt: skip
 
@@ -89,16 +83,9 @@ def registered():
         yield
 
 
-@pytest.fixture(scope="module")
-def run(registered, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("own") / "mini"
-    return hs.classify(
-        "mini", types=["words"], max_tokens=6_000, max_length=128, out=folder, examples=True
-    ), folder  # fmt: skip
-
-
-def test_classify_tags_it_and_why_says_so(run):
-    found, _ = run
+def test_classify_tags_it_and_why_says_so(registered, tmp_path):
+    found = hs.classify("mini", types=["words"], max_tokens=6_000, max_length=128, out=tmp_path)
+    assert ".type-words { --type: #7f3b08; }" in (tmp_path / "report.html").read_text()
     best = found.tagged("words")
     assert len(best) >= 1
     assert set(found.heads["primary"]) == {"words", "unclassified"}
@@ -106,47 +93,21 @@ def test_classify_tags_it_and_why_says_so(run):
     assert "the word before" in found.why(best.index[0])
 
 
-def test_the_report_and_the_atlas_draw_it_in_its_colour(run):
-    found, folder = run
-    assert ".type-words { --type: #7f3b08; }" in (folder / "report.html").read_text()
-    assert '{"name":"words","letter":"W","rests":false' in data_of(folder / "report.html")
-    texts = [text.get_text() for axes in found.figure().axes for text in axes.texts]
-    assert texts.count("W") == len(found.tagged("words"))
-    from rich.console import Console
-
-    console = Console(record=True, width=100)
-    console.print(summary(found))
-    assert "W words" in console.export_text()
-
-
-def looking_at(window: hs.Window, key: str) -> np.ndarray:
-    """A head that looks from each question at the `right` candidate or at the `nearest`."""
-    pattern, arrows = np.zeros((len(window), len(window))), window.arrows
-    pattern[:, 0] = 1
-    for query in np.unique(arrows.query):
-        of_query = arrows.take(arrows.query == query)
-        keys = of_query.last[of_query.right] if key == "right" else [of_query.last.max()]
-        pattern[query] = 0
-        pattern[query, keys] = 1
-    return pattern
-
-
-def test_a_head_is_tagged_on_the_types_own_stimulus_and_a_lazy_one_is_not(registered, encoder):
-    windows = BOXES.stimuli[0].windows(StimulusConfig(encoder, 4096, 128, 0))
+def test_a_head_is_tagged_on_the_types_own_stimulus_and_a_lazy_one_is_not(registered):
+    windows = BOXES.stimuli[0].windows(StimulusConfig(mini_tokenizer(), 4096, 128, 0))
     assert {window.document for window in windows} == set(range(64))
     assert {window.stimulus for window in windows} == {"boxes"}
-    found = hs.score_patterns(
-        lambda window: np.stack([[looking_at(window, "right"), looking_at(window, "nearest")]]),
-        windows, types=["boxes"],
-    )  # fmt: skip
-    assert found.evidence["verdict"].tolist() == ["tagged", "no"]
-    assert found.evidence["mass"].tolist() == pytest.approx([1, 1 / 3], abs=0.1)
+    heads = {"right": knows("content"), "nearest": candidate("content", -1)}
+    evidence = judged(heads, windows, "boxes")
+    assert evidence["verdict"].tolist() == ["tagged", "no"]
+    assert evidence["mass"].tolist() == pytest.approx([1, 1 / 3], abs=0.1)
 
 
 def test_a_model_is_measured_on_the_types_own_stimulus(registered, tmp_path):
     found = hs.classify("mini", types=["boxes"], max_tokens=6_000, out=tmp_path / "run", all=True)
     assert set(found.evidence["type"]) == {"boxes"}
     assert found.evidence["n"].tolist() == [4 * 20] * len(found.heads)
+    assert "--types boxes" in found.info["command"]
     assert found.info["text_read"]["boxes"]["documents"] == 20
     assert {example.relation for example in found.examples} >= {"boxes/content"}
     assert "what lies in the box" in hs.load(tmp_path / "run").why("L0H0", relation="boxes")
@@ -172,46 +133,69 @@ def swapped(window: hs.Window) -> hs.Pairs:
     return hs.pairs(np.arange(1, len(window) - 1), np.arange(2, len(window)))
 
 
-def test_a_relation_whose_keys_all_come_later_is_named():
+def test_a_relation_whose_keys_all_come_later_or_whose_type_has_a_semicolon_is_refused():
     found = hs.classify("mini", relations=[one_back, swapped], max_tokens=1_000)
     (note,) = [note for note in found.info["notes"] if "hs.pairs takes queries first" in note]
     assert note.startswith("words/swapped has 0 queries")
     with pytest.raises(CorpusError, match="words/swapped has 0 queries"):
         hs.classify("mini", relations=[swapped], max_tokens=1_000)
+    with pytest.raises(HeadscopeError, match="invalid relation name 'a;b/one-back'"):
+        hs.classify("mini", relations=[replace(one_back, type="a;b")])
+
+
+no_baseline = replace(one_back, rule=replace(one_back.rule, beat_baseline_by=0.1))
 
 
 @pytest.mark.parametrize(
-    ("change", "error", "message"),
+    ("change", "message"),
     [
-        ({"name": "two words"}, HeadscopeError, "a name is a lower-case word"),
-        ({"name": "unclassified"}, HeadscopeError, "a name is a lower-case word"),
-        ({"colour": "red"}, HeadscopeError, "expected one like #0072b2"),
-        ({"name": "other"}, HeadscopeError, "words/one-back is no relation of the type other"),
-        (
-            {"name": "induction", "relations": ()},
-            HeadscopeError,
-            "called induction is there already",
+        ({"name": "two words"}, "a name is a lower-case word"),
+        ({"name": "unclassified"}, "a name is a lower-case word"),
+        ({"colour": "red"}, "expected one like #0072b2"),
+        ({"name": "other"}, "words/one-back is no relation of the type other"),
+        ({"name": "induction", "relations": ()}, "called induction is there already"),
+        ({"behaviour": "flying"}, "no behaviour of words named 'flying'"),
+        ({"relations": (replace(one_back, stimuli=("built",)),)}, "text, repeat, pairs"),
+        ({"relations": (one_back, one_back)}, "two relations are called words/one"),
+        ({"relations": (no_baseline,)}, "has no baseline to compare with"),
+        *(
+            ({"relations": (replace(one_back, name=name),)}, "invalid relation name")
+            for name in ("a\rb", "\x1b[1m", f"a/{NATURAL}")
         ),
-        ({"behaviour": "flying"}, ChoiceError, "no behaviour of words named 'flying'"),
-        (
-            {"relations": (replace(one_back, stimuli=("built",)),)},
-            ChoiceError,
-            "text, repeat, pairs",
-        ),
-        (
-            {"stimuli": (replace(REPEAT, build=boxes),)},
-            HeadscopeError,
-            "stimulus called repeat is there",
-        ),
+        ({"stimuli": (replace(REPEAT, build=boxes),)}, "stimulus called repeat is there"),
     ],
 )
-def test_what_is_no_type_is_refused(change, error, message, monkeypatch):
+def test_what_is_no_type_is_refused(change, message, monkeypatch):
     monkeypatch.setattr(relations, "_registered", {})
-    with pytest.raises(error, match=message):
+    with pytest.raises(HeadscopeError, match=message):
         hs.register(
             hs.HeadType(**{"name": "words", "letter": "W", "relations": (one_back,), **change})
         )
 
 
-def test_a_type_may_be_registered_again(registered):
-    assert hs.register(WORDS) is WORDS
+WINDOW = hs.Window("text#3", np.arange(12), ("a",) * 12)
+
+
+@pytest.mark.parametrize(
+    ("cells", "message"),
+    [
+        (hs.pairs([5], [-1]), "hold position -1; window 'text#3' has the positions 0 to 11"),
+        (hs.pairs([12], [1]), "hold position 12"),
+        (hs.pairs([5], [1], [12]), "hold position 12"),
+        ([(5, 1)], r"are a value of type list, expected hs\.pairs"),
+        (None, r"are None, expected hs\.pairs"),
+    ],
+)
+def test_cells_outside_their_window_are_an_error_with_the_relations_name(cells, message):
+    pairs = replace(one_back, pairs=lambda window: cells).pairs
+    with pytest.raises(hs.HeadscopeError, match=f"words/one-back: its pairs {message}"):
+        pairs(WINDOW)
+    sound = hs.pairs([5], [1])
+    control = replace(one_back, control=lambda *asked: cells).control
+    with pytest.raises(hs.HeadscopeError, match=f"words/one-back: its control {message}"):
+        control(WINDOW, sound, np.random.default_rng(0))
+
+
+def test_sound_cells_pass():
+    cells = hs.pairs([5, 11], [0, 11])
+    assert replace(one_back, pairs=lambda window: cells).pairs(WINDOW) is cells
