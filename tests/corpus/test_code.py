@@ -90,7 +90,7 @@ FILES = ["argparse", "ast", "bisect", "calendar", "cmd", "configparser", "copy",
 
 
 def test_names_are_resolved_as_python_does():
-    """By the interpreter's own words: what `symtable` calls local, a definition lies in there."""
+    """Definitions of names that `symtable` calls local lie in the same function."""
     for name in FILES:
         path = LIBRARY / f"{name}.py"
         text = path.read_text()
@@ -167,7 +167,7 @@ def read(code: str) -> Document:
 
 
 def said(document: Document) -> list[tuple[str, str, str]]:
-    """By the words alone: kind, the query, and what it points to."""
+    """Kind, query word and key word of each link."""
     forms = {word.start: word.form for word in document.words}
     return [(a.kind, forms[a.query], forms[a.right[-1]]) for a in document.arrows]
 

@@ -46,7 +46,7 @@ def test_the_files_of_a_language_are_one_corpus(folder, tmp_path):
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_every_word_has_the_tokens_of_its_characters(folder, language, tokenizer):
-    """Of a byte-level tokenizer, which cuts most of these characters to pieces."""
+    """The byte-level tokenizer cuts most of these characters to pieces."""
     path = folder / f"{language}_pud-ud-test.conllu"
     documents, compared = list(hs.read_corpus(path)), 0
     for window in hs.windows(path, tokenizer, max_length=10_000):

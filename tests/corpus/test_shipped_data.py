@@ -1,4 +1,4 @@
-"""What ships: corpora that are valid Universal Dependencies with balanced entities."""
+"""Data that ship: texts, checksums, the generator's corpus, and atlases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""For every kind of relation a small text, and by hand which keys each query should look at."""
+"""Small texts for every kind of relation, with the keys that each query should look at, by hand."""
 
 from __future__ import annotations
 

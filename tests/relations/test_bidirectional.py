@@ -1,4 +1,4 @@
-"""What relations, controls and simple rules name in an encoder's window: keys on both sides."""
+"""Relations, controls and simple rules find keys on both sides in an encoder's window."""
 
 from __future__ import annotations
 
@@ -133,3 +133,25 @@ def test_patterns_of_both_kinds_of_windows_are_not_mixed():
     later = np.eye(len(causal))[None, None, ::-1]
     with pytest.raises(PatternError, match="attention_kind='bidirectional'"):
         hs.score_patterns(later, [causal])
+
+
+LENGTH = 12
+
+
+@pytest.mark.parametrize("kind", [CAUSAL, BIDIRECTIONAL], ids=lambda kind: kind.name)
+def test_masks_counts_and_spans_agree_with_the_rows(kind):
+    position = np.arange(LENGTH)
+    row_end = kind.row_end(position, LENGTH)
+    mask = kind.sees(position[:, None], position[None, :])
+    pool = np.array([2, 4, 5, 11])
+    for query in range(LENGTH):
+        expected = [key for key in range(LENGTH) if key < row_end[query]]
+        assert np.flatnonzero(mask[query]).tolist() == expected
+        assert kind.count_seen(pool, position)[query] == len(set(pool) & set(expected))
+        for first in range(LENGTH):
+            for last in range(first, LENGTH):
+                span = set(range(first, last + 1))
+                apart = span <= set(expected) and query not in span
+                one = np.array([query])
+                found = kind.sees_apart((one, one), (np.array([first]), np.array([last])))
+                assert bool(found[0]) == apart

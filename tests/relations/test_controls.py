@@ -1,4 +1,4 @@
-"""What control pairs may be: each rule of a control, checked on many draws."""
+"""Control pairs: each rule of a control, checked on many draws."""
 
 from __future__ import annotations
 

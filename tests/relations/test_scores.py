@@ -39,7 +39,7 @@ def habits(example: Example) -> np.ndarray:
 
 
 def rows(run: hs.Run, example: Example) -> dict[str, pd.Series]:
-    """What is found of the example's relation, for the head of each habit."""
+    """Evidence on the example's relation, for the head of each habit."""
     found = run.evidence[run.evidence["type"] + "/" + run.evidence["relation"] == example.relation]
     assert found["head"].tolist() == [0, 1, 2]
     return dict(zip(HABITS, (row for _, row in found.iterrows()), strict=True))
@@ -83,7 +83,7 @@ def test_a_perfect_head_scores_1_one_that_never_looks_0_and_a_uniform_one_the_cl
 
 @every_example
 def test_its_type_alone_and_beside_a_document_too_short_finds_the_same(example):
-    """What is too short contributes nothing, nor do other types; inputs are left as they were."""
+    """Short documents and other types contribute nothing; inputs are left as they were."""
     a, short = habits(example), np.array([[[[1.0, 0], [0.5, 0.5]]]]).repeat(len(HABITS), axis=1)
     before, tokens = a.copy(), list(example.tokens)
     run = hs.score_patterns(

@@ -1,4 +1,4 @@
-"""What is another word, and what divides a text: by hand, on sentences with and without tags."""
+"""Other words and marks that divide a text: by hand, on sentences with and without tags."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ FACTS = {
     }
 }
 NARROW = "narrowly refused"
-"""Its 30 % right may be 40 %, the rule's 30 and the margin, by 22 queries."""
+"""Verdict on a hit rate of 30 % at 22 queries: it may be 40 %, the rule's rate plus the margin."""
 PERFECT, HABIT, OTHER_HABIT, NOTHING = range(4)
 
 

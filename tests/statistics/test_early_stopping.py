@@ -1,4 +1,4 @@
-"""Whether to read on: what the rest of a text is expected to change, and what it does change."""
+"""Early stopping: tags that the rest of a text is expected to change, and tags that it changes."""
 
 from __future__ import annotations
 
@@ -9,13 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-import headscope as hs
 from headscope.corpus.window import Window
 from headscope.measure.plan import BatchResult, Plan, read_plan
 from headscope.measure.tally import BLOCKS, ReadState, StoppedEarly, Tally
 from headscope.relations import relations_of
 from headscope.relations.relation import MATCHED, NATURAL, part_name
-from headscope.statistics import early_stopping as module
 from headscope.statistics.conditions import CONDITIONS, QUERIES, UNDECIDED
 from headscope.statistics.early_stopping import (
     PartialSums,
@@ -25,7 +23,6 @@ from headscope.statistics.early_stopping import (
 )
 from headscope.statistics.estimates import weigh
 from headscope.statistics.tags import TAGGED, verdicts
-from tests.helpers.report import data_of
 
 (SINK,) = (each for each in relations_of(["sink"]) if each.name == "first-token")
 HEADS = 4000
@@ -72,33 +69,17 @@ def test_as_many_tags_change_as_were_expected(blocks):
     assert abs(expected.changes - changed) < 4 * changed**0.5
 
 
-def test_contested_queries_that_come_later_than_the_text_was_looked_through_do_no_harm():
-    (relation,) = (each for each in relations_of(["syntactic"]) if each.name == "obj:dep>head")
-    names = (relation.id, part_name(relation.id, NATURAL))
-    tally = Tally.zeros(names, 1, 3)
-    tally.queries[:] = 2
-    tally.target[:] = 1.6
-    tally.hits[:] = 1.6
-    none = {relation.id: {"contested_queries": 0, "natural_rules": ()}}
-    found = expected_tag_changes(tally, [relation], 0.5, none)
-    assert found.decidable == 1
-    assert 0 <= found.changes <= 3
-
-
 NOT_PROJECTED = {
-    QUERIES: "without so many queries there is no margin at all",
-    UNDECIDED: "without contested queries enough there is none at them",
-    "q value": "it falls with the interval of the lift",
-    "companion": "it is read with other stimuli, which end by themselves",
-    "twin": "the twin is read afterwards",
-    "best offset": "it is asked where contested queries are few, and these are not waited for",
-    "contested p value": "it falls with the interval of the contested lift",
-    "shadow": "shadows are fitted afterwards",
-    **dict.fromkeys(
-        ("effect", "second control tokens", "moved", "stands out"), "effects have no rounds"
-    ),
+    # without queries enough there is no margin
+    *(QUERIES, UNDECIDED),
+    # other stimuli, the null model and the surrogate are read or fitted apart
+    *("companion", "twin", "shadow", "best offset"),
+    # p values fall with the intervals of the lifts
+    *("q value", "contested p value"),
+    # effects have no rounds
+    *("effect", "second control tokens", "moved", "stands out"),
 }
-"""Conditions of a tag that reading does not wait for, each with the reason."""
+"""Conditions of a tag that reading does not wait for."""
 
 
 def test_every_condition_of_a_tag_is_waited_for_or_has_a_reason_why_not():
@@ -111,7 +92,7 @@ def test_every_condition_of_a_tag_is_waited_for_or_has_a_reason_why_not():
         tally.queries[:] = 4
         named |= {name for name, _ in projected(PartialSums(tally, 0.5), relation, {})}
     assert named.isdisjoint(NOT_PROJECTED)
-    assert named | {*NOT_PROJECTED} == {condition.name for condition in CONDITIONS}
+    assert named | NOT_PROJECTED == {condition.name for condition in CONDITIONS}
 
 
 def test_far_from_every_threshold_nothing_is_expected_to_change():
@@ -120,13 +101,9 @@ def test_far_from_every_threshold_nothing_is_expected_to_change():
     tally.target[:, 0, 0, HEADS // 2 :] = 0.9 * tally.queries
     assert expected_tag_changes(tally, [SINK], 0.25).should_stop
     assert expected_tag_changes(tally, [SINK], 0.25).tags == HEADS // 2
-    assert not expected_tag_changes(
-        near_the_floor(np.random.default_rng(0)), [SINK], 0.25
-    ).should_stop
-
-
-def test_without_any_tag_reading_goes_on():
-    assert not expected_tag_changes(Tally.zeros((SINK.id,), 1, 3), [SINK], 0.25).should_stop
+    near = near_the_floor(np.random.default_rng(0))
+    for other in (near, Tally.zeros((SINK.id,), 1, 3)):  # without any tag reading goes on
+        assert not expected_tag_changes(other, [SINK], 0.25).should_stop
 
 
 def test_one_looks_three_times_and_not_before_there_is_some_text():
@@ -153,51 +130,40 @@ def test_what_is_read_beside_a_text_comes_in_portions_that_can_say_how_sure_they
 REPEAT = replace(SINK, stimuli=("repeat",))
 
 
-@pytest.mark.parametrize("near", [True, False])
-def test_another_stimulus_ends_when_its_rest_would_change_next_to_nothing(near):
-    rule = StoppingRule([REPEAT], {}, 8_000, windows(64, "repeat"))
-    tally = near_the_floor(np.random.default_rng(0))
-    if not near:
-        tally.target[:, 0, 0, : HEADS // 2] = 0
-        tally.target[:, 0, 0, HEADS // 2 :] = 0.9 * tally.queries
-    found = rule.should_stop(beginning(tally, 16), 1)
-    assert set(found) == (set() if near else {"repeat"})
-    assert all(changes < 1 for changes in found.values())
-    # nothing is left to end after the last round
-    assert rule.should_stop(tally, 4) == {}
-
-
 @pytest.mark.parametrize(
-    ("stimulus", "mass", "documents", "ends"),
+    ("stimulus", "mass", "documents", "number", "ends"),
     [
-        ("repeat", 0.3, 8, True),
-        ("repeat", 0.9, 8, False),  # where there are tags more documents say how sure they are
-        ("repeat", 0.3, 7, False),
-        ("pairs", 0.3, 8, False),
+        # before the text, a stimulus without a head near a tag
+        ("repeat", 0.3, 8, 0, True),
+        ("repeat", 0.9, 8, 0, False),  # more documents narrow the intervals of tags
+        ("repeat", 0.3, 7, 0, False),
+        ("pairs", 0.3, 8, 0, False),
+        # later, a stimulus whose rest would change next to nothing
+        ("repeat", 0.9, 16, 1, True),
+        ("repeat", None, 16, 1, False),
+        ("repeat", 0.9, 64, 4, False),  # the last round leaves nothing to end
     ],
 )
-def test_a_stimulus_without_a_head_near_a_tag_ends_before_the_text_begins(
-    stimulus, mass, documents, ends
+def test_another_stimulus_ends_if_its_rest_would_change_next_to_nothing(
+    stimulus, mass, documents, number, ends
 ):
     asked = replace(SINK, stimuli=(stimulus,))
     rule = StoppingRule([asked], {}, 8_000, windows(64, stimulus))
     tally = near_the_floor(np.random.default_rng(0))  # its floor is 0.4
-    noise = np.random.default_rng(1).normal(0, 0.01, tally.target.shape)
-    tally.target[:] = (mass + noise) * tally.queries[..., None, None]
-    found = rule.should_stop(beginning(tally, documents), 0)
-    assert found == ({stimulus: 0.0} if ends else {})
-
-
-def test_the_round_before_the_text_wins_no_tag_and_is_not_corrected_for():
-    beside = windows(64, "repeat")
-    for rounds, looks in ((1, 1), (2, 1), (3, 2)):
-        rule = StoppingRule(
-            [REPEAT], {}, 8_000, beside, stopped={"repeat": StoppedEarly(rounds, 0)}
-        )
-        assert rule.record(8_000)["looks"] == looks
+    if mass is not None:
+        noise = np.random.default_rng(1).normal(0, 0.01, tally.target.shape)
+        tally.target[:] = (mass + noise) * tally.queries[..., None, None]
+    found = rule.should_stop(beginning(tally, documents), number)
+    assert set(found) == ({stimulus} if ends else set())
+    assert all(changes < 1 for changes in found.values())
 
 
 def test_what_has_ended_is_not_asked_again_and_said_in_the_run():
+    # the round before the text wins no tag and is not corrected for
+    for rounds, looks in ((1, 1), (2, 1), (3, 2)):
+        ended = {"repeat": StoppedEarly(rounds, 0)}
+        rule = StoppingRule([REPEAT], {}, 8_000, windows(64, "repeat"), stopped=ended)
+        assert rule.record(8_000)["looks"] == looks
     stopped = {"repeat": StoppedEarly(2, 0.3)}  # after the round before the text, and one more
     rule = StoppingRule([REPEAT], {}, 40_000, windows(64, "repeat"), stopped=stopped)
     tally = near_the_floor(np.random.default_rng(0))
@@ -265,28 +231,3 @@ def test_reading_ends_at_the_look_that_says_so_and_a_broken_run_at_the_same(text
         assert read == whole
         assert model.tokens == tokens
         assert model.stopped == stopped
-
-
-def test_a_run_says_how_much_it_read(monkeypatch, tmp_path):
-    monkeypatch.setattr(module, "LEAST_TOKENS", 500)
-    monkeypatch.setattr(module, "TOLERATED", 10.0)
-    how: dict[str, Any] = {"types": ("sink", "positional"), "max_tokens": 4_000, "examples": False}
-    run = hs.classify("mini", "gold", out=tmp_path / "part", **how)
-    read = run.info["text_read"]
-    assert read["looks"] < 4
-    assert 0 <= read["tokens"] - read["looks"] * read["of"] // 4 < 256
-    assert read["of"] >= 4_000
-    assert read["expected_changes"] >= 0
-    assert run.evidence.loc[run.evidence["relation"] == "first-token", "n"].max() < read["tokens"]
-    assert hs.load(tmp_path / "part").info["text_read"] == read
-    assert '"expected_changes":' in data_of(tmp_path / "part" / "report.html")
-    assert read["repeat"]["documents"] <= read["repeat"]["of"]
-    whole = hs.classify("mini", "gold", all=True, **how)
-    count = read["repeat"]["of"]
-    assert whole.info["text_read"] == {
-        "tokens": read["of"],
-        "of": read["of"],
-        "looks": 1,
-        "expected_changes": None,
-        "repeat": {"documents": count, "of": count, "expected_changes": None},
-    }

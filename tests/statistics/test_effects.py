@@ -7,8 +7,7 @@ import pandas as pd
 import pytest
 
 from headscope.measure.tally import BLOCKS, Tally
-from headscope.relations import relations_of
-from headscope.relations.effects import EFFECTS, Effect, effects_of, no_tokens, sum_names
+from headscope.relations.effects import EFFECTS, Effect, no_tokens, sum_names
 from headscope.relations.relation import EffectRule, Relation, TagThresholds
 from headscope.statistics.estimates import weigh
 from headscope.statistics.judge_heads import Judging, effect_facts, with_writes
@@ -50,28 +49,14 @@ def test_a_head_over_the_floor_on_both_controls_is_tagged_with_its_numbers():
     assert row["n"] == 4 * BLOCKS
     assert table.loc["copy"]["tagged"].tolist() == [True, False, False]
     assert row["confirmed"] == 1
-
-
-def test_suppression_is_the_same_below_zero():
-    table = table_of(tally_of([1.0, -1.0], [1.0, -0.9]))
+    table = table_of(tally_of([1.0, -1.0], [1.0, -0.9]))  # suppression is the same below 0
     assert table.loc["copy"]["tagged"].tolist() == [True, False]
     assert table.loc[("suppress", "looked-at")]["tagged"].tolist() == [False, True]
     assert table.loc[("suppress", "looked-at", 1), "q_value"] < 1e-6
 
 
-def test_a_head_whose_writes_are_large_everywhere_is_not_tagged():
-    tally = tally_of([1.0], [1.0], spread=3.0)
-    assert not table_of(tally)["tagged"].any()
-
-
-def test_few_queries_give_no_tag():
-    tally = tally_of([1.0], [1.0])
-    for array in (tally.hits, tally.target, tally.control):
-        array[8:] = 0
-    assert not table_of(tally)["tagged"].any()  # 32 queries in 8 blocks
-
-
-def test_a_tag_must_beat_the_twin():
+def test_a_tag_must_beat_the_spread_and_the_twin():
+    assert not table_of(tally_of([1.0], [1.0], spread=3.0))["tagged"].any()
     tally = tally_of([1.0], [1.0])
     assert table_of(tally, twin=tally_of([0.9], [0.0])).loc[("copy", "looked-at", 0), "tagged"]
     beaten = table_of(tally, twin=tally_of([1.5], [0.0]))
@@ -120,13 +105,8 @@ def test_what_heads_write_stands_beside_them_and_in_words():
     assert heads["writes"].tolist() == ["copy", "", ""]
     assert heads["write_lift"].isna().tolist() == [False, True, True]
     facts = effect_facts(EFFECTS)
-    (line,) = write_lines(table, facts, 0, 0)
-    assert line.startswith("copy/looked-at: it raises the token that it looks at: +")
-    assert "from elsewhere +0.7" in line
+    assert "it raises the token that it looks at: +" in write_lines(table, facts, 0, 0)[0]
     assert write_lines(table, facts, 0, 1)[0].startswith("no tag: copy/looked-at")
-    assert write_lines(table, facts, 0, 2) == ["nothing that was asked for"]
-    (line,) = write_lines(None, {}, 0, 2)
-    assert line.startswith("not measured: headscope classify --writes measures ")
 
 
 def test_the_same_sums_are_weighed_alike_as_attention_and_as_logits():
@@ -142,10 +122,3 @@ def test_the_same_sums_are_weighed_alike_as_attention_and_as_logits():
     same = ["layer", "head", "n", "mass", "control", "lift", "ci_low", "ci_high", "q_value"]
     for column in (*same, "p_value", "twin_p999"):
         assert logits[column].to_numpy() == pytest.approx(attention[column].to_numpy(), rel=1e-4)
-
-
-def test_effects_are_chosen_by_type_and_by_what_is_read():
-    text, both = relations_of(["lexical"]), relations_of(["induction"])
-    assert {e.type for e in effects_of(["induction"], both)} == {"induction"}
-    assert {e.name for e in effects_of(["induction"], text)} == {"natural"}
-    assert effects_of(["positional"], both) == []

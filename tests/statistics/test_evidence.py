@@ -9,8 +9,9 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+import headscope as hs
 from headscope.measure.tally import BLOCKS, Tally
-from headscope.relations.pairs import Pairs, no_pairs
+from headscope.relations.effects import no_tokens
 from headscope.relations.relation import Relation, TagThresholds
 from headscope.statistics.conditions import open_in_words
 from headscope.statistics.estimates import weigh
@@ -26,20 +27,15 @@ from headscope.statistics.tags import (
     verdicts,
     with_rules,
 )
-
-
-def nothing(*_: object) -> Pairs:
-    """These relations are never looked for: their tallies are made up."""
-    return no_pairs()
-
+from headscope.statistics.thresholds import floor_sensitivity
 
 NAMES = ("a/one", "a/two")
 RELATIONS = [
     Relation(
         "a",
         name,
-        pairs=nothing,
-        control=nothing,
+        pairs=no_tokens,
+        control=no_tokens,
         rule=TagThresholds(0.1, "a source", f"thing {name}"),
     )
     for name in ("one", "two")
@@ -114,53 +110,54 @@ def tag(evidence: pd.DataFrame, rules: dict) -> pd.Series:
     return verdicts(evidence, rules) == TAGGED
 
 
+def verdict_of(row: dict, rule: TagThresholds = RULE) -> str:
+    (verdict,) = verdicts(pd.DataFrame([row]), {"t/r": rule})
+    return verdict
+
+
 def tagged(row: dict, rule: TagThresholds = RULE) -> bool:
-    return bool(tag(pd.DataFrame([row]), {"t/r": rule}).iloc[0])
+    return verdict_of(row, rule) == TAGGED
 
 
-def test_a_row_for_which_everything_holds_is_tagged():
-    assert tagged(GOOD)
-
-
-@pytest.mark.parametrize(
-    ("change", "condition"),
-    [
-        ({"n": 49}, "49 queries, needs 50"),
-        ({"mass": 0.19}, "mass 0.190, floor 0.2"),
-        ({"ci_low": -0.01}, "must lie above 0"),
-        ({"ci_low": np.nan}, "must lie above 0"),
-        ({"q_value": 0.01}, "q 0.01, must be below 0.01"),
-        ({"q_value": np.nan}, "must be below 0.01"),
-        ({"control": 0.35}, "mass 0.500, 1.5 × control 0.350"),
-        ({"hit_rate": 0.49}, "hit rate 0.490, best fixed distance 0.400 + 0.10"),
-        ({"chance": 0.2}, "mass 0.500, 3 × chance 0.200"),
-        ({"twin_p999": 0.4}, "shuffled twin's 99.9th percentile 0.400"),
-    ],
-)
-def test_every_condition_alone_prevents_a_tag_and_says_so(change, condition):
-    row = GOOD | change
-    assert_only_this_fails(row, condition)
+def reasons_of(row: dict) -> list[str]:
+    return reasons(with_rules(pd.DataFrame([row]), {"t/r": RULE}), {"t/r": RULE})
 
 
 @pytest.mark.parametrize(
-    ("change", "condition"),
+    ("row", "change", "condition"),
     [
-        ({"contested_low": -0.01}, "where “nearest verb” is wrong, lift 0.300 over what it picks"),
-        ({"contested_p": 0.025}, "there p 0.025, must be below 0.025"),
-        ({"rival": 0.3}, "there mass 0.400, 1.5 × what the rule picks 0.300"),
+        (GOOD, {"n": 49}, "49 queries, needs 50"),
+        (GOOD, {"mass": 0.19}, "mass 0.190, floor 0.2"),
+        (GOOD, {"ci_low": -0.01}, "must lie above 0"),
+        (GOOD, {"ci_low": np.nan}, "must lie above 0"),
+        (GOOD, {"q_value": 0.01}, "q 0.01, must be below 0.01"),
+        (GOOD, {"q_value": np.nan}, "must be below 0.01"),
+        (GOOD, {"control": 0.35}, "mass 0.500, 1.5 × control 0.350"),
+        (GOOD, {"hit_rate": 0.49}, "hit rate 0.490, best fixed distance 0.400 + 0.10"),
+        (GOOD, {"chance": 0.2}, "mass 0.500, 3 × chance 0.200"),
+        (GOOD, {"twin_p999": 0.4}, "shuffled twin's 99.9th percentile 0.400"),
+        (CONTESTED, {"contested_low": -0.01}, "“nearest verb” is wrong, lift 0.300 over what"),
+        (CONTESTED, {"contested_p": 0.025}, "there p 0.025, must be below 0.025"),
+        (CONTESTED, {"rival": 0.3}, "there mass 0.400, 1.5 × what the rule picks 0.300"),
         (
+            CONTESTED,
             {"contested_hit_rate": 0.39, "contested_hit_low": 0.31},
             "there hit rate 0.390 [0.310, 0.580], any simple rule 0.300 + 0.10",
         ),
-        ({"contested_hit_low": 0.3}, "there hit rate 0.500 [0.300, 0.580]"),
-        ({"matched": 0.4}, "1.5 × second control 0.400"),
-        ({"matched_error": 0.4}, "lift over the second control 0.400 ± 0.400, must lie above 0"),
+        (CONTESTED, {"contested_hit_low": 0.3}, "there hit rate 0.500 [0.300, 0.580]"),
+        (CONTESTED, {"matched": 0.4}, "1.5 × second control 0.400"),
+        (CONTESTED, {"matched_error": 0.4}, "second control 0.400 ± 0.400, must lie above 0"),
     ],
 )
-def test_where_the_simple_rule_is_wrong_a_head_must_know_better(change, condition):
-    assert tagged(CONTESTED)
-    assert tagged(CONTESTED | {"hit_rate": 0.41})  # there, and not everywhere
-    assert_only_this_fails(CONTESTED | change, condition)
+def test_every_condition_alone_prevents_a_tag_and_says_so(row, change, condition):
+    assert tagged(row)
+    assert tagged(CONTESTED | {"hit_rate": 0.41})  # the rule counts at contested queries alone
+    assert not tagged(row | change)
+    (sentence,) = reasons_of(row | change | {"tagged": False})
+    assert sentence.startswith("closest to t/r: ")
+    failing = sentence.split("fails: ")[1]
+    assert condition in failing
+    assert ";" not in failing
 
 
 @pytest.mark.parametrize(
@@ -177,33 +174,42 @@ def test_where_the_simple_rule_is_wrong_a_head_must_know_better(change, conditio
 )
 def test_contested_queries_that_cannot_tell_decide_nothing(change, lacking):
     row = CONTESTED | {"contested_n": 22.0, "tagged": False} | change
-    (verdict,) = verdicts(pd.DataFrame([row]), {"t/r": RULE})
-    assert verdict == UNIDENTIFIABLE
-    table = with_rules(pd.DataFrame([row | {"verdict": verdict}]), {"t/r": RULE})
-    (said,) = reasons(table, {"t/r": RULE})
-    assert said.startswith("t/r, or nearest-VERB: this text does not tell them apart; 0.50 of")
+    assert verdict_of(row) == UNIDENTIFIABLE
+    table = with_rules(pd.DataFrame([row | {"verdict": UNIDENTIFIABLE}]), {"t/r": RULE})
     assert lacking in open_in_words(table.iloc[0].to_dict())
     # what another condition refuses stays refused
     for other in ({"mass": 0.1}, {"ci_low": -0.5, "ci_high": -0.1, "lift": -0.3}):
-        assert verdicts(pd.DataFrame([row | other]), {"t/r": RULE}).tolist() == [NO]
+        assert verdict_of(row | other) == NO
 
 
-def test_the_best_offset_is_asked_where_the_test_cannot_and_a_head_could_exceed_it():
-    few = CONTESTED | {"contested_least_p": 0.03125}
-    for change, verdict in (
-        ({"hit_rate": 0.3}, NO),
-        ({"hit_rate": 0.49}, NARROW),
-        ({"hit_rate": 0.93, "best_offset_rate": 0.93}, UNIDENTIFIABLE),  # 1.03 cannot be reached
-    ):
-        assert verdicts(pd.DataFrame([few | change]), {"t/r": RULE}).tolist() == [verdict]
+FEW = CONTESTED | {"contested_least_p": 0.03125}
+"""Contested queries in too few documents for the test."""
+SURE = CONTESTED | {"contested_n": 22.0, "contested_least_p": 0.00024}
+"""Few contested queries, in documents enough for the test."""
+FAST_RULE = CONTESTED | {"contested_rule_rate": 0.5}
 
 
-def test_few_contested_queries_give_a_tag_where_the_test_is_sure():
-    few = CONTESTED | {"contested_n": 22.0, "contested_least_p": 0.00024}
-    assert tagged(few)
-    # they may all be of one kind, so that the best fixed distance is asked too
-    assert not tagged(few | {"hit_rate": 0.41})
-    assert tagged(few | {"hit_rate": 0.93, "best_offset_rate": 0.93})  # 1.03 cannot be reached
+@pytest.mark.parametrize(
+    ("row", "verdict"),
+    [
+        # the best offset is asked if the test cannot tell and a head could exceed it
+        (FEW | {"hit_rate": 0.3}, NO),
+        (FEW | {"hit_rate": 0.49}, NARROW),
+        (FEW | {"hit_rate": 0.93, "best_offset_rate": 0.93}, UNIDENTIFIABLE),  # 1.03 is too much
+        # few queries may all be of one kind, so that the best offset is asked too
+        (SURE, TAGGED),
+        (SURE | {"hit_rate": 0.41}, NO),
+        (SURE | {"hit_rate": 0.93, "best_offset_rate": 0.93}, TAGGED),  # 1.03 is too much
+        # a rule that may count or not leaves it open
+        (FAST_RULE | {"contested_rule_low": 0.3}, NARROW),
+        (FAST_RULE | {"contested_rule_low": 0.5}, NO),
+        # what has no interval is not narrow
+        (CONTESTED | {"mass": 0.19, "mass_error": np.nan}, NO),
+        (CONTESTED | {"n": 49}, NO),
+    ],
+)
+def test_the_verdict_by_few_contested_queries_and_by_intervals(row, verdict):
+    assert verdict_of(row) == verdict
 
 
 @pytest.mark.parametrize(
@@ -222,38 +228,11 @@ def test_few_contested_queries_give_a_tag_where_the_test_is_sure():
 )
 def test_a_margin_whose_interval_holds_0_refuses_narrowly_and_says_how_far(change, sentence):
     row = CONTESTED | change
-    (verdict,) = verdicts(pd.DataFrame([row]), {"t/r": RULE})
-    assert verdict == NARROW
-    evidence = pd.DataFrame([row | {"verdict": verdict, "tagged": False}])
-    (said,) = reasons(with_rules(evidence, {"t/r": RULE}), {"t/r": RULE})
+    assert verdict_of(row) == NARROW
+    (said,) = reasons_of(row | {"verdict": NARROW, "tagged": False})
     assert sentence in said.split("; narrowly fails: ")[1]
     # beside a condition that refuses it for sure it is refused
-    sure = row | {"chance": 0.5}
-    assert verdicts(pd.DataFrame([sure]), {"t/r": RULE}).tolist() == [NO]
-
-
-@pytest.mark.parametrize(("rule_low", "verdict"), [(0.3, NARROW), (0.5, NO)])
-def test_a_refusal_by_a_rule_that_counts_by_a_hair_is_narrow(rule_low, verdict):
-    row = CONTESTED | {"contested_rule_rate": 0.5, "contested_rule_low": rule_low}
-    assert verdicts(pd.DataFrame([row]), {"t/r": RULE}).tolist() == [verdict]
-    evidence = pd.DataFrame([row | {"verdict": verdict, "tagged": False}])
-    (said,) = reasons(with_rules(evidence, {"t/r": RULE}), {"t/r": RULE})
-    assert ("0.500 + 0.10 (0.300 if it is right at 2.0% more" in said) == (rule_low == 0.3)
-
-
-def test_what_has_no_interval_is_not_narrow():
-    row = CONTESTED | {"mass": 0.19, "mass_error": np.nan}
-    assert verdicts(pd.DataFrame([row]), {"t/r": RULE}).tolist() == [NO]
-    assert verdicts(pd.DataFrame([CONTESTED | {"n": 49}]), {"t/r": RULE}).tolist() == [NO]
-
-
-def assert_only_this_fails(row: dict, condition: str) -> None:
-    assert not tagged(row)
-    evidence = pd.DataFrame([row | {"tagged": False}])
-    (sentence,) = reasons(with_rules(evidence, {"t/r": RULE}), {"t/r": RULE})
-    assert sentence.startswith("closest to t/r: ")
-    assert condition in sentence.split("fails: ")[1]
-    assert ";" not in sentence.split("fails: ")[1]
+    assert verdict_of(row | {"chance": 0.5}) == NO
 
 
 def test_a_type_that_no_head_could_earn_is_not_counted():
@@ -268,12 +247,10 @@ def test_a_type_that_no_head_could_earn_is_not_counted():
             "relations": 0,
             "of": 1,
         }
-    rules = {"t/r": RULE, "t/missing": RULE, "t/shown": replace(RULE, taggable=False)}
+    shown = replace(RULE, taggable=False)
+    assert not tagged(GOOD, shown)
+    rules = {"t/r": RULE, "t/missing": RULE, "t/shown": shown}
     assert decidable_relations(pd.DataFrame([CONTESTED]), rules) == {"relations": 1, "of": 2}
-
-
-def test_a_relation_that_is_only_reported_is_never_tagged():
-    assert not tagged(GOOD, TagThresholds(0.2, "s", "m", taggable=False))
 
 
 def test_a_companion_must_clear_the_floor_where_it_was_measured():
@@ -318,3 +295,23 @@ def test_a_head_without_a_tag_is_unclassified_and_says_what_came_closest():
     assert (head["primary"], head["tags"], head["relation"]) == ("unclassified", "", "r")
     assert head["reason"].startswith("closest to t/r")
     assert head["kv_group"] == 1
+
+
+def tag_count(run: hs.Run, factor: float, *, sinks: bool) -> int:
+    rules = {name: replace(rule, floor=rule.floor * factor) for name, rule in run.rules.items()}
+    rows = run.evidence[(verdicts(run.evidence, rules) == TAGGED).to_numpy()]
+    rows = rows[(rows["type"] == "sink") == sinks]
+    return len(rows.drop_duplicates(["layer", "head", "type"]))
+
+
+def test_the_sentence_counts_the_tags_of_higher_and_lower_floors():
+    run = hs.load("atlas:mini")
+    parts = []
+    for noun, sinks in (("tags", False), ("tags of attention sinks", True)):
+        more, now, fewer = (tag_count(run, factor, sinks=sinks) for factor in (0.9, 1.0, 1.1))
+        parts.append(
+            f"floors 10 % higher take {now - fewer} of {now} {noun} away, "
+            f"floors 10 % lower add {more - now}"
+        )
+    assert floor_sensitivity(run.evidence, run.rules) == f"{'; '.join(parts).capitalize()}."
+    assert floor_sensitivity(run.evidence.head(0), run.rules) == ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import headscope as hs
@@ -11,7 +10,7 @@ from headscope.corpus.document import DEPRELS, own_label
 from headscope.corpus.shipped import mini_folder
 from headscope.corpus.window import Window
 from headscope.measure.tally import Tally
-from headscope.relations.pairs import Pairs, no_pairs
+from headscope.relations.effects import no_tokens
 from headscope.relations.relation import Label, Relation, TagThresholds
 from headscope.relations.syntactic import LABEL_TREE, label_of
 from headscope.statistics.estimates import weigh
@@ -23,12 +22,6 @@ from headscope.statistics.general_labels import (
 )
 from headscope.statistics.relation_sums import TallySums, lift_difference
 
-
-def nothing(*_: object) -> Pairs:
-    """These relations are never looked for: their tallies are made up."""
-    return no_pairs()
-
-
 PATHS = {
     "det": ("phrase",),
     "aux": ("phrase", "verbal"),
@@ -36,7 +29,7 @@ PATHS = {
     "obj": ("arg",),
 }
 RELATIONS = [
-    Relation("t", name, nothing, nothing, TagThresholds(0.1, "", ""), label=Label(name, path))
+    Relation("t", name, no_tokens, no_tokens, TagThresholds(0.1, "", ""), label=Label(name, path))
     for name, path in PATHS.items()
 ]
 
@@ -113,29 +106,6 @@ def test_every_dependency_has_one_place_in_the_tree():
     assert label_of("nsubj:pass", "head>dep").general == ("argument:head>dep", "subject:head>dep")
 
 
-def test_a_head_counts_once_where_labels_share_a_name():
-    rows = [
-        {"layer": 0, "head": head, "type": "syntactic", "relation": name, "general": general}
-        for head, name, general in (
-            (0, "det:dep>head", "phrase-head:dep>head (det, case)"),
-            (0, "case:dep>head", "phrase-head:dep>head (det, case)"),
-            (0, "obj:dep>head", ""),
-            (1, "det:dep>head", ""),
-        )
-    ]
-    evidence = pd.DataFrame(rows).assign(tagged=True)
-    assert distinct_tags(evidence)["relation"].tolist() == [
-        "det:dep>head", "obj:dep>head", "det:dep>head",
-    ]  # fmt: skip
-    assert tag_names(evidence)[1] == "syntactic/phrase-head:dep>head"
-    heads = pd.DataFrame(
-        {"layer": [0, 1], "head": [0, 1], "relation": ["case:dep>head", "det:dep>head"]}
-    )
-    assert with_shown_relations(heads, evidence)["relation"].tolist() == [
-        "phrase-head:dep>head", "det:dep>head",
-    ]  # fmt: skip
-
-
 FUNCTION_WORDS = ("det", "case", "amod", "nummod", "nmod:poss", "aux", "aux:pass", "cop", "mark")
 
 
@@ -179,5 +149,8 @@ def test_planted_heads_of_one_label_keep_it_and_heads_of_the_phrase_have_the_gen
         ["syntactic/conj:dep>head", "syntactic/det:dep>head"],
     ]
     assert (tags["head"] == 1).sum() > 3, "several labels have one name"
+    assert len(distinct_tags(tags[tags["head"] == 1])) == 1
+    shown = with_shown_relations(run.heads, run.evidence)["relation"]
+    assert shown.iloc[1] == "phrase-head:dep>head"
     assert "syntactic/phrase-head:dep>head" in run.why("L0H1").splitlines()[0]
     assert run.why("L0H1").splitlines()[0].count("syntactic") == 1

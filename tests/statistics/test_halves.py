@@ -1,4 +1,4 @@
-"""What two halves of the documents say of each other's tags."""
+"""Agreement of the tags of two halves of the documents."""
 
 from __future__ import annotations
 
@@ -7,17 +7,12 @@ import pandas as pd
 import pytest
 
 from headscope.measure.tally import BLOCKS, Tally
-from headscope.relations.pairs import Pairs, no_pairs
+from headscope.relations.effects import no_tokens
 from headscope.relations.relation import Relation, TagThresholds
 from headscope.statistics.judge_heads import Judging, confirmed, split_half_agreement
 
-
-def nothing(*_: object) -> Pairs:
-    return no_pairs()
-
-
 ONE = Relation(
-    "a", "one", pairs=nothing, control=nothing, rule=TagThresholds(0.1, "a source", "a thing")
+    "a", "one", pairs=no_tokens, control=no_tokens, rule=TagThresholds(0.1, "a source", "a thing")
 )
 
 

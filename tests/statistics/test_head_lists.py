@@ -108,26 +108,16 @@ def test_a_head_is_shown_by_its_best_relations_and_resting_by_need(run):
 RULES = {relation.id: relation.rule for relation in TYPE.relations}
 
 
-def evidence(*rows: tuple[int, str, float, bool]) -> pd.DataFrame:
-    columns = ["head", "relation", "mass", "tagged"]
-    return pd.DataFrame(rows, columns=columns).assign(layer=0, type="sink")
-
-
 @pytest.mark.parametrize(
-    ("mass", "is_partial"), [(0.29, False), (0.3, True), (0.47, True), (0.5, False)]
+    ("mass", "tagged", "partial"),
+    [(0.29, False, 0), (0.3, False, 1), (0.47, False, 1), (0.5, False, 0), (0.4, True, 0)],
 )
-def test_a_partial_sink_lies_between_three_tenths_and_the_floor(mass, is_partial):
-    table = evidence((0, "first-token", mass, False))
-    assert len(partial_sinks(table, RULES)) == is_partial
-
-
-def test_a_head_with_a_tag_of_a_sink_is_no_partial_one():
-    table = evidence((0, "first-token", 0.4, False), (0, "resting-column", 0.3, True))
-    assert partial_sinks(table, RULES).empty
-    assert partial_sink_lines(table, RULES) == {}
-
-
-def test_a_partial_sink_is_said_with_its_mass_and_the_floor():
-    table = evidence((0, "first-token", 0.381, False), (1, "first-token", 0.1, False))
-    said = "Partial sink: 0.38 of its attention on the first token; the tag asks for 0.5."
-    assert partial_sink_lines(table, RULES) == {(0, 0): said}
+def test_a_partial_sink_lies_between_three_tenths_and_the_floor_without_a_tag(
+    mass, tagged, partial
+):
+    rows = [(0, "first-token", mass, False), (0, "resting-column", 0.3, tagged)]
+    table = pd.DataFrame(rows, columns=["head", "relation", "mass", "tagged"])
+    table = table.assign(layer=0, type="sink")[: 2 if tagged else 1]
+    assert len(partial_sinks(table, RULES)) == partial
+    for line in partial_sink_lines(table, RULES).values():
+        assert line.startswith(f"Partial sink: {mass:.2f} of its attention on the first token;")

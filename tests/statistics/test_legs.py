@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import io
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
-from rich.console import Console, RenderableType
 
 import headscope as hs
 from headscope.statistics.causes import (
@@ -20,13 +18,6 @@ from headscope.statistics.causes import (
     legs,
     legs_counted,
 )
-from headscope.views.summary import legs_lines
-
-
-def printed(what: RenderableType) -> str:
-    console = Console(file=io.StringIO(), width=200)
-    console.print(what)
-    return console.file.getvalue()
 
 
 def some_run() -> hs.Run:
@@ -88,7 +79,3 @@ def test_each_leg_says_what_was_measured_and_no_more():
         "looks and does not write": ["L0H0 (induction)"],
         "writes and does not look": ["L0H2 (induction)"],
     }
-    said = printed(legs_lines(legs(whole), whole))
-    assert "looks and does not write: L0H0 (induction)" in said
-    assert "note" not in said
-    assert "note: what heads write was not measured" in printed(legs_lines(legs(run), run))

@@ -21,7 +21,7 @@ def config() -> StimulusConfig:
 
 @pytest.mark.parametrize("name", [name for name, row in all_stimuli().items() if row.build])
 def test_windows_of_a_stimulus_fit_the_model_and_begin_with_queries_enough_for_a_tag(name, config):
-    """Else a stimulus that ends before the text would leave its relations without a verdict."""
+    """A stimulus that ends before the text must not leave its relations without a verdict."""
     row = all_stimuli()[name]
     windows = row.windows(config)
     assert {window.stimulus for window in windows} == {name}

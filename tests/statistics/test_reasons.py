@@ -1,0 +1,65 @@
+"""Text of `why`: quoted controls, missing numbers, and features that explain tags."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from headscope.relations.relation import TagThresholds
+from headscope.statistics.columns import RULE_COLUMNS
+from headscope.statistics.reasons import explain_tags, explained_by
+
+RULE = TagThresholds(floor=0.2, source="ours", meaning="its target", beat_baseline_by=0.1)
+ROW = {
+    "layer": 0, "head": 0, "type": "t", "relation": "r", "n": 80, "mass": 0.5, "control": 0.1,
+    "lift": 0.4, "ci_low": 0.3, "ci_high": 0.5, "q_value": 1e-6, "hit_rate": 0.9,
+    "best_offset_rate": 0.4, "twin_p999": 0.1, "chance": 0.05, "matched": 0.1, "baseline": "own",
+    "baseline_rate": 0.4, "contested_n": 60.0, "contested_lift": 0.3, "contested_low": 0.2,
+    "contested_high": 0.4, "contested_mass": 0.4, "rival": 0.1, "contested_hit_rate": 0.8,
+    "contested_rule_rate": 0.3, "contested_rule_low": 0.3, "contested_least_p": 0.001, "verdict": "tagged", "tagged": True,
+}  # fmt: skip
+
+
+def told(*changes: dict) -> str:
+    rows = [ROW | {"relation": f"r{i}"} | change for i, change in enumerate(changes)]
+    return explain_tags(pd.DataFrame(rows), {f"t/r{i}": RULE for i in range(len(rows))}, 0, 0)
+
+
+def test_the_first_lines_quote_the_stricter_control_of_all_that_the_verdict_uses():
+    """Whichever control is larger decides, so no smaller one may stand in the short answer."""
+    for control, matched, quoted in (
+        (0.1, 0.3, "0.30 on other keys (matched control)."),
+        (0.3, 0.1, "0.30 on control keys."),
+        (0.1, np.nan, "0.10 on control keys."),
+    ):
+        text = told({"control": control, "matched": matched})
+        assert quoted in text.split("In short:\n")[1].splitlines()[0]
+
+
+def test_no_number_that_is_missing_is_printed():
+    few = {"ci_low": np.nan, "ci_high": np.nan, "q_value": np.nan}
+    text = told(few | {"verdict": "tagged"})
+    assert "nan" not in text
+    assert "lift 0.400 (no interval: too few documents), must lie above 0" in text
+    assert "q not known (too few documents), must be below 0.01" in text
+    # what has no interval is no near miss
+    assert "closest to nothing" in told(few | {"tagged": False, "verdict": "no"})
+
+
+def terms(*rows: tuple[str, float, float]) -> pd.DataFrame:
+    """Features of one head's rule with weight and unique bits."""
+    plain = dict.fromkeys(RULE_COLUMNS, 0.0) | {"layer": 0, "head": 1, "kind": "", "queries": ""}
+    own = [{**plain, "feature": f, "weight": w, "unique": u} for f, w, u in rows]
+    return pd.DataFrame(own)[RULE_COLUMNS]
+
+
+def test_a_tag_without_unique_bits_is_explained_by_the_strongest_feature():
+    table = terms(
+        ("offset-2", 4.0, 0.4),
+        ("syntactic/det:head>dep", 2.0, 0.1),
+        ("key NOUN", -1.0, 0.3),
+        ("syntactic/amod:head>dep", 0.1, 0.001),
+    )
+    tags = ["syntactic/det:head>dep", "syntactic/amod:head>dep", "positional/offset-2"]
+    assert explained_by(table, 0, 1, tags) == [("syntactic/amod:head>dep", "offset-2")]
+    assert explained_by(table, 0, 2, tags) == []
