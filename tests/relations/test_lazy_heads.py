@@ -186,19 +186,25 @@ def prose(kind: str = "causal", max_tokens: int = 16_000) -> tuple[Window, ...]:
     return tuple(hs.windows(None, tokenizer, max_tokens=max_tokens, attention_kind=kind))
 
 
-def mentions_before(rule: Callable[[MentionTable, np.ndarray], np.ndarray]) -> Look:
-    """The nearest of those earlier mentions that a rule allows."""
+def before(m: MentionTable) -> np.ndarray:
+    """True for mentions wholly before a mention: mention × earlier mention."""
+    return m.last[None, :] < m.first[:, None]
+
+
+def mentions(allowed: Callable[[MentionTable], np.ndarray], kept: slice = slice(None)) -> Look:
+    """Mentions that a rule allows, or some of them in the order of the text."""
 
     def look(window: Window) -> Keys:
         m = window.mentions
-        allowed = rule(m, m.last[None, :] < m.first[:, None])
-        return {
-            int(m.last[query]): int(m.last[np.flatnonzero(keys)[-1]])
-            for query, keys in enumerate(allowed)
-            if keys.any()
-        }
+        rows = [m.last[np.flatnonzero(keys)][kept].tolist() for keys in allowed(m)]
+        return {int(query): keys for query, keys in zip(m.last, rows, strict=True) if keys}
 
     return look
+
+
+def nearest(allowed: Callable[[MentionTable], np.ndarray]) -> Look:
+    """The nearest of the earlier mentions that a rule allows."""
+    return mentions(allowed, slice(-1, None))
 
 
 def orelse(first: np.ndarray, second: np.ndarray) -> np.ndarray:
@@ -217,13 +223,13 @@ CHAIN = Case(
     "coreference",
     prose,
     {
-        "the entity": mentions_before(lambda m, before: before & entity(m)),
-        "nearest that agrees": mentions_before(lambda m, before: before & m.agrees),
-        "same word or agrees": mentions_before(
-            lambda m, before: orelse(before & lemma(m), before & m.agrees)
+        "the entity": nearest(lambda m: before(m) & entity(m)),
+        "nearest that agrees": nearest(lambda m: before(m) & m.agrees),
+        "same word or agrees": nearest(
+            lambda m: orelse(before(m) & lemma(m), before(m) & m.agrees)
         ),
-        "a word in common or agrees": mentions_before(
-            lambda m, before: orelse(before & m.shared, before & m.agrees)
+        "a word in common or agrees": nearest(
+            lambda m: orelse(before(m) & m.shared, before(m) & m.agrees)
         ),
     },
     {"the entity": {"chain"}},
@@ -238,20 +244,8 @@ def both_sides() -> tuple[Window, ...]:
 
 
 def apart(m: MentionTable) -> np.ndarray:
-    """Which mentions lie wholly before or after which."""
-    after = m.first[None, :] > m.last[:, None]
-    return after | after.T
-
-
-def mentions(allowed: Callable[[MentionTable], np.ndarray], *, first: bool = False) -> Look:
-    """All mentions that a rule allows, or the first of them."""
-
-    def look(window: Window) -> Keys:
-        m = window.mentions
-        rows = [m.last[np.flatnonzero(keys)].tolist() for keys in allowed(m)]
-        return {int(q): (k[:1] if first else k) for q, k in zip(m.last, rows, strict=True) if k}
-
-    return look
+    """True for pairs of mentions without a common token: mention × mention."""
+    return before(m) | before(m).T
 
 
 def nearest_mention(window: Window) -> Keys:
@@ -289,7 +283,7 @@ REFERENCE = Case(
     "coreference",
     both_sides,
     {
-        "later": mentions(lambda m: entity(m) & (m.first[None] > m.last[:, None]), first=True),
+        "later": mentions(lambda m: before(m).T & entity(m), slice(1)),
         "any": mentions(lambda m: entity(m) & apart(m)),
         "nearest on either side": nearest_mention,
     },
@@ -326,7 +320,7 @@ class ByWord:
 
 
 def code() -> tuple[Window, ...]:
-    """What a run of 12,000 tokens reads of these files."""
+    """Windows that a run of 12,000 tokens reads from these files."""
     files = [path for name in FILES.split() if (path := LIBRARY / f"{name}.py").is_file()]
     text = TextWindows(files, ByWord(), max_tokens=12_000, max_length=300, seed=0)
     own, made = list(text), built_windows(ByWord(), 300, has_code=True)

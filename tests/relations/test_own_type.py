@@ -194,8 +194,3 @@ def test_cells_outside_their_window_are_an_error_with_the_relations_name(cells, 
     control = replace(one_back, control=lambda *asked: cells).control
     with pytest.raises(hs.HeadscopeError, match=f"words/one-back: its control {message}"):
         control(WINDOW, sound, np.random.default_rng(0))
-
-
-def test_sound_cells_pass():
-    cells = hs.pairs([5, 11], [0, 11])
-    assert replace(one_back, pairs=lambda window: cells).pairs(WINDOW) is cells
