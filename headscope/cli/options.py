@@ -87,7 +87,6 @@ Corpus = Annotated[
 ]
 Printed = Annotated[Format, typer.Option(help="How to print.")]
 Table = Annotated[Path | None, typer.Option(help="Write the table to this .csv file.")]
-Picture = Annotated[Path | None, typer.Option(help="Draw it: a .png, .svg or .pdf file.")]
 Width = Annotated[
     str | None,
     typer.Option(
@@ -111,28 +110,6 @@ Source = Annotated[
         show_default=False,
     ),
 ]
-Workers = Annotated[
-    int, typer.Option(min=1, help="Runs at the same time, each in a process that holds its model.")
-]
-Address = Annotated[
-    str | None,
-    typer.Option(help="Address of a running Ray cluster whose machines run the processes."),
-]
-
-
-def names_in(texts: list[str] | None, option: str) -> list[str] | None:
-    """The names that an option gives, separated by commas; None where it was not given.
-
-    Raises:
-        ArgumentError: it was given and names nothing, as an empty variable of a shell does.
-
-    >>> names_in(["step1, step2", "main"], "--revisions"), names_in(None, "--revisions")
-    (['step1', 'step2', 'main'], None)
-    """
-    names = [name.strip() for text in texts or () for name in text.split(",") if name.strip()]
-    if texts and not names:
-        raise ArgumentError(f"{option} names nothing; separate names by commas, or leave it out")
-    return names or None
 
 
 def takes_settings(

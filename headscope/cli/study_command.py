@@ -109,11 +109,15 @@ def add_studies() -> None:
 def study_command(study: StudyRow) -> Callable[..., None]:
     """The function of which typer makes the command of a study."""
     function, code = imported(study.function), _BODIES.get(study.name, _run)
-    _, *parameters = inspect.signature(code, eval_str=True).parameters.values()
+    parameters = [*inspect.signature(code, eval_str=True).parameters.values()][1:]
     extra = {p.name: _keyword(p.name, p.annotation, p.default) for p in parameters}
     known = inspect.signature(function).parameters
     fields = {n: f for n, f in function.options().model_fields.items() if n not in _NEVER}
-    options = {name: _parameter(known[name], field) for name, field in fields.items()}
+    leading = next(iter(known))
+    options = {
+        name: _parameter(known[name], field, first=name == leading)
+        for name, field in fields.items()
+    }
     shell = {n: _keyword(n, *option) for n, option in _shell(study, "progress" in known).items()}
     ordered = sorted((shell | options | extra).values(), key=_position)
 
@@ -121,7 +125,7 @@ def study_command(study: StudyRow) -> Callable[..., None]:
         passed = {name: plain(values[name]) for name in fields}
         call_options = {name: values[name] for name in _DEFAULTS if name in values}
         call = StudyCall(study=study, arguments=passed, **call_options)
-        code(call, **{name: values[name] for name in extra})
+        code(call=call, **{name: values[name] for name in extra})
 
     summary = (inspect.getdoc(function) or "").partition("\n\n")[0]
     run.__name__, run.__doc__ = study.name, code.__doc__ or summary
@@ -148,14 +152,14 @@ def _shell(study: StudyRow, has_progress: bool) -> dict[str, tuple[Any, Any]]:
     return {name: (kind, _DEFAULTS[name]) for name, kind in options.items() if kind is not None}
 
 
-def _parameter(parameter: inspect.Parameter, field: FieldInfo) -> inspect.Parameter:
+def _parameter(parameter: inspect.Parameter, field: FieldInfo, *, first: bool) -> inspect.Parameter:
     """The option or the argument of a command that an argument of its function becomes."""
     name, annotation = parameter.name, field.annotation
     kind = shell_type(name, annotation)
     flags = [str(flag) for flag in field.metadata if isinstance(flag, Flag)]
     if field.default is False:
         flags = [f"--{name.replace('_', '-')}"]
-    is_argument = field.is_required() and parameter.kind is not parameter.KEYWORD_ONLY
+    is_argument = parameter.kind is not parameter.KEYWORD_ONLY and (field.is_required() or first)
     is_list = "list[" in str(kind)
     help_text = (field.description or "").removesuffix(".") + ("; repeatable." if is_list else ".")
     is_path = Path in alternatives(annotation) and not is_argument

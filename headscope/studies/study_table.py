@@ -92,6 +92,8 @@ STUDIES: tuple[StudyRow, ...] = (
             "headscope sweep run --models checkpoints/ --revisions step128,step1000 "
             "--out runs/stages",
         ),
+        out="",
+        figure="",
     ),
     StudyRow(
         name="languages",
@@ -102,6 +104,7 @@ STUDIES: tuple[StudyRow, ...] = (
             "headscope sweep languages model/ --corpus pud/ --languages de,ja,zh "
             "--figure languages.svg",
         ),
+        out="",
     ),
     StudyRow(
         name="weights",
