@@ -57,11 +57,6 @@ def own_network(folder: Path, model_type: str = ""):
     return kind_of(model_type).from_pretrained(folder, attn_implementation="eager").eval()
 
 
-def own_attention(folder: Path, tokens, model_type: str = "") -> list[torch.Tensor]:
-    """Attention by transformers itself; of a hybrid by those layers that have whole patterns."""
-    return attention_of(own_network(folder, model_type), tokens, model_type)
-
-
 def attention_of(network, tokens, model_type: str = "") -> list[torch.Tensor]:
     """Each layer's pattern, of a model that is loaded already."""
     how = {} if model_type in ENCODERS else {"use_cache": False}

@@ -104,14 +104,9 @@ class _Handler(BaseHTTPRequestHandler):
         if folder is None:
             self._refuse(404, "RevisionNotFound")
             return
-        files = {file.name: file.read_bytes() for file in folder.iterdir()}
-        tree = [
-            {"type": "file", "path": file, "size": len(content), "oid": sha1(content).hexdigest()}
-            for file, content in files.items()
-        ]
-        facts = {"id": name, "sha": commit_of(folder), "private": False, "tags": [], "downloads": 0}
-        facts["siblings"] = [{"rfilename": file} for file in files]
-        self._send(200, json.dumps(tree if kind == "tree" else facts).encode())
+        files = [_entry(file) for file in folder.iterdir()]
+        facts = {"id": name, "sha": commit_of(folder)}
+        self._send(200, json.dumps(files if kind == "tree" else facts).encode())
 
     def _file(self, name: str, revision: str, file: str) -> None:
         folder = self.server.folder(name, revision)
@@ -134,3 +129,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(body)
+
+
+def _entry(file: Path) -> dict[str, Any]:
+    content = file.read_bytes()
+    oid = sha1(content).hexdigest()
+    return {"type": "file", "path": file.name, "size": len(content), "oid": oid}

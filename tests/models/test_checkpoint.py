@@ -83,17 +83,6 @@ def test_an_index_that_names_no_safetensors_file_of_its_folder_is_refused(sharde
     assert not opened
 
 
-def test_the_links_of_the_hubs_cache_are_followed(sharded, tmp_path):
-    snapshot = tmp_path / "models--a--b" / "snapshots" / "0123"
-    blobs = tmp_path / "models--a--b" / "blobs"
-    snapshot.mkdir(parents=True)
-    blobs.mkdir()
-    for number, file in enumerate(sorted(sharded.iterdir())):
-        shutil.copy(file, blobs / str(number))
-        (snapshot / file.name).symlink_to(Path("../../blobs") / str(number))
-    assert load_model(str(snapshot)).weights_sha256 == load_model(str(sharded)).weights_sha256
-
-
 def parts(folder: Path) -> list[Path]:
     return sorted(folder.glob("model-*.safetensors"))
 

@@ -9,9 +9,7 @@ import numpy as np
 import pytest
 import torch
 from transformers import (
-    BertConfig,
     BertModel,
-    ElectraConfig,
     ElectraForPreTraining,
 )
 
@@ -22,11 +20,7 @@ from headscope.models.load import load_model
 from tests.helpers.encoders import HEADS, SPECIAL, WORDS, corpus, save_hand_built, save_tokenizer
 from tests.helpers.shell import headscope
 from tests.models.every_layout import patterns
-
-SMALL = {
-    "vocab_size": len(WORDS), "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
-    "intermediate_size": 32, "max_position_embeddings": 64, "initializer_range": 0.4,
-}  # fmt: skip
+from tests.models.tiny import tiny_config
 
 
 @pytest.fixture(scope="module")
@@ -108,8 +102,8 @@ def test_what_does_not_go_with_an_encoder_is_refused(option, folder, tmp_path, m
 
 def test_an_encoder_without_its_head_for_words_is_read(tmp_path):
     for name, model in (
-        ("bert", BertModel(BertConfig(**SMALL), add_pooling_layer=False)),
-        ("electra", ElectraForPreTraining(ElectraConfig(embedding_size=32, **SMALL))),
+        ("bert", BertModel(tiny_config("bert"), add_pooling_layer=False)),
+        ("electra", ElectraForPreTraining(tiny_config("electra"))),
     ):
         model.save_pretrained(tmp_path / name)
         save_tokenizer(WORDS, tmp_path / name)

@@ -80,16 +80,6 @@ def test_a_file_that_is_not_whole_is_refused(tmp_path, kind):
             call(str(path))
 
 
-def test_a_layout_that_transformers_does_not_know_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        gguf.GGUFWriter,
-        "add_architecture",
-        lambda writer: writer.add_string("general.architecture", "nosuch"),
-    )
-    with pytest.raises(ModelError, match="nosuch"):
-        load(save_gguf(tmp_path / "n.gguf", sizes_of(2)))
-
-
 def test_a_file_is_taken_apart_once_and_is_the_same_model_afterwards(
     tmp_path, tokenizer, monkeypatch
 ):

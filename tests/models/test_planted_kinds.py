@@ -34,9 +34,8 @@ TRAITS, FILLER = len(FEATURES), len(FEATURES)
 ROTARY = {"rope_type": "default", "rope_theta": 1e12}
 SLOW = WIDTH // 2 - 1
 """The channel that rotary embedding turns by less than a thousandth over all positions."""
-COMMON = {"num_hidden_layers": 1, "bos_token_id": 0, "eos_token_id": 0}
-LLAMA_LIKE = COMMON | {
-    "hidden_size": D_MODEL, "num_attention_heads": HEADS, "num_key_value_heads": HEADS,
+LLAMA_LIKE = {
+    "num_hidden_layers": 1, "bos_token_id": 0, "eos_token_id": 0, "hidden_size": D_MODEL, "num_attention_heads": HEADS, "num_key_value_heads": HEADS,
     "head_dim": WIDTH, "intermediate_size": 8, "max_position_embeddings": CONTEXT,
     "rope_parameters": ROTARY,
 }  # fmt: skip

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, BertConfig, BertModel
+from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, BertModel
 
 from headscope.models.intervention import ablated
 from headscope.models.load import load_model
 from headscope.models.rerun import Rerunner, Score, TokenRows
-from tests.helpers.encoders import WORDS, save_tokenizer
+from tests.helpers.models import save_uneven
 from tests.models.every_layout import save_tiny
-from tests.models.tiny import ENCODERS
+from tests.models.tiny import ENCODERS, tiny_config
 
 
 @pytest.fixture(scope="module")
@@ -83,10 +83,6 @@ def test_mean_leaves_out_the_first_token_and_padding(rerunner, rows):
 
 
 LENGTHS = (24, 15, 9)
-SMALL = {
-    "vocab_size": len(WORDS), "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
-    "intermediate_size": 32, "max_position_embeddings": 128, "initializer_range": 0.4,
-}  # fmt: skip
 
 
 def rows_of(mask: int) -> TokenRows:
@@ -131,25 +127,17 @@ def test_masked_tokens_are_filled_in_as_transformers_does(model_type, tokenizer,
     assert float((found - clean.scores).abs().max()) > 1e-4
 
 
-@pytest.fixture(scope="module")
-def sentence_encoder(tmp_path_factory):
-    """An encoder without a head that fills in masked tokens, as sentence encoders are."""
-    folder = tmp_path_factory.mktemp("sentences")
-    torch.manual_seed(0)
-    BertModel(BertConfig(**SMALL), add_pooling_layer=False).save_pretrained(folder)
-    save_tokenizer(WORDS, folder)
-    return folder
-
-
-def test_without_that_head_the_score_is_how_far_the_last_state_moves(sentence_encoder):
-    model = load_model(str(sentence_encoder))
+def test_without_that_head_the_score_is_how_far_the_last_state_moves(tokenizer, tmp_path):
+    """Sentence encoders have no head that fills in masked tokens."""
+    encoder = BertModel(tiny_config("bert"), add_pooling_layer=False)
+    model = load_model(str(save_uneven(encoder, tokenizer, tmp_path)))
     rerunner, rows = Rerunner(model), rows_of(mask=4)
     assert rerunner.score is Score.STATE
     clean = rerunner.clean(rows)
     assert not clean.scores.any()
     heads = {0: [2], 1: [3]}
     found = rerunner.scores(clean, ablated("zero", clean, heads))
-    network = BertModel.from_pretrained(sentence_encoder, add_pooling_layer=False).eval()
+    network = BertModel.from_pretrained(tmp_path, add_pooling_layer=False).eval()
     before = alone(network, rows, "last_hidden_state")
     silence(network, heads)
     after = alone(network, rows, "last_hidden_state")

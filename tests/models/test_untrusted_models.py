@@ -1,4 +1,4 @@
-"""A model's folder from anywhere: its code is never run, and its pickles are never loaded."""
+"""A model's folder from anywhere: no code of its own, no pickle, no process and no network."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import builtins
 import json
 import pickle
 import shutil
+import subprocess
+import sys
 from contextlib import nullcontext, suppress
 from pathlib import Path
 
@@ -14,6 +16,7 @@ import pytest
 from headscope.errors import ModelError
 from headscope.models.load import load_model
 from tests.helpers.models import edit_config
+from tests.models.every_layout import save_tiny
 
 ENGINES = ["fused", "lens"]
 
@@ -82,3 +85,48 @@ def test_a_pickle_beside_safetensors_is_not_loaded(folder, code):
     (folder / "pytorch_model.bin").write_bytes(pickle.dumps(Bomb(code)))
     assert load_model(str(folder)).layers == 2
     assert not code.exists()
+
+
+CHILD = """
+import sys
+import headscope.models.engines.choose, headscope.models.engines.fused  # what importing does is not asked
+from headscope.errors import ModelError
+from headscope.models.load import load_model
+
+STARTS = {"subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork",
+          "os.forkpty", "pty.spawn", "os.startfile"}
+ASKS = {"socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socket.sendto"}
+
+def watch(event, given):
+    if event in STARTS | ASKS:
+        print("STARTED", event, repr(given)[:200], flush=True)
+        raise RuntimeError(event)
+
+sys.addaudithook(watch)
+for name in sys.argv[1:]:
+    for engine in ("auto", "lens"):
+        try:
+            print("ENDED", load_model(name, engine=engine).engine.name)
+        except ModelError as error:
+            print("ENDED", error)
+print("ALL")
+__import__("os").system("true")  # the watch reports it
+"""
+LAYOUTS = ("llama", "mistral", "bloom", "gemma3", "phi4_multimodal", "git", "rwkv", "mamba")
+
+
+def test_no_process_is_started_and_no_network_asked_while_a_model_loads(
+    tokenizer, tmp_path_factory
+):
+    folders = [tmp_path_factory.mktemp(layout) for layout in LAYOUTS]
+    for layout, folder in zip(LAYOUTS, folders, strict=True):
+        save_tiny(layout, tokenizer, folder)
+    done = subprocess.run(
+        [sys.executable, "-c", CHILD, *map(str, folders)], capture_output=True, text=True,
+        timeout=240, check=False,
+    )  # fmt: skip
+    *lines, last, started = done.stdout.splitlines()
+    assert last == "ALL", done.stdout + done.stderr
+    assert started.startswith("STARTED os.system")
+    assert [line for line in lines if line.startswith("STARTED")] == []
+    assert len(lines) == 2 * len(LAYOUTS)
