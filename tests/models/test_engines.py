@@ -38,32 +38,18 @@ def by_lens(model_folder, stimuli):
     return tally_by("lens", model_folder, stimuli)
 
 
-def differences(one: Tally, other: Tally) -> dict[str, float]:
-    """The largest differences of means over queries, 0 to 1."""
-    queries = np.maximum(one.queries.sum(0), 1)[:, None, None]
-    means = {
-        name: np.abs((getattr(one, name) - getattr(other, name)).sum(0) / queries).max()
-        for name in ("target", "control")
-    }
-    profiled = float(one.profile.queries)
-    for name in ("entropy", "first_token", "spread", "diagonal", "stripe", "sentence"):
-        difference = getattr(one.profile, name) - getattr(other.profile, name)
-        means[name] = np.abs(difference).max() / profiled
-    means["distance"] = np.abs(one.profile.distance - other.profile.distance).max() / profiled / 240
-    means["corner"] = np.abs(one.profile.corner - other.profile.corner).max()
-    return means
-
-
 @pytest.mark.parametrize("cells", [1, 30_000, 2**30])
 def test_both_engines_give_the_same_tally_by_tiles_of_any_size(
     model_folder, stimuli, by_lens, monkeypatch, cells
 ):
     monkeypatch.setattr(fused, "BLOCK_CELLS", cells)
     own = tally_by("fused", model_folder, stimuli)
-    assert max(differences(by_lens, own).values()) < 1e-5
+    theirs = by_lens.arrays()
+    for name, sums in own.arrays().items():
+        if name != "hits":
+            assert np.allclose(sums, theirs[name], rtol=1e-4, atol=1e-2), name
     assert np.array_equal(by_lens.queries, own.queries)
     assert by_lens.profile.queries == own.profile.queries > 500
-    assert np.array_equal(by_lens.profile.corners, own.profile.corners)
     # two keys that differ in the last bit may change places
     assert np.abs(by_lens.hits.sum(0) - own.hits.sum(0)).max() <= 1
     assert own.hits.sum() > 1000
