@@ -35,6 +35,7 @@ from headscope.statistics.result import Result
 from headscope.studies.ablate_edges import QUERIES, edge_effects, tags_of
 from headscope.studies.ablate_texts import AblationText, ItemScore, ablation_texts, short_windows
 from headscope.studies.study import Study, study, table_columns
+from headscope.views.figure_style import error_bars
 from headscope.views.study import StudyResult
 
 CONTROLS = 5
@@ -53,8 +54,7 @@ STUDY = Study(
     rows="head × behaviour, then a row per tag",
     columns=table_columns("""
         kind | `head` or `tag` | the whole head, or the edges of one tag
-        layer | count, ≥ 0 | layer of the head
-        head | count, ≥ 0 | number of the head
+        layer, head | count, ≥ 0 | layer of the head, and its number there
         type | a head type | type that the head is tagged with
         behaviour | `repeat`, `agreement`, `pronoun`, `near`, `away` or `edges`; of an encoder
             `masked-near`, `masked-away`, `state-near` or `state-away` | measured at repeated
@@ -65,24 +65,19 @@ STUDY = Study(
         clean | nats | mean log-probability per token, or log-odds of a pair, of the whole model
         ablated | nats | the same with the head ablated, or the edges knocked out
         effect | nats | `ablated` − `clean`; for a tag KL divergence of the next-token distribution
-        ci_low | nats | lower end of the effect's 95 % interval
-        ci_high | nats | upper end of it
+        ci_low, ci_high | nats | ends of the effect's 95 % interval
         control | nats | mean effect of matched heads without the type; for a tag the divergence if
             as much other attention of its layer is moved
-        control_low | nats | lowest effect of these heads; for a tag lower end of the 95 % interval
-        control_high | nats | highest effect of these heads; for a tag the upper end
+        control_low, control_high | nats | range of these heads; for a tag its 95 % interval
         relation | a relation's name | the tag's relation or general label; empty for heads
         moved | share, 0 to 1 | for a tag: mean attention that was moved, over its queries
         excess | nats | effect − control
-        excess_low | nats | lower end of its 95 % interval over windows, pairs or documents
-        excess_high | nats | upper end of it
+        excess_low, excess_high | nats | ends of its 95 % interval over windows, pairs or documents
         times | ratio, > 0 | for a tag: geometric mean of the divergence divided by the control's
-        times_low | ratio, > 0 | lower end of its 95 % interval
-        times_high | ratio, > 0 | upper end of it
+        times_low, times_high | ratio, > 0 | ends of its 95 % interval
         loss | nats | for a tag: decrease of the log-probability of the token that follows
         loss_excess | nats | that decrease minus the control's
-        loss_low | nats | lower end of its 95 % interval over blocks
-        loss_high | nats | upper end of it
+        loss_low, loss_high | nats | ends of its 95 % interval over blocks
         q_value | 0 to 1 | one-sided test that the effect exceeds the control's, Benjamini–Hochberg
             over the table; for a tag twice the smaller p of the tests on `times` and `loss_excess`
         verdict | text | `breaks what it looks at`, `writes without mattering`, `no cause shown`, or
@@ -339,8 +334,7 @@ def _figure(result: StudyResult) -> Figure:
     rows = table.loc[largest[::-1]].reset_index(drop=True)
     figure = Figure(figsize=(6.4, 1.2 + 0.3 * len(rows)), layout="constrained")
     axes = figure.subplots()
-    errors = [rows["effect"] - rows["ci_low"], rows["ci_high"] - rows["effect"]]
-    spread = [error.clip(lower=0) for error in errors]
+    spread = error_bars(rows, "effect")
     axes.errorbar(rows["effect"], rows.index, xerr=spread, fmt="ko", ms=4, lw=1, label="ablated")
     axes.plot(rows["control"], rows.index, "o", color="0.6", ms=4, label="control")
     axes.axvline(0, color="grey", lw=0.6)

@@ -32,7 +32,7 @@ from headscope.runs.recorded_paths import name_of
 from headscope.runs.resolve import ModelOrRun, model_or_run
 from headscope.stimuli.document_order import readable
 from headscope.studies.study import Study, study, table_columns
-from headscope.views.figure_style import study_axes
+from headscope.views.figure_style import error_bars, study_axes
 from headscope.views.study import StudyResult
 
 ALL, UNTOUCHED, NO_MIXING = "all", "untouched", "no W_O"
@@ -73,8 +73,7 @@ STUDY = Study(
             `no W_O` the identity replaces W_O
         loss | nats per token, ≥ 0 | mean loss on text
         rise | nats per token | above the untouched model's
-        ci_low | nats per token | lower end of the rise's 95 % interval
-        ci_high | nats per token | upper end of it
+        ci_low, ci_high | nats per token | ends of the rise's 95 % interval
     """),
     figure="scatter",
     encoders=False,
@@ -215,8 +214,7 @@ def _figure(result: StudyResult) -> Figure:
     figure, axes = study_axes(result.title, 3.5 + 0.3 * len(names), 3.4)
     for way, rows in table.groupby("how", sort=False):
         places = [names.index(layer) for layer in rows["layer"]]
-        errors = [rows["rise"] - rows["ci_low"], rows["ci_high"] - rows["rise"]]
-        spread = [error.clip(lower=0) for error in errors]
+        spread = error_bars(rows, "rise")
         axes.errorbar(
             places, rows["rise"], yerr=spread, fmt="o", ms=3, capsize=2, color=COLOURS[str(way)],
             label=way,

@@ -57,8 +57,7 @@ STUDY = Study(
     rows="head and run but the first",
     columns=table_columns("""
         run | text | name of the run that is compared with the first
-        layer | count, ≥ 0 | layer of the head
-        head | count, ≥ 0 | number of the head in its layer
+        layer, head | count, ≥ 0 | layer of the head, and its number there
         primary_first | a head type | its primary type in the first run
         primary | a head type | its primary type in this run
         gained | types joined by `;` | tags that only this run gives

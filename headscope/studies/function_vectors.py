@@ -68,14 +68,11 @@ answers of the task: a head that raises all answers alike adds nothing to the se
 STUDY = Study(
     rows="head, tagged ones first, then by lift",
     columns=table_columns("""
-        layer | count, ≥ 0 | layer of the head
-        head | count, ≥ 0 | number of the head in its layer
+        layer, head | count, ≥ 0 | layer of the head, and its number there
         function_vector | True or False | tagged: its effect holds in both halves of the tasks
         lift | nats | effect of its mean output less the larger control, mean over tasks
-        ci_low | nats | lower end of its 95 % interval over tasks
-        ci_high | nats | upper end of it
-        first_half | nats | lift, mean over every other task
-        second_half | nats | lift, mean over the others
+        ci_low, ci_high | nats | ends of its 95 % interval over tasks
+        first_half, second_half | nats | mean lift over every other task, and over the others
         among_answers | nats | lift of the log-probability among the task's own answers
         among_answers_low | nats | lower end of its 95 % interval over tasks
         held_in | count, ≥ 0 | tasks in which its effect holds

@@ -23,16 +23,7 @@ from headscope.errors import CorpusError
 from headscope.heads import head_name
 from headscope.models.model import Model
 from headscope.models.stream import LayerAttention, stream_attention, tiled_patterns
-from headscope.options import (
-    LARGEST,
-    Device,
-    Heads,
-    Overwrite,
-    PathName,
-    Positive,
-    RunCorpus,
-    Source,
-)
+from headscope.options import Device, Heads, Overwrite, PathName, Positive, RunCorpus, Source
 from headscope.printing import visible
 from headscope.progress import Progress, Steps, progress_bar
 from headscope.runs.listing import Head, selected_heads
@@ -46,7 +37,7 @@ from headscope.views.study import StudyResult
 
 SEQUENCES, MAX_LENGTH = 500, 256
 SHORTEST = 3
-"""Tokens of the shortest sequence with a cell off the diagonal and off the first token's column."""
+"""Tokens of a sequence with a cell off the diagonal and off the first token's column."""
 LEAST_INDUCTION = 0.01
 """Neuronpedia's script leaves weaker attention out of `induction_score`."""
 INTERVALS, PER_INTERVAL = 10, 20
@@ -59,7 +50,6 @@ LISTED, BINS = 50, 20
 """Tokens in a table, and bins of the histogram of largest attention."""
 SAMPLED_TOKENS = 7_680
 """Tokens of a head's sequences together: eight cells of each take less than 1 MB."""
-SHARE = "share of attention beyond the first token"
 METRICS = {
     "self_attention_score": "Mean attention of a token to itself: the mean of the diagonal.",
     "prev_token_score": "Mean attention to the token before: the mean of the subdiagonal.",
@@ -67,8 +57,8 @@ METRICS = {
     "qk_distance": "Mean |q − k| in tokens, weighted by attention.",
     "qk_distance_variance": "Variance of |q − k|, weighted by attention.",
     "induction_score": (
-        "Attention to whatever followed the same token before, mean over queries whose token came "
-        f"before; less than {LEAST_INDUCTION:g} on a key counts as none."
+        "Mean attention to whatever followed the same token before; "
+        f"less than {LEAST_INDUCTION:g} on a key counts as none."
     ),
 }
 """Metrics and their tooltips: names and definitions of Neuronpedia's `compute-head-metrics.py`
@@ -80,8 +70,8 @@ PAGE: dict[str, Any] = {
     "umap_heads": [],
     "custom_plots": [{"key": "qk_distance_histogram", "label": "Q-K distance"}],
     "custom_tables": [
-        {"key": f"top_{side}_tokens", "label": f"{side.capitalize()} tokens ({SHARE})"}
-        for side in ("query", "key")
+        {"key": "top_query_tokens", "label": "Query tokens by attention"},
+        {"key": "top_key_tokens", "label": "Key tokens by attention"},
     ],
     "statistics_display": {
         "mean_max_activation": {"label": "Mean max activation", "format": "default"},
@@ -123,7 +113,7 @@ def headvis(
     corpus: RunCorpus = None,
     sequences: Annotated[Positive, Field(description="Sequences of text to read.")] = SEQUENCES,
     max_length: Annotated[
-        int, Field(ge=8, le=LARGEST, description="Tokens of the longest sequence.")
+        int, Field(ge=8, le=2**20, description="Tokens of the longest sequence.")
     ] = MAX_LENGTH,
     source: Source = None,
     device: Device = "auto",
@@ -152,20 +142,17 @@ def headvis(
         text = TextWindows(corpora, model.tokenizer, **how)
         windows = list(islice((each for each in text if len(each) >= SHORTEST), sequences))
         if not windows:
-            texts = ", ".join(map(str, corpora))
-            raise CorpusError(f"{texts}: no sequence of {SHORTEST} tokens")
+            raise CorpusError(f"{', '.join(map(str, corpora))}: no sequence of {SHORTEST} tokens")
         tokens = sum(map(len, windows))
         reading = Reading(model, windows, exported_heads, Steps(bar, 2 * tokens).advance)
         table, largest = reading.metrics()
-        metrics = [name for name in METRICS if name in table]
-        text_name = ", ".join(name_of(str(path)) for path in corpora)
         samples = [
             sample_sequences(maxima, np.random.default_rng([0, *head]), max(map(len, windows)))
             for maxima, head in zip(largest.T, exported_heads, strict=True)
         ]
         cells = reading.strongest(samples)
         with new_site(folder, overwrite=overwrite, site=HEADVIS) as new:
-            _write(new / "config.json", reading.config(name_of(run.name), text_name, metrics))
+            _write(new / "config.json", reading.config(run.name, corpora, list(table)[2:]))
             _write(new / "scatter_data.json", table.to_dict("records"))
             for i, head in enumerate(exported_heads):
                 content = head_file(windows, largest[:, i], samples[i], cells[i])
@@ -263,11 +250,13 @@ class Reading:
         self.rows(add)
         return [pd.concat(parts) for parts in tables]
 
-    def config(self, model: str, text: str, metrics: Sequence[str]) -> dict[str, Any]:
+    def config(
+        self, model: str, corpora: Sequence[str | Path], metrics: Sequence[str]
+    ) -> dict[str, Any]:
         """Entries of `config.json`: names of model and text, sizes, and settings of the page."""
         return {
-            "model_name": model,
-            "dataset_name": text,
+            "model_name": name_of(model),
+            "dataset_name": ", ".join(name_of(str(path)) for path in corpora),
             **PAGE,
             "n_sequences": len(self.windows),
             "seq_len": max(map(len, self.windows)),
@@ -323,8 +312,7 @@ def strongest_cells(attention: Float[Tensor, "query key"], first: int) -> pd.Dat
     top = attention.topk(min(STRONGEST, attention.shape[1]), -1)
     row, column = (top.values >= FAINTEST).nonzero(as_tuple=True)
     query, key = first + row, top.indices[row, column]
-    values = top.values[row, column].double()
-    columns = {"query": query, "key": key, "attention": values}
+    columns = {"query": query, "key": key, "attention": top.values[row, column].double()}
     table = pd.DataFrame({name: values.cpu().numpy() for name, values in columns.items()})
     return table.sort_values(["query", "key"])
 

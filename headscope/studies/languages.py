@@ -55,8 +55,7 @@ TERMINAL_ROWS, FIGURE_ROWS = 20, 40
 STUDY = Study(
     rows="head × relation that the text of some language decides; most tagged first",
     columns=table_columns("""
-        layer | count, ≥ 0 | layer of the head
-        head | count, ≥ 0 | number of the head in its layer
+        layer, head | count, ≥ 0 | layer of the head, and its number there
         type | a head type | the relation's type
         relation | text | its name
         general | text | the general label of the tag in most languages that hold it, such as
@@ -70,12 +69,10 @@ STUDY = Study(
         narrow_in | codes joined by `;` | languages that reject it narrowly
         undecided_in | codes joined by `;` | languages whose text cannot decide it
         lift | [−1, 1] | mean lift over the languages that decide
-        ci_low | [−1, 1] | lower end of its 95 % interval over documents
-        ci_high | [−1, 1] | upper end of it
+        ci_low, ci_high | [−1, 1] | ends of its 95 % interval over documents
         correlation | [−1, 1] | Spearman's rank correlation of the heads' lifts, mean over pairs of
             languages with 50 queries or more; empty for fewer than two
-        correlation_low | [−1, 1] | lower end of its 95 % interval over documents, by Fisher's z
-        correlation_high | [−1, 1] | upper end of it
+        correlation_low, correlation_high | [−1, 1] | ends of its 95 % interval, by Fisher's z
         correlation_by_chance | [−1, 1] | its expectation if heads are shuffled within layers
     """),
     figure="heat map",

@@ -47,8 +47,7 @@ STUDY = Study(
     rows="head, then a row per edge (a cell of its pattern)",
     columns=table_columns("""
         kind | `head` or `edge` | what is exchanged between the prompts
-        layer | count, ≥ 0 | layer of the head
-        head | count, ≥ 0 | number of the head in its layer
+        layer, head | count, ≥ 0 | layer of the head, and its number there
         tags | types joined by `;` | the head's tags in the run
         query | position, ≥ 0 | query of the edge; empty for a head
         key | position, ≥ 0 | key of the edge; empty for a head

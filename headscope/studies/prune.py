@@ -65,11 +65,9 @@ STUDY = Study(
         masked | heads, ≥ 0 | number of masked heads
         loss | nats per token, ≥ 0 | mean loss on text
         rise | nats per token | above the untouched model's
-        ci_low | nats per token | lower end of the rise's 95 % interval
-        ci_high | nats per token | upper end of it
+        ci_low, ci_high | nats per token | ends of the rise's 95 % interval
         over_random | nats per token | loss less that of the mean random order; empty for those
-        over_low | nats per token | lower end of its 95 % interval over windows and random orders
-        over_high | nats per token | upper end of it
+        over_low, over_high | nats per token | ends of its 95 % interval over windows and orders
     """),
     figure="line",
     encoders=False,
@@ -122,12 +120,9 @@ def prune(
         losses = _losses(loaded, judging, orders, advance)
     differences = over_random(losses, seed=seed)
     table = _table(losses, differences, importance.size, seed)
-    order = np.argsort(-importance.ravel(), kind="stable")
-    rows, columns = np.unravel_index(order, importance.shape)
-    names = [
-        head_name(loaded.attention_layers[row], int(column))
-        for row, column in zip(rows, columns, strict=True)
-    ]
+    order = np.argsort(-importance.ravel(), kind="stable").tolist()
+    places = [divmod(index, loaded.heads) for index in order]
+    names = [head_name(loaded.attention_layers[row], head) for row, head in places]
     rises = table.pivot_table(index="share", columns="order", values="rise", sort=False)
     return StudyResult(
         title=f"{name_of(loaded.name)}: rise of the loss in nats per token, by share of heads "
@@ -152,10 +147,7 @@ def head_importance(
     (Michel, Levy and Neubig 2019, "Are Sixteen Heads Really Better than One?", section 4.1). Every
     window has its own mask, so that one backward pass serves a batch.
 
-    Args:
-        model: a model that runs under the fused engine.
-        windows: from `text_windows`.
-        advance: called with the tokens of each batch when they are done.
+    The model runs under the fused engine.
     """
     network = network_of(model)
     options = {"dtype": network.dtype, "device": network.device, "requires_grad": True}

@@ -44,12 +44,10 @@ MAX_CLUSTERS = 40
 STUDY = Study(
     rows="head",
     columns=table_columns("""
-        layer | count, ≥ 0 | layer of the head
-        head | count, ≥ 0 | number of the head in its layer
+        layer, head | count, ≥ 0 | layer of the head, and its number there
         primary | a head type | as in `heads.csv`
         cluster | number, ≥ 1 | its cluster; 1 is the largest
-        x | root of bits | place on the map
-        y | root of bits | place on the map
+        x, y | root of bits | place on the map
         nearest | a head | the head whose attention is most alike
         distance | bits, [0, 1] | mean Jensen–Shannon divergence from it
     """),

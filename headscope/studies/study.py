@@ -28,9 +28,12 @@ class Column(NamedTuple):
 
 
 def table_columns(text: str) -> tuple[Column, ...]:
-    """Columns from lines `name | unit | meaning`; an indented line continues the line above."""
+    """Columns from lines `names | unit | meaning`; an indented line continues the line above."""
     lines = re.sub(r"\n\s+", " ", textwrap.dedent(text).strip()).split("\n")
-    return tuple(Column(*map(str.strip, line.split("|", 2))) for line in lines)
+    rows = [map(str.strip, line.split("|", 2)) for line in lines]
+    return tuple(
+        Column(name, unit, meaning) for names, unit, meaning in rows for name in names.split(", ")
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -37,15 +37,11 @@ COPYING = {"ov_copying": "embedding", "ov_copying_mlp0": "after the first MLP"}
 STUDY = Study(
     rows="head",
     columns=table_columns("""
-        layer | count, ≥ 0 | layer of the head
-        head | count, ≥ 0 | number of the head in its layer
-        ov_copying | [−1, 1] | Re Σλ / Σ∣λ∣ of W_E W_V W_O W_U (Elhage et al. 2021): 1 raises the
-            tokens it attends to
-        ov_copying_mlp0 | [−1, 1] | the same for a token as the first MLP leaves it; empty in layer
-            0
-        qk_rank | directions, ≥ 1 | effective rank of W_Q W_Kᵀ, at most the width of a head: exp of
-            the entropy of its singular values' shares (Roy and Vetterli 2007); empty for a circuit
-            that is 0
+        layer, head | count, ≥ 0 | layer of the head, and its number there
+        ov_copying | [−1, 1] | Re Σλ / Σ∣λ∣ of W_E W_V W_O W_U: 1 raises the tokens it attends to
+        ov_copying_mlp0 | [−1, 1] | the same of tokens after the first MLP; empty in layer 0
+        qk_rank | directions, ≥ 1 | effective rank of W_Q W_Kᵀ: exp of the entropy of its singular
+            values' shares (Roy and Vetterli 2007); empty for a circuit that is 0
         ov_rank | directions, ≥ 1 | the same of W_V W_O
         k_from | a head | the earlier head whose writes its keys read most
         k_composition | [0, 1] | how much
@@ -84,12 +80,9 @@ def weights(
         else:
             device = device if isinstance(model, str) else "auto"  # a model in memory stays there
             loaded = the_model(model, revision=revision, device=device, engine="lens")
-        advance = Steps(bar, 4).advance
+        advance = Steps(bar, 2).advance
         factors = head_factors(loaded)
-        advance()
-        random = random_composition(factors)
-        advance()
-        pairs = k_composition(factors)
+        random, pairs = random_composition(factors), k_composition(factors)
         advance()
         table = _table(loaded, factors, pairs)
         advance()

@@ -53,16 +53,14 @@ TARGETS, CONTEXT = 2, 6
 STUDY = Study(
     rows="head",
     columns=table_columns("""
-        layer | count, ≥ 0 | layer of the head
-        head | count, ≥ 0 | number of the head in its layer
+        layer, head | count, ≥ 0 | layer of the head, and its number there
         tags | `type/relation`, joined by `;` | the head's tags, the primary one first
         relation | `type/relation` | the relation that the columns below are about
         verdict | as in `evidence.csv` | verdict on this relation
         mass | [0, 1] | mean attention on the targets
         control | ≥ 0 | mean attention on the control keys
         lift | at most 1 | mass − control
-        ci_low | at most 1 | lower end of the lift's 95 % interval
-        ci_high | at most 1 | upper end of it
+        ci_low, ci_high | at most 1 | ends of the lift's 95 % interval
         q_value | [0, 1] | one-sided test of a lift above 0, Benjamini–Hochberg over measured heads
         n | count, ≥ 1 | queries
         hit_rate | [0, 1] | share of queries whose strongest key is a target

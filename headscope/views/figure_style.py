@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from io import BytesIO
 from typing import Any
 
+import pandas as pd
 from matplotlib import rc_context
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
@@ -76,6 +77,12 @@ def study_axes(title: str, width: float, height: float) -> tuple[Figure, Axes]:
     axes = figure.subplots()
     axes.set_title(title.split(":")[0].replace("$", r"\$"), fontsize=9)
     return figure, axes
+
+
+def error_bars(rows: pd.DataFrame, column: str) -> list[pd.Series]:
+    """Lengths of the error bars of a column, down to `ci_low` and up to `ci_high`."""
+    errors = [rows[column] - rows["ci_low"], rows["ci_high"] - rows[column]]
+    return [error.clip(lower=0) for error in errors]
 
 
 def outside_legend(legend: Legend) -> Legend:

@@ -45,8 +45,7 @@ BY_HEAD = ["layer", "head", "bits", "position", "explained", "ci_low", "ci_high"
 STUDY = Study(
     rows="head and feature of its rule, the feature with the most unique bits first",
     columns=table_columns("""
-        layer | count, ≥ 0 | layer of the head
-        head | count, ≥ 0 | number of the head in its layer
+        layer, head | count, ≥ 0 | layer of the head, and its number there
         explained | ≤ 1 | share of the bits between uniform attention and the head's own that the
             whole rule explains, on documents used neither to fit nor to choose it
         place | count, ≥ 1 | 1 for the feature with the most unique bits
@@ -58,8 +57,7 @@ STUDY = Study(
         weight | logits | weight in the softmax: a key with the feature is preferred by a factor of
             e^weight
         unique | ≤ 1 | share of the bits that is lost without it
-        ci_low | ≤ 1 | lower end of the 95 % interval of `unique`, over documents
-        ci_high | ≤ 1 | upper end of it
+        ci_low, ci_high | ≤ 1 | ends of the 95 % interval of `unique`, over documents
     """),
     bad_call={"features": 65},
 )
