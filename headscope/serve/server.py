@@ -109,6 +109,7 @@ def bind(host: str, port: int) -> socket.socket:
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
+        socket.getaddrinfo(host, port)  # an empty name is no address, and would be bound to all
         return socket.create_server((host, port), family=family)
     except (OSError, OverflowError, TypeError, UnicodeError) as error:
         raise HeadscopeError(

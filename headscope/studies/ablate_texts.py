@@ -105,10 +105,16 @@ def ablation_texts(
         if members := types_of.get(behaviour):
             pairs = make(PAIRS, seed=seed)
             texts.append(minimal_pairs(behaviour, pairs, tokenizer, members))
+    tagged = run.evidence[run.evidence["tagged"].astype(bool)]
+    tags = set(tagged["type"] + "/" + tagged["relation"]) - {*RESTING_PLACES}
+    kind = model.attention_kind
     config = StimulusConfig(tokenizer, model.vocabulary_size, length, seed + 1)
     for stimulus in all_stimuli().values():
         members = types_of.get(stimulus.name, [])
-        relations = {name: _tagged_relations(run, model, name) for name in members}
+        relations = {
+            name: [r for r in head_types()[name].relations_of(kind) if r.id in tags]
+            for name in members
+        }
         if relations and stimulus is not REPEAT:
             windows = stimulus.windows(config)[:SENTENCES]
             if stimulus is TEXT:
@@ -137,12 +143,6 @@ def behaviour_of(type_name: str, score: Score) -> str:
     behaviour = head_types()[type_name].behaviour
     near = behaviour in all_stimuli() and behaviour != REPEAT.name
     return behaviour if score is Score.NEXT or near else TEXT.name
-
-
-def _tagged_relations(run: Result, model: Model, name: str) -> list[Relation]:
-    tagged = run.evidence[run.evidence["tagged"].astype(bool) & (run.evidence["type"] == name)]
-    ids = set(tagged["type"] + "/" + tagged["relation"]) - {*RESTING_PLACES}
-    return [r for r in head_types()[name].relations_of(model.attention_kind) if r.id in ids]
 
 
 def repeats(windows: Sequence[Window], types: Collection[str]) -> AblationText:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import re
-import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -226,8 +225,6 @@ class HeadCallback(TrainerCallback):  # type: ignore[misc]
             check_target(self.out, overwrite=overwrite)
         self.log: Callable[[dict[str, float]], None] | None = None
         """Called with the counts of each reading, such as `trainer.log`."""
-        self.seconds: list[float] = []
-        """Seconds that each reading took."""
         self._cells: dict[str, Cell] = {}
         self._model: Model | None = None
         self._network: Any = None
@@ -267,7 +264,6 @@ class HeadCallback(TrainerCallback):  # type: ignore[misc]
         Raises:
             HeadscopeError: no tokenizer, or the text decides none of the types.
         """
-        start = time.perf_counter()
         with random_states_restored():
             run = self._classified(model, tokenizer)
         types = countable_types(run.evidence, run.rules)
@@ -280,7 +276,6 @@ class HeadCallback(TrainerCallback):  # type: ignore[misc]
         self._cells[f"step{step}"] = counted(cell, run.heads, types)
         if self.out is not None:
             self.emergence.save(self.out, overwrite=True)
-        self.seconds.append(time.perf_counter() - start)
         if self.log is not None:
             self.log(self._logged(run, self._cells[f"step{step}"]))
 

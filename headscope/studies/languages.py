@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,7 +15,6 @@ from pydantic import Field
 
 from headscope.corpus.languages import by_language
 from headscope.corpus.shipped import listed
-from headscope.corpus.window import Window
 from headscope.errors import HeadscopeError, RunError
 from headscope.heads import head_name
 from headscope.measure.in_process import InProcess
@@ -255,19 +254,13 @@ def shared_documents(
             max_length=min(settings.max_length, longest),
             seed=settings.seed,
         )
-        document_names = _document_names(text)
+        name_of_document = {window.document: window.name.rpartition("#")[0] for window in text}
+        document_names = list(name_of_document.values())
         # the last document may continue after the last token
         names.append(document_names[:-1] if text.tokens >= settings.max_tokens else document_names)
     count = min(map(len, names))
     is_parallel = len({tuple(document_names[:count]) for document_names in names}) == 1
     return count if count and is_parallel else None
-
-
-def _document_names(windows: Iterable[Window]) -> list[str]:
-    names: dict[int, str] = {}
-    for window in windows:
-        names.setdefault(window.document, window.name.rpartition("#")[0])
-    return list(names.values())
 
 
 def evidence_of(runs: Mapping[str, Result]) -> pd.DataFrame:

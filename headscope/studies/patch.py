@@ -117,21 +117,20 @@ def patch(
         windows = _prompts(model, clean, corrupt)
         compared = _compared(rerunner, windows, words)
         pair = PromptPair.of(rerunner, windows, compared, sorted({layer for layer, _ in places}))
-        _check_gap(pair)
+        one, other = pair.clean.metric, pair.corrupt.metric
+        if not abs(one - other) > LEAST_GAP * max(abs(one), abs(other)):
+            raise HeadscopeError(
+                f"the metric is {one:.6g} for the clean prompt and {other:.6g} for the corrupt one"
+            )
         steps = Steps(bar, 4 * (len(places) + min(EDGE_HEADS, len(places)) * edges))
         table = _table(run, pair, windows[0], places, edges, steps)
     names = model.tokenizer.spell(compared)
     return StudyResult(
         title=f"{name_of(model.name)}: logit of {names[0]!r} minus that of {names[1]!r}: "
-        f"{pair.clean.metric:+.3f} after the clean prompt, {pair.corrupt.metric:+.3f} after the "
-        "corrupt one",
+        f"{one:+.3f} after the clean prompt, {other:+.3f} after the corrupt one",
         table=table,
         terminal_table=_strongest(table),
-        values={
-            "clean": pair.clean.metric,
-            "corrupt": pair.corrupt.metric,
-            "compared": list(names),
-        },
+        values={"clean": one, "corrupt": other, "compared": list(names)},
         draw=_figure,
     )
 
@@ -170,16 +169,6 @@ def _compared(
             "prompt); give two different tokens with --answer and --wrong"
         )
     return tokens
-
-
-def _check_gap(pair: PromptPair) -> None:
-    one, other = pair.clean.metric, pair.corrupt.metric
-    gap, size = abs(one - other), max(abs(one), abs(other))
-    if not np.isfinite(gap) or gap <= LEAST_GAP * size or gap == 0:
-        raise HeadscopeError(
-            f"the metric is {one:.6g} for the clean prompt and {other:.6g} for the corrupt one: "
-            "there is no difference that a head could restore"
-        )
 
 
 def _table(

@@ -165,13 +165,6 @@ def head_factors(model: Model) -> HeadFactors:
     Raises:
         ModelError: its norms cannot be folded into its matrices, or a layer has no Q, K, V and O.
     """
-    check_foldable(model)
-    parts = [_layer(model, layer) for layer in range(model.layers)]
-    query, key, value, output = (torch.stack(matrices) for matrices in zip(*parts, strict=True))
-    return HeadFactors(query, key, value, output, query.shape[-2] - writes_centred(model))
-
-
-def check_foldable(model: Model) -> None:
     kind = getattr(model.bridge.cfg, "normalization_type", None)
     blocks = [block._modules for block in model.bridge.blocks]
     placed = all("ln1" in block and "ln1_post" not in block for block in blocks)
@@ -183,6 +176,9 @@ def check_foldable(model: Model) -> None:
             "matrices: that takes a LayerNorm or RMSNorm before attention, none behind it, and an "
             "architecture for which TransformerLens folds; headscope classify needs no folding"
         )
+    parts = [_layer(model, layer) for layer in range(model.layers)]
+    query, key, value, output = (torch.stack(matrices) for matrices in zip(*parts, strict=True))
+    return HeadFactors(query, key, value, output, query.shape[-2] - writes_centred(model))
 
 
 def reads_centred(model: Model) -> bool:
@@ -253,7 +249,10 @@ def token_map(model: Model, *, after_mlp: bool = False) -> Float[Tensor, "out in
         model: a loaded model.
         after_mlp: use the residual stream after block 0; see `effective_embedding`.
     """
-    unembedding = folded_unembedding(model)
+    unembedding = plain(model.bridge.W_U) * gain(model, model.bridge.ln_final)
+    if writes_centred(model):
+        unembedding = centre(unembedding, 0)
+    unembedding = centre(unembedding, 1)
     embedding = effective_embedding(model) if after_mlp else plain(model.bridge.W_E)
     total = torch.zeros(unembedding.shape[0], embedding.shape[1], dtype=torch.float64)
     for start in range(0, len(embedding), CHUNK):
@@ -293,13 +292,6 @@ def effective_embedding(model: Model) -> Float[Tensor, "token d_model"]:
         rows = centre(rows, -1)
     # padding of the vocabulary has rows of zeros
     return rows / rows.square().mean(-1, keepdim=True).sqrt().clamp_min(1e-30)
-
-
-def folded_unembedding(model: Model) -> Float[Tensor, "d_model token"]:
-    weight = plain(model.bridge.W_U) * gain(model, model.bridge.ln_final)
-    if writes_centred(model):
-        weight = centre(weight, 0)
-    return centre(weight, 1)
 
 
 def k_composition(factors: HeadFactors) -> Float[Tensor, "earlier source layer head"]:

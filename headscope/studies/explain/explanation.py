@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import pandas as pd
 from pydantic import Field
@@ -86,10 +86,8 @@ def explain(
     quarter, and what it explains is measured on the rest: 1 − KL(head ‖ rule) / KL(head ‖ uniform),
     1 for a rule that equals the head and 0 for one that is no better than uniform attention.
 
-    The table has a row per head × feature, the feature with the most unique bits first; its columns
-    are those of rules.csv. The terminal shows a row per head: its `bits` per query, the shares of
-    them that sinks and distance alone (`position`) and the rule (`explained`) explain, and the
-    `rule` as text.
+    The terminal shows a row per head: its `bits` per query, the shares of them that sinks and
+    distance alone (`position`) and the rule (`explained`) explain, and the `rule` as text.
 
     Raises:
         ModelError: the model cannot be loaded.
@@ -105,7 +103,8 @@ def explain(
         texts = Texts.of(parts, TokenFacts.of(split.fitting), relations)
         steps = Steps(bar, len(loaded.attention_layers))
         rules = fit_rules(loaded, texts, features, steps)
-    by_head = pd.DataFrame(map(_head_row, rules), columns=BY_HEAD)
+    rows = [(r.layer, r.head, r.bits, r.position, *r.explained, r.sentence) for r in rules]
+    by_head = pd.DataFrame(rows, columns=BY_HEAD)
     mean = by_head[["position", "explained"]].mean()
     return StudyResult(
         title=f"{loaded.name}: rules explain {mean['explained']:.2f} of a head's bits (sinks and "
@@ -135,13 +134,9 @@ def read_split_windows(
         CorpusError: a corpus cannot be read, or has fewer than four windows.
     """
     corpora = asked_corpora(corpus)
-    text = TextWindows(
-        corpora,
-        model.tokenizer,
-        max_tokens=windows * SPREAD,
-        max_length=min(LENGTH, model.context),
-        seed=seed,
-    )
+    length = min(LENGTH, model.context)
+    how = {"max_tokens": windows * SPREAD, "max_length": length, "seed": seed}
+    text = TextWindows(corpora, model.tokenizer, **how)
     windows_read, notes = [window for window in text if len(window) > 2], []
     if len({window.document for window in windows_read}) < 2 * PARTS:
         notes.append(
@@ -201,7 +196,3 @@ def _rules_table(heads: Sequence[HeadRule]) -> pd.DataFrame:
         for rank, term in enumerate(rule.terms, start=1)
     ]  # fmt: skip
     return pd.DataFrame(rows, columns=RULE_COLUMNS)
-
-
-def _head_row(rule: HeadRule) -> tuple[Any, ...]:
-    return rule.layer, rule.head, rule.bits, rule.position, *rule.explained, rule.sentence
