@@ -138,9 +138,9 @@ def headvis(
     with progress_bar(progress) as bar:
         model = model_of(run, longest=max_length, source=source, device=device)
         length = min(max_length, model.longest_window)
-        how = {"max_tokens": sequences * length, "max_length": length, "seed": 0}
-        text = TextWindows(corpora, model.tokenizer, **how)
-        windows = list(islice((each for each in text if len(each) >= SHORTEST), sequences))
+        limits = {"max_tokens": sequences * length, "max_length": length, "seed": 0}
+        text = TextWindows(corpora, model.tokenizer, **limits)
+        windows = list(islice((w for w in text if len(w) >= SHORTEST), sequences))
         if not windows:
             raise CorpusError(f"{', '.join(map(str, corpora))}: no sequence of {SHORTEST} tokens")
         tokens = sum(map(len, windows))

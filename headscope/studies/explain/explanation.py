@@ -135,8 +135,8 @@ def read_split_windows(
     """
     corpora = asked_corpora(corpus)
     length = min(LENGTH, model.context)
-    how = {"max_tokens": windows * SPREAD, "max_length": length, "seed": seed}
-    text = TextWindows(corpora, model.tokenizer, **how)
+    limits = {"max_tokens": windows * SPREAD, "max_length": length, "seed": seed}
+    text = TextWindows(corpora, model.tokenizer, **limits)
     windows_read, notes = [window for window in text if len(window) > 2], []
     if len({window.document for window in windows_read}) < 2 * PARTS:
         notes.append(
