@@ -272,7 +272,7 @@ GOLD = data_folder() / "corpora" / "gold.conllu"
 
 def test_the_table_has_the_terms_of_each_head_and_the_same_seed_gives_it_again(gpt2_folder):
     found = hs.explain(gpt2_folder, GOLD, features=3, windows=16)
-    assert list(found.table.columns) == columns_of("rules.csv")
+    assert list(found.table.columns) == columns_of("explain")
     assert found.table.groupby(["layer", "head"]).size().max() <= 3
     heads = found.terminal_table
     assert len(heads) == 8
@@ -292,7 +292,7 @@ def test_the_command_keeps_the_rules_in_the_runs_folder(gpt2_folder, tmp_path, c
     assert "L1H3" in printed
     assert "rules.csv" in printed
     run = hs.load(folder)
-    assert list(run.accounts.columns) == columns_of("rules.csv")
+    assert list(run.accounts.columns) == columns_of("explain")
     assert list(run.heads.columns) == columns_of("heads.csv")
     pd.testing.assert_frame_equal(run.evidence, before.evidence)
     printed = run.why("L1H1")
