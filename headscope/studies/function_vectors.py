@@ -219,9 +219,9 @@ def task_effects(
         before = scores(torch.stack([run.state for run in runs])[:, None])
         rises = []
         for layer in runner.model.attention_layers:
-            own = reading.clean_mean[layer], reading.shuffled_mean[layer]
+            same_task = reading.clean_mean[layer], reading.shuffled_mean[layer]
             another = [others[i % len(others)].clean_mean[layer] for i in range(len(prompts))]
-            values = torch.stack([torch.stack([*own, mean], dim=1) for mean in another])
+            values = torch.stack([torch.stack([*same_task, mean], dim=1) for mean in another])
             rise = scores(_patched(runner, runs, layer, values)) - before
             rises.append(rise.reshape(2, *values.shape[:3]))
             advance()
