@@ -97,6 +97,11 @@ OTHER_PROGRAMS = {"transformer_lens"}
 """What the page on exporting hands files and hooks to."""
 KNOWN = {"headscope", "numpy", "pandas", "matplotlib", "torch", *OTHER_PROGRAMS}
 KNOWN |= sys.stdlib_module_names
+# a stimulus with gold links, on the page about extending
+KNOWN |= {
+    f"headscope.{name}"
+    for name in ("corpus.gold_links", "corpus.text", "relations.annotated_links")
+}
 CELLS = {
     f"{path.stem}, cell {number}": "".join(cell["source"])
     for path in NOTEBOOKS

@@ -111,7 +111,7 @@ def frame_table(table: pd.DataFrame) -> Table:
     [('head', 'L5H1'), ('mass', '0.250'), ('n', '3')]
     """
     if {"layer", "head"} <= {*table.columns}:
-        names = list(map(head_name, table["layer"], table["head"]))
+        names = [head_name(int(row.layer), int(row.head)) for row in table.itertuples()]
         table = table.drop(columns=["layer", "head"])
         table.insert(0, "head", names)
     numbers = table.select_dtypes("number").columns

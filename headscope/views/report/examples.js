@@ -178,10 +178,10 @@ async function framePage(view, props, first) {
 
 function circuitFrame(label, view, props, first) {
   const frame = el("iframe", { class: "circuit", title: label });
-  framePage(view, props, first).then((page) => { frame.srcdoc = page; });
-  frame.addEventListener("load", () => {
-    const fit = () => { frame.style.height = `${Math.min(900, frame.contentDocument.documentElement.scrollHeight + 12)}px`; };
-    setTimeout(fit, 300);
+  const fit = () => { frame.style.height = `${Math.min(900, frame.contentDocument.documentElement.scrollHeight + 12)}px`; };
+  framePage(view, props, first).then((page) => {
+    frame.addEventListener("load", () => setTimeout(fit, 300));
+    frame.srcdoc = page;
   });
   return frame;
 }
