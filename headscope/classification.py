@@ -307,7 +307,7 @@ def _plan(prepared: _Prepared, read: _Read, stopping: StoppingRule) -> Plan:
     settings, checkpoint = prepared.loaded.settings, prepared.checkpoint
     return Plan(
         text=read.counts.watch(read.sample.watch(prepared.windows.stream)),
-        synthetic=prepared.windows.others,
+        others=prepared.windows.others,
         relations=prepared.relations,
         seed=settings.seed,
         model=checkpoint.model,

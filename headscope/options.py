@@ -291,7 +291,6 @@ Heads = Annotated[
 ]
 Head = Annotated[str, Field(description="L5H1 or 5.1 for layer 5, head 1.")]
 Overwrite = Annotated[bool, Field(description="Replace files that are there already.")]
-Out = Annotated[PathName | None, Field(description="Folder to write; nothing is written if None.")]
 Text = Annotated[str, Field(description="Text, in Unicode.")]
 Width = Annotated[
     Annotated[float, Field(ge=2, le=40)] | None,

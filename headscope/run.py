@@ -149,7 +149,7 @@ class Run(Result):
 
         Args:
             heads: `tagged`, `all`, a type, a relation, or names such as `L5H1,L6H9`.
-            how: replaces a head's output by its `mean` over the text, or by `zero`.
+            how: replaces a head's output by its `mean` over the batch, or by `zero`.
             options: others of `headscope.studies.ablate.ablate`.
         """
         from headscope.studies.ablate import ablate

@@ -100,7 +100,7 @@ class Plan:
 
     text: Iterable[Window]
     """Windows of natural text, one after the other; they need not fit into memory."""
-    synthetic: Sequence[Window]
+    others: Sequence[Window]
     """Windows of the other stimuli."""
     relations: Sequence[Relation]
     """Relations with their parts; the sums of effects stand behind those of the others."""
@@ -133,16 +133,16 @@ class Plan:
     def rounds(self) -> Iterator[tuple[Iterable[Window], Sequence[Window]]]:
         """Text and other windows of each round, without stimuli that were stopped before it."""
         if self.stopping is None:
-            yield self.text, self.synthetic
+            yield self.text, self.others
             return
         text = split(self.text, self.stopping.interim_tokens)
-        count = max([len(self.stopping.interim_tokens) + 1, *map(round_of, self.synthetic)]) + 1
+        count = max([len(self.stopping.interim_tokens) + 1, *map(round_of, self.others)]) + 1
         stopped = self.model.stopped
         for number in range(count):
-            others = [w for w in self.synthetic if round_of(w) == number and was_read(w, stopped)]
+            due = [w for w in self.others if round_of(w) == number and was_read(w, stopped)]
             goes_on = TEXT.name not in stopped or number < stopped[TEXT.name].rounds
             # before the first of it come a few documents of other stimuli
-            yield next(text, iter(())) if number and goes_on else (), others
+            yield next(text, iter(())) if number and goes_on else (), due
 
 
 def was_read(window: Window, stopped: Mapping[str, StoppedEarly]) -> bool:
@@ -226,7 +226,7 @@ def _stop_stimuli(plan: Plan, number: int) -> None:
     stopped = plan.model.stopped
     for stimulus, changes in plan.stopping.should_stop(plan.model.tally, number).items():
         stopped.setdefault(stimulus, StoppedEarly(number + 1, changes))
-        windows = [w for w in plan.synthetic if w.stimulus == stimulus]
+        windows = [w for w in plan.others if w.stimulus == stimulus]
         plan.listener.leaves_out(sum(len(w) for w in windows if not was_read(w, stopped)))
 
 

@@ -33,7 +33,9 @@ file          purpose
 ============= ================================================================================
 
 No file is changed in place, so that a run folder is complete or absent. If a process is killed
-between two moves, the next one finishes or undoes them. Files of the user's in the folder are kept.
+between two moves, the next one finishes or undoes them. Other files in the folder stay. Fetched
+models and unpacked GGUF files are in the user's cache: see `headscope.models.packaged` and
+`headscope.models.weights`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The one writer of files: each whole or not at all, and nothing replaced unless that was asked."""
+"""Writing of results: each file whole or not at all, and nothing replaced unless that was asked."""
 
 from __future__ import annotations
 

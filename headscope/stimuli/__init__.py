@@ -1,4 +1,4 @@
-"""Stimuli: kinds of windows that a run reads, a file each.
+"""Stimuli: kinds of windows that a run reads.
 
 A head type names the stimuli that its relations read (`HeadType.stimuli`); `COMMON` lists those
 that belong to no type. `headscope.relations.all_stimuli` has both.

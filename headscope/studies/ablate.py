@@ -95,7 +95,7 @@ def ablate(
     heads: Heads = "tagged",
     how: Annotated[
         Literal["mean", "zero"],
-        Field(description="Replace the output of a head by its mean over the text, or by zero."),
+        Field(description="Replace the output of a head by its mean over the batch, or by zero."),
     ] = "mean",
     only: Annotated[
         Literal["both", "heads", "edges"],
