@@ -25,7 +25,7 @@ from headscope.measure.batch_reader import measure
 from headscope.models.load import load_model
 from headscope.models.stream import BATCH_TOKENS
 from headscope.models.weights import fuse_activations
-from headscope.stimuli.text import TextWindows
+from headscope.stimuli.natural_text import TextWindows
 
 LENGTHS = (256, 1_024, 2_048, 8_192)
 TOKENS = (50_000, 500_000)

@@ -26,7 +26,7 @@ import torch
 
 import headscope as hs
 from headscope.models.load import load_model
-from headscope.stimuli.text import TextWindows
+from headscope.stimuli.natural_text import TextWindows
 
 LENGTH = 256
 METRICS = (

@@ -31,7 +31,7 @@ from headscope.relations import relations_of
 from headscope.relations.relation import MIN_QUERIES, Relation
 from headscope.statistics.tags import VERDICTS
 from headscope.stimuli.built import built_windows
-from headscope.stimuli.text import TextWindows
+from headscope.stimuli.natural_text import TextWindows
 
 
 def planted_pattern(

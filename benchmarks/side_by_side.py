@@ -20,7 +20,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, GPT2Config, GPT2LM
 from headscope.corpus.shipped import mini_folder, shipped_corpora
 from headscope.corpus.window import Window
 from headscope.models.model import Model
-from headscope.stimuli.text import TextWindows
+from headscope.stimuli.natural_text import TextWindows
 
 RESULTS = Path(__file__).parent / "results"
 ROUNDS = 3

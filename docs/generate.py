@@ -25,7 +25,7 @@ from headscope.relations.relation import Relation
 from headscope.relations.syntactic import LABEL_TREE
 from headscope.studies.study_table import STUDIES, home, imported
 from headscope.studies.verify import published_metrics
-from headscope.views.families import COLUMNS, layout_cells
+from headscope.views.model_list import COLUMNS, layout_cells
 
 PROJECT = Path(__file__).parents[1]
 

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from headscope.studies.emergence import HeadCallback as HeadCallback
     from headscope.views.gallery import gallery as gallery
     from headscope.views.show import show as show
-    from headscope.views.study import StudyResult as StudyResult
+    from headscope.views.study_result import StudyResult as StudyResult
 if TYPE_CHECKING:
     # generated: studies
     from headscope.studies.ablate import ablate as ablate
@@ -80,7 +80,7 @@ _HOMES = {
     "Run": "headscope.run",
     "Settings": "headscope.settings",
     "Stimulus": "headscope.stimuli.stimulus",
-    "StudyResult": "headscope.views.study",
+    "StudyResult": "headscope.views.study_result",
     "Window": "headscope.corpus.window",
     "classify": "headscope.classification",
     "controls": "headscope.relations",

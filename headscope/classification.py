@@ -35,7 +35,7 @@ from headscope.statistics.head_lists import wanted_examples
 from headscope.statistics.judge_heads import versions, weigh_run
 from headscope.statistics.result import Result, RunInfo
 from headscope.stimuli.document_order import readable
-from headscope.stimuli.text import TEXT
+from headscope.stimuli.natural_text import TEXT
 
 if TYPE_CHECKING:
     from headscope.measure.example import Example, ExampleRequest

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from headscope.corpus.window import Window
     from headscope.views.show import AttentionView, LayerView
-    from headscope.views.study import StudyResult
+    from headscope.views.study_result import StudyResult
 
 
 class Run(Result):
@@ -290,7 +290,7 @@ def windows(
     """
     from headscope.corpus.shipped import asked_corpora
     from headscope.models.tokenizer import Tokenizer
-    from headscope.stimuli.text import TextWindows
+    from headscope.stimuli.natural_text import TextWindows
 
     encoder = tokenizer
     if isinstance(tokenizer, str | Path):

@@ -10,7 +10,7 @@ import typer
 
 from headscope.cli.app import command
 from headscope.cli.files import PICTURES, check_targets, draw, say_written
-from headscope.cli.options import Overwrite, Quiet, Run, Width
+from headscope.cli.shell_options import Overwrite, Quiet, Run, Width
 from headscope.cli.study_command import StudyCall, body
 from headscope.runs.write import write_file
 from headscope.studies.study_table import DRAW, EXPORT

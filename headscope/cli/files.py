@@ -12,7 +12,7 @@ from headscope.printing import one_line
 from headscope.runs.write import check_target, write_files
 
 if TYPE_CHECKING:
-    from headscope.views.study import StudyResult
+    from headscope.views.study_result import StudyResult
 
 CSV, HTML, PICTURES = (".csv",), (".html",), (".png", ".svg", ".pdf")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from headscope.cli.options import ModelOrRun, Overwrite, Run
+from headscope.cli.shell_options import ModelOrRun, Overwrite, Run
 from headscope.cli.study_command import StudyCall, body
 from headscope.cli.terminal import print_rich, say
 from headscope.printing import one_line

@@ -9,7 +9,7 @@ import typer
 
 from headscope.cli.app import command
 from headscope.cli.files import HTML, PICTURES, check_targets, draw, say_written
-from headscope.cli.options import (
+from headscope.cli.shell_options import (
     Corpus,
     Device,
     Format,
@@ -311,7 +311,7 @@ def models(
 ) -> None:
     """Say which models headscope loads, and how to name them."""
     if fetch is None:
-        from headscope.views.families import describe_models
+        from headscope.views.model_list import describe_models
 
         print_rich(describe_models())
         return

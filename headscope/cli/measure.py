@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from headscope.cli.app import command
-from headscope.cli.options import (
+from headscope.cli.shell_options import (
     Corpus,
     Model,
     Quiet,

@@ -19,13 +19,21 @@ from typer.models import OptionInfo
 
 from headscope.cli.app import WORDS, add_later, command
 from headscope.cli.files import CSV, PICTURES, check_targets, say_written, write_study
-from headscope.cli.options import Format, Overwrite, Printed, Quiet, alternatives, plain, shell_type
+from headscope.cli.shell_options import (
+    Format,
+    Overwrite,
+    Printed,
+    Quiet,
+    alternatives,
+    plain,
+    shell_type,
+)
 from headscope.cli.terminal import print_rich, put
 from headscope.options import Flag
 from headscope.studies.study_table import STUDIES, StudyRow, imported
 
 if TYPE_CHECKING:
-    from headscope.views.study import StudyResult
+    from headscope.views.study_result import StudyResult
 
 _NEVER = ("progress", "tell")
 """Arguments that a command fills in by itself."""

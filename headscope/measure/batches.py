@@ -25,7 +25,7 @@ from headscope.corpus.window import Window
 from headscope.errors import ModelError
 from headscope.measure.tally import BLOCKS, MIN_BLOCKS, PROFILES
 from headscope.models.stream import in_batches, padded_tokens
-from headscope.stimuli.text import TEXT
+from headscope.stimuli.natural_text import TEXT
 
 T = TypeVar("T")
 AT_ONCE = 2 * BLOCKS

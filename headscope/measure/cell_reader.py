@@ -31,7 +31,7 @@ from headscope.relations.effects import of_attention
 from headscope.relations.pairs import Pairs, distinct_values
 from headscope.relations.relation import PairSet
 from headscope.relations.sink import RESTING
-from headscope.stimuli.text import TEXT
+from headscope.stimuli.natural_text import TEXT
 
 # torch says once per process that sparse CSR tensors are in beta; the product used here is tested
 warnings.filterwarnings("ignore", message="(?s).*Sparse CSR tensor support is in beta")

@@ -14,7 +14,7 @@ from headscope.corpus.window import Window
 from headscope.relations.contested import ChosenBaseline, contested_pairs
 from headscope.relations.relation import MIN_QUERIES, Relation
 from headscope.stimuli.built import BUILT
-from headscope.stimuli.text import EXCERPT
+from headscope.stimuli.natural_text import EXCERPT
 
 MAX_CONTESTED = 100
 """Contested queries of a relation; when there are so many no more text is read for them."""

@@ -20,7 +20,7 @@ from headscope.relations.effects import Effect, sum_names
 from headscope.relations.pairs import Pairs
 from headscope.relations.query_sampling import turns
 from headscope.relations.relation import MATCHED, SELF, part_name
-from headscope.stimuli.text import TEXT
+from headscope.stimuli.natural_text import TEXT
 
 EVERY = 4
 """One query of so many in natural text is asked about the token that each head looks at: ten

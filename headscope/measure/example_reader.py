@@ -15,7 +15,7 @@ from headscope.measure.batches import Batch, in_memory
 from headscope.measure.tally import Tally
 from headscope.models.engines.engine import Rows, Tile
 from headscope.relations.query_sampling import LONG
-from headscope.stimuli.text import TEXT
+from headscope.stimuli.natural_text import TEXT
 
 if TYPE_CHECKING:
     from headscope.models.model import Model

@@ -31,7 +31,7 @@ from headscope.relations import all_stimuli
 from headscope.relations.pairs import Pairs, no_pairs
 from headscope.relations.query_sampling import LONG
 from headscope.relations.relation import Relation
-from headscope.stimuli.text import TEXT
+from headscope.stimuli.natural_text import TEXT
 
 QUICK_WINDOWS = 4
 """Windows of text that a quick run keeps, for examples and for the model's loss."""

@@ -30,7 +30,7 @@ from headscope.relations.heuristics import (
 )
 from headscope.relations.pairs import Pairs
 from headscope.relations.relation import BUILT, MIN_QUERIES, NATURAL, Baseline, Relation, is_part
-from headscope.stimuli.text import EXCERPT, TEXT
+from headscope.stimuli.natural_text import EXCERPT, TEXT
 
 HOPE = 3
 """Contested queries that a text must hold for more to be looked for: of what is rarer than that too

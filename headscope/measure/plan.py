@@ -22,7 +22,7 @@ from headscope.models.null_model import WindowSample
 from headscope.progress import Clock, Count, silent
 from headscope.relations import all_stimuli
 from headscope.relations.relation import MATCHED, SELF, Relation, is_part, part_name
-from headscope.stimuli.text import TEXT
+from headscope.stimuli.natural_text import TEXT
 
 
 @dataclass(frozen=True, eq=False)

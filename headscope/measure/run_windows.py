@@ -21,9 +21,9 @@ from headscope.relations.effects import Effect, prompt_kinds
 from headscope.relations.relation import Relation
 from headscope.settings import Settings
 from headscope.stimuli.built import built_windows
+from headscope.stimuli.natural_text import TEXT, TextWindows
 from headscope.stimuli.prompts import Prompts, prompt_windows
 from headscope.stimuli.stimulus import StimulusConfig, documents_beside
-from headscope.stimuli.text import TEXT, TextWindows
 
 if TYPE_CHECKING:
     from headscope.models.model import Model

@@ -34,7 +34,7 @@ from headscope.progress import OnProgress, silent
 from headscope.relations.contested import contested_stimuli
 from headscope.relations.pairs import Pairs, no_pairs
 from headscope.relations.relation import BUILT, NATURAL, Relation, targets_of
-from headscope.stimuli.text import TEXT
+from headscope.stimuli.natural_text import TEXT
 
 ROUNDS = 6
 """Times that the weights of every view are scaled."""

@@ -16,8 +16,8 @@ from headscope.measure.bootstrap import interval, resample
 from headscope.models.loss import TextLoss
 from headscope.models.model import Model
 from headscope.relations import all_stimuli
+from headscope.stimuli.natural_text import TEXT, TextWindows
 from headscope.stimuli.stimulus import StimulusConfig
-from headscope.stimuli.text import TEXT, TextWindows
 
 MAX_TOKENS = 8_192
 """Tokens of text by default: about forty windows, each read some dozens of times."""

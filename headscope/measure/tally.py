@@ -11,8 +11,8 @@ from jaxtyping import Float, Int
 from numpy import ndarray
 
 from headscope.relations import all_stimuli
+from headscope.stimuli.natural_text import TEXT
 from headscope.stimuli.stimulus import MAX_DOCUMENTS, MIN_DOCUMENTS
-from headscope.stimuli.text import TEXT
 
 BLOCKS = MAX_DOCUMENTS
 """Documents are dealt into blocks like cards; intervals come from resampling blocks."""

@@ -31,8 +31,8 @@ from headscope.relations import (
 from headscope.relations.head_type import ALL, HeadType
 from headscope.relations.relation import Relation, is_part
 from headscope.stimuli import COMMON
+from headscope.stimuli.natural_text import TEXT
 from headscope.stimuli.stimulus import Stimulus
-from headscope.stimuli.text import TEXT
 
 _SHIPPED = (
     sink.TYPE,

@@ -13,7 +13,7 @@ from headscope.corpus.code.links import KINDS
 from headscope.relations.annotated_links import nearest_candidate, other_candidates, pointed_to
 from headscope.relations.head_type import HeadType
 from headscope.relations.relation import Baseline, Relation, above_baseline
-from headscope.stimuli.text import EXCERPT, TEXT
+from headscope.stimuli.natural_text import EXCERPT, TEXT
 
 FLOOR = 0.1
 SOURCE = (

@@ -19,7 +19,7 @@ from headscope.relations.controls import word_cells
 from headscope.relations.head_type import HeadType
 from headscope.relations.pairs import Pairs, without
 from headscope.relations.relation import Baseline, Label, Relation, above_baseline, draws_nothing
-from headscope.stimuli.text import TEXT
+from headscope.stimuli.natural_text import TEXT
 from headscope.stimuli.word_pairs import PAIRS
 
 FLOOR = 0.1

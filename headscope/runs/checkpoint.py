@@ -26,7 +26,7 @@ from headscope.runs.folder import RunFolder, is_run
 from headscope.runs.sums import from_npz, pack_sums, to_npz, unpack_sums
 from headscope.runs.write import write_file
 from headscope.statistics.result import Result
-from headscope.stimuli.text import TextWindows
+from headscope.stimuli.natural_text import TextWindows
 
 if TYPE_CHECKING:
     from numpy import ndarray

@@ -35,7 +35,7 @@ from headscope.relations import Relations, check_relations, relations_of
 from headscope.relations.relation import Relation
 from headscope.statistics.judge_heads import weigh_run
 from headscope.statistics.result import Result, RunInfo
-from headscope.stimuli.text import few_documents
+from headscope.stimuli.natural_text import few_documents
 
 TOLERANCE = 1e-2
 """Largest distance of a row's sum from 1: half precision loses as much over a long row."""

@@ -26,7 +26,7 @@ from headscope.relations import all_stimuli
 from headscope.relations.relation import BUILT, MATCHED, MIN_QUERIES, NATURAL, Relation, part_name
 from headscope.statistics.conditions import TIMES_CONTROL, Z_95
 from headscope.statistics.estimates import NO_FACTS, Facts, rule_rate
-from headscope.stimuli.text import TEXT
+from headscope.stimuli.natural_text import TEXT
 
 TOLERATED = 0.02
 """Share of the tags that may be expected to change when reading ends early."""

@@ -36,7 +36,7 @@ from headscope.statistics.general_labels import (
 from headscope.statistics.result import Result, RunInfo
 from headscope.statistics.tags import OPEN, TAGGED, decidable_relations, head_table, verdicts
 from headscope.statistics.thresholds import THRESHOLDS
-from headscope.stimuli.text import TEXT
+from headscope.stimuli.natural_text import TEXT
 
 _CELL = ["layer", "head", "type", "relation"]
 _HEAD = ["layer", "head"]

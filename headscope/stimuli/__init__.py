@@ -6,10 +6,11 @@ that belong to no type. `headscope.relations.all_stimuli` has both.
 
 from __future__ import annotations
 
-from headscope.stimuli import built, prompts, text
+from headscope.stimuli import built, natural_text, prompts
 from headscope.stimuli.stimulus import Stimulus
 
 COMMON: dict[str, Stimulus] = {
-    row.name: row for row in (text.TEXT, text.CONTESTED_TEXT, built.BUILT, prompts.PROMPTS)
+    row.name: row
+    for row in (natural_text.TEXT, natural_text.CONTESTED_TEXT, built.BUILT, prompts.PROMPTS)
 }
 """Natural text, which any relation may read, and stimuli that no relation names."""

@@ -36,7 +36,7 @@ from headscope.studies.ablate_edges import QUERIES, edge_effects, tags_of
 from headscope.studies.ablate_texts import AblationText, ItemScore, ablation_texts, short_windows
 from headscope.studies.study import Study, study, table_columns
 from headscope.views.figure_style import error_bars
-from headscope.views.study import StudyResult
+from headscope.views.study_result import StudyResult
 
 CONTROLS = 5
 """Heads that each head is compared with; with fewer there is no verdict."""

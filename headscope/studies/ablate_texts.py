@@ -23,9 +23,9 @@ from headscope.relations.relation import Relation
 from headscope.statistics.causes import AWAY, NEAR
 from headscope.statistics.result import Result
 from headscope.statistics.tags import RESTING_PLACES
+from headscope.stimuli.natural_text import TEXT, TextWindows
 from headscope.stimuli.repeat import REPEAT, repeat_windows
 from headscope.stimuli.stimulus import StimulusConfig
-from headscope.stimuli.text import TEXT, TextWindows
 
 BATCH_TOKENS = 2_048
 REPEATS, PAIRS, TEXT_TOKENS, TEXT_LENGTH, SENTENCES = 16, 128, 4_096, 128, 48

@@ -23,7 +23,7 @@ from headscope.models.locate import locate
 from headscope.models.weights import empty_network, examine, quantisation_method, read_config
 from headscope.options import PathName, Positive, Revision
 from headscope.studies.study import Study, study, table_columns
-from headscope.views.study import StudyResult
+from headscope.views.study_result import StudyResult
 
 UNLIMITED_CONTEXT = 4096
 EMPTY = "counted from the empty model that transformers builds"

@@ -33,7 +33,7 @@ from headscope.runs.resolve import ModelOrRun, model_or_run
 from headscope.stimuli.document_order import readable
 from headscope.studies.study import Study, study, table_columns
 from headscope.views.figure_style import error_bars, study_axes
-from headscope.views.study import StudyResult
+from headscope.views.study_result import StudyResult
 
 ALL, UNTOUCHED, NO_MIXING = "all", "untouched", "no W_O"
 COLOURS = {"mean": "#0072b2", "head 0": "#d55e00", "uniform": "#009e73", NO_MIXING: "#8c8c8c"}

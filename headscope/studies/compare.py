@@ -28,7 +28,7 @@ from headscope.statistics.tags import NO_TYPE, OPEN, UNCLASSIFIED
 from headscope.studies.study import Study, study, table_columns
 from headscope.views.colours import types_in_order
 from headscope.views.figures import draw_atlas, type_legend
-from headscope.views.study import StudyResult
+from headscope.views.study_result import StudyResult
 
 KEY = ["layer", "head", "type", "relation"]
 CELL = 0.3  # inches

@@ -40,7 +40,7 @@ from headscope.studies.sweep_folder import (
     measured_types,
 )
 from headscope.views.figure_style import outside_legend
-from headscope.views.study import StudyResult, check_table_file
+from headscope.views.study_result import StudyResult, check_table_file
 
 LOG_RANGE = 20
 """Ratio of the last step to the first from which the figure's axis is logarithmic."""

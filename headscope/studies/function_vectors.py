@@ -45,7 +45,7 @@ from headscope.stimuli.few_shot import (
 from headscope.stimuli.prompts import Spelling
 from headscope.studies.study import Study, study, table_columns
 from headscope.views.figure_style import study_axes
-from headscope.views.study import StudyResult
+from headscope.views.study_result import StudyResult
 
 PROMPTS, SHOTS, MIN_PROMPTS = 12, 5, 6
 LONGEST = 256

@@ -31,9 +31,9 @@ from headscope.runs.recorded_paths import name_of
 from headscope.runs.resolve import RunName, model_of, text_of, the_run
 from headscope.runs.site import HEADVIS, check_site, new_site
 from headscope.runs.write import write_file
-from headscope.stimuli.text import TextWindows
+from headscope.stimuli.natural_text import TextWindows
 from headscope.studies.study import Column, Study, study
-from headscope.views.study import StudyResult
+from headscope.views.study_result import StudyResult
 
 SEQUENCES, MAX_LENGTH = 500, 256
 SHORTEST = 3

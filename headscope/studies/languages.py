@@ -29,8 +29,8 @@ from headscope.statistics.general_labels import shown_relations
 from headscope.statistics.result import Result
 from headscope.statistics.tags import NARROW, OPEN, TAGGED, UNIDENTIFIABLE, is_decidable, with_rules
 from headscope.stimuli.document_order import readable
+from headscope.stimuli.natural_text import TextWindows
 from headscope.stimuli.stimulus import TextTokenizer
-from headscope.stimuli.text import TextWindows
 from headscope.studies.languages_statistics import (
     HEAD,
     ID,
@@ -42,7 +42,7 @@ from headscope.studies.study import Study, study, table_columns
 from headscope.studies.sweep import sweep, where
 from headscope.studies.sweep_folder import COMPLETE
 from headscope.views.figures import short_title
-from headscope.views.study import StudyResult
+from headscope.views.study_result import StudyResult
 
 TABLE = "languages.csv"
 TYPES = ("syntactic",)

@@ -33,10 +33,10 @@ from headscope.runs.listing import Head, selected_heads
 from headscope.runs.recorded_paths import name_of
 from headscope.runs.resolve import RunName, model_of, the_run
 from headscope.statistics.result import Result
-from headscope.stimuli.text import TEXT as TEXT_STIMULUS
+from headscope.stimuli.natural_text import TEXT as TEXT_STIMULUS
 from headscope.studies.study import Study, study, table_columns
 from headscope.views.show import check_unicode, text_window
-from headscope.views.study import StudyResult
+from headscope.views.study_result import StudyResult
 
 EDGE_HEADS = 10
 LEAST_GAP = 1e-4

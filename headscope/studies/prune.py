@@ -47,7 +47,7 @@ from headscope.statistics.tags import NO_TYPE, is_sink
 from headscope.stimuli.document_order import readable
 from headscope.studies.study import Study, study, table_columns
 from headscope.views.figure_style import study_axes
-from headscope.views.study import StudyResult
+from headscope.views.study_result import StudyResult
 
 IMPORTANCE, RANDOM, TYPE = "importance", "random", "type"
 COLOURS = {IMPORTANCE: "#0072b2", RANDOM: "#8c8c8c", TYPE: "#d55e00"}

@@ -30,11 +30,11 @@ from headscope.runs.recorded_paths import name_of
 from headscope.runs.resolve import RunName, model_of, text_of, the_run
 from headscope.settings import Settings
 from headscope.statistics.result import Result
-from headscope.stimuli.text import TextWindows
+from headscope.stimuli.natural_text import TextWindows
 from headscope.studies.study import Study, study, table_columns
 from headscope.views.colours import colour, ink, types_in_order
 from headscope.views.figure_style import study_axes
-from headscope.views.study import StudyResult
+from headscope.views.study_result import StudyResult
 
 WINDOWS = 32
 QUERIES = 12

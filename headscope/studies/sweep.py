@@ -48,7 +48,7 @@ from headscope.studies.sweep_folder import (
     counted,
     measured_types,
 )
-from headscope.views.study import StudyResult
+from headscope.views.study_result import StudyResult
 
 STUDY = Study(
     rows="run",

@@ -27,7 +27,7 @@ from headscope.paths import given_file
 from headscope.runs.resolve import RunName, the_run
 from headscope.statistics.result import Result
 from headscope.studies.study import Study, study, table_columns
-from headscope.views.study import StudyResult
+from headscope.views.study_result import StudyResult
 
 FILE_COLUMNS = ["model", "revision", "metric", "layer", "head", "value"]
 TOP = 10

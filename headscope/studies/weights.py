@@ -26,7 +26,7 @@ from headscope.progress import Progress, Steps, progress_bar
 from headscope.runs.recorded_paths import name_of
 from headscope.runs.resolve import ModelOrRun, model_of, run_named, the_model
 from headscope.studies.study import Study, study, table_columns
-from headscope.views.study import StudyResult
+from headscope.views.study_result import StudyResult
 
 LAYER_NORMS, RMS_NORMS = ("LN", "LNPre"), ("RMS", "RMSPre")
 DRAWS = 64

@@ -35,7 +35,7 @@ from headscope.statistics.tags import NARROW, NO_TAG, UNIDENTIFIABLE, evidence_o
 from headscope.statistics.wording import rule_in_words
 from headscope.stimuli.document_order import readable
 from headscope.studies.study import Study, study, table_columns
-from headscope.views.study import StudyResult
+from headscope.views.study_result import StudyResult
 
 NUMBERS = (
     *("mass", "control", "lift", "ci_low", "ci_high", "q_value", "n", "hit_rate"),

@@ -20,7 +20,7 @@ from headscope.statistics.head_lists import partial_sinks, strongest, undecided
 from headscope.statistics.result import PRELIMINARY, Result
 from headscope.statistics.tags import NO_TAG, NO_TYPE, UNCLASSIFIED, UNIDENTIFIABLE
 from headscope.views.colours import colour, is_resting, legend_groups, letter
-from headscope.views.tables import plain_table
+from headscope.views.terminal_tables import plain_table
 
 STRONGEST = 3
 FIRST_TAG_MEANS = "The first tag is the primary one; relation and numbers are its own."

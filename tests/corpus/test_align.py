@@ -9,7 +9,7 @@ from headscope.corpus.align import Cuts, TokenizedDocument, cut_windows
 from headscope.corpus.document import Document, Mention, Word
 from headscope.corpus.text import read_text
 from headscope.errors import CorpusError
-from headscope.stimuli.text import ENOUGH_WORDS, TextWindows
+from headscope.stimuli.natural_text import ENOUGH_WORDS, TextWindows
 
 
 def by_characters(document: Document, size: int = 2) -> TokenizedDocument:

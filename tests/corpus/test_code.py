@@ -16,7 +16,7 @@ from headscope.corpus.code.excerpts import DENSE, excerpts, without_excerpted
 from headscope.corpus.document import Document
 from headscope.corpus.read import corpus_files, read_corpus
 from headscope.errors import CorpusError
-from headscope.stimuli.text import TextWindows
+from headscope.stimuli.natural_text import TextWindows
 from tests.helpers.prose import mini_tokenizer
 
 GOOD = "def f(a, b):\n    a = a + b\n    return a, (b, [a])\n"

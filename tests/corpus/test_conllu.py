@@ -6,7 +6,7 @@ import pytest
 
 from headscope import read_corpus
 from headscope.errors import CorpusError
-from headscope.stimuli.text import TextWindows
+from headscope.stimuli.natural_text import TextWindows
 from tests.helpers.prose import mini_tokenizer
 from tests.helpers.texts import SENTENCES
 

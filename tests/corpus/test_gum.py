@@ -9,7 +9,7 @@ import pandas as pd
 
 from headscope.corpus.read import corpus_files
 from headscope.corpus.shipped import data_folder, shipped_corpora
-from headscope.stimuli.text import TextWindows
+from headscope.stimuli.natural_text import TextWindows
 from tests.helpers.prose import mini_tokenizer
 
 (GUM,) = shipped_corpora()

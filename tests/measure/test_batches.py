@@ -16,7 +16,7 @@ from headscope.measure.plan import BatchResult, Plan, read_plan
 from headscope.measure.tally import BLOCKS, MIN_BLOCKS, ReadState, Tally
 from headscope.models.load import load_model
 from headscope.relations import relations_of
-from headscope.stimuli.text import TextWindows
+from headscope.stimuli.natural_text import TextWindows
 
 
 def made_up(lengths: list[int], *, in_turns: bool = False) -> list[Window]:

@@ -17,8 +17,8 @@ from headscope.models.direct_paths import direct_paths
 from headscope.models.load import load_model
 from headscope.relations.effects import EFFECTS, sum_names
 from headscope.relations.query_sampling import turns
+from headscope.stimuli.natural_text import TextWindows
 from headscope.stimuli.repeat import repeat_windows
-from headscope.stimuli.text import TextWindows
 from tests.helpers.models import save_model
 
 TEXT = 4_000

@@ -32,8 +32,8 @@ from headscope.measure.plan import Plan, read_plan
 from headscope.models.load import load_model
 from headscope.relations import relations_of
 from headscope.relations.pairs import no_pairs
+from headscope.stimuli.natural_text import TextWindows
 from headscope.stimuli.repeat import repeat_windows
-from headscope.stimuli.text import TextWindows
 
 RELATIONS = relations_of(["positional", "delimiter", "induction"])
 SHOWN = [

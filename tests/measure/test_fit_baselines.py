@@ -12,7 +12,7 @@ from headscope.corpus.window import Window
 from headscope.measure.fit_baselines import MAX_CONTESTED, fit_baselines
 from headscope.models.load import load_model
 from headscope.relations import relations_of
-from headscope.stimuli.text import TextWindows
+from headscope.stimuli.natural_text import TextWindows
 
 OBJECT = [relation for relation in relations_of(["all"]) if relation.id == "syntactic/obj:dep>head"]
 

@@ -22,7 +22,7 @@ from headscope.measure.loss_check import (
     token_losses,
 )
 from headscope.models.load import load_model
-from headscope.stimuli.text import TextWindows
+from headscope.stimuli.natural_text import TextWindows
 from tests.oracles.network import save_random
 
 

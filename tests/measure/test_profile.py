@@ -12,7 +12,7 @@ from headscope.measure.batch_reader import measure
 from headscope.measure.profile import describe
 from headscope.models.load import load_model
 from headscope.relations import relations_of
-from headscope.stimuli.text import TextWindows
+from headscope.stimuli.natural_text import TextWindows
 
 WINDOWS = 4
 

@@ -9,7 +9,7 @@ import torch
 import headscope as hs
 from headscope.measure.batches import assign_blocks
 from headscope.models.load import load_model
-from headscope.stimuli.text import TextWindows
+from headscope.stimuli.natural_text import TextWindows
 from headscope.views.report.data import page_data
 from tests.models.every_layout import attention_of, own_network, save_tiny
 

@@ -7,7 +7,7 @@ import pytest
 from headscope.measure.contested_sampling import stretches
 from headscope.models.load import load_model
 from headscope.relations import relations_of
-from headscope.stimuli.text import TextWindows
+from headscope.stimuli.natural_text import TextWindows
 
 
 @pytest.fixture(scope="module")

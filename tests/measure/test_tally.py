@@ -18,8 +18,8 @@ from headscope.measure.tally import Tally
 from headscope.models.load import load_model
 from headscope.relations import relations_of
 from headscope.relations.delimiter import kinds_of
+from headscope.stimuli.natural_text import TextWindows
 from headscope.stimuli.repeat import repeat_windows
-from headscope.stimuli.text import TextWindows
 
 RELATIONS = relations_of(["all"])
 INDEX = {relation.id: i for i, relation in enumerate(RELATIONS)}

@@ -12,8 +12,8 @@ from headscope.measure.tally import Tally
 from headscope.models.engines import fused
 from headscope.models.load import load_model
 from headscope.relations import relations_of
+from headscope.stimuli.natural_text import TextWindows
 from headscope.stimuli.repeat import repeat_windows
-from headscope.stimuli.text import TextWindows
 from tests.helpers.models import own_code
 
 RELATIONS = relations_of(["all"])

@@ -14,9 +14,9 @@ from headscope.relations import relations_of
 from headscope.statistics.judge_heads import weigh_run
 from headscope.statistics.result import RunInfo
 from headscope.statistics.tags import OPEN
+from headscope.stimuli.natural_text import TextWindows
 from headscope.stimuli.repeat import REPEAT
 from headscope.stimuli.stimulus import StimulusConfig
-from headscope.stimuli.text import TextWindows
 from headscope.stimuli.word_pairs import PAIRS
 from tests.helpers.models import save_model
 

@@ -21,9 +21,9 @@ from headscope.relations.relation import MIN_QUERIES, Relation
 from headscope.runs.from_patterns import score_patterns
 from headscope.statistics.result import Result
 from headscope.stimuli.facts import FACTS
+from headscope.stimuli.natural_text import TextWindows
 from headscope.stimuli.repeat import REPEAT
 from headscope.stimuli.stimulus import MAX_DOCUMENTS, StimulusConfig
-from headscope.stimuli.text import TextWindows
 from headscope.stimuli.word_pairs import PAIRS
 from headscope.stimuli.words import WORDS
 from tests.oracles.annotation_heads import NOISES, QUIET, Oracle, noisy, oracles

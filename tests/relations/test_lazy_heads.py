@@ -25,7 +25,7 @@ from headscope.models.tokenizer import load_tokenizer
 from headscope.relations.code import TYPE as CODE
 from headscope.stimuli.built import built_windows
 from headscope.stimuli.facts import FACTS, HALF_RIGHT, KIND, PROPERTY
-from headscope.stimuli.text import TextWindows
+from headscope.stimuli.natural_text import TextWindows
 from headscope.stimuli.word_pairs import PAIRS
 from headscope.stimuli.words import WORDS
 from tests.helpers.prose import built_windows_of

@@ -26,8 +26,8 @@ from headscope.statistics.causes import (
     cause_lines,
     judged,
 )
+from headscope.stimuli.natural_text import TextWindows
 from headscope.stimuli.repeat import repeat_windows
-from headscope.stimuli.text import TextWindows
 from headscope.studies.ablate import (
     HeadOfType,
     ablate_heads,

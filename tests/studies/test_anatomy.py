@@ -17,7 +17,7 @@ from transformers import AutoModelForCausalLM
 import headscope as hs
 from headscope.models import locate
 from headscope.studies.anatomy import read_source
-from headscope.views.study import StudyResult
+from headscope.views.study_result import StudyResult
 from tests.models.tiny import tiny_config
 
 HEADS, D_MODEL, D_HEAD = 4, 32, 8

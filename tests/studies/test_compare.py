@@ -20,7 +20,7 @@ from headscope.studies.compare import (
     condition_outcomes,
     relation_changes,
 )
-from headscope.views.study import StudyResult
+from headscope.views.study_result import StudyResult
 
 N = 30  # tokens of a repeat
 

@@ -23,7 +23,7 @@ import headscope as hs
 from headscope.corpus.window import Window
 from headscope.errors import HeadscopeError
 from headscope.models.load import load_model
-from headscope.stimuli.text import TextWindows
+from headscope.stimuli.natural_text import TextWindows
 from headscope.studies.headvis import head_file, row_numbers, sample_sequences
 from tests.helpers import encoders
 from tests.helpers.hybrids import save_hybrid

@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM
 import headscope as hs
 from headscope.measure.study_windows import evenly
 from headscope.models.load import load_model
-from headscope.stimuli.text import TextWindows
+from headscope.stimuli.natural_text import TextWindows
 from headscope.studies.redundancy import (
     cluster,
     divergence_sums,

@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from headscope.views.tables import plain_table
+from headscope.views.terminal_tables import plain_table
 
 WORDS = ("granitemoehybrid", "syntactic/argument:dep>head", "hybrid, latent attention")
 

@@ -24,13 +24,13 @@ from headscope.relations.head_type import ALL
 from headscope.runs.resolve import ModelOrRun, model_or_run, run_named, text_of
 from headscope.statistics.columns import EXPLAINED_COLUMNS, HEAD_COLUMNS, RULE_COLUMNS
 from headscope.statistics.result import Result, by_name
-from headscope.stimuli.text import TextWindows
+from headscope.stimuli.natural_text import TextWindows
 from headscope.studies.explain.catalogue import Texts
 from headscope.studies.explain.feature import TokenFacts
 from headscope.studies.explain.rule import HeadRule, explain_layer
 from headscope.studies.explain.select import Selector
 from headscope.studies.study import Study, study, table_columns
-from headscope.views.study import StudyResult
+from headscope.views.study_result import StudyResult
 
 FEATURES, WINDOWS = 8, 56
 LENGTH = 128

@@ -26,7 +26,7 @@ from headscope.statistics.result import Result, layers_of
 from headscope.statistics.tags import UNIDENTIFIABLE, countable_types
 from headscope.statistics.thresholds import floor_sensitivity
 from headscope.statistics.wording import matched_keys
-from headscope.stimuli.text import TEXT
+from headscope.stimuli.natural_text import TEXT
 from headscope.views.report.sentences import (
     head_sentences,
     in_words,

@@ -17,7 +17,7 @@ from headscope.printing import one_line
 from headscope.runs.folder import check_foreign
 from headscope.runs.tables import table_to_csv
 from headscope.runs.write import write_file
-from headscope.views.tables import frame_table
+from headscope.views.terminal_tables import frame_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from headscope.cli.files import CSV, PICTURES, check_targets, say_written, write_study
-from headscope.cli.options import Format, Overwrite, Printed, Quiet, Table, Width
+from headscope.cli.shell_options import Format, Overwrite, Printed, Quiet, Table, Width
 from headscope.cli.study_command import command_of
 from headscope.cli.terminal import print_rich, put, warn
 

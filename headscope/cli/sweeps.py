@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from headscope.cli.files import say_written
-from headscope.cli.options import takes_settings
+from headscope.cli.shell_options import takes_settings
 from headscope.cli.study_command import StudyCall, body
 from headscope.cli.terminal import message_listener, print_rich, stop_code, warn
 

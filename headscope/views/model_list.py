@@ -7,7 +7,7 @@ from rich.text import Text
 
 from headscope.models.layout.table import LAYOUTS, ModelLayout
 from headscope.models.packaged import PACKAGED, PackagedModel
-from headscope.views.tables import plain_table
+from headscope.views.terminal_tables import plain_table
 
 COLUMNS = ("layout", "for example", "attention", "engine", "twin", "planted heads")
 
