@@ -155,7 +155,11 @@ def _message(invalid: ValidationError, known: dict[str, FieldInfo]) -> str:
     inner = [error for error in same if any(isinstance(part, int) for part in error["loc"])] or same
     where = "".join(f"[{part}]" for part in inner[0]["loc"] if isinstance(part, int))
     allowed = dict.fromkeys(
-        re.sub(r"^(Value error, )?(\w+ )?should |^Input is not (?=a)", "", error["msg"])
+        re.sub(
+            r"^(Value error, )?(\w+ )?should |^Input is not (?=a)| after validation, not 0$",
+            "",
+            error["msg"],
+        )
         for error in inner
     )
     words = " or ".join(text.removeprefix("be ") for text in allowed)
@@ -173,6 +177,8 @@ def described(value: Any) -> str:
         return " ".join(_SHORT.repr(value).split())
     if isinstance(value, list | tuple | set | dict) and not value:
         return f"an empty {type(value).__name__}"
+    if isinstance(value, list | tuple) and all(isinstance(item, str | int) for item in value):
+        return " ".join(_SHORT.repr(value).split())
     shape = getattr(value, "shape", None)
     of_shape = f" of shape {tuple(shape)}" if isinstance(shape, tuple) else ""
     return f"a value of type {type(value).__name__}{of_shape}"
@@ -180,6 +186,7 @@ def described(value: Any) -> str:
 
 _SHORT = Repr()
 _SHORT.maxstring = _SHORT.maxother = 80
+_SHORT.maxlist = _SHORT.maxtuple = 2
 
 
 def _name(text: str) -> str:
@@ -188,7 +195,12 @@ def _name(text: str) -> str:
     return text
 
 
-def _path(path: Any) -> str | Path:
+def check_path(path: Any) -> str | Path:
+    """A path that can name a file.
+
+    Raises:
+        ValueError: it cannot; the message says what is allowed.
+    """
     try:
         _name(os.fspath(path))
     except (TypeError, ValueError, AttributeError) as error:
@@ -196,9 +208,9 @@ def _path(path: Any) -> str | Path:
     return path if isinstance(path, str) else Path(path)
 
 
-def _several(value: Any) -> tuple[Any, ...]:
+def _several(value: Any, what: str) -> tuple[Any, ...]:
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
-        raise ValueError("should be a list")
+        raise ValueError(f"should be {what} or a list of them")
     if not (items := tuple(value)):
         raise ValueError("should not be empty")
     return items
@@ -210,7 +222,14 @@ def check_paths(value: Any) -> tuple[str | Path, ...]:
     Raises:
         ValueError: the value is no path and no list of paths.
     """
-    return tuple(map(_path, [value] if isinstance(value, str | os.PathLike) else _several(value)))
+    return tuple(
+        map(
+            check_path,
+            [value]
+            if isinstance(value, str | os.PathLike)
+            else _several(value, "the path of a file or folder"),
+        )
+    )
 
 
 def _text(value: Any) -> str:
@@ -225,8 +244,11 @@ def several_names(value: Any) -> tuple[str, ...]:
     Raises:
         ValueError: no list of names; the message says what is allowed.
     """
-    texts = map(_text, [value] if isinstance(value, str) else _several(value))
-    return tuple(dict.fromkeys(_name(part.strip()) for text in texts for part in text.split(",")))
+    texts = map(_text, [value] if isinstance(value, str) else _several(value, "a name"))
+    names = [part.strip() for text in texts for part in text.split(",") if part.strip()]
+    if not names:
+        raise ValueError("should be a name or a list of names")
+    return tuple(dict.fromkeys(map(_name, names)))
 
 
 _OF_A_MODEL = ("engine", "run_with_hooks", "get_input_embeddings")
@@ -240,7 +262,7 @@ def check_model(value: Any) -> Any:
         ValueError: neither; the message says what is allowed.
     """
     if isinstance(value, str | os.PathLike):
-        return str(_path(value))
+        return str(check_path(value))
     if not (isinstance(value, tuple) or any(hasattr(value, name) for name in _OF_A_MODEL)):
         raise ValueError(
             "should be the name or path of a model, a (model, tokenizer) pair, a loaded model, or "
@@ -252,7 +274,7 @@ def check_model(value: Any) -> Any:
 Name = Annotated[str, AfterValidator(_name)]
 Names = Annotated[str | Sequence[str], PlainValidator(several_names)]
 """A list of names, or text with commas between them; becomes a tuple."""
-PathName = Annotated[str | Path, PlainValidator(_path)]
+PathName = Annotated[str | Path, PlainValidator(check_path)]
 Paths = Annotated[str | Path | Sequence[str | Path], PlainValidator(check_paths)]
 NonNegative = Annotated[int, Field(ge=0, le=LARGEST)]
 Positive = Annotated[int, Field(ge=1, le=LARGEST)]

@@ -19,9 +19,8 @@ def ablate(call: StudyCall, run: Run, overwrite: Overwrite = False) -> None:
     from headscope.runs.folder import RunFolder
     from headscope.runs.tables import CAUSE_TABLE
 
-    folder = RunFolder(run)
+    loaded, folder = load(run, with_tally=True), RunFolder(run)
     folder.check_table(CAUSE_TABLE, overwrite=overwrite)
-    loaded = load(run, with_tally=True)
     result = call.result(run=loaded)
     known = replace(loaded, causes=result.table)
     folder.save(known, report=known.report, overwrite=True)

@@ -12,7 +12,7 @@ from pydantic import Field, PlainValidator
 
 from headscope.corpus.shipped import shipped_corpora
 from headscope.errors import CorpusError, ModelError, RunError, nearest
-from headscope.options import PathName, check_model
+from headscope.options import check_model, check_path
 from headscope.paths import real_name
 from headscope.runs.atlas import atlas_names, atlas_of, is_stored
 from headscope.runs.contents import RECORD
@@ -26,7 +26,11 @@ if TYPE_CHECKING:
 
 SAY_SOURCE = "say where it is with --model, or source=… in Python"
 
-RunName = Annotated[Result | PathName, Field(description="A run folder; in Python also a run.")]
+RunName = Annotated[
+    Result | str | Path,
+    PlainValidator(lambda value: value if isinstance(value, Result) else check_path(value)),
+    Field(description="A run folder; in Python also a run."),
+]
 ModelOrRun = Annotated[
     Any,
     PlainValidator(lambda value: value if isinstance(value, Result) else check_model(value)),

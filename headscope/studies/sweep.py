@@ -18,7 +18,7 @@ import yaml
 from pydantic import Field, PlainValidator
 
 from headscope.classification import classify
-from headscope.errors import ArgumentError, HeadscopeError, ModelError, first_line
+from headscope.errors import ArgumentError, HeadscopeError, ModelError, first_line, nearest
 from headscope.measure.in_process import InProcess
 from headscope.options import (
     Name,
@@ -132,7 +132,9 @@ def _names(value: Any) -> tuple[str, ...]:
     """One name or several; YAML reads a revision such as 1000 as a number."""
     names = value if isinstance(value, list | tuple) else [value]
     is_number = [isinstance(name, int) and not isinstance(name, bool) for name in names]
-    return several_names([str(n) if i else n for n, i in zip(names, is_number, strict=True)])
+    return several_names(
+        [str(n) if i or isinstance(n, Path) else n for n, i in zip(names, is_number, strict=True)]
+    )
 
 
 def _corpora(value: Any) -> tuple[tuple[str, ...], ...]:
@@ -184,8 +186,13 @@ def read_spec(path: Path | None, **options: Any) -> Spec:
     keys = {key: values.pop(key) for key in SweepFile.model_fields if key in values}
     if "models" not in keys:
         raise HeadscopeError(f"{path or 'sweep'}: no models; name them, e.g. models: [mini]")
-    if "revision" in values:
-        raise HeadscopeError(f"{where}a sweep has revisions, not one revision")
+    choices = [*SweepFile.model_fields, *(n for n in Settings.model_fields if n != "revision")]
+    for key in values:
+        if key not in choices:
+            raise HeadscopeError(
+                f"{where}{key!r:.60} is no key of a sweep{nearest(key, choices)}; choose from: "
+                f"{', '.join(choices)}"
+            )
     keys.setdefault("out", Path("runs") / ("sweep" if path is None else path.stem))
     try:
         settings = Settings(**values)

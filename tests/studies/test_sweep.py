@@ -52,7 +52,7 @@ def test_a_file_gives_lists_and_settings_and_an_option_replaces_its_key(tmp_path
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("models: [mini]\nmax_token: 5", "no argument named 'max_token' (is max_tokens"),
+        ("models: [mini]\nmax_token: 5", "'max_token' is no key of a sweep (is max_tokens"),
         (
             "models: [mini]\ncorpora: [a.txt, []]",
             "corpora is a value of type list; it should",

@@ -17,7 +17,7 @@ from headscope.measure.batches import give_back
 from headscope.measure.study_windows import evenly
 from headscope.models.model import Model
 from headscope.models.stream import ALL_TOGETHER, LayerAttention, stream_attention, whole_patterns
-from headscope.options import LARGEST, Corpus, Device, Revision, Seed
+from headscope.options import LARGEST, Device, Paths, Revision, Seed
 from headscope.progress import Progress, Steps, progress_bar
 from headscope.relations import relations_of
 from headscope.relations.head_type import ALL
@@ -66,7 +66,10 @@ STUDY = Study(
 @study(STUDY)
 def explain(
     model: ModelOrRun,
-    corpus: Corpus = None,
+    corpus: Annotated[
+        Paths | None,
+        Field(description="Files or folders of text; by default those of the run, or what ships."),
+    ] = None,
     *,
     features: Annotated[
         int, Field(ge=1, le=64, description="Maximum number of features of a rule.")
