@@ -130,7 +130,7 @@ def takes_settings(
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @wraps(command)
         def run(**arguments: Any) -> None:
-            values = {name: plain(arguments.pop(name)) for name in names}
+            values = {name: function_value(arguments.pop(name)) for name in names}
             explicit = {name: value for name, value in values.items() if value is not None}
             command(**arguments, settings=explicit if explicit_only else Settings(**explicit))
 
@@ -176,7 +176,7 @@ def shell_type(name: str, annotation: Any) -> Any:
     >>> shell_type("windows", int | None), shell_type("corpus", str | Path | Sequence[str | Path])
     (int | None, list[str])
     """
-    parts = alternatives(annotation)
+    parts = union_members(annotation)
     kind: Any = next((kind for kind in (bool, int, float) if kind in parts), str)
     if get_origin(parts[0]) is Literal:
         kind = _CHOICES(name.title(), {choice: choice for choice in get_args(parts[0])})
@@ -185,16 +185,16 @@ def shell_type(name: str, annotation: Any) -> Any:
     return kind | None if NoneType in parts else kind
 
 
-def alternatives(annotation: Any) -> list[Any]:
+def union_members(annotation: Any) -> list[Any]:
     """The types of a union, without their `Annotated`."""
     if get_origin(annotation) is Annotated:
-        return alternatives(get_args(annotation)[0])
+        return union_members(get_args(annotation)[0])
     if isinstance(annotation, UnionType) or get_origin(annotation) is Union:
-        return [part for each in get_args(annotation) for part in alternatives(each)]
+        return [part for each in get_args(annotation) for part in union_members(each)]
     return [annotation]
 
 
-def plain(value: Any) -> Any:
+def function_value(value: Any) -> Any:
     """A value as functions take it: a choice as its text, and None for an empty list."""
     if isinstance(value, StrEnum):
         return value.value

@@ -24,9 +24,9 @@ from headscope.cli.shell_options import (
     Overwrite,
     Printed,
     Quiet,
-    alternatives,
-    plain,
+    function_value,
     shell_type,
+    union_members,
 )
 from headscope.cli.terminal import print_rich, put
 from headscope.options import Flag
@@ -130,7 +130,7 @@ def study_command(study: StudyRow) -> Callable[..., None]:
     ordered = sorted((shell | options | extra).values(), key=_position)
 
     def run(**values: Any) -> None:
-        passed = {name: plain(values[name]) for name in fields}
+        passed = {name: function_value(values[name]) for name in fields}
         call_options = {n: v for n, v in values.items() if n in _DEFAULTS and n not in extra}
         call = StudyCall(study=study, arguments=passed, **call_options)
         code(call=call, **{name: values[name] for name in extra})
@@ -170,7 +170,7 @@ def _parameter(parameter: inspect.Parameter, field: FieldInfo, *, first: bool) -
     is_argument = parameter.kind is not parameter.KEYWORD_ONLY and (field.is_required() or first)
     is_list = "list[" in str(kind)
     help_text = (field.description or "").removesuffix(".") + ("; repeatable." if is_list else ".")
-    is_path = Path in alternatives(annotation) and not is_argument
+    is_path = Path in union_members(annotation) and not is_argument
     if is_argument:
         option: Any = typer.Argument(help=help_text)
     else:
