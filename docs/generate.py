@@ -218,6 +218,8 @@ def command_page(name: str, command: Any) -> str:
         declared = imported(study.function).study
         lines += ["## Table", "", f"A row per {declared.rows}.", ""]
         lines += [*table(("column", "unit and range", "meaning"), declared.columns), ""]
+        lines += [f"The figure is a {declared.figure}.", ""] if declared.figure else []
+        lines += [] if declared.encoders else ["Encoders are refused.", ""]
     return "\n".join(lines)
 
 

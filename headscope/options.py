@@ -105,7 +105,7 @@ def _fields(function: Callable[..., Any]) -> dict[str, Any]:
         if parameter.kind is parameter.VAR_KEYWORD or name == "self":
             continue
         kind = parameter.annotation
-        if isinstance(kind, str):
+        if isinstance(kind, str):  # get_type_hints would need the return type too
             kind = eval(kind, names)
         default = ... if parameter.default is parameter.empty else parameter.default
         if parameter.kind is parameter.VAR_POSITIONAL:
@@ -222,14 +222,9 @@ def check_paths(value: Any) -> tuple[str | Path, ...]:
     Raises:
         ValueError: the value is no path and no list of paths.
     """
-    return tuple(
-        map(
-            check_path,
-            [value]
-            if isinstance(value, str | os.PathLike)
-            else _several(value, "the path of a file or folder"),
-        )
-    )
+    if isinstance(value, str | os.PathLike):
+        return (check_path(value),)
+    return tuple(map(check_path, _several(value, "the path of a file or folder")))
 
 
 def _text(value: Any) -> str:

@@ -115,6 +115,10 @@ def _installed() -> dict[str, HeadType]:
             head_type = entry.load()
         except Exception as error:  # code of another package
             raise HeadscopeError(f"cannot load the head type {entry.value}: {error}") from error
+        if not isinstance(head_type, HeadType):
+            raise HeadscopeError(f"{entry.value} is not an hs.HeadType")
+        if head_type.name in {known.name for known in _SHIPPED} | installed.keys():
+            raise HeadscopeError(f"{entry.value}: there is a head type {head_type.name} already")
         check_type(head_type, _stimuli_of([*_SHIPPED, *installed.values()]))
         installed[head_type.name] = head_type
     return installed

@@ -76,16 +76,20 @@ class StudyResult:
         values |= {"summary": list(self.summary), "notes": list(self.notes)}
         return values_to_json(values, {"table": self.table})
 
+    @property
+    def printed_table(self) -> pd.DataFrame:
+        """Rows and columns that a terminal shows."""
+        return self.table if self.terminal_table is None else self.terminal_table
+
     def lines(self) -> RenderableType:
         """Title, table, summary and notes for the terminal."""
         from rich.console import Group
         from rich.text import Text
 
-        table = self.table if self.terminal_table is None else self.terminal_table
         parts: list[RenderableType] = [
             Text(one_line(self.title), style="bold"),
             Text(),
-            frame_table(table),
+            frame_table(self.printed_table),
         ]
         if self.summary:
             parts += [Text(), *map(Text, map(one_line, self.summary))]

@@ -127,6 +127,25 @@ def test_a_package_brings_its_type_by_an_entry_point(monkeypatch):
         relations._installed.cache_clear()
 
 
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("headscope.relations.sink:TYPE", "there is a head type sink already"),
+        ("headscope.relations.sink:no", "cannot load the head type"),
+        ("headscope.errors:LONGEST", "is not an hs.HeadType"),
+    ],
+)
+def test_a_package_with_an_unusable_type_is_named(name, message, monkeypatch):
+    entry = EntryPoint("own", name, relations.ENTRY_POINTS)
+    monkeypatch.setattr(relations, "entry_points", lambda group: EntryPoints([entry]))
+    relations._installed.cache_clear()
+    try:
+        with pytest.raises(HeadscopeError, match=message):
+            hs.head_types()
+    finally:
+        relations._installed.cache_clear()
+
+
 @hs.relation("words", "swapped")
 def swapped(window: hs.Window) -> hs.Pairs:
     """the token before, but with query and key in the wrong places"""

@@ -169,8 +169,7 @@ def read_split_windows(
 
 def explained_run(run: Result, explanation: StudyResult) -> Result:
     """A run with the rules of its heads, and `explained` and `rule` in the table of its heads."""
-    assert explanation.terminal_table is not None
-    columns = by_name(explanation.terminal_table)[EXPLAINED_COLUMNS]
+    columns = by_name(explanation.printed_table)[EXPLAINED_COLUMNS]
     return replace(run, heads=run.heads[HEAD_COLUMNS].join(columns), accounts=explanation.table)
 
 
