@@ -1,4 +1,4 @@
-"""Silencing every head one by one, in units of as many untouched runs over the same rows, in turns.
+"""Ablating every head one by one, in units of as many untouched runs over the same rows, in turns.
 
     python benchmarks/ablation.py [MODEL]
 

@@ -90,7 +90,7 @@ def gallery(out: Path) -> None:
 
 @picture
 def live(out: Path) -> None:
-    state = f"text={quote(SENTENCE)}&head={OBJECT_HEAD}&pin=13&silence=induction"
+    state = f"text={quote(SENTENCE)}&head={OBJECT_HEAD}&pin=13&ablate=induction"
     command = [sys.executable, "-m", "headscope", "serve", "atlas:smollm2", "--no-open"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None

@@ -166,7 +166,7 @@ class Run(Result):
         bridge: Source = None,
         device: Device = "auto",
     ) -> list[tuple[str, Callable[..., Any]]]:
-        """Hooks that silence heads in a TransformerBridge: `bridge.run_with_hooks(…, fwd_hooks=…)`.
+        """Hooks that ablate heads in a TransformerBridge: `bridge.run_with_hooks(…, fwd_hooks=…)`.
 
         Args:
             heads: a type such as `induction`, a relation such as `positional/offset-1`, `tagged`,
@@ -182,14 +182,14 @@ class Run(Result):
             A name such as `blocks.5.attn.hook_z` and a function for each layer with such heads.
 
         Raises:
-            ChoiceError: no such way to silence a head, or no such type or relation.
+            ChoiceError: no such ablation method, or no such type or relation.
             ModelError: the model cannot be loaded as a bridge, or has other heads than the run.
             CorpusError: the text cannot be read.
             HeadscopeError: no head has such a tag, or the run has no such head.
         """
-        from headscope.runs.bridge_hooks import silencing_hooks
+        from headscope.runs.bridge_hooks import ablation_hooks
 
-        return silencing_hooks(self, heads, how, corpus=corpus, bridge=bridge, device=device)
+        return ablation_hooks(self, heads, how, corpus=corpus, bridge=bridge, device=device)
 
     @checked
     def save(self, folder: PathName, *, overwrite: Overwrite = False) -> Path:

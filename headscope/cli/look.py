@@ -269,7 +269,7 @@ def serve(
     device: Device = "auto",
     source: Source = None,
 ) -> None:
-    """Show every head on any sentence, on a live page; silence heads and see what is lost.
+    """Show every head on any sentence, on a live page; ablate heads and see what is lost.
 
     The page shows a run's tags; of a model without a run it shows patterns alone.
     """

@@ -1,4 +1,4 @@
-"""Heads of a run as TransformerLens takes them: layers and numbers, and hooks that silence."""
+"""Heads of a run as TransformerLens takes them: layers and numbers, and hooks that ablate."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ Hook = tuple[str, Callable[..., HeadOutputs]]
 """The name of a hook point, and what is called there."""
 Corpora = str | Path | Sequence[str | Path] | None
 WAYS = ("mean", "zero")
-"""Ways to silence a head by a hook."""
+"""Ablation methods by a hook."""
 MEAN_TOKENS = 1_024
 """Tokens of text over which a head's mean output is taken."""
 
 
-def silencing_hooks(
+def ablation_hooks(
     run: Result, heads: str, method: str, *, corpus: Corpora, bridge: Any, device: str
 ) -> list[Hook]:
-    """Forward hooks of a TransformerBridge that silence heads; see `headscope.run.Run.hooks`."""
+    """Forward hooks of a TransformerBridge that ablate heads; see `headscope.run.Run.hooks`."""
     if method not in WAYS:
-        raise ChoiceError("way to silence by hooks", method, WAYS)
+        raise ChoiceError("ablation method of hooks", method, WAYS)
     if method == "zero" and not (corpus is None and bridge is None):
         raise HeadscopeError("zero takes no means: leave out corpus and bridge, or take how='mean'")
     by_layer: dict[int, list[int]] = {}
@@ -94,9 +94,9 @@ def _hook_name(layer: int) -> str:
 
 
 def _set_to(numbers: list[int], values: Float[Tensor, ...]) -> Callable[..., HeadOutputs]:
-    def silence(z: HeadOutputs, hook: Any = None) -> HeadOutputs:
+    def ablate(z: HeadOutputs, hook: Any = None) -> HeadOutputs:
         changed = z.clone()
         changed[:, :, numbers] = values.to(z)
         return changed
 
-    return silence
+    return ablate

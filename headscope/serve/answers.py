@@ -31,7 +31,7 @@ def sentence_answer(live: Live, other: Live | None, text: str, pause: Pause) -> 
     reading = live.read(text, pause)
     answer = {
         "tokens": list(reading.tokens),
-        "silent_because": live.silent_because,
+        "no_ablation_reason": live.no_ablation_reason,
         **_pictures(reading),
     }
     if reading.predictions is not None:

@@ -26,7 +26,7 @@ function stopAsking(kind) {
   running.delete(kind);
 }
 
-/* The state: text, head, pin, find, silence (heads and types), how. */
+/* The state: text, head, pin, find, ablate (heads and types), how. */
 const inAddress = () => new URLSearchParams(location.hash.slice(1));
 
 function keep(changes) {

@@ -24,8 +24,8 @@ MOST_TOKENS = 256
 """Longest sentence: the patterns of 1,024 heads on so many tokens are 268 MB."""
 BEST = 5
 """Likeliest next tokens that are shown."""
-SILENCE_METHODS = ("mean", "zero")
-"""Ways to silence a head; one sentence has no other row to exchange with."""
+ABLATION_METHODS = ("mean", "zero")
+"""Ablation methods; one sentence has no other row to exchange with."""
 
 Pause = Callable[[], None]
 """Called between layers; what it raises ends the reading."""
@@ -61,8 +61,8 @@ class Live:
     def __init__(self, model: Model, run: Result | None = None) -> None:
         self.model, self.run = model, run
         self.most = min(MOST_TOKENS, model.context)
-        self.silent_because = ""
-        """Reason why no head can be silenced, or nothing."""
+        self.no_ablation_reason = ""
+        """Reason why no head can be ablated, or nothing."""
         self._rerunner = self._make_rerunner()
         self._last: tuple[str, SentenceReading] | None = None
 
@@ -104,7 +104,7 @@ class Live:
     def without(
         self, text: str, heads: Sequence[str], method: str = "mean", pause: Pause = lambda: None
     ) -> SentencePredictions:
-        """Predictions of the model on a sentence with some heads silenced.
+        """Predictions of the model on a sentence with some heads ablated.
 
         Args:
             text: the sentence.
@@ -113,30 +113,30 @@ class Live:
             pause: called between layers.
 
         Raises:
-            ChoiceError: no such way to silence a head.
+            ChoiceError: no such ablation method.
             HeadscopeError: no such head; the text cannot be read; or the model has no heads that
-                can be silenced.
+                can be ablated.
         """
-        if method not in SILENCE_METHODS:
-            raise ChoiceError("way to silence", method, SILENCE_METHODS)
+        if method not in ABLATION_METHODS:
+            raise ChoiceError("ablation method", method, ABLATION_METHODS)
         by_layer: dict[int, list[int]] = {}
         for layer, head in dict.fromkeys(map(self.head, heads)):
             by_layer.setdefault(layer, []).append(head)
         clean = self.read(text, pause).clean
         if self._rerunner is None or clean is None:
-            raise HeadscopeError(self.silent_because)
+            raise HeadscopeError(self.no_ablation_reason)
         without = ablated(method, clean, by_layer) if by_layer else None
         with self._rerunner.before_each_block(pause):
             return self._predictions(self._rerunner, clean, without)
 
     def _make_rerunner(self) -> Rerunner | None:
         if not self.model.attention_kind.predicts_next:
-            self.silent_because = "an encoder predicts no next token: no head is silenced here"
+            self.no_ablation_reason = "an encoder predicts no next token: no head is ablated here"
             return None
         try:
             return Rerunner(self.model)
         except ModelError as error:
-            self.silent_because = str(error)
+            self.no_ablation_reason = str(error)
             return None
 
     def _read(self, window: Window, pause: Pause) -> SentenceReading:

@@ -31,7 +31,7 @@ SCRIPTS = {
     "page.js": SERVE,
     **DRAWING,
     "asking.js": SERVE,
-    "silence.js": SERVE,
+    "ablate.js": SERVE,
     "start.js": SERVE,
 }
 """The page's scripts in order, each with where it lies."""

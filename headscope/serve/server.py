@@ -33,7 +33,7 @@ GONE = 499
 
 
 class Query(BaseModel):
-    """A query of the page: `/read` takes the text, `/head` and `/silence` the heads too."""
+    """A query of the page: `/read` takes the text, `/head` and `/ablate` the heads too."""
 
     model_config = ConfigDict(strict=True)
 
@@ -121,7 +121,7 @@ def bind(host: str, port: int) -> socket.socket:
 def serve_app(live: Live, other: Live | None = None, *, host: str = "127.0.0.1") -> Starlette:
     """The page of a model, and what answers it.
 
-    `POST /read {text}`, `/head {text, head}` and `/silence {text, heads, method}` answer JSON; an
+    `POST /read {text}`, `/head {text, head}` and `/ablate {text, heads, method}` answer JSON; an
     error is `{"error": a sentence}` with a status of 400 or more. One query runs at a time.
 
     Args:
@@ -138,7 +138,7 @@ def serve_app(live: Live, other: Live | None = None, *, host: str = "127.0.0.1")
     answers: dict[str, Answer] = {
         "/read": lambda query, pause: sentence_answer(live, other, query.text, pause),
         "/head": lambda query, pause: head_answer(live, other, query.text, query.head, pause),
-        "/silence": lambda query, pause: predictions_answer(
+        "/ablate": lambda query, pause: predictions_answer(
             live.without(query.text, query.heads, query.method, pause)
         ),
     }

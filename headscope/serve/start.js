@@ -2,24 +2,24 @@
 /* The page: a sentence, all heads on it, one of them large, and what is lost without some. */
 
 const FIRST = "When Mary and John went to the store, John gave a drink to Mary.";
-const state = { text: FIRST, head: null, pin: null, find: "", silence: [], how: "mean", at: null };
+const state = { text: FIRST, head: null, pin: null, find: "", ablate: [], how: "mean", at: null };
 let read = null, without = null, shown = null;
 
 const field = el("textarea", { id: "text", rows: 2, spellcheck: "false", autocomplete: "off" });
-const stop = el("button", { type: "button", id: "stop", hidden: true, onclick: () => { for (const kind of ["read", "head", "silence"]) stopAsking(kind); busy(false); tell("Stopped."); } }, "Stop");
+const stop = el("button", { type: "button", id: "stop", hidden: true, onclick: () => { for (const kind of ["read", "head", "ablate"]) stopAsking(kind); busy(false); tell("Stopped."); } }, "Stop");
 const status = el("p", { id: "status", role: "status", "aria-live": "polite", class: "small" });
 const search = el("input", { id: "find", type: "search", placeholder: "object, comma, previous token", autocomplete: "off", size: 30 });
 const foundBox = el("p", { class: "small", id: "found", "aria-live": "polite" });
-const gridBox = el("div", { class: "atlas-grid" }), headBox = el("article", { id: "head", "aria-label": "The head" }), lossBox = el("section", { "aria-label": "Predictions" }), silenceSection = el("section", { "aria-label": "Silence heads" });
+const gridBox = el("div", { class: "atlas-grid" }), headBox = el("article", { id: "head", "aria-label": "The head" }), lossBox = el("section", { "aria-label": "Predictions" }), ablationSection = el("section", { "aria-label": "Ablate heads" });
 const form = el("form", { id: "ask" }, el("label", { for: "text" }, "A sentence"), field, el("div", { class: "asking" }, el("button", { type: "submit", id: "go" }, "Read it"), stop, status));
 
 document.getElementById("title").textContent = `${DATA.names.join(" and ")}, live · ${DATA.layers.length} layers × ${DATA.heads} heads`;
 document.getElementById("main").replaceChildren(
   DATA.has_run ? "" : el("p", { class: "lead" }, "There is no run of this model, and so no tags. To see them here: ", el("code", {}, "headscope classify MODEL"), ", then ", el("code", {}, "headscope serve"), " with the run folder."),
-  PAIR ? el("p", { class: "lead", id: "pair" }, `Two models: ${DATA.names.join(" and ")}. Tags, silencing and next tokens are those of ${DATA.names[0]}.`) : "",
+  PAIR ? el("p", { class: "lead", id: "pair" }, `Two models: ${DATA.names.join(" and ")}. Tags, ablation and next tokens are those of ${DATA.names[0]}.`) : "",
   form, el("div", { id: "live", hidden: true },
     DATA.relations.length ? el("div", { class: "finding" }, el("label", { for: "find" }, "Find heads by their tags "), search, foundBox) : "",
-    el("div", { class: DATA.layers.length > 10 ? "columns deep" : "columns" }, gridBox, headBox, el("div", { class: "without" }, el("h2", {}, "Predictions"), silenceSection, lossBox))));
+    el("div", { class: DATA.layers.length > 10 ? "columns deep" : "columns" }, gridBox, headBox, el("div", { class: "without" }, el("h2", {}, "Predictions"), ablationSection, lossBox))));
 
 const tell = (text, wrong = false) => { status.textContent = text; status.classList.toggle("wrong", wrong); };
 const busy = (on) => { stop.hidden = !on; form.setAttribute("aria-busy", String(on)); };
@@ -47,7 +47,7 @@ async function readText() {
   tell(`${read.tokens.length} tokens, with the beginning-of-text token, read in ${number(read.seconds)} s.`);
   gridBox.replaceChildren(...smallGrid(read, chooseHead), howToRead(read), ...farthest());
   drawFound();
-  drawSilence();
+  drawAblation();
   await Promise.all([showHead(), readWithout()]);
 }
 
@@ -77,25 +77,25 @@ async function showHead() {
   return drawHead(row);
 }
 
-const drawNoHead = () => headBox.replaceChildren(el("p", { class: "lead" }, "Choose a head to see its pattern with the tokens and its tags, and to silence it."));
+const drawNoHead = () => headBox.replaceChildren(el("p", { class: "lead" }, "Choose a head to see its pattern with the tokens and its tags, and to ablate it."));
 
 function drawHead(row) {
   const pinned = Math.min(state.pin ?? Infinity, read.tokens.length - 1);
-  const control = read.silent_because ? "" : el("p", { id: "switch" }, silenceSwitch(row, headName(row.layer, row.head)));
+  const control = read.no_ablation_reason ? "" : el("p", { id: "switch" }, ablationSwitch(row, headName(row.layer, row.head)));
   headBox.replaceChildren(...headView(row, read.tokens, [shown.matrix, shown.other], { pinned, onpin: pinRow, control }));
 }
 
-/* A head that goes with a silenced type cannot be kept alone. */
-function silenceSwitch(row, name) {
-  const by = tagsOf(row).find((tag) => state.silence.includes(tag));
-  return el("label", {}, el("input", { type: "checkbox", id: "silence-head", checked: Boolean(by) || state.silence.includes(name), disabled: Boolean(by), onchange: () => toggle(name) }), by ? ` ${name} is silenced with all ${by} heads` : ` silence ${name}`);
+/* A head that goes with an ablated type cannot be kept alone. */
+function ablationSwitch(row, name) {
+  const by = tagsOf(row).find((tag) => state.ablate.includes(tag));
+  return el("label", {}, el("input", { type: "checkbox", id: "ablate-head", checked: Boolean(by) || state.ablate.includes(name), disabled: Boolean(by), onchange: () => toggle(name) }), by ? ` ${name} is ablated with all ${by} heads` : ` ablate ${name}`);
 }
 
-/* What is silenced is crossed out among all heads, and said at the one that is shown. */
+/* What is ablated is crossed out among all heads, and said at the one that is shown. */
 function markSilent() {
-  const heads = read.silent_because ? [] : headsOf(state.silence), row = state.head && parseHead(state.head), place = document.getElementById("switch");
+  const heads = read.no_ablation_reason ? [] : headsOf(state.ablate), row = state.head && parseHead(state.head), place = document.getElementById("switch");
   for (const cell of gridBox.querySelectorAll(".cell")) cell.classList.toggle("silent", heads.includes(cell.dataset.head));
-  if (row && place) place.replaceChildren(silenceSwitch(row, headName(row.layer, row.head)));
+  if (row && place) place.replaceChildren(ablationSwitch(row, headName(row.layer, row.head)));
 }
 
 function pinRow(to) {
@@ -111,8 +111,8 @@ function drawFound() {
   foundBox.replaceChildren(...(!state.find.trim() ? [] : !found.length ? ["No head is tagged for that."] : [`${found.length} ${found.length === 1 ? "head" : "heads"}: `, ...found.slice(0, 8).flatMap(({ row, relation, lift }) => [nameButton(row), ` ${relation.spoken} (${number(lift)}) `])]));
 }
 
-function drawSilence() {
-  silenceSection.replaceChildren(read.silent_because ? "" : silenceBox(state.silence, toggle, state.how, (how) => { state.how = how; keep({ how }); readWithout(); }));
+function drawAblation() {
+  ablationSection.replaceChildren(read.no_ablation_reason ? "" : ablationBox(state.ablate, toggle, state.how, (how) => { state.how = how; keep({ how }); readWithout(); }));
   markSilent();
   drawLoss();
 }
@@ -120,19 +120,19 @@ function drawSilence() {
 const drawLoss = () => lossBox.replaceChildren(predictionsView(read, without, state.at, (i) => { state.at = i; state.pin = i; keep({ pin: String(i) }); drawLoss(); if (shown && parseHead(state.head)) drawHead(parseHead(state.head)); }));
 
 function toggle(item) {
-  state.silence = state.silence.includes(item) ? state.silence.filter((own) => own !== item) : [...state.silence, item];
-  keep({ silence: state.silence.join(",") });
-  drawSilence();
+  state.ablate = state.ablate.includes(item) ? state.ablate.filter((own) => own !== item) : [...state.ablate, item];
+  keep({ ablate: state.ablate.join(",") });
+  drawAblation();
   readWithout();
 }
 
 async function readWithout() {
-  const heads = headsOf(state.silence);
-  if (!read || read.silent_because) return;
-  stopAsking("silence");
+  const heads = headsOf(state.ablate);
+  if (!read || read.no_ablation_reason) return;
+  stopAsking("ablate");
   if (!heads.length) without = null;
   else {
-    const answer = await question("silence", { text: state.text, heads, method: state.how });
+    const answer = await question("ablate", { text: state.text, heads, method: state.how });
     if (!answer) return;
     without = { ...answer, heads };
   }
@@ -152,7 +152,7 @@ function fromAddress() {
   state.at = state.pin;
   state.find = asked.get("find") ?? "";
   search.value = state.find;
-  state.silence = (asked.get("silence") ?? "").split(",").filter((item) => ALL_TYPES.includes(item) || parseHead(item));
+  state.ablate = (asked.get("ablate") ?? "").split(",").filter((item) => ALL_TYPES.includes(item) || parseHead(item));
   state.how = asked.get("how") === "zero" ? "zero" : "mean";
 }
 

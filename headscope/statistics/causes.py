@@ -171,8 +171,8 @@ def legs(run: Result) -> pd.DataFrame:
     Returns:
         A row per head and type that has the tag by looking or by writing; a type at rest has none.
         `looks` and `writes` are `yes` or `no`, `not asked` where that was not measured, and empty
-        where the type is not of that leg. `matters` is the best verdict of silencing the edges of
-        the head's relations of that type, or `not asked`.
+        where the type is not of that leg. `matters` is the best verdict of knocking out the edges
+        of the head's relations of that type, or `not asked`.
     """
     functional = {name: kind.functional for name, kind in head_types().items()}
     attending = {

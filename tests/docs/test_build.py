@@ -73,8 +73,8 @@ def test_what_the_page_about_exporting_says_of_other_programs_runs(monkeypatch):
     names: dict[str, Any] = {}
     for block in re.findall(r"```python\n(.*?)```", part, flags=re.DOTALL):
         exec(block, names)
-    assert names["silenced"].shape == (1, names["tokens"].shape[1], 1024)
-    assert not torch.equal(names["silenced"], names["bridge"](names["tokens"]))
+    assert names["ablated"].shape == (1, names["tokens"].shape[1], 1024)
+    assert not torch.equal(names["ablated"], names["bridge"](names["tokens"]))
     assert names["paths"].shape == (6, 8)
     assert names["paths"][names["layer"] + 1 :].abs().min() > 0
     assert names["scored"].heads["primary"].eq("unclassified").all()  # random queries and keys

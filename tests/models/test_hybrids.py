@@ -97,7 +97,7 @@ def test_studies_change_the_layers_that_they_name(classified, folder):
 
 
 @pytest.mark.parametrize("how", ["zero", "mean"])
-def test_silencing_runs_all_layers_from_the_head_s_own_on(how, folder):
+def test_ablating_runs_all_layers_from_the_head_s_own_on(how, folder):
     """The same as hooks on the whole model give, which skip no layer."""
     model = load_model(str(folder))
     rerunner = Rerunner(model)

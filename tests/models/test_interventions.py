@@ -67,7 +67,7 @@ def test_each_window_may_have_its_own_mask_of_heads(model):
     assert torch.equal(stream(network), before)
 
 
-def test_layers_run_again_from_a_silenced_head_give_what_a_mask_gives(model):
+def test_layers_run_again_from_an_ablated_head_give_what_a_mask_gives(model):
     rerunner = Rerunner(model)
     where = torch.tensor([0, 1, 1]), torch.tensor([90, 5, 95])
     rows = TokenRows(TOKENS, torch.tensor([CONTEXT, CONTEXT]), *where)

@@ -31,7 +31,7 @@ def rows(rerunner):
 def by_hand(model_folder, rows, heads) -> torch.Tensor:
     """Log-probabilities of transformers' own model, one row at a time, without some heads."""
     network = AutoModelForCausalLM.from_pretrained(model_folder).eval()
-    silence(network, heads)
+    ablate(network, heads)
     found = []
     with torch.no_grad():
         for row, position in zip(rows.row, rows.position, strict=True):
@@ -47,7 +47,7 @@ OUTPUTS = (
 """Names of W_O by layout."""
 
 
-def silence(network, heads: dict[int, list[int]]) -> None:
+def ablate(network, heads: dict[int, list[int]]) -> None:
     """Set W_O of heads, of which each layer has four, to zero."""
     outputs = [m for name, m in network.named_modules() if name.endswith(OUTPUTS)]
     for layer, own in heads.items():
@@ -122,7 +122,7 @@ def test_masked_tokens_are_filled_in_as_transformers_does(model_type, tokenizer,
     assert torch.allclose(clean.scores, by_hand(), atol=1e-4)
     last = model.attention_layers[-1]
     found = rerunner.scores(clean, ablated("zero", clean, {last: [1]}))
-    silence(network, {last: [1]})
+    ablate(network, {last: [1]})
     assert torch.allclose(found, by_hand(), atol=1e-4)
     assert float((found - clean.scores).abs().max()) > 1e-4
 
@@ -139,7 +139,7 @@ def test_without_that_head_the_score_is_how_far_the_last_state_moves(tokenizer, 
     found = rerunner.scores(clean, ablated("zero", clean, heads))
     network = BertModel.from_pretrained(tmp_path, add_pooling_layer=False).eval()
     before = alone(network, rows, "last_hidden_state")
-    silence(network, heads)
+    ablate(network, heads)
     after = alone(network, rows, "last_hidden_state")
     expected = [
         -float((after[r][at] - before[r][at]).norm() / before[r][at].norm())

@@ -47,8 +47,8 @@ def test_a_query_run_alone_predicts_what_the_whole_model_does_with_that_pattern(
     network = model.engine.network
     replaced = PatternReplaced(frozenset({layer}), lambda call: pattern)
     with torch.no_grad(), replaced.applied(model):
-        silenced = network(ids).logits
-    before, after = (each[0, query].log_softmax(-1) for each in (clean.logits, silenced))
+        ablated = network(ids).logits
+    before, after = (each[0, query].log_softmax(-1) for each in (clean.logits, ablated))
     expected = float((before.exp() * (before - after)).sum())
     assert expected > 1e-6
     assert found.divergence[0] == pytest.approx(expected, rel=0.02, abs=1e-6)

@@ -1,4 +1,4 @@
-"""Heads of a run in TransformerLens: its tools take their names, and hooks silence them."""
+"""Heads of a run in TransformerLens: its tools take their names, and hooks ablate them."""
 
 from __future__ import annotations
 
@@ -114,8 +114,8 @@ def test_a_bridge_with_folded_biases_gives_its_own_means(run, bridge):
     mean = torch.cat(outputs).mean(0)
 
     def value(**options) -> torch.Tensor:
-        ((_, silence),) = run.hooks("L1H0", corpus=TEXT, **options)
-        return silence(torch.zeros(1, 1, 8, 32), hook=None)[0, 0, 0]
+        ((_, ablate),) = run.hooks("L1H0", corpus=TEXT, **options)
+        return ablate(torch.zeros(1, 1, 8, 32), hook=None)[0, 0, 0]
 
     torch.testing.assert_close(value(bridge=folded), mean, atol=1e-5, rtol=0)
     assert (value() - mean).abs().max() > 1e-3

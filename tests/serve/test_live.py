@@ -56,7 +56,7 @@ def test_losses_and_the_likeliest_tokens_are_the_models_own(model_folder):
     assert np.allclose([share for _, share in found.best[-1]], best.values, atol=1e-4)
 
 
-def test_a_head_that_writes_nothing_is_what_silencing_it_makes_of_the_model(gpt2_folder):
+def test_a_head_that_writes_nothing_is_what_ablating_it_makes_of_the_model(gpt2_folder):
     def change(network):
         # L0H1 writes by rows 8 to 15 of W_O, which is [in out] in GPT-2
         network.transformer.h[0].attn.c_proj.weight.data[8:16] = 0

@@ -31,13 +31,13 @@ READ = """
   const pin = (y) => canvas.dispatchEvent(new MouseEvent("click", { clientX: box.left + 200, clientY: box.top + y, bubbles: true }));
   pin(box.height - 2);
   const last = $("#head .said").textContent;
-  $("#silence-head").click();
+  $("#ablate-head").click();
   await settled(() => $("#change").textContent.includes("→"));
   return { said: $("#status").textContent, last, change: $("#change").textContent, words: $$(".word").map((w) => w.textContent), bold: $$(".words b, .said b").length, hash: location.hash };
 """
 
 
-def test_a_sentence_a_head_and_its_silence(page):
+def test_a_sentence_a_head_and_its_ablation(page):
     seen = page.drive(READ % json.dumps(TEXT))
     assert seen.errors == []
     assert all(name.startswith(page.address) for name in seen.requests)
@@ -48,7 +48,7 @@ def test_a_sentence_a_head_and_its_silence(page):
     matrix = page.post("/head", {"text": TEXT, "head": "L1H2"})[1]["matrix"]
     assert f"{max(matrix[-1]):.2f}" in found["last"]
     assert "pinned" in found["last"]
-    without = page.post("/silence", {"text": TEXT, "heads": ["L1H2"]})[1]
+    without = page.post("/ablate", {"text": TEXT, "heads": ["L1H2"]})[1]
     assert f"Loss {told['loss']:.2f} → {without['loss']:.2f}" in found["change"]
     # the address holds all of it: another browser shows the same
     again = page.drive(
@@ -63,7 +63,7 @@ def test_a_sentence_a_head_and_its_silence(page):
     assert (again.found["last"], again.found["change"]) == (found["last"], found["change"])
 
 
-def test_heads_are_found_by_what_they_do_and_silenced_by_type(with_run):
+def test_heads_are_found_by_what_they_do_and_ablated_by_type(with_run):
     seen = with_run.drive(
         """
         const find = (text) => { $("#find").value = text; $("#find").dispatchEvent(new Event("input")); return { said: $("#found").textContent, faded: $$(".cell.faded").length }; };
@@ -83,7 +83,7 @@ def test_heads_are_found_by_what_they_do_and_silenced_by_type(with_run):
     assert found["none"] == 0
     assert found["change"].endswith("without L0H1.")
     assert found["chips"] == "IP"
-    assert "silence=induction" in found["hash"]
+    assert "ablate=induction" in found["hash"]
 
 
 def test_what_is_wrong_is_said_on_the_page_and_it_goes_on(page):
@@ -106,8 +106,8 @@ def test_what_is_wrong_is_said_on_the_page_and_it_goes_on(page):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_no_fault_and_a_silenced_head_is_crossed_out(with_run, scheme):
-    keys = opened_at(f"{with_run.address}/#head=L1H2&silence=L1H2", scheme=scheme)
+def test_axe_finds_no_fault_and_an_ablated_head_is_crossed_out(with_run, scheme):
+    keys = opened_at(f"{with_run.address}/#head=L1H2&ablate=L1H2", scheme=scheme)
     keys.wait_for("Boolean(document.querySelector('#change')?.textContent.includes('→'))")
     keys.wait_for("Boolean(document.querySelector('#head h2'))")
     assert axe_faults(keys) == {}

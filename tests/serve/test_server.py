@@ -51,7 +51,7 @@ def slow(gpt2_folder):
         ("/read", {"text": "x" * 400}, 400, "reads 256 at most"),
         ("/read", {"text": "x" * MOST_BYTES}, 413, "64 KB"),
         ("/head", {"text": TEXT, "head": "L7H1"}, 400, "no head L7H1"),
-        ("/silence", {"text": TEXT, "heads": [], "method": "loud"}, 400, "mean, zero"),
+        ("/ablate", {"text": TEXT, "heads": [], "method": "loud"}, 400, "mean, zero"),
     ],
 )
 def test_what_is_wrong_is_one_sentence(served, path, content, status, said):

@@ -114,7 +114,7 @@ def test_a_layer_whose_other_heads_rest_has_no_control(tokenizer, tmp_path):
     assert table["verdict"].tolist() == [
         f"{UNTESTED}: the layer's other attention is enough to compare with at 0 of 48 queries"
     ]
-    assert table["effect"].iloc[0] > 1  # what silencing does is said all the same
+    assert table["effect"].iloc[0] > 1  # what the ablation does is said all the same
     assert np.isnan(table["control"].iloc[0])
 
 

@@ -181,7 +181,7 @@ def _rows(run: Result) -> list[dict[str, Any]]:
 
 
 def _sentences(run: Result, row: dict[str, Any]) -> list[str]:
-    """All numbers of what silencing a head does."""
+    """All numbers of what ablating a head does."""
     return [] if run.causes is None else cause_lines(run.causes, row["layer"], row["head"])
 
 

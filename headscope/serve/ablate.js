@@ -1,5 +1,5 @@
 "use strict";
-/* What the model predicts on the sentence, as it is and with heads silenced. */
+/* What the model predicts on the sentence, as it is and with heads ablated. */
 
 /* The heads that a list of names and types stands for. */
 function headsOf(items) {
@@ -7,22 +7,22 @@ function headsOf(items) {
   return DATA.rows.filter((row) => items.includes(headName(row.layer, row.head)) || tagsOf(row).some((tag) => types.includes(tag))).map((row) => headName(row.layer, row.head));
 }
 
-/* A list of checkboxes of types, and the heads that were silenced one by one. */
-function silenceBox(items, toggle, how, setHow) {
-  const check = (item, said, kind) => el("label", { class: `silenced ${kind}` }, el("input", { type: "checkbox", value: item, checked: items.includes(item), onchange: () => toggle(item) }), said);
+/* A list of checkboxes of types, and the heads that were ablated one by one. */
+function ablationBox(items, toggle, how, setHow) {
+  const check = (item, said, kind) => el("label", { class: `ablated ${kind}` }, el("input", { type: "checkbox", value: item, checked: items.includes(item), onchange: () => toggle(item) }), said);
   const types = ALL_TYPES.filter((type) => DATA.rows.some((row) => tagsOf(row).includes(type)));
   const count = (type) => DATA.rows.filter((row) => tagsOf(row).includes(type)).length;
   const single = items.filter((item) => !ALL_TYPES.includes(item));
   const choice = el("select", { id: "how", onchange: (event) => setHow(event.target.value) }, [["mean", "its mean over the sentence"], ["zero", "zero"]].map(([value, text]) => el("option", { value, selected: value === how }, text)));
   return el("div", {},
-    el("div", { class: "silence-list", role: "group", "aria-label": "Silence all heads with a tag" }, types.map((type) => check(type, [el("span", { class: `chip type-${typeClass(type)}` }, type), `${count(type)}`], "of-type"))),
-    single.length ? el("div", { class: "silence-list", role: "group", "aria-label": "Silenced heads" }, single.map((name) => check(name, name, "of-head"))) : "",
-    el("p", { class: "small" }, el("label", { for: "how" }, "Output of a silenced head: "), choice, ". ", types.length ? "Tick a type to silence all its heads, or choose one head and silence it." : "Choose a head to silence it."));
+    el("div", { class: "ablation-list", role: "group", "aria-label": "Ablate all heads with a tag" }, types.map((type) => check(type, [el("span", { class: `chip type-${typeClass(type)}` }, type), `${count(type)}`], "of-type"))),
+    single.length ? el("div", { class: "ablation-list", role: "group", "aria-label": "Ablated heads" }, single.map((name) => check(name, name, "of-head"))) : "",
+    el("p", { class: "small" }, el("label", { for: "how" }, "Output of an ablated head: "), choice, ". ", types.length ? "Tick a type to ablate all its heads, or choose one head and ablate it." : "Choose a head to ablate it."));
 }
 
 /* The loss before and after, the sentence with each token's change, and at one token the likeliest next ones. */
 function predictionsView(read, without, at, choose) {
-  if (read.loss === undefined) return el("p", { class: "lead" }, read.silent_because);
+  if (read.loss === undefined) return el("p", { class: "lead" }, read.no_ablation_reason);
   const change = without && without.losses.map((loss, i) => loss - read.losses[i]);
   const said = without ? el("p", { class: "loss", id: "change" }, "Loss ", el("strong", {}, number(read.loss)), " → ", el("strong", {}, number(without.loss)), ` nats per token (${signed(without.loss - read.loss)}) without ${without.heads.length === 1 ? without.heads[0] : `${without.heads.length} heads`}.`)
     : el("p", { class: "loss", id: "change" }, "Loss on this sentence: ", el("strong", {}, number(read.loss)), ` nats per token${PAIR && read.other ? `; ${DATA.names[1]}: ${number(read.other.loss)}` : ""}.`);
@@ -35,7 +35,7 @@ function predictionsView(read, without, at, choose) {
   };
   return el("div", {}, said, el("div", { class: "words", role: "group", "aria-label": "The sentence's tokens" }, read.tokens.map(token)),
     el("p", { class: "small" }, change ? "Orange: tokens that are predicted worse than before; blue: better. Choose a token to see the likeliest next tokens; bold: the token that does come next." : "Choose a token to see the likeliest next tokens; bold: the token that does come next."),
-    el("div", { class: "beside" }, likeliest(`After “${visible(read.tokens[at]).trim()}”`, read.best[at], read.tokens[at + 1]), without ? likeliest("with silenced heads", without.best[at], read.tokens[at + 1]) : ""));
+    el("div", { class: "beside" }, likeliest(`After “${visible(read.tokens[at]).trim()}”`, read.best[at], read.tokens[at + 1]), without ? likeliest("with ablated heads", without.best[at], read.tokens[at + 1]) : ""));
 }
 
 function likeliest(caption, best, next) {
