@@ -35,7 +35,7 @@ from headscope.studies.study_table import CHECK, TOP
     "Which heads have which tags, the strongest first?",
     "headscope heads runs/mini --type induction",
     "headscope heads runs/mini --format csv",
-    "headscope heads runs/mini --legs",
+    "headscope heads runs/mini --evidence",
 )
 def heads(
     run: Run,
@@ -45,12 +45,12 @@ def heads(
             help="Only heads with this tag, or unclassified, or 'not identifiable'.",
         ),
     ] = None,
-    legs: Annotated[
+    evidence: Annotated[
         bool,
         typer.Option(
-            "--legs",
-            help="Instead, by type: how many heads look, write, and break when they stop to look; "
-            "as csv or json a row per head and type.",
+            "--evidence",
+            help="Count the heads of each type by attention, direct effect and causal effect; csv "
+            "and json have a row per head and type.",
         ),
     ] = False,
     format: Printed = Format.table,
@@ -59,8 +59,8 @@ def heads(
 
     A head without a tag comes with "no tag, closest to" and the relation that it comes closest to.
     """
-    if legs:
-        _print_legs(run, type, format)
+    if evidence:
+        _print_type_evidence(run, type, format)
         return
     from headscope.run import load
     from headscope.runs.listing import list_heads, write_heads
@@ -82,21 +82,21 @@ def heads(
         put(write_heads(selected, format.value))
 
 
-def _print_legs(run: Path, type: str | None, format: Format) -> None:
+def _print_type_evidence(run: Path, type: str | None, format: Format) -> None:
     from headscope.errors import ChoiceError
     from headscope.run import load
     from headscope.runs.listing import write_heads
-    from headscope.statistics.causes import legs
-    from headscope.views.summary import legs_lines
+    from headscope.statistics.causes import type_evidence
+    from headscope.views.summary import type_evidence_lines
 
     loaded = load(run)
-    table = legs(loaded)
+    table = type_evidence(loaded)
     if type is not None:
         if type not in set(table["type"]):
             raise ChoiceError("type that a head is tagged with", type, sorted(set(table["type"])))
         table = table[table["type"] == type]
     if format is Format.table:
-        print_rich(legs_lines(table, loaded))
+        print_rich(type_evidence_lines(table, loaded))
     else:
         put(write_heads(table, format.value))
 

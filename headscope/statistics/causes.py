@@ -36,9 +36,9 @@ AWAY = ("away", "masked-away", "state-away")
 """Behaviours at a relation's queries, and elsewhere; encoders fill masked tokens, or show how far
 their last states move."""
 
-BREAKS = "breaks what it looks at"
-IDLE = "writes without mattering"
-NO_CAUSE = "no cause shown"
+CAUSAL_EFFECT = "causal effect"
+IDLE = "direct effect alone"
+NO_EFFECT = "no effect detected"
 UNTESTED = "not tested"
 """Results of the test of a tag; `not tested` may be followed by a colon and the reason."""
 
@@ -51,25 +51,24 @@ of their length."""
 COMPETENT = 0.1
 """Nats by which the untouched model must be above chance, the whole interval of it."""
 
-LEG_COLUMNS = ["layer", "head", "type", "looks", "writes", "matters"]
-"""A row per head and type that it is tagged with on either leg."""
-NOT_ASKED = "not asked"
-"""Verdict of a leg that the run did not measure; a type that is no place to look, or writes nothing
-of its own, has no such leg, and that is empty."""
-COUNTS = ["type", "look", "write", "look and write", "look, tested", "look and break"]
+TYPE_EVIDENCE_COLUMNS = ["layer", "head", "type", "attention", "direct_effect", "causal_effect"]
+"""A row per head and type that it is tagged with, by attention or by direct effect."""
+NOT_MEASURED = "not measured"
+"""Evidence that the run did not measure; empty if the type has no such evidence."""
+COUNTS = ["type", "attention", "direct effect", "both", "attention, tested", "causal effect"]
 
 
 def judged(table: pd.DataFrame, writes: set[tuple[int, int]]) -> pd.DataFrame:
     """The table of causes with a `q_value` and a `verdict` in each row.
 
-    - `breaks what it looks at`: the effect beyond the control's is at least the least effect, its
+    - `causal effect`: the effect beyond the control's is at least the least effect, its
       interval lies on that side of 0, and q < 0.01; for heads it is also beyond each control's, and
       at a relation's queries larger than elsewhere, the whole interval of it. Edges have two ways
       to it, and their q is of both: by divergence, where the interval of how many times the
       control's it typically is must lie above 1, or by loss of the token that follows, as heads do.
-    - `writes without mattering`: the head is tagged by what it writes, but the whole interval of
+    - `direct effect alone`: the head is tagged by what it writes, but the whole interval of
       the effect beyond the control's lies below the least effect.
-    - `no cause shown`: neither.
+    - `no effect detected`: neither.
     - `not tested: …`: stated before by whoever measured, and kept.
 
     Args:
@@ -100,7 +99,7 @@ def judged(table: pd.DataFrame, writes: set[tuple[int, int]]) -> pd.DataFrame:
     small = (high < least) & ~(edges & (causes["loss_high"] >= LEAST_HEADS))
     idle = tested & small & np.array(writers, bool)
     conditions = [causes["verdict"] != "", breaks, idle]
-    words = np.select(conditions, [causes["verdict"], BREAKS, IDLE], NO_CAUSE)
+    words = np.select(conditions, [causes["verdict"], CAUSAL_EFFECT, IDLE], NO_EFFECT)
     causes["verdict"] = np.where(causes["behaviour"].isin(AWAY), "", words)
     for name in ("layer", "head"):
         causes[name] = causes[name].astype("Int64")
@@ -165,14 +164,14 @@ def _q(row: dict[str, object]) -> str:
     return "" if pd.isna(row["q_value"]) else f", q {row['q_value']:.2g}"
 
 
-def legs(run: Result) -> pd.DataFrame:
-    """Verdicts of each leg for each head and type.
+def type_evidence(run: Result) -> pd.DataFrame:
+    """The evidence for each head and type: attention, direct effect, causal effect.
 
     Returns:
-        A row per head and type that has the tag by looking or by writing; a type at rest has none.
-        `looks` and `writes` are `yes` or `no`, `not asked` where that was not measured, and empty
-        where the type is not of that leg. `matters` is the best verdict of knocking out the edges
-        of the head's relations of that type, or `not asked`.
+        A row per head and type with a tag by attention or by direct effect, without sinks.
+        `attention` and `direct_effect` are `yes` or `no`, `not measured` where that was not
+        measured, and empty if the type has no such evidence. `causal_effect` is the best verdict of
+        knocking out the edges of the head's relations of that type, or `not measured`.
     """
     functional = {name: kind.functional for name, kind in head_types().items()}
     attending = {
@@ -185,26 +184,31 @@ def legs(run: Result) -> pd.DataFrame:
     for layer, head, kind in sorted(attending | wrote):
         head_type = (layer, head, kind)
         attends = "" if kind not in of_looks else "yes" if head_type in attending else "no"
-        writes = NOT_ASKED if run.effects is None else "" if kind not in of_writes else "no"
+        writes = NOT_MEASURED if run.effects is None else "" if kind not in of_writes else "no"
         rows.append(
-            (*head_type, attends, "yes" if head_type in wrote else writes, _matters(run, head_type))
+            (
+                *head_type,
+                attends,
+                "yes" if head_type in wrote else writes,
+                _causal_effect(run, head_type),
+            )
         )
-    return pd.DataFrame(rows, columns=LEG_COLUMNS)
+    return pd.DataFrame(rows, columns=TYPE_EVIDENCE_COLUMNS)
 
 
-def legs_counted(table: pd.DataFrame) -> pd.DataFrame:
-    """Counts of each type's heads that look, write, do both, and break when they stop to look.
+def evidence_counts(table: pd.DataFrame) -> pd.DataFrame:
+    """Counts of each type's heads by attention, direct effect, both, and causal effect.
 
-    Nothing stands where a type has no such leg, or the run did not ask.
+    A count is missing if the type has no such evidence, or the run did not measure it.
     """
     rows = []
     for kind, rows_of_type in table.groupby("type", sort=True):
-        attends, writes = rows_of_type["looks"] == "yes", rows_of_type["writes"] == "yes"
-        tested = attends & ~rows_of_type["matters"].isin([UNTESTED, NOT_ASKED])
-        breaks = attends & (rows_of_type["matters"] == BREAKS)
+        attends, writes = rows_of_type["attention"] == "yes", rows_of_type["direct_effect"] == "yes"
+        tested = attends & ~rows_of_type["causal_effect"].isin([UNTESTED, NOT_MEASURED])
+        breaks = attends & (rows_of_type["causal_effect"] == CAUSAL_EFFECT)
         has_attention, wrote = (
-            (rows_of_type["looks"] != "").any(),
-            rows_of_type["writes"].isin(["yes", "no"]).any(),
+            (rows_of_type["attention"] != "").any(),
+            rows_of_type["direct_effect"].isin(["yes", "no"]).any(),
         )
         counts = (attends, writes, attends & writes, tested, breaks)
         known = (has_attention, wrote, has_attention and wrote, has_attention, has_attention)
@@ -214,12 +218,18 @@ def legs_counted(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def disagreements(table: pd.DataFrame, run: Result) -> dict[str, list[str]]:
-    """Names of the heads with only one of two legs, of types with both, by what they do."""
-    both = (table["looks"] != "") & (table["writes"] != "") & (table["writes"] != NOT_ASKED)
+    """Names of the heads with attention or direct effect alone, of types that have both."""
+    both = (
+        (table["attention"] != "")
+        & (table["direct_effect"] != "")
+        & (table["direct_effect"] != NOT_MEASURED)
+    )
     rows = table[both]
     kinds = {
-        "looks and does not write": (rows["looks"] == "yes") & (rows["writes"] == "no"),
-        "writes and does not look": (rows["looks"] == "no") & (rows["writes"] == "yes"),
+        "attention without direct effect": (rows["attention"] == "yes")
+        & (rows["direct_effect"] == "no"),
+        "direct effect without attention": (rows["attention"] == "no")
+        & (rows["direct_effect"] == "yes"),
     }
     return {
         description: [
@@ -234,9 +244,9 @@ def _tagged(table: pd.DataFrame) -> set[tuple[int, int, str]]:
     return {(int(row.layer), int(row.head), str(row.type)) for row in tagged.itertuples()}
 
 
-def _matters(run: Result, head_type: tuple[int, int, str]) -> str:
+def _causal_effect(run: Result, head_type: tuple[int, int, str]) -> str:
     if run.causes is None:
-        return NOT_ASKED
+        return NOT_MEASURED
     layer, head, kind = head_type
     rows = run.causes
     rows = rows[(rows["kind"] == "tag") & (rows["type"] == kind)]
@@ -244,5 +254,5 @@ def _matters(run: Result, head_type: tuple[int, int, str]) -> str:
     words = [verdict.split(":")[0] for verdict in verdicts]
     tested = [word for word in words if word != UNTESTED]
     if not words:
-        return NOT_ASKED
-    return UNTESTED if not tested else BREAKS if BREAKS in tested else tested[0]
+        return NOT_MEASURED
+    return UNTESTED if not tested else CAUSAL_EFFECT if CAUSAL_EFFECT in tested else tested[0]

@@ -80,7 +80,7 @@ STUDY = Study(
         loss_low, loss_high | nats | ends of its 95 % interval over blocks
         q_value | 0 to 1 | one-sided test that the effect exceeds the control's, Benjamini–Hochberg
             over the table; for a tag twice the smaller p of the tests on `times` and `loss_excess`
-        verdict | text | `breaks what it looks at`, `writes without mattering`, `no cause shown`, or
+        verdict | text | `causal effect`, `direct effect alone`, `no effect detected`, or
             `not tested: ` with the reason; empty for `away`, `masked-away` and `state-away`
     """),
     figure="scatter",

@@ -1,4 +1,4 @@
-"""Summaries that `classify` and `heads` print: counts by type, the strongest heads, the legs."""
+"""Summaries that `classify` and `heads` print: counts by type, the strongest heads, evidence."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headscope.heads import head_name, layer_name
 from headscope.printing import one_line
 from headscope.runs.recorded_paths import name_of
 from headscope.settings import not_default
-from headscope.statistics.causes import disagreements, legs_counted
+from headscope.statistics.causes import disagreements, evidence_counts
 from headscope.statistics.general_labels import shown_relations
 from headscope.statistics.head_lists import partial_sinks, strongest, undecided
 from headscope.statistics.result import PRELIMINARY, Result
@@ -36,9 +36,9 @@ EITHER_MEANS = (
     "either …: all holds that a tag asks for but this: the text has too few queries at which the "
     "relation and the simple rule differ"
 )
-LEGS_MEAN = (
-    "heads by the three legs of a tag: look at the type's targets; write what the type writes; "
-    "look and break when their attention on the targets is moved elsewhere, of those tested"
+TYPE_EVIDENCE_MEANS = (
+    "heads of each type with attention on its targets; a direct effect on the logits; both; "
+    "a tested tag; a causal effect when their attention is moved away from the targets"
 )
 COLUMNS = 80
 WIDE = 36  # heads that fit into 80 columns with a blank between them
@@ -273,24 +273,24 @@ def _interval(low: float, high: float) -> str:
     return f"{low:.2f} … {high:.2f}"
 
 
-def legs_lines(table: pd.DataFrame, run: Result) -> RenderableType:
-    """Counts by type, then the heads that do one of the two that their type is about.
+def type_evidence_lines(table: pd.DataFrame, run: Result) -> RenderableType:
+    """Counts by type, then the heads with attention or direct effect alone.
 
     Args:
-        table: from `headscope.statistics.causes.legs`.
+        table: from `headscope.statistics.causes.type_evidence`.
         run: whose heads they are.
     """
-    counts = legs_counted(table).dropna(axis="columns", how="all")
+    counts = evidence_counts(table).dropna(axis="columns", how="all")
     table_text = plain_table(*counts.columns, right=tuple(counts.columns[1:]))
     for row in counts.itertuples(index=False):
         table_text.add_row(*("" if pd.isna(cell) else str(cell) for cell in row))
-    parts: list[RenderableType] = [table_text, Text(LEGS_MEAN, style="dim")]
+    parts: list[RenderableType] = [table_text, Text(TYPE_EVIDENCE_MEANS, style="dim")]
     for disagreement, heads in disagreements(table, run).items():
         if heads:
             parts.append(Text(f"{disagreement}: {', '.join(heads)}"))
     optional_tables = (
-        (run.effects, "what heads write was not measured; headscope classify --writes does"),
-        (run.causes, "whether heads matter was not tested; headscope ablate does"),
+        (run.effects, "direct effects were not measured; run headscope classify --writes"),
+        (run.causes, "causal effects were not tested; run headscope ablate"),
     )
     notes = [f"note: {what}" for optional_table, what in optional_tables if optional_table is None]
     parts += [Text(note, style="yellow") for note in notes]

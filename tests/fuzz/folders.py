@@ -25,7 +25,7 @@ from headscope.measure.example import Example
 from headscope.run import load
 from headscope.runs.contents import CHECKED, INDEX, PATTERNS, RECORD, TALLY
 from headscope.runs.listing import list_heads, write_heads
-from headscope.statistics.causes import BREAKS, CAUSE_COLUMNS, EDGES
+from headscope.statistics.causes import CAUSAL_EFFECT, CAUSE_COLUMNS, EDGES
 from headscope.studies.verify import verify
 from headscope.views.figures import FIGURES
 from headscope.views.html_page import atlas_html
@@ -63,7 +63,7 @@ def make_run(folder: Path, *, keep_sums: bool = False) -> Path:
         "effect": -2.25, "ci_low": -2.5, "ci_high": -2.0, "control": -0.125,
         "control_low": -0.25, "control_high": 0.0, "relation": "",
         "excess": -2.125, "excess_low": -2.25, "excess_high": -2.0, "q_value": 0.001,
-        "verdict": BREAKS,
+        "verdict": CAUSAL_EFFECT,
     }  # fmt: skip
     edges = cause | {
         "kind": "tag", "behaviour": EDGES, "how": "edges", "relation": "repeat", "moved": 0.5,

@@ -18,10 +18,10 @@ from headscope.run import load
 from headscope.runs.tables import CAUSE_TABLE
 from headscope.statistics.causes import (
     AWAY,
-    BREAKS,
+    CAUSAL_EFFECT,
     CAUSE_COLUMNS,
     NEAR,
-    NO_CAUSE,
+    NO_EFFECT,
     UNTESTED,
     cause_lines,
     judged,
@@ -219,7 +219,7 @@ def causes(request, tmp_path_factory):
     return hs.ablate(run, progress=False)
 
 
-def test_the_head_that_writes_breaks_what_it_looks_at_and_the_other_does_not(causes):
+def test_the_head_that_writes_has_a_causal_effect_and_the_other_has_none(causes):
     table = causes.table
     assert list(table.columns) == CAUSE_COLUMNS
     alone = table[(table["kind"] == "head") & (table["type"] == "syntactic")]
@@ -233,8 +233,8 @@ def test_the_head_that_writes_breaks_what_it_looks_at_and_the_other_does_not(cau
         assert ((near["n"] + away["n"]) / WORDS_READ).between(0.13, 0.16).all()
         return
     assert near.loc[WRITER, "effect"] < 2 * away.loc[WRITER, "effect"] < 0
-    assert near.loc[WRITER, "verdict"] == BREAKS
-    assert near.loc[SILENT, "verdict"] == NO_CAUSE
+    assert near.loc[WRITER, "verdict"] == CAUSAL_EFFECT
+    assert near.loc[SILENT, "verdict"] == NO_EFFECT
     assert not near.loc[WRITER, "clean"]
     (line,) = cause_lines(table[table["kind"] == "head"], 0, WRITER)
     assert "changes the last state at its queries from 0.00 to" in line

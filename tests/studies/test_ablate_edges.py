@@ -1,4 +1,4 @@
-"""Knocking out the edges of a tag: the planted head breaks what it looks at, its decoy does not."""
+"""Knocking out the edges of a tag: the planted head has a causal effect, its decoy has none."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from headscope.models.token_rerun import (
 from headscope.relations import relations_of
 from headscope.relations.relation import find
 from headscope.statistics.causes import (
-    BREAKS,
+    CAUSAL_EFFECT,
     IDLE,
-    NO_CAUSE,
+    NO_EFFECT,
     UNTESTED,
     cause_lines,
     judged,
@@ -59,7 +59,7 @@ def test_a_head_that_the_logits_need_matters_and_one_that_looks_alike_and_writes
 ):
     heads = (matching.INDUCTION, matching.DECOY, matching.IDLE)
     table = verdicts(planted, heads, writes={matching.IDLE}).set_index("head")
-    assert table["verdict"].tolist() == [BREAKS, NO_CAUSE, IDLE]
+    assert table["verdict"].tolist() == [CAUSAL_EFFECT, NO_EFFECT, IDLE]
     # all three look at the same keys
     assert (table["moved"] > 0.99).all()
     assert table.loc[0, "ablated"] < table.loc[0, "clean"] - 10
@@ -70,7 +70,7 @@ def test_a_head_that_the_logits_need_matters_and_one_that_looks_alike_and_writes
     assert table.loc[1, "loss"] == pytest.approx(0, abs=1e-4)
     (line,) = cause_lines(table.reset_index(), *matching.INDUCTION)
     assert line.startswith("induction/repeat: knocking out the edges to its targets (1.00 of the")
-    assert line.endswith(BREAKS)
+    assert line.endswith(CAUSAL_EFFECT)
 
 
 def test_one_control_beside_another_has_no_effect(planted):
@@ -91,7 +91,7 @@ def test_one_control_beside_another_has_no_effect(planted):
         parts.append((int(blocks[query.window]), Changed(divergence, same, same, same)))
     row = edge_row(Tag(*matching.INDUCTION, relation.id), parts, seed=0)
     assert min(row["effect"], row["control"]) > 0.005
-    assert judged(pd.DataFrame([row]), set())["verdict"].tolist() == [NO_CAUSE]
+    assert judged(pd.DataFrame([row]), set())["verdict"].tolist() == [NO_EFFECT]
 
 
 def test_what_has_few_queries_or_no_known_relation_is_not_tested(planted):

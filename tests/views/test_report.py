@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from headscope.statistics.causes import BREAKS, CAUSE_COLUMNS
+from headscope.statistics.causes import CAUSAL_EFFECT, CAUSE_COLUMNS
 from headscope.views.report import report_html
 from tests.browser import axe_faults, opened, visit
 
@@ -56,7 +56,7 @@ def test_a_head_page_shows_what_was_measured_of_the_head_alone(run, tmp_path):
     cause = dict.fromkeys(CAUSE_COLUMNS, np.nan) | {
         "kind": "head", "layer": 1, "head": 2, "type": "induction", "behaviour": "repeat",
         "how": "mean", "effect": -1.5, "ci_low": -1.75, "ci_high": -1.25, "control": -0.125,
-        "verdict": BREAKS,
+        "verdict": CAUSAL_EFFECT,
     }  # fmt: skip
     measured = replace(
         run,

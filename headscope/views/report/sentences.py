@@ -10,7 +10,7 @@ import pandas as pd
 
 from headscope.measure.example import Example
 from headscope.relations import head_types
-from headscope.statistics.causes import BEHAVIOURS, BREAKS, EDGES, IDLE, NO_CAUSE
+from headscope.statistics.causes import BEHAVIOURS, CAUSAL_EFFECT, EDGES, IDLE, NO_EFFECT
 from headscope.statistics.columns import GENERAL, rows_of_head
 from headscope.statistics.conditions import CONDITIONS, Numbers
 from headscope.statistics.head_lists import partial_sink_lines
@@ -134,10 +134,10 @@ def instances_of(examples: Iterable[Example]) -> dict[str, list[str]]:
     return {name: words for name, (_, words) in best.items()}
 
 
-_MATTERS = {
-    BREAKS: "It matters",
-    IDLE: "It writes, but does not matter",
-    NO_CAUSE: "No cause is shown",
+_VERDICTS = {
+    CAUSAL_EFFECT: "Causal effect",
+    IDLE: "Direct effect alone",
+    NO_EFFECT: "No effect detected",
 }
 
 
@@ -157,7 +157,7 @@ def head_sentences(run: Result) -> dict[tuple[int, int], list[str]]:
     for row in run.heads.to_dict("records"):
         key = row["layer"], row["head"]
         lines[key] = [*general.get(key, ()), *filter(None, [rests.get(key)])]
-        lines[key] += [*_writes(run, row), *_matters(run.causes, row), *_account(run, row)]
+        lines[key] += [*_writes(run, row), *_causes(run.causes, row), *_account(run, row)]
     return lines
 
 
@@ -196,12 +196,12 @@ def _write(run: Result, effect: dict[Any, Any]) -> str:
     )
 
 
-def _matters(causes: pd.DataFrame | None, row: dict[Any, Any]) -> list[str]:
+def _causes(causes: pd.DataFrame | None, row: dict[Any, Any]) -> list[str]:
     if causes is None:
         return []
     head_causes = rows_of_head(causes, row["layer"], row["head"])
     tested = head_causes[
-        head_causes["kind"].isin(["head", "tag"]) & head_causes["verdict"].isin(list(_MATTERS))
+        head_causes["kind"].isin(["head", "tag"]) & head_causes["verdict"].isin(list(_VERDICTS))
     ]
     return [_cause(cause) for cause in tested.to_dict("records")]
 
@@ -220,7 +220,7 @@ def _cause(cause: dict[Any, Any]) -> str:
         change = f"changes by {cause['effect']:+.3f} {unit}"
         other = f"{cause['control']:+.3f} without a head of its depth and size"
     control_note = "" if pd.isna(cause["control"]) else f", {other}"
-    return f"{_MATTERS[cause['verdict']]}: {done} {change}{control_note}."
+    return f"{_VERDICTS[cause['verdict']]}: {done} {change}{control_note}."
 
 
 def _account(run: Result, row: dict[Any, Any]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The three legs of a tag side by side."""
+"""Attention, direct effect and causal effect of a tag side by side."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import pandas as pd
 
 import headscope as hs
 from headscope.statistics.causes import (
-    BREAKS,
+    CAUSAL_EFFECT,
     CAUSE_COLUMNS,
-    NO_CAUSE,
-    NOT_ASKED,
+    NO_EFFECT,
+    NOT_MEASURED,
     UNTESTED,
     disagreements,
-    legs,
-    legs_counted,
+    evidence_counts,
+    type_evidence,
 )
 
 
@@ -43,17 +43,17 @@ def verdict(head: int, type: str, relation: str, said: str) -> dict[str, object]
     return plain | own | {"verdict": said}
 
 
-def test_each_leg_says_what_was_measured_and_no_more():
+def test_evidence_by_type_is_what_was_measured():
     run = some_run()
-    table = legs(run)
-    assert {*table["writes"]} == {*table["matters"]} == {NOT_ASKED}
+    table = type_evidence(run)
+    assert {*table["direct_effect"]} == {*table["causal_effect"]} == {NOT_MEASURED}
     assert "sink" not in set(table["type"])  # to rest is no deed
     looks = table[table["type"] == "induction"]
     assert looks["head"].tolist() == [0, 1]
-    counted = legs_counted(table).set_index("type")
-    assert counted.loc["induction", "look"] == 2
-    assert pd.isna(counted.loc["induction", "write"])
-    assert counted.loc["induction", "look, tested"] == 0
+    counted = evidence_counts(table).set_index("type")
+    assert counted.loc["induction", "attention"] == 2
+    assert pd.isna(counted.loc["induction", "direct effect"])
+    assert counted.loc["induction", "attention, tested"] == 0
 
     effects = pd.DataFrame(
         [(0, 1, "induction", True), (0, 2, "induction", True), (0, 0, "copy", True), (0, 3, "copy", False)],
@@ -61,21 +61,21 @@ def test_each_leg_says_what_was_measured_and_no_more():
     )  # fmt: skip
     causes = pd.DataFrame([
         verdict(0, "induction", "natural", f"{UNTESTED}: 3 queries in 2 documents"),
-        verdict(1, "induction", "natural", NO_CAUSE),
-        verdict(1, "induction", "repeat", BREAKS),
-        verdict(2, "positional", "offset-1", NO_CAUSE),
+        verdict(1, "induction", "natural", NO_EFFECT),
+        verdict(1, "induction", "repeat", CAUSAL_EFFECT),
+        verdict(2, "positional", "offset-1", NO_EFFECT),
     ])  # fmt: skip
     whole = replace(run, effects=effects, causes=causes)
-    table = legs(whole).set_index(["head", "type"])
+    table = type_evidence(whole).set_index(["head", "type"])
     assert table.loc[(0, "induction")].tolist()[1:] == ["yes", "no", UNTESTED]
-    assert table.loc[(1, "induction")].tolist()[1:] == ["yes", "yes", BREAKS]
-    assert table.loc[(2, "induction")].tolist()[1:] == ["no", "yes", NOT_ASKED]
-    assert table.loc[(2, "positional")].tolist()[1:] == ["yes", "", NO_CAUSE]
-    assert table.loc[(0, "copy")].tolist()[1:] == ["", "yes", NOT_ASKED]
-    counted = legs_counted(legs(whole)).set_index("type")
+    assert table.loc[(1, "induction")].tolist()[1:] == ["yes", "yes", CAUSAL_EFFECT]
+    assert table.loc[(2, "induction")].tolist()[1:] == ["no", "yes", NOT_MEASURED]
+    assert table.loc[(2, "positional")].tolist()[1:] == ["yes", "", NO_EFFECT]
+    assert table.loc[(0, "copy")].tolist()[1:] == ["", "yes", NOT_MEASURED]
+    counted = evidence_counts(type_evidence(whole)).set_index("type")
     assert counted.loc["induction"].tolist() == [2, 2, 1, 1, 1]
-    assert pd.isna(counted.loc["copy", "look"])
-    assert disagreements(legs(whole), whole) == {
-        "looks and does not write": ["L0H0 (induction)"],
-        "writes and does not look": ["L0H2 (induction)"],
+    assert pd.isna(counted.loc["copy", "attention"])
+    assert disagreements(type_evidence(whole), whole) == {
+        "attention without direct effect": ["L0H0 (induction)"],
+        "direct effect without attention": ["L0H2 (induction)"],
     }
