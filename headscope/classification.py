@@ -34,8 +34,7 @@ from headscope.statistics.early_stopping import StoppingRule
 from headscope.statistics.head_lists import wanted_examples
 from headscope.statistics.judge_heads import versions, weigh_run
 from headscope.statistics.result import Result, RunInfo
-from headscope.stimuli.document_order import readable
-from headscope.stimuli.natural_text import TEXT
+from headscope.stimuli.natural_text import TEXT, readable
 
 if TYPE_CHECKING:
     from headscope.measure.example import Example, ExampleRequest

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from headscope.corpus.controlled.lists import (
+from headscope.stimuli.word_lists import (
     FEMALE,
     MALE,
     MEN,

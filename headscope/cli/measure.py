@@ -49,7 +49,7 @@ def classify(
 
     After a kill or Ctrl-C the same command goes on from the sums kept in .NAME.partial beside it.
     """
-    from headscope.stimuli.document_order import readable
+    from headscope.stimuli.natural_text import readable
 
     readable(corpus or None, seed=settings.seed)  # before torch is imported, which takes seconds
     from headscope.classification import classify as run_classify

@@ -13,14 +13,13 @@ from jaxtyping import Int
 from numpy import ndarray
 
 from headscope.corpus.window import Window, WordTable
-from headscope.corpus.word_pairs import RELATIONS as NAMES
-from headscope.corpus.word_pairs import shipped_pairs
 from headscope.relations.controls import word_cells
 from headscope.relations.head_type import HeadType
 from headscope.relations.pairs import Pairs, without
 from headscope.relations.relation import Baseline, Label, Relation, above_baseline, draws_nothing
 from headscope.stimuli.natural_text import TEXT
-from headscope.stimuli.word_pairs import PAIRS
+from headscope.stimuli.word_pairs import PAIRS, shipped_pairs
+from headscope.stimuli.word_pairs import RELATIONS as NAMES
 
 FLOOR = 0.1
 SOURCE = (

@@ -19,7 +19,7 @@ from headscope.runs.contents import RECORD
 from headscope.runs.folder import RunFolder, is_run
 from headscope.runs.recorded_paths import PLACES
 from headscope.statistics.result import Result
-from headscope.stimuli.document_order import readable
+from headscope.stimuli.natural_text import readable
 
 if TYPE_CHECKING:
     from headscope.models.model import Model

@@ -13,12 +13,12 @@ from pathlib import Path
 import numpy as np
 
 from headscope.corpus.code import read_python
-from headscope.corpus.controlled.lists import pick
 from headscope.corpus.document import Document
 from headscope.corpus.read import corpus_files, read_documents
 from headscope.corpus.shipped import built_corpora
 from headscope.corpus.window import Window
-from headscope.stimuli.stimulus import Stimulus, TextTokenizer, document_windows
+from headscope.stimuli.stimulus import Stimulus, TextTokenizer, cut_document
+from headscope.stimuli.word_lists import pick
 
 FILES = 120
 _LINES = 6
@@ -43,7 +43,8 @@ def built_windows(
     """Windows of built sentences, and before them of built modules where the text holds code."""
     sentences = read_documents(corpus_files(built_corpora()))
     documents = chain(built_modules() if has_code else (), sentences)
-    return document_windows(documents, tokenizer, BUILT.name, max_length)
+    for number, document in enumerate(documents):
+        yield from cut_document(document, tokenizer, BUILT.name, max_length, number=number)
 
 
 def built_modules() -> Iterator[Document]:

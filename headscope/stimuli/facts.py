@@ -4,23 +4,87 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
+from typing import NamedTuple
 
 import numpy as np
 
-from headscope.corpus.controlled import lists
-from headscope.corpus.controlled.prompts import facts
 from headscope.corpus.document import Document, Word
 from headscope.corpus.gold_links import arrow
 from headscope.corpus.window import Window
 from headscope.stimuli.stimulus import Stimulus, StimulusConfig, cut_document
+from headscope.stimuli.word_lists import (
+    MEN,
+    PROPERTIES,
+    TWO_PROPERTIES,
+    WOMEN,
+)
 
 KIND, PROPERTY, HALF_RIGHT = "value", "property", "half-right"
 """Kinds of arrows from a question to its answer: among all values of the text, among those of the
 property that is asked for, and among those of the person or of the property that is asked for."""
+ENTITIES = 3
 IN_DOCUMENT = 4
 """Texts of one document: those read before the text hold more than 50 queries."""
 _WORD = re.compile(r"\w+|[^\w\s]")
-_NAMES = frozenset({*lists.WOMEN, *lists.MEN})
+_NAMES = frozenset({*WOMEN, *MEN})
+
+
+class Facts(NamedTuple):
+    """Two properties of each of three people, and a question for one of them."""
+
+    text: str
+    """The text up to where the answer is due."""
+    right: str
+    of_person: str
+    """Other value of the person that is asked for."""
+    of_property: tuple[str, ...]
+    """Values of the others for the property that is asked for."""
+    of_neither: tuple[str, ...]
+
+
+def facts(rng: np.random.Generator, number: int) -> Facts:
+    """Two properties of three people in sentences of several forms, and a question for one.
+
+    Each property, each person and each place of the value in what is said of a person, the first
+    or the second, is asked for as often as the others: who knows the person alone is right half of
+    the time, who knows the property alone a third.
+
+    >>> one = facts(np.random.default_rng(0), 1)
+    >>> one.text[:75]
+    'George teaches physics, and at times lives in Boston. Hugo, who lives in Du'
+    >>> one.text[-37:], one.right, one.of_person
+    ('The subject that George knows best is', 'physics', 'Boston')
+    """
+    count = len(PROPERTIES)
+    prop, entity, rank = (
+        number % count,
+        number // count % ENTITIES,
+        number // (count * ENTITIES) % 2,
+    )
+    other = (prop + int(rng.integers(1, count))) % count
+    names = rng.permutation([*WOMEN, *MEN])[:ENTITIES].tolist()
+    values, others = (rng.permutation(PROPERTIES[i].values).tolist() for i in (prop, other))
+    ranks = [rank if i == entity else int(rng.integers(2)) for i in range(ENTITIES)]
+    forms = rng.permutation(len(TWO_PROPERTIES))[:ENTITIES].tolist()
+    sentences = []
+    for i, name in enumerate(names):
+        predicates = [
+            PROPERTIES[prop].predicate.format(values[i]),
+            PROPERTIES[other].predicate.format(others[i]),
+        ]
+        first, second = predicates[ranks[i]], predicates[1 - ranks[i]]
+        pronoun = "She" if name in WOMEN else "He"
+        form = TWO_PROPERTIES[forms[i]]
+        sentences.append(form.format(name=name, first=first, second=second, pronoun=pronoun))
+    rivals = [i for i in range(ENTITIES) if i != entity]
+    question = PROPERTIES[prop].question.format(names[entity])
+    return Facts(
+        " ".join([*sentences, question]),
+        values[entity],
+        others[entity],
+        tuple(values[i] for i in rivals),
+        tuple(others[i] for i in rivals),
+    )
 
 
 def fact_documents(document: int, *, seed: int) -> Iterator[Document]:

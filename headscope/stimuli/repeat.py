@@ -13,7 +13,6 @@ from headscope.stimuli.stimulus import (
     Stimulus,
     StimulusConfig,
     TextTokenizer,
-    frame_of,
 )
 
 SHORTEST, LONGEST = 25, 64
@@ -32,7 +31,7 @@ def repeat_windows(
     count: int = MAX_DOCUMENTS,
 ) -> list[Window]:
     """`count` windows `[bos, r, r]`, r of 25 to 64 random tokens, none of them twice in r."""
-    frame = frame_of(tokenizer)
+    frame = tokenizer.frame
     longest = min(LONGEST, (max_length - frame.closing_tokens - 1) // 2, len(vocabulary))
     shortest = min(SHORTEST, longest)
     rng = np.random.default_rng(seed)

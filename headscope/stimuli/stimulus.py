@@ -11,7 +11,7 @@ from numpy import ndarray
 
 from headscope.corpus.align import Cuts, TokenizedDocument, cut_windows
 from headscope.corpus.document import Document
-from headscope.corpus.window import NO_FRAME, ChatTemplate, Frame, Window
+from headscope.corpus.window import ChatTemplate, Frame, Window
 from headscope.errors import ModelError
 
 MAX_DOCUMENTS = 64
@@ -29,15 +29,11 @@ class TextTokenizer(Protocol):
 
     bos: int
     bos_string: str
+    frame: Frame
+    template: ChatTemplate | None
 
     def encode(self, document: Document) -> TokenizedDocument: ...
     def spell(self, tokens: Sequence[int]) -> list[str]: ...
-
-
-@runtime_checkable
-class VocabularyTokenizer(TextTokenizer, Protocol):
-    """A tokenizer that says which tokens are no special ones."""
-
     def ordinary_tokens(self, vocabulary_size: int) -> Int[ndarray, " token"]: ...
 
 
@@ -45,7 +41,7 @@ class VocabularyTokenizer(TextTokenizer, Protocol):
 class StimulusConfig:
     """The model's side of a stimulus, and its size."""
 
-    tokenizer: VocabularyTokenizer
+    tokenizer: TextTokenizer
     vocabulary_size: int
     max_length: int
     """Longest window in tokens."""
@@ -94,26 +90,6 @@ class Stimulus:
         return windows
 
 
-def frame_of(tokenizer: TextTokenizer) -> Frame:
-    """The tokens that close a window of the tokenizer's model; a causal model has none."""
-    frame: Frame = getattr(tokenizer, "frame", NO_FRAME)
-    return frame
-
-
-def template_of(tokenizer: TextTokenizer) -> ChatTemplate | None:
-    """The chat template that the tokenizer's documents stand in; None where they stand alone."""
-    template: ChatTemplate | None = getattr(tokenizer, "template", None)
-    return template
-
-
-def document_windows(
-    documents: Iterable[Document], tokenizer: TextTokenizer, stimulus: str, max_length: int
-) -> Iterator[Window]:
-    """Windows of documents that were built, each with its document's number."""
-    for number, document in enumerate(documents):
-        yield from cut_document(document, tokenizer, stimulus, max_length, number=number)
-
-
 def cut_document(
     document: Document,
     tokenizer: TextTokenizer,
@@ -124,7 +100,7 @@ def cut_document(
     cuts: Cuts | None = None,
 ) -> Iterator[Window]:
     """The windows of one document, closed as the tokenizer's model expects."""
-    frame, template = frame_of(tokenizer), template_of(tokenizer)
+    frame, template = tokenizer.frame, tokenizer.template
     around = frame.closing_tokens + (0 if template is None else len(template))
     if template is not None and max_length - around < LEAST_TEXT:
         raise ModelError(

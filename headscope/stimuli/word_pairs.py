@@ -1,15 +1,60 @@
-"""Sentences that hold a pair of related words among unrelated words."""
+"""Pairs of related words from a list that ships, and sentences with a pair among other words."""
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 
 from headscope.corpus.document import Document, Word
-from headscope.corpus.word_pairs import RELATIONS, Lexicon, WordPair, shipped_pairs
+from headscope.corpus.shipped import data_folder
 from headscope.stimuli.stimulus import Stimulus
+
+RELATIONS = ("synonym", "antonym", "hypernym", "category", "part-whole")
+
+
+class WordPair(NamedTuple):
+    """A row of `word_pairs.csv`: two lemmas of one part of speech."""
+
+    first: str
+    second: str
+    relation: str
+    upos: str
+
+
+@dataclass(frozen=True)
+class Lexicon:
+    """All pairs, and for each relation which lemmas each lemma is related to, either way."""
+
+    pairs: tuple[WordPair, ...]
+    related: dict[str, dict[str, set[str]]]
+
+    def any_relation(self, lemma: str) -> set[str]:
+        """Lemmas that are related to this one in any way, itself among them."""
+        return {lemma}.union(*(table.get(lemma, set()) for table in self.related.values()))
+
+
+@cache
+def shipped_pairs() -> Lexicon:
+    """The pairs that ship with headscope.
+
+    >>> sorted(shipped_pairs().related["antonym"]["hot"])
+    ['cold']
+    """
+    with (data_folder() / "word_pairs.csv").open(encoding="utf-8", newline="") as file:
+        pairs = tuple(WordPair(**row) for row in csv.DictReader(file))
+    related: dict[str, dict[str, set[str]]] = {name: {} for name in RELATIONS}
+    for pair in pairs:
+        table = related[pair.relation]
+        table.setdefault(pair.first.lower(), set()).add(pair.second.lower())
+        table.setdefault(pair.second.lower(), set()).add(pair.first.lower())
+    return Lexicon(pairs, related)
+
 
 PER_RELATION = 2
 """Sentences of each relation in one document."""
@@ -54,7 +99,6 @@ def pair_documents(lexicon: Lexicon, *, count: int, seed: int) -> list[Document]
             _sentence(decks[name][i * PER_RELATION + k], lexicon, firsts, rng)
             for k in range(PER_RELATION)
             for name in RELATIONS
-            if decks[name]
         ]
         documents.append(_document(f"pairs_{i:02d}", sentences))
     return documents
@@ -96,8 +140,6 @@ def _document(name: str, sentences: Sequence[_Sentence]) -> Document:
 
 
 def _shuffled(pairs: list[WordPair], rng: np.random.Generator, count: int) -> list[WordPair]:
-    if not pairs:
-        return []
     rounds = -(-count // len(pairs))
     return [pairs[i] for _ in range(rounds) for i in rng.permutation(len(pairs))][:count]
 

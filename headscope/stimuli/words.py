@@ -14,7 +14,6 @@ from headscope.stimuli.stimulus import (
     Stimulus,
     StimulusConfig,
     TextTokenizer,
-    frame_of,
 )
 
 FEWEST_WORDS, MOST_WORDS = 10, 14
@@ -31,7 +30,7 @@ def _build(config: StimulusConfig) -> Iterator[Window]:
     Each length is drawn equally often: no distance from the earlier copy leads to where words end.
     None if the tokenizer spells too few words with several tokens.
     """
-    tokenizer, frame = config.tokenizer, frame_of(config.tokenizer)
+    tokenizer, frame = config.tokenizer, config.tokenizer.frame
     long_words = (data_folder() / "long_words.txt").read_text().split()
     longest, spelled = (
         config.max_length - frame.closing_tokens,

@@ -12,7 +12,6 @@ from jaxtyping import Bool, Float, Int
 from numpy import ndarray
 from torch.nn.utils.rnn import pad_sequence
 
-from headscope.corpus.controlled.prompts import MinimalPair, agreement_pairs, anaphor_pairs
 from headscope.corpus.document import Document
 from headscope.corpus.window import Window
 from headscope.models.model import Model
@@ -24,6 +23,7 @@ from headscope.statistics.causes import AWAY, NEAR
 from headscope.statistics.result import Result
 from headscope.statistics.tags import RESTING_PLACES
 from headscope.stimuli.natural_text import TEXT, TextWindows
+from headscope.stimuli.prompts import MinimalPair, agreement_pairs, anaphor_pairs
 from headscope.stimuli.repeat import REPEAT, repeat_windows
 from headscope.stimuli.stimulus import StimulusConfig
 

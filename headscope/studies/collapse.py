@@ -30,7 +30,7 @@ from headscope.options import Corpus, Device, MaxTokens, Revision, Seed
 from headscope.progress import OnProgress, Progress, Steps, progress_bar
 from headscope.runs.recorded_paths import name_of
 from headscope.runs.resolve import ModelOrRun, model_or_run
-from headscope.stimuli.document_order import readable
+from headscope.stimuli.natural_text import readable
 from headscope.studies.study import Study, study, table_columns
 from headscope.views.figure_style import error_bars, study_axes
 from headscope.views.study_result import StudyResult

@@ -29,7 +29,7 @@ from headscope.relations import check_types, head_types
 from headscope.run import Run
 from headscope.runs.write import check_target
 from headscope.statistics.tags import NO_TYPE, UNCLASSIFIED, countable_types
-from headscope.stimuli.document_order import readable
+from headscope.stimuli.natural_text import readable
 from headscope.studies.study import Study, study, table_columns
 from headscope.studies.sweep_folder import (
     COMPLETE,

@@ -22,7 +22,6 @@ from pydantic import Field
 from scipy.special import stdtr
 from torch import Tensor, nn
 
-from headscope.corpus.controlled.tasks import chosen_tasks
 from headscope.measure.bootstrap import interval, ratio_error, resample
 from headscope.models.families import refuse_encoder
 from headscope.models.token_rerun import LastToken, LastTokenRunner
@@ -39,6 +38,7 @@ from headscope.stimuli.few_shot import (
     FewShot,
     PromptSize,
     Task,
+    chosen_tasks,
     few_shot_prompts,
     spelled_task,
 )

@@ -28,8 +28,7 @@ from headscope.settings import Settings, settings_of
 from headscope.statistics.general_labels import shown_relations
 from headscope.statistics.result import Result
 from headscope.statistics.tags import NARROW, OPEN, TAGGED, UNIDENTIFIABLE, is_decidable, with_rules
-from headscope.stimuli.document_order import readable
-from headscope.stimuli.natural_text import TextWindows
+from headscope.stimuli.natural_text import TextWindows, readable
 from headscope.stimuli.stimulus import TextTokenizer
 from headscope.studies.languages_statistics import (
     HEAD,

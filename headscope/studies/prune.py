@@ -44,7 +44,7 @@ from headscope.runs.recorded_paths import name_of
 from headscope.runs.resolve import ModelOrRun, RunName, model_or_run, the_run
 from headscope.statistics.result import Result
 from headscope.statistics.tags import NO_TYPE, is_sink
-from headscope.stimuli.document_order import readable
+from headscope.stimuli.natural_text import readable
 from headscope.studies.study import Study, study, table_columns
 from headscope.views.figure_style import study_axes
 from headscope.views.study_result import StudyResult

@@ -33,7 +33,7 @@ from headscope.statistics.head_lists import alternatives
 from headscope.statistics.result import PRELIMINARY, Result, by_name
 from headscope.statistics.tags import NARROW, NO_TAG, UNIDENTIFIABLE, evidence_order, with_rules
 from headscope.statistics.wording import rule_in_words
-from headscope.stimuli.document_order import readable
+from headscope.stimuli.natural_text import readable
 from headscope.studies.study import Study, study, table_columns
 from headscope.views.study_result import StudyResult
 

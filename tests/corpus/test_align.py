@@ -1,15 +1,15 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import pytest
 
 from headscope.corpus.align import Cuts, TokenizedDocument, cut_windows
 from headscope.corpus.document import Document, Mention, Word
 from headscope.corpus.text import read_text
+from headscope.corpus.window import NO_FRAME
 from headscope.errors import CorpusError
 from headscope.stimuli.natural_text import ENOUGH_WORDS, TextWindows
+from headscope.stimuli.stimulus import TextTokenizer
 
 
 def by_characters(document: Document, size: int = 2) -> TokenizedDocument:
@@ -85,18 +85,16 @@ def test_names_count_with_their_flat_parts():
     assert (window.mentions.first.tolist(), window.mentions.last.tolist()) == ([4], [12])
 
 
-class LosesCapitals:
+class LosesCapitals(TextTokenizer):
     """A tokenizer that keeps no character of the words in capitals."""
 
     bos, bos_string = 0, "<s>"
+    frame, template = NO_FRAME, None
 
     def encode(self, document: Document) -> TokenizedDocument:
         kept = [word for word in document.words if not word.form.isupper()]
         offsets = np.array([(word.start, word.end) for word in kept], np.int64).reshape(-1, 2)
         return TokenizedDocument(document, np.arange(len(kept)), [w.form for w in kept], offsets)
-
-    def spell(self, tokens: Sequence[int]) -> list[str]:
-        return [str(token) for token in tokens]
 
 
 def windows_without(tmp_path, lost: int, words: int) -> TextWindows:

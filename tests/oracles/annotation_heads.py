@@ -13,8 +13,8 @@ from numpy import ndarray
 
 from headscope.corpus.document import own_label
 from headscope.corpus.window import MentionTable, Window
-from headscope.corpus.word_pairs import RELATIONS as PAIRS
-from headscope.corpus.word_pairs import shipped_pairs
+from headscope.stimuli.word_pairs import RELATIONS as PAIRS
+from headscope.stimuli.word_pairs import shipped_pairs
 from tests.oracles.baseline_heads import Keys, KnownHead
 from tests.oracles.window_features import Rows, Table, WindowFeatures
 

@@ -18,12 +18,12 @@ import pandas as pd
 from data.corpora.make import controlled_corpus
 from headscope.attention_kind import BIDIRECTIONAL, CAUSAL
 from headscope.classification import classify
-from headscope.corpus.controlled.lists import IN_ORDER
-from headscope.corpus.controlled.prompts import draws
-from headscope.corpus.word_pairs import shipped_pairs
 from headscope.statistics.result import Result
 from headscope.statistics.tags import RESTING_PLACES
+from headscope.stimuli.prompts import draws
 from headscope.stimuli.stimulus import MAX_DOCUMENTS
+from headscope.stimuli.word_lists import IN_ORDER
+from headscope.stimuli.word_pairs import shipped_pairs
 from tests.oracles import writers
 from tests.oracles.baseline_heads import BROAD
 from tests.oracles.known_heads import score_known_heads, summary

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from numpy import ndarray
 
 from data.corpora import make as lexicon
-from headscope.corpus.word_pairs import shipped_pairs
+from headscope.stimuli.word_pairs import shipped_pairs
 
 BOS, UNKNOWN = "<bos>", "<unk>"
 _TOKEN = r"'s|\w+|[^\w\s]"

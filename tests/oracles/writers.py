@@ -18,8 +18,8 @@ import numpy as np
 from jaxtyping import Float
 from numpy import ndarray
 
-from headscope.corpus.controlled import lists
-from headscope.corpus.controlled.lists import CYCLIC, IN_ORDER, PROPERTIES, VALUES
+from headscope.stimuli import word_lists
+from headscope.stimuli.word_lists import CYCLIC, IN_ORDER, PROPERTIES, VALUES
 from tests.oracles.network import (
     HeadMaps,
     NetworkSize,
@@ -243,7 +243,7 @@ class _Plan:
 
     def _verbs(self) -> Float[ndarray, " code"]:
         """All plural forms less all singular ones."""
-        forms = [entry.split("/")[:2] for entry in lists.ON_THINGS]
+        forms = [entry.split("/")[:2] for entry in word_lists.ON_THINGS]
         rows = (self.codes[[self.words.index(form[i]) for form in forms]].sum(0) for i in (0, 1))
         plural, singular = rows
         difference: ndarray = (plural - singular) / 2
@@ -286,14 +286,14 @@ def _marked() -> dict[str, set[str]]:
         for word in words:
             marked_words.setdefault(word, set()).update(traits)
 
-    mark([*lists.WOMEN, *lists.MEN], "name")
+    mark([*word_lists.WOMEN, *word_lists.MEN], "name")
     mark(VALUES, "value")
     for row, trait in zip(PROPERTIES, PROPERTY_TRAITS, strict=True):
         mark(row.values, trait)
         mark([row.cue], "cue", trait)
     mark([word for members in IN_ORDER.values() for word in members], "member")
     mark(["the"], "article")
-    for deck, kinds in ((lists.PEOPLE, ("person", "noun")), (lists.THINGS, ("noun",))):
+    for deck, kinds in ((word_lists.PEOPLE, ("person", "noun")), (word_lists.THINGS, ("noun",))):
         mark([entry.split("/")[0] for entry in deck], *kinds)
         mark([entry.split("/")[1] for entry in deck], *kinds, "plural")
     return marked_words

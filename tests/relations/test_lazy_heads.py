@@ -17,16 +17,16 @@ from headscope.corpus.align import TokenizedDocument
 from headscope.corpus.code.links import KINDS
 from headscope.corpus.document import Document
 from headscope.corpus.shipped import mini_folder
-from headscope.corpus.window import MentionTable, Window
-from headscope.corpus.word_pairs import RELATIONS as PAIR_RELATIONS
-from headscope.corpus.word_pairs import shipped_pairs
+from headscope.corpus.window import NO_FRAME, MentionTable, Window
 from headscope.measure.fit_baselines import fit_baselines
 from headscope.models.tokenizer import load_tokenizer
 from headscope.relations.code import TYPE as CODE
 from headscope.stimuli.built import built_windows
 from headscope.stimuli.facts import FACTS, HALF_RIGHT, KIND, PROPERTY
 from headscope.stimuli.natural_text import TextWindows
-from headscope.stimuli.word_pairs import PAIRS
+from headscope.stimuli.stimulus import TextTokenizer
+from headscope.stimuli.word_pairs import PAIRS, shipped_pairs
+from headscope.stimuli.word_pairs import RELATIONS as PAIR_RELATIONS
 from headscope.stimuli.words import WORDS
 from tests.helpers.prose import built_windows_of
 from tests.relations.looking import (
@@ -304,19 +304,17 @@ unittest/mock urllib/request xml/etree/ElementPath
 """The latter call their own functions, and have functions within functions; some Pythons lack a few."""
 
 
-class ByWord:
+class ByWord(TextTokenizer):
     """A token for each word, so that whole functions stand in a window."""
 
     bos, bos_string = 1, "<bos>"
+    frame, template = NO_FRAME, None
 
     def encode(self, document: Document) -> TokenizedDocument:
         forms = [word.form for word in document.words]
         ids = np.array([zlib.crc32(form.encode()) % 30_000 for form in forms], np.int64)
         offsets = np.array([(word.start, word.end) for word in document.words], np.int64)
         return TokenizedDocument(document, ids, forms, offsets)
-
-    def spell(self, tokens: Sequence[int]) -> list[str]:
-        raise NotImplementedError
 
 
 def code() -> tuple[Window, ...]:

@@ -1,7 +1,10 @@
-"""Few-shot prompts: those of one seed differ in their answers alone."""
+"""Tasks, and few-shot prompts: those of one seed differ in their answers alone."""
 
 from __future__ import annotations
 
+import pytest
+
+from headscope.errors import CorpusError
 from headscope.models.load import load_model
 from headscope.stimuli.few_shot import (
     CLEAN,
@@ -9,6 +12,7 @@ from headscope.stimuli.few_shot import (
     ZERO_SHOT,
     PromptSize,
     few_shot_prompts,
+    read_tasks,
     spelled_task,
 )
 from headscope.stimuli.prompts import Spelling
@@ -43,3 +47,13 @@ def test_prompts_of_one_seed_differ_in_their_answers_alone(tmp_path):
             assert due not in [question for question, _ in shown]
             assert all((answer_of[q] == a) == kept for q, a in shown)
         assert sorted(texts[0]) == sorted(texts[1])
+
+
+@pytest.mark.parametrize("content", ["", "a,b\n1,2\n", "task,question\nx,hot\n"])
+def test_a_file_of_tasks_needs_its_three_columns(tmp_path, content):
+    path = tmp_path / "wrong.csv"
+    path.write_text(content)
+    with pytest.raises(
+        CorpusError, match=r"wrong.csv: cannot be read as a table task,question,ans"
+    ):
+        read_tasks(path)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headscope.corpus.controlled.prompts import agreement_pairs, anaphor_pairs, draws
 from headscope.relations.effects import EFFECTS, prompt_kinds
-from headscope.stimuli.prompts import prompt_windows
+from headscope.stimuli.prompts import agreement_pairs, anaphor_pairs, draws, prompt_windows
 from tests.helpers.prose import mini_tokenizer
 
 

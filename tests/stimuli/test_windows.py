@@ -7,10 +7,9 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from headscope.corpus.word_pairs import RELATIONS, shipped_pairs
 from headscope.stimuli.facts import FACTS, HALF_RIGHT, IN_DOCUMENT, KIND, PROPERTY
 from headscope.stimuli.repeat import repeat_windows
-from headscope.stimuli.word_pairs import pair_documents
+from headscope.stimuli.word_pairs import RELATIONS, pair_documents, shipped_pairs
 from headscope.stimuli.words import FEWEST_WORDS, LENGTHS, WORDS
 from tests.helpers.prose import built_windows_of, mini_tokenizer
 from tests.relations.looking import candidates, knows

@@ -8,7 +8,6 @@ import torch
 from transformers import AutoModelForCausalLM
 
 import headscope as hs
-from headscope.corpus.controlled.prompts import MinimalPair, agreement_pairs
 from headscope.corpus.document import Document
 from headscope.corpus.window import Window
 from headscope.models.load import load_model
@@ -27,6 +26,7 @@ from headscope.statistics.causes import (
     judged,
 )
 from headscope.stimuli.natural_text import TextWindows
+from headscope.stimuli.prompts import MinimalPair, agreement_pairs
 from headscope.stimuli.repeat import repeat_windows
 from headscope.studies.ablate import (
     HeadOfType,

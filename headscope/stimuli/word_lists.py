@@ -1,4 +1,4 @@
-"""Word lists of controlled English, for sentences and prompts.
+"""Word lists of controlled English, for sentences, prompts and tasks.
 
 A closed list of common words, so that a model can be built by hand over them; words in their
 order, words of a kind and pairs of forms.
@@ -218,6 +218,15 @@ PLACES = _words(
     "school/schools kitchen/kitchens road/roads forest/forests hill/hills castle/castles "
     "shop/shops stable/stables"
 )
+NOUNS = tuple(tuple(entry.split("/")) for entry in (*PEOPLE, *THINGS, *PLACES, *FEMALE, *MALE))
+"""Each with its plural."""
+GENDERS = _rows(
+    "man/woman boy/girl king/queen uncle/aunt father/mother brother/sister son/daughter "
+    "husband/wife prince/princess grandfather/grandmother nephew/niece waiter/waitress "
+    "actor/actress he/she him/her himself/herself men/women boys/girls brothers/sisters "
+    "sons/daughters male/female gentleman/lady fathers/mothers kings/queens dad/mom guy/girl"
+)
+"""Each male word with the female one."""
 # base/third person/past/participle
 ON_THINGS = _words(
     "open/opens/opened/opened carry/carries/carried/carried find/finds/found/found "
