@@ -75,6 +75,6 @@ def classify(
     print_rich(summary(run))
     name = one_line(folder)
     say(f"\nwritten to {name}; open {one_line(folder / 'report.html')}")
-    say(f"next: headscope why {name} {clearest_head(run)} says what its tags rest on")
+    say(f"next: headscope why {name} {clearest_head(run)} prints the evidence for its tags")
     if run.preliminary:
         say(run.preliminary)

@@ -1,4 +1,4 @@
-"""Reader of the cells that relations ask about in a batch, and of its sink columns."""
+"""Reader of the cells that relations ask about in a batch, and of its sink positions."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from headscope.corpus.window import Window
 from headscope.measure.batches import Batch
 from headscope.measure.layer_reader import MakeReader, ReaderConfig
 from headscope.measure.selection import find_all, hit_shares, request_of_cell, row_requests
-from headscope.measure.sink_columns import (
-    SinkColumns,
-    find_sink_columns,
+from headscope.measure.sink_positions import (
+    SinkPositions,
+    find_sink_positions,
     late_queries,
     late_tiles,
     without_sinks,
@@ -30,7 +30,7 @@ from headscope.models.engines.engine import Entries, PatternRegion, QueryRows, R
 from headscope.relations.effects import of_attention
 from headscope.relations.pairs import Pairs, distinct_values
 from headscope.relations.relation import PairSet
-from headscope.relations.sink import RESTING
+from headscope.relations.sink import POSITION
 from headscope.stimuli.natural_text import TEXT
 
 # torch says once per process that sparse CSR tensors are in beta; the product used here is tested
@@ -67,7 +67,7 @@ class TileReduction:
 
         Args:
             rows: the tile's rows, probabilities or their logarithms; they are as before afterwards.
-            sinks: sink columns of each window, −1 for none, which are no row's largest.
+            sinks: sink positions of each window, −1 for none, which are no row's largest.
             logarithms: whether rows are logarithms.
         """
         values = _at(rows, self.cells)
@@ -282,7 +282,7 @@ def _chance(window: Window, pairs: PairSet) -> float:
 
 
 class CellReader:
-    """Sums of the attention on targets and controls, and of late queries on sink columns."""
+    """Sums of the attention on targets and controls, and of late queries on sink positions."""
 
     def __init__(self, batch: Batch, selection: Selection | None, *, logarithms: bool) -> None:
         self._batch, self._selection, self._logarithms = batch, selection, logarithms
@@ -291,16 +291,16 @@ class CellReader:
         self.requests: list[Request] = [*self._late, *(request for request, _ in parts)]
         self._reductions = {id(request): reduction for request, reduction in parts}
         self._late_rows: list[tuple[Tile, Rows]] = []
-        self._columns = find_sink_columns(batch.windows, [], logarithms=logarithms)
-        self._sinks: dict[int, SinkColumns] = {}
+        self._columns = find_sink_positions(batch.windows, [], logarithms=logarithms)
+        self._sinks: dict[int, SinkPositions] = {}
         self._values: dict[int, list[tuple[Tensor, Tensor]]] = {}
 
     def on_rows(self, layer: int, request: Any, rows: Tensor) -> None:
-        """Find the sink columns in the late rows, which come first, then add up the cells."""
+        """Find the sink positions in the late rows, which come first, then add up the cells."""
         if id(request) not in self._reductions:
             self._late_rows.append((request, rows))
             if len(self._late_rows) == len(self._late):
-                self._columns = self._sinks[layer] = find_sink_columns(
+                self._columns = self._sinks[layer] = find_sink_positions(
                     self._batch.windows, self._late_rows, logarithms=self._logarithms
                 )
                 self._late_rows = []
@@ -315,8 +315,8 @@ class CellReader:
 
     def add_to(self, tally: Tally) -> None:
         """Add queries and chance, which do not depend on heads, and each layer's sums."""
-        if RESTING in tally.relations:
-            self._add_sinks(tally, tally.relations.index(RESTING))
+        if POSITION in tally.relations:
+            self._add_sinks(tally, tally.relations.index(POSITION))
         selection = self._selection
         if selection is None:
             return

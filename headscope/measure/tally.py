@@ -39,7 +39,9 @@ def pictured() -> list[str]:
 
 
 def picture_title(stimulus: str) -> str:
-    """Words for what a picture shows; the first token, where heads rest, is left out of it."""
+    """Words for what a picture shows; the first token, where heads attend to sinks, is left out of
+    it.
+    """
     picture = all_stimuli()[stimulus].picture
     return picture.format(side=SIDE, half=SIDE // 2, start=SIDE // 2 - 1)
 

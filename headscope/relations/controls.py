@@ -27,7 +27,8 @@ def other_keys(window: Window, targets: Pairs, rng: np.random.Generator) -> Pair
     """Same query, other keys: any position from 1 to the query that is no target.
 
     In an encoder any position of the text. A head that spreads its attention evenly gains nothing.
-    The first token is left out: it is where heads rest, and so is what closes an encoder's text.
+    The first token is left out: it is where heads attend to sinks, and so is what closes an
+    encoder's text.
     """
     return _same_query(targets, np.arange(1, window.stop), rng, window.attention_kind)
 

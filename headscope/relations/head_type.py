@@ -62,7 +62,8 @@ class HeadType:
     matched_keys: str = "other keys"
     """Keys of the second control of its relations, in words."""
     functional: bool = True
-    """False for a resting place: no head is of this type first that does anything else."""
+    """False for an attention sink: its tag is never a head's primary type if the head has
+    another."""
     on_request: bool = False
     """True for a type that only runs with `--types all` or its name measure. Other runs do not read
     its stimuli."""

@@ -224,7 +224,7 @@ def targets_of(relation: Relation, window: Window) -> Pairs:
 def _in_message(cells: Pairs, window: Window, *, any_key: bool = False) -> Pairs:
     """Without the queries, and the keys, that are of a chat template around the window's text.
 
-    The first token stays, which is where heads rest whatever stands behind it.
+    The first token stays, which is the attention sink whatever follows it.
     """
     if window.begins == 1:
         return cells

@@ -1,6 +1,6 @@
-"""Sinks: the first token, and resting columns.
+"""Sinks: the first token, and sink positions.
 
-A resting column is a key position in the first half of a window on which a layer's late queries put
+A sink position is a key position in the first half of a window on which a layer's late queries put
 much of their attention, whatever they are. It is found in the patterns, and is left out of every
 arg-max, as the first token is.
 """
@@ -19,15 +19,15 @@ from headscope.relations.relation import Relation, TagThresholds
 
 FIRST_FLOOR = 0.5
 FIRST_SOURCE = (
-    "more than half of a head's attention at rest; 57 % is the mean over GPT-2 small's heads "
+    "more than half of a head's attention; 57 % is the mean over GPT-2 small's heads "
     "(Vig & Belinkov 2019, 5.2.3)"
 )
 PARTIAL = 0.3
-"""Mass from which on a resting place that earns no tag is shown as partial: most of what such a
+"""Least mass at which a sink without a tag is shown as a partial sink: most of what such a
 head has left goes elsewhere."""
 SEPARATOR_FLOOR = 0.5
 SEPARATOR_SOURCE = (
-    "more than half of a head's attention at rest; Clark et al. 2019 (3.2) find over half of "
+    "more than half of a head's attention; Clark et al. 2019 (3.2) find over half of "
     "BERT's attention in layers 6 to 10 on [SEP], and that changing it there changes little"
 )
 COLUMN_FLOOR = 0.25
@@ -64,8 +64,8 @@ def text_keys(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs
     return keys_from(window, pool, targets, rng)
 
 
-def resting_columns(window: Window) -> Pairs:
-    """No cells: they depend on the layer's attention; see `headscope.measure.sink_columns`."""
+def sink_positions_of(window: Window) -> Pairs:
+    """No cells: they depend on the layer's attention; see `headscope.measure.sink_positions`."""
     return no_pairs()
 
 
@@ -75,15 +75,15 @@ RELATIONS = (
         "first-token",
         first_token,
         text_keys,
-        TagThresholds(FIRST_FLOOR, FIRST_SOURCE, "the first token, where heads rest"),
+        TagThresholds(FIRST_FLOOR, FIRST_SOURCE, "the first token, an attention sink"),
         has_hits=False,
     ),
     Relation(
         "sink",
-        "resting-column",
-        resting_columns,
+        "position",
+        sink_positions_of,
         text_keys,
-        TagThresholds(COLUMN_FLOOR, COLUMN_SOURCE, "an early position where its whole layer rests"),
+        TagThresholds(COLUMN_FLOOR, COLUMN_SOURCE, "an early attention sink of the whole layer"),
         has_hits=False,
     ),
 )
@@ -108,7 +108,7 @@ TEMPLATE = Relation(
     of_template=True,
 )
 """Asked of texts in a chat template alone."""
-RESTING = RELATIONS[1].id
+POSITION = RELATIONS[1].id
 """Relation that is summed where the patterns are read."""
 
 TYPE = HeadType(
@@ -119,7 +119,7 @@ TYPE = HeadType(
     relations=RELATIONS,
     relations_by_kind={BIDIRECTIONAL: (*RELATIONS, SEPARATOR)},
     chat_relations=(TEMPLATE,),
-    looks_at="a resting place: the first token, or an early position where its layer rests",
+    looks_at="an attention sink: the first token, or an early position that its layer attends to",
     rivals="same query, other keys",
     behaviour="text",
     functional=False,

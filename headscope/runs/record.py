@@ -28,7 +28,7 @@ from headscope.statistics.result import RunInfo
 if TYPE_CHECKING:
     from headscope.models.model import Model
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 """Version of run folders; folders of another version are not read."""
 VERSION = "format_version"
 SHA256 = "sha256"

@@ -88,7 +88,7 @@ def pictures(
 
 
 def _pictures(reading: SentenceReading) -> dict[str, Any]:
-    """Square roots, so that what is faint is seen; and what of all attention rests on the first."""
+    """Square roots, so that what is faint is seen; and the share of all attention on the first."""
     patterns = reading.patterns.numpy()
     small = np.sqrt(pictures(patterns))
     side = small.shape[-1]

@@ -126,7 +126,7 @@ def _data(live: Live) -> dict[str, Any]:
         "heads": model.heads,
         "rows": rows,
         "types": [
-            {"name": t.name, "letter": t.letter, "rests": not t.functional}
+            {"name": t.name, "letter": t.letter, "sink": not t.functional}
             for t in head_types().values()
             if not t.on_request
         ],

@@ -37,7 +37,7 @@ function isSplit(read) {
 
 function smallCell(read, row, choose) {
   const name = headName(row.layer, row.head), place = placeOf(row.layer, row.head), tags = tagsOf(row);
-  const strength = untyped(row.primary) || rests(row.primary) ? 0 : Math.max(0, Math.min(1, row.lift));
+  const strength = untyped(row.primary) || isSink(row.primary) ? 0 : Math.max(0, Math.min(1, row.lift));
   const tell = (event) => showTip(`${name} – ${tags.join(", ") || row.primary}\n${number(read.sinks[place])} of its attention is on the first token here${read.other ? `, ${number(read.other.sinks[place])} in ${DATA.names[1]}\n${number(read.apart[place])} of its attention lies elsewhere in ${DATA.names[1]}` : ""}`, event.currentTarget);
   return el("button", {
     type: "button", class: `cell type-${typeClass(row.primary)}`, "data-head": name, style: `--strength:${strength.toFixed(2)}`,

@@ -139,8 +139,8 @@ async function readWithout() {
   drawLoss();
 }
 
-/* The head that is shown before one is chosen: the largest lift of those that do more than rest. */
-const telling = () => DATA.rows.filter((row) => !untyped(row.primary) && !rests(row.primary)).sort((a, b) => b.lift - a.lift)[0];
+/* The head that is shown before one is chosen: the largest lift of heads that are not only sinks. */
+const telling = () => DATA.rows.filter((row) => !untyped(row.primary) && !isSink(row.primary)).sort((a, b) => b.lift - a.lift)[0];
 
 /* The address as the state; what it asks that is not there is passed over. */
 function fromAddress() {

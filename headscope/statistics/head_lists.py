@@ -1,7 +1,7 @@
 """Lists of heads: the strongest of each type and relation, and those without a tag to report.
 
 The latter are `not identifiable`, because the text holds too few queries where a simple rule is
-wrong, or partial sinks, which rest much and yet too little for the tag of a sink.
+wrong, or partial sinks, whose mass on the sink is below the threshold.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def strongest(evidence: pd.DataFrame) -> pd.DataFrame:
 
     A head has one row for each type whose tag it earned: that of the type's own relation with the
     largest lift, whatever its primary type is. Rows are in the order of that lift, except that
-    resting on the first token comes last, as it does when a head's primary type is chosen.
+    the sink comes last, as it does when a head's primary type is chosen.
     """
     return _best_first(_tagged(evidence)).drop_duplicates([*_HEAD, "type"])
 
@@ -42,7 +42,7 @@ def best_heads(evidence: pd.DataFrame) -> pd.DataFrame:
 def wanted_examples(evidence: pd.DataFrame, relations: Sequence[Relation]) -> list[ExampleRequest]:
     """Relations to show examples of: each head's best, three at most, head by head.
 
-    Resting on the first token needs no example where a head does anything else. Of a head without
+    The sink needs no example if a head has another tag. Of a head without
     a tag it is the relation with the largest lift that could have earned one.
     """
     index = {relation.id: i for i, relation in enumerate(relations)}
@@ -74,8 +74,8 @@ def _tagged(evidence: pd.DataFrame) -> pd.DataFrame:
 
 
 def _best_first(evidence: pd.DataFrame) -> pd.DataFrame:
-    resting = is_sink(evidence["type"] + "/" + evidence["relation"])
-    return _by_lift(evidence.assign(_resting=resting), "_resting").drop(columns="_resting")
+    sinks = is_sink(evidence["type"] + "/" + evidence["relation"])
+    return _by_lift(evidence.assign(_sink=sinks), "_sink").drop(columns="_sink")
 
 
 def _by_lift(evidence: pd.DataFrame, *before: str) -> pd.DataFrame:
@@ -130,7 +130,7 @@ def _relation(name: str) -> str:
 
 
 def partial_sinks(evidence: pd.DataFrame, rules: Mapping[str, TagThresholds]) -> pd.DataFrame:
-    """Heads without a tag of a sink, and the resting place below its floor with the largest mass.
+    """Heads without a tag of a sink, and the attention sink below its floor with the largest mass.
 
     Returns:
         A row of the evidence per such head, with `floor` and in `said` the place in words.

@@ -33,7 +33,7 @@ OPEN = (UNIDENTIFIABLE, NARROW)
 NO_TYPE = (UNIDENTIFIABLE, UNCLASSIFIED)
 """Primary types of heads without a tag; see `with_no_type`."""
 
-RESTING_PLACES = ("sink/first-token", "sink/resting-column")
+SINK_RELATIONS = ("sink/first-token", "sink/position")
 """Relations that are no function."""
 
 _THRESHOLDS = ("floor", "beat_baseline_by", "times_chance", "sign")
@@ -47,8 +47,8 @@ _NUMBERS = ("control", "lift", "ci_low", "ci_high", "q_value")
 
 
 def is_sink(relation: pd.Series) -> pd.Series:
-    """Marks relations, by their full names, that are resting places and no function."""
-    return relation.isin(RESTING_PLACES)
+    """Mark relations, by their full names, that are attention sinks."""
+    return relation.isin(SINK_RELATIONS)
 
 
 def with_rules(
@@ -138,7 +138,7 @@ def head_table(
     """A row per head: its tags, the strongest with its numbers, its profile and the reason.
 
     `primary` is the tag with the largest lift, except that tags that say only what kind of key
-    gets the attention come after those that say which, and resting places last. A head without a
+    gets the attention come after those that say which, and attention sinks last. A head without a
     tag is one of `NO_TYPE`, and its numbers are those of a relation that the text cannot decide,
     or else of that which came closest.
     """

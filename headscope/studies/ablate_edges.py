@@ -32,7 +32,7 @@ from headscope.relations.relation import Relation, find
 from headscope.runs.listing import Head
 from headscope.statistics.causes import EDGES, UNTESTED
 from headscope.statistics.general_labels import tag_names
-from headscope.statistics.tags import RESTING_PLACES
+from headscope.statistics.tags import SINK_RELATIONS
 
 QUERIES = 48
 """Queries at which a tag is tested, of as many documents as possible."""
@@ -284,5 +284,5 @@ def tags_of(evidence: pd.DataFrame, heads: Collection[Head]) -> list[Tag]:
     return [
         Tag(*key, () if relations == [key[-1]] else tuple(relations))
         for key, relations in members.items()
-        if key[-1] not in RESTING_PLACES
+        if key[-1] not in SINK_RELATIONS
     ]

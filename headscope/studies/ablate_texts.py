@@ -21,7 +21,7 @@ from headscope.relations import all_stimuli, head_types
 from headscope.relations.relation import Relation
 from headscope.statistics.causes import AWAY, NEAR
 from headscope.statistics.result import Result
-from headscope.statistics.tags import RESTING_PLACES
+from headscope.statistics.tags import SINK_RELATIONS
 from headscope.stimuli.natural_text import TEXT, TextWindows
 from headscope.stimuli.prompts import MinimalPair, agreement_pairs, anaphor_pairs
 from headscope.stimuli.repeat import REPEAT, repeat_windows
@@ -106,7 +106,7 @@ def ablation_texts(
             pairs = make(PAIRS, seed=seed)
             texts.append(minimal_pairs(behaviour, pairs, tokenizer, members))
     tagged = run.evidence[run.evidence["tagged"].astype(bool)]
-    tags = set(tagged["type"] + "/" + tagged["relation"]) - {*RESTING_PLACES}
+    tags = set(tagged["type"] + "/" + tagged["relation"]) - {*SINK_RELATIONS}
     kind = model.attention_kind
     config = StimulusConfig(tokenizer, model.vocabulary_size, length, seed + 1)
     for stimulus in all_stimuli().values():

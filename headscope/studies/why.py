@@ -236,7 +236,7 @@ def _accuracy(row: Row) -> str:
     """The hit rate, next to that of the best baseline or of chance."""
     queries = f"{row['n']:,} {QUERIES}"
     if isnan(row["hit_rate"]):
-        return f"not counted of a place to rest; {queries}"
+        return f"not counted for an attention sink; {queries}"
     line = f"at {row['hit_rate']:.0%} of {queries}"
     if not row["baseline"] or isnan(row["baseline_rate"]):
         return f"{line}, by its strongest attention; chance {row['chance']:.2f}"

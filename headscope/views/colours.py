@@ -14,19 +14,19 @@ _LETTERS = {UNIDENTIFIABLE: "?", UNCLASSIFIED: "·"}
 """Letters of heads that have no type."""
 
 
-def is_resting(type_name: str) -> bool:
-    """True for a type that is a resting place and no function; such heads are drawn faintly."""
+def is_sink_type(type_name: str) -> bool:
+    """True for attention sinks; such heads are drawn faintly."""
     known = head_types().get(type_name)
     return known is not None and not known.functional
 
 
 def legend_groups(names: Iterable[str]) -> dict[str, list[str]]:
-    """Groups of the legend with their titles: types, resting places, and no type."""
+    """Groups of the legend with their titles: types, attention sinks, and no type."""
     ordered = types_in_order(names)
-    resting = [name for name in ordered if is_resting(name)]
+    sinks = [name for name in ordered if is_sink_type(name)]
     none = [name for name in ordered if name in NO_TYPE]
-    types = [name for name in ordered if name not in {*resting, *none}]
-    groups = {"looks at": types, "rests": resting, "no tag": none}
+    types = [name for name in ordered if name not in {*sinks, *none}]
+    groups = {"looks at": types, "attention sink": sinks, "no tag": none}
     return {title: members for title, members in groups.items() if members}
 
 

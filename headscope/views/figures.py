@@ -18,7 +18,7 @@ from headscope.relations.relation import MIN_QUERIES
 from headscope.statistics.head_lists import best_heads
 from headscope.statistics.result import Result, layers_of
 from headscope.statistics.tags import NO_TYPE, UNCLASSIFIED, UNIDENTIFIABLE
-from headscope.views.colours import colour, is_resting, legend_groups, letter
+from headscope.views.colours import colour, is_sink_type, legend_groups, letter
 from headscope.views.figure_style import outside_legend
 
 if TYPE_CHECKING:
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
 MOST_TOKENS = 200  # labels of more could not be read
 _FAINT, _FULL = 0.2, 0.75  # how much of its colour a head with a lift of 0 and of 1 has
-_RESTING = 0.4  # of the grey of resting places: darker than no type, paler than any type
+_SINK_SHADE = 0.4  # of the grey of attention sinks: darker than no type, paler than any type
 _INK, _DIM = "black", "#8a8a94"
 
 
 def atlas_figure(run: Result) -> Figure:
     """Layers × heads, each cell its primary type's colour and letter, shaded by its lift.
 
-    A head that only rests is pale whatever its lift. One that the text cannot tell from a simple
-    rule has a dashed frame.
+    A head that is only a sink is pale whatever its lift. One that the text cannot tell from a
+    simple rule has a dashed frame.
     """
     layers, heads = len(layers_of(run)), int(run.heads["head"].max()) + 1
     figure = Figure(figsize=(2 + heads * 0.32, 1.6 + layers * 0.3), layout="constrained")
@@ -53,10 +53,10 @@ def draw_atlas(axes: Axes, run: Result) -> None:
     image = np.ones((len(layers), heads, 3))
     for row, name in zip(run.heads.itertuples(), run.heads["primary"], strict=True):
         strength = _FAINT + (_FULL - _FAINT) * float(np.clip(row.lift, 0, 1))
-        strength = _RESTING if is_resting(name) else 1.0 if name in NO_TYPE else strength
+        strength = _SINK_SHADE if is_sink_type(name) else 1.0 if name in NO_TYPE else strength
         at = row_of_layer[row.layer]
         image[at, row.head] = 1 - strength * (1 - np.array(to_rgb(colour(name))))
-        ink = _DIM if is_resting(name) else _INK
+        ink = _DIM if is_sink_type(name) else _INK
         axes.text(row.head, at, letter(name), color=ink, **_CENTRED)
         if name == UNIDENTIFIABLE:
             corner = (row.head - 0.42, at - 0.42)
@@ -74,7 +74,8 @@ def layers_figure(run: Result) -> Figure:
     axes = figure.subplots()
     counts = run.heads.groupby(["layer", "primary"]).size().unstack(fill_value=0)
     below = np.zeros(len(counts))
-    # functions at the bottom, so that they can be compared; what rests or has no type above
+    # functions at the bottom, so that they can be compared; attention sinks and heads without a
+    # type above
     groups = legend_groups([*_types(run), *_untyped(run)])
     for name in [name for members in groups.values() for name in members]:
         if name in counts:
@@ -159,7 +160,7 @@ _DASHED: dict[str, Any] = {
 
 
 def type_legend(axes: Axes, types: Sequence[str]) -> None:
-    """The colours of types, beside the axes: what looks somewhere, what rests, what has no type."""
+    """The colours of types, beside the axes: types with a function, attention sinks, no type."""
     handles = []
     groups = legend_groups(types)
     for title, names in groups.items():
@@ -175,9 +176,9 @@ def type_legend(axes: Axes, types: Sequence[str]) -> None:
 
 
 def _face(name: str) -> dict[str, Any]:
-    """The fill of a type in bars and legends: a resting place is pale, no answer is hatched."""
+    """The fill of a type in bars and legends: an attention sink is pale, no answer is hatched."""
     full = np.array(to_rgb(colour(name)))
-    face = tuple(1 - _RESTING * (1 - full)) if is_resting(name) else tuple(full)
+    face = tuple(1 - _SINK_SHADE * (1 - full)) if is_sink_type(name) else tuple(full)
     hatch = "////" if name == UNIDENTIFIABLE else None
     return {"facecolor": face, "edgecolor": "grey", "linewidth": 0.3, "hatch": hatch}
 

@@ -12,7 +12,7 @@ from importlib.resources import files
 from headscope.heads import head_name, layer_name
 from headscope.statistics.result import PRELIMINARY, Result
 from headscope.statistics.tags import NO_TYPE
-from headscope.views.colours import colour, is_resting, letter, type_class, type_style
+from headscope.views.colours import colour, is_sink_type, letter, type_class, type_style
 
 REPORT = "headscope.views.report"
 
@@ -34,7 +34,7 @@ def style_class(type_name: str) -> str:
     >>> style_class("induction")
     'type-induction'
     """
-    return f"type-{type_class(type_name)}{' resting' if is_resting(type_name) else ''}"
+    return f"type-{type_class(type_name)}{' of-sink' if is_sink_type(type_name) else ''}"
 
 
 def atlas_html(run: Result) -> str:
@@ -72,5 +72,5 @@ def _cell(row: object) -> str:
 
 
 def _style(name: str, strength: float) -> str:
-    share = 100 if name in NO_TYPE else 20 if is_resting(name) else round(20 + 50 * strength)
+    share = 100 if name in NO_TYPE else 20 if is_sink_type(name) else round(20 + 50 * strength)
     return f"background:color-mix(in srgb,{colour(name)} {share}%,white);color:#1b1b1f"

@@ -19,7 +19,7 @@ from headscope.statistics.general_labels import shown_relations
 from headscope.statistics.head_lists import partial_sinks, strongest, undecided
 from headscope.statistics.result import PRELIMINARY, Result
 from headscope.statistics.tags import NO_TAG, NO_TYPE, UNCLASSIFIED, UNIDENTIFIABLE
-from headscope.views.colours import colour, is_resting, legend_groups, letter
+from headscope.views.colours import colour, is_sink_type, legend_groups, letter
 from headscope.views.terminal_tables import plain_table
 
 STRONGEST = 3
@@ -143,7 +143,7 @@ def legend(run: Result) -> Text:
     groups = legend_groups({*run.heads["primary"]} - {UNCLASSIFIED})
     lines, column = Text(), 0
     for name in [name for names in groups.values() for name in names]:
-        entry = f"{letter(name)} {'rests' if is_resting(name) else name}  "
+        entry = f"{letter(name)} {name}  "
         if column + len(entry) > COLUMNS:
             lines.append("\n")
             column = 0
@@ -153,8 +153,8 @@ def legend(run: Result) -> Text:
 
 
 def _style(type_name: str) -> str:
-    """Dim for what rests or has no type."""
-    faint = type_name in NO_TYPE or is_resting(type_name)
+    """Dim for attention sinks and heads without a type."""
+    faint = type_name in NO_TYPE or is_sink_type(type_name)
     return "dim" if faint else f"bold {colour(type_name)}"
 
 
@@ -172,7 +172,7 @@ def head_lines(
         untold: by their names, what heads cannot be told from; see `evidence.undecided`.
         partial: by their names, the mass of heads that are partial sinks.
     """
-    rests = (
+    sinks = (
         {} if partial is None else {name: f"partial sink {m:.2f}" for name, m in partial.items()}
     )
     table = plain_table("head", "tags", "relation", "mass", "control", "lift", "95 %")
@@ -183,7 +183,7 @@ def head_lines(
         table.add_row(
             name,
             ", ".join(
-                filter(None, [*tags, rests.get(name)] if row.tags else [rests.get(name), *tags])
+                filter(None, [*tags, sinks.get(name)] if row.tags else [sinks.get(name), *tags])
             ),
             reason or row.relation,
             *_numbers(row.mass, row.control, row.lift),
@@ -215,8 +215,7 @@ def _counts(run: Result) -> Table:
     groups = legend_groups(set(primary_counts.index) | (set(tags.index) - {""}))
     for name in [name for names in groups.values() for name in names]:
         also = "" if name in NO_TYPE else str(tags.get(name, 0))
-        label = f"{name} (rests)" if is_resting(name) else name
-        table.add_row(label, str(primary_counts.get(name, 0)), also)
+        table.add_row(name, str(primary_counts.get(name, 0)), also)
     if partial := len(partial_sinks(run.evidence, run.rules)):
         table.add_row("partial sink", "", str(partial))
     return table

@@ -32,7 +32,7 @@ def save_matching(
     seed: int = 0,
     matched: int = CODE,
     average: float = 0.0,
-    resting: bool = False,
+    sink: bool = False,
 ) -> Path:
     """Write the model and its tokenizer.
 
@@ -42,7 +42,7 @@ def save_matching(
         seed: seeds the codes.
         average: how strongly the last head of the second layer, which looks at all tokens alike,
             writes what it reads into the words.
-        resting: whether that head looks at the first token instead.
+        sink: whether that head looks at the first token instead.
         matched: of how many places of the code the second layer's queries and keys are made.
     """
     rng = np.random.default_rng(seed)
@@ -65,7 +65,7 @@ def save_matching(
         if written is not None:
             v[at][own, own] = 1.0
             o[at][written.start + own, own] = gain
-    k[AVERAGE][cos, near], q[AVERAGE][CONSTANT, near] = 1.0, 30.0 * resting
+    k[AVERAGE][cos, near], q[AVERAGE][CONSTANT, near] = 1.0, 30.0 * sink
     v[AVERAGE][own, own], o[AVERAGE][own, own] = 1.0, average
     o[:, :, HALF:] = -o[:, :, :HALF]
     network = _gpt2(codes, q, k, v, o, step)

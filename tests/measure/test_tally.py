@@ -150,7 +150,7 @@ def slow_targets(window, relation) -> dict[int, set[int]]:
     return found
 
 
-def slow_resting(window, a) -> list[list[int]]:
+def slow_sink_positions(window, a) -> list[list[int]]:
     """Of each layer the one or two early keys that the last 16 queries look at most."""
     n = len(window)
     if n < 64:
@@ -191,17 +191,17 @@ def slow_sums(windows, attentions):
     for window, a in zip(windows, attentions, strict=True):
         drawn = dict(find_all(window, RELATIONS, 0))
         rested = a.copy()
-        for layer, resting in enumerate(slow_resting(window, a)):
-            rested[layer, :, :, resting] = -1
-            i = INDEX["sink/resting-column"]
+        for layer, sinks in enumerate(slow_sink_positions(window, a)):
+            rested[layer, :, :, sinks] = -1
+            i = INDEX["sink/position"]
             late = range(len(a[0, 0]) - 16, len(a[0, 0]))
             if window.stimulus == "text" and len(window) >= 64:
                 queries[i] += 16 if layer == 0 else 0
                 for q in late:
-                    others = [k for k in range(1, q + 1) if k not in resting]
-                    target[i, layer] += a[layer, :, q, resting].sum(0)
+                    others = [k for k in range(1, q + 1) if k not in sinks]
+                    target[i, layer] += a[layer, :, q, sinks].sum(0)
                     each = a[layer][:, q, others].mean(-1)
-                    control[i, layer] += each * len(resting)
+                    control[i, layer] += each * len(sinks)
         best = rested[..., 1:].argmax(-1) + 1
         for i, relation in enumerate(RELATIONS):
             if window.stimulus not in relation.stimuli or i not in drawn:

@@ -14,7 +14,7 @@ import headscope as hs
 from headscope.corpus.read import read_corpus
 from headscope.corpus.shipped import data_folder
 from headscope.errors import ModelError
-from headscope.measure.sink_columns import LATE, find_sink_columns, late_tiles
+from headscope.measure.sink_positions import LATE, find_sink_positions, late_tiles
 from headscope.models.load import load_model
 from headscope.models.tokenizer import Tokenizer
 from headscope.relations import relations_of
@@ -134,14 +134,14 @@ def test_heads_that_look_at_the_template_score_by_what_they_look_at(windows):
             assert marks == pytest.approx(1)
 
 
-def test_the_template_is_in_no_sink_column(windows):
+def test_the_template_is_in_no_sink_position(windows):
     window = next(window for window in windows if len(window) > 100)
     pattern = torch.full((1, 2, LATE, len(window)), 1e-3)
     pattern[..., 3] = 0.6
     rest = window.begins + 2
     pattern[..., rest] = 0.3
     (tile,) = late_tiles([window])
-    found = find_sink_columns([window], iter([(tile, pattern)]), logarithms=False)
+    found = find_sink_positions([window], iter([(tile, pattern)]), logarithms=False)
     assert {*range(1, window.begins), rest, len(window) - 1} == {*found.columns[0].tolist()} - {-1}
     assert np.allclose(found.mass, LATE * 0.3, atol=1e-3)
 

@@ -36,7 +36,8 @@ NOISE = 0.2
 """Share of a noisy head's attention that is even over all earlier tokens."""
 BROAD = tuple(r.id for r in relations_of(["all"], BIDIRECTIONAL) if r.rule.broad)
 TRUE_OF_ALL = ("sink/*", *BROAD)
-"""Tags that are true of any head: a resting place is no function, and the kind of key is only measured."""
+"""Tags that are true of any head: an attention sink is no function, and the kind of key is only
+measured."""
 
 
 @dataclass(frozen=True, eq=False)

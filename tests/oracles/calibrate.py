@@ -19,7 +19,7 @@ from data.corpora.make import controlled_corpus
 from headscope.attention_kind import BIDIRECTIONAL, CAUSAL
 from headscope.classification import classify
 from headscope.statistics.result import Result
-from headscope.statistics.tags import RESTING_PLACES
+from headscope.statistics.tags import SINK_RELATIONS
 from headscope.stimuli.prompts import draws
 from headscope.stimuli.stimulus import MAX_DOCUMENTS
 from headscope.stimuli.word_lists import IN_ORDER
@@ -176,7 +176,7 @@ def _score_heads(run: Result) -> Iterator[dict[str, Any]]:
 
 def _true(head: PlantedHead, tag: str) -> bool:
     # a sink is not a function, and "the four tokens before" is true of several
-    true = (head.relation, *head.may_earn, *RESTING_PLACES, *BROAD)
+    true = (head.relation, *head.may_earn, *SINK_RELATIONS, *BROAD)
     return tag in true or tag.removesuffix("-random") in true
 
 

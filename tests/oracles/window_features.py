@@ -129,7 +129,7 @@ class WindowFeatures:
     def rows(self, weights: Weights | Table) -> Rows:
         """The pattern of a head that gives words these weights, at each word's last token.
 
-        It rests on the first token where it finds nothing, and where no word ends.
+        It attends to the first token if it finds nothing, and where no word ends.
         """
         if self.original is not None:
             return self.original.rows(weights[::-1, ::-1])

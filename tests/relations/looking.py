@@ -14,7 +14,7 @@ from headscope.statistics.tags import with_rules
 
 Keys = dict[int, int] | dict[int, list[int]]
 Look = Callable[[Window], Keys]
-"""The keys of each query that a head looks at evenly; elsewhere it rests on the first token."""
+"""The keys of each query that a head looks at evenly; elsewhere it attends to the first token."""
 
 
 def pattern(window: Window, look: Look, noise: float = 0.0) -> np.ndarray:

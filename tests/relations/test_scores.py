@@ -106,8 +106,8 @@ def test_the_examples_cover_every_type_and_all_relations_but_sister_rows():
     rest = {
         r.id for r in relations_of(["all"]) if r.type not in ("syntactic", "positional")
     } - covered
-    # the nearest word of each class is one row, and a resting column needs longer windows
-    assert {name for name in rest if "/nearest-" not in name} == {"sink/resting-column"}
+    # the nearest word of each class is one row, and a sink position needs longer windows
+    assert {name for name in rest if "/nearest-" not in name} == {"sink/position"}
 
 
 def previous_token(n: int) -> np.ndarray:

@@ -111,7 +111,7 @@ def test_files_that_run_json_does_not_state_are_not_read(folder):
 
 
 def test_a_folder_of_an_earlier_format_is_refused_in_one_sentence(folder):
-    edit(folder / RECORD, lambda facts: facts.update(format_version=1))
+    edit(folder / RECORD, lambda facts: facts.update(format_version=2))
     message = f"{folder} was made by an earlier version of headscope: classify again"
     with pytest.raises(RunError, match=f"^{re.escape(message)}$"):
         hs.load(folder)
@@ -192,7 +192,7 @@ def test_sums_and_patterns_of_another_kind_are_refused_even_when_signed(folder, 
     ("text", "message"),
     [
         ("[" * 10**6, "recursion"), ("9" * 10**6, "digits"), ("null", "NoneType"),
-        ('{"format_version": 2, "provenance": {}, "relations": []}', "Field required"),
+        ('{"format_version": 3, "provenance": {}, "relations": []}', "Field required"),
     ],
 )  # fmt: skip
 def test_a_run_json_that_is_none_is_refused_in_few_words(folder, text, message):

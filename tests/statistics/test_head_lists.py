@@ -92,7 +92,7 @@ def test_the_best_head_of_a_relation_is_the_same_in_the_picture_and_the_report(r
     assert labels == {f"{name}  L0H{head}" for name, head in expected.items()}
 
 
-def test_a_head_is_shown_by_its_best_relations_and_resting_by_need(run):
+def test_a_head_is_shown_by_its_best_relations_and_sinks_by_need(run):
     number = {relation.id: i for i, relation in enumerate(RELATIONS)}
     assert wanted_examples(run.evidence, RELATIONS) == [
         ExampleRequest(0, 0, number["coreference/pronoun"]),
@@ -115,7 +115,7 @@ RULES = {relation.id: relation.rule for relation in TYPE.relations}
 def test_a_partial_sink_lies_between_three_tenths_and_the_floor_without_a_tag(
     mass, tagged, partial
 ):
-    rows = [(0, "first-token", mass, False), (0, "resting-column", 0.3, tagged)]
+    rows = [(0, "first-token", mass, False), (0, "position", 0.3, tagged)]
     table = pd.DataFrame(rows, columns=["head", "relation", "mass", "tagged"])
     table = table.assign(layer=0, type="sink")[: 2 if tagged else 1]
     assert len(partial_sinks(table, RULES)) == partial

@@ -47,7 +47,7 @@ def test_evidence_by_type_is_what_was_measured():
     run = some_run()
     table = type_evidence(run)
     assert {*table["direct_effect"]} == {*table["causal_effect"]} == {NOT_MEASURED}
-    assert "sink" not in set(table["type"])  # to rest is no deed
+    assert "sink" not in set(table["type"])  # a sink is no function
     looks = table[table["type"] == "induction"]
     assert looks["head"].tolist() == [0, 1]
     counted = evidence_counts(table).set_index("type")

@@ -108,7 +108,7 @@ def test_what_has_few_queries_or_no_known_relation_is_not_tested(planted):
 
 
 def test_a_layer_whose_other_heads_rest_has_no_control(tokenizer, tmp_path):
-    model = load_model(str(matching.save_matching(tokenizer, tmp_path, resting=True)))
+    model = load_model(str(matching.save_matching(tokenizer, tmp_path, sink=True)))
     windows = edge_windows(model, [], {"repeat"}, seed=0)
     table = verdicts((QueryRerunner(model), windows), [matching.INDUCTION])
     assert table["verdict"].tolist() == [

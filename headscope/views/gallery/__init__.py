@@ -128,7 +128,7 @@ def _shares(run: Result, layers: list[int]) -> list[TypeShare]:
 
 
 def functions_first(names: Iterable[str]) -> list[str]:
-    """Types in the order of the legend: what looks somewhere, what rests, and what has no type."""
+    """Types in the order of the legend: types with a function, attention sinks, and no type."""
     return [name for members in legend_groups(names).values() for name in members]
 
 

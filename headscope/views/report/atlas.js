@@ -43,7 +43,7 @@ function cell(row) {
   const tags = tagsOf(row);
   const more = tags.filter((tag) => tag !== row.primary);
   const name = headName(row.layer, row.head);
-  const strength = untyped(row.primary) || rests(row.primary) ? 0 : Math.max(0, Math.min(1, row.lift));
+  const strength = untyped(row.primary) || isSink(row.primary) ? 0 : Math.max(0, Math.min(1, row.lift));
   return el("a", {
     href: `#${name}`, class: `cell type-${typeClass(row.primary)}`, "data-head": name, "data-primary": row.primary,
     "data-tags": tags.join(" "), style: `--strength:${strength.toFixed(2)}`,
@@ -110,13 +110,13 @@ function layersOf(rows) {
 }
 
 function findings() {
-  const counted = ALL_TYPES.filter((type) => !rests(type) && countable(type))
+  const counted = ALL_TYPES.filter((type) => !isSink(type) && countable(type))
     .map((type) => [type, DATA.rows.filter((row) => tagsOf(row).includes(type))]).filter(([, own]) => own.length).sort((a, b) => b[1].length - a[1].length);
-  const acting = DATA.rows.filter((row) => tagsOf(row).some((type) => !rests(type)));
+  const acting = DATA.rows.filter((row) => tagsOf(row).some((type) => !isSink(type)));
   const said = counted.map(([type, own]) =>
     el("span", {}, `${own.length} `, el("a", { href: `#type=${encodeURIComponent(type)}` }, type), ` (${layersOf(own)}; strongest `, headLink(DATA.rows[strongestOf(type)[0][0]]), ")"));
   const count = (test) => DATA.rows.filter(test).length;
-  const others = [[count((row) => rests(row.primary)), "only look at an attention sink (a resting place such as the first token)"], [count((row) => row.primary === UNDECIDED), "not identifiable (this text cannot tell what they do from a simple rule)"], [count((row) => row.primary === UNCLASSIFIED), "unclassified (no tag)"]]
+  const others = [[count((row) => isSink(row.primary)), "only look at an attention sink, such as the first token"], [count((row) => row.primary === UNDECIDED), "not identifiable (this text cannot tell what they do from a simple rule)"], [count((row) => row.primary === UNCLASSIFIED), "unclassified (no tag)"]]
     .filter(([heads]) => heads).map(([heads, what]) => `${heads} ${what}`);
   const first = DATA.rows.map((row) => row.first_token_mass).filter(Number.isFinite);
   const mean = first.reduce((sum, share) => sum + share, 0) / first.length;

@@ -5,10 +5,10 @@ const OTHERS = [...new Set(DATA.relations.map((r) => r.type))].filter((t) => !TY
 const ALL_TYPES = [...TYPES, ...OTHERS].filter((t) => DATA.relations.some((r) => r.type === t));
 const UNCLASSIFIED = "unclassified";
 const UNDECIDED = "not identifiable";
-/* Resting places are no function: they are drawn faintly, in a group of their own. */
-const RESTING = ALL_TYPES.filter((t) => DATA.types.some((own) => own.name === t && own.rests));
-const rests = (type) => RESTING.includes(type);
-const GROUPS = [["looks at", ALL_TYPES.filter((t) => !rests(t))], ["rests", RESTING], ["no tag", [UNDECIDED, UNCLASSIFIED]]].filter(([, own]) => own.length);
+/* Attention sinks are drawn faintly, in a group of their own. */
+const SINKS = ALL_TYPES.filter((t) => DATA.types.some((own) => own.name === t && own.sink));
+const isSink = (type) => SINKS.includes(type);
+const GROUPS = [["looks at", ALL_TYPES.filter((t) => !isSink(t))], ["attention sink", SINKS], ["no tag", [UNDECIDED, UNCLASSIFIED]]].filter(([, own]) => own.length);
 const MARKED = GROUPS.flatMap(([, own]) => own);
 const LETTERS = Object.fromEntries(DATA.types.map((t) => [t.name, t.letter]));
 
@@ -45,7 +45,7 @@ const hasHead = (layer, head) => DATA.layers.includes(layer) && head < DATA.head
 const placeOf = (layer, head) => DATA.layers.indexOf(layer) * DATA.heads + head;
 const rowOf = (layer, head) => DATA.rows[placeOf(layer, head)];
 const untyped = (type) => type === UNCLASSIFIED || type === UNDECIDED;
-const typeClass = (type) => (type === UNDECIDED ? "undecided" : TYPES.includes(type) || type === UNCLASSIFIED ? type + (rests(type) ? " resting" : "") : "other");
+const typeClass = (type) => (type === UNDECIDED ? "undecided" : TYPES.includes(type) || type === UNCLASSIFIED ? type + (isSink(type) ? " of-sink" : "") : "other");
 /* Whether a head could have earned the type: else a count of 0 would say what nobody measured. */
 const countable = (type) => untyped(type) || DATA.countable.includes(type);
 const letter = (type) => LETTERS[type] || (type === UNCLASSIFIED ? "" : type === UNDECIDED ? "?" : type[0].toUpperCase());

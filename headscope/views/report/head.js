@@ -1,4 +1,4 @@
-/* A head's page: what it does in a sentence, three examples, all its queries, its relations, and what its tags rest on. */
+/* A head's page: what it does in a sentence, three examples, all its queries, its relations, and the evidence for its tags. */
 
 function headPage(row) {
   const name = headName(row.layer, row.head), index = placeOf(row.layer, row.head), examples = examplesOfHead(row);

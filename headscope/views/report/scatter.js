@@ -51,7 +51,7 @@ function drawScatter(plot) {
   for (const [row, a, b] of points) {
     const name = headName(row.layer, row.head);
     const link = svg("a", { href: `#${name}`, "aria-label": `${name}, ${row.primary}, ${x.name} ${number(a)}, ${y.name} ${number(b)}` },
-      svg("circle", { cx: px(a), cy: py(b), r: untyped(row.primary) ? 3 : rests(row.primary) ? 4 : 5, class: `dot type-${typeClass(row.primary)}`, "data-head": name }));
+      svg("circle", { cx: px(a), cy: py(b), r: untyped(row.primary) ? 3 : isSink(row.primary) ? 4 : 5, class: `dot type-${typeClass(row.primary)}`, "data-head": name }));
     for (const event of ["mouseenter", "focus"]) link.addEventListener(event, () => showTip(describe(row), link));
     for (const event of ["mouseleave", "blur"]) link.addEventListener(event, () => showTip(""));
     root.append(link);

@@ -113,7 +113,7 @@ def types_in_words(names: Collection[str]) -> list[dict[str, Any]]:
         {
             "name": kind.name,
             "letter": kind.letter,
-            "rests": not kind.functional,
+            "sink": not kind.functional,
             "looks_at": kind.looks_at,
             "rivals": kind.rivals,
         }
@@ -142,7 +142,7 @@ _VERDICTS = {
 
 
 def head_sentences(run: Result) -> dict[tuple[int, int], list[str]]:
-    """The lines of each head: general labels and partial rest, and of what the run measured more.
+    """The lines of each head: general labels, partial sinks, and of what the run measured more.
 
     Args:
         run: a run; with `effects` for what heads write, `causes` for whether it matters, and
@@ -151,12 +151,12 @@ def head_sentences(run: Result) -> dict[tuple[int, int], list[str]]:
     Returns:
         By layer and head.
     """
-    rests = partial_sink_lines(run.evidence, run.rules)
+    sinks = partial_sink_lines(run.evidence, run.rules)
     general = _general(run.evidence[run.evidence["tagged"].astype(bool)])
     lines: dict[tuple[int, int], list[str]] = {}
     for row in run.heads.to_dict("records"):
         key = row["layer"], row["head"]
-        lines[key] = [*general.get(key, ()), *filter(None, [rests.get(key)])]
+        lines[key] = [*general.get(key, ()), *filter(None, [sinks.get(key)])]
         lines[key] += [*_writes(run, row), *_causes(run.causes, row), *_account(run, row)]
     return lines
 

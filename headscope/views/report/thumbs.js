@@ -51,7 +51,7 @@ function thumb(row) {
 
 dark.addEventListener("change", () => { for (const canvas of PAGE.querySelectorAll("canvas")) if (canvas.redraw) canvas.redraw(); });
 
-/* What the attention rests on, as a bar at the picture's edge. */
+/* The share of attention on the sink, as a bar at the picture's edge. */
 function sinkBar(row) {
   const share = Number.isFinite(row.sink_share) && row.sink_share ? row.first_token_mass + row.sink_share : row.first_token_mass;
   return Number.isFinite(share) ? el("i", { class: "sink", "aria-hidden": "true", style: `height:${Math.round(100 * Math.min(1, share))}%` }) : null;

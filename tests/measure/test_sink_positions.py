@@ -1,4 +1,4 @@
-"""Resting columns: found where a layer rests, and out of every arg-max."""
+"""Sink positions: found where a layer rests, and out of every arg-max."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import torch
 
 import headscope as hs
 from headscope.corpus.window import Window
-from headscope.measure.sink_columns import (
+from headscope.measure.sink_positions import (
     LATE,
-    find_sink_columns,
+    find_sink_positions,
     late_tiles,
     without_sinks,
 )
@@ -41,7 +41,7 @@ def rows(a: np.ndarray, *, logarithms: bool) -> list:
 
 @pytest.mark.parametrize("logarithms", [False, True])
 def test_a_column_where_the_layer_rests_is_found_with_its_mass(logarithms):
-    found = find_sink_columns(windows(), iter(rows(patterns(0.6), logarithms=logarithms)),
+    found = find_sink_positions(windows(), iter(rows(patterns(0.6), logarithms=logarithms)),
                          logarithms=logarithms)  # fmt: skip
     assert found.columns.tolist() == [[COLUMN, -1]]
     assert found.mass / LATE == pytest.approx(np.full((1, HEADS), 0.6), abs=1e-5)
@@ -69,5 +69,5 @@ def test_a_head_that_rests_and_looks_back_hits_the_token_before():
     rows = run.evidence.set_index(["relation", "head"])
     assert rows.loc[("offset-1", 0), "hit_rate"] > 0.95
     assert rows.loc[("offset-1", 0), "mass"] == pytest.approx(0.4, abs=0.1)
-    assert rows.loc[("resting-column", 0), "mass"] == pytest.approx(0.6, abs=1e-5)
-    assert rows.loc[("resting-column", 0), "tagged"]
+    assert rows.loc[("position", 0), "mass"] == pytest.approx(0.6, abs=1e-5)
+    assert rows.loc[("position", 0), "tagged"]

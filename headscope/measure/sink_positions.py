@@ -1,7 +1,8 @@
-"""Sink columns: early key positions on which a whole layer's late queries put much attention.
+"""Sink positions: early key positions on which a whole layer's late queries put much attention.
 
 They are found in the patterns themselves, a few late rows of every window and layer, and are left
-out of every arg-max: a head that rests on an early "the" and looks at verbs else is a verb head.
+out of every arg-max: a head whose sink is an early "the" and that otherwise looks at verbs is a
+verb head.
 """
 
 from __future__ import annotations
@@ -27,12 +28,14 @@ SHORTEST = 4 * LATE
 MAX_COLUMNS = 2
 """Columns of a window and layer, beside the first token."""
 SHARE = 0.08
-"""Least share of the mean attention of a layer's heads on a resting place."""
+"""Least share of the mean attention of a layer's heads on a sink position."""
 
 
 @dataclass(frozen=True, eq=False)
-class SinkColumns:
-    """Sink columns of one layer in a batch's windows, and the attention of late queries on them."""
+class SinkPositions:
+    """Sink positions of one layer in a batch's windows, and the attention of late queries on
+    them.
+    """
 
     columns: Int[ndarray, "window column"]
     """Key positions of each window of the batch, −1 where there is none; an encoder's last token,
@@ -62,16 +65,16 @@ def late_tiles(windows: Sequence[Window]) -> list[Tile]:
     ]
 
 
-def find_sink_columns(
+def find_sink_positions(
     windows: Sequence[Window], rows: Iterable[tuple[Tile, Rows]], *, logarithms: bool
-) -> SinkColumns:
-    """The resting columns of each window in one layer, from the rows of `late_tiles`."""
+) -> SinkPositions:
+    """The sink positions of each window in one layer, from the rows of `late_tiles`."""
     closing = np.array([window.closing for window in windows])
     closed = int((closing >= 0).any())
     begins = np.array([window.begins for window in windows])
     template = np.arange(1, begins.max(initial=1))
     columns = np.full((len(windows), MAX_COLUMNS + closed + len(template)), -1)
-    # what closes an encoder's window is a resting place too, and in no arg-max
+    # what closes an encoder's window is an attention sink too, and in no arg-max
     columns[:, MAX_COLUMNS : MAX_COLUMNS + closed] = closing[:, None][:, :closed]
     # and so is a chat template, which has a relation of its own
     columns[:, MAX_COLUMNS + closed :] = np.where(template < begins[:, None], template, -1)
@@ -96,14 +99,14 @@ def find_sink_columns(
         sums[row] = grained(torch.stack([on, elsewhere]).sum(-1).double().cpu().numpy())
     none = np.zeros_like(next(iter(sums.values()), np.zeros((2, 1))))
     mass, other = np.stack([sums.get(i, none) for i in range(len(windows))], axis=1)
-    return SinkColumns(columns, mass, other)
+    return SinkPositions(columns, mass, other)
 
 
 @contextmanager
 def without_sinks(
     rows: Rows, columns: Int[ndarray, "window column"], *, logarithms: bool
 ) -> Iterator[None]:
-    """Within, the first token and the resting columns are smaller than any attention.
+    """Within, the first token and the sink positions are smaller than any attention.
 
     Then the rows are as they were.
     """
@@ -122,5 +125,5 @@ def without_sinks(
 
 
 def late_queries(windows: Sequence[Window]) -> Int[ndarray, " window"]:
-    """Number of queries of each window that count for sink columns."""
+    """Number of queries of each window that count for sink positions."""
     return np.array([LATE if len(window) >= SHORTEST else 0 for window in windows], np.int64)
