@@ -203,8 +203,8 @@ def _load(task: _Task) -> _Loaded:
         unfinished = target.folder.checkpoint.is_file()
         target.folder.check_free(overwrite=target.overwrite or unfinished)
     model = task.backend.open(task.model, **task.settings.loading())
-    if task.settings.writes:
-        refuse_encoder(model, "classify --writes")
+    if task.settings.direct_effects:
+        refuse_encoder(model, "classify --direct-effects")
     longest = min(task.settings.max_length, model.longest_window)
     settings = task.settings.model_copy(update={"max_length": longest})
     relations = task.relations
@@ -213,8 +213,8 @@ def _load(task: _Task) -> _Loaded:
             settings.types, model.attention_kind, quick=settings.quick, in_chat=settings.chat
         )
     task.clock.lap("load")
-    writes = settings.writes and not task.relations
-    effects = effects_of(settings.types, relations) if writes else []
+    direct_effects = settings.direct_effects and not task.relations
+    effects = effects_of(settings.types, relations) if direct_effects else []
     return _Loaded(model, settings, relations, effects)
 
 

@@ -101,8 +101,8 @@ class Settings(Options):
         "Compare with the model's shuffled twin, which learned nothing. On; off with --quick.",
         _JUDGED,
     )
-    writes: bool = _option(
-        False, "Measure what heads write into the logits, beside where they look.", _JUDGED
+    direct_effects: bool = _option(
+        False, "Measure the direct effects of heads on the logits too.", _JUDGED
     )
     examples: bool = _option(
         True, "Keep patterns of the tagged heads' best and ordinary queries.", _JUDGED

@@ -101,7 +101,7 @@ def _print_type_evidence(run: Path, type: str | None, format: Format) -> None:
         put(write_heads(table, format.value))
 
 
-NOT_ASKED = ("quick", "writes", "examples", "keep_sums", "keep_every")
+NOT_ASKED = ("quick", "direct_effects", "examples", "keep_sums", "keep_every")
 """Settings that `why` does not take: it reads as a quick run does, and writes nothing."""
 _QUICK_HELP = {
     "types": "Head types to ask, separated by commas, or all. The default is that of classify "

@@ -39,8 +39,8 @@ NEXT = 4
 """Tokens after the target that induction is compared with."""
 _NONE = np.empty(0, np.int64)
 MIN_ATTENTION = 0.3
-"""Least attention on one key for a head to look at it. Ours: below it a write is of several tokens,
-and none of them can be held for its subject."""
+"""Least attention on one key for a head to look at it. Ours: below it an effect is of several
+tokens, and none of them can be held for its subject."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def no_tokens(window: Window, *drawn_from: object) -> Pairs:
 
 @dataclass(frozen=True)
 class Effect(Relation):
-    """A relation of what a head writes.
+    """A direct effect of a head on the logits of tokens.
 
     `pairs` finds the target tokens of a window, as pairs of a query and a token as the model
     numbers it, which need not stand in the window; `control` and `matched` draw control tokens of

@@ -8,7 +8,7 @@ file                              content                                    wri
 ================================= ========================================== =====================
 `heads.csv`                       a row per head                             always
 `evidence.csv`                    a row per head × relation                  always
-`effects.csv`                     a row per head × effect on the logits      with `writes`
+`effects.csv`                     a row per head × effect on the logits      with `direct_effects`
 `causal.csv`                      effects of ablating heads                  by `ablate`
 `rules.csv`                       features that predict a head's attention   by `explain`
 `patterns/examples.safetensors`   pattern of each example                    with `examples`

@@ -80,7 +80,7 @@ class RunTable:
 
 _KINDS = {
     **dict.fromkeys(("type", "relation", "primary", "tags", "shape", "reason", "rule"), "str"),
-    **dict.fromkeys(("writes", "baseline", "verdict", "contested_text", GENERAL), "str"),
+    **dict.fromkeys(("direct_effects", "baseline", "verdict", "contested_text", GENERAL), "str"),
     **dict.fromkeys(("layer", "head", "n", "kv_group"), "int64"),
     "tagged": "bool",
 }

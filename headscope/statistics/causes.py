@@ -58,7 +58,7 @@ NOT_MEASURED = "not measured"
 COUNTS = ["type", "attention", "direct effect", "both", "attention, tested", "causal effect"]
 
 
-def judged(table: pd.DataFrame, writes: set[tuple[int, int]]) -> pd.DataFrame:
+def judged(table: pd.DataFrame, direct_heads: set[tuple[int, int]]) -> pd.DataFrame:
     """The table of causes with a `q_value` and a `verdict` in each row.
 
     - `causal effect`: the effect beyond the control's is at least the least effect, its
@@ -66,7 +66,7 @@ def judged(table: pd.DataFrame, writes: set[tuple[int, int]]) -> pd.DataFrame:
       at a relation's queries larger than elsewhere, the whole interval of it. Edges have two ways
       to it, and their q is of both: by divergence, where the interval of how many times the
       control's it typically is must lie above 1, or by loss of the token that follows, as heads do.
-    - `direct effect alone`: the head is tagged by what it writes, but the whole interval of
+    - `direct effect alone`: the head is tagged by its direct effect, but the whole interval of
       the effect beyond the control's lies below the least effect.
     - `no effect detected`: neither.
     - `not tested: …`: stated before by whoever measured, and kept.
@@ -74,7 +74,7 @@ def judged(table: pd.DataFrame, writes: set[tuple[int, int]]) -> pd.DataFrame:
     Args:
         table: rows without these columns but for reasons not to test in `verdict`, with a
             `p_value` of each test.
-        writes: the heads that are tagged by what they write, as (layer, head).
+        direct_heads: the heads that are tagged by their direct effect, as (layer, head).
     """
     if table.empty:  # heads were named that have no tag
         return pd.DataFrame(columns=CAUSE_COLUMNS)
@@ -95,9 +95,9 @@ def judged(table: pd.DataFrame, writes: set[tuple[int, int]]) -> pd.DataFrame:
     broken = ((loss >= least) & exceeds_control) | lost
     sure = causes["q_value"] < MAX_Q
     breaks = tested & broken & sure & _exceeds_controls(causes)
-    writers = [head in writes for head in zip(causes["layer"], causes["head"], strict=True)]
+    is_direct = [head in direct_heads for head in zip(causes["layer"], causes["head"], strict=True)]
     small = (high < least) & ~(edges & (causes["loss_high"] >= LEAST_HEADS))
-    idle = tested & small & np.array(writers, bool)
+    idle = tested & small & np.array(is_direct, bool)
     conditions = [causes["verdict"] != "", breaks, idle]
     words = np.select(conditions, [causes["verdict"], CAUSAL_EFFECT, IDLE], NO_EFFECT)
     causes["verdict"] = np.where(causes["behaviour"].isin(AWAY), "", words)
@@ -178,18 +178,20 @@ def type_evidence(run: Result) -> pd.DataFrame:
         head_type for head_type in _tagged(run.evidence) if functional.get(head_type[2], True)
     }
     wrote = set() if run.effects is None else _tagged(run.effects)
-    of_looks = set(run.evidence["type"])
-    of_writes = set() if run.effects is None else set(run.effects["type"])
+    attention_types = set(run.evidence["type"])
+    direct_types = set() if run.effects is None else set(run.effects["type"])
     rows = []
     for layer, head, kind in sorted(attending | wrote):
         head_type = (layer, head, kind)
-        attends = "" if kind not in of_looks else "yes" if head_type in attending else "no"
-        writes = NOT_MEASURED if run.effects is None else "" if kind not in of_writes else "no"
+        attends = "" if kind not in attention_types else "yes" if head_type in attending else "no"
+        no_effect = (
+            NOT_MEASURED if run.effects is None else "" if kind not in direct_types else "no"
+        )
         rows.append(
             (
                 *head_type,
                 attends,
-                "yes" if head_type in wrote else writes,
+                "yes" if head_type in wrote else no_effect,
                 _causal_effect(run, head_type),
             )
         )
@@ -203,14 +205,14 @@ def evidence_counts(table: pd.DataFrame) -> pd.DataFrame:
     """
     rows = []
     for kind, rows_of_type in table.groupby("type", sort=True):
-        attends, writes = rows_of_type["attention"] == "yes", rows_of_type["direct_effect"] == "yes"
+        attends, direct = rows_of_type["attention"] == "yes", rows_of_type["direct_effect"] == "yes"
         tested = attends & ~rows_of_type["causal_effect"].isin([UNTESTED, NOT_MEASURED])
         breaks = attends & (rows_of_type["causal_effect"] == CAUSAL_EFFECT)
         has_attention, wrote = (
             (rows_of_type["attention"] != "").any(),
             rows_of_type["direct_effect"].isin(["yes", "no"]).any(),
         )
-        counts = (attends, writes, attends & writes, tested, breaks)
+        counts = (attends, direct, attends & direct, tested, breaks)
         known = (has_attention, wrote, has_attention and wrote, has_attention, has_attention)
         pairs = zip(counts, known, strict=True)
         rows.append((kind, *(int(flags.sum()) if is_known else pd.NA for flags, is_known in pairs)))

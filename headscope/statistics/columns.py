@@ -40,11 +40,11 @@ HEAD_COLUMNS = [
     *("layer", "head", "primary", "tags", "relation"),
     *("control", "lift", "ci_low", "ci_high", "q_value"),
     *("first_token_mass", "entropy", "mean_distance", "variability", "shape"),
-    *("reason", "kv_group", "mass", "writes", "write_lift", "sink_share"),
+    *("reason", "kv_group", "mass", "direct_effects", "direct_effect_lift", "sink_share"),
 ]
 """A row per head."""
-WRITE_COLUMNS = ["writes", "write_lift"]
-"""Columns of `heads.csv` on what a head writes."""
+DIRECT_EFFECT_COLUMNS = ["direct_effects", "direct_effect_lift"]
+"""Columns of `heads.csv` on a head's direct effects on the logits."""
 EXPLAINED_COLUMNS = ["explained", "rule"]
 """After those of `heads.csv`, where a run was explained."""
 EFFECT_NUMBERS = [

@@ -20,11 +20,11 @@ from headscope.measure.tally import Tally, pictured
 from headscope.relations.effects import Effect, effects_among, of_attention
 from headscope.relations.relation import MIN_QUERIES, Checked, Relation, TagThresholds
 from headscope.statistics.columns import (
+    DIRECT_EFFECT_COLUMNS,
     EFFECT_COLUMNS,
     EFFECT_NAMES,
     EVIDENCE_COLUMNS,
     SHADOW_COLUMNS,
-    WRITE_COLUMNS,
     strongest_effects_first,
 )
 from headscope.statistics.estimates import NO_FACTS, Facts, Half, weigh
@@ -236,7 +236,7 @@ def _result(
     effect_table, notes = _effect_table(run.judging, effects)
     info = info.with_notes(*notes)
     if effect_table is not None:
-        heads = with_writes(heads, effect_table)
+        heads = with_direct_effects(heads, effect_table)
         info = replace(info, effects=effect_facts(effects))
     info = replace(
         info,
@@ -269,7 +269,7 @@ def effect_facts(effects: Sequence[Effect]) -> dict[str, dict[str, Any]]:
     }
 
 
-def with_writes(heads: pd.DataFrame, effects: pd.DataFrame) -> pd.DataFrame:
+def with_direct_effects(heads: pd.DataFrame, effects: pd.DataFrame) -> pd.DataFrame:
     """The heads with what they write: types joined by `;`, the strongest first, and its lift."""
     tagged = effects[effects["tagged"].astype(bool)]
     tagged = tagged.loc[strongest_effects_first(tagged)].drop_duplicates([*_HEAD, "type"])
@@ -280,7 +280,7 @@ def with_writes(heads: pd.DataFrame, effects: pd.DataFrame) -> pd.DataFrame:
     keys = list(zip(heads["layer"], heads["head"], strict=True))
     types = [writes_of.get(key, ("", float("nan")))[0] for key in keys]
     lifts = [writes_of.get(key, ("", float("nan")))[1] for key in keys]
-    return heads.assign(**dict(zip(WRITE_COLUMNS, (types, lifts), strict=True)))
+    return heads.assign(**dict(zip(DIRECT_EFFECT_COLUMNS, (types, lifts), strict=True)))
 
 
 def _with_untested(info: RunInfo, tags: pd.DataFrame, test: str) -> RunInfo:

@@ -247,7 +247,7 @@ def why(result: Result, head: str, relation: str | None = None) -> str:
         partial_sink_lines(result.evidence, result.rules).get((layer, number), ""),
         _unsure(result, layer, number),
         _listed("Rule:", _rule(result, layer, number)),
-        _listed("Writes:", write_lines(result.effects, written, layer, number)),
+        _listed("Direct effects:", direct_effect_lines(result.effects, written, layer, number)),
         _listed("Causes:", causes),
         _listed(_examples_title(result, layer, number), _examples(result, layer, number)),
     ]
@@ -371,15 +371,12 @@ def explained_by(
     return [(tag, str(instead.iloc[0])) for tag in words if tag not in alone and len(instead)]
 
 
-def write_lines(
+def direct_effect_lines(
     effects: pd.DataFrame | None, facts: Mapping[str, Mapping[str, Any]], layer: int, head: int
 ) -> list[str]:
-    """Sentences on what a head writes: its tags, then what came near one."""
+    """Sentences on a head's direct effects: its tags, then the effects nearest to one."""
     if effects is None:
-        return [
-            "not measured: headscope classify --writes measures what a head adds to the model's "
-            "predictions"
-        ]
+        return ["not measured: run headscope classify --direct-effects"]
     head_effects = rows_of_head(effects, layer, head)
     head_effects = head_effects.loc[strongest_effects_first(head_effects)]
     tagged = head_effects[head_effects["tagged"].astype(bool)]

@@ -153,7 +153,7 @@ def head_table(
         reason=reasons(best, rules),
         kv_group=best["head"] // kv_group_size,
     )
-    heads = heads.assign(writes="", write_lift=np.nan)  # until effects are weighed
+    heads = heads.assign(direct_effects="", direct_effect_lift=np.nan)  # until effects are weighed
     return with_no_type(heads.merge(profile, on=["layer", "head"])[HEAD_COLUMNS], evidence)
 
 

@@ -288,7 +288,7 @@ def type_evidence_lines(table: pd.DataFrame, run: Result) -> RenderableType:
         if heads:
             parts.append(Text(f"{disagreement}: {', '.join(heads)}"))
     optional_tables = (
-        (run.effects, "direct effects were not measured; run headscope classify --writes"),
+        (run.effects, "direct effects were not measured; run headscope classify --direct-effects"),
         (run.causes, "causal effects were not tested; run headscope ablate"),
     )
     notes = [f"note: {what}" for optional_table, what in optional_tables if optional_table is None]

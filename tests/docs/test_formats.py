@@ -39,7 +39,7 @@ def written(gpt2_folder, tmp_path_factory) -> Callable[[str], pd.DataFrame]:
         words = words_with(
             "classify", options | {"model": gpt2_folder, "types": "all", "quiet": True}
         )
-        shell("classify", *words, "--writes")
+        shell("classify", *words, "--direct-effects")
     shell("ablate", runs[0], "--heads", "all", "--how", "zero", "--quiet")
     shell("compare", *runs, "--out", home / "compare.csv")
     shell("study", "weights", runs[0], "--out", home / "weights.csv")

@@ -26,7 +26,7 @@ TEXT = 4_000
 
 def test_a_random_model_writes_nothing(tokenizer, tmp_path):
     save_model("llama", tokenizer, tmp_path, layers=4)
-    how = {"max_tokens": TEXT, "examples": False, "twin": False, "writes": True}
+    how = {"max_tokens": TEXT, "examples": False, "twin": False, "direct_effects": True}
     run = hs.classify(str(tmp_path), "gold", **how)
     assert (run.effects["n"] >= 50).sum() > 30
     assert not run.effects["tagged"].any()

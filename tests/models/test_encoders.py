@@ -90,7 +90,7 @@ def test_show_has_the_later_half_of_a_pattern(run):
     assert view._repr_html_().count('"maskUpperTri":false') == 1
 
 
-@pytest.mark.parametrize("option", ["--writes", "--engine lens", "--chat"])
+@pytest.mark.parametrize("option", ["--direct-effects", "--engine lens", "--chat"])
 def test_what_does_not_go_with_an_encoder_is_refused(option, folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     told = headscope("classify", str(folder), *option.split())

@@ -87,7 +87,9 @@ def writer_rows(
 
     settings = {"max_tokens": WRITER_TOKENS, "max_length": WRITER_LENGTH}
     grid = product(layouts, noises)
-    return _classified(corpus, grid, save, _score_writers, twin=False, writes=True, **settings)
+    return _classified(
+        corpus, grid, save, _score_writers, twin=False, direct_effects=True, **settings
+    )
 
 
 def random_tags(
@@ -96,7 +98,7 @@ def random_tags(
     *,
     seeds: int = 5,
     max_tokens: int = MAX_TOKENS,
-    writes: bool = False,
+    direct_effects: bool = False,
 ) -> list[str]:
     """Tags that heads of an architecture get with newly drawn weights, as `L5H1 type/name`."""
     tags = []
@@ -105,9 +107,14 @@ def random_tags(
             fresh = save_random(model, Path(folder) / "model", seed=seed)
             settings: dict[str, Any] = {"max_tokens": max_tokens, "max_length": MAX_LENGTH}
             run = classify(
-                str(fresh), corpus, types="all", examples=False, writes=writes, **settings
+                str(fresh),
+                corpus,
+                types="all",
+                examples=False,
+                direct_effects=direct_effects,
+                **settings,
             )
-        table = run.effects if writes else run.evidence
+        table = run.effects if direct_effects else run.evidence
         assert table is not None
         tagged = table[table["tagged"].astype(bool)]
         rows = tagged[["layer", "head", "type"]].itertuples(index=False, name=None)
@@ -207,9 +214,11 @@ def main() -> None:
     print(counts_by_noise(planted_rows()))
     print("\nThe same for direct effects:")
     print(counts_by_noise(writer_rows()))
-    for writes in (False, True):
-        what = "direct effects" if writes else "attention"
-        print(f"\nTags of mini with random weights, {what}: {random_tags('mini', writes=writes)}")
+    for direct_effects in (False, True):
+        what = "direct effects" if direct_effects else "attention"
+        print(
+            f"\nTags of mini with random weights, {what}: {random_tags('mini', direct_effects=direct_effects)}"
+        )
     for kind in (CAUSAL, BIDIRECTIONAL):
         print(f"\nBaseline heads and annotation heads, {kind.name}:")
         print(summary(*score_known_heads(kind)))

@@ -24,7 +24,7 @@ from tests.kill.kill import content, state_of
 TEXT = "Alice was very tired. She looked at the old keys again. "
 # windows so short that stretches are merged on the way
 OPTIONS = {
-    "types": ["induction", "positional"], "max_tokens": 2400, "max_length": 16, "writes": True,
+    "types": ["induction", "positional"], "max_tokens": 2400, "max_length": 16, "direct_effects": True,
 }  # fmt: skip
 
 

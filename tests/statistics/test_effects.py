@@ -10,8 +10,8 @@ from headscope.measure.tally import BLOCKS, Tally
 from headscope.relations.effects import EFFECTS, Effect, no_tokens, sum_names
 from headscope.relations.relation import EffectRule, Relation, TagThresholds
 from headscope.statistics.estimates import weigh
-from headscope.statistics.judge_heads import Judging, effect_facts, with_writes
-from headscope.statistics.reasons import write_lines
+from headscope.statistics.judge_heads import Judging, effect_facts, with_direct_effects
+from headscope.statistics.reasons import direct_effect_lines
 
 NAMES = sum_names(EFFECTS)
 COPY, SECOND = NAMES.index("writes/copy/looked-at"), NAMES.index("writes/copy/looked-at/matched")
@@ -101,12 +101,12 @@ def test_more_interim_tests_make_q_values_larger():
 def test_what_heads_write_stands_beside_them_and_in_words():
     tally = tally_of([1.0, 0.3, 0.0], [0.8, 0.3, 0.0])
     table = Judging(tally, seed=0).effects(EFFECTS)
-    heads = with_writes(pd.DataFrame({"layer": [0, 0, 0], "head": [0, 1, 2]}), table)
-    assert heads["writes"].tolist() == ["copy", "", ""]
-    assert heads["write_lift"].isna().tolist() == [False, True, True]
+    heads = with_direct_effects(pd.DataFrame({"layer": [0, 0, 0], "head": [0, 1, 2]}), table)
+    assert heads["direct_effects"].tolist() == ["copy", "", ""]
+    assert heads["direct_effect_lift"].isna().tolist() == [False, True, True]
     facts = effect_facts(EFFECTS)
-    assert "it raises the token that it looks at: +" in write_lines(table, facts, 0, 0)[0]
-    assert write_lines(table, facts, 0, 1)[0].startswith("no tag: copy/looked-at")
+    assert "it raises the token that it looks at: +" in direct_effect_lines(table, facts, 0, 0)[0]
+    assert direct_effect_lines(table, facts, 0, 1)[0].startswith("no tag: copy/looked-at")
 
 
 def test_the_same_sums_are_weighed_alike_as_attention_and_as_logits():

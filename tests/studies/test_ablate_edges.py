@@ -49,16 +49,16 @@ def planted(tokenizer, tmp_path_factory):
     return QueryRerunner(model), edge_windows(model, [], {"repeat"}, seed=0)
 
 
-def verdicts(planted, heads, *, writes=frozenset(), queries=48) -> pd.DataFrame:
+def verdicts(planted, heads, *, direct_heads=frozenset(), queries=48) -> pd.DataFrame:
     tags = [Tag(*head, "induction/repeat") for head in heads]
-    return judged(knock_out_edges(*planted, tags, seed=0, queries=queries), set(writes))
+    return judged(knock_out_edges(*planted, tags, seed=0, queries=queries), set(direct_heads))
 
 
 def test_a_head_that_the_logits_need_matters_and_one_that_looks_alike_and_writes_nothing_does_not(
     planted,
 ):
     heads = (matching.INDUCTION, matching.DECOY, matching.IDLE)
-    table = verdicts(planted, heads, writes={matching.IDLE}).set_index("head")
+    table = verdicts(planted, heads, direct_heads={matching.IDLE}).set_index("head")
     assert table["verdict"].tolist() == [CAUSAL_EFFECT, NO_EFFECT, IDLE]
     # all three look at the same keys
     assert (table["moved"] > 0.99).all()

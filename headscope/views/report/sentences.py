@@ -157,7 +157,7 @@ def head_sentences(run: Result) -> dict[tuple[int, int], list[str]]:
     for row in run.heads.to_dict("records"):
         key = row["layer"], row["head"]
         lines[key] = [*general.get(key, ()), *filter(None, [sinks.get(key)])]
-        lines[key] += [*_writes(run, row), *_causes(run.causes, row), *_account(run, row)]
+        lines[key] += [*_direct_effects(run, row), *_causes(run.causes, row), *_account(run, row)]
     return lines
 
 
@@ -171,7 +171,7 @@ def _general(tags: pd.DataFrame) -> dict[tuple[int, int], list[str]]:
     return {key: list(once) for key, once in sentences.items()}
 
 
-def _writes(run: Result, row: dict[Any, Any]) -> list[str]:
+def _direct_effects(run: Result, row: dict[Any, Any]) -> list[str]:
     if run.effects is None:
         return []
     effects = rows_of_head(run.effects, row["layer"], row["head"])
@@ -180,7 +180,7 @@ def _writes(run: Result, row: dict[Any, Any]) -> list[str]:
         return []
     tagged = tested[tested["tagged"].eq(True)]
     if tagged.empty:
-        return [f"What it writes earned no tag ({_kinds(len(tested))} of write measured)."]
+        return [f"No tag by direct effect ({_kinds(len(tested))} of effect measured)."]
     order = tagged["lift"].abs().sort_values(ascending=False).index
     return [_write(run, effect) for effect in tagged.loc[order].to_dict("records")]
 
@@ -190,7 +190,7 @@ def _write(run: Result, effect: dict[Any, Any]) -> str:
     facts = run.info.get("effects", {}).get(f"writes/{name}", {})
     meaning = facts.get("meaning", name)
     return (
-        f"What it writes {meaning}: by {abs(effect['lift']):.2f} logits against control tokens "
+        f"Direct effect: it {meaning}, by {abs(effect['lift']):.2f} logits against control tokens "
         f"(the difference lies between {effect['ci_low']:+.2f} and {effect['ci_high']:+.2f}, over "
         f"{effect['n']} queries; {effect['type']})."
     )
