@@ -58,11 +58,11 @@ def read_windows(
     tokenizer = Tokenizer(load_tokenizer("mini", mini_folder()), name="mini", attention_kind=kind)
     text = TextWindows(shipped_corpora(), tokenizer, max_tokens=tokens, max_length=128, seed=seed)
     windows = list(text)
-    further, built = (
+    extra, built = (
         islice(text.remaining(), SEARCHED * len(windows)),
         built_windows(tokenizer, 128),
     )
-    fitted = fit_baselines(windows, relations, further, built, budget=tokens // 4)
+    fitted = fit_baselines(windows, relations, extra, built, budget=tokens // 4)
     return [*windows, *fitted.contested_text, *fitted.built]
 
 

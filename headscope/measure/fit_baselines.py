@@ -180,7 +180,7 @@ def fit_baselines(
         remaining_text: natural text beyond that, of which windows with contested queries are taken
             that are still needed, cut to the sentences around these; they count for them alone.
         built: sentences made for contested queries, likewise, where natural text has too few.
-        budget: tokens of further text that may be taken, and half as many of made sentences.
+        budget: tokens of extra text that may be taken, and half as many of made sentences.
     """
     tested = [relation for relation in relations if relation.baseline is not None]
     rare = [relation for relation in tested if EXCERPT.name in relation.stimuli]

@@ -36,7 +36,7 @@ TEXT = Stimulus(
     picture="the first {side} tokens of texts",
 )
 """Natural text of a corpus."""
-CONTESTED_TEXT = Stimulus(name="further", example_windows=0)
+CONTESTED_TEXT = Stimulus(name="extra", example_windows=0)
 """Natural text behind what is read for all relations, for contested queries alone."""
 EXCERPT = Stimulus(name="excerpt", title="excerpts of code", example_windows=0)
 """Pieces of a file of code that were put together for their contested queries."""

@@ -61,7 +61,7 @@ def test_its_masses_controls_and_lifts_are_those_of_the_full_run(quick, full):
     assert (rows["ci_low"].isna() == rows["ci_low_full"].isna()).all()
 
 
-def test_it_reads_no_twin_no_built_sentences_and_no_further_text(quick, full):
+def test_it_reads_no_twin_no_built_sentences_and_no_extra_text(quick, full):
     assert quick.evidence["twin_p999"].isna().all()
     assert full.evidence["twin_p999"].notna().any()
     assert quick.evidence["shadow_mass"].isna().all()

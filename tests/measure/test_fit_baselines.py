@@ -57,13 +57,13 @@ def test_one_rule_is_chosen_on_the_whole_text_that_fits_it_best():
 
 def test_more_text_is_taken_only_where_contested_queries_are_still_wanted():
     windows = texts([False] * 40 + [True] * 10)
-    more = [window(100 + i, far=i % 2 == 0, stimulus="further") for i in range(400)]
+    more = [window(100 + i, far=i % 2 == 0, stimulus="extra") for i in range(400)]
     made = [window(900 + i, far=True, stimulus="built") for i in range(400)]
     found = fit_baselines(windows, OBJECT, more, made, budget=10_000)
     assert (
         len(found.contested_text) == MAX_CONTESTED - 10
     )  # with the ten of the text there are enough
-    assert {w.stimulus for w in found.contested_text} == {"further"}
+    assert {w.stimulus for w in found.contested_text} == {"extra"}
     assert found.built == ()
     assert (
         len(fit_baselines(windows, OBJECT, more, made, budget=60).contested_text) == 10
@@ -91,6 +91,6 @@ def test_text_that_is_still_to_be_read_is_not_taken_for_its_contested_queries():
     assert list(text.remaining()) == []
     assert first + [w.name for w in coming] == whole
     beyond = next(text.remaining())
-    assert beyond.stimulus == "further"
+    assert beyond.stimulus == "extra"
     assert beyond.name not in whole
     assert text.tokens < 3_000 + 64

@@ -60,7 +60,7 @@ def windows_of(count: int, *stimuli: str, length: int = 9) -> list[Window]:
 
 
 def test_the_null_model_reads_one_of_so_many_windows_of_each_compared_stimulus():
-    windows = windows_of(17, "text", "repeat", "further")
+    windows = windows_of(17, "text", "repeat", "extra")
     for seed in range(20):
         chosen = WindowSample(seed=seed)(windows)
         for stimulus, every in (("text", 8), ("repeat", 4)):
@@ -68,7 +68,7 @@ def test_the_null_model_reads_one_of_so_many_windows_of_each_compared_stimulus()
             places = [int(name.removeprefix(stimulus)) // every for name in names]
             assert places == list(range(16 // every + 1))
         compared = WindowSample(seed=seed, stimuli={"text", "repeat"})(windows)
-        assert compared == {i for i in chosen if windows[i].stimulus != "further"}
+        assert compared == {i for i in chosen if windows[i].stimulus != "extra"}
     windows, sample = windows_of(128, "text", length=256), WindowSample(seed=0)
     read = [256 * len(sample(windows)) for _ in range(5)]
     assert (sum(read), read[4]) == (MAX_TOKENS, 0)  # it stops after enough tokens
