@@ -30,8 +30,8 @@ from headscope.models.tokenizer import Tokenizer, load_tokenizer
 from headscope.relations import relations_of
 from headscope.relations.relation import MIN_QUERIES, Relation
 from headscope.statistics.tags import VERDICTS
-from headscope.stimuli.built import built_windows
 from headscope.stimuli.natural_text import TextWindows
+from headscope.stimuli.synthetic import synthetic_windows
 
 
 def planted_pattern(
@@ -58,12 +58,12 @@ def read_windows(
     tokenizer = Tokenizer(load_tokenizer("mini", mini_folder()), name="mini", attention_kind=kind)
     text = TextWindows(shipped_corpora(), tokenizer, max_tokens=tokens, max_length=128, seed=seed)
     windows = list(text)
-    extra, built = (
+    extra, synthetic = (
         islice(text.remaining(), SEARCHED * len(windows)),
-        built_windows(tokenizer, 128),
+        synthetic_windows(tokenizer, 128),
     )
-    fitted = fit_baselines(windows, relations, extra, built, budget=tokens // 4)
-    return [*windows, *fitted.contested_text, *fitted.built]
+    fitted = fit_baselines(windows, relations, extra, synthetic, budget=tokens // 4)
+    return [*windows, *fitted.contested_text, *fitted.synthetic_sentences]
 
 
 def power(tokens: int, strength: float, encoder: bool, seed: int) -> dict[str, list[str]]:

@@ -2,10 +2,10 @@
 
     python benchmarks/soak.py [TOKENS]
 
-Reads copies of the built corpora. Memory is sampled four times a second, and the run is cut into
-tenths by its tokens: from the second on, none may reach more than 2 % above the second. (The twin's
-batches are kept, which fills memory over the first 65,000 tokens: 700,000 are the least that can
-pass.) No file may be open afterwards that was not before, and no file left but the run folder.
+Reads copies of the synthetic corpora. Memory is sampled four times a second, and the run is cut
+into tenths by its tokens: from the second on, none may reach more than 2 % above the second. (The
+twin's batches are kept, which fills memory over the first 65,000 tokens: 700,000 are the least that
+can pass.) No file may be open afterwards that was not before, and no file left but the run folder.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ import time
 from pathlib import Path
 
 import headscope as hs
-from headscope.corpus.shipped import built_corpora
+from headscope.corpus.shipped import synthetic_corpora
 
 TOKENS = 2_000_000
 TOKENS_OF_A_COPY = 40_000
-"""The built corpora have more."""
+"""The synthetic corpora have more."""
 ALLOWED = 0.02
 PAGE_MB = os.sysconf("SC_PAGE_SIZE") / 2**20
 
@@ -60,10 +60,10 @@ def main() -> None:
 
 
 def copies(folder: Path, tokens: int) -> Path:
-    """A folder of as many copies of the built corpora as the tokens need."""
+    """A folder of as many copies of the synthetic corpora as the tokens need."""
     folder.mkdir()
     for number in range(tokens // TOKENS_OF_A_COPY + 1):
-        for path in built_corpora():
+        for path in synthetic_corpora():
             shutil.copy(path, folder / f"{number:04}_{path.name}")
     return folder
 

@@ -69,7 +69,7 @@ def facts(run: hs.Run) -> str:
     decidable = run.info["decidable"]
     return (
         f"{model['layers']} layers × {model['heads']} heads, {model['architecture']}. Read were "
-        f"{read['tokens']:,} tokens of {corpora}, and built stimuli. The text decides "
+        f"{read['tokens']:,} tokens of {corpora}, and synthetic stimuli. The text decides "
         f"{decidable['relations']} of {decidable['of']} relations."
     )
 

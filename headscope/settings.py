@@ -61,7 +61,7 @@ class Settings(Options):
     quick: bool = _option(
         False,
         "Preliminary tags in a fraction of the time: position, sinks, delimiters, induction, "
-        "duplicates, syntax and coreference, without the twin and built sentences.",
+        "duplicates, syntax and coreference, without the twin and synthetic sentences.",
         _READ,
     )
     max_tokens: Positive = _option(
@@ -75,10 +75,10 @@ class Settings(Options):
     documents: Positive | None = _option(
         None, "Documents of text to read at most; as many as there are by default.", _READ
     )
-    built: bool = _option(
+    synthetic: bool = _option(
         _by_quick(True, False),
-        "Ask sentences made for it too where a text hardly tells a relation from a simple rule; "
-        "they are English. On; off with --quick.",
+        "Also read synthetic English sentences if a text has too few hard queries. On; off with "
+        "--quick.",
         _READ,
     )
     max_length: Annotated[int, Field(ge=8, le=2**63 - 1)] = _option(

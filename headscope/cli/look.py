@@ -107,8 +107,7 @@ _QUICK_HELP = {
     "types": "Head types to ask, separated by commas, or all. The default is that of classify "
     "--quick.",
     "max_tokens": f"Tokens of text to read, about; {QUICK_TOKENS:,} by default.",
-    "built": "Ask sentences made for it too where a text hardly tells a relation from a simple "
-    "rule; they are English. Off.",
+    "synthetic": "Also read synthetic English sentences if a text has too few hard queries. Off.",
     "twin": "Compare with the model's shuffled twin, which learned nothing. Off.",
     "dtype": "float32, bfloat16, float16 or auto (the default), as for classify.",
 }

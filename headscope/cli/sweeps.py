@@ -56,7 +56,7 @@ def sweep(
 
 @body("languages")
 @takes_settings(
-    without=("built",),
+    without=("synthetic",),
     explicit_only=True,
     help_texts={
         "types": "Head types to score, separated by commas; syntactic by default.",

@@ -40,10 +40,10 @@ def shipped_corpora() -> list[Path]:
     return [data_folder() / "gum"]
 
 
-def built_corpora() -> list[Path]:
-    """The corpora that were made for headscope: built sentences, and texts for coreference.
+def synthetic_corpora() -> list[Path]:
+    """The corpora that were made for headscope: synthetic sentences, and texts for coreference.
 
-    >>> [path.name for path in built_corpora()]
+    >>> [path.name for path in synthetic_corpora()]
     ['controlled.conllu', 'gold.conllu']
     """
     return sorted((data_folder() / "corpora").glob("*.conllu"))
@@ -55,7 +55,7 @@ def named_corpora() -> dict[str, Path]:
     >>> list(named_corpora())
     ['gum', 'controlled', 'gold']
     """
-    corpora = [*shipped_corpora(), *built_corpora()]
+    corpora = [*shipped_corpora(), *synthetic_corpora()]
     return {path.stem: path for path in corpora}
 
 
@@ -64,7 +64,7 @@ def corpus_place(corpus: str | Path) -> str | Path:
 
     A file or folder of the name comes first.
 
-    >>> str(corpus_place("texts/gum")), corpus_place("gold") == built_corpora()[1]
+    >>> str(corpus_place("texts/gum")), corpus_place("gold") == synthetic_corpora()[1]
     ('texts/gum', True)
     """
     shipped = named_corpora().get(str(corpus))

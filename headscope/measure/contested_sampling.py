@@ -13,8 +13,8 @@ from headscope.corpus.code.excerpts import holds_code
 from headscope.corpus.window import Window
 from headscope.relations.contested import ChosenBaseline, contested_pairs
 from headscope.relations.relation import MIN_QUERIES, Relation
-from headscope.stimuli.built import BUILT
 from headscope.stimuli.natural_text import EXCERPT
+from headscope.stimuli.synthetic import SYNTHETIC
 
 MAX_CONTESTED = 100
 """Contested queries of a relation; when there are so many no more text is read for them."""
@@ -151,7 +151,9 @@ def _spans_of(relation: Relation, window: Window, heuristic: ChosenBaseline) -> 
     targets = contested_pairs(relation, window, heuristic)
     if not len(targets):
         return
-    if window.stimulus == EXCERPT.name or (window.stimulus == BUILT.name and len(window.arrows)):
+    if window.stimulus == EXCERPT.name or (
+        window.stimulus == SYNTHETIC.name and len(window.arrows)
+    ):
         yield 0, len(window) - 1
         return
     picks, places = heuristic.picks(relation, window), np.arange(len(window))

@@ -29,7 +29,14 @@ from headscope.relations.heuristics import (
     query_class,
 )
 from headscope.relations.pairs import Pairs
-from headscope.relations.relation import BUILT, MIN_QUERIES, NATURAL, Baseline, Relation, is_part
+from headscope.relations.relation import (
+    MIN_QUERIES,
+    NATURAL,
+    SYNTHETIC,
+    Baseline,
+    Relation,
+    is_part,
+)
 from headscope.stimuli.natural_text import EXCERPT, TEXT
 
 HOPE = 3
@@ -78,14 +85,14 @@ class BaselineHits:
         return ChosenBaseline(rule)
 
     def facts(
-        self, heuristic: ChosenBaseline, natural: BaselineHits, built: BaselineHits
+        self, heuristic: ChosenBaseline, natural: BaselineHits, synthetic: BaselineHits
     ) -> dict[str, Any]:
         """Facts of the relation; see `FittedBaselines.facts`.
 
         Args:
             heuristic: its simple rules.
             natural: hits at contested queries of natural text.
-            built: hits at those of sentences made for the purpose.
+            synthetic: hits at those of synthetic sentences.
         """
         classes, rules = np.arange(CLASS_COUNT), len(ALL_RULES)
         best = np.bincount(heuristic.rule, weights=self.queries, minlength=rules).argmax()
@@ -98,7 +105,7 @@ class BaselineHits:
             "best_offset_rate": float(offset / self.queries.sum()),
             "contested_queries": natural.count,
             "natural_rules": self._frontier(natural),
-            "built_rules": self._frontier(built),
+            "synthetic_rules": self._frontier(synthetic),
         }
 
     def _frontier(self, contested: BaselineHits) -> list[list[float]]:
@@ -146,16 +153,16 @@ class FittedBaselines:
     facts: dict[str, dict[str, Any]]
     """Facts by relation: `baseline`, the best rule's name, `baseline_rate`, `best_offset_rate`, the
     number of `contested_queries` in natural text, and the rules that no other beats at these,
-    `natural_rules`, and at those of sentences made for the purpose, `built_rules`."""
+    `natural_rules`, and at those of synthetic sentences, `synthetic_rules`."""
     contested_text: tuple[Window, ...] = ()
     """Natural text that is read for its contested queries alone."""
-    built: tuple[Window, ...] = ()
-    """Sentences made for the purpose, likewise."""
+    synthetic_sentences: tuple[Window, ...] = ()
+    """Synthetic sentences, likewise."""
 
     def parts(self, relations: Sequence[Relation]) -> list[Relation]:
         """The relations and what is summed beside them; see `with_parts`."""
-        in_built = [name for name, facts in self.facts.items() if facts["built_rules"]]
-        return with_parts(relations, self.heuristics, in_built)
+        in_synthetic = [name for name, facts in self.facts.items() if facts["synthetic_rules"]]
+        return with_parts(relations, self.heuristics, in_synthetic)
 
     def record(self, relations: Sequence[Relation]) -> dict[str, Any]:
         """Fields of the run's record: the baselines, and the names of the sums beside relations."""
@@ -168,7 +175,7 @@ def fit_baselines(
     windows: Sequence[Window],
     relations: Sequence[Relation],
     remaining_text: Iterable[Window] = (),
-    built: Iterable[Window] = (),
+    synthetic_sentences: Iterable[Window] = (),
     *,
     budget: int = 0,
 ) -> FittedBaselines:
@@ -179,8 +186,9 @@ def fit_baselines(
         relations: what is scored.
         remaining_text: natural text beyond that, of which windows with contested queries are taken
             that are still needed, cut to the sentences around these; they count for them alone.
-        built: sentences made for contested queries, likewise, where natural text has too few.
-        budget: tokens of extra text that may be taken, and half as many of made sentences.
+        synthetic_sentences: synthetic sentences for contested queries, likewise, where natural text
+            has too few.
+        budget: tokens of extra text that may be taken, and half as many of synthetic sentences.
     """
     tested = [relation for relation in relations if relation.baseline is not None]
     rare = [relation for relation in tested if EXCERPT.name in relation.stimuli]
@@ -197,12 +205,14 @@ def fit_baselines(
     left_over = budget - sum(map(len, excerpts))
     more_text = take_contested(hopeful, _counts(in_natural), rules, remaining_text, left_over)
     _add_contested(in_natural, more_text, rules)
-    in_built = _contested_hits(tested, windows, rules, BUILT)
+    in_synthetic = _contested_hits(tested, windows, rules, SYNTHETIC)
     undecided = [relation for relation in tested if in_natural[relation.id].count < MIN_QUERIES]
-    sentences = take_contested(undecided, _counts(in_built), rules, built, budget // 2)
-    _add_contested(in_built, sentences, rules)
+    sentences = take_contested(
+        undecided, _counts(in_synthetic), rules, synthetic_sentences, budget // 2
+    )
+    _add_contested(in_synthetic, sentences, rules)
     facts = {
-        name: hits[name].facts(rule, in_natural[name], in_built[name])
+        name: hits[name].facts(rule, in_natural[name], in_synthetic[name])
         for name, rule in rules.items()
     }
     return FittedBaselines(rules, facts, (*excerpts, *more_text), tuple(sentences))
@@ -223,7 +233,7 @@ _Hits = dict[str, BaselineHits]
 def _contested_hits(
     relations: Sequence[Relation], windows: Iterable[Window], rules: _Rules, part: str
 ) -> _Hits:
-    """Counts of natural or built contested queries, by relation."""
+    """Counts of natural or synthetic contested queries, by relation."""
     hits = {relation.id: BaselineHits(relation) for relation in relations}
     windows = [window for window in windows if window.stimulus in contested_stimuli(part)]
     _add_contested(hits, windows, rules)

@@ -125,8 +125,8 @@ def check_loss(
         "windows": len(targets),
         "better": better,
     }
-    # In built sentences, whose few words are drawn evenly, counts of that very text come near the
-    # best that can be had: how many windows are better tells a good model from a broken one.
+    # In synthetic sentences, whose few words are drawn evenly, counts of that very text come near
+    # the best that can be had: how many windows are better tells a good model from a broken one.
     if means[0] < means[1]:
         return facts, []
     note = (

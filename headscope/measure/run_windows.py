@@ -20,10 +20,10 @@ from headscope.relations import all_stimuli
 from headscope.relations.effects import Effect, prompt_kinds
 from headscope.relations.relation import Relation
 from headscope.settings import Settings
-from headscope.stimuli.built import built_windows
 from headscope.stimuli.natural_text import TEXT, TextWindows
 from headscope.stimuli.prompts import Prompts, prompt_windows
 from headscope.stimuli.stimulus import StimulusConfig, documents_beside
+from headscope.stimuli.synthetic import synthetic_windows
 
 if TYPE_CHECKING:
     from headscope.models.model import Model
@@ -59,7 +59,11 @@ class RunWindows:
     @property
     def others(self) -> list[Window]:
         """All windows but those of text: synthetic ones, and those for contested queries alone."""
-        return [*self.synthetic, *self.baselines.contested_text, *self.baselines.built]
+        return [
+            *self.synthetic,
+            *self.baselines.contested_text,
+            *self.baselines.synthetic_sentences,
+        ]
 
     @property
     def expected_tokens(self) -> int:
@@ -132,13 +136,17 @@ def _fit_baselines(
     stream, tokens = iter(text), settings.max_tokens
     first = list(_up_to(stream, BASELINE_TOKENS))
     code = any(holds_code(window.arrows) for window in first)
-    build = settings.built and not foreign_languages(text.paths.values())
-    built = built_windows(model.tokenizer, settings.max_length, has_code=code) if build else ()
+    build = settings.synthetic and not foreign_languages(text.paths.values())
+    synthetic_sentences = (
+        synthetic_windows(model.tokenizer, settings.max_length, has_code=code) if build else ()
+    )
     searched = tokens * (SEARCHED_CODE if code else SEARCHED)
     remaining_text, budget = _up_to(text.remaining(), searched), tokens // (2 if code else 4)
     if settings.quick:
         remaining_text = iter(())
-    baselines = fit_baselines([*first, *synthetic], relations, remaining_text, built, budget=budget)
+    baselines = fit_baselines(
+        [*first, *synthetic], relations, remaining_text, synthetic_sentences, budget=budget
+    )
     return first, stream, baselines
 
 

@@ -33,7 +33,7 @@ from headscope.models.stream import batch_tokens_on
 from headscope.progress import OnProgress, silent
 from headscope.relations.contested import contested_stimuli
 from headscope.relations.pairs import Pairs, no_pairs
-from headscope.relations.relation import BUILT, NATURAL, Relation, targets_of
+from headscope.relations.relation import NATURAL, SYNTHETIC, Relation, targets_of
 from headscope.stimuli.natural_text import TEXT
 
 ROUNDS = 6
@@ -176,7 +176,7 @@ def _turn(window: Window, seed: int) -> int:
 
 def _targets(relation: Relation, window: Window) -> Pairs:
     """A relation's targets in windows that it is asked in, or decided by."""
-    stimuli = (*relation.stimuli, *contested_stimuli(NATURAL), *contested_stimuli(BUILT))
+    stimuli = (*relation.stimuli, *contested_stimuli(NATURAL), *contested_stimuli(SYNTHETIC))
     return targets_of(relation, window) if window.stimulus in stimuli else no_pairs()
 
 

@@ -14,9 +14,9 @@ from headscope.relations import all_stimuli
 from headscope.relations.heuristics import picks, query_class
 from headscope.relations.pairs import Pairs, span_pairs, without
 from headscope.relations.relation import (
-    BUILT,
     MATCHED,
     NATURAL,
+    SYNTHETIC,
     Relation,
     draws_nothing,
     part_name,
@@ -26,7 +26,7 @@ from headscope.relations.relation import (
 
 def contested_stimuli(part: str) -> tuple[str, ...]:
     """Names of the stimuli that hold contested queries of a part, whatever a relation's own are."""
-    text = "built" if part == BUILT else "natural"
+    text = "synthetic" if part == SYNTHETIC else "natural"
     return tuple(row.name for row in all_stimuli().values() if row.contested == text)
 
 
@@ -97,17 +97,19 @@ def first_of_word(window: Window, last: Int[ndarray, " pair"]) -> Int[ndarray, "
 
 
 def with_parts(
-    relations: Sequence[Relation], baselines: dict[str, ChosenBaseline], built: Iterable[str] = ()
+    relations: Sequence[Relation],
+    baselines: dict[str, ChosenBaseline],
+    synthetic: Iterable[str] = (),
 ) -> list[Relation]:
     """The relations, and behind them the parts of each that are summed beside it."""
-    built = set(built)
+    synthetic = set(synthetic)
     parts = []
     for relation in relations:
         if relation.matched is not None:
             parts.append(_part(relation, MATCHED, control=relation.matched))
         if relation.id in baselines:
             contested = _Contested(relation, baselines[relation.id])
-            for name in (NATURAL, BUILT) if relation.id in built else (NATURAL,):
+            for name in (NATURAL, SYNTHETIC) if relation.id in synthetic else (NATURAL,):
                 part = {
                     "pairs": contested.pairs,
                     "control": contested.control,

@@ -27,10 +27,10 @@ MIN_QUERIES = 50
 RELIABLE = 0.5
 """Least agreement of the tags (Cohen's κ) that two halves of the documents give; below it a
 relation is marked as unreliable in that run."""
-NATURAL, BUILT, MATCHED, SELF = "contested", "built", "matched", "own-position"
+NATURAL, SYNTHETIC, MATCHED, SELF = "contested", "synthetic", "matched", "own-position"
 """Parts of a relation that are summed beside it: its contested queries in natural text and in
-sentences made for the purpose, its second control, and what a query's own position gives it."""
-_PARTS = (NATURAL, BUILT, MATCHED, SELF)
+synthetic sentences, its second control, and what a query's own position gives it."""
+_PARTS = (NATURAL, SYNTHETIC, MATCHED, SELF)
 
 
 def part_name(relation: str, part: str) -> str:

@@ -23,7 +23,14 @@ from headscope.measure.bootstrap import ratio_error
 from headscope.measure.plan import ROUND_DOCUMENTS
 from headscope.measure.tally import MIN_BLOCKS, StoppedEarly, Tally
 from headscope.relations import all_stimuli
-from headscope.relations.relation import BUILT, MATCHED, MIN_QUERIES, NATURAL, Relation, part_name
+from headscope.relations.relation import (
+    MATCHED,
+    MIN_QUERIES,
+    NATURAL,
+    SYNTHETIC,
+    Relation,
+    part_name,
+)
 from headscope.statistics.conditions import TIMES_CONTROL, Z_95
 from headscope.statistics.estimates import NO_FACTS, Facts, rule_rate
 from headscope.stimuli.natural_text import TEXT
@@ -241,7 +248,7 @@ def projected(
     known = int(facts.get("contested_queries", sums.queries(contested) / sums.share))
     whole_text = max(known, sums.queries(contested))
     has_baseline, margin = rule.beat_baseline_by is not None, rule.beat_baseline_by or 0.0
-    if has_baseline and max(whole_text, sums.queries(part_name(name, BUILT))) < MIN_QUERIES:
+    if has_baseline and max(whole_text, sums.queries(part_name(name, SYNTHETIC))) < MIN_QUERIES:
         return  # so few change too easily to be waited for
     yield from _margins(sums, relation)
     if has_baseline and sums.decides(contested, MIN_QUERIES):

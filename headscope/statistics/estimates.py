@@ -13,7 +13,7 @@ from numpy import ndarray
 
 from headscope.measure.tally import MIN_BLOCKS, Tally
 from headscope.relations.effects import Effect
-from headscope.relations.relation import BUILT, MATCHED, MIN_QUERIES, NATURAL, SELF, Relation
+from headscope.relations.relation import MATCHED, MIN_QUERIES, NATURAL, SELF, SYNTHETIC, Relation
 from headscope.statistics.columns import EFFECT_NUMBERS, EVIDENCE_COLUMNS, MATCHED_ERROR, RULE_LOW
 from headscope.statistics.conditions import TIMES_CONTROL
 from headscope.statistics.relation_sums import RelationSums, TallySums, least_p, ratio, twin_lift
@@ -132,12 +132,14 @@ def _contested_columns(
     hit_rate: Float[ndarray, " head"],
     hit_error: Float[ndarray, " head"],
 ) -> _Columns:
-    """The columns of a relation's contested queries, in natural text or else in built sentences."""
+    """The columns of a relation's contested queries, in natural text or else in synthetic
+    sentences.
+    """
     unknown = ("contested_n", "contested_rule_rate", RULE_LOW, "contested_p", "contested_least_p")
     columns: _Columns = dict.fromkeys((*_CONTESTED, *unknown), np.nan) | {"contested_text": ""}
     if relation.baseline is not None:
         columns["contested_n"] = 0.0
-    sums = {part: tally_sums.of(relation, part) for part in (NATURAL, BUILT)}
+    sums = {part: tally_sums.of(relation, part) for part in (NATURAL, SYNTHETIC)}
     text = _deciding_text(sums)
     contested = sums[text]
     if contested is not None:
@@ -161,7 +163,7 @@ def _contested_columns(
 def _deciding_text(sums: Mapping[str, RelationSums | None]) -> str:
     """The part whose contested queries decide: natural text where it has enough.
 
-    Else built sentences, where they are enough, and then whatever can decide at all.
+    Else synthetic sentences, where they are enough, and then whatever can decide at all.
     """
     for fewest in (MIN_QUERIES, 1):
         for text, part in sums.items():
@@ -205,7 +207,7 @@ def rule_rate(
     return best_rate
 
 
-_TEXTS = {NATURAL: "natural", BUILT: "built"}
+_TEXTS = {NATURAL: "natural", SYNTHETIC: "synthetic"}
 _CONTESTED = {
     "contested_mass": "mass",
     "rival": "control",

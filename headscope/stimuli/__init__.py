@@ -6,11 +6,16 @@ that belong to no type. `headscope.relations.all_stimuli` has both.
 
 from __future__ import annotations
 
-from headscope.stimuli import built, natural_text, prompts
+from headscope.stimuli import natural_text, prompts, synthetic
 from headscope.stimuli.stimulus import Stimulus
 
 COMMON: dict[str, Stimulus] = {
     row.name: row
-    for row in (natural_text.TEXT, natural_text.CONTESTED_TEXT, built.BUILT, prompts.PROMPTS)
+    for row in (
+        natural_text.TEXT,
+        natural_text.CONTESTED_TEXT,
+        synthetic.SYNTHETIC,
+        prompts.PROMPTS,
+    )
 }
 """Natural text, which any relation may read, and stimuli that no relation names."""

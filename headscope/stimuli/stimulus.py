@@ -15,7 +15,7 @@ from headscope.corpus.window import ChatTemplate, Frame, Window
 from headscope.errors import ModelError
 
 MAX_DOCUMENTS = 64
-"""Documents of a built stimulus; each is a block of its own when means are resampled."""
+"""Documents of a synthetic stimulus; each is a block of its own when means are resampled."""
 MIN_DOCUMENTS = 8
 """Documents without which resampling them gives no interval of a mean."""
 LEAST_TEXT = 16
@@ -47,7 +47,7 @@ class StimulusConfig:
     """Longest window in tokens."""
     seed: int
     documents: int = MAX_DOCUMENTS
-    """Documents of each built stimulus."""
+    """Documents of each synthetic stimulus."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +64,7 @@ class Stimulus:
     before_text: int = 0
     """Documents that are read before the text, at least 50 queries. If no head comes near a tag on
     them, no more are read."""
-    contested: Literal["natural", "built"] | None = "natural"
+    contested: Literal["natural", "synthetic"] | None = "natural"
     """Contested queries that its windows decide."""
     any_language: bool = False
     """True if it suits a model of any language: it holds no English of ours."""
@@ -122,5 +122,7 @@ def cut_document(
 
 
 def documents_beside(max_tokens: int) -> int:
-    """Documents of each built stimulus beside so many tokens of text: fewer beside a short one."""
+    """Documents of each synthetic stimulus beside so many tokens of text: fewer beside a short
+    one.
+    """
     return min(MAX_DOCUMENTS, max(2 * MIN_DOCUMENTS, max_tokens // TOKENS_PER_DOCUMENT))

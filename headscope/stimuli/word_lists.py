@@ -140,7 +140,7 @@ VERBS = _rows(
     "ask/asked/asking call/called/calling help/helped/helping look/looked/looking "
     "move/moved/moving open/opened/opening play/played/playing start/started/starting "
     "turn/turned/turning use/used/using walk/walked/walking want/wanted/wanting "
-    "work/worked/working build/built/building pay/paid/paying lead/led/leading"
+    "work/worked/working build/synthetic/building pay/paid/paying lead/led/leading"
 )
 """Each with its past tense and its -ing form."""
 COUNTRIES = _rows(

@@ -293,7 +293,7 @@ class HeadCallback(TrainerCallback):  # type: ignore[misc]
             max_tokens=self.max_tokens,
             all=True,
             twin=False,
-            built=False,
+            synthetic=False,
             examples=False,
             progress=False,
         )

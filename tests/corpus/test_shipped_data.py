@@ -13,7 +13,7 @@ import pytest
 from data.corpora.make import controlled_corpus
 from headscope.attention_kind import KINDS
 from headscope.corpus.read import read_corpus
-from headscope.corpus.shipped import built_corpora, data_folder, mini_folder
+from headscope.corpus.shipped import data_folder, mini_folder, synthetic_corpora
 from headscope.relations import head_types
 from headscope.runs.atlas import SUFFIX, atlas_names
 from headscope.runs.resolve import load
@@ -24,7 +24,7 @@ GUM = ("vlog/GUM_vlog_pizzeria", "court/GUM_court_loan", "bio/GUM_bio_byron")
 
 @pytest.mark.parametrize(
     "path",
-    [*built_corpora(), *(data_folder() / "gum" / f"{name}.conllu.xz" for name in GUM)],
+    [*synthetic_corpora(), *(data_folder() / "gum" / f"{name}.conllu.xz" for name in GUM)],
     ids=lambda path: path.stem,
 )
 def test_the_words_spell_the_text(path):
@@ -43,7 +43,11 @@ def test_the_words_spell_the_text(path):
 
 def test_the_readme_states_the_checksum_of_every_file():
     readme = (data_folder() / "README.md").read_text(encoding="utf-8")
-    files = [*built_corpora(), *data_folder().glob("*.csv"), *data_folder().glob("*/documents.csv")]
+    files = [
+        *synthetic_corpora(),
+        *data_folder().glob("*.csv"),
+        *data_folder().glob("*/documents.csv"),
+    ]
     files += [*data_folder().glob("*/*.npz"), data_folder() / "long_words.txt"]
     files += [path for path in mini_folder().iterdir() if path.suffix in (".safetensors", ".json")]
     assert len(files) > 6

@@ -64,7 +64,7 @@ def test_more_text_is_taken_only_where_contested_queries_are_still_wanted():
         len(found.contested_text) == MAX_CONTESTED - 10
     )  # with the ten of the text there are enough
     assert {w.stimulus for w in found.contested_text} == {"extra"}
-    assert found.built == ()
+    assert found.synthetic_sentences == ()
     assert (
         len(fit_baselines(windows, OBJECT, more, made, budget=60).contested_text) == 10
     )  # of six tokens each
@@ -74,11 +74,11 @@ def test_sentences_made_for_it_serve_where_natural_text_has_too_few():
     windows = texts([False] * 40 + [True] * 10)
     made = [window(900 + i, far=True, stimulus="built") for i in range(400)]
     found = fit_baselines(windows, OBJECT, [], made, budget=10_000)
-    assert len(found.built) == MAX_CONTESTED
+    assert len(found.synthetic_sentences) == MAX_CONTESTED
     (facts,) = found.facts.values()
-    assert facts["built_rules"][-1][1] == 1
+    assert facts["synthetic_rules"][-1][1] == 1
     names = [part.name.removeprefix("obj:dep>head") for part in found.parts(OBJECT)]
-    assert names == ["", "/matched", "/contested", "/built"]
+    assert names == ["", "/matched", "/contested", "/synthetic"]
 
 
 def test_text_that_is_still_to_be_read_is_not_taken_for_its_contested_queries():

@@ -11,7 +11,7 @@ import torch
 from transformers import AutoModelForCausalLM, CohereConfig, CohereForCausalLM
 
 import headscope as hs
-from headscope.corpus.shipped import built_corpora, mini_folder
+from headscope.corpus.shipped import mini_folder, synthetic_corpora
 from headscope.measure.loss_check import (
     ROWS,
     WINDOWS,
@@ -42,7 +42,7 @@ def slow_losses(folder, targets) -> list[float]:
 
 def windows_of(model, max_tokens: int = 1500):
     text = TextWindows(
-        built_corpora(), model.tokenizer, max_tokens=max_tokens, max_length=128, seed=0
+        synthetic_corpora(), model.tokenizer, max_tokens=max_tokens, max_length=128, seed=0
     )
     return list(text)
 

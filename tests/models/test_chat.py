@@ -148,7 +148,12 @@ def test_the_template_is_in_no_sink_position(windows):
 
 def test_a_run_says_its_template_and_its_model_comes_back_with_it(chat_folder, tmp_path):
     corpus = data_folder() / "corpora" / "gold.conllu"
-    options = {"types": ["sink", "delimiter"], "twin": False, "max_tokens": 1500, "built": False}
+    options = {
+        "types": ["sink", "delimiter"],
+        "twin": False,
+        "max_tokens": 1500,
+        "synthetic": False,
+    }
     run = hs.classify(str(chat_folder), corpus, chat=True, out=tmp_path / "chat", **options)
     stored = json.loads((tmp_path / "chat" / "run.json").read_text())
     assert stored["chat"] == {

@@ -6,7 +6,7 @@ import pytest
 from transformers import AutoTokenizer
 
 import headscope as hs
-from headscope.corpus.shipped import built_corpora, mini_folder
+from headscope.corpus.shipped import mini_folder, synthetic_corpora
 from headscope.measure.batch_reader import measure
 from headscope.models.load import load_model
 from headscope.models.null_model import null_model
@@ -96,7 +96,7 @@ def test_random_weights_show_nothing_but_chance(tmp_path, layout, spread):
     """
     words = AutoTokenizer.from_pretrained(mini_folder())
     folder = save_model(layout, words, tmp_path, spread=spread, layers=8)
-    run = hs.classify(str(folder), built_corpora(), max_tokens=10_000, examples=False)
+    run = hs.classify(str(folder), synthetic_corpora(), max_tokens=10_000, examples=False)
     assert len(run.heads) == 32
     found = run.evidence[run.evidence["tagged"]]
     assert found[["type", "relation", "mass", "control", "lift"]].to_dict("records") == []

@@ -21,7 +21,7 @@ from headscope.corpus.window import NO_FRAME, MentionTable, Window
 from headscope.measure.fit_baselines import fit_baselines
 from headscope.models.tokenizer import load_tokenizer
 from headscope.relations.code import TYPE as CODE
-from headscope.stimuli.built import built_windows
+from headscope.stimuli.synthetic import synthetic_windows
 from headscope.stimuli.facts import FACTS, HALF_RIGHT, KIND, PROPERTY
 from headscope.stimuli.natural_text import TextWindows
 from headscope.stimuli.stimulus import TextTokenizer
@@ -321,9 +321,9 @@ def code() -> tuple[Window, ...]:
     """Windows that a run of 12,000 tokens reads from these files."""
     files = [path for name in FILES.split() if (path := LIBRARY / f"{name}.py").is_file()]
     text = TextWindows(files, ByWord(), max_tokens=12_000, max_length=300, seed=0)
-    own, made = list(text), built_windows(ByWord(), 300, has_code=True)
+    own, made = list(text), synthetic_windows(ByWord(), 300, has_code=True)
     found = fit_baselines(own, CODE.relations, text.remaining(), made, budget=18_000)
-    return (*own, *found.contested_text, *found.built)
+    return (*own, *found.contested_text, *found.synthetic_sentences)
 
 
 GRAMMAR = Case(

@@ -69,7 +69,7 @@ def test_numbers_of_every_size_are_exact(values):
 @pytest.fixture(scope="module")
 def classified(gpt2_folder, tmp_path_factory) -> hs.Run:
     out = tmp_path_factory.mktemp("packed") / "run"
-    asked = {"types": TYPES, "max_tokens": 2_000, "built": False, "examples": False}
+    asked = {"types": TYPES, "max_tokens": 2_000, "synthetic": False, "examples": False}
     return hs.classify(str(gpt2_folder), "gold", out=out, **asked)
 
 

@@ -1,7 +1,7 @@
-"""Sentences and modules built so that baseline heuristics are wrong in them.
+"""Synthetic sentences and modules: baseline heuristics are wrong in them.
 
-The sentences ship with headscope (`built_corpora`); the modules are drawn here. What they call and
-import is named above its definition too, and other functions and modules lie nearer.
+The sentences ship with headscope (`synthetic_corpora`); the modules are drawn here. What they call
+and import is named above its definition too, and other functions and modules lie nearer.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from headscope.corpus.code import read_python
 from headscope.corpus.document import Document
 from headscope.corpus.read import corpus_files, read_documents
-from headscope.corpus.shipped import built_corpora
+from headscope.corpus.shipped import synthetic_corpora
 from headscope.corpus.window import Window
 from headscope.stimuli.stimulus import Stimulus, TextTokenizer, cut_document
 from headscope.stimuli.word_lists import pick
@@ -37,17 +37,18 @@ _MODULES = "ast csv glob io json math os random re string sys time"
 _MEMBERS = "error name path read search size sleep split time write"
 
 
-def built_windows(
+def synthetic_windows(
     tokenizer: TextTokenizer, max_length: int, *, has_code: bool = False
 ) -> Iterator[Window]:
-    """Windows of built sentences, and before them of built modules where the text holds code."""
-    sentences = read_documents(corpus_files(built_corpora()))
-    documents = chain(built_modules() if has_code else (), sentences)
+    """Windows of synthetic sentences, and before them of synthetic modules where the text holds
+    code."""
+    sentences = read_documents(corpus_files(synthetic_corpora()))
+    documents = chain(synthetic_modules() if has_code else (), sentences)
     for number, document in enumerate(documents):
-        yield from cut_document(document, tokenizer, BUILT.name, max_length, number=number)
+        yield from cut_document(document, tokenizer, SYNTHETIC.name, max_length, number=number)
 
 
-def built_modules() -> Iterator[Document]:
+def synthetic_modules() -> Iterator[Document]:
     """Small modules, each a document."""
     for number in range(FILES):
         rng = np.random.default_rng((0, number))
@@ -107,4 +108,4 @@ def _shuffled(rng: np.random.Generator, words: Sequence[str]) -> list[str]:
     return [words[i] for i in rng.permutation(len(words)).tolist()]
 
 
-BUILT = Stimulus(name="built", contested="built", example_windows=0)
+SYNTHETIC = Stimulus(name="synthetic", contested="synthetic", example_windows=0)
