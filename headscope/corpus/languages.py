@@ -50,9 +50,7 @@ def foreign_notes(files: Iterable[PurePath]) -> list[str]:
     languages = ", ".join(foreign_languages(files))
     if not languages:
         return []
-    return [
-        f"the text is {languages}: synthetic sentences for contested queries, English, are left out"
-    ]
+    return [f"the text is {languages}: the synthetic sentences, which are English, are left out"]
 
 
 def by_language(
