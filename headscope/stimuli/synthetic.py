@@ -41,7 +41,8 @@ def synthetic_windows(
     tokenizer: TextTokenizer, max_length: int, *, has_code: bool = False
 ) -> Iterator[Window]:
     """Windows of synthetic sentences, and before them of synthetic modules where the text holds
-    code."""
+    code.
+    """
     sentences = read_documents(corpus_files(synthetic_corpora()))
     documents = chain(synthetic_modules() if has_code else (), sentences)
     for number, document in enumerate(documents):

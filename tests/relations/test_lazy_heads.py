@@ -21,10 +21,10 @@ from headscope.corpus.window import NO_FRAME, MentionTable, Window
 from headscope.measure.fit_baselines import fit_baselines
 from headscope.models.tokenizer import load_tokenizer
 from headscope.relations.code import TYPE as CODE
-from headscope.stimuli.synthetic import synthetic_windows
 from headscope.stimuli.facts import FACTS, HALF_RIGHT, KIND, PROPERTY
 from headscope.stimuli.natural_text import TextWindows
 from headscope.stimuli.stimulus import TextTokenizer
+from headscope.stimuli.synthetic import synthetic_windows
 from headscope.stimuli.word_pairs import PAIRS, shipped_pairs
 from headscope.stimuli.word_pairs import RELATIONS as PAIR_RELATIONS
 from headscope.stimuli.words import WORDS
