@@ -1,11 +1,13 @@
-"""Heads that read the annotation: each looks at what one relation asks for, and is noisy."""
+"""Oracles: heads that read the annotation, some of them less well than others."""
 
 from __future__ import annotations
 
+import zlib
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool
@@ -16,38 +18,61 @@ from headscope.corpus.window import MentionTable, Window
 from headscope.stimuli.word_pairs import RELATIONS as PAIRS
 from headscope.stimuli.word_pairs import shipped_pairs
 from tests.oracles.baseline_heads import Keys, KnownHead
-from tests.oracles.window_features import Rows, Table, WindowFeatures
+from tests.oracles.window_features import Rows, Table, WindowFeatures, at_rest, spread_rows
 
-NOISES = (0.0, 0.1, 0.2, 0.35, 0.5)
-"""Shares of an oracle's attention that are noise."""
-QUIET = 0.2
-"""An oracle with no more noise than this is expected to be found."""
+
+class Kind(NamedTuple):
+    """An oracle's skill."""
+
+    name: str
+    accuracy: float
+    """Share of queries at which it looks at the partner; at others, at the nearest word of its class."""
+    mass: float
+    """Attention on that word."""
+    spread: bool
+    """True if the rest is spread as a real head's, False if it is on the first token."""
+
+
+KINDS = (
+    Kind("right, mass .3", 1.0, 0.3, spread=False),
+    Kind("right at 70 %, mass .6", 0.7, 0.6, spread=False),
+    Kind("right at 50 %, mass .6", 0.5, 0.6, spread=False),
+    Kind("right at 70 %, mass .3, spread", 0.7, 0.3, spread=True),
+    Kind("right, mass .2, spread", 1.0, 0.2, spread=True),
+)
+"""Kinds of oracles; real heads are like the last ones."""
+
+
 _Mentions = Bool[ndarray, "mention mention"]
 _Rule = Callable[[MentionTable], _Mentions]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Oracle(KnownHead):
-    """A head that knows the partners of a word and looks at the nearest that it sees.
-
-    What is noise goes half to all keys alike and half to a wrong word: the nearest one of the
-    partner's part of speech that is no partner.
-    """
+    """A head that knows the partners of a word and looks at the nearest that it sees, or where it
+    is wrong at the nearest word of the partner's part of speech."""
 
     partners: Keys
 
-    def parts(self, reading: WindowFeatures) -> tuple[Rows, Rows, Rows]:
-        """Attention on the partner, on a wrong word, and on all keys alike."""
-        partners = self.partners(reading)
-        right = _nearest_keys(partners)
-        wrong = _nearest_keys(_mistakable(reading, right) & ~partners)
-        return reading.rows(right), reading.rows(wrong), reading.even
-
-
-def noisy(parts: tuple[Rows, Rows, Rows], noise: float) -> Rows:
-    """A pattern with this share of noise."""
-    right, wrong, all_keys = parts
-    return np.asarray((1 - noise) * right + noise / 2 * (wrong + all_keys), np.float32)
+    def patterns(self, reading: WindowFeatures) -> Iterator[Rows]:
+        """The patterns of each of `KINDS`."""
+        window, words = reading.window, reading.words
+        partners = _nearest_keys(self.partners(reading))
+        nearest = _nearest_keys(_mistakable(reading, partners))
+        text = zlib.crc32(np.asarray(window.tokens, np.int64).tobytes())
+        rng = np.random.default_rng([text, zlib.crc32(self.name.encode())])
+        luck = rng.random(len(words))
+        asked = np.zeros(len(window), bool)
+        asked[words.last[partners.any(1)]] = True
+        for kind in KINDS:
+            is_right = (luck < kind.accuracy)[:, None]
+            looked_at = reading.rows(np.where(is_right, partners, nearest))
+            if kind.spread:
+                rest = spread_rows(window, rng)
+                looked_at = np.where(asked[:, None], looked_at, rest)
+            else:
+                rest = at_rest(reading)
+            yield kind.mass * looked_at + (1 - kind.mass) * rest
 
 
 def oracles(windows: Sequence[Window], relations: Collection[str]) -> tuple[Oracle, ...]:

@@ -66,6 +66,10 @@ class BaselineHead(KnownHead):
     def __call__(self, window: Window) -> Rows:
         return self.attention(WindowFeatures(window))
 
+    def patterns(self, reading: WindowFeatures) -> Iterator[Rows]:
+        """Its one pattern, as oracles have several."""
+        yield self.attention(reading)
+
 
 CLASSES: dict[str, tuple[str, ...]] = {
     **{
@@ -104,7 +108,7 @@ def classes_of(words: str) -> tuple[str, ...]:
     return CLASSES.get(words) or tuple(words.split("|"))
 
 
-def _words(kind: str) -> Keys:
+def keys_of(kind: str) -> Keys:
     """Earlier words of a kind: see `_KINDS`, `_LISTS` and `CLASSES`."""
     if kind in _KINDS:
         return _KINDS[kind]
@@ -116,7 +120,13 @@ def _words(kind: str) -> Keys:
         return partial(_edge_of_run, classes_of(classes), -1 if edge.startswith("opens") else 1)
     if kind.startswith(("word before the nearest ", "word after the nearest ")):
         before, _, mark = kind.partition(" the nearest ")
-        return partial(_beside, _words(mark), -1 if before == "word before" else 1)
+        return partial(_beside, keys_of(mark), -1 if before == "word before" else 1)
+    for phrase, restrict in _RESTRICTIONS.items():
+        if phrase in kind:
+            return partial(restrict, *map(keys_of, kind.split(phrase)))
+    if kind.startswith("word in -"):
+        ending = kind.removeprefix("word in -")
+        return lambda w: w.earlier & np.array([form.endswith(ending) for form in w.forms], bool)
     return lambda w: w.earlier & w.is_of(*classes_of(kind))
 
 
@@ -134,6 +144,51 @@ def _beside(marks: Keys, step: int, features: WindowFeatures) -> Table:
     return np.asarray(moved & features.earlier)
 
 
+def _beyond(keys: Keys, marks: Keys, features: WindowFeatures) -> Table:
+    """Keys that stand before the nearest mark."""
+    mark = last_key(marks(features))
+    return np.asarray(keys(features) & (mark[:, ::-1].cumsum(1)[:, ::-1] > mark))
+
+
+def _since(keys: Keys, marks: Keys, features: WindowFeatures) -> Table:
+    """Keys that stand after the nearest mark."""
+    mark = last_key(marks(features))
+    return np.asarray(keys(features) & (mark.cumsum(1) > mark))
+
+
+def _after(keys: Keys, marks: Keys, features: WindowFeatures) -> Table:
+    """Keys whose neighbour before them is a mark."""
+    return np.asarray(keys(features) & _beside(marks, 1, features))
+
+
+def _not_after(keys: Keys, marks: Keys, features: WindowFeatures) -> Table:
+    return np.asarray(keys(features) & ~_beside(marks, 1, features))
+
+
+_RESTRICTIONS = {
+    " beyond the nearest ": _beyond,
+    " since the nearest ": _since,
+    " not behind ": _not_after,
+    " behind ": _after,
+}
+"""Phrases between the name of keys and that of marks."""
+_PHRASE = ("DET", "ADJ", "NUM", "NOUN", "PROPN", "PRON")
+
+
+def _of_another_phrase(features: WindowFeatures) -> Table:
+    """Nominals with a word between that is of no noun phrase."""
+    breaks = np.cumsum(~features.is_of(*_PHRASE))
+    apart = breaks[:, None] != breaks[None, :]
+    return np.asarray(features.earlier & apart & features.is_of("NOUN", "PROPN", "PRON"))
+
+
+def _most_frequent(features: WindowFeatures) -> Table:
+    """The earlier nouns and names of the lemma that was read most often."""
+    noun = features.earlier & features.is_of("NOUN", "PROPN")
+    counts = noun @ features.same_lemma.astype(np.int64) * noun
+    return np.asarray(noun & (counts == counts.max(1, keepdims=True, initial=0)))
+
+
 _KINDS: dict[str, Keys] = {
     "word": lambda w: w.earlier,
     "mention": lambda w: w.earlier & w.mentioned,
@@ -141,6 +196,8 @@ _KINDS: dict[str, Keys] = {
     "word of the same lemma": lambda w: w.earlier & w.same_lemma,
     "word with a capital": lambda w: w.earlier & np.array([f[:1].isupper() for f in w.forms], bool),
     "boundary": lambda w: w.earlier & w.is_of(*_BOUNDARY),
+    "nominal of another phrase": _of_another_phrase,
+    "most frequent noun": _most_frequent,
 }
 
 
@@ -155,7 +212,7 @@ def _same_clause(features: WindowFeatures) -> Table:
     return np.asarray(clause[:, None] == clause[None, :])
 
 
-_STRETCHES: dict[str, Keys] = {
+STRETCHES: dict[str, Keys] = {
     "": lambda w: w.earlier,
     " of the sentence": lambda w: w.sentences_back == 0,
     " of the previous sentence": lambda w: w.sentences_back == 1,
@@ -186,7 +243,7 @@ def _longest(table: Table, features: WindowFeatures) -> Table:
     return last_key(table & (letters == letters.max(1, keepdims=True, initial=0)))
 
 
-_PICKS: dict[str, Callable[[Table, WindowFeatures], ndarray]] = {
+PICKS: dict[str, Callable[[Table, WindowFeatures], ndarray]] = {
     "nearest {}": lambda table, _: last_key(table),
     "second nearest {}": lambda table, _: last_key(table, 2),
     "first {}": lambda table, _: first(table),
@@ -197,7 +254,7 @@ _PICKS: dict[str, Callable[[Table, WindowFeatures], ndarray]] = {
 }
 _OFFSETS = ("positional/offset-*",)
 _COPY = ("lexical/duplicate*", "lexical/same-class", "induction/duplicate", "induction/natural")
-_LOOSE = ("lexical/*", "delimiter/*", *_OFFSETS, *_COPY)
+LOOSE = ("lexical/*", "delimiter/*", *_OFFSETS, *_COPY)
 
 
 def _lexical(classes: Sequence[str]) -> tuple[str, ...]:
@@ -208,18 +265,18 @@ def _lexical(classes: Sequence[str]) -> tuple[str, ...]:
 
 def looking(pick: str, kind: str, stretch: str = "", queries: str = "") -> BaselineHead:
     """The head that looks from words of some classes at what it picks among words of a kind."""
-    keys = _words(kind)
+    keys = keys_of(kind)
 
     def attention(features: WindowFeatures) -> Rows:
-        table = keys(features) & _STRETCHES[stretch](features)
+        table = keys(features) & STRETCHES[stretch](features)
         if queries == "mention":
             table = table & features.mentioned[:, None]
         elif queries:
             table = table & features.is_of(*classes_of(queries))[:, None]
-        return features.rows(_PICKS[pick](table, features))
+        return features.rows(PICKS[pick](table, features))
 
     is_class = kind in CLASSES or ("|" in kind and " " not in kind)
-    may = _lexical(classes_of(kind)) if is_class and not stretch else _LOOSE
+    may = _lexical(classes_of(kind)) if is_class and not stretch else LOOSE
     if queries == kind:
         may = (*may, "lexical/same-class")
     earns: tuple[str, ...] = ()
@@ -234,7 +291,7 @@ _EARNS = {
     "word of the same class": ("lexical/same-class",),
     "word of the same lemma": ("lexical/duplicate",),
 }
-_NEAREST, _SECOND, _FIRST, _EVERY, _FADING, _LONG = list(_PICKS)[:6]
+_NEAREST, _SECOND, _FIRST, _EVERY, _FADING, _LONG = list(PICKS)[:6]
 _KEYS = (*_UNIONS, "VERB", "DET", "ADP")
 _RUNS = [
     f"{name} that {edge} a run" for name in (*_UNIONS, "VERB|AUX") for edge in ("opens", "closes")
@@ -259,11 +316,11 @@ GRID: tuple[tuple[Sequence[str], Sequence[str], Sequence[str]], ...] = (
     ([_NEAREST, _FIRST, _SECOND, _EVERY], _KEYS, [" of the sentence"]),
     ([_FIRST], ("VERB", "NOUN", "PROPN", "nominal", "word of the same lemma"), [""]),
     ([_EVERY, _FADING], (*_KEYS, "PUNCT", "mention", "word of the same class", "word of the same lemma"), [""]),
-    ([_FIRST, _LONG, _EVERY], ("word", "noun or name", "nominal", "content word", "VERB", "VERB|AUX"), [s for s in _STRETCHES if "last" in s]),
+    ([_FIRST, _LONG, _EVERY], ("word", "noun or name", "nominal", "content word", "VERB", "VERB|AUX"), [s for s in STRETCHES if "last" in s]),
     ([_FIRST, _NEAREST], ("word", "noun or name", "nominal", "VERB", "VERB|AUX"), [" of the clause"]),
     ([_FIRST, _NEAREST, _EVERY], ("word", "nominal"), [" of the previous sentence"]),
     ([_FIRST, _EVERY, _FADING, _LONG], ("word",), [" of the sentence"]),
-    (list(_PICKS)[6:], ("word",), [""]),
+    (list(PICKS)[6:], ("word",), [""]),
 )  # fmt: skip
 """Picks, kinds of words and stretches of text: a head for each combination."""
 QUERIES = {
@@ -320,7 +377,7 @@ def baseline_heads(attention_kind: AttentionKind = CAUSAL) -> tuple[BaselineHead
         sides = (
             _both_sides(head) for head in words if head.name.removeprefix("nearest ") != head.name
         )
-        heads = (*heads, *map(_mirrored, (*words, *tokens_back)), *sides)
+        heads = (*heads, *map(mirrored_head, (*words, *tokens_back)), *sides)
     return heads
 
 
@@ -384,21 +441,21 @@ def _mixtures() -> Iterator[BaselineHead]:
         looking(_NEAREST, "nominal", queries="VERB"),
         looking(_NEAREST, "PROPN", queries="PRON"),
     ):
-        yield _halves(sink, head)
-        yield _halves(previous, head)
+        yield halves(sink, head)
+        yield halves(previous, head)
         rule = mixed((1 - NOISE, head.attention), (NOISE, lambda w: w.even))
         yield BaselineHead(f"{head.name}, with noise", may=(*head.earns, *head.may), attention=rule)
-    yield _halves(verb, nominal)
-    yield _halves(previous, _back(2))
+    yield halves(verb, nominal)
+    yield halves(previous, _back(2))
 
 
-def _halves(one: BaselineHead, two: BaselineHead) -> BaselineHead:
+def halves(one: BaselineHead, two: BaselineHead) -> BaselineHead:
     may = (*one.earns, *one.may, *two.earns, *two.may)
     rule = mixed((0.5, one.attention), (0.5, two.attention))
     return BaselineHead(f"half {one.name}, half {two.name}", may=may, attention=rule)
 
 
-def _mirrored(head: BaselineHead) -> BaselineHead:
+def mirrored_head(head: BaselineHead) -> BaselineHead:
     """The head that reads the text from its end, of which the mirrored tags are true."""
     earns, may = _ahead(head.earns), _ahead(head.may)
     return BaselineHead(f"{head.name}, mirrored", earns, may, attention=mirrored(head.attention))

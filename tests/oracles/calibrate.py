@@ -16,7 +16,6 @@ from typing import Any
 import pandas as pd
 
 from data.corpora.make import controlled_corpus
-from headscope.attention_kind import BIDIRECTIONAL, CAUSAL
 from headscope.classification import classify
 from headscope.statistics.result import Result
 from headscope.statistics.tags import SINK_RELATIONS
@@ -26,9 +25,10 @@ from headscope.stimuli.word_lists import IN_ORDER
 from headscope.stimuli.word_pairs import shipped_pairs
 from tests.oracles import writers
 from tests.oracles.baseline_heads import BROAD
-from tests.oracles.known_heads import score_known_heads, summary
 from tests.oracles.network import save_random
 from tests.oracles.planted import HEADS, LAYOUTS, PlantedHead, by_place, save_planted
+from tests.oracles.power import judge, summary
+from tests.oracles.power_sums import read_heads
 from tests.oracles.words import sentence_texts, vocabulary
 
 NOISES, WRITER_NOISES = (0.0, 0.02, 0.05, 0.1, 0.2), (0.0, 0.1, 0.2)
@@ -219,9 +219,9 @@ def main() -> None:
         print(
             f"\nTags of mini with random weights, {what}: {random_tags('mini', direct_effects=direct_effects)}"
         )
-    for kind in (CAUSAL, BIDIRECTIONAL):
-        print(f"\nBaseline heads and annotation heads, {kind.name}:")
-        print(summary(*score_known_heads(kind)))
+    for model in ("mini", "minilm"):
+        print(f"\nLazy heads and oracles on the tokens of {model}:")
+        print(summary(sums := read_heads(model, MAX_TOKENS), judge(sums)))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,10 +14,13 @@ import headscope as hs
 from headscope.attention_kind import BIDIRECTIONAL
 from headscope.corpus.window import Window
 from headscope.relations import relations_of
+from headscope.relations.relation import MIN_QUERIES
+from headscope.statistics.tags import TAGGED, UNIDENTIFIABLE
 from tests.helpers.prose import gum_windows, other_windows, prose_windows
-from tests.oracles.annotation_heads import Oracle, oracles
+from tests.oracles.annotation_heads import KINDS, Oracle, oracles
 from tests.oracles.baseline_heads import BaselineHead, baseline_heads
-from tests.oracles.known_heads import BenchmarkHeads
+from tests.oracles.power import of_known_heads
+from tests.oracles.power_sums import Bench
 from tests.oracles.window_features import WindowFeatures
 
 ALL = baseline_heads()
@@ -43,7 +48,7 @@ def test_no_baseline_head_reads_a_tree_or_an_entity_and_oracles_do():
         assert np.array_equal(head(both_ways(window)), head(both_ways(bare))), head.name
     (reader,) = oracles([window], {"syntactic/det:head>dep"})
     assert not np.array_equal(
-        reader.parts(WindowFeatures(window))[0], reader.parts(WindowFeatures(bare))[0]
+        *(next(reader.patterns(WindowFeatures(text))) for text in (window, bare))
     )
 
 
@@ -121,10 +126,8 @@ def test_a_baseline_head_looks_where_its_name_says(story, name, query, keys):
 def test_an_oracle_that_sees_both_ways_looks_at_the_partner_on_either_side(story):
     for relation, query, key in (("obj:head>dep", 14, 16), ("det:dep>head", 2, 4)):
         (oracle,) = oracles([story], {f"syntactic/{relation}"})
-        right, wrong, even = oracle.parts(WindowFeatures(both_ways(story)))
-        assert looked_at(story, right, query) == [key]
-        assert key not in looked_at(story, wrong, query)
-        assert even[1, -1] == pytest.approx(1 / len(story))
+        rows = next(oracle.patterns(WindowFeatures(both_ways(story))))
+        assert looked_at(story, rows, query) == [key]
 
 
 @pytest.mark.parametrize(
@@ -142,26 +145,29 @@ def test_an_oracle_that_sees_both_ways_looks_at_the_partner_on_either_side(story
 )
 def test_an_oracle_looks_at_the_partner(story, relation, query, keys):
     (oracle,) = oracles([story], {relation})
-    right, wrong, _ = oracle.parts(WindowFeatures(story))
-    assert looked_at(story, right, query) == keys
-    assert not set(looked_at(story, wrong, query)) & set(keys)
+    assert looked_at(story, next(oracle.patterns(WindowFeatures(story))), query) == keys
 
 
 def scored(
-    members: list[BaselineHead], readers: list[Oracle], windows: list[Window]
+    lazy: list[BaselineHead], readers: Sequence[Oracle], windows: list[Window], **asked: Any
 ) -> pd.DataFrame:
-    heads = BenchmarkHeads(members, readers)
-    return heads.table(hs.score_patterns(heads, windows, types="all"))
+    """Evidence on the heads, as of `of_known_heads`."""
+    bench = Bench.of({"lazy": lazy}, readers)
+    run = hs.score_patterns(bench, windows, **asked)
+    return of_known_heads(run.evidence, bench.heads, {head.name: head for head in lazy})
 
 
 def test_baseline_heads_earn_the_tags_that_are_their_own():
     # numbers and particles are too rare in so little text
     rare = ("nearest NUM", "nearest PART")
-    members = [head for head in ALL if head.earns and head.name not in rare]
-    table = scored(members, [], [*prose_windows(6_000), *other_windows()[:64]])
-    asked = table[table["relation"] != ""]
+    members = {head.name: head for head in ALL if head.earns and head.name not in rare}
+    windows = [*prose_windows(6_000), *other_windows()[:64]]
+    table = scored(list(members.values()), [], windows, types="all")
+    pairs = table[["name", "id"]].itertuples(index=False)
+    own = np.array([relation in members[name].earns for name, relation in pairs])
+    asked = table[own & (table["n"] >= MIN_QUERIES)]
     assert len(asked) >= 10
-    assert asked["found"].all(), asked.loc[~asked["found"].astype(bool), "name"].tolist()
+    assert asked["tagged"].all(), asked.loc[~asked["tagged"].astype(bool), "name"].tolist()
 
 
 def test_oracles_are_found_where_the_text_can_tell_and_a_head_at_rest_is_not():
@@ -169,14 +175,15 @@ def test_oracles_are_found_where_the_text_can_tell_and_a_head_at_rest_is_not():
         "syntactic/obj:dep>head", "syntactic/nsubj:head>dep", "syntactic/det:head>dep",
         "coreference/pronoun", "semantic/antonym",
     }  # fmt: skip
-    readers = list(oracles(prose_windows(6_000), asked))
+    readers = oracles(prose_windows(6_000), asked)
     windows = [*prose_windows(6_000), *other_windows()[64:]]
-    table = scored([head for head in ALL if head.name == "first token"], readers, windows)
-    clean = table[(table["noise"] == 0) & (table["relation"] != "")]
-    assert len(clean) == len(asked)
-    assert (clean["found"].astype(bool) | (clean["verdict"] == "not identifiable")).all()
-    assert clean["found"].any()
-    assert table.loc[table["kind"] == "baseline", "false"].tolist() == [""]
+    at_rest = [head for head in ALL if head.name == "first token"]
+    table = scored(at_rest, readers, windows, types="all")
+    right = table[(table["kind"] == KINDS[0].name) & (table["id"] == table["asked"])]
+    assert len(right) == len(asked)
+    assert right["verdict"].isin([TAGGED, UNIDENTIFIABLE]).all()
+    assert right["tagged"].any()
+    assert not table.loc[table["kind"] == "lazy", "false"].any()
 
 
 LAZY = (
@@ -194,11 +201,11 @@ def test_lazy_heads_that_see_both_ways_earn_no_syntax_and_oracles_do():
     names = {f"syntactic/{deprel}:dep>head" for deprel in ("det", "amod", "case", "obj", "nsubj")}
     relations = [r for r in relations_of(["syntactic"], BIDIRECTIONAL) if r.id in names]
     members = [head for head in ENCODERS if head.name in LAZY]
-    heads = BenchmarkHeads(members, oracles(windows, names))
-    table = heads.table(hs.score_patterns(heads, windows, relations=relations))
+    table = scored(members, oracles(windows, names), windows, relations=relations)
     assert len(members) == len(LAZY)
-    assert table.loc[table["kind"] != "oracle", "tags"].tolist() == [""] * len(LAZY)
-    quiet = table[(table["noise"] <= 0.2) & (table["verdict"] != "not identifiable")]
-    assert len(set(quiet["relation"])) >= 3
-    assert quiet["found"].all(), quiet[["name", "verdict"]]
-    assert set(quiet["false"]) == {""}
+    assert not table.loc[table["kind"] == "lazy", "tagged"].any()
+    right = table[(table["kind"] == KINDS[0].name) & (table["id"] == table["asked"])]
+    decided = right[right["verdict"] != UNIDENTIFIABLE]
+    assert len(decided) >= 3
+    assert decided["tagged"].all(), decided[["name", "verdict"]]
+    assert not decided["false"].any()

@@ -21,6 +21,10 @@ Rows = Float[ndarray, "query key"]
 AttentionRule = Callable[["WindowFeatures"], Rows]
 
 
+TAIL, FIRST_TOKEN = 2.5, (0.0, 0.3)
+"""Spread of a real head's logits, and the shares of its attention on the first token."""
+
+
 @dataclass(frozen=True, eq=False)
 class WindowFeatures:
     """A window with what many heads ask of it, each worked out once."""
@@ -170,6 +174,18 @@ def on_either_side(rule: AttentionRule) -> AttentionRule:
         return np.where((far[0] <= far[1])[:, None], *sides)
 
     return rows
+
+
+def spread_rows(window: Window, rng: np.random.Generator) -> Rows:
+    """A pattern as a real head's: much on the first token, more on near ones, and a heavy tail."""
+    token = np.arange(len(window))
+    logits = TAIL * rng.standard_normal((len(window),) * 2, np.float32)
+    weights = np.exp(logits) / (1 + np.abs(token[:, None] - token[None, :]))
+    weights[window.attention_kind.hidden(len(window))] = 0
+    share = rng.uniform(*FIRST_TOKEN)
+    rows = (1 - share) * weights / weights.sum(1, keepdims=True)
+    rows[:, 0] += share
+    return np.asarray(rows, np.float32)
 
 
 def at_rest(reading: WindowFeatures) -> Rows:
