@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 from headscope.attention_kind import BIDIRECTIONAL
@@ -15,13 +14,6 @@ READ = (
     "headscope reads decoders such as gpt2 and llama (headscope check models lists all) and the "
     f"encoders {', '.join(ENCODERS)}; score_patterns scores patterns of any model"
 )
-_DISENTANGLED = ("deberta", "deberta-v2")
-_BIDIRECTIONAL_FLAGS = (
-    ("use_bidirectional_attention", True),
-    ("use_bidirectional_attention", "all"),
-    ("is_causal", False),
-)
-"""Entries that turn a decoder into an encoder, with the values that do so."""
 
 
 def check_family(name: str, entries: Mapping[str, Any]) -> None:
@@ -35,16 +27,13 @@ def check_family(name: str, entries: Mapping[str, Any]) -> None:
 
     Raises:
         ModelError: the model is an encoder without a row in the table, has an encoder and a
-            decoder, is no language model, or is a decoder whose tokens see later ones.
+            decoder, or is no language model.
     """
     model_type = entries.get("model_type")
     if isinstance(model_type, str) and find_layout(model_type) is None:
         kind = _unread_kind(model_type, entries)
         if kind is not None:
             raise ModelError(f"{name}: {model_type} is {kind}; {READ}")
-    for part in (entries, entries.get("text_config")):
-        if isinstance(part, Mapping):
-            _check_causal(name, part)
 
 
 def refuse_encoder(model: Any, task: str) -> None:
@@ -64,25 +53,8 @@ def refuse_encoder(model: Any, task: str) -> None:
         )
 
 
-@contextmanager
-def explain_unread(name: str, model_type: str) -> Iterator[None]:
-    """Add the families that are read to an error about a model without a row in the table."""
-    try:
-        yield
-    except ModelError as error:
-        if find_layout(model_type) is not None:
-            raise
-        reason = str(error).removeprefix(f"{name}: ")
-        raise ModelError(f"{name}: cannot read {model_type}: {reason:.180}; {READ}") from error
-
-
 def _unread_kind(model_type: str, entries: Mapping[str, Any]) -> str | None:
     """The kind of an unlisted model that is no decoder, in words; None for a decoder."""
-    if model_type in _DISENTANGLED:
-        return (
-            "an encoder with disentangled attention, whose scores are not products of one query "
-            "and one key"
-        )
     if entries.get("index_topk"):
         return "a decoder that attends only to the keys that a learned index picks"
     # importing transformers takes two seconds
@@ -98,14 +70,3 @@ def _unread_kind(model_type: str, entries: Mapping[str, Any]) -> str | None:
     if is_decoder or model_type not in CONFIG_MAPPING_NAMES:
         return None  # transformers refuses a type that it does not know
     return "not a language model"
-
-
-def _check_causal(name: str, entries: Mapping[str, Any]) -> None:
-    if entries.get("model_type") in ENCODERS:
-        return
-    for flag, value in _BIDIRECTIONAL_FLAGS:
-        if entries.get(flag) == value:
-            raise ModelError(
-                f"{name}: its configuration sets {flag} to {value!r}, so that tokens of this "
-                f"decoder see later ones; {READ}"
-            )

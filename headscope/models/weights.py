@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
+import re
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, suppress
@@ -28,12 +29,17 @@ from transformers.utils import logging as transformers_logging
 
 from headscope.attention_kind import CAUSAL
 from headscope.errors import HeadscopeError, ModelError
-from headscope.models.checkpoint import CONFIG, Checkpoint, Shapes, read_entries
+from headscope.models.checkpoint import CONFIG, Checkpoint, Shapes, pretrained_source
 from headscope.models.families import check_family
-from headscope.models.layout.dimensions import attention_kind
-from headscope.models.layout.table import BUFFER
+from headscope.models.layout.dimensions import attention_kind, read_dimensions
 from headscope.models.packaged import cache_root
 
+BUFFER = re.compile(
+    r"(?:.*\.)?(?:attn|attention|self_attn|self_attention)(?:\.attention|\.self)?"
+    r"\.(?:masked_)?bias"
+    r"|.*inv_freq|(?:.*\.)?position_ids|rope_(?:freqs|factors_\w+)(?:\.weight)?"
+)
+"""Causal masks, positions and rotary frequencies, which old files store beside the parameters."""
 _QUESTION = "does config.json belong to these weights, and is every file whole?"
 _QUANTISED = "quantization_config"
 _MOST_KEPT = 2 * 2**30
@@ -66,7 +72,7 @@ def load_weights(
     network, info = _from_pretrained(name, checkpoint, config, dtype=dtype, **placement)
     notes = _check(name, checkpoint, network, info)
     if method is not None:
-        with _one_sentence(name, f"its weights ({method}) cannot be read"), quiet_logging():
+        with in_one_sentence(name, f"its weights ({method}) cannot be read"), quiet_logging():
             if getattr(network, "hf_quantizer", None) is not None:
                 network = network.dequantize(dtype=dtype)
             network = network.to(dtype)
@@ -79,16 +85,15 @@ def load_weights(
     return network.eval(), notes
 
 
-def unpacked_gguf(sha256: str) -> Path | None:
-    """The folder in Hugging Face layout for the weights of a GGUF file; None if nothing is cached.
+def unpacked_gguf(sha256: str) -> Path:
+    """The folder in Hugging Face layout for the weights of a GGUF file, which may not be there.
 
     transformers takes a GGUF apart byte by byte: half a minute for 98 MB, where the same numbers
     as safetensors take a second.
     """
-    root = cache_root()
     # another version of the reader may give other numbers
     reader = f"{version('transformers')}-{version('gguf')}"
-    return None if root is None else root / "unpacked" / f"{sha256[:32]}-{reader}"
+    return cache_root() / "unpacked" / f"{sha256[:32]}-{reader}"
 
 
 def keep_unpacked(folder: Path, network: Any, tokenizer: Any) -> None:
@@ -231,17 +236,12 @@ def read_config(name: str, path: Path) -> PreTrainedConfig:
     Raises:
         ModelError: it cannot be read.
     """
-    file = path / CONFIG if path.is_dir() else path
-    gguf = {"gguf_file": file.name} if file.suffix.lower() == ".gguf" else {}
-    if not gguf and (weights := read_entries(name, file).get("transformers_weights")) is not None:
-        raise ModelError(
-            f"{name}: its configuration names its weights by transformers_weights "
-            f"({weights!r:.60}); headscope reads model.safetensors, or what its index names"
-        )
-    with _one_sentence(name, "transformers cannot read its configuration"), quiet_logging():
-        return AutoConfig.from_pretrained(
-            file.parent if gguf else file, local_files_only=True, trust_remote_code=False, **gguf
-        )
+    source = pretrained_source(path / CONFIG if path.is_dir() else path)
+    with in_one_sentence(name, "transformers cannot read its configuration"), quiet_logging():
+        config = AutoConfig.from_pretrained(**source)
+    # weights are read from the files that are checked, not from another that it names
+    vars(config).pop("transformers_weights", None)
+    return config
 
 
 def empty_network(name: str, config: PreTrainedConfig) -> nn.Module:
@@ -251,7 +251,7 @@ def empty_network(name: str, config: PreTrainedConfig) -> nn.Module:
     Raises:
         ModelError: transformers has no language model for it, or cannot build it.
     """
-    with _one_sentence(name, "transformers cannot build this model"), torch.device("meta"):
+    with in_one_sentence(name, "transformers cannot build this model"), torch.device("meta"):
         network: nn.Module = network_class(name, config).from_config(
             config, trust_remote_code=False
         )
@@ -284,20 +284,17 @@ def _from_pretrained(
     name: str, checkpoint: Checkpoint, config: PreTrainedConfig, **options: Any
 ) -> tuple[Any, dict[str, Any]]:
     """The network, and what transformers says it found in the files."""
-    source: dict[str, Any] = {"pretrained_model_name_or_path": checkpoint.path}
-    if checkpoint.is_gguf:
-        path = checkpoint.path
-        source = {"pretrained_model_name_or_path": path.parent, "gguf_file": path.name}
-    with _one_sentence(name, "transformers cannot load this model"), quiet_logging():
+    kind = network_class(name, config)
+    # what no engine reads is refused before it is built
+    read_dimensions(name, config)
+    with in_one_sentence(name, "transformers cannot load this model"), quiet_logging():
         # a shape that does not fit is reported with the others, and refused there
-        network, info = network_class(name, config).from_pretrained(
-            **source,
+        network, info = kind.from_pretrained(
+            **pretrained_source(checkpoint.path),
             **options,
             config=config,
             attn_implementation="eager",
             use_safetensors=True,
-            local_files_only=True,
-            trust_remote_code=False,
             output_loading_info=True,
             ignore_mismatched_sizes=True,
         )
@@ -308,8 +305,16 @@ def _from_pretrained(
 
 
 @contextmanager
-def _one_sentence(name: str, failed: str) -> Iterator[None]:
-    """Any error of transformers, which raises many kinds, as a ModelError of one line."""
+def in_one_sentence(name: str, failed: str) -> Iterator[None]:
+    """Any error within this context as a ModelError of one line: transformers raises many kinds.
+
+    Args:
+        name: of the model, for the message.
+        failed: what failed, for the message.
+
+    Raises:
+        ModelError: anything is raised.
+    """
     try:
         yield
     except HeadscopeError:

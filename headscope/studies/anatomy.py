@@ -18,9 +18,16 @@ from pydantic import Field
 from headscope.errors import ModelError
 from headscope.models.checkpoint import CONFIG, Checkpoint, Shapes, weight_files
 from headscope.models.layout.dimensions import read_dimensions
-from headscope.models.layout.table import BUFFER, LAYOUTS, Split, find_layout
+from headscope.models.layout.projections import FORMS, OUTPUTS
+from headscope.models.layout.table import layer_tensors
 from headscope.models.locate import locate
-from headscope.models.weights import empty_network, examine, quantisation_method, read_config
+from headscope.models.weights import (
+    BUFFER,
+    empty_network,
+    examine,
+    quantisation_method,
+    read_config,
+)
 from headscope.options import PathName, Positive, Revision
 from headscope.studies.study import Study, study, table_columns
 from headscope.views.study_result import StudyResult
@@ -184,8 +191,7 @@ def formulas(dimensions: Dimensions, config: Any) -> Mapping[str, str]:
     """Formulas by part, `?` if unknown; a part comes before the sums that contain it."""
     qkv = o = feed_forward = positions = None
     weights = biases = norms = final_norm = "?"
-    layout = find_layout(config.get_text_config(decoder=True).model_type)
-    t = layout.tensors(config.get_text_config(decoder=True)) if layout and layout.tensors else None
+    t = layer_tensors(config.get_text_config(decoder=True))
     if t is not None:
         qkv, o = t.qkv_bias, t.o_bias
         positions = t.learned_positions and dimensions["context"] is not None
@@ -300,15 +306,11 @@ def _cache_rows(dimensions: Dimensions, context: int) -> Iterator[tuple[object, 
 
 def _projection_names() -> Mapping[str, str]:
     """Patterns of the names of modules that hold `QKV`, `Q`, `K`, `V` and `O` in all layouts."""
-    names: dict[str, dict[str, None]] = {letters: {} for letters in ("QKV", *"QKVO")}
-    for row in LAYOUTS:
-        names["O"][row.output] = None
-        form = row.projections
-        if form is None or form.split is Split.FACTORS:
-            continue
+    names: dict[str, list[str]] = {letters: [] for letters in ("QKV", *"QKV")} | {"O": [*OUTPUTS]}
+    for form in FORMS:
         letters = ("QKV",) if len(form.modules) == 1 else tuple("QKV")
         for part, module in zip(letters, form.modules, strict=True):
-            names[part][module.removeprefix("self.")] = None
+            names[part].append(module.removeprefix("self."))
     return {part: "|".join(modules) for part, modules in names.items()}
 
 
@@ -387,11 +389,10 @@ def _split(part: str | None, key: str, size: int, dimensions: Dimensions) -> dic
 
 
 def _notes(config: Any, counts: TensorCounts) -> Iterator[str]:
-    model_type = config.get_text_config(decoder=True).model_type
-    layout = find_layout(model_type)
-    if layout is None or layout.tensors is None:
+    text = config.get_text_config(decoder=True)
+    if layer_tensors(text) is None:
         yield (
-            f"model type {model_type}: no formula is known for its biases, norms and "
+            f"model type {text.model_type}: no formula is known for its biases, norms and "
             "feed-forward layers; they are only counted"
         )
     if counts.unrecognised:

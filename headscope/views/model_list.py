@@ -9,19 +9,12 @@ from headscope.models.layout.table import LAYOUTS, ModelLayout
 from headscope.models.packaged import PACKAGED, PackagedModel
 from headscope.views.terminal_tables import plain_table
 
-COLUMNS = ("layout", "for example", "attention", "engine", "twin", "planted heads")
+COLUMNS = ("layout", "for example", "attention", "engine")
 
 
 def layout_cells(layout: ModelLayout) -> tuple[str, ...]:
     """A layout's row of `COLUMNS`."""
-    return (
-        layout.model_type,
-        layout.examples,
-        layout.attention,
-        layout.engine,
-        "yes" if layout.twin else "no",
-        layout.planted,
-    )
+    return layout.model_type, layout.examples, layout.attention, layout.engine
 
 
 def describe_package(model: PackagedModel) -> str:
@@ -48,8 +41,7 @@ def describe_models() -> RenderableType:
         Text("* fetched from the package index when first named, and kept for use offline.\n"),
         Text(
             "Layouts that are read (model_type in config.json), each measured on a tiny "
-            "model with random weights: the engine, and whether it can have a twin. Any other is "
-            "tried.\n"
+            "model with random weights. Any other is tried.\n"
         ),
         table,
     )

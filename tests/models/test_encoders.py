@@ -15,7 +15,6 @@ from transformers import (
 
 import headscope as hs
 from headscope.attention_kind import BIDIRECTIONAL
-from headscope.models.layout.table import LAYOUTS
 from headscope.models.load import load_model
 from tests.helpers.encoders import HEADS, SPECIAL, WORDS, corpus, save_hand_built, save_tokenizer
 from tests.helpers.shell import headscope
@@ -46,8 +45,6 @@ def test_what_each_head_was_built_to_do_is_found(run):
     tags = {(f"{row.type}/{row.relation}", row.head) for row in found.itertuples()}
     beside = {("positional/offset+1-random", 0), ("positional/offset-1-random", 1)}
     assert tags == {*HEADS.items(), *beside, ("positional/local", 0), ("positional/local", 1)}
-    (row,) = (row for row in LAYOUTS if row.model_type == "bert")
-    assert row.planted == f"{len(HEADS)} of {len(HEADS)}"
     assert json.loads((run[1] / "run.json").read_text())["model"]["both_ways"] is True
 
 

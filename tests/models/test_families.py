@@ -1,9 +1,9 @@
-"""Models outside the table of layouts end in one sentence; flags that turn a decoder around do too."""
+"""Models outside the table of layouts end in one sentence."""
 
 from __future__ import annotations
 
 import pytest
-from transformers import AutoModel, AutoModelForCausalLM
+from transformers import AutoModel
 from transformers.models.auto import modeling_auto as auto
 
 from headscope.errors import ModelError
@@ -30,32 +30,15 @@ def test_a_decoder_or_a_listed_encoder_passes(model_type):
     check_family("m", {"model_type": model_type})
 
 
-@pytest.mark.parametrize(
-    ("model_type", "kind"),
-    [
-        ("albert", AutoModel),
-        ("whisper", AutoModel),
-        ("gemma3n_text", AutoModelForCausalLM),
-    ],
-)
+@pytest.mark.parametrize("model_type", ["albert", "whisper"])
 @pytest.mark.parametrize("in_memory", [False, True])
-def test_the_sentence_names_the_type_and_what_is_read(
-    model_type, kind, in_memory, tokenizer, tmp_path
+def test_a_network_of_such_a_type_is_refused_by_the_same_sentence(
+    model_type, in_memory, tokenizer, tmp_path
 ):
-    network = kind.from_config(tiny_config(model_type))
+    network = AutoModel.from_config(tiny_config(model_type))
     network.save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
-    with pytest.raises(ModelError, match=f"(: |cannot read ){model_type}(:| is) ") as error:
+    with pytest.raises(ModelError, match=f": {model_type} is ") as error:
         open_model((network, tokenizer) if in_memory else tmp_path)
     assert str(error.value).endswith(READ)
     assert "\n" not in str(error.value)
-
-
-def test_a_flag_that_lets_tokens_see_later_ones_is_named_and_pictures_alone_are_no_matter():
-    with pytest.raises(ModelError, match="sets is_causal to False"):
-        check_family("m", {"model_type": "gpt2", "is_causal": False})
-    part = {"model_type": "gemma3_text", "use_bidirectional_attention": True}
-    with pytest.raises(ModelError, match="use_bidirectional_attention to True"):
-        check_family("m", {"model_type": "gemma3", "text_config": part})
-    check_family("m", {"model_type": "gemma3_text", "use_bidirectional_attention": "vision"})
-    check_family("m", {"model_type": "bert", "is_causal": False})

@@ -29,7 +29,6 @@ from headscope.models.layout.projections import (
     projection_modules,
     projections,
 )
-from headscope.models.layout.table import LAYOUTS
 
 EAGER = "eager"
 """transformers' name for a model's own code, which computes whole patterns."""
@@ -118,9 +117,10 @@ def attend_by(network: Any, name: str) -> None:
         network.set_attn_implementation(name)
     for layer, module in enumerate(modules):
         kind = type(module).__name__
-        vars(module).pop(_METHODS[kind], None)
+        method, replacement = _ADAPTERS[kind]
+        vars(module).pop(method, None)
         if name != EAGER:
-            setattr(module, _METHODS[kind], MethodType(_ADAPTERS[kind], module))
+            setattr(module, method, MethodType(replacement, module))
             # attributes of modules that use the interface
             module.layer_idx, module.is_causal = layer, True
         elif kind == "FalconAttention":
@@ -129,7 +129,7 @@ def attend_by(network: Any, name: str) -> None:
 
 def adapted_modules(network: nn.Module) -> list[Any]:
     """The attention modules that need an adapter, in the order of the layers."""
-    return [module for module in network.modules() if type(module).__name__ in _METHODS]
+    return [module for module in network.modules() if type(module).__name__ in _ADAPTERS]
 
 
 def reaches(network: nn.Module) -> set[int]:
@@ -207,15 +207,13 @@ def _forward_of_falcon(
     return module.dense(_attend(module, query, key, value, None, scale).flatten(2)), None
 
 
-_METHODS = dict(row.own_code.split(".") for row in LAYOUTS if row.own_code)
-"""The method that is replaced, by the class of an attention module."""
-_ADAPTERS: dict[str, Callable[..., tuple[Tensor, None]]] = {
-    "BloomAttention": _forward_of_bloom,
-    "FalconAttention": _forward_of_falcon,
-    "GPTNeoSelfAttention": _scores_of_gpt_neo,
-    "MptAttention": _forward_of_mpt,
+_ADAPTERS: dict[str, tuple[str, Callable[..., tuple[Tensor, None]]]] = {
+    "BloomAttention": ("forward", _forward_of_bloom),
+    "FalconAttention": ("forward", _forward_of_falcon),
+    "GPTNeoSelfAttention": ("_attn", _scores_of_gpt_neo),
+    "MptAttention": ("forward", _forward_of_mpt),
 }
-"""Replacement of the method, by the class of an attention module."""
+"""The method that is replaced, and its replacement, by the class of an attention module."""
 
 
 def _with_bias(query: Tensor, key: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,7 +1,6 @@
 """Numbers of a model's attention, as its configuration states them: the one place that reads them.
 
-transformers gives the same number another name in many families, and keeps those of a model that
-also sees or hears in a part of the configuration.
+transformers keeps those of a model that also sees or hears in a part of the configuration.
 """
 
 from __future__ import annotations
@@ -14,29 +13,8 @@ from headscope.attention_kind import CAUSAL, UNLIMITED, AttentionKind
 from headscope.errors import ModelError, first_line
 from headscope.models.layout.table import find_layout
 
-LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
-HEADS = ("num_attention_heads", "n_head", "n_heads")
-KEY_VALUE_HEADS = ("num_key_value_heads", "num_kv_heads", "kv_n_heads")
-WIDTH = ("hidden_size", "n_embd", "d_model")
-HEAD_WIDTH = ("head_dim", "kv_channels", "attention_head_dim", "dim_head")
-VOCABULARY = ("vocab_size",)
-CONTEXT = (
-    "max_position_embeddings",
-    "n_positions",
-    "max_seq_len",
-    "seq_length",
-    "context_length",
-    "model_max_length",
-)
-WINDOWS = (
-    "sliding_window",
-    "sliding_window_size",
-    "attention_chunk_size",
-    "attention_window_size",
-    "local_attention_window_len",
-    "window_size",
-    "keep_window_size",
-)
+CONTEXT = ("max_position_embeddings", "max_seq_len", "seq_length")
+WINDOWS = ("sliding_window", "attention_chunk_size", "window_size")
 """Most keys that a query reaches, in layers that do not see everything before it."""
 LAYER_KINDS = ("layer_types", "attention_layers")
 EVERYTHING = ("full_attention", "global")
@@ -120,29 +98,28 @@ def read_dimensions(name: str, config: Any) -> AttentionDimensions:
         config: a configuration of transformers; of a model that also sees or hears, too.
 
     Raises:
-        ModelError: it states no attention heads, a number that no model can have, or another
-            number in another layer.
+        ModelError: it states no attention heads, or another number in another layer.
     """
     try:
         text = config.get_text_config(decoder=True)
-        heads = _number(text, HEADS)
-        d_model = _number(text, WIDTH)
+        heads, d_model = text.num_attention_heads, text.hidden_size
         return AttentionDimensions(
-            layers=_number(text, LAYERS),
+            layers=text.num_hidden_layers,
             heads=heads,
             key_value_heads=_key_value_heads(text, heads),
             d_model=d_model,
-            d_head=_optional(text, HEAD_WIDTH) or d_model // heads,
-            vocabulary=_number(text, VOCABULARY),
+            d_head=getattr(text, "head_dim", None) or d_model // heads,
+            vocabulary=text.vocab_size,
             context=_context(text),
             windows=_windows(text),
             attention_kind=attention_kind(config),
             short_rope=_short_rope(text),
         )
-    except (RuntimeError, ValueError) as error:  # transformers': parts or layers that differ
+    # transformers': what is missing, or parts or layers that differ
+    except (AttributeError, RuntimeError, TypeError, ValueError) as error:
         raise ModelError(
             f"{name}: its configuration ({config.model_type}) does not state attention heads that "
-            f"headscope reads: {first_line(error)}"
+            f"headscope reads: {first_line(error):.200}"
         ) from error
 
 
@@ -160,41 +137,24 @@ def attention_kind(config: Any) -> AttentionKind:
     return layout.attention_kind
 
 
-def _number(config: Any, keys: tuple[str, ...]) -> int:
-    value = _optional(config, keys)
-    if value is None:
-        raise ValueError(f"{keys[0]} is missing")
-    return value
-
-
-def _optional(config: Any, keys: tuple[str, ...]) -> int | None:
-    """The first of the fields that is stated; a list or a None counts as not stated."""
-    for key in keys:
-        value = getattr(config, key, None)
-        if value is None or isinstance(value, list | tuple | dict):
-            continue
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ValueError(f"{key} is {value!r}")
-        return value
-    return None
-
-
 def _key_value_heads(config: Any, heads: int) -> int:
     if getattr(config, "multi_query", False):
         if not getattr(config, "new_decoder_architecture", False):
             return 1  # Falcon 7B and StarCoder
     elif config.model_type == "falcon" and not config.new_decoder_architecture:
         return heads  # the field is there, but the model does not read it
-    part = getattr(config, "attn_config", None)  # DBRX and MPT keep it there
-    of_part = None if part is None else _optional(part, KEY_VALUE_HEADS)
-    return of_part or _optional(config, KEY_VALUE_HEADS) or heads
+    part = getattr(config, "attn_config", None)  # of DBRX and MPT
+    stated: int | None = getattr(part, "kv_n_heads", None)
+    for key in ("num_key_value_heads", "num_kv_heads"):
+        stated = stated or getattr(config, key, None)
+    return stated or heads
 
 
 def _context(config: Any) -> int | None:
+    stated = (getattr(config, key, None) for key in CONTEXT)
+    # XLNet states −1
+    context: int | None = next((length for length in stated if length and length > 0), None)
     layout = find_layout(config.model_type)
-    context = _optional(config, CONTEXT)
-    if context is None and not (layout is not None and layout.unbounded):
-        raise ValueError(f"{CONTEXT[0]} is missing")
     if context is not None and layout is not None and layout.positions_after_padding:
         context -= (config.pad_token_id or 0) + 1
     return context
@@ -204,14 +164,10 @@ def _windows(config: Any) -> frozenset[int]:
     """The reaches that it states; what is said of the kinds of layers comes first."""
     for key in LAYER_KINDS:
         kinds = getattr(config, key, None)
-        if (
-            isinstance(kinds, list | tuple)
-            and kinds
-            and set(kinds) <= {*EVERYTHING, *WITHOUT_QUERIES}
-        ):
+        if kinds and set(kinds) <= {*EVERYTHING, *WITHOUT_QUERIES}:
             return frozenset()
-    windows = [_optional(config, (key,)) for key in WINDOWS]
-    if (local := _optional(config, ("local_attention",))) is not None:
+    windows = [getattr(config, key, None) for key in WINDOWS]
+    if (local := getattr(config, "local_attention", None)) is not None:
         windows.append(local // 2)  # ModernBERT counts both sides of a query
     return frozenset(window for window in windows if window is not None)
 

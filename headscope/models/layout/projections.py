@@ -1,10 +1,15 @@
-"""W_Q, W_K, W_V and W_O of each layer: the modules that hold them, taken apart as the rows of
-`table.LAYOUTS` say, and the layers around them.
+"""W_Q, W_K, W_V and W_O of each layer: the modules that hold them, taken apart, and the layers
+around them.
+
+Modules are found by their names, whatever the model type. Norms and masks have no names here: a
+norm is recognised by what it computes (`direct_paths.py`), and a mask comes with every call of a
+layer's attention (`engines/attention.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -14,17 +19,77 @@ from transformers.pytorch_utils import Conv1D
 
 from headscope.errors import ModelError
 from headscope.models.layout.dimensions import AttentionDimensions
-from headscope.models.layout.table import LAYOUTS, Projections, Split
 
 CODEGEN_PARTS = 4
 """Parts of CodeGen's matrix: as many as the devices that it was trained on."""
+UNNUMBERED = "DistilBertSelfAttention"
+"""Class of attention that is not told the number of its layer."""
 _Matrices = list[Float[Tensor, "..."]]
 _Rows = Float[Tensor, "row _"]
-_rows = {row.projections: None for row in LAYOUTS if row.projections is not None}
-_FORMS: tuple[Projections, ...] = tuple(sorted(_rows, key=lambda form: not form.attention_class))
-"""Forms with a class first: their modules have the names of others."""
-_OUTPUTS = tuple(dict.fromkeys(row.output for row in LAYOUTS))
-_UNNUMBERED = {row.unnumbered for row in LAYOUTS if row.unnumbered}
+
+
+def _separate(rows: list[_Rows], dimensions: AttentionDimensions) -> _Matrices:
+    """A matrix each; Qwen3-Next keeps the gate of each head's output behind its queries."""
+    query, key, value = rows
+    if len(query) == 2 * dimensions.heads * dimensions.d_head:
+        query = query.view(dimensions.heads, 2, dimensions.d_head, -1)[:, 0]
+    return [query, key, value]
+
+
+def _in_blocks(rows: list[_Rows], dimensions: AttentionDimensions) -> _Matrices:
+    """All queries before all keys before all values."""
+    shared = dimensions.key_value_heads * dimensions.d_head
+    return list(torch.split(rows[0], [dimensions.heads * dimensions.d_head, shared, shared]))
+
+
+def _by_key_head(rows: list[_Rows], dimensions: AttentionDimensions) -> _Matrices:
+    """Each key head's queries, its key and its value."""
+    key_heads, width = dimensions.key_value_heads, dimensions.d_head
+    group = dimensions.heads // key_heads + 2  # queries that share a key, the key and the value
+    groups = rows[0].view(key_heads, group, width, rows[0].shape[1])
+    return [groups[:, :-2].squeeze(1), groups[:, -2], groups[:, -1]]
+
+
+def _in_codegen(rows: list[_Rows], _: AttentionDimensions) -> _Matrices:
+    """Four parts, each with queries, values and keys."""
+    parts = rows[0].view(CODEGEN_PARTS, 3, -1, rows[0].shape[1])
+    return [parts[:, 0], parts[:, 2], parts[:, 1]]
+
+
+@dataclass(frozen=True)
+class Projections:
+    """Modules of a layer's attention that hold W_Q, W_K and W_V."""
+
+    modules: tuple[str, ...]
+    """Attributes of the attention, for Q, K and V or for the one that holds all three."""
+    split: Callable[[list[_Rows], AttentionDimensions], _Matrices] = _separate
+    """Takes the rows of these modules apart."""
+    attention_class: str = ""
+    """Class of the attention; empty where the names of the modules say enough."""
+
+    def fits(self, attention: nn.Module) -> bool:
+        """Test if an attention module holds these modules."""
+        if self.attention_class and type(attention).__name__ != self.attention_class:
+            return False
+        return all(_has(attention, name) for name in self.modules)
+
+
+FORMS = (
+    Projections(("qkv_proj",), _in_codegen, attention_class="CodeGenAttention"),
+    Projections(("c_attn",), _by_key_head, attention_class="GPTBigCodeAttention"),
+    Projections(("q_proj", "k_proj", "v_proj")),
+    Projections(("self.query", "self.key", "self.value")),  # BERT
+    Projections(("query_key_value",), _by_key_head),  # GPT-NeoX, BLOOM, Falcon
+    Projections(("q_lin", "k_lin", "v_lin")),  # DistilBERT
+    Projections(("c_attn",), _in_blocks),  # GPT-2
+    Projections(("qkv_proj",), _in_blocks),  # Phi-3
+    Projections(("Wqkv",), _in_blocks),  # MPT, ModernBERT
+)
+"""Places of W_Q, W_K and W_V; the first that fits an attention module."""
+FACTORS = ("q_proj", "q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj")
+"""Factors of latent attention (DeepSeek-V2, 2.1) that a layer may have, the last one always."""
+OUTPUTS = ("o_proj", "output.dense", "out_proj", "dense", "out_lin", "c_proj", "Wo")
+"""Places of W_O within the attention; BERT's within the parent of its attention."""
 
 
 def attention_modules(network: Any) -> list[nn.Module]:
@@ -94,7 +159,7 @@ def block_input(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Tensor:
 
 def number_layers(network: nn.Module) -> None:
     """Give each attention the number of its layer where the layout does not (DistilBERT)."""
-    unnumbered = [m for m in network.modules() if type(m).__name__ in _UNNUMBERED]
+    unnumbered = [m for m in network.modules() if type(m).__name__ == UNNUMBERED]
     for layer, module in enumerate(unnumbered):
         setattr(module, "layer_idx", layer)  # noqa: B010
 
@@ -110,25 +175,17 @@ def projections(attention: nn.Module, dimensions: AttentionDimensions) -> _Matri
         dimensions: of the model.
 
     Raises:
-        ModelError: no layout is known that keeps these matrices there, or one of them has another
-            shape than heads × width.
+        ModelError: no layout is known that keeps these matrices there.
     """
-    form = find_projections(attention)
+    output: Any = output_projection(attention)
+    if _has(attention, FACTORS[-1]):
+        factors: list[Any] = [getattr(attention, name, None) for name in FACTORS]
+        return [factor.weight.data for factor in (*factors, output) if factor is not None]
+    form = next((form for form in FORMS if form.fits(attention)), None)
     if form is None:
         raise ModelError(f"no Q, K and V matrices known for {type(attention).__name__}")
-    output: Any = output_projection(attention)
-    if form.split is Split.FACTORS:
-        factors: list[Any] = [getattr(attention, name, None) for name in form.modules]
-        return [factor.weight.data for factor in (*factors, output) if factor is not None]
     rows = [_rows_of(attention.get_submodule(name)) for name in form.modules]
-    matrices = [*_SPLITS[form.split](rows, dimensions), output.weight.data]
-    check_shapes(matrices, dimensions, type(attention).__name__)
-    return matrices
-
-
-def find_projections(attention: nn.Module) -> Projections | None:
-    """The form of a layer's Q, K and V matrices; None if none is known."""
-    return next((form for form in _FORMS if _fits(form, attention)), None)
+    return [*form.split(rows, dimensions), output.weight.data]
 
 
 def output_projection(attention: nn.Module) -> nn.Module:
@@ -137,7 +194,7 @@ def output_projection(attention: nn.Module) -> nn.Module:
     Raises:
         ModelError: none is known.
     """
-    for name in _OUTPUTS:
+    for name in OUTPUTS:
         if _has(attention, name):
             return attention.get_submodule(name)
     raise ModelError(f"no output projection known for {type(attention).__name__}")
@@ -175,39 +232,6 @@ def output_matrix(output: nn.Module) -> Float[Tensor, "head_d_value d_model"]:
     return weight if type(linear).__name__ == "Conv1D" else weight.T
 
 
-def check_shapes(
-    matrices: Sequence[Float[Tensor, ...]], dimensions: AttentionDimensions, source: str
-) -> None:
-    """Refuse Q, K, V and O that have not one row for every dimension of every head.
-
-    Args:
-        matrices: Q, K and V with d_model as their last axis, and O either way round.
-        dimensions: of the model.
-        source: of them, for the message.
-
-    Raises:
-        ModelError: one of them has more rows, or fewer.
-    """
-    heads, key_heads, d_model = dimensions.heads, dimensions.key_value_heads, dimensions.d_model
-    counts = (heads, key_heads, key_heads, heads)
-    for name, matrix, count in zip("QKVO", matrices, counts, strict=True):
-        rows = count * dimensions.d_head
-        last = (rows, d_model) if name == "O" else (d_model,)
-        if matrix.numel() != rows * d_model or matrix.shape[-1] not in last:
-            raise ModelError(
-                f"{source}: its {name} matrix has the shape {tuple(matrix.shape)}, but the "
-                f"configuration says {count} heads × {dimensions.d_head} dimensions, and {d_model} "
-                "of the residual stream"
-            )
-
-
-def _fits(form: Projections, attention: nn.Module) -> bool:
-    if form.attention_class and type(attention).__name__ != form.attention_class:
-        return False
-    required = form.modules[-1:] if form.split is Split.FACTORS else form.modules
-    return all(_has(attention, name) for name in required)
-
-
 def _has(attention: nn.Module, name: str) -> bool:
     try:
         attention.get_submodule(name)
@@ -220,40 +244,3 @@ def _rows_of(linear: Any) -> _Rows:
     """A weight with a row for each number that comes out; GPT-2's Conv1D keeps the transpose."""
     weight: Tensor = linear.weight.data
     return weight.T if isinstance(linear, Conv1D) else weight
-
-
-def _separate(rows: list[_Rows], dimensions: AttentionDimensions) -> _Matrices:
-    """Qwen3-Next keeps the gate of each head's output behind its queries."""
-    query, key, value = rows
-    if len(query) == 2 * dimensions.heads * dimensions.d_head:
-        query = query.view(dimensions.heads, 2, dimensions.d_head, -1)[:, 0]
-    return [query, key, value]
-
-
-def _in_blocks(rows: list[_Rows], dimensions: AttentionDimensions) -> _Matrices:
-    """All queries before all keys before all values: GPT-2, MPT, Phi-3 and ModernBERT."""
-    shared = dimensions.key_value_heads * dimensions.d_head
-    return list(torch.split(rows[0], [dimensions.heads * dimensions.d_head, shared, shared]))
-
-
-def _by_key_head(rows: list[_Rows], dimensions: AttentionDimensions) -> _Matrices:
-    """Each key head's queries, its key and its value: GPT-NeoX, BLOOM, Falcon, StarCoder."""
-    key_heads, width = dimensions.key_value_heads, dimensions.d_head
-    group = dimensions.heads // key_heads + 2  # queries that share a key, the key and the value
-    groups = rows[0].view(key_heads, group, width, rows[0].shape[1])
-    return [groups[:, :-2].squeeze(1), groups[:, -2], groups[:, -1]]
-
-
-def _in_codegen(rows: list[_Rows], _: AttentionDimensions) -> _Matrices:
-    """CodeGen keeps four parts, as many as it was trained on, each with queries, values, keys."""
-    parts = rows[0].view(CODEGEN_PARTS, 3, -1, rows[0].shape[1])
-    return [parts[:, 0], parts[:, 2], parts[:, 1]]
-
-
-_SPLITS: dict[Split, Callable[[list[_Rows], AttentionDimensions], _Matrices]] = {
-    Split.SEPARATE: _separate,
-    Split.BLOCKS: _in_blocks,
-    Split.BY_KEY_HEAD: _by_key_head,
-    Split.CODEGEN: _in_codegen,
-}
-"""Q, K and V of the rows of the modules that hold them."""

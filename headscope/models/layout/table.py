@@ -1,27 +1,11 @@
-"""The layouts of transformers that headscope reads, a row each: where a layer keeps its queries,
-keys, values and outputs, and what was measured of it.
-
-`projections.py` takes the matrices apart, with one function for each `Split`. Norms and masks have
-no names here: a norm is recognised by what it computes (`direct_paths.py`), and a mask comes with
-every call of a layer's attention (`engines/attention.py`), but of layouts with `own_code`.
-"""
+"""The layouts of transformers that headscope reads, a row each, and what is stated of them."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from enum import Enum
 from typing import Any
 
 from headscope.attention_kind import BIDIRECTIONAL, CAUSAL, AttentionKind
-
-BUFFER = re.compile(
-    r"(?:.*\.)?(?:attn|attention|self_attn|self_attention)(?:\.attention|\.self)?"
-    r"\.(?:masked_)?bias"
-    r"|.*inv_freq|(?:.*\.)?position_ids|rope_(?:freqs|factors_\w+)(?:\.weight)?"
-)
-"""Causal masks, positions and rotary frequencies, which old files store beside the parameters."""
 
 
 @dataclass(frozen=True)
@@ -62,73 +46,6 @@ LLAMA = LayerTensors(
 )
 
 
-def gpt2_tensors(_: Any) -> LayerTensors:
-    """GPT-2's, whatever the configuration says."""
-    return GPT2
-
-
-def gpt_neox_tensors(config: Any) -> LayerTensors:
-    """GPT-NeoX's: rotary positions, and biases of attention by the configuration."""
-    bias = config.attention_bias
-    return replace(GPT2, learned_positions=False, qkv_bias=bias, o_bias=bias)
-
-
-def llama_tensors(config: Any) -> LayerTensors:
-    """Llama's, with the biases that the configuration says."""
-    return replace(
-        LLAMA,
-        qkv_bias=config.attention_bias,
-        o_bias=config.attention_bias,
-        feed_forward_bias=config.mlp_bias,
-    )
-
-
-def mistral_tensors(_: Any) -> LayerTensors:
-    """Mistral's: Llama's without biases."""
-    return LLAMA
-
-
-def qwen2_tensors(_: Any) -> LayerTensors:
-    """Qwen 2's: Llama's with biases of queries, keys and values."""
-    return replace(LLAMA, qkv_bias=True)
-
-
-class Split(Enum):
-    """Order of the rows of W_Q, W_K and W_V; `projections.py` has a function for each."""
-
-    SEPARATE = "a matrix for queries, one for keys, one for values"
-    BLOCKS = "one matrix: all queries, then all keys, then all values"
-    BY_KEY_HEAD = "one matrix: for each key head its queries, its key, its value"
-    CODEGEN = "one matrix of four parts: each with queries, values, keys"
-    FACTORS = "factors of latent attention, each a matrix of its own (DeepSeek-V2, 2.1)"
-
-
-@dataclass(frozen=True)
-class Projections:
-    """Modules of a layer's attention that hold W_Q, W_K and W_V."""
-
-    modules: tuple[str, ...]
-    """Attributes of the attention, for Q, K and V or for the one that holds all three; of `FACTORS`
-    those that a layer may have, the last one always."""
-    split: Split = Split.SEPARATE
-    attention_class: str = ""
-    """Class of the attention; empty where the names of the modules say enough."""
-
-
-Q_PROJ = Projections(("q_proj", "k_proj", "v_proj"))
-BERT = Projections(("self.query", "self.key", "self.value"))
-DISTILBERT = Projections(("q_lin", "k_lin", "v_lin"))
-C_ATTN = Projections(("c_attn",), Split.BLOCKS)
-STARCODER = Projections(("c_attn",), Split.BY_KEY_HEAD, attention_class="GPTBigCodeAttention")
-QUERY_KEY_VALUE = Projections(("query_key_value",), Split.BY_KEY_HEAD)
-WQKV = Projections(("Wqkv",), Split.BLOCKS)
-QKV_PROJ = Projections(("qkv_proj",), Split.BLOCKS)
-CODEGEN = Projections(("qkv_proj",), Split.CODEGEN, attention_class="CodeGenAttention")
-LATENT = Projections(
-    ("q_proj", "q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj"), Split.FACTORS
-)
-
-
 @dataclass(frozen=True)
 class ModelLayout:
     """A layout of transformers. On a tiny model with random weights each attention probability
@@ -142,42 +59,19 @@ class ModelLayout:
     attention: str = ""
     """Differences of its attention from softmax(q·k) over all earlier tokens with rotary
     positions."""
-    projections: Projections | None = Q_PROJ
-    """W_Q, W_K and W_V; None where there are none for all tokens."""
-    output: str = "o_proj"
-    """Module of W_O within the attention; BERT's within the parent of its attention."""
-    own_code: str = ""
-    """Class and method that compute attention where transformers' attention interface is not
-    called; `engines/fused.py` has a replacement for each."""
-    unnumbered: str = ""
-    """Class of the attention where it is not told the number of its layer."""
     attention_kind: AttentionKind = CAUSAL
-    unbounded: bool = False
-    """Positions are distances alone (ALiBi), and the configuration may state no context."""
     positions_after_padding: bool = False
     """Positions are counted from the one after the padding token's number."""
-    tensors: Callable[[Any], LayerTensors] | None = None
-    """A layer's biases and norms by a configuration, where they are known."""
+    tensors: LayerTensors | None = None
+    """A layer's biases and norms, where they are known; see `layer_tensors`."""
     engine: str = "fused"
     """The engine that `auto` takes."""
-    twin: bool = True
-    """The matrices can be shuffled for the null model, and put back."""
-    planted: str = ""
-    """Tag of a head that was built by hand in a model of this layout and is found again, or of
-    how many such heads each is found."""
 
 
-def _bert(model_type: str, examples: str, **fields: Any) -> ModelLayout:
+def _encoder(model_type: str, examples: str, attention: str = "", **fields: Any) -> ModelLayout:
     """BERT and its relatives."""
-    return ModelLayout(
-        model_type,
-        examples,
-        "keys on both sides",
-        projections=BERT,
-        output="output.dense",
-        attention_kind=BIDIRECTIONAL,
-        **fields,
-    )
+    attention = attention or "keys on both sides"
+    return ModelLayout(model_type, examples, attention, BIDIRECTIONAL, **fields)
 
 
 LAYOUTS = (
@@ -186,66 +80,37 @@ LAYOUTS = (
     ModelLayout("apertus1p5_text", "Apertus 1.5 (text)"),
     ModelLayout("arcee"),
     ModelLayout("aria_text"),
-    ModelLayout("axk1", "", "latent attention", projections=LATENT),
-    ModelLayout("bailing_hybrid", "", "hybrid, latent attention", projections=LATENT),
+    ModelLayout("axk1", "", "latent attention"),
+    ModelLayout("bailing_hybrid", "", "hybrid, latent attention"),
     ModelLayout("bamba", "Bamba", "hybrid"),
     ModelLayout("beam", "", "windows"),
-    _bert("bert", "bert-base-uncased, bert-large", planted="5 of 5"),
-    ModelLayout("biogpt", "BioGPT", output="out_proj"),
+    _encoder("bert", "bert-base-uncased, bert-large"),
+    ModelLayout("biogpt", "BioGPT"),
     ModelLayout("bitnet", "BitNet"),
-    ModelLayout(
-        "bloom",
-        "BLOOM, BLOOMZ",
-        "ALiBi",
-        projections=QUERY_KEY_VALUE,
-        output="dense",
-        own_code="BloomAttention.forward",
-        unbounded=True,
-        planted="lexical/nearest-VERB",
-    ),
-    _bert("camembert", "CamemBERT", positions_after_padding=True),
-    ModelLayout(
-        "codegen",
-        "CodeGen",
-        projections=CODEGEN,
-        output="out_proj",
-    ),
+    ModelLayout("bloom", "BLOOM, BLOOMZ", "ALiBi"),
+    _encoder("camembert", "CamemBERT", positions_after_padding=True),
+    ModelLayout("codegen", "CodeGen"),
     ModelLayout("cohere", "Command R"),
     ModelLayout("cohere2", "Command R7B", "windows"),
     ModelLayout("cohere2_moe", "", "windows"),
     ModelLayout("cwm", "", "windows"),
-    ModelLayout("deepseek_v2", "DeepSeek-V2", "latent attention", projections=LATENT),
-    ModelLayout("deepseek_v3", "DeepSeek-V3, R1", "latent attention", projections=LATENT),
+    ModelLayout("deepseek_v2", "DeepSeek-V2", "latent attention"),
+    ModelLayout("deepseek_v3", "DeepSeek-V3, R1", "latent attention"),
     ModelLayout("diffllama"),
-    ModelLayout(
-        "distilbert",
-        "DistilBERT",
-        "keys on both sides",
-        projections=DISTILBERT,
-        output="out_lin",
-        unnumbered="DistilBertSelfAttention",
-        attention_kind=BIDIRECTIONAL,
-    ),
+    _encoder("distilbert", "DistilBERT"),
     ModelLayout("dots1"),
-    _bert("electra", "ELECTRA"),
-    _bert("ernie", "ERNIE 1.0 to 3.0"),
+    _encoder("electra", "ELECTRA"),
+    _encoder("ernie", "ERNIE 1.0 to 3.0"),
     ModelLayout("ernie4_5"),
     ModelLayout("ernie4_5_moe"),
     ModelLayout("exaone", "EXAONE 3"),
     ModelLayout("exaone4", "EXAONE 4", "windows"),
     ModelLayout("exaone_moe", "", "windows"),
-    ModelLayout(
-        "falcon",
-        "Falcon",
-        "ALiBi or rotary positions",
-        projections=QUERY_KEY_VALUE,
-        output="dense",
-        own_code="FalconAttention.forward",
-    ),
+    ModelLayout("falcon", "Falcon", "ALiBi or rotary positions"),
     ModelLayout("falcon_h1"),
     ModelLayout("flex_olmo"),
     ModelLayout("flint", "", "windows, a learned sink of each head"),
-    ModelLayout("fuyu", projections=QUERY_KEY_VALUE, output="dense"),
+    ModelLayout("fuyu"),
     ModelLayout("gemma", "Gemma"),
     ModelLayout("gemma2", "Gemma 2", "windows, scores capped by tanh"),
     ModelLayout("gemma3", "Gemma 3 (the text half)", "windows"),
@@ -253,43 +118,19 @@ LAYOUTS = (
     ModelLayout("glm", "GLM-4-9B"),
     ModelLayout("glm4", "GLM-4"),
     ModelLayout("glm4_moe"),
-    ModelLayout("glm4_moe_lite", "", "latent attention", projections=LATENT),
+    ModelLayout("glm4_moe_lite", "", "latent attention"),
     ModelLayout("got_ocr2"),
-    ModelLayout("gpt-sw3", projections=C_ATTN, output="c_proj"),
-    ModelLayout(
-        "gpt2",
-        "gpt2 … gpt2-xl, distilgpt2",
-        "learned positions",
-        projections=C_ATTN,
-        output="c_proj",
-        tensors=gpt2_tensors,
-        planted="9 of 9",
-    ),
-    ModelLayout(
-        "gpt_bigcode", "StarCoder", "one key for all heads", projections=STARCODER, output="c_proj"
-    ),
-    ModelLayout(
-        "gpt_neo",
-        "GPT-Neo",
-        "every other layer local",
-        output="out_proj",
-        own_code="GPTNeoSelfAttention._attn",
-    ),
+    ModelLayout("gpt-sw3"),
+    ModelLayout("gpt2", "gpt2 … gpt2-xl, distilgpt2", "learned positions", tensors=GPT2),
+    ModelLayout("gpt_bigcode", "StarCoder", "one key for all heads"),
+    ModelLayout("gpt_neo", "GPT-Neo", "every other layer local"),
     ModelLayout(
         "gpt_neox",
         "EleutherAI/pythia-70m … pythia-12b",
-        projections=QUERY_KEY_VALUE,
-        output="dense",
-        tensors=gpt_neox_tensors,
-        planted="9 of 9",
+        tensors=replace(GPT2, learned_positions=False),
     ),
-    ModelLayout(
-        "gpt_oss",
-        "gpt-oss",
-        "windows, a learned sink of each head",
-        planted="delimiter/punctuation",
-    ),
-    ModelLayout("gptj", "GPT-J", output="out_proj"),
+    ModelLayout("gpt_oss", "gpt-oss", "windows, a learned sink of each head"),
+    ModelLayout("gptj", "GPT-J"),
     ModelLayout("granite", "Granite 3"),
     ModelLayout("granitemoe"),
     ModelLayout("granitemoehybrid", "Granite 4", "hybrid"),
@@ -302,42 +143,31 @@ LAYOUTS = (
     ModelLayout("internlm3", "InternLM 3"),
     ModelLayout("iquestcoder"),
     ModelLayout("jais2"),
-    ModelLayout("jamba", "Jamba", "hybrid", planted="delimiter/punctuation"),
-    ModelLayout("jetmoe", projections=None, engine="lens", twin=False),
-    ModelLayout("kimi_linear", "Kimi Linear", "hybrid, latent attention", projections=LATENT),
+    ModelLayout("jamba", "Jamba", "hybrid"),
+    ModelLayout("jetmoe", engine="lens"),
+    ModelLayout("kimi_linear", "Kimi Linear", "hybrid, latent attention"),
     ModelLayout("kolibri1", "", "windows"),
     ModelLayout("laguna"),
     ModelLayout("lara_mini", "Lara 4 Mini", "hybrid, windows"),
-    ModelLayout("lfm2", "LFM2", "hybrid", output="out_proj"),
-    ModelLayout("lfm2_moe", "LFM2 MoE", "hybrid", output="out_proj"),
+    ModelLayout("lfm2", "LFM2", "hybrid"),
+    ModelLayout("lfm2_moe", "LFM2 MoE", "hybrid"),
     ModelLayout("lfm3", "", "hybrid, windows"),
-    ModelLayout("llama", "SmolLM2, Llama 2 and 3", tensors=llama_tensors),
+    ModelLayout("llama", "SmolLM2, Llama 2 and 3", tensors=LLAMA),
     ModelLayout("llama4", "Llama 4", "chunks"),
     ModelLayout("llama4_text", "Llama 4 (text)", "chunks"),
-    ModelLayout("longcat_flash", "", "latent attention", projections=LATENT),
+    ModelLayout("longcat_flash", "", "latent attention"),
     ModelLayout("mellum"),
-    ModelLayout("minicpm3", "MiniCPM 3", "latent attention", projections=LATENT),
+    ModelLayout("minicpm3", "MiniCPM 3", "latent attention"),
     ModelLayout("minimax", "MiniMax-01", "hybrid"),
     ModelLayout("minimax_m2"),
     ModelLayout("ministral", "", "windows"),
     ModelLayout("ministral3", "Ministral 3", "windows"),
-    ModelLayout(
-        "mistral", "Mistral", "windows", tensors=mistral_tensors, planted="positional/local"
-    ),
+    ModelLayout("mistral", "Mistral", "windows", tensors=LLAMA),
     ModelLayout("mixtral", "Mixtral", "windows"),
-    ModelLayout(
-        "modernbert",
-        "ModernBERT",
-        "keys on both sides, windows",
-        projections=WQKV,
-        output="Wo",
-        attention_kind=BIDIRECTIONAL,
-    ),
-    ModelLayout("modernbert-decoder", "ModernBERT decoder", output="Wo", engine="lens"),
+    _encoder("modernbert", "ModernBERT", "keys on both sides, windows"),
+    ModelLayout("modernbert-decoder", "ModernBERT decoder", engine="lens"),
     ModelLayout("moss_transcribe_diarize", "MOSS-Transcribe-Diarize (the text half)"),
-    ModelLayout(
-        "mpt", "MPT", "ALiBi", projections=WQKV, output="out_proj", own_code="MptAttention.forward"
-    ),
+    ModelLayout("mpt", "MPT", "ALiBi"),
     ModelLayout("nanochat", "nanochat"),
     ModelLayout("nemotron", "Nemotron"),
     ModelLayout("nemotron_h", "Nemotron-H", "hybrid"),
@@ -346,14 +176,14 @@ LAYOUTS = (
     ModelLayout("olmo3", "OLMo 3", "windows"),
     ModelLayout("olmo_hybrid", "", "hybrid"),
     ModelLayout("olmoe", "OLMoE"),
-    ModelLayout("openai-gpt", "GPT-1", projections=C_ATTN, output="c_proj", engine="lens"),
-    ModelLayout("opt", "OPT", "learned positions", output="out_proj"),
-    ModelLayout("persimmon", "Persimmon", projections=QUERY_KEY_VALUE, output="dense"),
-    ModelLayout("phi", "Phi-1, Phi-2", output="dense"),
-    ModelLayout("phi3", "Phi-3, Phi-4", "windows", projections=QKV_PROJ),
-    ModelLayout("phi4_multimodal", "", "windows", projections=QKV_PROJ),
+    ModelLayout("openai-gpt", "GPT-1", engine="lens"),
+    ModelLayout("opt", "OPT", "learned positions"),
+    ModelLayout("persimmon", "Persimmon"),
+    ModelLayout("phi", "Phi-1, Phi-2"),
+    ModelLayout("phi3", "Phi-3, Phi-4", "windows"),
+    ModelLayout("phi4_multimodal", "", "windows"),
     ModelLayout("phimoe", "Phi-3.5-MoE", "windows"),
-    ModelLayout("qwen2", "Qwen 2, Qwen 2.5", tensors=qwen2_tensors),
+    ModelLayout("qwen2", "Qwen 2, Qwen 2.5", tensors=replace(LLAMA, qkv_bias=True)),
     ModelLayout("qwen2_moe", "Qwen 2 MoE"),
     ModelLayout("qwen3", "Qwen 3"),
     ModelLayout("qwen3_5", "Qwen 3.5", "hybrid"),
@@ -364,8 +194,8 @@ LAYOUTS = (
     ModelLayout("qwen3_next", "Qwen3-Next", "hybrid"),
     ModelLayout("qwen4_exp", "", "hybrid, chosen keys"),
     ModelLayout("qwen4_exp_text", "", "hybrid, chosen keys"),
-    _bert("roberta", "RoBERTa", positions_after_padding=True),
-    ModelLayout("sarvam_mla", "", "latent attention", projections=LATENT),
+    _encoder("roberta", "RoBERTa", positions_after_padding=True),
+    ModelLayout("sarvam_mla", "", "latent attention"),
     ModelLayout("sarvam_moe", "Sarvam"),
     ModelLayout("seed_oss", "Seed-OSS"),
     ModelLayout("smollm3", "SmolLM3"),
@@ -373,9 +203,9 @@ LAYOUTS = (
     ModelLayout("stablelm", "StableLM"),
     ModelLayout("starcoder2", "StarCoder 2", "windows"),
     ModelLayout("vaultgemma", "VaultGemma", "windows, scores capped by tanh"),
-    ModelLayout("xglm", "XGLM", output="out_proj", engine="lens"),
-    _bert("xlm-roberta", "XLM-RoBERTa", positions_after_padding=True),
-    ModelLayout("youtu", "", "latent attention", projections=LATENT),
+    ModelLayout("xglm", "XGLM", engine="lens"),
+    _encoder("xlm-roberta", "XLM-RoBERTa", positions_after_padding=True),
+    ModelLayout("youtu", "", "latent attention"),
 )
 """Layouts of the installed transformers that headscope reads, causal ones and encoders. What is
 not here is tried, and refused by a sentence that says why."""
@@ -384,7 +214,26 @@ not here is tried, and refused by a sentence that says why."""
 def find_layout(model_type: str) -> ModelLayout | None:
     """The row of a model type; None if there is none.
 
-    >>> find_layout("gpt_neox").projections.split.value
-    'one matrix: for each key head its queries, its key, its value'
+    >>> find_layout("bloom").attention
+    'ALiBi'
     """
     return next((row for row in LAYOUTS if row.model_type == model_type), None)
+
+
+def layer_tensors(config: Any) -> LayerTensors | None:
+    """A layer's biases and norms by the configuration of a model's text; None if not known.
+
+    >>> from transformers import LlamaConfig
+    >>> layer_tensors(LlamaConfig(attention_bias=True)).qkv_bias
+    True
+    """
+    layout = find_layout(config.model_type)
+    if layout is None or layout.tensors is None:
+        return None
+    biases = {
+        "qkv_bias": "attention_bias",
+        "o_bias": "attention_bias",
+        "feed_forward_bias": "mlp_bias",
+    }
+    stated = {field: getattr(config, key) for field, key in biases.items() if hasattr(config, key)}
+    return replace(layout.tensors, **stated)
