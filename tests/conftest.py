@@ -61,7 +61,7 @@ def prose() -> Path:
 
 @pytest.fixture(scope="session")
 def smollm2() -> str:
-    if SMOLLM2 is None:
+    if not SMOLLM2.exists():
         pytest.skip("needs smollm2 in the cache: headscope check models --fetch smollm2")
     return str(SMOLLM2)
 

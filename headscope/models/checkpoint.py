@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -26,7 +25,6 @@ WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 ADAPTER = "adapter_config.json"
 """Configuration file of an adapter (PEFT), whose weights transformers would add."""
-MAGIC = b"GGUF"
 NARROW_BITS = 16
 _WIDE_BITS = {"F32": 32, "F64": 64}
 """Bits of numbers in safetensors files; all others have at most 16 bits, or are packed."""
@@ -58,17 +56,12 @@ class Checkpoint:
         """Shapes of all tensors as the headers state them; nothing else is read.
 
         Raises:
-            ModelError: a file is damaged, or two hold the same tensor.
+            ModelError: a file is missing or damaged.
         """
         if self.is_gguf:
             tensors = _gguf_tensors(self.path)
             return {tensor.name: tuple(map(int, tensor.shape)) for tensor in tensors}
-        shapes: dict[str, tuple[int, ...]] = {}
-        for key, shape, _ in _safetensors(self.files):
-            if key in shapes:
-                raise ModelError(f"{self.path}: {key} is in two of the model's files")
-            shapes[key] = shape
-        return shapes
+        return {key: shape for key, shape, _ in _safetensors(self.files)}
 
     def stored_bits(self) -> int:
         """Bits of the widest number of the matrices; 16 stands for that and for less.
@@ -97,14 +90,11 @@ def check_local_model(name: str) -> None:
     Raises:
         ModelError: the files cannot be a model that headscope reads.
     """
-    with suppress(RuntimeError):  # a home that nobody has: `locate` says so
-        path = local_path(name)
-        if path is None or not exists(path) or not (path.is_dir() or path.is_file()):
-            return
-        checkpoint = find_checkpoint(name, path)
-        if checkpoint.is_gguf:
-            _check_magic(path)
-            return
+    path = local_path(name)
+    if not exists(path):
+        return
+    checkpoint = find_checkpoint(name, path)
+    if not checkpoint.is_gguf:  # the header of a GGUF takes seconds
         check_family(name, read_entries(name, path / CONFIG))
         _ = checkpoint.shapes
 
@@ -117,12 +107,10 @@ def find_checkpoint(name: str, path: Path) -> Checkpoint:
         path: its folder, or its `.gguf` file.
 
     Raises:
-        ModelError: it has no configuration or no weights, its index leads elsewhere, or names
-            what is missing or a pickle.
+        ModelError: it has no configuration or no weights, or its index leads elsewhere, or names a
+            pickle.
     """
-    if path.is_file():
-        if path.suffix.lower() != ".gguf":
-            raise ModelError(f"{name}: a model is a folder, a .gguf file or a hub name, not this")
+    if path.suffix.lower() == ".gguf" and path.is_file():
         return Checkpoint(path, (path,))
     if (path / ADAPTER).is_file():
         raise ModelError(
@@ -131,7 +119,8 @@ def find_checkpoint(name: str, path: Path) -> Checkpoint:
         )
     if not (path / CONFIG).is_file():
         raise ModelError(
-            f"{name}: no config.json in this folder; a model in Hugging Face layout has one"
+            f"{name}: no {CONFIG} there; a model is a folder in Hugging Face layout, a .gguf file "
+            "or a hub name"
         )
     files = weight_files(name, path)
     if not files:
@@ -143,7 +132,7 @@ def weight_files(name: str, folder: Path) -> tuple[Path, ...]:
     """The safetensors files that transformers reads from a folder; none if it holds none.
 
     Raises:
-        ModelError: an index that leads elsewhere, or names what is missing or a pickle.
+        ModelError: an index that leads elsewhere, or names a pickle.
     """
     if (folder / WEIGHTS).is_file():
         return (folder / WEIGHTS,)
@@ -161,13 +150,18 @@ def weight_files(name: str, folder: Path) -> tuple[Path, ...]:
                 f"{index}: names {file!s:.100}, which is no .safetensors file in the model's "
                 f"folder; {_NEVER}"
             )
-    missing = [file.name for file in files if not file.is_file()]
-    if missing:
-        raise ModelError(
-            f"{name}: {len(missing)} of {len(files)} weight files are missing, {missing[0]} first; "
-            "to count by the configuration alone, name config.json itself"
-        )
     return files
+
+
+def pretrained_source(path: Path) -> dict[str, Any]:
+    """Arguments of transformers for a folder, a configuration or a `.gguf` file on this disk.
+
+    No code that comes with it is run, and nobody is asked whether to run it.
+    """
+    safe = {"local_files_only": True, "trust_remote_code": False}
+    if path.suffix.lower() == ".gguf" and path.is_file():
+        return {"pretrained_model_name_or_path": path.parent, "gguf_file": path.name, **safe}
+    return {"pretrained_model_name_or_path": path, **safe}
 
 
 def read_entries(name: str, file: Path) -> dict[str, Any]:
@@ -193,17 +187,7 @@ def _safetensors(files: tuple[Path, ...]) -> Iterator[tuple[str, tuple[int, ...]
                     tensor = file.get_slice(key)
                     yield key, tuple(tensor.get_shape()), tensor.get_dtype()
         except (SafetensorError, OSError) as error:
-            raise ModelError(f"{path}: not a safetensors file: {error}") from error
-
-
-def _check_magic(path: Path) -> None:
-    try:
-        with path.open("rb") as file:
-            start = file.read(len(MAGIC))
-    except OSError as error:
-        raise ModelError(f"{path}: cannot be read: {error.strerror}") from error
-    if start != MAGIC:
-        raise ModelError(f"{path}: not a GGUF file: it begins with {start!r}, not with {MAGIC!r}")
+            raise ModelError(f"{path}: not a whole safetensors file: {error}") from error
 
 
 def _gguf_tensors(path: Path) -> Any:
@@ -211,7 +195,6 @@ def _gguf_tensors(path: Path) -> Any:
     # its import takes a tenth of a second, which the command line's checks do not need
     import gguf
 
-    _check_magic(path)
     try:
         return gguf.GGUFReader(path).tensors
     except Exception as error:  # gguf raises many kinds for a file that it cannot read

@@ -6,22 +6,21 @@ Nothing else asks the Hugging Face hub.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from huggingface_hub import HfApi, snapshot_download
-from huggingface_hub.errors import (
-    GatedRepoError,
-    HFValidationError,
-    RepositoryNotFoundError,
-    RevisionNotFoundError,
-)
+from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils.tqdm import tqdm
 
-from headscope.corpus.shipped import MINI, mini_folder
-from headscope.errors import ModelError, first_line, nearest
-from headscope.models.packaged import PACKAGED, is_reserved, packaged_path, reserved_names
+from headscope.errors import ModelError, nearest
+from headscope.models.packaged import (
+    PACKAGED,
+    is_reserved,
+    local_path,
+    packaged_path,
+    reserved_names,
+)
 from headscope.paths import exists, real_name
 from headscope.printing import are_bars_wanted
 
@@ -34,7 +33,7 @@ TIMEOUT = 5.0
 BAR_SECONDS = 2.0
 """Seconds of a download before its bar appears."""
 WAYS_ON = (
-    "mini, a local folder in Hugging Face layout or a .gguf file works without it, and "
+    "Without the hub, mini, a local folder in Hugging Face layout or a .gguf file works, and "
     "smollm2 and minilm come from the package index"
 )
 _NO_NAMES = ("", ".", "..")
@@ -51,20 +50,15 @@ def locate(name: str, revision: str | None, *, files: Sequence[str] = FILES) -> 
     Raises:
         ModelError: nothing is there, or a revision is asked of a local model.
     """
-    try:
-        path = mini_folder() if name == MINI else Path(name).expanduser()
-    except RuntimeError as error:
-        raise ModelError(f"{name:.200}: no such folder or file: {error}") from error
-    if name in PACKAGED or exists(path):
+    path = local_path(name)
+    if is_reserved(name) or exists(path):
         if revision is not None:
             raise ModelError(
                 f"{name} is not on the hub, and --revision {revision} chooses among models there"
             )
         return packaged_path(name) if name in PACKAGED else path, ""
-    if path.suffix.lower() in (".gguf", ".json"):
-        raise ModelError(f"{name:.200}: no such file")
-    if _is_path(name):
-        raise ModelError(f"{name:.200}: no such folder")
+    if _is_path(name) or path.suffix.lower() in (".gguf", ".json"):
+        raise ModelError(f"{name:.200}: no such file or folder")
     return download(name, revision, files)
 
 
@@ -85,31 +79,14 @@ def download(name: str, revision: str | None, files: Sequence[str]) -> tuple[Pat
         # snapshot_download waits longer for its first answer
         HfApi().model_info(name, revision=revision, timeout=TIMEOUT)
         folder = snapshot_download(name, **options)
-    except HFValidationError as error:
-        raise ModelError(
-            f"{name!r} is no folder, no .gguf file and no hub name: {error}"
-        ) from error
-    except GatedRepoError as error:
-        raise ModelError(
-            f"{wanted_model}: the hub asks for permission; log in with: hf auth login"
-        ) from error
-    except RevisionNotFoundError as error:
-        raise ModelError(
-            f"{name}: the hub has this model and no revision {revision!r} of it; --revision takes "
-            "a branch, a tag or a commit that its page lists"
-        ) from error
-    except RepositoryNotFoundError as error:
-        raise ModelError(
-            f"{wanted_model}{nearest(name, reserved_names())}: the hub has no such model, or shows "
-            f"it only to those who have logged in (hf auth login); {WAYS_ON}"
-        ) from error
     except Exception as error:  # the client's HTTP library has errors of its own
         try:
             folder = snapshot_download(name, local_files_only=True, **options)
-        except OSError:
+        except (OSError, HFValidationError):
+            reason = " ".join(str(error).split()) or type(error).__name__
             raise ModelError(
                 f"{wanted_model}{nearest(name, reserved_names())} is not a local folder, and "
-                f"cannot be fetched from the Hugging Face hub ({first_line(error)}); {WAYS_ON}"
+                f"cannot be fetched from the Hugging Face hub: {reason}. {WAYS_ON}"
             ) from error
     return Path(folder), Path(folder).name
 
@@ -128,9 +105,7 @@ def title_of(model: str) -> str:
     >>> title_of("EleutherAI/pythia-70m"), title_of("../models/tiny.gguf")
     ('EleutherAI/pythia-70m', 'tiny.gguf')
     """
-    path = Path(model)
-    with suppress(RuntimeError):  # a home that nobody has
-        path = path.expanduser()
+    path = local_path(model)
     if is_reserved(model) or not (_is_path(model) or exists(path)):
         return model
     return path.name if path.name not in _NO_NAMES else real_name(path) or model

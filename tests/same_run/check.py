@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
-from headscope.models.packaged import cached_path
+from headscope.models.packaged import PACKAGED
 from tests.same_run.cases import CASES, HERE, Case, words_of
 from tests.same_run.numbers import Columns, columns_of, differences, unequal_bytes
 
@@ -96,7 +96,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def check(case: Case, work: Path, numbers: Path, *, keeping: bool) -> list[str]:
     """Differences of one case, which are printed too."""
-    if case.needs is not None and cached_path(case.needs) is None:
+    if case.needs is not None and not PACKAGED[case.needs].path.exists():
         print(f"{case.name}: left out, needs {case.needs} in the cache", flush=True)
         return []
     try:
