@@ -11,7 +11,7 @@ from headscope.measure.batch_reader import BatchReader, PreparedBatch
 from headscope.measure.plan import BatchResult, Plan, Step, read_plan
 from headscope.models.load import open_model
 from headscope.models.model import NARROW, Model, narrowed
-from headscope.models.null_model import check_null_model, null_model
+from headscope.models.null_model import null_model, stored_matrices
 from headscope.models.stream import batch_tokens_on
 
 T = TypeVar("T")
@@ -58,7 +58,7 @@ class InProcess:
         """Read a plan by the opened model; see `headscope.measure.plan.read_plan`."""
         model, prepared_before = self.model, dict[int, PreparedBatch]()
         if plan.twin is not None:
-            check_null_model(model.engine)
+            stored_matrices(model.engine)
         reader = BatchReader(model, plan.relations, plan.seed)
 
         def read(steps: Iterable[Step], twin: bool) -> Iterator[BatchResult]:

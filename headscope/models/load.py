@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -19,12 +19,12 @@ from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from headscope.attention_kind import CAUSAL
-from headscope.errors import ChoiceError, ModelError, first_line
+from headscope.errors import ModelError, first_line
 from headscope.heads import without_softmax
 from headscope.models.checkpoint import Checkpoint, find_checkpoint
 from headscope.models.engines.choose import bridge_engine, choose_engine
 from headscope.models.engines.engine import Engine
-from headscope.models.families import check_family, explain_unread
+from headscope.models.families import check_family
 from headscope.models.layout.dimensions import AttentionDimensions, attention_kind, read_dimensions
 from headscope.models.layout.projections import layers_without_softmax
 from headscope.models.locate import locate, title_of
@@ -36,13 +36,10 @@ from headscope.models.weights import (
     keep_unpacked,
     load_weights,
     quiet_logging,
-    read_config,
     unpacked_gguf,
 )
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-ENGINES = ("auto", "fused", "lens")
-DEVICE_MAPS = ("auto", "balanced", "sequential")
 STATE = "state_dict"
 """Name of the checksum of a model in memory; a file's checksum has the file's name."""
 FROM_MEMORY = "read from memory: to repeat the run, save the model and name its folder"
@@ -54,7 +51,6 @@ class LoadOptions:
     """Options of a model's loading.
 
     Raises:
-        ChoiceError: no such dtype, engine or device map.
         ModelError: a device map with a device or the lens engine.
     """
 
@@ -78,28 +74,11 @@ class LoadOptions:
     engine reads a model whose layers reach fewer tokens back only where its masks tell of it."""
 
     def __post_init__(self) -> None:
-        for name, choices in (
-            ("dtype", tuple(DTYPES)),
-            ("engine", ENGINES),
-            ("device_map", (None, *DEVICE_MAPS)),
-        ):
-            value = getattr(self, name)
-            if value not in choices:
-                known = [choice for choice in choices if choice is not None]
-                raise ChoiceError(name.replace("_", " "), str(value), known)
         if self.device_map and (self.device != "auto" or self.engine == "lens"):
             raise ModelError(
                 "--device-map chooses the devices and goes with the fused engine; leave --device "
                 f"{self.device} and --engine {self.engine} out"
             )
-
-    def changed(self) -> list[str]:
-        """The names of the options that differ from their default.
-
-        >>> LoadOptions(device="cpu").changed()
-        ['device']
-        """
-        return [field.name for field in fields(self) if getattr(self, field.name) != field.default]
 
 
 def load_model(name: str, **options: Any) -> Model:
@@ -114,13 +93,11 @@ def load_model(name: str, **options: Any) -> Model:
         ModelError: not found, not loadable, or its patterns do not sum to 1, look ahead, or
             have another number of heads than the configuration says; or it has attention that
             the fused engine does not know, and that one was asked for.
-        ChoiceError: no such dtype, engine or device map.
     """
     load_options = LoadOptions(**options)
     device, is_spread = _device(load_options.device), load_options.device_map is not None
     path, commit = locate(name, load_options.revision)
     checkpoint = find_checkpoint(name, path)
-    _check_layout(name, path)
     sha256 = checkpoint.sha256()
     network, tokenizer, unread = _read(name, checkpoint, sha256, load_options)
     if is_spread:
@@ -141,25 +118,15 @@ def load_model(name: str, **options: Any) -> Model:
         )
 
 
-def _check_layout(name: str, path: Path) -> None:
-    """Refuse by its configuration alone what no engine reads, before anything is built.
-
-    Building takes time, and some of transformers' own code looks for a compiler then (RWKV).
-    """
-    if path.is_dir():  # the header of a GGUF takes seconds, and its layouts all have heads
-        config = read_config(name, path)
-        check_family(name, config.to_dict())
-        with explain_unread(name, config.model_type):
-            read_dimensions(name, config)
-
-
 def _read(
     name: str, checkpoint: Checkpoint, sha256: dict[str, str], options: LoadOptions
 ) -> tuple[Any, Any, tuple[str, ...]]:
     """The network, its tokenizer, and notes on what of its files is not read."""
-    unpacked = unpacked_gguf(*sha256.values()) if checkpoint.is_gguf else None
-    if unpacked is not None and unpacked.is_dir():
-        checkpoint, unpacked = find_checkpoint(name, unpacked), None
+    unpacked = None
+    if checkpoint.is_gguf:
+        unpacked = unpacked_gguf(*sha256.values())
+        if unpacked.is_dir():
+            checkpoint, unpacked = find_checkpoint(name, unpacked), None
     network, unread = load_weights(name, checkpoint, DTYPES[options.dtype], options.device_map)
     with quiet_logging():
         tokenizer = load_tokenizer(name, checkpoint.path)
@@ -189,17 +156,15 @@ def open_model(source: Any, **options: Any) -> Model:
     load_options = LoadOptions(**options)
     if not isinstance(source, Model):
         return _in_memory(source, load_options)
-    if load_options.engine in ("auto", source.engine.name):
-        _check_options(source.name, source.dtype, load_options)
-        if load_options.chat and source.tokenizer.template is None:
-            return replace(source, tokenizer=source.tokenizer.in_chat())
-        return source
-    if source.origin is None:
+    if load_options.engine not in ("auto", source.engine.name):
         raise ModelError(
             f"{source.name} is loaded for the {source.engine.name} engine, and "
             f"{load_options.engine} is asked; give its name instead"
         )
-    return open_model(source.origin, **options)
+    _check_options(source.name, source.dtype, load_options)
+    if load_options.chat and source.tokenizer.template is None:
+        return replace(source, tokenizer=source.tokenizer.in_chat())
+    return source
 
 
 def state_sha256(network: nn.Module) -> dict[str, str]:
@@ -230,7 +195,7 @@ def _in_memory(source: Any, options: LoadOptions) -> Model:
     path = str(getattr(network.config, "name_or_path", "") or "")
     name = title_of(path) if path else type(network).__name__
     dtype = str(network.dtype).removeprefix("torch.")
-    _check_network(name, network, dtype)
+    _check_network(name, network)
     _check_options(name, dtype, options)
     if bridge is not None and (
         options.engine == "fused" or attention_kind(network.config) != CAUSAL
@@ -255,7 +220,7 @@ def _in_memory(source: Any, options: LoadOptions) -> Model:
         )
 
 
-def _check_network(name: str, network: Any, dtype: str) -> None:
+def _check_network(name: str, network: Any) -> None:
     """Refuse what has no plain weights here or predicts no next token."""
     if any(tensor.is_meta for tensor in chain(network.parameters(), network.buffers())):
         raise ModelError(
@@ -268,18 +233,18 @@ def _check_network(name: str, network: Any, dtype: str) -> None:
             f"{name}: a {type(network).__name__} predicts no next token; load it with "
             "AutoModelForCausalLM"
         )
-    if dtype not in DTYPES:
-        raise ModelError(f"{name}: its weights are {dtype}; headscope reads {', '.join(DTYPES)}")
 
 
 def _check_options(name: str, dtype: str, options: LoadOptions) -> None:
     """Refuse options that would load a model that is loaded in another way."""
-    fixed = ["device", "revision", "device_map", *(["dtype"] if options.dtype != dtype else [])]
-    if odd := [option for option in fixed if option in options.changed()]:
-        raise ModelError(
-            f"{name} is in memory already, and {odd[0]} {getattr(options, odd[0])!r} is asked of "
-            "it; give its name instead, or bring it there before"
-        )
+    usual = LoadOptions()
+    for option in ("device", "revision", "device_map", "dtype"):
+        asked = getattr(options, option)
+        if asked != getattr(usual, option) and (option, asked) != ("dtype", dtype):
+            raise ModelError(
+                f"{name} is in memory already, and {option} {asked!r} is asked of it; give its "
+                "name instead, or bring it there before"
+            )
 
 
 def _sharing(network: Any) -> Any:
@@ -327,35 +292,23 @@ def model_around(
         config.architectures = config.architectures or [type(network).__name__]
     dimensions = read_dimensions(name, config)
     dimensions = replace(dimensions, others=layers_without_softmax(network, dimensions.layers))
-    if options.bos is None and dimensions.attention_kind.predicts_next:
-        bos, bos_notes = substitute_bos(tokenizer, config.get_text_config(decoder=True))
-        options, notes = replace(options, bos=bos), (*notes, *bos_notes)
     rows = int(network.get_input_embeddings().weight.shape[0])
-    text_tokenizer = Tokenizer(
-        tokenizer,
-        name=name,
-        bos=options.bos,
-        rows=rows,
-        attention_kind=dimensions.attention_kind,
-        short_rope=dimensions.short_rope,
-        chat=options.chat,
-    )
+    text_tokenizer, bos_notes = _text_tokenizer(name, config, tokenizer, options, dimensions, rows)
     context = dimensions.longest_input(options.longest)
     engine: Engine
-    engine_notes: tuple[str, ...] = ()
     if bridge is not None:
-        engine = bridge_engine(name, bridge, dimensions)
+        engine, engine_notes = bridge_engine(name, bridge, dimensions), ()
     else:
-        with explain_unread(name, config.model_type):
-            engine, engine_notes = choose_engine(
-                name,
-                network,
-                tokenizer,
-                dimensions,
-                engine_name=options.engine,
-                longest=min(options.longest or context, context),
-                device=facts["device"],
-            )
+        engine, engine_notes = choose_engine(
+            name,
+            network,
+            tokenizer,
+            dimensions,
+            engine_name=options.engine,
+            longest=min(options.longest or context, context),
+            device=facts["device"],
+        )
+    notes = (*notes, *bos_notes, *engine_notes)
     return Model(
         name=name,
         engine=engine,
@@ -368,9 +321,32 @@ def model_around(
         vocabulary_size=rows,
         attention_kind=dimensions.attention_kind,
         others=dimensions.others,
-        notes=(*notes, *engine_notes, *_notes(network, dimensions, options.longest, context)),
+        notes=(*notes, *_notes(network, dimensions, options.longest, context)),
         **facts,
     )
+
+
+def _text_tokenizer(
+    name: str,
+    config: Any,
+    backend: Any,
+    options: LoadOptions,
+    dimensions: AttentionDimensions,
+    rows: int,
+) -> tuple[Tokenizer, tuple[str, ...]]:
+    """The tokenizer, and a note on the token that serves as BOS if it has none."""
+    bos, notes, kind = options.bos, (), dimensions.attention_kind
+    if bos is None and kind.predicts_next:
+        bos, notes = substitute_bos(backend, config.get_text_config(decoder=True))
+    tokenizer = Tokenizer(
+        backend,
+        name=name,
+        bos=bos,
+        rows=rows,
+        attention_kind=kind,
+        short_rope=dimensions.short_rope,
+    )
+    return tokenizer.in_chat() if options.chat else tokenizer, notes
 
 
 def _notes(

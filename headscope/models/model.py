@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from headscope.attention_kind import CAUSAL, AttentionKind
-from headscope.errors import ModelError, RunError
+from headscope.errors import RunError
 from headscope.heads import head_name, without_softmax
 from headscope.models.checkpoint import NARROW_BITS, Checkpoint
 from headscope.models.engines.engine import Engine
@@ -93,16 +93,9 @@ class Model:
 
     @property
     def bridge(self) -> Any:
-        """The TransformerLens model behind a `lens` engine.
-
-        Raises:
-            ModelError: the model was loaded for the other engine.
-        """
-        # no isinstance: the other engine must not wait seconds for TransformerLens to be imported
-        bridge = getattr(self.engine, "bridge", None)
-        if bridge is None:
-            raise ModelError(f"{self.name}: TransformerLens' view of it takes the lens engine")
-        return bridge
+        """TransformerLens' view of a model that was loaded for the lens engine."""
+        engine: Any = self.engine
+        return engine.bridge
 
     def with_layers(self, numbers: Collection[int]) -> Model:
         """The model, of which some layers alone are read, and none after the last of them is run.

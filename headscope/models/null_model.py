@@ -25,16 +25,6 @@ MAX_TOKENS = 16_384
 """Tokens of each stimulus after which the null model has read enough."""
 
 
-def check_null_model(engine: Engine) -> None:
-    """Refuse a model whose attention weights cannot be shuffled, before anything is read.
-
-    Raises:
-        ModelError: an attention layer shows no such matrices, they are not in memory, or the model
-            computes them from other tensors.
-    """
-    _stored_matrices(engine)
-
-
 @contextmanager
 def null_model(engine: Engine, *, seed: int) -> Iterator[None]:
     """Within this context the entries of each Q, K, V and O matrix are permuted, in place.
@@ -47,9 +37,9 @@ def null_model(engine: Engine, *, seed: int) -> Iterator[None]:
         seed: seeds the permutations.
 
     Raises:
-        ModelError: see `check_null_model`.
+        ModelError: see `stored_matrices`.
     """
-    matrices = _stored_matrices(engine)
+    matrices = stored_matrices(engine)
     originals = [matrix.to("cpu", copy=True) for matrix in matrices]
     try:
         _permute(matrices, seed)
@@ -93,8 +83,13 @@ class WindowSample:
         return indices
 
 
-def _stored_matrices(engine: Engine) -> list[Tensor]:
-    """The distinct matrices of an engine, each a view into a parameter."""
+def stored_matrices(engine: Engine) -> list[Tensor]:
+    """The distinct attention matrices of an engine, each a view into a parameter.
+
+    Raises:
+        ModelError: an attention layer shows no such matrices, they are not in memory, or the model
+            computes them from other tensors: they cannot be shuffled.
+    """
     source: Any = engine
     network: nn.Module = source.bridge if engine.name == "lens" else source.network
     stored = {weights.untyped_storage().data_ptr() for weights in network.parameters()}

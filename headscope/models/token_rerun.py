@@ -7,6 +7,7 @@ alone. A token that is changed is thus run again by itself, and costs a token in
 from __future__ import annotations
 
 import inspect
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -49,7 +50,7 @@ class _EveryLayer(AttentionChange):
         return frozenset(self.attention_layers)
 
 
-class _TokenRerunner:
+class _TokenRerunner(ABC):
     """A causal model whose tokens can be run again, each on the keys of the tokens before it.
 
     Raises:
@@ -67,9 +68,9 @@ class _TokenRerunner:
                 f"result (by {difference:.2g}): this model mixes tokens by more than attention"
             )
 
+    @abstractmethod
     def _difference(self) -> float:
         """Difference of untouched tokens that are run again from the clean run."""
-        raise NotImplementedError
 
     def _streams(
         self, tokens: Int[Tensor, " item"], position: Int[Tensor, " item"]

@@ -17,10 +17,9 @@ from headscope.attention_kind import CAUSAL, UNLIMITED, AttentionKind
 from headscope.corpus.align import TokenizedDocument
 from headscope.corpus.document import Document
 from headscope.corpus.window import NO_FRAME, ChatTemplate, Frame
-from headscope.errors import ModelError, first_line
-
-FEWEST_TOKENS = 64
-"""The longest random sequence draws this many different tokens."""
+from headscope.errors import ModelError
+from headscope.models.checkpoint import pretrained_source
+from headscope.models.weights import in_one_sentence
 
 
 class Tokenizer:
@@ -33,11 +32,10 @@ class Tokenizer:
         rows: of the model's embedding; None where no model belongs to it.
         attention_kind: of the model; an encoder's texts stand between two special tokens.
         short_rope: of the model; see `headscope.corpus.window.Window.short_rope`.
-        chat: whether documents stand in the tokenizer's own chat template.
 
     Raises:
         ModelError: no offsets, no beginning-of-text token, or tokens that the model has no
-            embedding for; or no chat template.
+            embedding for.
     """
 
     def __init__(
@@ -49,7 +47,6 @@ class Tokenizer:
         rows: int | None = None,
         attention_kind: AttentionKind = CAUSAL,
         short_rope: int = UNLIMITED,
-        chat: bool = False,
     ) -> None:
         if not getattr(backend, "is_fast", False):
             raise ModelError(
@@ -69,7 +66,7 @@ class Tokenizer:
         """The token that stands for one to be filled in."""
         self._text: dict[int, str] = {}
         self._rows = rows
-        self.template: ChatTemplate | None = self._chat_template(attention_kind) if chat else None
+        self.template: ChatTemplate | None = None
         """Template text around each document, as around a user's message."""
         if rows is not None:
             special = [token for token in (self.frame.end, self.mask) if token is not None]
@@ -79,14 +76,9 @@ class Tokenizer:
         """The same tokenizer for documents in its chat template.
 
         Raises:
-            ModelError: it has none.
+            ModelError: it has none, or belongs to an encoder.
         """
-        tokenizer = copy.copy(self)
-        tokenizer.template = self._chat_template(self.frame.attention_kind)
-        return tokenizer
-
-    def _chat_template(self, attention_kind: AttentionKind) -> ChatTemplate:
-        if attention_kind.sees_future:
+        if self.frame.attention_kind.sees_future:
             raise ModelError(
                 f"{self.name}: --chat is for models that predict a next token, and this is none; "
                 "leave it out"
@@ -100,7 +92,8 @@ class Tokenizer:
         if tokens[0][:1] == [self.bos]:
             del tokens[0][0]
         self._check_ids([*tokens[0], *tokens[1]], "its chat template")
-        return ChatTemplate(
+        tokenizer = copy.copy(self)
+        tokenizer.template = ChatTemplate(
             before=tuple(tokens[0]),
             after=tuple(tokens[1]),
             strings=tuple(self.spell([*tokens[0], *tokens[1]])),
@@ -108,6 +101,7 @@ class Tokenizer:
             | frozenset(self._backend.added_tokens_decoder),
             text=(before, after),
         )
+        return tokenizer
 
     def encode(self, document: Document) -> TokenizedDocument:
         """The document's tokens, without a beginning-of-text token."""
@@ -143,20 +137,10 @@ class Tokenizer:
             )
 
     def ordinary_tokens(self, vocabulary_size: int) -> Int[ndarray, " token"]:
-        """All token ids that the model has and that stand for text: no special or added token.
-
-        Raises:
-            ModelError: there are too few to make a random sequence.
-        """
+        """All token ids that the model has and that stand for text: no special or added token."""
         special = set(self._backend.all_special_ids) | set(self._backend.added_tokens_decoder)
         size = min(vocabulary_size, len(self._backend))
-        ordinary = [token for token in range(size) if token not in special]
-        if len(ordinary) < FEWEST_TOKENS:
-            raise ModelError(
-                f"{self.name}: its tokenizer has {len(ordinary)} tokens that stand for text; "
-                "is its vocabulary file in the folder?"
-            )
-        return np.array(ordinary, np.int64)
+        return np.array([token for token in range(size) if token not in special], np.int64)
 
 
 def ordinary_ids(backend: Any) -> list[int]:
@@ -167,23 +151,14 @@ def ordinary_ids(backend: Any) -> list[int]:
 
 def _find_bos(backend: Any, name: str, text: str | None) -> tuple[str, int]:
     if text is not None:
-        # an argument that is not UTF-8 comes with surrogates, which no tokenizer takes
-        if text.encode("utf-8", "replace").decode() != text:
-            raise ModelError(f"{name}: {text!r:.60} is no Unicode text")
-        token = backend.convert_tokens_to_ids(text)
-        if token is None or (token == backend.unk_token_id and text != backend.unk_token):
-            raise ModelError(f"{name}: {text!r} is not a token of its vocabulary")
-        return text, int(token)
+        token = backend.get_vocab().get(text)
+        if token is None:
+            raise ModelError(f"{name}: {text!r:.60} is not a token of its vocabulary")
+        return text, token
     if backend.bos_token_id is None:
-        specials = [t for t in (backend.eos_token, backend.pad_token, backend.unk_token) if t]
         raise ModelError(
             f"{name}: its vocabulary has no beginning-of-text (BOS) token, and headscope puts one "
             "before every document. Name the token to use with --bos"
-            + (
-                f"; its special tokens are: {', '.join(dict.fromkeys(specials))}"
-                if specials
-                else ""
-            )
         )
     return backend.bos_token, int(backend.bos_token_id)
 
@@ -227,12 +202,9 @@ def _template_texts(backend: Any, name: str) -> tuple[str, str]:
     Raises:
         ModelError: it has no template, or one that cannot be used so.
     """
-    try:
+    # a template is a program, and may fail in any way
+    with in_one_sentence(name, "--chat needs a chat template, and its own fails"):
         text = backend.apply_chat_template([{"role": "user", "content": _MESSAGE}], tokenize=False)
-    except Exception as error:  # a template is a program, and may fail in any way
-        raise ModelError(
-            f"{name}: --chat needs a chat template, and its own fails: {first_line(error)}"
-        ) from error
     before, message, after = str(text).partition(_MESSAGE)
     if not message or _MESSAGE in after:
         raise ModelError(
@@ -256,17 +228,8 @@ def load_tokenizer(name: str, path: Path) -> Any:
     Raises:
         ModelError: transformers cannot load it.
     """
-    source: dict[str, Any] = {"pretrained_model_name_or_path": path}
-    if path.is_file():
-        source = {"pretrained_model_name_or_path": path.parent, "gguf_file": path.name}
-    try:
-        # without a word about it, transformers asks the user whether to run a tokenizer's own code
-        backend = AutoTokenizer.from_pretrained(
-            **source, local_files_only=True, trust_remote_code=False
-        )
-    except Exception as error:  # transformers raises many kinds for a folder that it cannot use
-        reason = first_line(error)
-        raise ModelError(f"{name}: transformers cannot load its tokenizer: {reason}") from error
+    with in_one_sentence(name, "transformers cannot load its tokenizer"):
+        backend = AutoTokenizer.from_pretrained(**pretrained_source(path))
     if not ordinary_ids(backend):
         files = ", ".join(dict.fromkeys(getattr(backend, "vocab_files_names", {}).values()))
         raise ModelError(

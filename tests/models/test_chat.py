@@ -47,7 +47,7 @@ def documents():
 
 @pytest.fixture(scope="module")
 def windows(words, documents):
-    tokenizer = Tokenizer(words, name="m", chat=True)
+    tokenizer = Tokenizer(words, name="m").in_chat()
     return [
         window
         for number, document in enumerate(documents)
@@ -76,7 +76,7 @@ def test_a_text_in_the_template_is_what_the_tokenizer_itself_makes_of_it(words, 
 def test_words_lie_where_they_are_spelled(words, documents, windows):
     """Words are as many as without the template, and no part of the template is one."""
     plain = Tokenizer(words, name="m")
-    before, after = Tokenizer(words, name="m", chat=True).template.text
+    before, after = Tokenizer(words, name="m").in_chat().template.text
     spelled = 0
     for document in documents:
         own = [w for w in windows if w.name.rpartition("#")[0] == document.name]
@@ -174,10 +174,10 @@ def test_a_run_says_its_template_and_its_model_comes_back_with_it(chat_folder, t
 @pytest.mark.parametrize(
     ("template", "message"),
     [
-        (None, "m: --chat needs a chat template, and its own fails: Cannot use chat template"),
+        (None, "m: --chat needs a chat template, and its own fails: .*Cannot use chat template"),
         (
             "{{ raise_exception('no users') }}",
-            "m: --chat needs a chat template, and its own fails: no users",
+            "m: --chat needs a chat template, and its own fails: .*no users",
         ),
         ("<|endoftext|>only this", "m: its chat template does not hold a user's message once as"),
         (
@@ -190,4 +190,4 @@ def test_a_template_that_cannot_be_used_is_said(tokenizer, template, message):
     words = copy.deepcopy(tokenizer)
     words.chat_template = template
     with pytest.raises(ModelError, match=message):
-        Tokenizer(words, name="m", chat=True)
+        Tokenizer(words, name="m").in_chat()

@@ -88,7 +88,6 @@ WRONG = {
     "alone": (lambda m, t, f: m, "is no model and its tokenizer; give"),
     "meta": (lambda m, t, f: (meta(f), t), "on the meta device"),
     "no head": (lambda m, t, f: (AutoModel.from_pretrained(f), t), "predicts no next token"),
-    "double": (lambda m, t, f: (m.double(), t), "float64; headscope reads"),
     "number": (lambda m, t, f: 123, "it should be the name or path of a model"),
     "module": (lambda m, t, f: torch.nn.Linear(2, 2), "it should be the name or path of a model"),
 }

@@ -85,21 +85,6 @@ def test_a_part_that_the_model_lacks_is_named_and_all_others_are_read(folders, t
             assert any(key.endswith(name) and torch.equal(value, tensors[key]) for key in tensors)
 
 
-def test_a_scale_that_would_be_left_out_is_refused(folders, tmp_path):
-    """Weights in eight bits are nothing without their scales."""
-    folder = Path(shutil.copytree(folders["llama"], tmp_path / "m"))
-
-    def scale(tensors):
-        tensors["model.layers.0.mlp.up_proj.weight_scale_inv"] = torch.ones(1, 1)
-
-    edit(folder, scale)
-    with pytest.raises(
-        ModelError,
-        match=r"scale_inv is of a module that would be loaded without it",
-    ):
-        load_model(str(folder))
-
-
 def test_masks_and_rotary_frequencies_of_old_files_are_no_matter(folders, tmp_path):
     for layout, keys in (
         ("gpt2", ("transformer.h.0.attn.bias", "transformer.h.0.attn.masked_bias")),

@@ -112,7 +112,7 @@ for name in sys.argv[1:]:
 print("ALL")
 __import__("os").system("true")  # the watch reports it
 """
-LAYOUTS = ("llama", "mistral", "bloom", "gemma3", "phi4_multimodal", "git", "rwkv", "mamba")
+LAYOUTS = ("llama", "mistral", "bloom", "gemma3", "phi4_multimodal", "rwkv", "mamba")
 
 
 def test_no_process_is_started_and_no_network_asked_while_a_model_loads(

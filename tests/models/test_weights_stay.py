@@ -65,27 +65,10 @@ def halved(model: Any) -> None:
     model.to(torch.bfloat16)
 
 
-class Int8Linear(torch.nn.Module):
-    """Weights in eight bits with a scale for each row, made plain while the module runs."""
-
-    def __init__(self, linear: Any) -> None:
-        super().__init__()
-        scale = linear.weight.detach().abs().amax(1, keepdim=True) / 127
-        weight = (linear.weight.detach() / scale).round().to(torch.int8)
-        self.weight = torch.nn.Parameter(weight, requires_grad=False)
-        self.scale = torch.nn.Parameter(scale, requires_grad=False)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x @ (self.weight * self.scale).T
-
-
 def int8(model: Any) -> None:
     for layer in LAYERS:
-        for name in ("q_proj", "k_proj", "v_proj", "o_proj"):
-            setattr(
-                attention(model, layer), name, Int8Linear(getattr(attention(model, layer), name))
-            )
-    model.config.quantization_config = {"quant_method": "int8", "bits": 8}
+        weight = attention(model, layer).q_proj.weight.detach().to(torch.int8)
+        attention(model, layer).q_proj.weight = torch.nn.Parameter(weight, requires_grad=False)
 
 
 def packed(model: Any) -> None:
@@ -105,7 +88,7 @@ FORMS: dict[str, Callable[[Any], None]] = {
     "packed": packed,
 }
 REFUSED = {
-    "shared attention": "3 attention patterns come from 2 attention modules",
+    "shared attention": r"3 attention patterns of .* heads come from 2 layers",
     "int8": "its weights are quantised; pass the model before",
     "packed": "its weights are quantised; pass the model before",
     "parametrised": "weight_norm.*--no-twin.*remove_parametrizations",

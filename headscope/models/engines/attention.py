@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
@@ -308,8 +308,12 @@ def by_rows(
     """The same by plain products, some rows at a time, on any device; differentiable."""
     groups = query.shape[1] // value.shape[1]
     value = value.repeat_interleave(groups, 1) if groups > 1 else value
+    windows, _, length, _ = query.shape
+    width = key.shape[2] if terms.sees_future else None
     outputs, sums = [], []
-    for tile in _tiles(query, key, terms):
+    for start in range(0, length, ROWS):
+        rows = slice(start, min(start + ROWS, length))
+        tile = Tile(slice(0, windows), rows, width)
         scores = tile_scores(query, key, scale, terms, tile)
         normaliser = normaliser_of(scores, terms)
         pattern = (scores - normaliser[..., None]).exp().to(value.dtype)
@@ -318,80 +322,42 @@ def by_rows(
     return torch.cat(outputs, 2), torch.cat(sums, 2)
 
 
-def _tiles(query: Heads, key: Keys, terms: ScoreTerms) -> list[Tile]:
-    windows, _, length, _ = query.shape
-    width = key.shape[2] if terms.sees_future else None
-    parts = [slice(start, min(start + ROWS, length)) for start in range(0, length, ROWS)]
-    return [Tile(slice(0, windows), part, width) for part in parts]
-
-
 def _kernel(
     query: Heads, key: Keys, value: Seen, scale: float, terms: ScoreTerms
 ) -> tuple[Values, Sums]:
     width, bias = value.shape[-1], terms.bias
     query, key, value = _same_width(query, key, value)
-    plain = ScoreTerms(bias, sees_future=terms.sees_future)
     device = query.device.type
     if device == "cpu":
         mask = None if bias is None else bias.to(query.dtype)
         output, normaliser = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
             query, key, value, 0.0, bias is None, attn_mask=mask, scale=scale
         )
-    else:
+    elif device == "cuda":
         groups = query.shape[1] // key.shape[1]
         if groups > 1:
             key, value = (x.repeat_interleave(groups, 1) for x in (key, value))
-        if device == "cuda":
-            output, normaliser = _cuda(query, key, value, scale, plain)
-        else:
-            output, normaliser = by_rows(query, key, value, scale, plain)
+        output, normaliser = _cuda(query, key, value, scale, bias)
+    else:
+        plain = ScoreTerms(bias, sees_future=terms.sees_future)
+        output, normaliser = by_rows(query, key, value, scale, plain)
     return output[..., :width], normaliser
 
 
 def _cuda(
-    query: Heads, key: Keys, value: Seen, scale: float, terms: ScoreTerms
-) -> tuple[Values, Sums]:
-    bias = terms.bias
+    query: Heads, key: Keys, value: Seen, scale: float, bias: Tensor | None
+) -> tuple[Heads, Sums]:
     half = query.dtype in (torch.float16, torch.bfloat16)
-    if bias is not None and not _kernel_adds_biases(query.device, query.dtype):
-        return by_rows(query, key, value, scale, terms)
     if bias is None and half and query.shape[-1] <= WIDEST_FLASH:
         flash = torch.ops.aten._scaled_dot_product_flash_attention(
             query, key, value, 0.0, True, scale=scale
         )
         return flash[0], flash[1]
-    return _efficient(query, key, value, scale, bias)
-
-
-def _efficient(
-    query: Heads, key: Keys, value: Seen, scale: float, bias: Tensor | None
-) -> tuple[Heads, Sums]:
     mask = None if bias is None else _aligned(bias.to(query.dtype), query.shape[:2])
     output, normaliser, *_ = torch.ops.aten._scaled_dot_product_efficient_attention(
         query, key, value, mask, True, 0.0, bias is None, scale=scale
     )
     return output, normaliser[..., : query.shape[2]]  # the kernel pads its rows
-
-
-@lru_cache(maxsize=8)
-@torch.no_grad()
-def _kernel_adds_biases(device: torch.device, dtype: torch.dtype) -> bool:
-    """Tell whether this card's kernel gives what plain products give with a bias, on a small input.
-
-    The text on which an engine is checked is shorter than most windows.
-    """
-    generator = torch.Generator().manual_seed(0)
-    query, key, value = (torch.randn(2, 2, 21, 16, generator=generator) for _ in range(3))
-    window = torch.ones(21, 21).tril().triu(-5)
-    bias = torch.zeros(1, 1, 21, 21).masked_fill(window == 0, -torch.inf)
-    expected = by_rows(query, key, value, 0.25, ScoreTerms(bias))
-    query, key, value = (x.to(device, dtype) for x in (query, key, value))
-    try:
-        outputs = _efficient(query, key, value, 0.25, bias.to(device))
-    except RuntimeError:
-        return False
-    pairs = zip(outputs, expected, strict=True)
-    return all(torch.allclose(output.float().cpu(), plain, atol=0.05) for output, plain in pairs)
 
 
 def _aligned(

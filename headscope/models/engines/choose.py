@@ -4,6 +4,7 @@ eager attention on a short text.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,7 +13,6 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from headscope.attention_kind import AttentionKind
 from headscope.errors import ModelError, first_line
 from headscope.heads import without_softmax
 from headscope.models.engines.attention import noting_windows
@@ -21,6 +21,7 @@ from headscope.models.engines.fused import EAGER, FusedEngine, attend_by, reache
 from headscope.models.engines.lens import LensEngine, boot
 from headscope.models.layout.dimensions import AttentionDimensions
 from headscope.models.layout.projections import attention_modules
+from headscope.models.weights import in_one_sentence
 
 TOKENS = 48
 TOLERANCE = {torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 5e-2}
@@ -71,46 +72,50 @@ def choose_engine(
     only_fused = "" if dimensions.attention_kind.predicts_next else "an encoder"
     if dimensions.others:
         only_fused = without_softmax(dimensions.others)
-    if engine_name == "lens" and only_fused:
-        raise ModelError(
-            f"{name}: {only_fused}; such a model is read by the fused engine alone; --engine lens "
-            "and study weights do not take it"
-        )
     if engine_name == "lens":
+        if only_fused:
+            raise ModelError(
+                f"{name}: {only_fused}; such a model is read by the fused engine alone; --engine "
+                "lens and study weights do not take it"
+            )
         return _lens(name, network, tokenizer, dimensions, probed), ()
     try:
-        engine = FusedEngine(network, dimensions)
-        with noting_windows() as windows:
-            check_probe(engine, probed, "softmax(q·k)")
-        dimensions.check_reach(longest, windows | reaches(network))
-        modules = attention_modules(network)
-        if len(modules) != len(engine.attention_layers) or not engine.matrices():
-            raise ModelError("its attention matrices are not where they are looked for")
-        return engine, ()
+        return _fused(network, dimensions, probed, longest), ()
     except Exception as error:  # a model's own code may fail in any way
         reason = first_line(error)
         if engine_name == "fused" or only_fused:
             raise ModelError(f"{name}: the fused engine does not fit: {reason}") from error
     attend_by(network, EAGER)
-    try:
-        lens = _lens(name, network, tokenizer, dimensions, probed)
-    except ModelError as error:
-        raise ModelError(f"{error}; nor does the fused engine fit: {reason}") from error
+    lens = _lens(name, network, tokenizer, dimensions, probed)
     return lens, (f"lens engine, because the fused one does not fit: {reason}",)
+
+
+def _fused(
+    network: Any, dimensions: AttentionDimensions, probed: Probe, longest: int
+) -> FusedEngine:
+    engine = FusedEngine(network, dimensions)
+    with noting_windows() as windows:
+        check_probe(engine, probed, "softmax(q·k)")
+    dimensions.check_reach(longest, windows | reaches(network))
+    modules = attention_modules(network)
+    if len(modules) != len(engine.attention_layers) or not engine.matrices():
+        raise ModelError("its attention matrices are not where they are looked for")
+    return engine
 
 
 def _lens(
     name: str, network: Any, tokenizer: Any, dimensions: AttentionDimensions, probed: Probe
-) -> Engine:
-    engine = boot(name, network, tokenizer, dimensions)
+) -> LensEngine:
     try:
+        engine = boot(name, network, tokenizer, dimensions)
         check_probe(engine, probed, "what TransformerLens shows", slack=LENS_SLACK)
-    except Exception as error:  # likewise
-        raise ModelError(f"{name}: the lens engine does not fit: {first_line(error)}") from error
+    except Exception as error:  # TransformerLens has no family of errors of its own
+        reason = first_line(error).split(". Available architectures")[0]  # 150 names follow
+        raise ModelError(f"{name}: the lens engine does not fit: {reason}") from error
     return engine
 
 
-def bridge_engine(name: str, bridge: Any, dimensions: AttentionDimensions) -> Engine:
+def bridge_engine(name: str, bridge: Any, dimensions: AttentionDimensions) -> LensEngine:
     """The lens engine of a user's bridge, whose eager attention cannot be asked any more.
 
     Raises:
@@ -119,7 +124,7 @@ def bridge_engine(name: str, bridge: Any, dimensions: AttentionDimensions) -> En
     engine = LensEngine(bridge.eval(), dimensions)
     weight = bridge.original_model.get_input_embeddings().weight
     tokens = probe_tokens(dimensions, len(weight)).to(weight.device)
-    check_patterns(engine, name, dimensions, tokens)
+    check_patterns(name, [*_patterns(engine, tokens).values()], dimensions, least=1.0)
     return engine
 
 
@@ -153,23 +158,14 @@ def probe(name: str, network: Any, dimensions: AttentionDimensions) -> Probe:
     """
     embedding = network.get_input_embeddings().weight
     tokens = probe_tokens(dimensions, len(embedding)).to(embedding.device)
-    try:
-        with torch.inference_mode():
-            patterns = _eager_patterns(network, tokens, dimensions)
-    except Exception as error:  # a model's own code may fail in any way
-        reason = first_line(error)
-        raise ModelError(f"{name}: the model fails on a short text: {reason}") from error
-    layers = dimensions.attention_layers
-    if len(patterns) != len(layers):
-        raise ModelError(
-            f"{name}: {len(patterns)} attention patterns come from {len(layers)} attention "
-            "modules; headscope reads models whose layers have one softmax attention each, or none"
-        )
-    for layer, pattern in zip(layers, patterns, strict=True):
-        _check(f"{name}: layer {layer}", pattern, dimensions.heads, dimensions.attention_kind)
+    with in_one_sentence(name, "the model fails on a short text"), torch.inference_mode():
+        patterns = _eager_patterns(network, tokens, dimensions)
+    check_patterns(name, patterns, dimensions)
     # the layers of a large model may lie on several devices
     on_processor = tuple(pattern.float().cpu() for pattern in patterns)
-    return Probe(tokens, layers, on_processor, TOLERANCE.get(embedding.dtype, 5e-2))
+    return Probe(
+        tokens, dimensions.attention_layers, on_processor, TOLERANCE.get(embedding.dtype, 5e-2)
+    )
 
 
 def probe_tokens(dimensions: AttentionDimensions, vocabulary_size: int) -> Tensor:
@@ -205,50 +201,42 @@ def check_probe(engine: Engine, probed: Probe, source: str, *, slack: float = 1.
 
 
 def check_patterns(
-    engine: Engine, name: str, dimensions: AttentionDimensions, tokens: Int[Tensor, "one position"]
+    name: str,
+    patterns: Sequence[Float[Tensor, "one head query key"]],
+    dimensions: AttentionDimensions,
+    *,
+    least: float = -torch.inf,
 ) -> None:
-    """Check that the patterns that a user's bridge shows are causal softmax attention.
+    """Check that patterns are softmax attention of every layer and head.
 
     Args:
-        engine: runs the model.
         name: of the model, for messages.
+        patterns: of a short text, a layer each.
         dimensions: as its configuration states them.
-        tokens: of a short text, on the device of the model.
+        least: smallest sum of a row; a learned sink may leave less than 1.
 
     Raises:
         ModelError: a layer gives no pattern, another number of heads than configured, rows that do
             not sum to 1, or attention to later positions; the message names the layer.
     """
-    patterns = _patterns(engine, tokens)
-    for layer in dimensions.attention_layers:
-        title = f"{name}: layer {layer}"
-        if layer not in patterns:
+    layers, heads = dimensions.attention_layers, dimensions.heads
+    if [tuple(pattern.shape[:2]) for pattern in patterns] != [(1, heads)] * len(layers):
+        counts = sorted({pattern.shape[1] for pattern in patterns})
+        raise ModelError(
+            f"{name}: {len(patterns)} attention patterns of {counts} heads come from {len(layers)} "
+            f"layers of {heads} heads; headscope reads models whose layers have one softmax "
+            "attention each, or none"
+        )
+    for layer, pattern in zip(layers, patterns, strict=True):
+        title, sums = f"{name}: layer {layer}", pattern.float().sum(-1)
+        off = float(torch.maximum(sums - 1, least - sums).max())
+        if not off <= ROW_TOLERANCE.get(pattern.dtype, 1e-2):
             raise ModelError(
-                f"{title} gives no attention pattern; headscope reads softmax attention only"
+                f"{title}: rows of the pattern do not sum to 1 (off by {off:.3g}); if numbers "
+                "overflow, --dtype float32 may help"
             )
-        _check(title, patterns[layer], dimensions.heads, engine.attention_kind, least=1.0)
-
-
-def _check(
-    title: str, pattern: Tensor, heads: int, kind: AttentionKind, *, least: float = -torch.inf
-) -> None:
-    """Check that a pattern is attention: a learned sink may leave rows that sum to less than 1."""
-    if tuple(pattern.shape[:2]) != (1, heads):
-        raise ModelError(
-            f"{title} gives a pattern of shape {tuple(pattern.shape)}, but the configuration says "
-            f"{heads} heads"
-        )
-    sums = pattern.float().sum(-1)
-    if bool(sums.isnan().any()):
-        raise ModelError(
-            f"{title} gives attention that is NaN on a short text: a number of its configuration, "
-            "such as the epsilon of a norm, or of its weights is out of range; try --dtype float32"
-        )
-    off = float(torch.maximum(sums - 1, least - sums).max())
-    if off > ROW_TOLERANCE.get(pattern.dtype, 1e-2):
-        raise ModelError(f"{title}: rows of the pattern do not sum to 1 (off by {off:.3g})")
-    if attends_to_hidden(pattern, kind):
-        raise ModelError(f"{title} attends to later positions: no causal model")
+        if attends_to_hidden(pattern, dimensions.attention_kind):
+            raise ModelError(f"{title} attends to later positions, as no causal decoder does")
 
 
 def _patterns(engine: Engine, tokens: Tensor) -> dict[int, Tensor]:

@@ -14,7 +14,7 @@ from torch import Tensor
 from transformers import AutoTokenizer
 
 from headscope.attention_kind import CAUSAL
-from headscope.errors import ModelError, first_line
+from headscope.errors import ModelError
 from headscope.models.engines.engine import (
     OnLayer,
     Request,
@@ -25,7 +25,6 @@ from headscope.models.engines.engine import (
     slice_pattern,
 )
 from headscope.models.layout.dimensions import AttentionDimensions
-from headscope.models.layout.projections import check_shapes
 
 MATRICES = ("q", "k", "v", "o")
 
@@ -90,23 +89,18 @@ class LensEngine:
         """Q, K, V and O of each layer, in place.
 
         Raises:
-            ModelError: a layer's attention shows no such matrices, or of another shape than
-                heads × width.
+            ModelError: a layer's attention shows no such matrices.
         """
         matrices: list[Float[Tensor, ...]] = []
         for layer in range(self.dimensions.layers):
             attention = self.bridge.blocks[layer].attn
-            weights: list[Any] = [
-                getattr(getattr(attention, name, None), "weight", None) for name in MATRICES
-            ]
-            if any(weight is None for weight in weights):
+            try:
+                matrices += [getattr(attention, name).weight.data for name in MATRICES]
+            except AttributeError as error:
                 raise ModelError(
                     f"layer {layer} shows no separate Q, K, V and O matrices, so that it has no "
                     "null model; run without it (--no-twin)"
-                )
-            layer_matrices = [weight.data for weight in weights]
-            check_shapes(layer_matrices, self.dimensions, f"layer {layer}")
-            matrices += layer_matrices
+                ) from error
         return matrices
 
 
@@ -121,31 +115,20 @@ def _show(pattern: Tensor, value: Tensor | None, request: Request) -> Any:
 
 
 def boot(name: str, network: Any, tokenizer: Any, dimensions: AttentionDimensions) -> LensEngine:
-    """Wrap a Hugging Face model; its modules are replaced by the bridge's.
-
-    Raises:
-        ModelError: TransformerLens has no adapter for it, or fails.
-    """
+    """Wrap a Hugging Face model; its modules are replaced by the bridge's."""
     # no model that the fused engine reads needs it, and it takes a second to import
     from transformer_lens.model_bridge.sources import build_bridge_from_module
 
-    architecture = network.config.architectures[0]
-    try:
-        # TransformerLens loads a tokenizer again from its own name, which may be one on the hub
-        with TemporaryDirectory(prefix="headscope-") as folder:
-            tokenizer.save_pretrained(folder)
-            bridge = build_bridge_from_module(
-                network,
-                architecture,
-                hf_config=network.config,
-                model_name=name,
-                tokenizer=AutoTokenizer.from_pretrained(
-                    folder, local_files_only=True, trust_remote_code=False
-                ),
-            )
-    except Exception as error:  # TransformerLens has no family of errors of its own
-        reason = first_line(error).split(". Available architectures")[0]  # 150 names follow
-        raise ModelError(
-            f"{name}: TransformerLens cannot wrap a {architecture}: {reason}"
-        ) from error
+    # TransformerLens loads a tokenizer again from its own name, which may be one on the hub
+    with TemporaryDirectory(prefix="headscope-") as folder:
+        tokenizer.save_pretrained(folder)
+        bridge = build_bridge_from_module(
+            network,
+            network.config.architectures[0],
+            hf_config=network.config,
+            model_name=name,
+            tokenizer=AutoTokenizer.from_pretrained(
+                folder, local_files_only=True, trust_remote_code=False
+            ),
+        )
     return LensEngine(bridge, dimensions)
