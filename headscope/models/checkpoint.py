@@ -147,7 +147,7 @@ def weight_files(name: str, folder: Path) -> tuple[Path, ...]:
     for file in files:
         if file.suffix != ".safetensors" or file.parent != folder:
             raise ModelError(
-                f"{index}: names {file!s:.100}, which is no .safetensors file in the model's "
+                f"{index}: names {file!s:.100}, not a .safetensors file in the model's "
                 f"folder; {_NEVER}"
             )
     return files

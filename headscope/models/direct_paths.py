@@ -262,7 +262,7 @@ def _calls(network: Any, tokens: Tensor) -> dict[nn.Module, _Call]:
 def _post_norm(
     calls: dict[nn.Module, _Call], block: nn.Module, output: nn.Module, residual_factor: float
 ) -> FrozenNorm | None:
-    """The norm between W_O and the stream, None where there is none; checks what the block adds."""
+    """The norm between W_O and the stream, if there is one; checks what the block adds."""
     layer = calls[block]
     shape = layer.outputs.shape
     written = calls[output].outputs.reshape(shape).float()
@@ -279,9 +279,7 @@ def _post_norm(
         others = (residual_factor * call.outputs.reshape(shape).float() for call in inside)
         if any(float((by_other - other).norm()) <= slack for other in others):
             return None if norm is None else _frozen_norm(norm)
-    raise ModelError(
-        f"what a {type(block).__name__} adds is not what its attention and one other module write"
-    )
+    raise ModelError("a block adds more than what its attention and one other module write")
 
 
 def _final_modules(
@@ -302,12 +300,14 @@ def _final_modules(
     ]
     plain = unembedding(final).float()
     cap = getattr(config, "final_logit_softcapping", None)
-    for factor in _logit_factors(config):
+
+    def fits(factor: float) -> bool:
         capped = plain * factor if cap is None else torch.tanh(plain * factor / cap) * cap
-        if _share_off(capped, logits) < _tolerance(final):
-            # the innermost module that does it, as the bridge wraps some in others
-            return _frozen_norm(norms[0]), unembedding, factor
-    raise ModelError("its logits are more than the unembedded stream")
+        return _share_off(capped, logits) < _tolerance(final)
+
+    factor = next(factor for factor in _logit_factors(config) if fits(factor))
+    # the innermost module that does it, as the bridge wraps some in others
+    return _frozen_norm(norms[0]), unembedding, factor
 
 
 def _logit_factors(config: Any) -> Iterator[float]:
@@ -338,7 +338,6 @@ def _frozen_norm(call: _Call) -> FrozenNorm:
     bias = getattr(module, "bias", None)
     bias = bias.detach() if isinstance(bias, Tensor) else answer.new_zeros(width)
     x, y = inputs.reshape(-1, width).float(), call.outputs.reshape(-1, width).float()
-    smallest = float("inf")
     for centred in (False, True):
         unit = trial.float() - trial.float().mean(-1, keepdim=True) if centred else trial.float()
         unit = unit / unit.square().mean(-1, keepdim=True).sqrt()
@@ -346,13 +345,9 @@ def _frozen_norm(call: _Call) -> FrozenNorm:
         gain = ((answer - bias.float()) * unit).sum(0) / unit.square().sum(0)
         norm = FrozenNorm(module, gain, bias, centred)
         rebuilt = norm.scale(x, y)[:, None] * norm.linear(x) + bias.float()
-        off = _share_off(rebuilt, y)
-        if off < _tolerance(inputs):
+        if _share_off(rebuilt, y) < _tolerance(inputs):
             return norm
-        smallest = min(smallest, off)
-    raise ModelError(
-        f"{type(module).__name__} is no norm by one number of each token (off by {smallest:.2g})"
-    )
+    raise ModelError("a norm multiplies by more than one number of each token")
 
 
 def _tolerance(values: Tensor) -> float:

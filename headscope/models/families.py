@@ -27,7 +27,7 @@ def check_family(name: str, entries: Mapping[str, Any]) -> None:
 
     Raises:
         ModelError: the model is an encoder without a row in the table, has an encoder and a
-            decoder, or is no language model.
+            decoder, or is not a language model.
     """
     model_type = entries.get("model_type")
     if isinstance(model_type, str) and find_layout(model_type) is None:
@@ -54,7 +54,7 @@ def refuse_encoder(model: Any, task: str) -> None:
 
 
 def _unread_kind(model_type: str, entries: Mapping[str, Any]) -> str | None:
-    """The kind of an unlisted model that is no decoder, in words; None for a decoder."""
+    """The kind of an unlisted model in words; None for a decoder."""
     if entries.get("index_topk"):
         return "a decoder that attends only to the keys that a learned index picks"
     # importing transformers takes two seconds

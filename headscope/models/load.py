@@ -70,8 +70,7 @@ class LoadOptions:
     """`auto`, `balanced` or `sequential` spread a model that is too large for one device over all
     of them, the processor too, with accelerate; fused engine only."""
     longest: int | None = None
-    """Tokens of the longest window that will be read, the whole context when None; the fused
-    engine reads a model whose layers reach fewer tokens back only where its masks tell of it."""
+    """Tokens of the longest window that will be read; the whole context when None."""
 
     def __post_init__(self) -> None:
         if self.device_map and (self.device != "auto" or self.engine == "lens"):
@@ -239,10 +238,10 @@ def _check_options(name: str, dtype: str, options: LoadOptions) -> None:
     """Refuse options that would load a model that is loaded in another way."""
     usual = LoadOptions()
     for option in ("device", "revision", "device_map", "dtype"):
-        asked = getattr(options, option)
-        if asked != getattr(usual, option) and (option, asked) != ("dtype", dtype):
+        value = getattr(options, option)
+        if value != getattr(usual, option) and (option, value) != ("dtype", dtype):
             raise ModelError(
-                f"{name} is in memory already, and {option} {asked!r} is asked of it; give its "
+                f"{name} is in memory already, and {option} {value!r} is asked of it; give its "
                 "name instead, or bring it there before"
             )
 
@@ -283,8 +282,6 @@ def model_around(
         notes: notes on how it was loaded.
         facts: the other fields of `Model` that the network does not say.
 
-    Raises:
-        ModelError: see `load_model`.
     """
     config = network.config
     if bridge is None:
@@ -296,6 +293,7 @@ def model_around(
     text_tokenizer, bos_notes = _text_tokenizer(name, config, tokenizer, options, dimensions, rows)
     context = dimensions.longest_input(options.longest)
     engine: Engine
+    engine_notes: tuple[str, ...]
     if bridge is not None:
         engine, engine_notes = bridge_engine(name, bridge, dimensions), ()
     else:
@@ -305,10 +303,9 @@ def model_around(
             tokenizer,
             dimensions,
             engine_name=options.engine,
-            longest=min(options.longest or context, context),
             device=facts["device"],
         )
-    notes = (*notes, *bos_notes, *engine_notes)
+    other_notes = _notes(network, dimensions, options.longest, context)
     return Model(
         name=name,
         engine=engine,
@@ -321,7 +318,7 @@ def model_around(
         vocabulary_size=rows,
         attention_kind=dimensions.attention_kind,
         others=dimensions.others,
-        notes=(*notes, *_notes(network, dimensions, options.longest, context)),
+        notes=(*notes, *bos_notes, *engine_notes, *other_notes),
         **facts,
     )
 
@@ -335,7 +332,8 @@ def _text_tokenizer(
     rows: int,
 ) -> tuple[Tokenizer, tuple[str, ...]]:
     """The tokenizer, and a note on the token that serves as BOS if it has none."""
-    bos, notes, kind = options.bos, (), dimensions.attention_kind
+    bos, kind = options.bos, dimensions.attention_kind
+    notes: tuple[str, ...] = ()
     if bos is None and kind.predicts_next:
         bos, notes = substitute_bos(backend, config.get_text_config(decoder=True))
     tokenizer = Tokenizer(

@@ -83,7 +83,7 @@ def download(name: str, revision: str | None, files: Sequence[str]) -> tuple[Pat
         try:
             folder = snapshot_download(name, local_files_only=True, **options)
         except (OSError, HFValidationError):
-            reason = " ".join(str(error).split()) or type(error).__name__
+            reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
             raise ModelError(
                 f"{wanted_model}{nearest(name, reserved_names())} is not a local folder, and "
                 f"cannot be fetched from the Hugging Face hub: {reason}. {WAYS_ON}"

@@ -10,7 +10,7 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -124,40 +124,47 @@ class Changed(NamedTuple):
 
 
 @dataclass
-class _QueriesOnCleanKeys(_EveryLayer):
-    """The clean run first, then single queries on its keys, as soon as there are moves."""
+class _KeyReader(_EveryLayer):
+    """The attention as it is, with keys and values stored for each row."""
 
-    clean: dict[int, CleanKeys] = field(default_factory=dict)
-    moves: Moves | None = None
-    moved: Tensor = field(default_factory=lambda: torch.zeros(0))
+    lengths: Sequence[int]
+    keys: list[dict[int, CleanKeys]]
 
     def attend(self, call: AttentionCall) -> Output:
-        """The layer's output in the clean run, then the outputs of single queries on its keys."""
-        if self.moves is not None:
-            return self._read(call, self.moves)[:, None].contiguous()
-        self.clean[call.layer] = CleanKeys.of(call)
+        """The layer's own."""
+        for row, length in enumerate(self.lengths):
+            self.keys[row][call.layer] = CleanKeys.of(call, row, length)
         return call.output()
 
-    def _read(self, call: AttentionCall, moves: Moves) -> Float[Tensor, "item head _"]:
+
+@dataclass
+class _QueriesOnCleanKeys(_EveryLayer):
+    """Single queries of a window on the keys of its clean run, with cells moved."""
+
+    clean: dict[int, CleanKeys]
+    moves: Moves
+    moved: Tensor
+    """Attention that was moved for each query; filled while the layers run."""
+
+    def attend(self, call: AttentionCall) -> Output:
+        """Outputs z of single queries."""
         clean = self.clean[call.layer]
-        position = torch.from_numpy(moves.query).to(call.query.device)
+        position = torch.from_numpy(self.moves.query).to(call.query.device)
         query, key, value = (part[:, :, 0] for part in (call.query, call.key, call.value))
         attention, read = clean.read(query, key, value, position)
-        items = np.flatnonzero(moves.layer == call.layer)
+        items = np.flatnonzero(self.moves.layer == call.layer)
         if len(items):
-            self._move(moves, items, clean, attention, read)
-        return read.to(call.value.dtype)
+            self._move(items, clean, attention, read)
+        return read.to(call.value.dtype)[:, None].contiguous()
 
-    def _move(
-        self, moves: Moves, numbers: ndarray, clean: CleanKeys, attention: Tensor, read: Tensor
-    ) -> None:
+    def _move(self, numbers: ndarray, clean: CleanKeys, attention: Tensor, read: Tensor) -> None:
         """Move cells of the items whose head is in this layer; changes `read` and `moved`."""
         items = torch.from_numpy(numbers).to(attention.device)
         first = None if clean.terms.sink is not None else (attention[items, 0] > 0).int().argmax(-1)
         sinks = [None] * len(items) if first is None else first.tolist()
         per_row = zip(numbers.tolist(), attention[items], sinks, strict=True)
         removed = torch.stack(
-            [attention_taken(moves, item, row, sink=sink) for item, row, sink in per_row]
+            [attention_taken(self.moves, item, row, sink=sink) for item, row, sink in per_row]
         )
         moved, change = removed.sum(-1), -removed
         if first is not None:  # a learned sink has no value
@@ -175,32 +182,35 @@ class QueryRerunner(_TokenRerunner):
     def run(self, tokens: Int[ndarray, " position"], moves: Moves) -> Changed:
         """Run a window, then each of some of its queries with cells of one head moved."""
         ids = torch.from_numpy(np.asarray(tokens, np.int64)).to(self.model.device)
-        parts = []
-        queries = _QueriesOnCleanKeys(self.model.attention_layers)
-        with queries.applied(self.model):
+        reader = _KeyReader(self.model.attention_layers, [len(ids)], [{}])
+        with reader.applied(self.model):
             stream = last_stream(self.network, ids[None])[0]
-            for start in range(0, len(moves.query), AT_ONCE):
-                part = moves.between(start, start + AT_ONCE)
-                parts.append(self._again(ids, stream, part, queries))
+        starts = range(0, len(moves.query), AT_ONCE)
+        parts = [
+            self._again(ids, stream, moves.between(start, start + AT_ONCE), reader.keys[0])
+            for start in starts
+        ]
         return Changed(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
     def _again(
-        self, ids: Tensor, clean_stream: Tensor, moves: Moves, queries: _QueriesOnCleanKeys
+        self, ids: Tensor, clean_stream: Tensor, moves: Moves, clean: dict[int, CleanKeys]
     ) -> Changed:
         position = torch.from_numpy(moves.query).to(ids.device)
-        queries.moves, queries.moved = moves, torch.zeros(len(position), device=ids.device)
-        stream = self._streams(ids[position], position)
+        moved = torch.zeros(len(position), device=ids.device)
+        queries = _QueriesOnCleanKeys(self.model.attention_layers, clean, moves, moved)
+        with queries.applied(self.model):
+            stream = self._streams(ids[position], position)
         unique, back = np.unique(moves.query, return_inverse=True)
         before = self._logarithms(clean_stream[torch.from_numpy(unique)])[torch.from_numpy(back)]
         after = self._logarithms(stream)
         divergence = (before.exp() * (before - after)).sum(-1).clamp_min(0)
         following = ids[(position + 1).clamp_max(len(ids) - 1)][:, None]
         last = position == len(ids) - 1
-        clean, changed = (
+        known, changed = (
             logarithms.gather(1, following)[:, 0].masked_fill(last, torch.nan)
             for logarithms in (before, after)
         )
-        columns = (divergence, queries.moved, clean, changed)
+        columns = (divergence, moved, known, changed)
         return Changed(*(column.double().cpu().numpy() for column in columns))
 
     def _logarithms(self, stream: Tensor) -> Tensor:
@@ -369,20 +379,6 @@ class LastTokenRunner(_TokenRerunner):
         items = torch.zeros(1, dtype=torch.long)
         again = self.states([run], layer, prompt=items, head=items, value=run.z[layer][:1])[0]
         return float((again - run.state).float().norm() / run.state.float().norm())
-
-
-@dataclass
-class _KeyReader(_EveryLayer):
-    """The attention as it is, with keys and values stored for each prompt."""
-
-    lengths: Sequence[int]
-    keys: list[dict[int, CleanKeys]]
-
-    def attend(self, call: AttentionCall) -> Output:
-        """The layer's own."""
-        for row, length in enumerate(self.lengths):
-            self.keys[row][call.layer] = CleanKeys.of(call, row, length)
-        return call.output()
 
 
 @dataclass

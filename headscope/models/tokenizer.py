@@ -80,7 +80,7 @@ class Tokenizer:
         """
         if self.frame.attention_kind.sees_future:
             raise ModelError(
-                f"{self.name}: --chat is for models that predict a next token, and this is none; "
+                f"{self.name}: --chat does not take an encoder, which predicts no next token; "
                 "leave it out"
             )
         before, after = _template_texts(self._backend, self.name)

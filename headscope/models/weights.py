@@ -46,7 +46,7 @@ _MOST_KEPT = 2 * 2**30
 """Bytes of the largest GGUF model whose weights are kept as safetensors."""
 _WITH_MASKS = "ForMaskedLM"
 _SAME_AS_MASKED = ("BertForPreTraining",)
-"""Architectures that hold all of the masked language model, and more beside it."""
+"""Architectures that hold all of the masked language model, and more."""
 
 
 def load_weights(

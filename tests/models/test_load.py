@@ -39,7 +39,6 @@ from tests.models.tiny import tiny_config
 WEIGHTS = "model.safetensors"
 STATED = AttentionDimensions(
     layers=2, heads=4, key_value_heads=4, d_model=32, d_head=8, vocabulary=100, context=64,
-    windows=frozenset(),
 )  # fmt: skip
 
 

@@ -61,18 +61,6 @@ def test_patterns_are_the_models_own_however_windows_run(
     assert sorted(seen) == sorted((layer, str(n)) for layer in (0, 1) for n in LENGTHS)
 
 
-def test_an_error_while_a_layer_is_read_leaves_no_reader_behind(model, windows):
-    def fail(attention):
-        raise KeyError(attention.layer)
-
-    with pytest.raises(KeyError):
-        stream_attention(model, windows, whole_patterns, fail)
-    seen = []
-    stream_attention(model, windows, whole_patterns, seen.append)
-    model.engine.network.base_model(torch.arange(9)[None])
-    assert len(seen) == model.layers * len(windows)
-
-
 @pytest.mark.parametrize("batch_tokens", [1, 40, None])
 def test_losses_are_those_of_transformers_in_the_order_of_the_windows(
     model, windows, expected, batch_tokens

@@ -39,18 +39,17 @@ from headscope.models.layout.projections import attention_modules
 NAME = "headscope"
 """Name by which transformers knows `attention`."""
 ROWS = 128
-"""Rows of scores that exist at once where there is no kernel."""
+"""Rows of scores that exist at once if a device has no kernel."""
 ALIGNED = 8
 """Numbers of which CUDA's kernels want a multiple in the last axis."""
 WIDEST_FLASH = 256
 """Numbers of a head that CUDA's flash kernel takes at most."""
-_UNKNOWN = ("head_mask", "indices", "block_indices", "sinks")
-"""Arguments by which a model asks for what is no bias, cap or sink that is known."""
+_UNKNOWN = ("head_mask", "indices", "block_indices", "position_bias", "sinks")
+"""Arguments by which a model asks for other terms than masks, caps and sinks."""
 
 Output = Float[Tensor, "batch position head _"]
 OnScores = Callable[[int, Scores], None]
 """Called with a layer and what its rows of scores are made of."""
-_masked: set[int] = set()
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,13 +117,11 @@ class AttentionCall:
 
     def _bias(self, sees_future: bool) -> Float[Tensor, "_ _ query key"] | None:
         """Numbers added to the scores, −∞ where nothing is seen; None if plain and causal."""
-        mask, position_bias = self.mask, self.options.get("position_bias")
-        queries, keys = self.query.shape[2], self.key.shape[2]
+        mask, queries, keys = self.mask, self.query.shape[2], self.key.shape[2]
         if mask is None:
-            if position_bias is None and not sees_future:
+            if not sees_future:
                 return None
             mask = torch.ones(1, 1, queries, keys, dtype=torch.bool, device=self.query.device)
-            mask = mask if sees_future else mask.tril()
         mask = mask[..., :queries, :keys]
         if mask.stride(0) == 0:
             mask = mask[:1]  # every window has the same
@@ -135,8 +132,6 @@ class AttentionCall:
         else:
             added = mask.to(exact)
             hidden = mask <= torch.finfo(mask.dtype).min / 2  # transformers' own −∞
-        if position_bias is not None:
-            added = added + position_bias.to(exact)
         return added.masked_fill(hidden, -torch.inf)
 
 
@@ -149,7 +144,7 @@ class CleanKeys(NamedTuple):
     terms: ScoreTerms
 
     @classmethod
-    def of(cls, call: AttentionCall, row: int = 0, length: int | None = None) -> CleanKeys:
+    def of(cls, call: AttentionCall, row: int, length: int) -> CleanKeys:
         """Keys and values of a layer on one window of a batch, without padding after its end."""
         terms, unpadded = call.score_terms, slice(0, length)
         if terms.bias is not None:
@@ -255,22 +250,13 @@ def attention(
     return (call.output() if attend is None else attend(call)), None
 
 
-@contextmanager
-def noting_windows() -> Iterator[set[int]]:
-    """The reaches of the masks that are asked for within this context, in tokens."""
-    _masked.clear()
-    yield _masked
-
-
 def mask_of(*, kv_length: int, local_size: int | None = None, **options: Any) -> Tensor | None:
     """No mask where every token sees all earlier ones, and a mask wherever some are hidden.
 
     transformers leaves the mask out for a function of attention that has none registered.
     """
-    if local_size is not None:
-        _masked.add(local_size)
-        if local_size >= kv_length:
-            local_size = None  # a window that holds the whole text hides nothing
+    if local_size is not None and local_size >= kv_length:
+        local_size = None  # a window that holds the whole text hides nothing
     mask: Tensor | None = sdpa_mask(kv_length=kv_length, local_size=local_size, **options)
     return mask
 

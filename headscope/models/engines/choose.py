@@ -15,9 +15,8 @@ from torch import Tensor
 
 from headscope.errors import ModelError, first_line
 from headscope.heads import without_softmax
-from headscope.models.engines.attention import noting_windows
 from headscope.models.engines.engine import Engine, attends_to_hidden, stream_patterns
-from headscope.models.engines.fused import EAGER, FusedEngine, attend_by, reaches
+from headscope.models.engines.fused import EAGER, FusedEngine, attend_by
 from headscope.models.engines.lens import LensEngine, boot
 from headscope.models.layout.dimensions import AttentionDimensions
 from headscope.models.layout.projections import attention_modules
@@ -44,7 +43,6 @@ def choose_engine(
     dimensions: AttentionDimensions,
     *,
     engine_name: str,
-    longest: int,
     device: str,
 ) -> tuple[Engine, tuple[str, ...]]:
     """The engine asked for; for `auto` the fused one, or the other and a note that says why.
@@ -58,7 +56,6 @@ def choose_engine(
         tokenizer: its tokenizer, as transformers loads it.
         dimensions: as its configuration states them.
         engine_name: `auto`, `fused` or `lens`.
-        longest: tokens of the longest window that will be read.
         device: where the model is to run.
 
     Raises:
@@ -68,7 +65,9 @@ def choose_engine(
     probed = probe(name, network, dimensions)
     if str(probed.tokens.device) != device:
         network.to(device)
-        probed = probed.on(device, network.dtype)
+        # another device's kernels may round more
+        tokens, tolerance = probed.tokens.to(device), DEVICE_TOLERANCE[network.dtype]
+        probed = replace(probed, tokens=tokens, tolerance=tolerance)
     only_fused = "" if dimensions.attention_kind.predicts_next else "an encoder"
     if dimensions.others:
         only_fused = without_softmax(dimensions.others)
@@ -80,7 +79,7 @@ def choose_engine(
             )
         return _lens(name, network, tokenizer, dimensions, probed), ()
     try:
-        return _fused(network, dimensions, probed, longest), ()
+        return _fused(network, dimensions, probed), ()
     except Exception as error:  # a model's own code may fail in any way
         reason = first_line(error)
         if engine_name == "fused" or only_fused:
@@ -90,13 +89,9 @@ def choose_engine(
     return lens, (f"lens engine, because the fused one does not fit: {reason}",)
 
 
-def _fused(
-    network: Any, dimensions: AttentionDimensions, probed: Probe, longest: int
-) -> FusedEngine:
+def _fused(network: Any, dimensions: AttentionDimensions, probed: Probe) -> FusedEngine:
     engine = FusedEngine(network, dimensions)
-    with noting_windows() as windows:
-        check_probe(engine, probed, "softmax(q·k)")
-    dimensions.check_reach(longest, windows | reaches(network))
+    check_probe(engine, probed, "softmax(q·k)")
     modules = attention_modules(network)
     if len(modules) != len(engine.attention_layers) or not engine.matrices():
         raise ModelError("its attention matrices are not where they are looked for")
@@ -138,10 +133,6 @@ class Probe:
     patterns: tuple[Float[Tensor, "one head query key"], ...]
     tolerance: float
     """Largest difference of an engine's probability from these."""
-
-    def on(self, device: str, dtype: torch.dtype) -> Probe:
-        """The same text on another device, whose kernels may round more."""
-        return replace(self, tokens=self.tokens.to(device), tolerance=DEVICE_TOLERANCE[dtype])
 
 
 def probe(name: str, network: Any, dimensions: AttentionDimensions) -> Probe:

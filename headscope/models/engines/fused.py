@@ -1,4 +1,4 @@
-"""The `fused` engine: the framework's own attention kernel, and rows of scores beside it.
+"""The `fused` engine: the framework's own attention kernel, and rows of scores.
 
 The kernel returns the layer's output and the log-sum-exp of every row; scores minus that are
 log-probabilities, and exponentials are taken only of the cells that a relation asks about.
@@ -132,15 +132,6 @@ def adapted_modules(network: nn.Module) -> list[Any]:
     return [module for module in network.modules() if type(module).__name__ in _ADAPTERS]
 
 
-def reaches(network: nn.Module) -> set[int]:
-    """Numbers of keys that the queries of such layers reach, where an adapter's mask says so."""
-    return {
-        module.config.window_size
-        for module in adapted_modules(network)
-        if getattr(module, "attention_type", "") == "local"
-    }
-
-
 def _attend(
     module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float
 ) -> Tensor:
@@ -171,22 +162,6 @@ def _forward_of_bloom(
     return residual + output, None
 
 
-def _forward_of_mpt(
-    module: Any, hidden_states: Tensor, position_bias: Tensor | None = None, **options: Any
-) -> tuple[Tensor, None]:
-    mixed = module.Wqkv(hidden_states)
-    if module.clip_qkv:
-        mixed = mixed.clamp(min=-module.clip_qkv, max=module.clip_qkv)
-    query, key, value = (
-        part.unflatten(-1, (module.n_heads, -1)).transpose(1, 2) for part in mixed.chunk(3, -1)
-    )
-    scale = module.softmax_scale
-    if position_bias is not None:
-        by_head = position_bias[None, :, 0, -key.shape[2] :]
-        query, key = _with_bias(query, key, by_head / scale)
-    return module.out_proj(_attend(module, query, key, value, None, scale).flatten(2)), None
-
-
 def _forward_of_falcon(
     module: Any,
     states: Tensor,
@@ -211,7 +186,6 @@ _ADAPTERS: dict[str, tuple[str, Callable[..., tuple[Tensor, None]]]] = {
     "BloomAttention": ("forward", _forward_of_bloom),
     "FalconAttention": ("forward", _forward_of_falcon),
     "GPTNeoSelfAttention": ("_attn", _scores_of_gpt_neo),
-    "MptAttention": ("forward", _forward_of_mpt),
 }
 """The method that is replaced, and its replacement, by the class of an attention module."""
 

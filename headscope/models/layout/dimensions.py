@@ -5,7 +5,6 @@ transformers keeps those of a model that also sees or hears in a part of the con
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,13 +13,6 @@ from headscope.errors import ModelError, first_line
 from headscope.models.layout.table import find_layout
 
 CONTEXT = ("max_position_embeddings", "max_seq_len", "seq_length")
-WINDOWS = ("sliding_window", "attention_chunk_size", "window_size")
-"""Most keys that a query reaches, in layers that do not see everything before it."""
-LAYER_KINDS = ("layer_types", "attention_layers")
-EVERYTHING = ("full_attention", "global")
-"""Values of `LAYER_KINDS` for a layer whose queries see every earlier token."""
-WITHOUT_QUERIES = ("linear_attention", "conv", "mamba", "mlp", "moe")
-"""Values of `LAYER_KINDS` for a layer without softmax attention, as hybrids have them."""
 UNSTATED_CONTEXT = 2048
 """Tokens that BLOOM was trained on at a time (Le Scao et al. 2022)."""
 
@@ -38,8 +30,6 @@ class AttentionDimensions:
     vocabulary: int
     context: int | None
     """Longest input in tokens; None where the configuration states none."""
-    windows: frozenset[int]
-    """Keys that queries of some layers reach; empty if all see every earlier token."""
     attention_kind: AttentionKind = CAUSAL
     short_rope: int = UNLIMITED
     """See `headscope.corpus.window.Window.short_rope`."""
@@ -63,23 +53,6 @@ class AttentionDimensions:
     def forward_options(self) -> dict[str, bool]:
         """Options of a forward pass that computes no cache for a next token."""
         return {"use_cache": False} if self.attention_kind.predicts_next else {}
-
-    def check_reach(self, length: int, known: Collection[int] = ()) -> None:
-        """Refuse a length at which in some layer the last token does not see the first.
-
-        Args:
-            length: in tokens.
-            known: reaches of layers whose masks are known, so that it need not.
-
-        Raises:
-            ModelError: it does not.
-        """
-        unknown = [window for window in self.windows - set(known) if window < length]
-        if unknown:
-            raise ModelError(
-                f"it does not know layers that reach {min(unknown)} tokens back, and windows of up "
-                f"to {length} are read"
-            )
 
     def longest_input(self, requested: int | None = None) -> int:
         """The context in tokens; the requested length or 2,048 if none is stated, as in BLOOM."""
@@ -111,7 +84,6 @@ def read_dimensions(name: str, config: Any) -> AttentionDimensions:
             d_head=getattr(text, "head_dim", None) or d_model // heads,
             vocabulary=text.vocab_size,
             context=_context(text),
-            windows=_windows(text),
             attention_kind=attention_kind(config),
             short_rope=_short_rope(text),
         )
@@ -138,15 +110,11 @@ def attention_kind(config: Any) -> AttentionKind:
 
 
 def _key_value_heads(config: Any, heads: int) -> int:
-    if getattr(config, "multi_query", False):
-        if not getattr(config, "new_decoder_architecture", False):
-            return 1  # Falcon 7B and StarCoder
-    elif config.model_type == "falcon" and not config.new_decoder_architecture:
-        return heads  # the field is there, but the model does not read it
-    part = getattr(config, "attn_config", None)  # of DBRX and MPT
-    stated: int | None = getattr(part, "kv_n_heads", None)
-    for key in ("num_key_value_heads", "num_kv_heads"):
-        stated = stated or getattr(config, key, None)
+    if config.model_type == "falcon":  # its models read one of three fields
+        if config.new_decoder_architecture:
+            return int(config.num_kv_heads)
+        return 1 if config.multi_query else heads
+    stated: int | None = getattr(config, "num_key_value_heads", None)
     return stated or heads
 
 
@@ -158,18 +126,6 @@ def _context(config: Any) -> int | None:
     if context is not None and layout is not None and layout.positions_after_padding:
         context -= (config.pad_token_id or 0) + 1
     return context
-
-
-def _windows(config: Any) -> frozenset[int]:
-    """The reaches that it states; what is said of the kinds of layers comes first."""
-    for key in LAYER_KINDS:
-        kinds = getattr(config, key, None)
-        if kinds and set(kinds) <= {*EVERYTHING, *WITHOUT_QUERIES}:
-            return frozenset()
-    windows = [getattr(config, key, None) for key in WINDOWS]
-    if (local := getattr(config, "local_attention", None)) is not None:
-        windows.append(local // 2)  # ModernBERT counts both sides of a query
-    return frozenset(window for window in windows if window is not None)
 
 
 def _short_rope(config: Any) -> int:

@@ -167,7 +167,7 @@ LAYOUTS = (
     _encoder("modernbert", "ModernBERT", "keys on both sides, windows"),
     ModelLayout("modernbert-decoder", "ModernBERT decoder", engine="lens"),
     ModelLayout("moss_transcribe_diarize", "MOSS-Transcribe-Diarize (the text half)"),
-    ModelLayout("mpt", "MPT", "ALiBi"),
+    ModelLayout("mpt", "MPT", "ALiBi", engine="lens"),
     ModelLayout("nanochat", "nanochat"),
     ModelLayout("nemotron", "Nemotron"),
     ModelLayout("nemotron_h", "Nemotron-H", "hybrid"),
@@ -212,7 +212,7 @@ not here is tried, and refused by a sentence that says why."""
 
 
 def find_layout(model_type: str) -> ModelLayout | None:
-    """The row of a model type; None if there is none.
+    """The row of a model type, if there is one.
 
     >>> find_layout("bloom").attention
     'ALiBi'
