@@ -25,14 +25,10 @@ from transformers.activations import NewGELUActivation
 from transformers.utils import logging as transformers_logging
 
 import headscope as hs
-from headscope.corpus.shipped import mini_folder
 from headscope.errors import HeadscopeError, ModelError
 from headscope.models.engines.choose import check_patterns
-from headscope.models.engines.engine import full_tile
 from headscope.models.layout.dimensions import AttentionDimensions
-from headscope.models.layout.projections import attention_modules
 from headscope.models.load import load_model, open_model
-from headscope.models.model import Model
 from tests.helpers.models import edit_config
 from tests.models.tiny import tiny_config
 
@@ -235,36 +231,6 @@ def test_layers_on_the_disk_give_the_same_sums_and_have_no_null_model(
     assert "--device-map auto" in run.info["command"]
     with pytest.raises(ModelError, match=r"run without the null model \(--no-twin\)"):
         hs.classify(str(gpt2_folder), keys_file, device_map="auto", **options)
-
-
-def rows_of(model: Model, layers: int | None = None) -> dict[int, torch.Tensor]:
-    rows: dict[int, torch.Tensor] = {}
-    tokens = torch.arange(12)[None] + 40
-
-    def on_layer(layer, tiles):
-        (rows[layer],) = (tile.clone() for tile in tiles)
-
-    model.engine.run(tokens, [full_tile(*tokens.shape)], on_layer, layers)
-    return rows
-
-
-@pytest.mark.parametrize("engine", ["fused", "lens"])
-def test_some_layers_show_what_they_show_in_the_whole_model(engine):
-    model = load_model(str(mini_folder()), engine=engine)
-    some = model.with_layers({3, 1})
-    whole, rows = rows_of(model), rows_of(some)
-    assert sorted(whole) == [0, 1, 2, 3, 4, 5]
-    assert sorted(rows) == [*some.attention_layers] == [1, 3]
-    assert all(torch.equal(rows[layer], whole[layer]) for layer in rows)
-    assert sorted(rows_of(some, 3)) == [1]
-    assert (some.layers, some.heads) == (2, model.heads)
-    assert len(some.engine.matrices()) == len(model.engine.matrices())
-    if engine == "fused":  # no layer is run after the last that is read
-        run: list[int] = []
-        for number, module in enumerate(attention_modules(model.engine.network)):
-            module.register_forward_pre_hook(lambda *_, number=number: run.append(number))
-        rows_of(some)
-        assert run == [0, 1, 2, 3]
 
 
 def settings() -> tuple[object, ...]:

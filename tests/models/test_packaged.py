@@ -148,16 +148,6 @@ def test_a_file_in_place_of_the_cache_is_an_error(row, monkeypatch, tmp_path):
         packaged_path(NAME)
 
 
-def test_an_interrupted_download_leaves_nothing(row, cache, monkeypatch):
-    def interrupt(*_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(packaged.ZipFile, "extractall", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        packaged_path(NAME)
-    assert names(cache) == []
-
-
 def test_the_name_comes_before_a_folder_of_that_name(row, cache, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / NAME).mkdir()

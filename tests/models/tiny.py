@@ -78,6 +78,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "dots1": {"n_shared_experts": 1},
     "falcon_h1": {"mamba_d_head": 16},
     "gemma3n_text": {"num_kv_shared_layers": 1},
+    "gpt_bigcode": {"num_key_value_heads": 1},
     "gpt_neo": {"attention_types": [[["global", "local"], 1]], "attention_layers": ["global", "local"]},
     "granitemoehybrid": {"mamba_d_head": 16, **LINEAR_AND_FULL},
     "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1},
