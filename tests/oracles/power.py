@@ -28,8 +28,8 @@ def judge(sums: Sums) -> pd.DataFrame:
     """Verdicts of the conditions as they are now.
 
     Returns:
-        The evidence, a row per head × relation, and `kind`, `name` and `asked` (relation that an
-        oracle answers) of the head, `id` of the relation, and `false`: True for a tag that is not
+        The evidence, a row per head × relation, and `number`, `kind`, `name` and `asked` (relation
+        that an oracle answers) of the head, `id` of the relation, and `false`: True for a tag that is not
         true of a lazy head, or that an oracle has for another relation.
     """
     info = RunInfo(
@@ -60,7 +60,9 @@ def of_known_heads(
         lazy: the lazy ones by name.
     """
     number = evidence["layer"] * WIDTH + evidence["head"]
-    table = evidence.join(heads.rename(columns={"relation": "asked"}), on=number.rename("number"))
+    table = evidence.assign(number=number).join(
+        heads.rename(columns={"relation": "asked"}), on="number"
+    )
     table["id"] = table["type"] + "/" + table["relation"]
     table = table[table["kind"] != ""].copy()
     is_true = [

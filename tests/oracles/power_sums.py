@@ -55,6 +55,8 @@ EASY = 100
 """Queries of a relation that are kept beside the hard ones of syntax, reference and meaning."""
 NEAR_FLOOR = 0.8
 """Least mass, as a share of the floor, of a head whose surrogate is fitted."""
+LEAST_HITS = 0.15
+"""Least hit rate at hard queries of such a head if it prefers the distractor to the target."""
 TYPES = ("syntactic", "coreference", "semantic", "retrieval")
 """Types whose tags a lazy head must not earn; it does earn others."""
 PAIRED = ("target", "distractor", "other", "best_target", "largest")
@@ -86,9 +88,10 @@ class Sums:
     on the largest target word, and on the largest word that is no target, the first token aside."""
     shadows: pd.DataFrame = field(repr=False)
     """A row per head × relation × query at which surrogates are compared: `number` of the head,
-    `relation`, `block`, `right` (the surrogate's strongest word is a target), `mass` (of the head on
-    the targets), `pick` (of the head on that word), `targets` (number of target words), `best` (of
-    the head on its largest target), `shadow_mass` (of the surrogate on the targets)."""
+    `relation`, `window`, `position` and `block` as in `queries`, `right` (the surrogate's strongest
+    word is a target), `mass` (of the head on the targets), `pick` (of the head on that word),
+    `targets` (number of target words), `best` (of the head on its largest target), `shadow_mass`
+    (of the surrogate on the targets)."""
     seed: int = 0
 
     @property
@@ -334,9 +337,13 @@ class ComparedRows(ShadowRows):
         right, best = np.zeros(len(queries), bool), np.zeros(len(queries), np.float32)
         np.logical_or.at(right, query, cells == picks[query])
         np.maximum.at(best, query, self.attention[slot, cells])
+        window = np.searchsorted(self._first_row, queries, side="right") - 1
+        tokens = np.concatenate([self.tokens.get(i, []) for i in range(len(self.surfaces))])
         return pd.DataFrame(
             {
                 "relation": relation.id,
+                "window": window,
+                "position": tokens[queries].astype(np.int64),
                 "block": self.block[queries],
                 "right": right,
                 "mass": np.bincount(query, self.attention[slot, cells]),
@@ -380,11 +387,14 @@ def surrogates(
                 if classes:
                     shadow = np.sum([shadow_of(upos) for upos in classes], axis=0)
                     tables.append(blank.compared(slot, relation, shadow).assign(number=head))
-    return pd.concat(tables, ignore_index=True)
+    table = pd.concat(tables, ignore_index=True)
+    number_of = {id(window): number for number, window in enumerate(windows)}
+    table["window"] = np.array([number_of[id(window)] for window in sample])[table["window"]]
+    return table
 
 
 def _near_floor(relations: Sequence[Relation], tally: Tally) -> dict[int, list[int]]:
-    """Numbers of the relations whose floor each head comes near, better at hard queries than a baseline."""
+    """Numbers of the relations whose floor each head comes near, unless it follows the baseline."""
     wanted: dict[int, list[int]] = {}
     place = {name: i for i, name in enumerate(tally.relations)}
     for number, relation in enumerate(relations):
@@ -394,14 +404,15 @@ def _near_floor(relations: Sequence[Relation], tally: Tally) -> dict[int, list[i
             continue
         mass = tally.target[:, row].sum(0).ravel() / queries
         control = tally.control[:, row].sum(0).ravel() / queries
+        better = np.zeros(len(mass), bool)
         near = (mass >= NEAR_FLOOR * relation.rule.floor) & (mass > control)
-        hard = [
-            place[name]
-            for part in (NATURAL, SYNTHETIC)
-            if (name := part_name(relation.id, part)) in place
-        ]
-        better = (tally.target - tally.control)[:, hard].sum(0) > 0
-        near &= better.any(0).ravel()
+        for part in (NATURAL, SYNTHETIC):
+            hard = place.get(part_name(relation.id, part))
+            if hard is not None:
+                lift = (tally.target - tally.control)[:, hard].sum(0).ravel()
+                hits, asked = tally.hits[:, hard].sum(0).ravel(), tally.queries[:, hard].sum()
+                better |= (lift > 0) | (hits > LEAST_HITS * asked)
+        near &= better
         for head in np.flatnonzero(near).tolist():
             wanted.setdefault(head, []).append(number)
     return wanted
