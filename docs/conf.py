@@ -6,6 +6,7 @@ import sys
 import tomllib
 from pathlib import Path
 
+from sphinx.application import Sphinx
 from sphinx.ext.napoleon.docstring import GoogleDocstring
 
 HERE = Path(__file__).parent
@@ -21,10 +22,9 @@ release = tomllib.loads((HERE.parent / "pyproject.toml").read_text("utf-8"))["pr
 
 extensions = ["sphinx.ext.autodoc", "sphinx.ext.napoleon", "myst_nb"]
 exclude_patterns = ["_build", "_static", "_templates"]
-myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
 nb_execution_mode = "off"
-"""The tests run the notebooks; they are committed without output."""
+"""The tests run the notebooks."""
 
 default_role = "code"
 autodoc_typehints = "none"
@@ -50,5 +50,38 @@ html_static_path = ["_static"]
 html_css_files = ["headscope.css"]
 templates_path = ["_templates"]
 html_sidebars = {"**": ["pages"]}
+
+PAGES = {
+    "Tutorials": [
+        "tutorials/first_run",
+        "tutorials/reading_a_report",
+        "tutorials/from_pattern_to_cause",
+    ],
+    "How-to guides": ["how-to/*"],
+    "Explanation": ["explanation/*"],
+    "Reference": [
+        "generated/commands/index",
+        "generated/api",
+        "generated/relations",
+        "reference/*",
+    ],
+    "Results": ["results/index", "results/*"],
+    "Notebooks": ["generated/notebooks/*"],
+    "Project": ["generated/changelog", "generated/contributing"],
+}
+"""Pages of each section, in order: directives in the pages would be code on GitHub."""
+
+
+def add_contents(app: Sphinx, name: str, source: list[str]) -> None:
+    """Add the tables of contents to the first page."""
+    if name == "index":
+        for title, pages in PAGES.items():
+            options = f":hidden:\n:maxdepth: 1\n:glob:\n:caption: {title}"
+            source[0] += "\n\n".join(["", "```{toctree}\n" + options, "\n".join(pages) + "\n```"])
+
+
+def setup(app: Sphinx) -> None:
+    app.connect("source-read", add_contents)
+
 
 generate(HERE)

@@ -19,13 +19,20 @@ from typing import Any, get_args
 
 import headscope
 from headscope.attention_kind import BIDIRECTIONAL
-from headscope.models.layout.table import LAYOUTS
+from headscope.cli.terminal import folded
+from headscope.models.layout.table import LAYOUTS, ModelLayout
 from headscope.relations import all_stimuli, head_types, relations_of
 from headscope.relations.relation import Relation
 from headscope.relations.syntactic import LABEL_TREE
+from headscope.statistics.columns import (
+    EFFECT_COLUMNS,
+    EVIDENCE_COLUMNS,
+    EXPLAINED_COLUMNS,
+    HEAD_COLUMNS,
+)
+from headscope.statistics.result import by_name
+from headscope.statistics.wording import rule_in_words
 from headscope.studies.study_table import STUDIES, home, imported
-from headscope.studies.verify import published_metrics
-from headscope.views.model_list import COLUMNS, layout_cells
 
 PROJECT = Path(__file__).parents[1]
 
@@ -35,6 +42,8 @@ def generate(docs: Path) -> None:
     pages = {
         "relations.md": relations_page(),
         "api.md": api_page(),
+        "changelog.md": (PROJECT / "CHANGELOG.md").read_text("utf-8"),
+        "contributing.md": (PROJECT / "CONTRIBUTING.md").read_text("utf-8"),
         **command_pages(),
     }
     for notebook in sorted((docs.parent / "notebooks").glob("*.ipynb")):
@@ -78,9 +87,27 @@ def relations_page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def layout_table() -> str:
-    """A line per layout that is read."""
-    return "\n".join(table(COLUMNS, map(layout_cells, LAYOUTS)))
+def layout_list() -> str:
+    """A line per kind of attention with its layouts, and a line of those that are exceptions."""
+    lines = []
+    for attention in sorted({layout.attention for layout in LAYOUTS}):
+        layouts = [layout for layout in LAYOUTS if layout.attention == attention]
+        lines.append(f"- **{attention or 'causal'}**: {'; '.join(map(named_layout, layouts))}")
+    lens = [f"`{layout.model_type}`" for layout in LAYOUTS if layout.engine == "lens"]
+    no_null = [f"`{layout.model_type}`" for layout in LAYOUTS if not layout.twin]
+    return "\n".join(
+        [
+            *lines,
+            "",
+            f"Read with TransformerLens only: {', '.join(lens)}. Without a null model: "
+            f"{', '.join(no_null)}.",
+        ]
+    )
+
+
+def named_layout(layout: ModelLayout) -> str:
+    """The `model_type` of a layout, and models that have it."""
+    return f"`{layout.model_type}`" + f" ({layout.examples})" * bool(layout.examples)
 
 
 def relation_table(rows: Sequence[Relation]) -> str:
@@ -280,31 +307,39 @@ def label_tree() -> str:
     return "\n".join(lines)
 
 
-NO_COUNTERPART = {
-    "end_token_random": "looks as many tokens ahead as a word has pieces, where there is no word",
-    "headkv_retrieval": "the code that made these was not found: their definition is not known",
-    "sec_retrieval_head_wu24_2048": "copies while decoding; published for some of the heads alone",
-    "rha_needle_": "looks at a number between marks, asked for in the very words beside it, so "
-    "that heads that follow what repeats score too; its scoring was not read to the end",
-    "filter_aie": "a causal effect of patching, on tasks of filtering lists, which no run has",
-    "duo_attention_gate_": "learned gates of key/value heads, which no run measures",
-    "maps_": "a list of the first heads, without scores of the others",
-    "atlas_delimiter_structured": "attention on tokens that contain any of 19 characters",
-    "atlas_bracket_brackets": "attention of closing brackets of text on those that they close",
-    "atlas_spacing_prose": "attention on tokens that contain a blank, as most words' first do",
-}
-"""Beginnings of names of published scores that `verify` does not compare, and the reasons."""
+TWO_HEADS = (("L10H1", "syntactic/obj:dep>head"), ("L16H0", "syntactic/amod:head>dep"))
+"""Heads of SmolLM2 with the same mass: one that a baseline explains, and one that it does not."""
 
 
-def published_table() -> str:
-    """A line per published score: the relation that it is ranked against, and what differs."""
-    ranked = [
-        (f"`{row.Index}`", f"`{row.relation}`", row.stimulus)
-        for row in published_metrics().itertuples()
-    ]
-    others = [(f"`{name}`", "", why) for name, why in NO_COUNTERPART.items()]
-    head = ("score, or the beginning of its name", "ranked against", "what differs, or why not")
-    return "\n".join(table(head, [*ranked, *others]))
+def two_heads() -> str:
+    """Rows of the two heads: mass, matched control, and hit rates of baseline and head."""
+    evidence = by_name(headscope.load("atlas:smollm2").evidence)
+    rows = []
+    for name, relation in TWO_HEADS:
+        head = evidence[evidence["type"] + "/" + evidence["relation"] == relation].loc[name]
+        rows.append(
+            (
+                f"{name}, `{relation.partition('/')[2]}`",
+                f"{head['mass']:.2f}",
+                f"{head['matched']:.2f}",
+                f"{rule_in_words(head['baseline'])}: {head['baseline_rate']:.0%}",
+                f"{head['contested_hit_rate']:.0%} of {head['contested_n']:.0f}",
+                "**tagged**" if head["tagged"] else "**rejected**",
+            )
+        )
+    titles = ("head", "mass", "control", "baseline is right at", "head is right at hard queries")
+    return "\n".join(table((*titles, "verdict"), rows))
+
+
+def cards(model: str, *heads: str) -> str:
+    """The lines that `headscope why` prints of some heads of a run that ships, as a block."""
+    printed = folded(str(headscope.why(model, heads, progress=False)), 80)
+    return f"```text\n$ headscope why {' '.join((model, *heads))}\n{printed}\n```"
+
+
+def column_list(columns: Sequence[str]) -> str:
+    """The columns of a table in order."""
+    return f"Columns: {', '.join(f'`{column}`' for column in columns)}."
 
 
 def study_imports() -> str:
@@ -319,10 +354,17 @@ def imports(modules: Mapping[str, str]) -> str:
 
 
 LISTS: Mapping[str, Mapping[str, Callable[[], str]]] = {
-    "docs/head_types.md": {"types": type_table},
-    "docs/layouts.md": {"layouts": layout_table},
-    "docs/method.md": {"labels": label_tree},
-    "docs/reliability.md": {"published": published_table},
+    "README.md": {"two heads": two_heads},
+    "docs/index.md": {"card": partial(cards, "atlas:smollm2", "L10H1", "L16H0")},
+    "docs/how-to/a_few_heads.md": {"cards": partial(cards, "atlas:mini", "L5H3", "L4H3")},
+    "docs/reference/columns.md": {
+        "heads.csv": partial(column_list, [*HEAD_COLUMNS, *EXPLAINED_COLUMNS]),
+        "evidence.csv": partial(column_list, EVIDENCE_COLUMNS),
+        "effects.csv": partial(column_list, EFFECT_COLUMNS),
+    },
+    "docs/reference/head_types.md": {"types": type_table},
+    "docs/reference/layouts.md": {"layouts": layout_list},
+    "docs/explanation/method.md": {"labels": label_tree},
     "headscope/__init__.py": {"studies": study_imports},
 }
 """What is generated inside of files, by the name between its marks."""

@@ -1,6 +1,6 @@
 """Writes the pages of measured models anew: `python -m docs.model_pages [RUN…]`.
 
-Each page stands in `docs/models/`: text by hand, and between marks what the run says. A run is
+Each page stands in `docs/results/`: text by hand, and between marks what the run says. A run is
 `atlas:NAME` or a run folder; without any, the atlases that ship. The page is called after the
 folder; a model without a page gets one to write in. A picture of the atlas stands beside it.
 """
@@ -27,7 +27,9 @@ from headscope.statistics.general_labels import distinct_tags, shown_relations
 from headscope.statistics.reasons import findings
 from headscope.statistics.tags import NARROW, NO, UNIDENTIFIABLE, is_decidable, with_rules
 
-PAGES = Path(__file__).parent / "models"
+PAGES = Path(__file__).parent / "results"
+START = Path(__file__).parent / "index.md"
+"""The page with the table of all models."""
 CLARK = "bert-base"
 """The model of `data/known_heads.csv` whose heads Clark et al. 2019 describe."""
 TELLING = 3
@@ -50,12 +52,12 @@ _NEW_PAGE = """# {title}
 <!-- generated: tags -->
 <!-- end of tags -->
 
-## Telling heads
+## Example heads
 
 <!-- generated: telling -->
 <!-- end of telling -->
 
-## What no head does
+## Relations without a head
 
 <!-- generated: absent -->
 <!-- end of absent -->
@@ -68,8 +70,8 @@ def facts(run: hs.Run) -> str:
     corpora = ", ".join(corpus_title(str(corpus)) for corpus in run.info["corpora"]["asked"])
     decidable = run.info["decidable"]
     return (
-        f"{model['layers']} layers × {model['heads']} heads, {model['architecture']}. Read were "
-        f"{read['tokens']:,} tokens of {corpora}, and synthetic stimuli. The text decides "
+        f"{model['layers']} layers × {model['heads']} heads, {model['architecture']}. Measured on "
+        f"{read['tokens']:,} tokens of {corpora} and on synthetic stimuli. The text can decide "
         f"{decidable['relations']} of {decidable['of']} relations."
     )
 
@@ -82,7 +84,7 @@ def tags(run: hs.Run) -> str:
     for name, members in asked.groupby("type", sort=False):
         tagged = members[members["tagged"].astype(bool)]
         halves = tagged["confirmed"].astype(float)
-        told = f"{(halves == 1).sum()} of {halves.notna().sum()}"
+        confirmed = f"{(halves == 1).sum()} of {halves.notna().sum()}"
         above = int((tagged["lift"] > tagged["twin_p999"]).sum())
         rows.append(
             (
@@ -90,13 +92,13 @@ def tags(run: hs.Run) -> str:
                 str(len(tagged.drop_duplicates(["layer", "head"]))),
                 str(len(tagged)),
                 str(above) if members["twin_p999"].notna().any() else "–",
-                told if len(tagged) else "–",
+                confirmed if len(tagged) else "–",
                 str((members["verdict"] == NARROW).sum()),
                 str((members["verdict"] == UNIDENTIFIABLE).sum()),
             )
         )
-    titles = ("type", "heads", "tags", "above the twin", "in each half, of those told",
-              "narrowly refused", "not identifiable")  # fmt: skip
+    titles = ("type", "heads", "tags", "above the null model", "confirmed by both halves",
+              "inconclusive", "not identifiable")  # fmt: skip
     return "\n".join(table(titles, rows))
 
 
@@ -133,15 +135,15 @@ def absent(run: hs.Run) -> str:
     none = "- none"
     return "\n".join(
         [
-            "No head has the mass: its 95 % interval lies below the floor in all of them.",
+            "The mass is below the threshold in every head, by its 95 % interval:",
             "",
             *(_by_type(refused[~with_mass]) or [none]),
             "",
-            "Some head has the mass, but none meets the other conditions.",
+            "Some head reaches the threshold, but no head meets the other conditions:",
             "",
             *(_by_type(refused[with_mass]) or [none]),
             "",
-            "Positional and lexical relations are left out here.",
+            "This list omits positional and lexical relations.",
         ]
     )
 
@@ -177,7 +179,7 @@ def clark(run: hs.Run) -> str:
             )
         )
     titles = ("Clark et al.", "their head", "their offset", "our relation, queries", "best head",
-              "best offset", "best simple rule", "heads tagged")  # fmt: skip
+              "best offset", "baseline", "heads tagged")  # fmt: skip
     return "\n".join(table(titles, rows))
 
 
@@ -225,21 +227,17 @@ def with_blocks(text: str, run: hs.Run, *, file: str) -> str:
 def overview() -> str:
     """Tags of each type on all pages, and how many of those told each half of the text gives."""
     pages: dict[str, dict[str, str]] = {}
-    for name in re.findall(r"^\| \[.+?\]\((.+?)\.md\)", index_text(), flags=re.MULTILINE):
+    listed = (PAGES / "index.md").read_text("utf-8")
+    for name in re.findall(r"^\| \[.+?\]\((.+?)\.md\)", listed, flags=re.MULTILINE):
         text = (PAGES / f"{name}.md").read_text("utf-8")
         block = re.search(r"generated: tags.*?end of tags", text, flags=re.DOTALL)
         lines = block[0].splitlines()[3:-1] if block else []
         cells = [line.strip("| ").split(" | ") for line in lines]
         pages[name] = {row[0]: f"{row[2]}, {row[4]}" if row[2] != "0" else "0" for row in cells}
     types = list(dict.fromkeys(kind for rows in pages.values() for kind in rows))
-    links = [f"[{name}]({name}.md)" for name in pages]
-    rows = [(kind, *(pages[name].get(kind, "not asked") for name in pages)) for kind in types]
+    links = [f"[{name}](results/{name}.md)" for name in pages]
+    rows = [(kind, *(pages[name].get(kind, "not measured") for name in pages)) for kind in types]
     return "\n".join(table(("tags, confirmed", *links), rows))
-
-
-def index_text() -> str:
-    """The page that lists the others."""
-    return (PAGES / "index.md").read_text("utf-8")
 
 
 def page_name(run: str) -> str:
@@ -303,7 +301,8 @@ def main(words: Sequence[str] | None = None) -> None:
         write(file, with_blocks(text, run, file=str(file)))
         run.figure().savefig(file.with_suffix(".png"), dpi=110)
         print(f"written to {file}")
-    write(PAGES / "index.md", between_marks(index_text(), "overview", overview(), file="index.md"))
+    text = START.read_text("utf-8")
+    write(START, between_marks(text, "overview", overview(), file=str(START)))
 
 
 if __name__ == "__main__":

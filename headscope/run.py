@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 class Run(Result):
     """A run: what each head of a model does, and how sure that is.
 
-    `heads` has a row per head and `evidence` a row per head × relation; docs/formats.md describes
-    every column.
+    `heads` has a row per head and `evidence` a row per head × relation;
+    docs/reference/columns.md describes every column.
     """
 
     @classmethod

@@ -108,7 +108,7 @@ CELLS = {
     for number, cell in enumerate(json.loads(path.read_text(encoding="utf-8"))["cells"])
     if cell["cell_type"] == "code"
 }
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCKS = {
     f"{path.name}, block {number}": block
     for path in PAGES

@@ -66,10 +66,10 @@ def test_the_pages_ask_no_other_host(built):
         assert not re.findall(r'(?:src|<link[^>]*href)="(?:https?:)?//[^"]*"', text), page
 
 
-def test_what_the_page_about_exporting_says_of_other_programs_runs(monkeypatch):
+def test_the_examples_of_other_programs_run(monkeypatch):
     monkeypatch.chdir(DOCS.parent)
-    page = (DOCS / "exporting.md").read_text(encoding="utf-8")
-    part = page[page.index("## TransformerLens") : page.index("## Pictures for papers")]
+    page = (DOCS / "how-to" / "neuronpedia_and_transformerlens.md").read_text(encoding="utf-8")
+    part = page[page.index("## TransformerLens") :]
     names: dict[str, Any] = {}
     for block in re.findall(r"```python\n(.*?)```", part, flags=re.DOTALL):
         exec(block, names)
@@ -83,7 +83,7 @@ def test_what_the_page_about_exporting_says_of_other_programs_runs(monkeypatch):
 
 def test_the_relation_and_the_type_on_the_page_about_extending_are_scored(monkeypatch):
     monkeypatch.setattr(relations, "_registered", dict(relations._registered))
-    page = (DOCS / "extending.md").read_text(encoding="utf-8")
+    page = (DOCS / "how-to" / "your_relation.md").read_text(encoding="utf-8")
     names: dict[str, object] = {}
     for block in re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL):
         exec(block, names)

@@ -16,7 +16,7 @@ from headscope.corpus.shipped import data_folder
 from headscope.measure.precision_check import PrecisionCheck
 from headscope.statistics.tags import NO_TYPE
 from headscope.studies.study_table import STUDIES
-from tests.helpers.formats import DESCRIBED, PAGE, columns_of
+from tests.helpers.formats import DESCRIBED, PAGE, ROWS, columns_of
 from tests.helpers.studies import words_with
 from tests.helpers.treebanks import save_treebanks
 from tests.oracles.planted_tasks import save_model, save_tasks_file
@@ -92,10 +92,6 @@ WRITTEN_OTHERWISE = {
 
 TABLES = ["heads.csv", "evidence.csv", "effects.csv"]
 TABLES += [study.name for study in STUDIES if study.name not in ("headvis", "verify")]
-NOT_TABLES = {
-    "run.json", "sums.npz", "tally.safetensors", "patterns/examples.safetensors",
-    "patterns/mean.safetensors",
-}  # fmt: skip
 
 
 def by_type(column: str) -> str:
@@ -113,7 +109,14 @@ def test_the_page_names_the_columns_of_the_table_and_no_others(written, name):
 
 
 def test_the_page_describes_no_table_that_is_not_checked():
-    assert set(DESCRIBED) == {*TABLES, *NOT_TABLES, "headvis", "verify"}
+    assert set(DESCRIBED) == {*TABLES, "run.json", "headvis", "verify"}
+
+
+def test_every_description_is_of_a_column():
+    for name in ("heads.csv", "evidence.csv", "effects.csv"):
+        assert {row[0] for row in ROWS[name]} <= set(columns_of(name))
+    listed = {column for name in TABLES for column in columns_of(name)}
+    assert {row[0] for row in ROWS[""]} <= listed
 
 
 BOUNDS = re.compile(r"[\[(](-?[\d.]+), (-?[\d.]+)[\])]|≥ (-?[\d.]+)")
@@ -134,12 +137,16 @@ def test_what_is_written_lies_in_the_range_that_the_page_gives(written, name):
     assert checked or table.empty
 
 
+OPEN = {"relations", "reliability", "simple_rules", "effects", "files", "settings", "thresholds"}
+"""Facts of run.json whose keys are relations, files, or declared elsewhere."""
+
+
 def test_the_page_names_the_facts_of_run_json_and_no_others(written):
     info = json.loads((written.folder / "run.json").read_text(encoding="utf-8"))
     names = set()
     for key, value in info.items():
-        is_open = key in ("relations", "reliability", "simple_rules", "effects", "files")
-        nested = isinstance(value, dict) and not is_open  # keys are relations or files
+        is_open = key in OPEN
+        nested = isinstance(value, dict) and not is_open
         names |= {f"{key}.{inner}" for inner in value} if nested else {key}
     # of texts in a chat template
     names |= {"chat.before", "chat.after"}

@@ -56,5 +56,9 @@ def test_no_placeholder_is_left_and_links_images_and_includes_are_tracked_files(
     ],
 )
 def test_the_method_states_the_thresholds_of_the_code(stated):
-    page = (PROJECT / "docs" / "method.md").read_text(encoding="utf-8").replace(" %", "%")
+    page = (
+        (PROJECT / "docs" / "explanation" / "method.md")
+        .read_text(encoding="utf-8")
+        .replace(" %", "%")
+    )
     assert stated.format(**THRESHOLDS) in page

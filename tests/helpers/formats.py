@@ -1,4 +1,4 @@
-"""The columns that the page on file formats and the declarations of studies promise."""
+"""The columns that the page on files and columns and the declarations of studies promise."""
 
 from __future__ import annotations
 
@@ -7,10 +7,29 @@ from pathlib import Path
 
 from headscope.studies.study_table import STUDIES, imported
 
-PAGE = (Path(__file__).parents[2] / "docs" / "formats.md").read_text(encoding="utf-8")
-_SECTION = re.compile(r"^#{2,4} `([^`]+)`.*?\n(.*?)(?=^#{2,4} |\Z)", flags=re.MULTILINE | re.DOTALL)
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "columns.md").read_text(encoding="utf-8")
+_SECTION = re.compile(
+    r"^#{2,4} (?:`([^`]+)`|Common columns)\n(.*?)(?=^#{2,4} |\Z)", flags=re.MULTILINE | re.DOTALL
+)
 _ROW = re.compile(r"^\| `([^`]+)` \| (.*?) \| (.*?) \|$", flags=re.MULTILINE)
-DESCRIBED = {name: _ROW.findall(text) for name, text in _SECTION.findall(PAGE)}
+ROWS = {name: _ROW.findall(text) for name, text in _SECTION.findall(PAGE)}
+"""Table to the rows of column, range and meaning in its section; the common columns as ''."""
+_ORDER = {
+    name: re.findall(r"`([^`]+)`", order[1])
+    for name, text in _SECTION.findall(PAGE)
+    if (order := re.search(r"^Columns: (.*)$", text, flags=re.MULTILINE))
+}
+"""Table to the columns that its section lists in order."""
+
+
+def _described(table: str) -> list[tuple[str, str, str]]:
+    """Rows of all columns of a table, in order; its own section has precedence."""
+    rows = {row[0]: row for row in (*ROWS[""], *ROWS[table])}
+    return [rows[column] for column in _ORDER[table]]
+
+
+DESCRIBED = {"run.json": ROWS["run.json"]}
+DESCRIBED |= {table: _described(table) for table in _ORDER}
 DESCRIBED |= {row.name: imported(row.function).study.columns for row in STUDIES}
 """Table, or study, to rows of column, range and meaning."""
 

@@ -1,6 +1,6 @@
 """Error rates of tags, on heads whose function is known.
 
-`python -m tests.oracles.calibrate` prints the tables of docs/reliability.md in some minutes.
+`python -m tests.oracles.calibrate` prints the tables of docs/results/validation.md in some minutes.
 """
 
 from __future__ import annotations

@@ -114,15 +114,6 @@ def test_the_command_says_of_one_head_of_a_run_everything_and_of_several_five_li
     assert "no  mass" in conditions.stdout
 
 
-def test_the_guide_s_example_is_what_the_command_prints():
-    page = (data_folder().parent / "docs" / "guide.md").read_text(encoding="utf-8")
-    words, block = re.search(
-        r"```text\n\$ headscope why ([^\n]*)\n(.*?)\n```", page, re.DOTALL
-    ).groups()
-    model, *heads = words.split()
-    assert block == folded(str(hs.why(model, heads, progress=False)), 80)
-
-
 def example(query: int, targets: tuple[int, ...], **values) -> Example:
     """Of the words a0 to a19; later targets have more attention."""
     pattern = np.zeros((20, 20), np.float16)
