@@ -1,8 +1,8 @@
-"""Pages and lists that are made from the code, so that they cannot say anything else.
+"""Generate pages and lists of the documentation from the code.
 
-The documentation's pages go into `generated/`: the relations, a page for each command, the
-Python interface, and copies of the notebooks. Lists inside of files that are written by hand stand
-between two marks there; `python docs/generate.py` writes them again.
+Pages of relations, commands and the Python interface, and copies of the notebooks, go into
+`docs/generated/`. Lists inside of other files are between two marks; `python docs/generate.py`
+writes them again.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ PROJECT = Path(__file__).parents[1]
 
 
 def generate(docs: Path) -> None:
-    """Write the pages below `docs/generated`; files that are right already keep their time."""
+    """Write the pages below `docs/generated`."""
     pages = {
         "relations.md": relations_page(),
         "api.md": api_page(),
@@ -57,7 +57,7 @@ def generate(docs: Path) -> None:
 
 
 def write(path: Path, text: str) -> None:
-    """Write a file unless it holds the text already."""
+    """Write a file if its text changes."""
     if not path.is_file() or path.read_text("utf-8") != text:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, "utf-8")
@@ -72,16 +72,16 @@ def relations_page() -> str:
         parts += [f"## {name}", prose(module.__doc__), relation_table(rows)]
         also = [r for r in relations_of([name], BIDIRECTIONAL) if r.id not in {s.id for s in rows}]
         if also:
-            parts += ["Asked of encoders too:", relation_table(also)]
+            parts += ["For encoders also:", relation_table(also)]
             rows += also
         in_chat = list(head_types()[name].chat_relations)
         if in_chat:
-            parts += ["Asked of texts in a chat template too:", relation_table(in_chat)]
+            parts += ["For texts in a chat template also:", relation_table(in_chat)]
             rows += in_chat
         parts += definitions("Control", {plain(row.control) for row in rows})
-        parts += definitions("Second control", {plain(row.matched) for row in rows if row.matched})
+        parts += definitions("Matched control", {plain(row.matched) for row in rows if row.matched})
         own_rules = {row.baseline.find for row in rows if row.baseline and row.baseline.find}
-        parts += definitions("Simple rule", {plain(rule) for rule in own_rules})
+        parts += definitions("Baseline", {plain(rule) for rule in own_rules})
         floors = dict.fromkeys((row.rule.floor, row.rule.source) for row in rows)
         parts += [f"**Floor {floor:g}.** {capital(source)}." for floor, source in floors]
     return "\n\n".join(parts) + "\n"
@@ -112,19 +112,19 @@ def named_layout(layout: ModelLayout) -> str:
 
 def relation_table(rows: Sequence[Relation]) -> str:
     """One line per relation."""
-    header = ("relation", "looks at", "read on", "control", "floor", "also asked")
+    header = ("relation", "targets", "stimuli", "control", "floor", "further conditions")
     return "\n".join(table(header, map(relation_cells, rows)))
 
 
 def relation_cells(row: Relation) -> tuple[str, ...]:
-    """What the table says of one relation."""
+    """The cells of one relation."""
     read = ", ".join(all_stimuli()[stimulus].title for stimulus in row.stimuli)
     control = f"`{plain(row.control).__name__}`"
     return f"`{row.name}`", row.rule.meaning, read, control, f"{row.rule.floor:g}", asked(row)
 
 
 def asked(row: Relation) -> str:
-    """What the rule of a relation asks for beside the conditions that all relations share."""
+    """Conditions of a relation besides those that all relations share."""
     rule, said = row.rule, []
     if not rule.taggable:
         said.append("reported, never tagged")
@@ -140,7 +140,7 @@ def asked(row: Relation) -> str:
 
 
 def definitions(what: str, functions: Iterable[Any]) -> list[str]:
-    """What the docstrings of these functions say, in the order of their names."""
+    """Docstrings of these functions, in the order of their names."""
     ordered = sorted(functions, key=lambda function: function.__name__)
     return [f"**{what} `{each.__name__}`.** {prose(each.__doc__)}" for each in ordered]
 
@@ -165,7 +165,7 @@ def capital(text: str) -> str:
 
 
 def api_page() -> str:
-    """What `import headscope as hs` offers, from the docstrings."""
+    """Names of `import headscope as hs`, from the docstrings."""
     lines = ["# Python interface", "", "All of it is there after `import headscope as hs`.", ""]
     listed = {f"headscope.{name}": getattr(headscope, name) for name in sorted(headscope.__all__)}
     lines += section("Functions", listed, inspect.isroutine)
@@ -257,13 +257,13 @@ def argument_words(argument: Any) -> str:
 
 
 def option_words(option: Any) -> str:
-    """All spellings of an option, and what it takes."""
+    """Spellings of an option, and the kind of its value."""
     names = " / ".join(f"`{name}`" for name in (*option.opts, *option.secondary_opts))
     return names if option.is_flag else f"{names} {taken(option.type_descriptor.annotation)}"
 
 
 def taken(annotation: Any) -> str:
-    """What an option takes: its choices, or a kind of value."""
+    """Choices of an option, or the kind of its value."""
     inner = [each for each in get_args(annotation) if each is not NoneType]
     if inner:
         return taken(inner[0])
@@ -273,7 +273,7 @@ def taken(annotation: Any) -> str:
 
 
 def default(option: Any) -> str:
-    """What holds when an option is not given."""
+    """Default of an option as text."""
     value = getattr(option.default, "value", option.default)
     if value is None or value == [] or value == ():
         return "–"
@@ -367,11 +367,11 @@ LISTS: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "docs/explanation/method.md": {"labels": label_tree},
     "headscope/__init__.py": {"studies": study_imports},
 }
-"""What is generated inside of files, by the name between its marks."""
+"""Functions that write the lists inside of files, by the name between the marks."""
 
 
 def with_lists(name: str) -> str:
-    """The text of a file with its lists as the code has them."""
+    """The text of a file with its lists written again."""
     text = (PROJECT / name).read_text("utf-8")
     for title, make in LISTS[name].items():
         text = between_marks(text, title, make(), file=name)

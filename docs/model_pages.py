@@ -1,8 +1,8 @@
-"""Writes the pages of measured models anew: `python -m docs.model_pages [RUN…]`.
+"""Update the pages of measured models: `python -m docs.model_pages [RUN…]`.
 
-Each page stands in `docs/results/`: text by hand, and between marks what the run says. A run is
-`atlas:NAME` or a run folder; without any, the atlases that ship. The page is called after the
-folder; a model without a page gets one to write in. A picture of the atlas stands beside it.
+A page in `docs/results/` has text by hand, and blocks between marks that this module writes. A run
+is `atlas:NAME` or a run folder; the default is every atlas that ships. The page has the name of the
+folder. A model without a page gets a new one, and each page a picture of the atlas.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ CLARK = "bert-base"
 TELLING = 3
 HALF = 0.5
 FOLDED = 76
-"""Characters of a line of an example: pages are no wider."""
+"""Characters of a line of an example."""
 _SIMPLE = ("positional", "lexical")
-"""Types that state a simple habit."""
+"""Types that `absent` omits."""
 _LAST = ("sink", *_SIMPLE)
-"""Types that are told of last: every model has them."""
+"""Types whose examples come last, because every model has them."""
 _NEW_PAGE = """# {title}
 
 ![The atlas: layers × heads, each in the colour of its type]({name}.png)
@@ -77,7 +77,7 @@ def facts(run: hs.Run) -> str:
 
 
 def tags(run: hs.Run) -> str:
-    """A line per head type that was asked."""
+    """A line per head type that was measured."""
     evidence = with_rules(run.evidence, run.rules)
     asked = evidence[evidence["taggable"].astype(bool) & (evidence["n"] >= MIN_QUERIES)]
     rows = []
@@ -103,7 +103,7 @@ def tags(run: hs.Run) -> str:
 
 
 def telling(run: hs.Run) -> str:
-    """The heads with the largest lift where a simple rule is wrong, each of another type."""
+    """Heads with the largest lift at hard queries, each of another type."""
     evidence = with_rules(run.evidence, run.rules)
     held = distinct_tags(evidence)
     pictured = {(each.layer, each.head, each.relation) for each in run.examples}
@@ -118,9 +118,9 @@ def telling(run: hs.Run) -> str:
 
 
 def absent(run: hs.Run) -> str:
-    """Lines per type: relations without mass in any head, and those that no head with mass earns.
+    """Relations, by type, that no head has the mass for, and those that no head with mass earns.
 
-    Of both the text decides against every head, and not narrowly.
+    The text decides both, and no head is inconclusive.
     """
     evidence = with_rules(run.evidence, run.rules)
     evidence = evidence[evidence["taggable"].astype(bool) & ~evidence["type"].isin(_SIMPLE)]
@@ -156,7 +156,7 @@ def _by_type(evidence: pd.DataFrame) -> list[str]:
 
 
 def clark(run: hs.Run) -> str:
-    """Clark et al. 2019 on BERT-base beside the best head of this model, by the same arg-max."""
+    """Heads of BERT-base (Clark et al. 2019) and the best heads of this model, by the same arg-max."""
     known = pd.read_csv(data_folder() / "known_heads.csv")
     rows = []
     for published in known[known["model"] == CLARK].itertuples():
@@ -184,7 +184,7 @@ def clark(run: hs.Run) -> str:
 
 
 def clark_places(run: hs.Run) -> str:
-    """Their findings on places (3.1, 3.2) beside the same masses here."""
+    """Findings of Clark et al. 2019 on positions (3.1, 3.2), and the same masses of this model."""
     evidence = run.evidence.set_index(["type", "relation"]).sort_index()
 
     def over_half(relation: str) -> str:
@@ -213,11 +213,11 @@ BLOCKS: dict[str, Callable[[hs.Run], str]] = {
     "clark": clark,
     "places": clark_places,
 }
-"""What is generated inside of a page, by the name between its marks."""
+"""Functions that write the blocks of a page, by the name between the marks."""
 
 
 def with_blocks(text: str, run: hs.Run, *, file: str) -> str:
-    """A page with its blocks as the run has them."""
+    """A page with its blocks written from the run."""
     for name, make in BLOCKS.items():
         if f"generated: {name}" in text:
             text = between_marks(text, name, make(run), file=file)
@@ -225,7 +225,7 @@ def with_blocks(text: str, run: hs.Run, *, file: str) -> str:
 
 
 def overview() -> str:
-    """Tags of each type on all pages, and how many of those told each half of the text gives."""
+    """Tags of each type on all pages, and how many of them both halves of the text confirm."""
     pages: dict[str, dict[str, str]] = {}
     listed = (PAGES / "index.md").read_text("utf-8")
     for name in re.findall(r"^\| \[.+?\]\((.+?)\.md\)", listed, flags=re.MULTILINE):
@@ -250,7 +250,7 @@ def page_name(run: str) -> str:
 
 
 def new_page(name: str) -> str:
-    """A page to write in."""
+    """A page without results."""
     title = PACKAGED[name].title if name in PACKAGED else name
     return _NEW_PAGE.format(title=title, name=name)
 

@@ -1,8 +1,6 @@
-"""Makes the pictures of these pages anew: `make pictures`, or `python -m docs.pictures NAME…`.
+"""Take the pictures of the documentation: `make pictures`, or `python -m docs.pictures NAME…`.
 
-Those of pages are taken by a headless browser, with the atlases that ship: nothing of a model is
-measured for them. `live` loads SmolLM2. `languages.png` is made by hand, from planted heads of the
-tests.
+A headless browser shows pages of the atlases that ship. `live` loads SmolLM2.
 """
 
 from __future__ import annotations
@@ -25,11 +23,9 @@ DOCS = Path(__file__).parent
 ATLASES = ("smollm2", "minilm", "mini")
 SENTENCE = "When Mary and John went to the store, John gave a drink to Mary."
 INDUCTION_HEAD = "L18H6"
-"""Of SmolLM2, with the largest lift of its induction heads."""
+"""The induction head of SmolLM2 with the largest lift."""
 OBJECT_HEAD = "L10H1"
-"""Of SmolLM2, the one that README tells of."""
-A4 = (794, 1123)
-"""Pixels of a sheet at 96 to an inch."""
+"""The head of SmolLM2 in README."""
 
 MAKERS: dict[str, Callable[[Path], None]] = {}
 
@@ -53,29 +49,9 @@ def report_head(out: Path) -> None:
 
 
 @picture
-def report_head_dark(out: Path) -> None:
-    with _report("smollm2", OBJECT_HEAD, scheme="dark") as page:
-        shot(page, out, height=860)
-
-
-@picture
 def report_type(out: Path) -> None:
     with _report("smollm2", "type=syntactic") as page:
         shot(page, out, height=860)
-
-
-@picture
-def report_print(out: Path) -> None:
-    with _report("smollm2", OBJECT_HEAD, width=A4[0]) as page:
-        page.scheme("light", "print")
-        page.read("document.body.style.padding = '32px'")
-        shot(page, out, height=A4[1])
-
-
-@picture
-def report_390(out: Path) -> None:
-    with _report("smollm2", width=390) as page:
-        shot(page, out, element=".atlas .beside", height=1340)
 
 
 @picture
@@ -114,18 +90,18 @@ def shot(page: Page, out: Path, *, height: int, element: str | None = None) -> N
 
 @contextmanager
 def _report(
-    atlas: str, at: str = "", *, width: int = 1280, scheme: str = "light"
+    atlas: str, at: str = "", *, width: int = 1280
 ) -> Iterator[Page]:
     """The report of an atlas, open at one of its pages."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         file = Path(folder, "report.html")
         headscope("report", f"atlas:{atlas}", "--out", file, "--light")
-        yield _page(file, at, width=width, scheme=scheme)
+        yield _page(file, at, width=width)
 
 
-def _page(file: Path, at: str = "", *, width: int = 1280, scheme: str = "light") -> Page:
+def _page(file: Path, at: str = "", *, width: int = 1280) -> Page:
     address = f"{file.resolve().as_uri()}{'#' if at else ''}{at}"
-    page = opened_at(address, width=width, scheme=scheme)
+    page = opened_at(address, width=width)
     page.read("new Promise((go) => setTimeout(go, 1500))")
     return page
 
