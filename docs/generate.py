@@ -88,21 +88,13 @@ def relations_page() -> str:
 
 
 def layout_list() -> str:
-    """A line per kind of attention with its layouts, and a line of those that are exceptions."""
+    """A line per kind of attention with its layouts, and one with those of the lens engine."""
     lines = []
     for attention in sorted({layout.attention for layout in LAYOUTS}):
         layouts = [layout for layout in LAYOUTS if layout.attention == attention]
         lines.append(f"- **{attention or 'causal'}**: {'; '.join(map(named_layout, layouts))}")
     lens = [f"`{layout.model_type}`" for layout in LAYOUTS if layout.engine == "lens"]
-    no_null = [f"`{layout.model_type}`" for layout in LAYOUTS if not layout.twin]
-    return "\n".join(
-        [
-            *lines,
-            "",
-            f"Read with TransformerLens only: {', '.join(lens)}. Without a null model: "
-            f"{', '.join(no_null)}.",
-        ]
-    )
+    return "\n".join([*lines, "", f"Read with TransformerLens only: {', '.join(lens)}."])
 
 
 def named_layout(layout: ModelLayout) -> str:

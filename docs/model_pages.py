@@ -156,7 +156,7 @@ def _by_type(evidence: pd.DataFrame) -> list[str]:
 
 
 def clark(run: hs.Run) -> str:
-    """Heads of BERT-base (Clark et al. 2019) and the best heads of this model, by the same arg-max."""
+    """Heads of BERT-base (Clark et al. 2019) and the best heads of this model, by arg-max."""
     known = pd.read_csv(data_folder() / "known_heads.csv")
     rows = []
     for published in known[known["model"] == CLARK].itertuples():

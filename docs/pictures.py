@@ -89,9 +89,7 @@ def shot(page: Page, out: Path, *, height: int, element: str | None = None) -> N
 
 
 @contextmanager
-def _report(
-    atlas: str, at: str = "", *, width: int = 1280
-) -> Iterator[Page]:
+def _report(atlas: str, at: str = "", *, width: int = 1280) -> Iterator[Page]:
     """The report of an atlas, open at one of its pages."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         file = Path(folder, "report.html")
