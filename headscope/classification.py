@@ -59,7 +59,7 @@ def classify(
     out: PathName | None = None,
     overwrite: Overwrite = False,
     progress: Progress = True,
-    tell: OnMessage = lambda line: None,
+    on_message: OnMessage = lambda line: None,
     backend: Annotated[Any, PlainValidator(_reader)] = None,
     **changes: Any,
 ) -> Run:
@@ -82,7 +82,7 @@ def classify(
             were kept.
         progress: True for a bar where a person waits, False for none, or a function that is called
             with the tokens done and the tokens in all.
-        tell: called with a line for the user, e.g. that a run goes on.
+        on_message: called with a line for the user, e.g. that a run goes on.
         backend: reader of the model; a new `InProcess` when None. It keeps the model it read last.
         changes: single settings by name, e.g. `max_tokens=10_000`, in place of those of `settings`.
 
@@ -104,7 +104,9 @@ def classify(
         progress_bar(progress) as bar,
     ):
         reader = backend or InProcess()
-        return _classify(_Task(model, corpora, settings, own_relations, reader, bar, tell, target))
+        return _classify(
+            _Task(model, corpora, settings, own_relations, reader, bar, on_message, target)
+        )
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 from typer.core import TyperGroup
 
-from headscope.cli.terminal import say, stop_code, warn
+from headscope.cli.terminal import print_text, stop_code, warn
 from headscope.errors import HeadscopeError
 from headscope.paths import exists
 from headscope.studies.study_table import GROUPS, TOP, StudyRow
@@ -28,7 +28,7 @@ class CommandGroup(TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Print the help and end with exit code 2 if no command is given."""
         if not args and not ctx.resilient_parsing:
-            say(ctx.get_help())
+            print_text(ctx.get_help())
             raise typer.Exit(2)
         return super().parse_args(ctx, args)
 
@@ -180,5 +180,5 @@ def _version(
     if version:
         import headscope
 
-        say(f"headscope {headscope.__version__}")
+        print_text(f"headscope {headscope.__version__}")
         raise typer.Exit

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from headscope.cli.files import CSV, PICTURES, check_targets, say_written, write_study
+from headscope.cli.files import CSV, PICTURES, check_targets, print_written, write_study
 from headscope.cli.shell_options import Format, Overwrite, Printed, Quiet, Table, Width
 from headscope.cli.study_command import command_of
 from headscope.cli.terminal import print_rich, put, warn
@@ -48,7 +48,7 @@ def compare(
     files = write_study(result, out, figure, overwrite=overwrite, width=width)
     if format is Format.table:
         print_rich(result.lines())
-        say_written(files)
+        print_written(files)
     else:
         put(result.json() if format is Format.json else result.csv())
     failed = [str(outcome) for outcome in outcomes if outcome.failed]

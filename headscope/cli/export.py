@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from headscope.cli.app import command
-from headscope.cli.files import PICTURES, check_targets, draw, say_written
+from headscope.cli.files import PICTURES, check_targets, draw, print_written
 from headscope.cli.shell_options import Overwrite, Quiet, Run, Width
 from headscope.cli.study_command import StudyCall, body
 from headscope.runs.write import write_file
@@ -47,7 +47,7 @@ def atlas(
 
     figure = load(run).figure(kind.value, width=width_of(width))
     write_file(out, draw(figure, out), overwrite=overwrite)
-    say_written([out])
+    print_written([out])
 
 
 @command(
@@ -78,7 +78,7 @@ def gallery(
     from headscope.views.gallery import gallery as write
 
     index = write(*runs, out=out, light=light, overwrite=overwrite, progress=not quiet)
-    say_written([index])
+    print_written([index])
 
 
 @command(
@@ -105,7 +105,7 @@ def pack(
     from headscope.views.gallery.atlas_card import export_atlases
 
     card = export_atlases(*runs, out=out, overwrite=overwrite, progress=not quiet)
-    say_written([card])
+    print_written([card])
 
 
 @body("headvis")
@@ -123,4 +123,4 @@ def headvis(
 
     check_site(out, overwrite=overwrite, site=HEADVIS)
     call.show(call.result(), [])
-    say_written([out])
+    print_written([out])

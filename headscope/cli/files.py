@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headscope.cli.terminal import say
+from headscope.cli.terminal import print_text
 from headscope.errors import HeadscopeError
 from headscope.printing import one_line
 from headscope.runs.write import check_target, write_files
@@ -89,7 +89,7 @@ def write_study(
     return list(files)
 
 
-def say_written(files: Iterable[Path]) -> None:
+def print_written(files: Iterable[Path]) -> None:
     """Name the files that were written; before anything is printed, because a pipe may close."""
     for path in files:
-        say(f"written to {one_line(path)}")
+        print_text(f"written to {one_line(path)}")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from headscope.cli.shell_options import ModelOrRun, Overwrite, Run
 from headscope.cli.study_command import StudyCall, body
-from headscope.cli.terminal import print_rich, say
+from headscope.cli.terminal import print_rich, print_text
 from headscope.printing import one_line
 
 
@@ -26,7 +26,7 @@ def ablate(call: StudyCall, run: Run, overwrite: Overwrite = False) -> None:
     folder.save(known, report=known.report, overwrite=True)
     print_rich(result.lines())
     path, report = (one_line(folder.path / name) for name in (CAUSE_TABLE.file, REPORT))
-    say(f"\nwritten to {path}; headscope why and {report} show it")
+    print_text(f"\nwritten to {path}; headscope why and {report} show it")
 
 
 @body("explain")

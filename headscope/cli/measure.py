@@ -14,7 +14,7 @@ from headscope.cli.shell_options import (
     Quiet,
     takes_settings,
 )
-from headscope.cli.terminal import message, print_rich, say
+from headscope.cli.terminal import message, print_rich, print_text
 from headscope.printing import one_line
 from headscope.settings import Settings
 from headscope.studies.study_table import TOP
@@ -70,11 +70,11 @@ def classify(
         out=folder,
         overwrite=overwrite,
         progress=not quiet,
-        tell=on_message,
+        on_message=on_message,
     )
     print_rich(summary(run))
     name = one_line(folder)
-    say(f"\nwritten to {name}; open {one_line(folder / 'report.html')}")
-    say(f"next: headscope why {name} {clearest_head(run)} prints the evidence for its tags")
+    print_text(f"\nwritten to {name}; open {one_line(folder / 'report.html')}")
+    print_text(f"next: headscope why {name} {clearest_head(run)} prints the evidence for its tags")
     if run.preliminary:
-        say(run.preliminary)
+        print_text(run.preliminary)

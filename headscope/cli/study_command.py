@@ -18,7 +18,7 @@ from pydantic.fields import FieldInfo
 from typer.models import OptionInfo
 
 from headscope.cli.app import WORDS, add_later, command
-from headscope.cli.files import CSV, PICTURES, check_targets, say_written, write_study
+from headscope.cli.files import CSV, PICTURES, check_targets, print_written, write_study
 from headscope.cli.shell_options import (
     Format,
     Overwrite,
@@ -35,7 +35,7 @@ from headscope.studies.study_table import STUDIES, StudyRow, imported
 if TYPE_CHECKING:
     from headscope.views.study_result import StudyResult
 
-_NEVER = ("progress", "tell")
+_NEVER = ("progress", "on_message")
 """Arguments that a command fills in by itself."""
 _Body = Callable[..., None]
 _BODIES: dict[str, _Body] = {}
@@ -73,7 +73,7 @@ class StudyCall:
         """Print the result, and the files that were written where it is for a person."""
         if self.format is Format.table:
             print_rich(result.lines())
-            say_written(files)
+            print_written(files)
         else:
             put(result.csv() if self.format is Format.csv else result.json())
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from headscope.cli.files import say_written
+from headscope.cli.files import print_written
 from headscope.cli.shell_options import takes_settings
 from headscope.cli.study_command import StudyCall, body
 from headscope.cli.terminal import message_listener, print_rich, stop_code, warn
@@ -48,7 +48,7 @@ def sweep(
     own = {"models": models, "revisions": revisions, "corpora": corpus, "out": out}
     settings |= {name: value for name, value in own.items() if value}
     with _runs_kept():
-        result = call.result(tell=message_listener(call.quiet), **settings)
+        result = call.result(on_message=message_listener(call.quiet), **settings)
     print_rich(result.lines())
     if result.notes:
         raise typer.Exit(1)
@@ -88,9 +88,9 @@ def languages(
 
     listener = message_listener(call.quiet)
     with _runs_kept():
-        result = call.result(corpus=corpus, out=out, tell=listener, **settings)
+        result = call.result(corpus=corpus, out=out, on_message=listener, **settings)
     print_rich(result.lines())
-    say_written([out / TABLE, *call.write(result)])
+    print_written([out / TABLE, *call.write(result)])
     if result.notes:
         raise typer.Exit(1)
 

@@ -29,16 +29,16 @@ class ReaderGoneError(Exception):
     """Nobody reads standard output any more, as after `| head`; no reason to say anything."""
 
 
-def say(text: str) -> None:
+def print_text(text: str) -> None:
     """Print lines for a person; on a terminal none is wider than that."""
     with _stdout():
         print(_fitted(harmless(text), is_terminal=sys.stdout.isatty()))
 
 
-def say_folded(text: str) -> None:
+def print_folded(text: str) -> None:
     """Print prose for a person, no line wider than the terminal, or than `PIPE_WIDTH` elsewhere."""
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else PIPE_WIDTH
-    say(folded(harmless(text), width))
+    print_text(folded(harmless(text), width))
 
 
 def folded(text: str, width: int) -> str:
@@ -93,7 +93,7 @@ def print_rich(what: object) -> None:
 
 def warn(text: str) -> None:
     """Print lines for a person on standard error."""
-    with suppress(OSError), above_bars():  # where nobody can be told, the exit code says it
+    with suppress(OSError), above_bars():  # the exit code remains
         print(_fitted(harmless(text), is_terminal=sys.stderr.isatty()), file=sys.stderr)
 
 
@@ -108,7 +108,7 @@ def message(line: str) -> None:
 
 
 def message_listener(quiet: bool) -> Callable[[str], None]:
-    """The function that is told what a command does: lines on stderr; nothing if quiet."""
+    """The function that gets a command's messages: lines on stderr; nothing if quiet."""
     return (lambda _: None) if quiet else (lambda line: warn(one_line(line)))
 
 

@@ -9,7 +9,7 @@ function headsOf(items) {
 
 /* A list of checkboxes of types, and the heads that were ablated one by one. */
 function ablationBox(items, toggle, how, setHow) {
-  const check = (item, said, kind) => el("label", { class: `ablated ${kind}` }, el("input", { type: "checkbox", value: item, checked: items.includes(item), onchange: () => toggle(item) }), said);
+  const check = (item, message, kind) => el("label", { class: `ablated ${kind}` }, el("input", { type: "checkbox", value: item, checked: items.includes(item), onchange: () => toggle(item) }), message);
   const types = ALL_TYPES.filter((type) => DATA.rows.some((row) => tagsOf(row).includes(type)));
   const count = (type) => DATA.rows.filter((row) => tagsOf(row).includes(type)).length;
   const single = items.filter((item) => !ALL_TYPES.includes(item));
@@ -24,7 +24,7 @@ function ablationBox(items, toggle, how, setHow) {
 function predictionsView(read, without, at, choose) {
   if (read.loss === undefined) return el("p", { class: "lead" }, read.no_ablation_reason);
   const change = without && without.losses.map((loss, i) => loss - read.losses[i]);
-  const said = without ? el("p", { class: "loss", id: "change" }, "Loss ", el("strong", {}, number(read.loss)), " → ", el("strong", {}, number(without.loss)), ` nats per token (${signed(without.loss - read.loss)}) without ${without.heads.length === 1 ? without.heads[0] : `${without.heads.length} heads`}.`)
+  const message = without ? el("p", { class: "loss", id: "change" }, "Loss ", el("strong", {}, number(read.loss)), " → ", el("strong", {}, number(without.loss)), ` nats per token (${signed(without.loss - read.loss)}) without ${without.heads.length === 1 ? without.heads[0] : `${without.heads.length} heads`}.`)
     : el("p", { class: "loss", id: "change" }, "Loss on this sentence: ", el("strong", {}, number(read.loss)), ` nats per token${PAIR && read.other ? `; ${DATA.names[1]}: ${number(read.other.loss)}` : ""}.`);
   const token = (text, i) => {
     const more = change && i > 0 ? change[i - 1] : 0, share = Math.min(1, Math.abs(more) / 3);
@@ -33,7 +33,7 @@ function predictionsView(read, without, at, choose) {
       title: i === 0 ? "the beginning-of-text token, which nothing predicts" : `loss ${number(read.losses[i - 1])}${change ? ` → ${number(without.losses[i - 1])} (${signed(more)})` : ""}`,
     }, visible(text));
   };
-  return el("div", {}, said, el("div", { class: "words", role: "group", "aria-label": "The sentence's tokens" }, read.tokens.map(token)),
+  return el("div", {}, message, el("div", { class: "words", role: "group", "aria-label": "The sentence's tokens" }, read.tokens.map(token)),
     el("p", { class: "small" }, change ? "Orange: tokens that are predicted worse than before; blue: better. Choose a token to see the likeliest next tokens; bold: the token that does come next." : "Choose a token to see the likeliest next tokens; bold: the token that does come next."),
     el("div", { class: "beside" }, likeliest(`After “${visible(read.tokens[at]).trim()}”`, read.best[at], read.tokens[at + 1]), without ? likeliest("with ablated heads", without.best[at], read.tokens[at + 1]) : ""));
 }

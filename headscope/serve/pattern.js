@@ -12,7 +12,7 @@ function measures(size) {
 
 function patternView(tokens, matrix, mark, { name, pinned, onpin, peers = [] }) {
   const size = tokens.length, { unit, margin } = measures(size), labelled = margin > PLAIN, side = size * unit, canvas = el("canvas", { class: "whole-pattern", tabindex: "0", role: "img", "aria-label": `${name}: ${size} queries downward, ${size} keys to the right; arrow keys move the row` });
-  const said = el("p", { class: "small said", "aria-live": "polite" });
+  const message = el("p", { class: "small message", "aria-live": "polite" });
   let over = null, at = pinned;
   const row = () => over ?? at;
 
@@ -53,13 +53,13 @@ function patternView(tokens, matrix, mark, { name, pinned, onpin, peers = [] }) 
     pen.globalAlpha = 1;
   }
 
-  function tell() {
+  function describe() {
     const shares = matrix[row()], best = shares.map((share, key) => [share, key]).sort((a, b) => b[0] - a[0]).slice(0, 3).filter(([share]) => share >= 0.05);
-    said.textContent = `“${visible(tokens[row()]).trim()}” (token ${row()}) looks at ${best.map(([share, key]) => `“${visible(tokens[key]).trim()}” ${number(share)}`).join(", ") || "no token for more than 0.05"}${row() === at ? " – pinned" : ""}`;
+    message.textContent = `“${visible(tokens[row()]).trim()}” (token ${row()}) looks at ${best.map(([share, key]) => `“${visible(tokens[key]).trim()}” ${number(share)}`).join(", ") || "no token for more than 0.05"}${row() === at ? " – pinned" : ""}`;
   }
 
   /* Two models' patterns show the same row. */
-  peers.push((pointed, kept) => { [over, at] = [pointed, kept]; canvas.redraw(); tell(); });
+  peers.push((pointed, kept) => { [over, at] = [pointed, kept]; canvas.redraw(); describe(); });
   const all = (pointed, kept) => { for (const show of peers) show(pointed, kept); };
   const change = (to) => all(to, at);
   const pin = (to) => { all(null, to); onpin(to); };
@@ -77,8 +77,8 @@ function patternView(tokens, matrix, mark, { name, pinned, onpin, peers = [] }) 
     pin(Math.min(size - 1, Math.max(0, at + step)));
   });
   canvas.redraw();
-  tell();
-  return el("div", {}, el("div", { class: "scroll" }, canvas), said, saveButtons(canvas, `${name} pattern`));
+  describe();
+  return el("div", {}, el("div", { class: "scroll" }, canvas), message, saveButtons(canvas, `${name} pattern`));
 }
 
 const short = (text) => (text.length > 12 ? `${text.slice(0, 11)}…` : text);

@@ -38,11 +38,11 @@ function isSplit(read) {
 function smallCell(read, row, choose) {
   const name = headName(row.layer, row.head), place = placeOf(row.layer, row.head), tags = tagsOf(row);
   const strength = untyped(row.primary) || isSink(row.primary) ? 0 : Math.max(0, Math.min(1, row.lift));
-  const tell = (event) => showTip(`${name} – ${tags.join(", ") || row.primary}\n${number(read.sinks[place])} of its attention is on the first token here${read.other ? `, ${number(read.other.sinks[place])} in ${DATA.names[1]}\n${number(read.apart[place])} of its attention lies elsewhere in ${DATA.names[1]}` : ""}`, event.currentTarget);
+  const describe = (event) => showTip(`${name} – ${tags.join(", ") || row.primary}\n${number(read.sinks[place])} of its attention is on the first token here${read.other ? `, ${number(read.other.sinks[place])} in ${DATA.names[1]}\n${number(read.apart[place])} of its attention lies elsewhere in ${DATA.names[1]}` : ""}`, event.currentTarget);
   return el("button", {
     type: "button", class: `cell type-${typeClass(row.primary)}`, "data-head": name, style: `--strength:${strength.toFixed(2)}`,
     "aria-label": `${name}, ${tags.join(", ") || row.primary}`, onclick: () => { showTip(""); choose(name); },
-    onmouseenter: tell, onmouseleave: () => showTip(""), onfocus: tell, onblur: () => showTip(""),
+    onmouseenter: describe, onmouseleave: () => showTip(""), onfocus: describe, onblur: () => showTip(""),
   }, smallPicture(read, row), el("i", { class: "sink", "aria-hidden": "true", style: `height:${Math.round(100 * read.sinks[place])}%` }),
   isSplit(read) ? el("i", { class: "sink over", "aria-hidden": "true", style: `width:${Math.round(100 * read.other.sinks[place])}%` }) : "",
   el("span", { class: "letter", "aria-hidden": "true" }, letter(row.primary)));
@@ -85,7 +85,7 @@ function besideIt(read) {
 }
 
 /* What heads are tagged for, in words: each head's tagged relations. */
-const SPOKEN = DATA.rows.map((_, place) => DATA.relations.filter((r) => r.tagged[place]).map((r) => ({ relation: r, text: `${r.type} ${r.id} ${r.spoken} ${r.meaning}`.toLowerCase().replaceAll(/[-_/:>]/g, " ") })));
+const LABELS = DATA.rows.map((_, place) => DATA.relations.filter((r) => r.tagged[place]).map((r) => ({ relation: r, text: `${r.type} ${r.id} ${r.label} ${r.meaning}`.toLowerCase().replaceAll(/[-_/:>]/g, " ") })));
 
 /* Heads that do what is typed: every word must begin a word of one relation's names. Each with the relation that it does so by. */
 function headsThat(typed) {
@@ -93,7 +93,7 @@ function headsThat(typed) {
   if (!words.length) return [];
   const fits = (text) => words.every((word) => text.split(" ").some((own) => own.startsWith(word)));
   return DATA.rows.flatMap((row, place) => {
-    const found = SPOKEN[place].filter((own) => fits(own.text)).map((own) => own.relation).sort((a, b) => b.lift[place] - a.lift[place])[0];
+    const found = LABELS[place].filter((own) => fits(own.text)).map((own) => own.relation).sort((a, b) => b.lift[place] - a.lift[place])[0];
     return found ? [{ row, relation: found, lift: found.lift[place] }] : [];
   }).sort((a, b) => b.lift - a.lift);
 }

@@ -6,7 +6,7 @@ const state = { text: FIRST, head: null, pin: null, find: "", ablate: [], how: "
 let read = null, without = null, shown = null;
 
 const field = el("textarea", { id: "text", rows: 2, spellcheck: "false", autocomplete: "off" });
-const stop = el("button", { type: "button", id: "stop", hidden: true, onclick: () => { for (const kind of ["read", "head", "ablate"]) stopAsking(kind); busy(false); tell("Stopped."); } }, "Stop");
+const stop = el("button", { type: "button", id: "stop", hidden: true, onclick: () => { for (const kind of ["read", "head", "ablate"]) stopAsking(kind); busy(false); showMessage("Stopped."); } }, "Stop");
 const status = el("p", { id: "status", role: "status", "aria-live": "polite", class: "small" });
 const search = el("input", { id: "find", type: "search", placeholder: "object, comma, previous token", autocomplete: "off", size: 30 });
 const foundBox = el("p", { class: "small", id: "found", "aria-live": "polite" });
@@ -21,18 +21,18 @@ document.getElementById("main").replaceChildren(
     DATA.relations.length ? el("div", { class: "finding" }, el("label", { for: "find" }, "Find heads by their tags "), search, foundBox) : "",
     el("div", { class: DATA.layers.length > 10 ? "columns deep" : "columns" }, gridBox, headBox, el("div", { class: "without" }, el("h2", {}, "Predictions"), ablationSection, lossBox))));
 
-const tell = (text, wrong = false) => { status.textContent = text; status.classList.toggle("wrong", wrong); };
+const showMessage = (text, wrong = false) => { status.textContent = text; status.classList.toggle("wrong", wrong); };
 const busy = (on) => { stop.hidden = !on; form.setAttribute("aria-busy", String(on)); };
 
-/* One question; what is wrong with it is said on the page. Null when there is nothing to show. */
+/* One question; the page shows its error. Null when there is nothing to show. */
 async function question(kind, body, waiting) {
-  if (waiting) tell(waiting);
+  if (waiting) showMessage(waiting);
   busy(true);
   const answer = await ask(kind, body);
   if (answer === null) return null;
   busy(running.size > 0);
   if (!answer.error) return answer;
-  tell(answer.error, true);
+  showMessage(answer.error, true);
   return null;
 }
 
@@ -44,7 +44,7 @@ async function readText() {
   [read, without, shown] = [answer, null, null];
   state.at = Math.min(state.at ?? Infinity, read.tokens.length - 1);
   document.getElementById("live").hidden = false;
-  tell(`${read.tokens.length} tokens, with the beginning-of-text token, read in ${number(read.seconds)} s.`);
+  showMessage(`${read.tokens.length} tokens, with the beginning-of-text token, read in ${number(read.seconds)} s.`);
   gridBox.replaceChildren(...smallGrid(read, chooseHead), howToRead(read), ...farthest());
   drawFound();
   drawAblation();
@@ -91,7 +91,7 @@ function ablationSwitch(row, name) {
   return el("label", {}, el("input", { type: "checkbox", id: "ablate-head", checked: Boolean(by) || state.ablate.includes(name), disabled: Boolean(by), onchange: () => toggle(name) }), by ? ` ${name} is ablated with all ${by} heads` : ` ablate ${name}`);
 }
 
-/* What is ablated is crossed out among all heads, and said at the one that is shown. */
+/* Ablated heads are crossed out in the grid, and marked at the head that is shown. */
 function markSilent() {
   const heads = read.no_ablation_reason ? [] : headsOf(state.ablate), row = state.head && parseHead(state.head), place = document.getElementById("switch");
   for (const cell of gridBox.querySelectorAll(".cell")) cell.classList.toggle("silent", heads.includes(cell.dataset.head));
@@ -108,7 +108,7 @@ function pinRow(to) {
 function drawFound() {
   const found = headsThat(state.find), names = new Set(found.map(({ row }) => headName(row.layer, row.head)));
   fadeCells(gridBox, state.find.trim() ? names : null);
-  foundBox.replaceChildren(...(!state.find.trim() ? [] : !found.length ? ["No head is tagged for that."] : [`${found.length} ${found.length === 1 ? "head" : "heads"}: `, ...found.slice(0, 8).flatMap(({ row, relation, lift }) => [nameButton(row), ` ${relation.spoken} (${number(lift)}) `])]));
+  foundBox.replaceChildren(...(!state.find.trim() ? [] : !found.length ? ["No head is tagged for that."] : [`${found.length} ${found.length === 1 ? "head" : "heads"}: `, ...found.slice(0, 8).flatMap(({ row, relation, lift }) => [nameButton(row), ` ${relation.label} (${number(lift)}) `])]));
 }
 
 function drawAblation() {
@@ -140,13 +140,13 @@ async function readWithout() {
 }
 
 /* The head that is shown before one is chosen: the largest lift of heads that are not only sinks. */
-const telling = () => DATA.rows.filter((row) => !untyped(row.primary) && !isSink(row.primary)).sort((a, b) => b.lift - a.lift)[0];
+const clearestRow = () => DATA.rows.filter((row) => !untyped(row.primary) && !isSink(row.primary)).sort((a, b) => b.lift - a.lift)[0];
 
 /* The address as the state; what it asks that is not there is passed over. */
 function fromAddress() {
   const asked = inAddress(), pin = Number.parseInt(asked.get("pin"), 10);
   state.text = asked.get("text") ?? state.text;
-  const row = parseHead(asked.get("head") ?? "") ?? telling();
+  const row = parseHead(asked.get("head") ?? "") ?? clearestRow();
   state.head = row && headName(row.layer, row.head);
   state.pin = Number.isNaN(pin) || pin < 0 ? null : pin;
   state.at = state.pin;

@@ -153,7 +153,7 @@ def partial_sink_lines(
     """The sentences on all partial sinks, by layer and head."""
     return {
         (row["layer"], row["head"]): (
-            f"Partial sink: {row['mass']:.2f} of its attention on {row['said']}; "
+            f"Partial sink: {row['mass']:.2f} of its attention on {row['description']}; "
             f"the tag asks for {row['floor']:g}."
         )
         for row in partial_sinks(evidence, rules).to_dict("records")

@@ -285,7 +285,7 @@ def _undecided(result: Result, name: str) -> str:
     if name not in undecided_heads.index:
         return ""
     row = undecided_heads.loc[name]
-    return f"Not identifiable: {row['said']}: {row['why']}."
+    return f"Not identifiable: {row['description']}: {row['why']}."
 
 
 def _rule(result: Result, layer: int, head: int) -> list[str]:

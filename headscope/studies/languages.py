@@ -97,7 +97,7 @@ def languages(
         Field(description="Folder of the runs and of languages.csv [runs/languages]."),
     ] = None,
     progress: Progress = True,
-    tell: OnMessage = lambda line: None,
+    on_message: OnMessage = lambda line: None,
     **settings: Any,
 ) -> StudyResult:
     """Classify a model's heads in each language of some treebanks, and compare the languages.
@@ -136,7 +136,7 @@ def languages(
             corpora=[list(map(str, files)) for files in treebanks.values()],
             out=folder,
             progress=bar,
-            tell=tell,
+            on_message=on_message,
             **settings,
         ).table.set_index([list(treebanks)])
     runs, failed = _loaded(cells, folder)

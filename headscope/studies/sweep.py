@@ -83,7 +83,7 @@ def sweep(
         Field(description="Address of a running Ray cluster whose machines run the processes."),
     ] = None,
     progress: Progress = True,
-    tell: OnMessage = lambda line: None,
+    on_message: OnMessage = lambda line: None,
     **settings: Any,
 ) -> StudyResult:
     """Classify models × revisions × corpora: a run folder each, `sweep.json` and `sweep.csv`.
@@ -109,7 +109,7 @@ def sweep(
                 folder.write()
                 end = ", as it was" if was_complete[len(done)] else ""
                 done.append(cell)
-                tell(f"{len(done)} of {len(cells)}: {cell}: {cell.error or cell.status}{end}")
+                on_message(f"{len(done)} of {len(cells)}: {cell}: {cell.error or cell.status}{end}")
     return sweep_result(spec, done)
 
 

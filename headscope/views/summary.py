@@ -51,8 +51,8 @@ def summary(run: Result) -> RenderableType:
     best = strongest(run.evidence)
     if len(best):
         parts += [Text(), Text(NUMBERS_MEAN, style="dim"), *_strongest_tables(best)]
-    if len(untold := undecided(run.heads, run.evidence)):
-        parts += [Text(), _undecided_table(untold)]
+    if len(undecided_heads := undecided(run.heads, run.evidence)):
+        parts += [Text(), _undecided_table(undecided_heads)]
     notes = list(run.info.get("notes", ()))
     tagged = run.evidence[run.evidence["tagged"].astype(bool)]
     unsure = [n for n in (tagged["type"] + "/" + tagged["relation"]).unique() if run.unsure(n)]
@@ -160,7 +160,7 @@ def _style(type_name: str) -> str:
 
 def head_lines(
     heads: pd.DataFrame,
-    untold: pd.Series | None = None,
+    undecided_heads: pd.Series | None = None,
     partial: pd.Series | None = None,
 ) -> Table:
     """A table of heads, one row each, as `headscope heads` prints it.
@@ -169,7 +169,7 @@ def head_lines(
 
     Args:
         heads: a row per head, as in `heads.csv`.
-        untold: by their names, what heads cannot be told from; see `evidence.undecided`.
+        undecided_heads: by their names, what heads cannot be told from; see `evidence.undecided`.
         partial: by their names, the mass of heads that are partial sinks.
     """
     sinks = (
@@ -178,7 +178,7 @@ def head_lines(
     table = plain_table("head", "tags", "relation", "mass", "control", "lift", "95 %")
     for row in heads.itertuples():
         name = head_name(row.layer, row.head)
-        reason = None if untold is None else untold.get(name)
+        reason = None if undecided_heads is None else undecided_heads.get(name)
         tags = row.tags.split(";") if row.tags else [_untagged(row.primary, reason)]
         table.add_row(
             name,
@@ -189,7 +189,10 @@ def head_lines(
             *_numbers(row.mass, row.control, row.lift),
             _interval(row.ci_low, row.ci_high),
         )
-    is_open = [untold is not None and name in untold.index for name in table.columns[0].cells]
+    is_open = [
+        undecided_heads is not None and name in undecided_heads.index
+        for name in table.columns[0].cells
+    ]
     is_closest = (heads["tags"] == "") & ~pd.Series(is_open, heads.index, dtype=bool)
     captions = [
         (FIRST_TAG_MEANS, (heads["tags"] != "").any()),
@@ -221,12 +224,12 @@ def _counts(run: Result) -> Table:
     return table
 
 
-def _undecided_table(untold: pd.DataFrame) -> Table:
+def _undecided_table(undecided_heads: pd.DataFrame) -> Table:
     """Table of what undecided heads may be doing, and how few queries could say it."""
     table = plain_table(
         UNIDENTIFIABLE, "heads", "head", "contested queries", right=("contested queries",)
     )
-    for sentence, rows in untold.groupby("said", sort=False):
+    for sentence, rows in undecided_heads.groupby("description", sort=False):
         names = ", ".join(rows.index[:STRONGEST]) + (", …" if len(rows) > STRONGEST else "")
         first = rows.iloc[0]
         of = f"{first['contested_n']:.0f} of {first['n']}"

@@ -77,7 +77,7 @@ def broken(model: Path, corpus: Path, out: Path, after: int, **more) -> list[str
     with pytest.raises(BrokenOffError):
         hs.classify(
             str(model), corpus, out=out, keep_every=0.0, progress=after_batches(after, stop),
-            tell=told.append, **{**OPTIONS, **more},
+            on_message=told.append, **{**OPTIONS, **more},
         )  # fmt: skip
     return told
 
@@ -121,7 +121,7 @@ def test_a_run_broken_off_twice_ends_with_the_same_bytes(gpt2_folder, corpus, wh
         (line,) = broken(gpt2_folder, corpus, out, second)
         assert line.startswith("goes on with the run that was broken off: ")
         told: list[str] = []
-        hs.classify(str(gpt2_folder), corpus, out=out, tell=told.append, **OPTIONS)
+        hs.classify(str(gpt2_folder), corpus, out=out, on_message=told.append, **OPTIONS)
         assert len(told) == 1
         assert content(out) == content(whole)
         # counted and drawn from all of the text, not from what was left of it
@@ -240,7 +240,9 @@ def test_a_damaged_state_is_named_and_overwrite_starts_anew(
         with pytest.raises(RunError, match=f"^{path}: this is not what a run wrote"):
             hs.classify(str(gpt2_folder), corpus, out=out, **OPTIONS)
     told: list[str] = []
-    hs.classify(str(gpt2_folder), corpus, out=out, overwrite=True, tell=told.append, **OPTIONS)
+    hs.classify(
+        str(gpt2_folder), corpus, out=out, overwrite=True, on_message=told.append, **OPTIONS
+    )
     assert told[0].startswith("starts anew, because ")
     assert content(out) == content(whole)
     assert [p.name for p in tmp_path.iterdir()] == ["run"]
@@ -255,7 +257,9 @@ def test_overwrite_goes_on_with_its_own_run_and_keeps_the_old_one_until_then(
     broken(gpt2_folder, corpus, out, 9, overwrite=True)
     assert content(out) == old
     told: list[str] = []
-    hs.classify(str(gpt2_folder), corpus, out=out, overwrite=True, tell=told.append, **OPTIONS)
+    hs.classify(
+        str(gpt2_folder), corpus, out=out, overwrite=True, on_message=told.append, **OPTIONS
+    )
     assert told[0].startswith("goes on")
     assert content(out) == content(whole)
 
@@ -310,7 +314,7 @@ def test_a_full_disk_keeps_the_last_sums_and_the_run_goes_on_from_them(
         assert not out.exists()
         (small / "filler").unlink()
         told: list[str] = []
-        hs.classify(str(gpt2_folder), corpus, out=out, tell=told.append, **OPTIONS)
+        hs.classify(str(gpt2_folder), corpus, out=out, on_message=told.append, **OPTIONS)
         assert told[0].startswith("goes on with the run")
         assert content(out) == content(whole)
         assert sorted(path.name for path in small.iterdir()) == ["run"]

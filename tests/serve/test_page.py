@@ -30,10 +30,10 @@ READ = """
   const canvas = $("canvas.whole-pattern"), box = canvas.getBoundingClientRect();
   const pin = (y) => canvas.dispatchEvent(new MouseEvent("click", { clientX: box.left + 200, clientY: box.top + y, bubbles: true }));
   pin(box.height - 2);
-  const last = $("#head .said").textContent;
+  const last = $("#head .message").textContent;
   $("#ablate-head").click();
   await settled(() => $("#change").textContent.includes("→"));
-  return { said: $("#status").textContent, last, change: $("#change").textContent, words: $$(".word").map((w) => w.textContent), bold: $$(".words b, .said b").length, hash: location.hash };
+  return { said: $("#status").textContent, last, change: $("#change").textContent, words: $$(".word").map((w) => w.textContent), bold: $$(".words b, .message b").length, hash: location.hash };
 """
 
 
@@ -54,7 +54,7 @@ def test_a_sentence_a_head_and_its_ablation(page):
     again = page.drive(
         """
         await settled(() => $("#change")?.textContent.includes("→") && $("#head h2"));
-        return { text: $("#text").value, head: $("#head h2").textContent, last: $("#head .said").textContent, change: $("#change").textContent };
+        return { text: $("#text").value, head: $("#head h2").textContent, last: $("#head .message").textContent, change: $("#change").textContent };
         """, at=found["hash"].removeprefix("#"),
     )  # fmt: skip
     assert again.errors == []

@@ -54,7 +54,7 @@ def in_notebook(live, script: str, folder):
 
 
 CHOOSE = """
-  const first = [one("h2").textContent, one(".said").textContent, all("canvas.thumb").length];
+  const first = [one("h2").textContent, one(".message").textContent, all("canvas.thumb").length];
   one('[data-head="L1H2"]').click();
   const pressed = all('[aria-pressed="true"]').map((cell) => cell.dataset.head);
   model.set("_pattern", PATTERN);
@@ -66,7 +66,7 @@ CHOOSE = """
   chooser.value = "induction"; chooser.dispatchEvent(new Event("change"));
   const faded = all(".cell.faded").length;
   model.set("token", 1);
-  const told = one(".said").textContent, bold = all("article b").length;
+  const told = one(".message").textContent, bold = all("article b").length;
   model.set("type", "");
   const unfaded = all(".cell.faded").length;
   clear(); model.set("head", "L0H0");

@@ -230,7 +230,7 @@ def test_texts_that_are_not_parallel_are_read_each_to_its_own_end(folder, tokeni
 def test_the_same_call_resumes(made, folder, gpt2_folder):
     lines: list[str] = []
     before = (made / "languages.csv").read_bytes()
-    hs.languages(str(gpt2_folder), folder, out=made, tell=lines.append, **SMALL)
+    hs.languages(str(gpt2_folder), folder, out=made, on_message=lines.append, **SMALL)
     assert [line.rpartition(", ")[2] for line in lines] == ["as it was"] * 3
     assert (made / "languages.csv").read_bytes() == before
     with pytest.raises(RunError, match="a sweep with other settings"):

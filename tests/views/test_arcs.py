@@ -16,7 +16,7 @@ EVIL = "</script><script>alert(1)</script>"
 def test_examples_are_arcs_over_tokens_and_evil_ones_stay_text(page, tmp_path):
     script = """
       await go("L1H2");
-      const one = $(".example"), say = () => one.querySelector(".said").textContent;
+      const one = $(".example"), say = () => one.querySelector(".message").textContent;
       const first = { said: say(), arcs: one.querySelectorAll(".arc").length, aimed: one.querySelectorAll(".arc.aimed").length };
       const fold = one.querySelector(".fold");
       if (!fold.hidden) { fold.click(); await tick(); }

@@ -40,7 +40,7 @@ function arcView(view, { pinned = null, onpin = () => {} } = {}) {
   const folded = () => nearby(view).map((near, i) => near || i === pinned);
   const state = { pinned, over: null, shown: folded() };
   const figure = el("figure", { class: `arcs type-${typeClass(view.type)}`, "aria-label": view.label });
-  const strip = el("div", { class: "strip-scroll" }), said = el("p", { class: "small said", "aria-live": "polite" });
+  const strip = el("div", { class: "strip-scroll" }), message = el("p", { class: "small message", "aria-live": "polite" });
   const all = el("button", { type: "button", class: "fold", onclick: () => { state.shown = state.shown.every(Boolean) ? folded() : view.tokens.map(() => true); build(); } });
   const current = () => state.over ?? state.pinned ?? view.query;
   let line = [], nodes = [];
@@ -73,7 +73,7 @@ function arcView(view, { pinned = null, onpin = () => {} } = {}) {
       if (token !== undefined) node.setAttribute("aria-pressed", String(token === state.pinned));
       node.title = token === undefined ? `left out here: ${number(shares[i])}` : `${visible(view.tokens[token])} ${number(shares[i])}`;
     });
-    say(query, shares);
+    describe(query, shares);
     const space = strip.querySelector(".arc-space"), middle = nodes.map((node) => node.offsetLeft + node.offsetWidth / 2), width = strip.firstChild.scrollWidth;
     if (!width || from < 0) return;
     const far = Math.max(1, ...line.map((_, i) => (shares[i] >= LEAST_ARC ? Math.abs(middle[i] - middle[from]) : 0)));
@@ -88,11 +88,11 @@ function arcView(view, { pinned = null, onpin = () => {} } = {}) {
     return svg("path", { ...look, d: `M${from},84 C${from},${84 - height * 1.3} ${to},${84 - height * 1.3} ${to},84` });
   }
 
-  function say(query, shares) {
+  function describe(query, shares) {
     const best = line.map((item, i) => [item, shares[i]]).filter(([, share]) => share >= 0.05).sort((a, b) => b[1] - a[1]).slice(0, 3);
     const name = (item) => ("token" in item ? `“${visible(view.tokens[item.token]).trim()}”` : "tokens left out (…)");
     const at = view.positions && view.positions.length ? ` at ${view.positions[query]}` : "";
-    said.textContent = `“${visible(view.tokens[query]).trim()}”${at} looks at ${best.length ? best.map(([item, share]) => `${name(item)} ${number(share)}`).join(", ") : "no token for more than 0.05"}${query === state.pinned ? " (pinned)" : ""}`;
+    message.textContent = `“${visible(view.tokens[query]).trim()}”${at} looks at ${best.length ? best.map(([item, share]) => `${name(item)} ${number(share)}`).join(", ") : "no token for more than 0.05"}${query === state.pinned ? " (pinned)" : ""}`;
   }
 
   figure.redraw = () => {
@@ -100,7 +100,7 @@ function arcView(view, { pinned = null, onpin = () => {} } = {}) {
     const own = nodes[line.findIndex((item) => item.token === view.query)];
     if (own) strip.scrollLeft = Math.max(0, own.offsetLeft + own.offsetWidth - strip.clientWidth + 40);
   };
-  figure.append(strip, el("figcaption", {}, said, all, saveButtons(strip, view.label)));
+  figure.append(strip, el("figcaption", {}, message, all, saveButtons(strip, view.label)));
   build();
   setTimeout(figure.redraw); // the places of tokens are known when the figure stands in the page
   return figure;

@@ -76,11 +76,11 @@ function moveBetweenCells(event) {
 function summaryTable() {
   const rows = MARKED.map((type) => {
     const primary = DATA.rows.filter((row) => row.primary === type);
-    if (!countable(type)) return [el("a", { href: `#type=${encodeURIComponent(type)}` }, type), "", "", "", "too few queries to tell"];
+    if (!countable(type)) return [el("a", { href: `#type=${encodeURIComponent(type)}` }, type), "", "", "", "too few queries"];
     const tagged = untyped(type) ? "" : String(DATA.rows.filter((row) => tagsOf(row).includes(type)).length);
     const [place, relation] = strongestOf(type)[0] || [];
     const name = untyped(type) ? type : el("a", { href: `#type=${encodeURIComponent(type)}` }, type);
-    return [name, String(primary.length), tagged, ...(relation ? [headLink(DATA.rows[place]), `${relation.spoken}, lift ${number(relation.lift[place])}`] : ["", ""])];
+    return [name, String(primary.length), tagged, ...(relation ? [headLink(DATA.rows[place]), `${relation.label}, lift ${number(relation.lift[place])}`] : ["", ""])];
   });
   return table("Heads by type", ["type", "primary", "with the tag", "strongest", "by"], rows, [1, 2], true);
 }
@@ -88,10 +88,10 @@ function summaryTable() {
 /* Heads of which the text cannot say whether they follow a relation or a simple rule. */
 function undecidedList() {
   const groups = new Map();
-  for (const row of DATA.rows.filter((own) => own.undecided)) groups.set(row.undecided.said, [...(groups.get(row.undecided.said) || []), row]);
+  for (const row of DATA.rows.filter((own) => own.undecided)) groups.set(row.undecided.description, [...(groups.get(row.undecided.description) || []), row]);
   if (!groups.size) return null;
-  const items = [...groups].sort((a, b) => b[1].length - a[1].length).map(([said, own]) =>
-    el("li", {}, `${said} (they differ at ${own[0].undecided.few} queries): `, own.flatMap((row, i) => [i ? " " : "", headLink(row)])));
+  const items = [...groups].sort((a, b) => b[1].length - a[1].length).map(([message, own]) =>
+    el("li", {}, `${message} (they differ at ${own[0].undecided.few} queries): `, own.flatMap((row, i) => [i ? " " : "", headLink(row)])));
   return el("section", { class: "undecided" }, el("h2", {}, "Not identifiable"), el("ul", {}, items));
 }
 
@@ -113,7 +113,7 @@ function findings() {
   const counted = ALL_TYPES.filter((type) => !isSink(type) && countable(type))
     .map((type) => [type, DATA.rows.filter((row) => tagsOf(row).includes(type))]).filter(([, own]) => own.length).sort((a, b) => b[1].length - a[1].length);
   const acting = DATA.rows.filter((row) => tagsOf(row).some((type) => !isSink(type)));
-  const said = counted.map(([type, own]) =>
+  const message = counted.map(([type, own]) =>
     el("span", {}, `${own.length} `, el("a", { href: `#type=${encodeURIComponent(type)}` }, type), ` (${layersOf(own)}; strongest `, headLink(DATA.rows[strongestOf(type)[0][0]]), ")"));
   const count = (test) => DATA.rows.filter(test).length;
   const others = [[count((row) => isSink(row.primary)), "only look at an attention sink, such as the first token"], [count((row) => row.primary === UNDECIDED), "not identifiable (this text cannot tell what they do from a simple rule)"], [count((row) => row.primary === UNCLASSIFIED), "unclassified (no tag)"]]
@@ -122,7 +122,7 @@ function findings() {
   const mean = first.reduce((sum, share) => sum + share, 0) / first.length;
   return el("div", { class: "findings" },
     el("p", {},
-      `${acting.length} of ${plural(DATA.rows.length, "head")} have a tag for where they look`, said.length ? [": ", listed(said)] : "", ". ",
+      `${acting.length} of ${plural(DATA.rows.length, "head")} have a tag for where they look`, message.length ? [": ", listed(message)] : "", ". ",
       others.length ? ["The others: ", listed(others), ". "] : "",
       first.length ? `On average ${Math.round(100 * mean)} % of a head's attention lies on the first token.` : ""),
     counted.length ? clearest(counted.map(([type]) => strongestOf(type)[0])) : "");
@@ -132,7 +132,7 @@ function findings() {
 function clearest(heads) {
   const [place, relation] = heads.reduce((best, next) => (next[1].lift[next[0]] > best[1].lift[best[0]] ? next : best));
   const twin = DATA.info.settings && DATA.info.settings.twin;
-  return el("p", {}, "The clearest is ", headLink(DATA.rows[place]), `: ${number(relation.mass[place])} of its attention (the mass) is on ${relation.meaning}${relation.spoken === relation.meaning ? "" : ` (${relation.spoken})`}, and ${strictestControl(relation, place)}. The lift is mass − control. `,
+  return el("p", {}, "The clearest is ", headLink(DATA.rows[place]), `: ${number(relation.mass[place])} of its attention (the mass) is on ${relation.meaning}${relation.label === relation.meaning ? "" : ` (${relation.label})`}, and ${strictestControl(relation, place)}. The lift is mass − control. `,
     "A tag asks that the 95 % interval of the lift lies above 0", twin ? ", that the lift exceeds those of a null model (the twin: the same model with its attention weights shuffled)" : "",
     ", and, for words, that the head is right at contested queries, where the best simple rule such as “the nearest verb” is wrong.");
 }
@@ -175,10 +175,10 @@ const percent = (share) => `${Math.round(100 * share)}`;
 function explainedCell(row) {
   if (!Number.isFinite(row.explained)) return "";
   const name = headName(row.layer, row.head);
-  const said = `${name}, ${percent(row.explained)} per cent explained: ${row.rule}`;
+  const message = `${name}, ${percent(row.explained)} per cent explained: ${row.rule}`;
   return el("a", {
-    href: `#${name}`, class: "share", "data-explained": name, style: `--strength:${Math.max(0, Math.min(1, row.explained)).toFixed(2)}`, "aria-label": said,
-    onmouseenter: (event) => showTip(said, event.currentTarget), onmouseleave: () => showTip(""),
-    onfocus: (event) => showTip(said, event.currentTarget), onblur: () => showTip(""),
+    href: `#${name}`, class: "share", "data-explained": name, style: `--strength:${Math.max(0, Math.min(1, row.explained)).toFixed(2)}`, "aria-label": message,
+    onmouseenter: (event) => showTip(message, event.currentTarget), onmouseleave: () => showTip(""),
+    onfocus: (event) => showTip(message, event.currentTarget), onblur: () => showTip(""),
   }, percent(row.explained));
 }

@@ -87,8 +87,8 @@ function setState(name, value) {
   const [page, state] = addressed();
   if (value === null) state.delete(name);
   else state.set(name, value);
-  const said = state.toString();
-  history.replaceState(null, "", `#${encodeURIComponent(page).replace(/%3D/g, "=")}${said ? `?${said}` : ""}`);
+  const message = state.toString();
+  history.replaceState(null, "", `#${encodeURIComponent(page).replace(/%3D/g, "=")}${message ? `?${message}` : ""}`);
 }
 
 /* A table from a list of column names and rows of cells; cells are text or elements. */
@@ -124,7 +124,7 @@ function showTip(text, at) {
 }
 
 function describe(row) {
-  const tags = tagsOf(row).join(", ") || (row.undecided ? `${row.primary}: ${row.undecided.said}` : row.primary);
+  const tags = tagsOf(row).join(", ") || (row.undecided ? `${row.primary}: ${row.undecided.description}` : row.primary);
   return `${headName(row.layer, row.head)} – ${tags}\n${tagsOf(row).length || row.undecided ? "" : "no tag, closest to "}${row.relation}: mass ${number(row.mass)}, control ` +
     `${number(row.control)}, lift ${number(row.lift)} [${number(row.ci_low)}, ${number(row.ci_high)}]\n` +
     `first token ${number(row.first_token_mass)}, entropy ${number(row.entropy)}, ${row.shape || "no shape"}${DATA.means ? `\npicture: ${pictureOf(row)}` : ""}`;

@@ -32,7 +32,7 @@ from headscope.views.report.sentences import (
     in_words,
     instances_of,
     ladders,
-    spoken,
+    relation_label,
     types_in_words,
 )
 
@@ -135,7 +135,7 @@ def _relation(
         "type": first["type"],
         "name": first["relation"],
         "meaning": in_words(rule.meaning),
-        "spoken": spoken(name, rule.meaning),
+        "label": relation_label(name, rule.meaning),
         "instance": instances.get(name),
         "matched_keys": matched_keys(str(first["type"])),
         "floor": rule.floor,
@@ -159,14 +159,14 @@ def _undecided_places(rows: pd.DataFrame) -> list[int]:
 
 def _rows(run: Result) -> list[dict[str, Any]]:
     """A row per head, with what it is drawn as, what it may be doing, and its causes."""
-    untold = undecided(run.heads, run.evidence)
+    undecided_heads = undecided(run.heads, run.evidence)
     sentences = {
         name: {
-            "said": row["said"],
+            "description": row["description"],
             "few": f"{row['contested_n']:.0f} of {row['n']}",
             "why": row["why"],
         }
-        for name, row in untold.iterrows()
+        for name, row in undecided_heads.iterrows()
     }
     lines = head_sentences(run)
     return [

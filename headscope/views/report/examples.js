@@ -27,9 +27,9 @@ function viewOf(example, type) {
 
 /* What the excerpt does not show, in words. */
 function leftOut(example) {
-  const said = [`${number(example.outside)} of the query's attention is on tokens not shown`];
-  if (example.more) said.push(`${example.more} of its targets are not shown`);
-  return el("p", { class: "small" }, `${said.join("; ")}.`);
+  const message = [`${number(example.outside)} of the query's attention is on tokens not shown`];
+  if (example.more) message.push(`${example.more} of its targets are not shown`);
+  return el("p", { class: "small" }, `${message.join("; ")}.`);
 }
 
 /* Rows and columns for circuitsvis: the shown tokens with their positions, the query and its targets
@@ -68,12 +68,12 @@ function examplesOf(row, examples) {
     const own = examples.filter((example) => example.relation === relation).sort((a, b) => b.mass - a.mass);
     const three = [...new Set([0, Math.floor(own.length / 2), own.length - 1])].map((i) => own[i]);
     const about = DATA.relations.find((r) => r.id === relation);
-    const said = relationOf(row), strange = said && !relations.includes(said.id);
+    const mainRelation = relationOf(row), strange = mainRelation && !relations.includes(mainRelation.id);
     const choose = relations.length > 1 ? el("div", { class: "filters", role: "group", "aria-label": "Examples of" }, relations.map((name) => el("button", {
       type: "button", class: "filter", "aria-pressed": String(name === relation), onclick: () => { for (const k of ["pin0", "pin1", "pin2", "pinS", "at"]) setState(k, null); setState("relation", name); fill(); },
-    }, DATA.relations.find((r) => r.id === name).spoken))) : "";
+    }, DATA.relations.find((r) => r.id === name).label))) : "";
     box.replaceChildren(el("h3", {}, "Examples, from its best to its worst queries"), choose,
-      el("p", { class: "small" }, strange ? `No examples were kept for “${said.spoken}”; these are for “${about.spoken}”. ` : "", `Framed: the query. Underlined: ${about.meaning}. Arcs: the attention of the query. Point at any token to see where it looks; click to pin it. “…”: tokens left out.`),
+      el("p", { class: "small" }, strange ? `No examples were kept for “${mainRelation.label}”; these are for “${about.label}”. ` : "", `Framed: the query. Underlined: ${about.meaning}. Arcs: the attention of the query. Point at any token to see where it looks; click to pin it. “…”: tokens left out.`),
       ...three.map((example, i) => exampleView(example, i, about.type)), slider(own, about));
   };
   fill();
@@ -124,7 +124,7 @@ const ZOOMS = [8, 14, 22];
 
 function heatView(view, onrow = () => {}) {
   const size = view.tokens.length, canvas = el("canvas", { class: "heat", role: "img", "aria-label": `${view.label}: ${size} queries downward, ${size} keys to the right` });
-  const said = el("p", { class: "small said" }, "Queries downward, keys to the right. Framed: the targets of the query. Point at a cell for its number.");
+  const message = el("p", { class: "small message" }, "Queries downward, keys to the right. Framed: the targets of the query. Point at a cell for its number.");
   let zoom = 0;
   canvas.redraw = () => {
     const unit = ZOOMS[zoom], pen = canvas.getContext("2d"), ink = inkOf(view.type);
@@ -143,11 +143,11 @@ function heatView(view, onrow = () => {}) {
   const place = (i) => (view.positions && view.positions.length ? ` at ${view.positions[i]}` : "");
   canvas.addEventListener("mousemove", (event) => {
     const [query, key] = cellAt(event);
-    said.textContent = `“${visible(view.tokens[query]).trim()}”${place(query)} gives “${visible(view.tokens[key]).trim()}”${place(key)} ${number(view.matrix[query][key])}`;
+    message.textContent = `“${visible(view.tokens[query]).trim()}”${place(query)} gives “${visible(view.tokens[key]).trim()}”${place(key)} ${number(view.matrix[query][key])}`;
   });
   canvas.addEventListener("click", (event) => onrow(cellAt(event)[0]));
   const larger = el("button", { type: "button", class: "fold", onclick: () => { zoom = (zoom + 1) % ZOOMS.length; canvas.redraw(); } }, "zoom");
-  const box = el("div", { class: `heat-view type-${typeClass(view.type)}` }, el("div", { class: "scroll" }, canvas), said, larger, " ", saveButtons(canvas, `${view.label} pattern`));
+  const box = el("div", { class: `heat-view type-${typeClass(view.type)}` }, el("div", { class: "scroll" }, canvas), message, larger, " ", saveButtons(canvas, `${view.label} pattern`));
   canvas.redraw();
   return box;
 }
@@ -187,9 +187,9 @@ function circuitFrame(label, view, props, first) {
 }
 
 /* A part that draws the full view when it is opened, and nothing where the page was made without circuitsvis. */
-function circuitDetails(said, label, view, props, first = null) {
+function circuitDetails(message, label, view, props, first = null) {
   if (!CIRCUITSVIS) return null;
-  const details = el("details", { class: "pattern" }, el("summary", {}, said));
+  const details = el("details", { class: "pattern" }, el("summary", {}, message));
   details.addEventListener("toggle", () => {
     if (details.open && !details.querySelector("iframe")) details.append(circuitFrame(label, view, props(), first));
   });

@@ -6,7 +6,7 @@ function headPage(row) {
     el("div", { class: "head-top" }, largeThumb(row), el("div", {},
       el("h2", {}, `${name} `, tagsOf(row).length ? tagsOf(row).map(chip) : chip(row.primary)),
       neighbours(row), plainSentence(row, index),
-      row.undecided ? el("p", {}, el("strong", {}, `Not identifiable: ${row.undecided.said}`), `: ${row.undecided.why}.`) : "",
+      row.undecided ? el("p", {}, el("strong", {}, `Not identifiable: ${row.undecided.description}`), `: ${row.undecided.why}.`) : "",
       row.deeds.length ? el("ul", { class: "deeds" }, row.deeds.map((line) => el("li", {}, line))) : "",
       row.causes.length ? el("details", {}, el("summary", {}, "Effects of ablating it, with all numbers"), el("ul", { class: "causes small" }, row.causes.map((line) => el("li", {}, line)))) : "")),
     examplesOf(row, examples),
@@ -33,12 +33,12 @@ function strictestControl(r, index) {
 function plainSentence(row, index) {
   const r = relationOf(row);
   const value = (column) => r[column][index];
-  const said = !r || value("mass") === null ? [] : [
-    tagsOf(row).length ? "It puts " : "No tag, closest to this: it puts ", el("strong", {}, number(value("mass"))), ` of its attention on ${r.meaning}${r.spoken === r.meaning ? "" : ` (${r.spoken})`}, and ${strictestControl(r, index)}`,
+  const message = !r || value("mass") === null ? [] : [
+    tagsOf(row).length ? "It puts " : "No tag, closest to this: it puts ", el("strong", {}, number(value("mass"))), ` of its attention on ${r.meaning}${r.label === r.meaning ? "" : ` (${r.label})`}, and ${strictestControl(r, index)}`,
     value("ci_low") === null ? "" : `. The lift (mass − control) has the 95 % interval ${interval(value("ci_low"), value("ci_high"))}, over ${r.n.toLocaleString("en")} queries`,
     value("twin_p999") === null ? "" : `; in a null model, the same model with its attention weights shuffled, 99.9 % of lifts are below ${number(value("twin_p999"))}`, ".",
   ];
-  return [el("p", { class: "plain" }, said), el("p", { class: "reason small" }, row.reason)];
+  return [el("p", { class: "plain" }, message), el("p", { class: "reason small" }, row.reason)];
 }
 
 function neighbours(row) {
@@ -60,7 +60,7 @@ function facts(row) {
 
 /* A relation in words, its code in grey, and where the run has one an example of it. */
 function relationName(r) {
-  return [r.spoken, r.instance ? el("span", { class: "instance" }, " ", el("em", {}, visible(r.instance[0]).trim()), " → ", el("em", {}, visible(r.instance[1]).trim())) : "", " ", el("span", { class: "code" }, r.id)];
+  return [r.label, r.instance ? el("span", { class: "instance" }, " ", el("em", {}, visible(r.instance[0]).trim()), " → ", el("em", {}, visible(r.instance[1]).trim())) : "", " ", el("span", { class: "code" }, r.id)];
 }
 
 /* The relations with the largest lift, and every tagged one: mass beside control, interval, twin. */
@@ -70,7 +70,7 @@ function bars(index) {
   const box = el("div", { class: "bars" });
   for (const r of order) {
     const value = (column) => r[column][index];
-    const say = `${r.id}: mass ${number(value("mass"))}, control ${number(value("control"))}, lift ${number(value("lift"))} ` +
+    const message = `${r.id}: mass ${number(value("mass"))}, control ${number(value("control"))}, lift ${number(value("lift"))} ` +
       `[${number(value("ci_low"))}, ${number(value("ci_high"))}], q ${small(value("q_value"))}, n ${r.n}` +
       (value("hit_rate") === null ? "" : `, hit rate ${number(value("hit_rate"))}`) +
       (r.rule === null ? "" : ` (best simple rule ${number(r.rule)})`) +
@@ -78,14 +78,14 @@ function bars(index) {
       (r.undecided.includes(index) ? `; or the simple rule ${r.baseline} (the two differ at ${r.contested} queries)` : "");
     const width = (x) => `${Math.max(0, Math.min(1, x || 0)) * 100}%`;
     const base = value("control") || 0;
-    const track = el("div", { class: "track", role: "img", "aria-label": say },
+    const track = el("div", { class: "track", role: "img", "aria-label": message },
       el("div", { class: `bar type-${typeClass(r.type)}`, style: `width:${width(value("mass"))}` }),
       el("div", { class: "control", style: `left:${width(base)}` }),
       value("ci_low") === null ? null : el("div", { class: "interval", style: `left:${width(base + value("ci_low"))};right:calc(100% - ${width(base + value("ci_high"))})` }),
       value("twin_p999") === null ? null : el("div", { class: "twin", style: `left:${width(base + value("twin_p999"))}` }));
-    box.append(el("div", { class: `relation${r.tagged[index] ? " tagged" : r.undecided.includes(index) ? " untold" : ""}` },
+    box.append(el("div", { class: `relation${r.tagged[index] ? " tagged" : r.undecided.includes(index) ? " undecided" : ""}` },
       el("a", { class: "name", href: `#type=${encodeURIComponent(r.type)}` }, relationName(r), r.undecided.includes(index) ? " ?" : ""), track, el("span", { class: "value" }, `${number(value("mass"))} (${number(base)})`),
-      el("span", { class: "small" }, say.split(": ")[1])));
+      el("span", { class: "small" }, message.split(": ")[1])));
   }
   box.append(el("p", { class: "small" }, "Bar: mass. Black line: control. Bracket: control + the 95 % interval of the lift. Dashed line: control + what 99.9 % of the null model's lifts stay below. Shown are relations with at least 50 queries: first those that give a tag, then those (?) that this text cannot tell from a simple rule."), columnsInWords());
   return box;
@@ -93,7 +93,7 @@ function bars(index) {
 
 /* What stands in each column of the tables, and in the bars of a head. */
 function columnsInWords() {
-  const said = [
+  const message = [
     ["mass", "the share of its attention that a query puts on the keys asked for, 0 to 1, on average over all queries"],
     ["control", "the same for control keys, such as other words of the target's class, nearer and farther"],
     ["lift, 95 %", "mass − control, and its 95 % interval (bootstrap over documents)"],
@@ -105,7 +105,7 @@ function columnsInWords() {
     ["heads", "heads that have the tag by this relation"],
     ["split-half", "agreement of the tags from two halves of the documents (Cohen's κ): 1 is full agreement, below 0.5 is marked unreliable"],
   ];
-  return el("details", { class: "columns" }, el("summary", {}, "What the numbers mean"), el("dl", {}, said.flatMap(([name, meaning]) => [el("dt", {}, name), el("dd", {}, meaning)])));
+  return el("details", { class: "columns" }, el("summary", {}, "What the numbers mean"), el("dl", {}, message.flatMap(([name, meaning]) => [el("dt", {}, name), el("dd", {}, meaning)])));
 }
 
 /* What each of its relations had to clear, step by step, with the numbers; the one that it is shown by first, and open. */
@@ -114,5 +114,5 @@ function ladders(row) {
   const own = DATA.ladders.filter((each) => each.layer === row.layer && each.head === row.head).sort((a, b) => (b.relation === primary) - (a.relation === primary));
   return own.length ? el("div", { class: "ladders" }, own.map((each, i) => el("details", { open: i === 0 },
     el("summary", {}, "What a tag asks for ", relationName(DATA.relations.find((r) => r.id === each.relation)), `: ${each.steps.filter(([, , holds]) => holds).length} of ${each.steps.length} hold`),
-    el("ol", { class: "ladder" }, each.steps.map(([name, said, holds]) => el("li", { class: holds ? "holds" : "fails" }, el("span", { class: "mark" }, holds ? "✓" : "✗"), " ", el("span", { class: "step" }, name), ` ${said}`)))))) : "";
+    el("ol", { class: "ladder" }, each.steps.map(([name, message, holds]) => el("li", { class: holds ? "holds" : "fails" }, el("span", { class: "mark" }, holds ? "✓" : "✗"), " ", el("span", { class: "step" }, name), ` ${message}`)))))) : "";
 }

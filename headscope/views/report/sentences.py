@@ -79,7 +79,7 @@ _CLASSES = {
 _OF_ANY = {"advmod", "cc", "conj", "cop", "discourse", "fixed", "list", "mark", "orphan"}
 
 
-def spoken(relation: str, meaning: str) -> str:
+def relation_label(relation: str, meaning: str) -> str:
     """A relation's name in words; what it means, where it is no syntactic one.
 
     >>> spoken("syntactic/aux:pass:head>dep", "…")

@@ -22,7 +22,7 @@ function typePage(type) {
   return el("section", {},
     el("h2", {}, chip(type), countable(type) ? ` ${strongest.length} of ${plural(DATA.rows.length, "head")}` : ""), question(type), columnsInWords(),
     strongest.length ? table("Strongest heads", ["head", "relation", "mass", "control", "lift", "95 %", "q", "n"],
-      strongest.slice(0, first).map(([i, r]) => [[thumbLink(DATA.rows[i]), headLink(DATA.rows[i])], [r.spoken, " ", el("span", { class: "code" }, r.name)], number(r.mass[i]), number(r.control[i]), number(r.lift[i]), interval(r.ci_low[i], r.ci_high[i]), small(r.q_value[i]), String(r.n)]), [2, 3, 4, 6, 7])
+      strongest.slice(0, first).map(([i, r]) => [[thumbLink(DATA.rows[i]), headLink(DATA.rows[i])], [r.label, " ", el("span", { class: "code" }, r.name)], number(r.mass[i]), number(r.control[i]), number(r.lift[i]), interval(r.ci_low[i], r.ci_high[i]), small(r.q_value[i]), String(r.n)]), [2, 3, 4, 6, 7])
       : el("p", {}, countable(type) ? "No head has this tag." : "This text has too few queries to give any head this tag."),
     more, relationTable(relations), distributions(relations));
 }
@@ -48,7 +48,7 @@ function distributions(relations) {
     root.append(svg("line", { x1: at(0), x2: at(0), y1: 0, y2: 24, class: "grid-line" }));
     r.lift.forEach((v, i) => root.append(svg("line", { x1: at(v), x2: at(v), y1: 4, y2: 20, class: `strip type-${typeClass(r.type)}${r.tagged[i] ? " tagged" : ""}` })));
     if (r.twin_p999[0] !== null) root.append(svg("line", { x1: at(r.twin_p999[0]), x2: at(r.twin_p999[0]), y1: 0, y2: 24, class: "twin-line" }));
-    box.append(el("div", { class: "strip-row" }, el("span", { class: "name" }, r.spoken, " ", el("span", { class: "code" }, r.name)), root));
+    box.append(el("div", { class: "strip-row" }, el("span", { class: "name" }, r.label, " ", el("span", { class: "code" }, r.name)), root));
   }
   box.append(el("p", { class: "small" }, "A line is a head, at its lift from −0.1 to 1. Strong lines: heads with the tag. Dashed: 99.9th percentile of the null model. Grey: 0."));
   return savable(box, `${DATA.model.name} lifts of all heads`);
