@@ -31,15 +31,15 @@ def ablate(call: StudyCall, run: Run, overwrite: Overwrite = False) -> None:
 
 @body("explain")
 def explain(call: StudyCall, model: ModelOrRun) -> None:
-    """Fit a small rule to each head; for a run, also write RUN/rules.csv."""
+    """Fit a small feature model to each head; for a run, also write RUN/feature_model.csv."""
     call.check()
     from headscope.run import Run, load
     from headscope.runs.folder import RunFolder, is_run
-    from headscope.runs.tables import RULE_TABLE
+    from headscope.runs.tables import FEATURE_MODEL_TABLE
 
     folder = RunFolder(model) if is_run(Path(model)) else None
     if folder is not None:
-        folder.check_table(RULE_TABLE, overwrite=call.overwrite)
+        folder.check_table(FEATURE_MODEL_TABLE, overwrite=call.overwrite)
     from headscope.studies.explain.explanation import explained_run
 
     explanation = call.result()
@@ -47,5 +47,5 @@ def explain(call: StudyCall, model: ModelOrRun) -> None:
     if folder is not None:
         run = Run.of(explained_run(load(folder.path, with_tally=True), explanation))
         folder.save(run, report=run.report, overwrite=True)
-        files.append(folder.path / RULE_TABLE.file)
+        files.append(folder.path / FEATURE_MODEL_TABLE.file)
     call.show(explanation, files)

@@ -10,7 +10,7 @@ file                              content                                    wri
 `evidence.csv`                    a row per head × relation                  always
 `effects.csv`                     a row per head × effect on the logits      with `direct_effects`
 `causal.csv`                      effects of ablating heads                  by `ablate`
-`rules.csv`                       features that predict a head's attention   by `explain`
+`feature_model.csv`               features that predict a head's attention   by `explain`
 `patterns/examples.safetensors`   pattern of each example                    with `examples`
 `patterns/examples.json`          tokens and targets of each example         with `examples`
 `patterns/mean.safetensors`       mean pattern of each head                  if text was read

@@ -22,9 +22,9 @@ from headscope.statistics.columns import (
     EFFECT_COLUMNS,
     EVIDENCE_COLUMNS,
     EXPLAINED_COLUMNS,
+    FEATURE_MODEL_COLUMNS,
     GENERAL,
     HEAD_COLUMNS,
-    RULE_COLUMNS,
 )
 
 _FORMAT = "%.6g"  # far below the width of any interval
@@ -79,7 +79,9 @@ class RunTable:
 
 
 _KINDS = {
-    **dict.fromkeys(("type", "relation", "primary", "tags", "shape", "reason", "rule"), "str"),
+    **dict.fromkeys(
+        ("type", "relation", "primary", "tags", "shape", "reason", "feature_model"), "str"
+    ),
     **dict.fromkeys(("direct_effects", "baseline", "verdict", "contested_text", GENERAL), "str"),
     **dict.fromkeys(("layer", "head", "n", "kv_group"), "int64"),
     "tagged": "bool",
@@ -115,16 +117,16 @@ CAUSE_TABLE = RunTable(
         **dict.fromkeys(("layer", "head", "n"), "Int64"),  # alone can be missing
     },
 )
-RULE_TABLE = RunTable(
-    file="rules.csv",
-    attribute="accounts",
-    columns=RULE_COLUMNS,
+FEATURE_MODEL_TABLE = RunTable(
+    file="feature_model.csv",
+    attribute="feature_models",
+    columns=FEATURE_MODEL_COLUMNS,
     kinds={
         **dict.fromkeys(("feature", "kind", "queries"), "str"),
         **dict.fromkeys(("layer", "head", "place"), "int64"),
     },
 )
-TABLES = (HEAD_TABLE, EVIDENCE_TABLE, EFFECT_TABLE, CAUSE_TABLE, RULE_TABLE)
+TABLES = (HEAD_TABLE, EVIDENCE_TABLE, EFFECT_TABLE, CAUSE_TABLE, FEATURE_MODEL_TABLE)
 """All tables that a run can have; every run has the first two."""
 
 

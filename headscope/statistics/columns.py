@@ -45,7 +45,7 @@ HEAD_COLUMNS = [
 """A row per head."""
 DIRECT_EFFECT_COLUMNS = ["direct_effects", "direct_effect_lift"]
 """Columns of `heads.csv` on a head's direct effects on the logits."""
-EXPLAINED_COLUMNS = ["explained", "rule"]
+EXPLAINED_COLUMNS = ["explained", "feature_model"]
 """After those of `heads.csv`, where a run was explained."""
 EFFECT_NUMBERS = [
     "spread",
@@ -63,7 +63,7 @@ EFFECT_COLUMNS = [
 """A row per head and effect."""
 EFFECT_NAMES = {"relation": "effect", "mass": "on"}
 """Columns of the evidence by their names in the table of effects."""
-RULE_COLUMNS = [
+FEATURE_MODEL_COLUMNS = [
     *("layer", "head", "explained", "place", "feature", "kind", "queries"),
     *("weight", "unique", "ci_low", "ci_high"),
 ]

@@ -246,7 +246,7 @@ def why(result: Result, head: str, relation: str | None = None) -> str:
         conditions,
         partial_sink_lines(result.evidence, result.rules).get((layer, number), ""),
         _unsure(result, layer, number),
-        _listed("Rule:", _rule(result, layer, number)),
+        _listed("Feature model:", _feature_model(result, layer, number)),
         _listed("Direct effects:", direct_effect_lines(result.effects, written, layer, number)),
         _listed("Causes:", causes),
         _listed(_examples_title(result, layer, number), _examples(result, layer, number)),
@@ -288,12 +288,12 @@ def _undecided(result: Result, name: str) -> str:
     return f"Not identifiable: {row['description']}: {row['why']}."
 
 
-def _rule(result: Result, layer: int, head: int) -> list[str]:
-    """The head's rule, and which of its tags have no bits of their own in it."""
-    if result.accounts is None:
+def _feature_model(result: Result, layer: int, head: int) -> list[str]:
+    """The head's feature model, and the tags that have no unique bits in it."""
+    if result.feature_models is None:
         return []
-    lines = account_lines(result.accounts, result.heads, layer, head)
-    explanations = explained_by(result.accounts, layer, head, _tags(result, layer, head))
+    lines = feature_model_lines(result.feature_models, result.heads, layer, head)
+    explanations = explained_by(result.feature_models, layer, head, _tags(result, layer, head))
     return lines + [f"{tag} has no unique bits: explained by {name}" for tag, name in explanations]
 
 
@@ -340,14 +340,16 @@ def _listed(title: str, lines: list[str]) -> str:
     return "\n".join([title, *(f"  {line}" for line in lines)]) if lines else ""
 
 
-def account_lines(accounts: pd.DataFrame, heads: pd.DataFrame, layer: int, head: int) -> list[str]:
-    """A head's rule in words, what it explains, and its features."""
+def feature_model_lines(
+    feature_models: pd.DataFrame, heads: pd.DataFrame, layer: int, head: int
+) -> list[str]:
+    """A head's feature model in words, what it explains, and its features."""
     account = rows_of_head(heads, layer, head).iloc[0]
     lines = [
-        f"{account['rule']}",
+        f"{account['feature_model']}",
         f"explains {account['explained']:.0%} of its bits above even attention",
     ]
-    terms = rows_of_head(accounts, layer, head)
+    terms = rows_of_head(feature_models, layer, head)
     for row in terms.head(MAX_TERMS).itertuples():
         at = f" on a {row.queries}" if row.queries else ""
         lines.append(f"{row.feature}{at}: weight {row.weight:+.2f}, {row.unique:.1%} unique bits")
@@ -355,14 +357,14 @@ def account_lines(accounts: pd.DataFrame, heads: pd.DataFrame, layer: int, head:
 
 
 def explained_by(
-    accounts: pd.DataFrame, layer: int, head: int, tags: list[str]
+    feature_models: pd.DataFrame, layer: int, head: int, tags: list[str]
 ) -> list[tuple[str, str]]:
     """Tags whose relation has no bits of its own, each with the feature that has most instead.
 
-    A relation that stands in the rule with unique bits stands by itself. Positions, the first token
+    A relation in the feature model with unique bits stands by itself. Positions, the first token
     and delimiters are features under names of their own and are not asked here.
     """
-    terms = rows_of_head(accounts, layer, head)
+    terms = rows_of_head(feature_models, layer, head)
     if terms.empty:
         return []
     alone = set(terms.loc[(terms["unique"] >= MIN_UNIQUE) & (terms["weight"] > 0), "feature"])

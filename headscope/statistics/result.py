@@ -44,7 +44,7 @@ class Result:
     """Queries of the tagged heads with their patterns; of a loaded run, read when asked for."""
     causes: pd.DataFrame | None = None
     """Effects of ablating heads; see `headscope.studies.ablate`. None before `ablate`."""
-    accounts: pd.DataFrame | None = None
+    feature_models: pd.DataFrame | None = None
     """Rules of heads, a row per head × feature. None before `explain`; after it `heads` has
     the columns `explained` and `rule`."""
     effects: pd.DataFrame | None = None

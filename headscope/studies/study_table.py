@@ -203,9 +203,9 @@ STUDIES: tuple[StudyRow, ...] = (
         name="explain",
         module="explain.explanation",
         group=TOP,
-        question="How much of a head is a small rule?",
+        question="How much of a head does a small feature model explain?",
         examples=(
-            "headscope explain mini --out rules.csv",
+            "headscope explain mini --out feature_model.csv",
             "headscope explain runs/mini --features 12",
         ),
         figure="",

@@ -67,11 +67,11 @@ def written(gpt2_folder, tmp_path_factory) -> Callable[[str], pd.DataFrame]:
             shell(*study.words.split(), *words)
     places = {
         "heads.csv": runs[0], "evidence.csv": runs[0], "causal.csv": runs[0],
-        "rules.csv": runs[0], "effects.csv": runs[0],
+        "feature_model.csv": runs[0], "effects.csv": runs[0],
         "sweep.csv": home / "sweep", "languages.csv": home / "spoken",
     }  # fmt: skip
 
-    files = {"ablate": "causal.csv", "explain": "rules.csv", "sweep": "sweep.csv", "languages": "languages.csv",
+    files = {"ablate": "causal.csv", "explain": "feature_model.csv", "sweep": "sweep.csv", "languages": "languages.csv",
              "function_vectors": "function-vectors.csv"}  # fmt: skip
 
     def read(name: str) -> pd.DataFrame:

@@ -92,7 +92,7 @@ def test_a_tensor_more_is_no_difference_and_one_less_is_one(tmp_path):
 
 def test_a_file_that_is_not_there_is_no_agreement(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"rules\.csv"):
-        columns_of(tmp_path, ("rules.csv",))
+        columns_of(tmp_path, ("feature_model.csv",))
 
 
 def test_what_is_kept_has_the_checksum_that_was_kept_beside_it():

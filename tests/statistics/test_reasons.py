@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from headscope.relations.relation import TagThresholds
-from headscope.statistics.columns import RULE_COLUMNS
+from headscope.statistics.columns import FEATURE_MODEL_COLUMNS
 from headscope.statistics.reasons import explain_tags, explained_by
 
 RULE = TagThresholds(floor=0.2, source="ours", meaning="its target", beat_baseline_by=0.1)
@@ -48,9 +48,14 @@ def test_no_number_that_is_missing_is_printed():
 
 def terms(*rows: tuple[str, float, float]) -> pd.DataFrame:
     """Features of one head's rule with weight and unique bits."""
-    plain = dict.fromkeys(RULE_COLUMNS, 0.0) | {"layer": 0, "head": 1, "kind": "", "queries": ""}
+    plain = dict.fromkeys(FEATURE_MODEL_COLUMNS, 0.0) | {
+        "layer": 0,
+        "head": 1,
+        "kind": "",
+        "queries": "",
+    }
     own = [{**plain, "feature": f, "weight": w, "unique": u} for f, w, u in rows]
-    return pd.DataFrame(own)[RULE_COLUMNS]
+    return pd.DataFrame(own)[FEATURE_MODEL_COLUMNS]
 
 
 def test_a_tag_without_unique_bits_is_explained_by_the_strongest_feature():

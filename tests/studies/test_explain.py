@@ -18,10 +18,10 @@ from headscope.relations import relations_of
 from headscope.statistics.result import by_name
 from headscope.studies.explain.catalogue import GATES, Term, Texts
 from headscope.studies.explain.feature import TokenFacts
+from headscope.studies.explain.feature_model import Judge, bits_without, explain_layer, explained
 from headscope.studies.explain.fit import LayerFit
-from headscope.studies.explain.rule import Judge, bits_without, explain_layer, explained
 from headscope.studies.explain.select import Selector
-from headscope.studies.explain.softmax import kl_divergences, log_rule, newton
+from headscope.studies.explain.softmax import kl_divergences, log_pattern, newton
 from tests.helpers.encoders import corpus, save_hand_built
 from tests.helpers.formats import columns_of
 from tests.helpers.prose import prose_windows
@@ -50,7 +50,7 @@ def attention(texts: Texts, weights: dict[str, float], gate: int = -1) -> torch.
     gates = [-1] * (len(weights) - 1) + [gate]
     terms = [Term(number(texts, n), g) for n, g in zip(weights, gates, strict=True)]
     logits = torch.tensordot(torch.tensor(list(weights.values())), texts.values(terms), 1)
-    return log_rule(logits, texts.seen).exp()
+    return log_pattern(logits, texts.seen).exp()
 
 
 def test_the_cells_of_features_are_those_of_a_slow_loop(texts):
@@ -93,7 +93,7 @@ def test_newton_finds_the_weights_that_made_a_head(texts):
     values = texts.values([Term(number(texts, name), -1) for name in planted])
     found = newton(own, texts.seen, values, torch.zeros(4), steps=12)
     assert found.weights.tolist() == pytest.approx(list(planted.values()), abs=0.02)
-    logs = log_rule(torch.tensordot(found.weights, values, 1), texts.seen)
+    logs = log_pattern(torch.tensordot(found.weights, values, 1), texts.seen)
     assert float(kl_divergences(own, logs).mean()) < 1e-3
 
 
@@ -110,7 +110,7 @@ def test_the_gain_of_a_feature_is_that_of_its_weight_in_the_rule(texts, selector
         weight = float(gains.weight[candidate, 0])
         values = texts.values([Term(feature, gate)], texts.fitted)[0]
         before = kl_divergences(own[0, : texts.fitted], even[0].log())
-        after = kl_divergences(own[0, : texts.fitted], log_rule(weight * values, seen))
+        after = kl_divergences(own[0, : texts.fitted], log_pattern(weight * values, seen))
         gained = float((before - after).sum())
         assert float(gains.nats[candidate, 0]) == pytest.approx(gained, rel=1e-3)
         assert gained > 0
@@ -285,14 +285,14 @@ def test_the_command_keeps_the_rules_in_the_runs_folder(gpt2_folder, tmp_path, c
     folder = tmp_path / "run"
     hs.classify(gpt2_folder, GOLD, out=folder, max_tokens=1_500, types=["positional"])
     before = hs.load(folder)
-    assert before.accounts is None
+    assert before.feature_models is None
     words = ("explain", folder, "--windows", 12, "--features", 3, "-q")
     code, printed, err = command(*words)
     assert not code, err
     assert "L1H3" in printed
-    assert "rules.csv" in printed
+    assert "feature_model.csv" in printed
     run = hs.load(folder)
-    assert list(run.accounts.columns) == columns_of("explain")
+    assert list(run.feature_models.columns) == columns_of("explain")
     assert list(run.heads.columns) == columns_of("heads.csv")
     pd.testing.assert_frame_equal(run.evidence, before.evidence)
     printed = run.why("L1H1")
@@ -301,13 +301,13 @@ def test_the_command_keeps_the_rules_in_the_runs_folder(gpt2_folder, tmp_path, c
     assert run.heads.loc["L1H1", "rule"].split(" (")[0] in data_of(folder / "report.html")
     code, _, err = command(*words)
     assert code == 2
-    assert "rules.csv exists already; add --overwrite" in err
+    assert "feature_model.csv exists already; add --overwrite" in err
     assert not command(*words, "--overwrite")[0]
     # a run that is saved again keeps its rules
     run.save(tmp_path / "copy")
     again = hs.load(tmp_path / "copy")
-    pd.testing.assert_frame_equal(again.accounts, hs.load(folder).accounts)
-    path = folder / "rules.csv"
+    pd.testing.assert_frame_equal(again.feature_models, hs.load(folder).feature_models)
+    path = folder / "feature_model.csv"
     path.write_text(path.read_text().replace("0", "1", 1))
     with pytest.raises(RunError, match=r"rules\.csv: this file is not the one that was written"):
         hs.load(folder)

@@ -46,5 +46,5 @@ def explained(run):
     """The page of a run after `explain`: a row of `explained` and `rule` per head."""
     shares = [0.91, 0.5, -0.2, 1.0, 0.07, 0.349]
     heads = run.heads.assign(explained=shares, rule=[f"rule {i} <b>" for i in range(6)])
-    accounts = pd.DataFrame([(0, 0, 0.91)], columns=["layer", "head", "explained"])
-    return report_html(replace(run, heads=heads, accounts=accounts))
+    feature_models = pd.DataFrame([(0, 0, 0.91)], columns=["layer", "head", "explained"])
+    return report_html(replace(run, heads=heads, feature_models=feature_models))

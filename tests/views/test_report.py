@@ -63,7 +63,7 @@ def test_a_head_page_shows_what_was_measured_of_the_head_alone(run, tmp_path):
         heads=run.heads.assign(explained=0.91, rule="rule <b>"),
         effects=pd.DataFrame([effect]),
         causes=pd.DataFrame([cause]),
-        accounts=pd.DataFrame([(1, 2, 0.91)], columns=["layer", "head", "explained"]),
+        feature_models=pd.DataFrame([(1, 2, 0.91)], columns=["layer", "head", "explained"]),
         info={**run.info, "effects": {"writes/induction/repeat": {"meaning": "raises it"}}},
     )
     script = """

@@ -1,1 +1,1 @@
-"""Each head as a small rule over named features of the text."""
+"""Each head as a small model over named features of the text."""

@@ -1,4 +1,6 @@
-"""The rows of text that rules are fitted and judged on, and the cells of all features there."""
+"""The rows of text that feature models are fitted and judged on, and the cells of all features
+there.
+"""
 
 from __future__ import annotations
 

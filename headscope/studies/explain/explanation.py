@@ -1,4 +1,6 @@
-"""Explain each head as a rule: a softmax over keys of a few weighted features of the text."""
+"""Explain each head as a feature model: a softmax over keys of a few weighted features of the
+text.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +24,12 @@ from headscope.progress import Progress, Steps, progress_bar
 from headscope.relations import relations_of
 from headscope.relations.head_type import ALL
 from headscope.runs.resolve import ModelOrRun, model_or_run, run_named, text_of
-from headscope.statistics.columns import EXPLAINED_COLUMNS, HEAD_COLUMNS, RULE_COLUMNS
+from headscope.statistics.columns import EXPLAINED_COLUMNS, FEATURE_MODEL_COLUMNS, HEAD_COLUMNS
 from headscope.statistics.result import Result, by_name
 from headscope.stimuli.natural_text import TextWindows
 from headscope.studies.explain.catalogue import Texts
 from headscope.studies.explain.feature import TokenFacts
-from headscope.studies.explain.rule import HeadRule, explain_layer
+from headscope.studies.explain.feature_model import FeatureModel, explain_layer
 from headscope.studies.explain.select import Selector
 from headscope.studies.study import Study, study, table_columns
 from headscope.views.study_result import StudyResult
@@ -39,15 +41,15 @@ SPREAD = 1_200
 """Tokens of text per window, so that windows come from many documents."""
 PARTS = 4
 """Documents of a group: two fit, one chooses and one judges."""
-BY_HEAD = ["layer", "head", "bits", "position", "explained", "ci_low", "ci_high", "rule"]
+BY_HEAD = ["layer", "head", "bits", "position", "explained", "ci_low", "ci_high", "feature_model"]
 
 
 STUDY = Study(
-    rows="head and feature of its rule, the feature with the most unique bits first",
+    rows="head and feature of its model, the feature with the most unique bits first",
     columns=table_columns("""
         layer, head | count, ≥ 0 | layer of the head, and its number there
         explained | ≤ 1 | share of the bits between uniform attention and the head's own that the
-            whole rule explains, on documents used neither to fit nor to choose it
+            whole model explains, on documents used neither to fit nor to choose it
         place | count, ≥ 1 | 1 for the feature with the most unique bits
         feature | a name | `token 0`, `offset-1`, `key NOUN`, `nearest-VERB`, a relation such as
             `syntactic/obj:dep>head`, …
@@ -72,7 +74,7 @@ def explain(
     ] = None,
     *,
     features: Annotated[
-        int, Field(ge=1, le=64, description="Maximum number of features of a rule.")
+        int, Field(ge=1, le=64, description="Maximum number of features of a model.")
     ] = FEATURES,
     windows: Annotated[
         int, Field(ge=8, le=LARGEST, description="Windows of text, for fitting and for testing.")
@@ -82,15 +84,17 @@ def explain(
     revision: Revision = None,
     device: Device = "auto",
 ) -> StudyResult:
-    """Fit a rule to each head, and measure how much of the head's attention it explains.
+    """Fit a feature model to each head, and measure how much of the head's attention it explains.
 
-    A rule is a softmax over keys of a weighted sum of named features of query and key. It is fitted
-    to the head's attention by cross-entropy on half of the documents; its features are chosen on a
-    quarter, and what it explains is measured on the rest: 1 − KL(head ‖ rule) / KL(head ‖ uniform),
-    1 for a rule that equals the head and 0 for one that is no better than uniform attention.
+    A feature model is a softmax over keys of a weighted sum of named features of query and key. It
+    is fitted to the head's attention by cross-entropy on half of the documents; its features are
+    chosen on a quarter, and what it explains is measured on the rest: 1 − KL(head ‖ model) /
+    KL(head ‖ uniform), 1 for a feature model that equals the head and 0 for one that is no better
+    than uniform attention.
 
     The terminal shows a row per head: its `bits` per query, the shares of them that sinks and
-    distance alone (`position`) and the rule (`explained`) explain, and the `rule` as text.
+    distance alone (`position`) and the feature model (`explained`) explain, and the `feature_model`
+    as text.
 
     Raises:
         ModelError: the model cannot be loaded.
@@ -105,14 +109,14 @@ def explain(
         parts = (split.fitting, split.choosing, split.judging)
         texts = Texts.of(parts, TokenFacts.of(split.fitting), relations)
         steps = Steps(bar, len(loaded.attention_layers))
-        rules = fit_rules(loaded, texts, features, steps)
-    rows = [(r.layer, r.head, r.bits, r.position, *r.explained, r.sentence) for r in rules]
+        feature_models = fit_feature_models(loaded, texts, features, steps)
+    rows = [(r.layer, r.head, r.bits, r.position, *r.explained, r.sentence) for r in feature_models]
     by_head = pd.DataFrame(rows, columns=BY_HEAD)
     mean = by_head[["position", "explained"]].mean()
     return StudyResult(
-        title=f"{loaded.name}: rules explain {mean['explained']:.2f} of a head's bits (sinks and "
-        f"distance alone {mean['position']:.2f}), mean over {len(rules)} heads",
-        table=_rules_table(rules),
+        title=f"{loaded.name}: feature models explain {mean['explained']:.2f} of a head's bits (sinks "
+        f"and distance alone {mean['position']:.2f}), mean over {len(feature_models)} heads",
+        table=_feature_table(feature_models),
         terminal_table=by_head,
         notes=split.notes,
         values=mean.to_dict(),
@@ -149,8 +153,8 @@ def read_split_windows(
         windows_read = [replace(window, document=i) for i, window in enumerate(windows_read)]
     if len(windows_read) < PARTS:
         raise CorpusError(
-            f"{', '.join(map(str, corpora))}: {len(windows_read)} windows of text; a rule needs at "
-            f"least {PARTS}, because it is fitted, chosen and judged on different ones"
+            f"{', '.join(map(str, corpora))}: {len(windows_read)} windows of text; a model needs "
+            f"at least {PARTS}, because it is fitted, chosen and judged on different ones"
         )
     documents = sorted({window.document for window in windows_read})
     part = {document: i % PARTS for i, document in enumerate(documents)}
@@ -168,33 +172,41 @@ def read_split_windows(
 
 
 def explained_run(run: Result, explanation: StudyResult) -> Result:
-    """A run with the rules of its heads, and `explained` and `rule` in the table of its heads."""
+    """A run with the feature models of its heads, and `explained` and `feature_model` in the table
+    of its heads.
+    """
     columns = by_name(explanation.printed_table)[EXPLAINED_COLUMNS]
-    return replace(run, heads=run.heads[HEAD_COLUMNS].join(columns), accounts=explanation.table)
+    return replace(
+        run, heads=run.heads[HEAD_COLUMNS].join(columns), feature_models=explanation.table
+    )
 
 
-def fit_rules(model: Model, texts: Texts, features: int, steps: Steps) -> list[HeadRule]:
-    """Fit the rules of every layer in one forward pass over all windows."""
+def fit_feature_models(
+    model: Model, texts: Texts, features: int, steps: Steps
+) -> list[FeatureModel]:
+    """Fit the feature models of every layer in one forward pass over all windows."""
     selector = Selector(texts)
-    rules: list[HeadRule] = []
+    feature_models: list[FeatureModel] = []
 
     def explain_heads(attention: LayerAttention) -> None:
         pattern = next(attention.probabilities()).cpu()
         rows = pattern[texts.window, :, texts.query].permute(1, 0, 2).float()
         rows = rows / rows.sum(-1, keepdim=True)
-        rules.extend(explain_layer(texts, selector, attention.layer, rows, features=features))
+        feature_models.extend(
+            explain_layer(texts, selector, attention.layer, rows, features=features)
+        )
         give_back()
         steps.advance()
 
     stream_attention(model, texts.windows, whole_patterns, explain_heads, batch_tokens=ALL_TOGETHER)
-    return rules
+    return feature_models
 
 
-def _rules_table(heads: Sequence[HeadRule]) -> pd.DataFrame:
+def _feature_table(heads: Sequence[FeatureModel]) -> pd.DataFrame:
     rows = [
-        (rule.layer, rule.head, rule.explained.value, rank, term.feature.name, term.feature.kind,
+        (model.layer, model.head, model.explained.value, rank, term.feature.name, term.feature.kind,
          term.queries, term.weight, *term.unique)
-        for rule in heads
-        for rank, term in enumerate(rule.terms, start=1)
+        for model in heads
+        for rank, term in enumerate(model.terms, start=1)
     ]  # fmt: skip
-    return pd.DataFrame(rows, columns=RULE_COLUMNS)
+    return pd.DataFrame(rows, columns=FEATURE_MODEL_COLUMNS)

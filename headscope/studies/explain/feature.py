@@ -1,4 +1,4 @@
-"""Features that a rule can weigh, and helpers that list the cells where one holds."""
+"""Features that a model can weigh, and helpers that list the cells where one holds."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ COMMON = 48
 
 @dataclass(frozen=True)
 class Feature:
-    """A function of query and key that a rule can weigh."""
+    """A function of query and key that a model can weigh."""
 
     name: str
-    """Name in rules.csv: `offset-1`, `key NOUN`, `syntactic/obj:dep>head`."""
+    """Name in feature_model.csv: `offset-1`, `key NOUN`, `syntactic/obj:dep>head`."""
     kind: str
     """Type that attention on it counts as: `sink`, `position` or a head type."""
 

@@ -1,4 +1,6 @@
-"""Grow a rule for each head of a layer: add features while they pay, then remove the least."""
+"""Grow a feature model for each head of a layer: add features while they pay, then remove the
+least.
+"""
 
 from __future__ import annotations
 
@@ -13,23 +15,23 @@ from torch import Tensor
 from headscope.studies.explain.catalogue import Term, Texts
 from headscope.studies.explain.places import LATER, LOG_DISTANCE, TOKEN_0
 from headscope.studies.explain.select import GATED_PAYS, Gains, Selector
-from headscope.studies.explain.softmax import Fitted, kl_divergences, log_rule, map_heads, newton
+from headscope.studies.explain.softmax import Fitted, kl_divergences, log_pattern, map_heads, newton
 
 PAYS = 0.0015
 """Least share of the bits above uniform that a feature must bring on the choosing documents."""
 LEAST = 2e-4
 """Least nats per query that it must bring, for heads that are nearly uniform."""
 TRIES = 2
-"""Number of features in a row that may fail before a rule is complete."""
+"""Number of features in a row that may fail before a feature model is complete."""
 BASE = (TOKEN_0.name, LATER.name, LOG_DISTANCE.name)
-"""Initial features of every rule; each is removed if it does not pay."""
+"""Initial features of every model; each is removed if it does not pay."""
 SPARE = 3
-"""Number of features above the maximum that a rule may have while it grows."""
+"""Number of features above the maximum that a feature model may have while it grows."""
 
 
 @dataclass(eq=False)
 class Draft:
-    """A head's rule while it grows."""
+    """A head's feature model while it grows."""
 
     terms: list[Term]
     weights: Float[Tensor, " term"]
@@ -42,7 +44,7 @@ class Draft:
 
 
 class LayerFit:
-    """Growing rules of a layer's heads: one pass over the features serves all heads."""
+    """Growing feature models of a layer's heads: one pass over the features serves all heads."""
 
     def __init__(
         self,
@@ -59,7 +61,7 @@ class LayerFit:
         nats = kl_divergences(attention[:, n:m], uniform[n:m].log()).sum(-1)
         self.limit = (nats * PAYS).clamp_min(LEAST * (m - n))
         self.wanted = selector.masses(attention[:, :n])
-        self.rule = torch.empty(len(attention), n, texts.width)
+        self.pattern = torch.empty(len(attention), n, texts.width)
         names = {item.name: i for i, item in enumerate(texts.features)}
         terms = [Term(names[name], -1) for name in BASE if name in names]
         self.drafts = [Draft(list(terms), torch.zeros(len(terms))) for _ in attention]
@@ -68,7 +70,7 @@ class LayerFit:
     def grow(self) -> list[Draft]:
         """Add features until none pays, then remove the least important ones."""
         while not all(draft.done for draft in self.drafts):
-            gains = self.selector.gains(self.wanted, self.rule)
+            gains = self.selector.gains(self.wanted, self.pattern)
             map_heads(partial(self._extend, gains), len(self.drafts))
         map_heads(self._thin, len(self.drafts))
         return self.drafts
@@ -77,7 +79,7 @@ class LayerFit:
         draft = self.drafts[head]
         values = self.texts.values(draft.terms, self.texts.selection_rows)
         fitted = self._fit(head, values, draft.weights)
-        draft.weights, self.rule[head] = fitted.weights, fitted.rule
+        draft.weights, self.pattern[head] = fitted.weights, fitted.pattern
         draft.best = self._judge(head, values, fitted.weights)
 
     def _extend(self, gains: Gains, head: int) -> None:
@@ -103,7 +105,7 @@ class LayerFit:
             draft.done = draft.failed >= TRIES
             return
         draft.terms.append(term)
-        self.rule[head] = fitted.rule
+        self.pattern[head] = fitted.pattern
         draft.weights, draft.best, draft.failed = fitted.weights, loss, 0
         draft.done = len(draft.terms) >= self.most + SPARE
 
@@ -116,7 +118,7 @@ class LayerFit:
     def _judge(self, head: int, values: Tensor, weights: Tensor) -> float:
         """Divergence on the choosing rows in nats."""
         n, m = self.texts.fitted, self.texts.selection_rows
-        logs = log_rule(torch.tensordot(weights, values[:, n:], 1), self.seen[n:m])
+        logs = log_pattern(torch.tensordot(weights, values[:, n:], 1), self.seen[n:m])
         return float(kl_divergences(self.attention[head, n:m], logs).sum())
 
     def _thin(self, head: int) -> None:

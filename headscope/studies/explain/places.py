@@ -34,11 +34,11 @@ LOG_AHEAD = Feature("log distance ahead", "position")
 LOG_DISTANCE = Feature("log distance", "position")
 CURVE = Feature("log distance squared", "position")
 DISTANCE = Feature("distance", "position")
-PLACE_RULE = (
+PLACE_FEATURES = (
     TOKEN_0, LATER, EARLY_TOKENS[0], LOG_DISTANCE, CURVE, DISTANCE, *OFFSET[:4],
     SEPARATOR, ANY_AHEAD, LOG_AHEAD, *AHEAD[:3],
 )  # fmt: skip
-"""Features of the rule by sinks and distance alone. Encoders alone have those from `SEPARATOR` on;
+"""Features of the model by sinks and distance alone. Encoders alone have those from `SEPARATOR` on;
 they lack `LATER`, because all of their queries see equally many keys."""
 
 

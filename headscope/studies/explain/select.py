@@ -1,8 +1,8 @@
-"""Gain of every feature as a rule's next one, for all heads at once.
+"""Gain of every feature as a feature model's next one, for all heads at once.
 
-If the rule has mass m and the head mass t on a feature's cells of a query, a weight w lowers the
-query's divergence by w·t − ln(1 + m·(eʷ − 1)). All queries share one w, or all of one gate. The
-rule's pattern is computed once for hundreds of features.
+If the feature model has mass m and the head mass t on a feature's cells of a query, a weight w
+lowers the query's divergence by w·t − ln(1 + m·(eʷ − 1)). All queries share one w, or all of one
+gate. The model's pattern is computed once for hundreds of features.
 """
 
 from __future__ import annotations
@@ -66,10 +66,10 @@ class Selector:
         return torch.from_numpy(self.sums @ _columns(pattern))
 
     def gains(
-        self, target_mass: Float[Tensor, "group head"], rule: Float[Tensor, "head row key"]
+        self, target_mass: Float[Tensor, "group head"], pattern: Float[Tensor, "head row key"]
     ) -> Gains:
         """Gain of each candidate: all features, then all features at each gate."""
-        columns = _columns(rule)
+        columns = _columns(pattern)
         mass = torch.from_numpy(self.sums @ columns)
         spread = mass.clone()
         smooth_groups = self.smooth_groups

@@ -1,4 +1,6 @@
-"""A rule's softmax over weighted features, its divergence from a head, and Newton's method."""
+"""A feature model's softmax over weighted features, its divergence from a head, and Newton's
+method.
+"""
 
 from __future__ import annotations
 
@@ -17,17 +19,17 @@ WEIGHT_LIMIT = 12.0
 """Largest absolute weight in logits: a factor of 160,000 between two keys."""
 
 
-def log_rule(
+def log_pattern(
     logits: Float[Tensor, "*head row key"], seen: Bool[Tensor, "row key"]
 ) -> Float[Tensor, "*head row key"]:
-    """Logarithm of the rule's pattern; −∞ at keys that are not seen."""
+    """Logarithm of the model's pattern; −∞ at keys that are not seen."""
     return logits.masked_fill(~seen, -torch.inf).log_softmax(-1)
 
 
 def kl_divergences(
     attention: Float[Tensor, "*#head row key"], logs: Float[Tensor, "*#head row key"]
 ) -> Float[Tensor, "*_ row"]:
-    """KL(attention ‖ rule) of each row in nats, ≥ 0; one rule may serve all heads.
+    """KL(attention ‖ pattern) of each row in nats, ≥ 0; one model may serve all heads.
 
     >>> even = torch.full((1, 2), 0.5)
     >>> kl_divergences(even, even.log()).tolist()
@@ -47,8 +49,8 @@ class Fitted:
     inverse: Float[Tensor, "feature feature"]
     """Inverse Hessian of the summed divergence with its penalty."""
     loss: float
-    rule: Float[Tensor, "row key"]
-    """The rule's pattern on the fitted rows."""
+    pattern: Float[Tensor, "row key"]
+    """The feature model's pattern on the fitted rows."""
 
 
 def newton(
@@ -60,7 +62,7 @@ def newton(
     steps: int,
     tolerance: float = 1e-4,
 ) -> Fitted:
-    """Minimise Σ KL(attention ‖ rule) over the weights of features, by damped Newton steps.
+    """Minimise Σ KL(attention ‖ pattern) over the weights of features, by damped Newton steps.
 
     The objective is convex; a step that does not lower it is divided by 4.
 
@@ -81,18 +83,18 @@ def newton(
     def at(weights: Tensor) -> tuple[float, Tensor]:
         logits = torch.addmv(base, flat.T, weights).view_as(attention)
         largest = logits.amax(-1, keepdim=True)
-        rule = logits.sub_(largest).exp_()
-        total = rule.sum(-1, keepdim=True)
+        pattern = logits.sub_(largest).exp_()
+        total = pattern.sum(-1, keepdim=True)
         logs = float(total.log().add_(largest).sum(dtype=torch.float64))
         loss = logs - float(weights @ target_mass)
         loss += negative_entropy + penalty / 2 * float(weights @ weights)
-        return loss, rule.div_(total)
+        return loss, pattern.div_(total)
 
-    loss, rule = at(weights)
+    loss, pattern = at(weights)
     eye = torch.eye(len(weights), device=flat.device)
     inverse = eye
     for _ in range(steps):
-        weighed = values * rule
+        weighed = values * pattern
         mean = weighed.sum(-1)
         gradient = mean.sum(-1) - target_mass + penalty * weights
         hessian = weighed.flatten(1) @ flat.T - mean @ mean.T + (penalty + 1e-3) * eye
@@ -100,17 +102,17 @@ def newton(
         step, size = inverse @ gradient, 1.0
         while size > 1e-3:
             tried = (weights - size * step).clamp(-WEIGHT_LIMIT, WEIGHT_LIMIT)
-            new, new_rule = at(tried)
+            new, new_pattern = at(tried)
             if new <= loss:
                 break
             size /= 4
         else:
             break
         gained = loss - new
-        weights, loss, rule = tried, new, new_rule
+        weights, loss, pattern = tried, new, new_pattern
         if gained < tolerance * rows:
             break
-    return Fitted(weights, inverse, loss, rule)
+    return Fitted(weights, inverse, loss, pattern)
 
 
 _Result = TypeVar("_Result")

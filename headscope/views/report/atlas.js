@@ -175,7 +175,7 @@ const percent = (share) => `${Math.round(100 * share)}`;
 function explainedCell(row) {
   if (!Number.isFinite(row.explained)) return "";
   const name = headName(row.layer, row.head);
-  const message = `${name}, ${percent(row.explained)} per cent explained: ${row.rule}`;
+  const message = `${name}, ${percent(row.explained)} per cent explained: ${row.feature_model}`;
   return el("a", {
     href: `#${name}`, class: "share", "data-explained": name, style: `--strength:${Math.max(0, Math.min(1, row.explained)).toFixed(2)}`, "aria-label": message,
     onmouseenter: (event) => showTip(message, event.currentTarget), onmouseleave: () => showTip(""),

@@ -146,7 +146,7 @@ def head_sentences(run: Result) -> dict[tuple[int, int], list[str]]:
 
     Args:
         run: a run; with `effects` for what heads write, `causes` for whether it matters, and
-            `accounts` for the rule that stands in for a head's attention.
+            `feature_models` for the feature model of a head's attention.
 
     Returns:
         By layer and head.
@@ -157,7 +157,11 @@ def head_sentences(run: Result) -> dict[tuple[int, int], list[str]]:
     for row in run.heads.to_dict("records"):
         key = row["layer"], row["head"]
         lines[key] = [*general.get(key, ()), *filter(None, [sinks.get(key)])]
-        lines[key] += [*_direct_effects(run, row), *_causes(run.causes, row), *_account(run, row)]
+        lines[key] += [
+            *_direct_effects(run, row),
+            *_causes(run.causes, row),
+            *_feature_model(run, row),
+        ]
     return lines
 
 
@@ -223,10 +227,10 @@ def _cause(cause: dict[Any, Any]) -> str:
     return f"{_VERDICTS[cause['verdict']]}: {done} {change}{control_note}."
 
 
-def _account(run: Result, row: dict[Any, Any]) -> list[str]:
-    if run.accounts is None or pd.isna(row.get("explained")):
+def _feature_model(run: Result, row: dict[Any, Any]) -> list[str]:
+    if run.feature_models is None or pd.isna(row.get("explained")):
         return []
-    return [f"Its account (the rule explains {row['explained']:.0%} of its bits): {row['rule']}"]
+    return [f"Feature model (explains {row['explained']:.0%} of its bits): {row['feature_model']}"]
 
 
 def _kinds(count: int) -> str:

@@ -1,4 +1,4 @@
-"""Rules of a layer's heads, and the share of each head that its rule explains."""
+"""Feature models of a layer's heads, and the share of each head that its model explains."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from headscope.measure.bootstrap import interval, resample
 from headscope.studies.explain.catalogue import GATES, Term, Texts
 from headscope.studies.explain.feature import Feature
 from headscope.studies.explain.fit import LayerFit
-from headscope.studies.explain.places import PLACE_RULE
+from headscope.studies.explain.places import PLACE_FEATURES
 from headscope.studies.explain.select import Selector
-from headscope.studies.explain.softmax import Fitted, kl_divergences, log_rule, map_heads, newton
+from headscope.studies.explain.softmax import Fitted, kl_divergences, log_pattern, map_heads, newton
 
 BIT = log(2)
 LISTED_FEATURES = 5
@@ -34,7 +34,7 @@ class Share(NamedTuple):
 
 
 class WeightedFeature(NamedTuple):
-    """A feature of a rule."""
+    """A feature of the model."""
 
     feature: Feature
     queries: str
@@ -45,8 +45,8 @@ class WeightedFeature(NamedTuple):
     """Share of the bits that is lost without it."""
 
 
-class HeadRule(NamedTuple):
-    """The rule of one head, and how much of the head it explains."""
+class FeatureModel(NamedTuple):
+    """The feature model of one head, and how much of the head it explains."""
 
     layer: int
     head: int
@@ -55,9 +55,9 @@ class HeadRule(NamedTuple):
     terms: tuple[WeightedFeature, ...]
     """Features, the one with the most unique bits first."""
     position: float
-    """Share that a rule of sinks and distance alone explains."""
+    """Share that a feature model of sinks and distance alone explains."""
     explained: Share
-    """Share that the rule explains."""
+    """Share that the feature model explains."""
 
     @property
     def sentence(self) -> str:
@@ -82,17 +82,18 @@ class Judge(NamedTuple):
     """Each row's document, counted from 0."""
 
     def by_document(self, logits: Float[Tensor, "row key"]) -> Float[ndarray, " document"]:
-        """KL(head ‖ rule) in bits, summed over the rows of each document."""
-        nats = kl_divergences(self.attention, log_rule(logits, self.seen))
+        """KL(head ‖ model) in bits, summed over the rows of each document."""
+        nats = kl_divergences(self.attention, log_pattern(logits, self.seen))
         return np.bincount(self.document, nats.double().numpy() / BIT)
 
 
 def explained(
     divergence: Float[ndarray, " document"], uniform: Float[ndarray, " document"]
 ) -> Share:
-    """1 − KL(head ‖ rule) / KL(head ‖ uniform), with its interval over documents.
+    """1 − KL(head ‖ model) / KL(head ‖ uniform), with its interval over documents.
 
-    1 if the rule equals the head, 0 if it is no better than uniform attention, below 0 if worse.
+    1 if the feature model equals the head, 0 if it is no better than uniform attention, below 0 if
+    worse.
 
     >>> explained(np.array([1.0, 1.0]), np.array([4.0, 4.0])).value
     0.75
@@ -108,7 +109,7 @@ def explained(
 def bits_without(
     judge: Judge, values: Float[Tensor, "term row key"], fitted: Fitted, index: int
 ) -> Float[ndarray, " document"]:
-    """KL(head ‖ rule) in bits of each document for the rule without one feature.
+    """KL(head ‖ model) in bits of each document for the feature model without one feature.
 
     The other weights change as if refitted, by the objective's curvature (optimal brain surgeon,
     Hassibi and Stork 1993).
@@ -126,17 +127,19 @@ def explain_layer(
     attention: Float[Tensor, "head row key"],
     *,
     features: int,
-) -> list[HeadRule]:
-    """Fit and judge rules of at most `features` features; the rows of attention sum to 1."""
+) -> list[FeatureModel]:
+    """Fit and judge feature models of at most `features` features; the rows of attention sum to
+    1.
+    """
     seen, judged, selection = texts.seen, texts.judged, slice(texts.selection_rows)
     drafts = LayerFit(texts, selector, attention, features).grow()
     number = {feature: i for i, feature in enumerate(texts.features)}
-    places = [Term(number[feature], -1) for feature in PLACE_RULE if feature in number]
+    places = [Term(number[feature], -1) for feature in PLACE_FEATURES if feature in number]
     place_values = texts.values(places)  # the same for every head
     document = np.array([window.document for window in texts.windows])[texts.window.numpy()]
     document = np.unique(document[judged], return_inverse=True)[1]
 
-    def explain(head: int) -> HeadRule:
+    def explain(head: int) -> FeatureModel:
         judge = Judge(attention[head, judged], seen[judged], document)
         fit = partial(newton, attention[head, selection], seen[selection])
         uniform = judge.by_document(torch.zeros_like(judge.attention))
@@ -149,21 +152,21 @@ def explain_layer(
         terms = drafts[head].terms
         values = texts.values(terms)
         fitted = fit(values[:, selection], drafts[head].weights, steps=4)
-        bits_of_rule = bits(values, fitted.weights)
+        bits_of_model = bits(values, fitted.weights)
         weighted = []
         for i, (term, weight) in enumerate(zip(terms, fitted.weights.tolist(), strict=True)):
             feature = texts.features[term.feature]
             queries = GATES[term.gate] if term.gate >= 0 else ""
-            lost = bits_without(judge, values[:, judged], fitted, i) - bits_of_rule
+            lost = bits_without(judge, values[:, judged], fitted, i) - bits_of_model
             unique = explained(uniform - lost, uniform)
             weighted.append(WeightedFeature(feature, queries, weight, unique))
-        return HeadRule(
+        return FeatureModel(
             layer,
             head,
             bits=float(uniform.sum()) / len(judge.attention),
             terms=tuple(sorted(weighted, key=lambda term: -term.unique.value)),
             position=explained(bits(place_values, by_place.weights), uniform).value,
-            explained=explained(bits_of_rule, uniform),
+            explained=explained(bits_of_model, uniform),
         )
 
     return map_heads(explain, len(drafts))
