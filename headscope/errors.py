@@ -49,7 +49,7 @@ class RunStoppedError(KeyboardInterrupt):
 
 
 class ArgumentError(HeadscopeError):
-    """An argument of a public function is none that it takes."""
+    """An argument of a public function has a value that it does not take."""
 
 
 class ShapeError(HeadscopeError, ValueError):
@@ -57,7 +57,7 @@ class ShapeError(HeadscopeError, ValueError):
 
 
 class ChoiceError(HeadscopeError):
-    """A name that is none of the choices.
+    """A name that is not one of the choices.
 
     >>> raise ChoiceError("dtype", "int8", ["float32", "float16"])
     Traceback (most recent call last):

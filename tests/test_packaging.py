@@ -1,4 +1,4 @@
-"""What is published works by itself: sdist, wheel, and an environment that never saw the checkout."""
+"""What is published works alone: sdist, wheel, and an environment that never saw the checkout."""
 
 from __future__ import annotations
 

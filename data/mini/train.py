@@ -126,7 +126,7 @@ class Muon(torch.optim.Optimizer):
     """Momentum whose matrix updates are made orthogonal (Jordan et al. 2024).
 
     torch's own does the iteration in bfloat16, which CPUs without such instructions do slowly.
-    A fused `c_attn` is three matrices side by side, each made orthogonal by itself.
+    A fused `c_attn` is three matrices side by side, each made orthogonal alone.
     """
 
     def __init__(self, parameters: list[Tensor], lr: float, decay: float = 0.05) -> None:

@@ -47,7 +47,7 @@ def classify(
 ) -> None:
     """Tag every head of a model with what it does, and write a run folder.
 
-    After a kill or Ctrl-C the same command goes on from the sums kept in .NAME.partial beside it.
+    After a kill or Ctrl-C the same command goes on from the sums kept in .NAME.partial next to it.
     """
     from headscope.stimuli.natural_text import readable
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from headscope.views.study_result import StudyResult
 
 _NEVER = ("progress", "on_message")
-"""Arguments that a command fills in by itself."""
+"""Arguments that a command sets itself."""
 _Body = Callable[..., None]
 _BODIES: dict[str, _Body] = {}
 

@@ -59,7 +59,7 @@ class Document:
     stimulus: str = field(default="text", compare=False)
     """`text`, or what it was made for; see `headscope.corpus.window.Window.stimulus`."""
     original: str = field(default="", compare=False)
-    """The long text that it is a piece of; empty for what is a text by itself."""
+    """The long text that it is a piece of; empty for what is a separate text."""
     skipped_comments: str = field(default="", compare=False)
     """File and line of comments at the end of a file without a sentence below; empty if none."""
 

@@ -30,7 +30,7 @@ class Arrow(NamedTuple):
 
 
 def arrow(kind: str, query: int, right: Iterable[int], candidates: Iterable[int]) -> Arrow | None:
-    """An arrow whose candidates are before its query; None where nothing right is.
+    """An arrow whose candidates are before its query; None if nothing right is.
 
     >>> arrow("bracket", 9, [3], [3, 7, 11])
     Arrow(kind='bracket', query=9, right=(3,), others=(7,))

@@ -12,7 +12,7 @@ from headscope.paths import real_name
 
 @checked
 def data_folder() -> Path:
-    """The folder of shipped data: inside the installed package, or beside it in a checkout.
+    """The folder of shipped data: inside the installed package, or next to it in a checkout.
 
     `mini/` is the model, with `emergence.csv` of its training; `gum/` is what `classify` reads;
     `corpora/` was made for headscope.

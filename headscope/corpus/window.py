@@ -229,7 +229,7 @@ class Window:
     """Name of its kind of windows: `text` for natural text, else that of another `Stimulus`."""
     document: int = -1
     """Number of its document among those of its stimulus; a long text in pieces is one document.
-    A window with -1 is a document by itself."""
+    A window with -1 is a separate document."""
     attention_kind: AttentionKind = CAUSAL
     """Kind of attention: which of its tokens each of them may see."""
     short_rope: int = UNLIMITED

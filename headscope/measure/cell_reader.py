@@ -131,7 +131,7 @@ class Selection:
 
 
 def select(batch: Batch, tiles: Sequence[Tile], config: ReaderConfig) -> Selection | None:
-    """Find and draw all pairs of a batch; None when there are none.
+    """Find and draw all pairs of a batch; None if absent.
 
     Draws are seeded by the run's seed and the window's own text, so that they do not depend on
     batches or on the order of documents.

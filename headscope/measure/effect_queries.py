@@ -89,7 +89,7 @@ class EffectQueries:
 
 
 def effect_queries(batch: Batch, effects: Sequence[Effect], *, seed: int) -> EffectQueries | None:
-    """The queries of effects in a batch; None where it has none.
+    """The queries of effects in a batch; None if it has none.
 
     Draws are seeded by the run's seed, the effect and the window's own text.
     """

@@ -82,7 +82,7 @@ class Sample:
             yield window
 
     def wants(self, window: Window) -> bool:
-        """True for a window of the sample that is read by itself: text, with all its rows."""
+        """True for a window of the sample that is read separately: text, with all its rows."""
         is_short_text = window.stimulus == TEXT.name and len(window) <= LONG
         return is_short_text and any(one is window for one in self.windows)
 
@@ -132,7 +132,7 @@ class PatternReader:
 
 
 def read_patterns(model: Model, window: Window) -> WindowPatterns:
-    """The patterns of a window, the same as if they had been kept when it was read by itself.
+    """The patterns of a window, the same as if they had been kept when it was read separately.
 
     Raises:
         ModelError: it does not fit into memory.

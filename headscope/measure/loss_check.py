@@ -105,7 +105,7 @@ def check_loss(
     vocabulary: int,
     seed: int,
 ) -> tuple[dict[str, float | None] | None, list[str]]:
-    """`text_loss` of `run.json`, None where it is not known, and notes for the reader."""
+    """`text_loss` of `run.json`, None if it is not known, and notes for the reader."""
     targets = draw_targets(windows, seed=seed)
     if not targets:
         return None, []

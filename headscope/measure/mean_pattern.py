@@ -50,7 +50,7 @@ def mean_patterns(profile: Profile) -> Float[ndarray, "layer head query key"] | 
 
     The first token's own row, which can only be 1, is 0, as are positions that no window reached.
     A row sums to 1 over the keys that are there: of an encoder to less. The size is `SIDE` each
-    way. None where nothing was profiled, as without text.
+    way. None if nothing was profiled, as without text.
     """
     if not profile.mean_queries.any():
         return None
@@ -65,7 +65,7 @@ def _divided(
 
 
 def shown_positions(window: Window) -> Int[ndarray, " pixel"]:
-    """The position of each of a picture's `SIDE` tokens in a window; −1 where there is none.
+    """The position of each of a picture's `SIDE` tokens in a window; −1 if absent.
 
     Of a repeat the beginnings of both copies, so that a head that looks from the second at the
     first shows; where the window ends with a question its beginning and its end, else its

@@ -108,7 +108,7 @@ class Plan:
     model: ReadState
     """The model's sums so far; all further sums are added to them."""
     twin: ReadState | None = None
-    """The shuffled twin's; None where it is not asked for."""
+    """The shuffled twin's; None if it is not asked for."""
     save_checkpoint: Callable[[], None] = lambda: None
     """Called when sums have been added."""
     listener: Count = field(default_factory=lambda: Count(silent, 0, Clock()))

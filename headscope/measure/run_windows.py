@@ -87,7 +87,7 @@ def run_windows(
     """Plan a run's windows, and fit the baselines on their beginning.
 
     Raises:
-        CorpusError: a corpus does not exist, or is none.
+        CorpusError: a corpus does not exist or is invalid.
     """
     text, synthetic = windows_of(model, relations, corpora, settings)
     length, seed = settings.max_length, settings.seed
@@ -108,7 +108,7 @@ def windows_of(
     """The windows of text that a run reads, and those of the stimuli that relations ask for.
 
     Raises:
-        CorpusError: a corpus does not exist, or is none.
+        CorpusError: a corpus does not exist or is invalid.
     """
     stimuli = {stimulus for relation in relations for stimulus in relation.stimuli}
     length, seed = min(settings.max_length, model.longest_window), settings.seed

@@ -2,7 +2,7 @@
 
 A head's shadow is the flattest attention that gives every class of cells of `surface.VIEWS` the
 share that the head gives it: a softmax over keys of a sum with one weight for each class, those of
-each part of speech of the query by itself, found by iterative scaling (Darroch and Ratcliff 1972).
+each part of speech of the query separately, found by iterative scaling (Darroch and Ratcliff 1972).
 It is fitted on one half of the documents and judged on the other, on all words of a part of speech,
 and never sees what a relation asks for. What a head has from the surface its shadow has too.
 """

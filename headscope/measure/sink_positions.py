@@ -38,7 +38,7 @@ class SinkPositions:
     """
 
     columns: Int[ndarray, "window column"]
-    """Key positions of each window of the batch, −1 where there is none; an encoder's last token,
+    """Key positions of each window of the batch, −1 if absent; an encoder's last token,
     where it closes the window, in a column of its own."""
     mass: Float[ndarray, "window head"]
     """Attention on them, summed over late queries; 0 for windows that are too short."""

@@ -186,7 +186,7 @@ def _by_form(surface: Surface) -> _Cells:
 
 
 def _by_neighbour(step: int) -> Callable[[Surface], _Cells]:
-    """The key by the class of the word beside it, and its rank among words with such a one."""
+    """The key by the class of the adjacent word, and its rank among words with such a one."""
 
     def view(surface: Surface) -> _Cells:
         neighbour = np.full(len(surface.upos), OTHER)

@@ -90,7 +90,7 @@ class DirectPaths:
     outputs: Sequence[nn.Module]
     """W_O of each layer; what goes in is every head's output z, side by side."""
     post_norms: Sequence[FrozenNorm | None]
-    """The norm between W_O and the residual stream, where there is one."""
+    """The norm between W_O and the residual stream, if there is one."""
     residual_factor: float
     """Factor of what is added to the stream (Granite); 1 in most layouts."""
     final_norm: FrozenNorm

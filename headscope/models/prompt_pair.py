@@ -75,7 +75,7 @@ class PromptPair:
     def patched(
         self, patches: Sequence[Patch], *, denoise: bool, attention_only: bool
     ) -> list[float]:
-        """The metric with each patch of one layer by itself.
+        """The metric with each patch of one layer separately.
 
         Args:
             patches: of one and the same layer.

@@ -74,7 +74,8 @@ class CleanRun:
     scores: Float[Tensor, " place"]
 
     def repeated(self, count: int) -> CleanRun:
-        """The run of one row as that of so many equal rows, each of which can be changed by itself.
+        """The run of one row as that of so many equal rows, each of which can be changed
+        separately.
 
         Nothing is copied.
         """

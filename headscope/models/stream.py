@@ -106,7 +106,7 @@ def stream_attention(
         regions: what is read: `whole_patterns`, or tiles, rows of queries, entries, or queries,
             keys and values of the fused engine.
         on_layer: called for each batch and layer in order; what it raises ends the run.
-        batch_tokens: tokens of windows that run together; by default each runs by itself.
+        batch_tokens: tokens of windows that run together; by default each runs alone.
         layers: the first layers of the model that are read; all when None.
 
     Raises:

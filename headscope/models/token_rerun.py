@@ -1,7 +1,7 @@
 """Single tokens of a prompt or window run again on the keys and values of one clean run.
 
 What a causal model computes at a token depends on earlier tokens through their keys and values
-alone. A token that is changed is thus run again by itself, and costs a token instead of a window.
+alone. A token that is changed is thus run again alone, and costs a token instead of a window.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class _TokenRerunner(ABC):
         difference = self._difference()
         if not difference <= ROUNDING:
             raise ModelError(
-                f"{model.name}: a token run by itself on the keys of those before it gives another "
+                f"{model.name}: a token run alone on the keys of those before it gives another "
                 f"result (by {difference:.2g}): this model mixes tokens by more than attention"
             )
 

@@ -29,7 +29,7 @@ class Tokenizer:
         backend: a fast `transformers` tokenizer (only those know character offsets).
         name: the model's name, for messages.
         bos: text of the token to put before each document; the tokenizer's own when None.
-        rows: of the model's embedding; None where no model belongs to it.
+        rows: of the model's embedding; None if no model belongs to it.
         attention_kind: of the model; an encoder's texts stand between two special tokens.
         short_rope: of the model; see `headscope.corpus.window.Window.short_rope`.
 

@@ -82,7 +82,7 @@ def contested_pairs(relation: Relation, window: Window, baseline: ChosenBaseline
 
 
 def is_contested(targets: Pairs, pick: Int[ndarray, " position"]) -> Bool[ndarray, " pair"]:
-    """Mask of the targets of queries whose pick is there and is none of their targets."""
+    """Mask of the targets of queries whose pick is there and is not one of their targets."""
     size = len(pick)
     right = np.zeros(size, bool)
     right[targets.query[pick[targets.query] == targets.key]] = True
@@ -101,7 +101,7 @@ def with_parts(
     baselines: dict[str, ChosenBaseline],
     synthetic: Iterable[str] = (),
 ) -> list[Relation]:
-    """The relations, and behind them the parts of each that are summed beside it."""
+    """The relations, and behind them the parts of each that are summed with it."""
     synthetic = set(synthetic)
     parts = []
     for relation in relations:

@@ -104,7 +104,7 @@ def _neighbours(
 
 
 def nearest_mention(window: Window, *, rule: Antecedents) -> Int[ndarray, " position"]:
-    """Nearest eligible mention that agrees with each mention; −1 if there is none.
+    """Nearest eligible mention that agrees with each mention; −1 if absent.
 
     Clark et al. 2019 (4.3), who do not ask for agreement; it is the harder rule to beat.
     """

@@ -45,7 +45,7 @@ tokens, and none of them can be held for its subject."""
 
 @dataclass(frozen=True)
 class TopKeyCondition:
-    """Asks each head by itself: about the token that it looks at, wherever that is.
+    """Queries of each head: the token that the head attends to most.
 
     Its queries are those whose strongest key, the first token left out, holds more than
     `MIN_ATTENTION` of the head's attention; each distinct token of a text counts alike, however
@@ -111,7 +111,7 @@ class Effect(Relation):
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """Parts that are summed beside it."""
+        """Parts that are summed with it."""
         return (MATCHED,) * bool(self.rule.second) + (SELF,) * self.moved
 
 

@@ -193,7 +193,7 @@ def _masks(words: WordTable) -> Bool[ndarray, "class word"]:
 
 
 def _codes(words: WordTable) -> Int[ndarray, " word"]:
-    """Each word's part of speech as its place in `UPOS`, and one more for what is none of them."""
+    """Each word's part of speech as its place in `UPOS`, and one more for any other."""
     return np.array([_NUMBER.get(u, len(UPOS)) for u in words.upos.tolist()], np.int64)
 
 
@@ -201,7 +201,7 @@ _NUMBER = {name: number for number, name in enumerate(UPOS)}
 
 
 def nearest(mask: Bool[ndarray, "*class word"]) -> Int[ndarray, "*class word"]:
-    """For each word the nearest earlier one of those in a mask, −1 where there is none."""
+    """For each word the nearest earlier one of those in a mask, −1 if absent."""
     latest = np.full(mask.shape, -1)
     last = np.maximum.accumulate(np.where(mask, np.arange(mask.shape[-1]), -1), axis=-1)
     latest[..., 1:] = last[..., :-1]
@@ -209,7 +209,7 @@ def nearest(mask: Bool[ndarray, "*class word"]) -> Int[ndarray, "*class word"]:
 
 
 def nearest_equal(values: ndarray) -> Int[ndarray, " word"]:
-    """For each word the nearest earlier one with the same value, −1 where there is none."""
+    """For each word the nearest earlier one with the same value, −1 if absent."""
     _, code = np.unique(values, return_inverse=True)
     order = np.argsort(code, kind="stable")
     previous = np.full(len(values), -1)
@@ -219,7 +219,7 @@ def nearest_equal(values: ndarray) -> Int[ndarray, " word"]:
 
 
 def next_equal(values: ndarray) -> Int[ndarray, " word"]:
-    """For each word the next later one with the same value, −1 where there is none."""
+    """For each word the next later one with the same value, −1 if absent."""
     earlier = nearest_equal(values)
     later = np.full(len(values), -1)
     later[earlier[earlier >= 0]] = np.flatnonzero(earlier >= 0)

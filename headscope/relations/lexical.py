@@ -145,7 +145,7 @@ def _to_words(window: Window, word: Int[ndarray, " word"]) -> Pairs:
 
 
 def _following(mask: Bool[ndarray, " word"]) -> Int[ndarray, " word"]:
-    """For each word the next later one of those in a mask, −1 where there is none."""
+    """For each word the next later one of those in a mask, −1 if absent."""
     mirrored = nearest(mask[::-1])[::-1]
     return np.where(mirrored >= 0, len(mask) - 1 - mirrored, -1)
 

@@ -21,7 +21,7 @@ class Pairs:
 
     `owner` is the query that a cell speaks for. For targets that is the query itself; a
     control cell may belong to another query ("same distance, other query") and still stand
-    for its owner. `share` is the part of a word that a cell is: 1 for a token by itself, a third
+    for its owner. `share` is the part of a word that a cell is: 1 for a single token, a third
     for each token of a word of three.
     """
 

@@ -28,7 +28,7 @@ RELIABLE = 0.5
 """Least agreement of the tags (Cohen's κ) that two halves of the documents give; below it a
 relation is marked as unreliable in that run."""
 NATURAL, SYNTHETIC, MATCHED, SELF = "contested", "synthetic", "matched", "own-position"
-"""Parts of a relation that are summed beside it: its contested queries in natural text and in
+"""Parts of a relation that are summed with it: its contested queries in natural text and in
 synthetic sentences, its second control, and what a query's own position gives it."""
 _PARTS = (NATURAL, SYNTHETIC, MATCHED, SELF)
 
@@ -84,7 +84,7 @@ class EffectRule(TagThresholds):
     sign: int = 1
     """−1 for a head that lowers what it is asked about."""
     second: str = ""
-    """Second control in words: "tokens that …"; empty if there is none."""
+    """Second control in words: "tokens that …"; empty if absent."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class Baseline:
     without: frozenset[str] = frozenset()
     """Rules that say what the relation says."""
     by_class: bool = True
-    """True if the best is chosen for each class of query words by itself."""
+    """True if the best is chosen separately for each class of query words."""
     always_sought: bool = False
     """True if a text is searched for contested queries however few it has shown so far."""
 

@@ -80,7 +80,7 @@ def selected_heads(run: Result, heads: str) -> list[Head]:
 
     Raises:
         ChoiceError: the run scored no such type or relation.
-        RunError: a name is none of the run's heads, or no head has such a tag.
+        RunError: a name is not one of the run's heads, or no head has such a tag.
     """
     known = [(int(layer), int(head)) for layer, head in run.heads[["layer", "head"]].to_numpy()]
     types = run.evidence["type"]

@@ -46,7 +46,7 @@ def lies(path: str | Path) -> str:
 
 
 def seen_from(folder: Path, path: str) -> str | None:
-    """The way from a folder to an absolute path; None where it leads through the root of the disk.
+    """The way from a folder to an absolute path; None if it leads through the root of the disk.
 
     >>> seen_from(Path("/home/ann/runs/tiny"), "/home/ann/models/tiny")
     '../../models/tiny'

@@ -1,6 +1,6 @@
 """Folders that headscope writes for others to serve, such as a gallery.
 
-All files of a site are made in a temporary folder beside it and then moved to their places. Files
+All files of a site are made in a temporary folder next to it and then moved to their places. Files
 of the user's in the site's folder are kept when the site is written again.
 """
 

@@ -88,7 +88,7 @@ def unpack_sums(arrays: Mapping[str, ndarray], relations: tuple[str, ...], shape
     """The tally that was packed; sums of the profile that are not there are 0.
 
     Raises:
-        ValueError: the arrays are none of such a tally; or KeyError or IndexError.
+        ValueError: the arrays are not those of a tally; or KeyError or IndexError.
     """
     tally = Tally.zeros(relations, *shape)
     block, relation = arrays["block"], arrays["relation"]

@@ -1,7 +1,7 @@
 "use strict";
 /* A head's whole pattern with its tokens: queries downward, keys to the right. Pointing at a row shows it, a click pins it. */
 
-const LABELLED = 11; // pixels of a cell from which on tokens fit beside it
+const LABELLED = 11; // pixels of a cell from which on tokens fit next to it
 const PLAIN = 4, LABELS_WIDE = 100;
 
 /* Pixels of a cell and of the margin: the pattern fits the width of its place, with tokens where they can be read. */

@@ -107,7 +107,9 @@ def judged(table: pd.DataFrame, direct_heads: set[tuple[int, int]]) -> pd.DataFr
 
 
 def _exceeds_controls(table: pd.DataFrame) -> pd.Series:
-    """Heads surely worse than each control, and at the relation's queries than elsewhere."""
+    """Heads with a loss beyond each control's, and larger at the relation's queries than
+    elsewhere.
+    """
     key = ["kind", "type", "layer", "head"]
     away_effects = table[table["behaviour"].isin(AWAY)].set_index(key)["effect"].to_dict()
     away_effect = [

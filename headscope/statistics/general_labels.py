@@ -19,7 +19,7 @@ from headscope.statistics.relation_sums import TallySums, lift_difference
 
 TIMES_LABEL = 2.0
 """Least lift of a specific label in units of any other's. A head with 0.40 for numbers and 0.31 for
-determiners differs surely and does one thing."""
+determiners differs significantly and does one thing."""
 _HEAD, _MEMBERS = ["layer", "head"], " ("
 
 

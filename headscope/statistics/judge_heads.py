@@ -110,7 +110,7 @@ class Judging(NamedTuple):
     def tags_of_halves(
         self, relations: Sequence[Relation], half_blocks: Sequence[Half] = HALVES
     ) -> pd.DataFrame:
-        """The tags that each half of the documents gives by itself, with half as many queries.
+        """The tags that each half of the documents gives alone, with half as many queries.
 
         Returns:
             `layer`, `head`, `type`, `relation`, `first`, `second`: a row per head × relation that
@@ -295,7 +295,7 @@ def _with_untested(info: RunInfo, tags: pd.DataFrame, test: str) -> RunInfo:
 def _effect_table(
     judging: Judging, effects: Sequence[Effect]
 ) -> tuple[pd.DataFrame | None, list[str]]:
-    """The table of effects, None where nothing was measured, and what a reader must know of it."""
+    """The table of effects, None if nothing was measured, and what a reader must know of it."""
     table = judging.effects(effects)
     if not len(table):
         note = "what heads write was not measured: no path from them to the logits is known here"

@@ -178,7 +178,7 @@ def findings(rows: pd.DataFrame, rules: Mapping[str, TagThresholds]) -> list[str
 def _tag(row: Row) -> str:
     sentences = [_masses(row), _beside_heuristic(row)]
     if pd.notna(row["confirmed"]) and row["confirmed"]:
-        sentences.append("Each half of the text gives this tag by itself.")
+        sentences.append("Each half of the text also gives this tag.")
     general = f", general {row[GENERAL]}" * bool(row[GENERAL])
     return f"{row['id']}{general}: " + " ".join(filter(None, sentences))
 
@@ -361,8 +361,8 @@ def explained_by(
 ) -> list[tuple[str, str]]:
     """Tags whose relation has no bits of its own, each with the feature that has most instead.
 
-    A relation in the feature model with unique bits stands by itself. Positions, the first token
-    and delimiters are features under names of their own and are not asked here.
+    A relation in the feature model with unique bits is no consequence of another. Positions, the
+    first token and delimiters are features under names of their own and are not asked here.
     """
     terms = rows_of_head(feature_models, layer, head)
     if terms.empty:

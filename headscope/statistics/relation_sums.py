@@ -37,7 +37,7 @@ def sign_flip_p(
 
     Args:
         differences: in each block the sum of a head's attention on targets less that on rivals; a
-            block without a query is none and must be left out.
+            block without a query must be left out.
         seed: seeds the draws where the blocks are too many to try all.
 
     >>> sign_flip_p(np.array([[3.0], [1.0], [2.0]])).tolist()  # of 8 changes none is as large
@@ -195,7 +195,7 @@ class TallySums:
         self._draws: dict[int, ndarray] = {}
 
     def of(self, relation: Relation, part: str = "") -> RelationSums | None:
-        """Sums of a relation or of its part; None where it has no query or is not in the tally."""
+        """Sums of a relation or of its part; None if it has no query or is not in the tally."""
         index = self._place.get(part_name(relation.id, part) if part else relation.id)
         if index is None:
             return None

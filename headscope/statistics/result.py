@@ -49,10 +49,10 @@ class Result:
     the columns `explained` and `rule`."""
     effects: pd.DataFrame | None = None
     """Direct effects of heads, a row per head × effect; see `headscope.statistics.estimates.weigh`.
-    None where it was not measured."""
+    None if it was not measured."""
     means: Float[ndarray, "layer head query key"] | None = None
     """The heads' mean patterns on the first tokens of texts; see
-    `headscope.measure.mean_pattern.mean_patterns`. None where no text was read."""
+    `headscope.measure.mean_pattern.mean_patterns`. None if no text was read."""
     source: Any = None
     """The model in memory that the run was made from; kept while the run is, and never written."""
     pictures: Mapping[tuple[int, int], Picture] = field(default_factory=dict)

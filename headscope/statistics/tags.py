@@ -54,7 +54,7 @@ def is_sink(relation: pd.Series) -> pd.Series:
 def with_rules(
     evidence: pd.DataFrame, rules: Mapping[str, TagThresholds], *, fewest: int = MIN_QUERIES
 ) -> pd.DataFrame:
-    """The evidence with each relation's thresholds beside it, and its full name as `id`.
+    """The evidence with each relation's thresholds, and its full name as `id`.
 
     Numbers of effects count upwards in the direction that each of them asks for.
     """
@@ -89,7 +89,7 @@ def with_rules(
 def _same_heads(
     table: pd.DataFrame, relation: Int[ndarray, " row"], companions: Int[ndarray, " relation"]
 ) -> Int[ndarray, " row"]:
-    """For each row the row of the same head and another relation; −1 where there is none."""
+    """For each row the row of the same head and another relation; −1 if absent."""
     layer, head = (table[name].to_numpy(np.int64) for name in ("layer", "head"))
     head_number, heads = pd.factorize(layer * (head.max(initial=0) + 1) + head)
     rows = np.full((len(companions) + 1, len(heads)), -1)  # the last has none: of −1

@@ -88,7 +88,7 @@ def facts(rng: np.random.Generator, number: int) -> Facts:
 
 
 def fact_documents(document: int, *, seed: int) -> Iterator[Document]:
-    """Texts of one document, each a text by itself.
+    """Texts of one document, each a separate text.
 
     >>> first = next(fact_documents(0, seed=0))
     >>> first.text[-44:]
@@ -138,7 +138,7 @@ def _upos(form: str, values: Collection[str]) -> str:
 
 
 def _build(config: StimulusConfig) -> Iterator[Window]:
-    """Windows of facts of several people and a question about one, each text by itself.
+    """Windows of facts of several people and a question about one, each a separate text.
 
     Texts that are longer than a window are left out.
     """

@@ -290,7 +290,7 @@ class Spelling:
         return self._texts[text]
 
     def first(self, word: str) -> int | None:
-        """The first token of a word within a text; None where it does not spell any of it."""
+        """The first token of a word within a text; None if it does not spell any of it."""
         pieces = self._pieces(word)
         if not pieces:
             return None
@@ -304,7 +304,7 @@ class Spelling:
         return [int(token) for token in text[len(before) :]]
 
     def question(self, prompt: Prompt, tokens: Int[ndarray, " token"]) -> Question | None:
-        """The question of a prompt in a window of these tokens; None where it cannot be asked.
+        """The question of a prompt in a window of these tokens; None if it cannot be asked.
 
         Words whose first token is another's on the other side fall away.
         """

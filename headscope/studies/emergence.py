@@ -132,7 +132,7 @@ def by_revision(cells: Sequence[Cell]) -> pd.DataFrame:
 
 
 def step_of(revision: str | None) -> int | None:
-    """The last number in a revision's name; None if there is none, or if it is a commit.
+    """The last number in a revision's name; None if absent, or if it is a commit.
 
     >>> step_of("step1000"), step_of("main")
     (1000, None)

@@ -42,7 +42,7 @@ def width_of(name: str | None) -> float | None:
     """A width in inches: `column`, `double`, or a number; None for the picture's own.
 
     Raises:
-        HeadscopeError: it is none of these.
+        HeadscopeError: it is not one of these.
 
     >>> width_of("column"), width_of("5.5"), width_of(None)
     (3.3, 5.5, None)

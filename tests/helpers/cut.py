@@ -50,7 +50,7 @@ CUT = """
           else if (!tables.length && n.querySelector(".grid") && n.scrollWidth <= roomOf(n)) faults.push(`hidden words widen a map: ${nameOf(n)}`);
           if (!shows(n) || !reachable(n)) faults.push(`scrolls, which nothing shows: ${nameOf(n)}`);
         }
-        // words that leave their own box and run over what stands beside it
+        // words that leave their own box and run over what stands next to it
         if (n.clientWidth && over > 3 && styleOf(n).overflowX === "visible" && [...n.childNodes].some((own) => own.nodeType === 3 && own.textContent.trim()) && ["block", "table-cell", "list-item", "flex", "inline-block"].includes(styleOf(n).display)) {
           const range = document.createRange();
           const words = [...n.childNodes].filter((own) => own.nodeType === 3).flatMap((own) => { range.selectNodeContents(own); return [...range.getClientRects()]; });

@@ -86,7 +86,7 @@ def read(model: Any, groups: Iterable[Sequence[Window]]) -> dict[tuple[str, int]
 
 
 def check_batches(model: Any) -> None:
-    """Check that a window's patterns do not depend on the windows that are read beside it."""
+    """Check that a window's patterns do not depend on the windows that are read next to it."""
     windows = windows_of(model)
     alone = read(model, ([window] for window in windows))
     blocks = np.zeros(len(windows), np.int64)

@@ -131,7 +131,7 @@ def keys_of(kind: str) -> Keys:
 
 
 def _edge_of_run(classes: Sequence[str], step: int, features: WindowFeatures) -> Table:
-    """Earlier words of some classes with none of them beside it on that side."""
+    """Earlier words of some classes with none of them next to it on that side."""
     of_class = np.pad(features.is_of(*classes), 1)
     neighbour = np.roll(of_class, -step)
     return np.asarray(features.earlier & (of_class & ~neighbour)[1:-1])

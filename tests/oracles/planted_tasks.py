@@ -174,7 +174,7 @@ def save_model(folder: Path, *, noise: float = 0.0, seed: int = 0, carries: bool
     size = NetworkSize(len(vocabulary), LAYERS, HEADS, WIDTH, CONTEXT)
     squared = (
         CODE + 2 * TRAIT**2 + WAVES * WAVE**2
-    )  # of half of the stream; what layers write is little beside it
+    )  # of half of the stream; what layers write is little next to it
     gain = float(np.sqrt(2 * squared / D_MODEL))
     save_network(
         planted_config("gpt2", size, {}),

@@ -79,7 +79,7 @@ def test_a_model_without_the_head_does_no_task(tasks_file, tmp_path):
 
 
 def test_an_effect_is_that_of_a_whole_run_with_the_head_set(tasks_file, tmp_path):
-    """A slow loop: each prompt by itself, all of it, with a hook on W_O."""
+    """A slow loop: each prompt alone, all of it, with a hook on W_O."""
     folder = save_model(tmp_path)
     model = load_model(str(folder))
     runner, size = LastTokenRunner(model), PromptSize(3, 6, 0)

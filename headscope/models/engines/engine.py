@@ -85,7 +85,7 @@ class SelfEntries:
     """Attention of queries of one window to their own positions, and the values there.
 
     What is read is their attention to themselves `[query head]`, and the values there
-    `[query width]`, those of all key/value heads side by side; None where they are not seen.
+    `[query width]`, those of all key/value heads side by side; None if they are not seen.
     """
 
     window: int

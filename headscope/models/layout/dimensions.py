@@ -29,7 +29,7 @@ class AttentionDimensions:
     d_head: int
     vocabulary: int
     context: int | None
-    """Longest input in tokens; None where the configuration states none."""
+    """Longest input in tokens; None if the configuration states none."""
     attention_kind: AttentionKind = CAUSAL
     short_rope: int = UNLIMITED
     """See `headscope.corpus.window.Window.short_rope`."""

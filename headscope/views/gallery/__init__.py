@@ -79,7 +79,7 @@ class Card:
     """Heads of the model."""
 
     def count(self, type_name: str) -> int | None:
-        """Heads that are drawn as a type; None where it could not be measured."""
+        """Heads that are drawn as a type; None if it could not be measured."""
         if type_name not in NO_TYPE and type_name not in self.countable:
             return None
         return sum(share.heads for share in self.shares if share.type == type_name)

@@ -38,7 +38,7 @@ def export_atlases(
     """Pack runs into a folder that can be published as a data set.
 
     Returns:
-        The data set card, `README.md`; `atlases.csv` beside it has a row per atlas.
+        The data set card, `README.md`; `atlases.csv` next to it has a row per atlas.
 
     Raises:
         RunError: a run cannot be read.

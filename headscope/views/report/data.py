@@ -221,7 +221,7 @@ def _plain(value: Any) -> Any:
 
 
 def _short(value: Any) -> float | None:
-    """Four significant digits, as a person reads them; None where nothing was measured."""
+    """Four significant digits, as a person reads them; None if nothing was measured."""
     number = float(value)
     return float(f"{number:.4g}") if math.isfinite(number) else None
 
@@ -253,7 +253,7 @@ def mean_pictures(run: Result) -> dict[str, Any] | None:
     """Pictures of each head's mean pattern, and by number in `shown` what they are of.
 
     Square roots, so that what is faint is seen, without the first token, whose share has a bar of
-    its own. None where the run kept no mean pattern.
+    its own. None if the run kept no mean pattern.
     """
     if run.means is None and not run.pictures:
         return None

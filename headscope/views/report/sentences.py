@@ -52,7 +52,7 @@ _DEPENDENT = {
     "obj": "object",
     "obl": "oblique noun",
     "orphan": "orphan of an ellipsis",
-    "parataxis": "sentence beside it",
+    "parataxis": "adjacent sentence",
     "vocative": "vocative",
     "xcomp": "open complement",
 }
@@ -211,7 +211,7 @@ def _causes(causes: pd.DataFrame | None, row: dict[Any, Any]) -> list[str]:
 
 
 def _cause(cause: dict[Any, Any]) -> str:
-    """One verdict; the control's effect stands beside it, where there is one."""
+    """One verdict; the control's effect follows if there is one."""
     what, unit = BEHAVIOURS[cause["behaviour"]]
     if cause["behaviour"] == EDGES:
         done = (
