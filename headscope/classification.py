@@ -80,8 +80,8 @@ def classify(
         out: where to write the run folder; nothing is written when None.
         overwrite: replace a run that is there already, and start anew where sums of another run
             were kept.
-        progress: True for a bar where a person waits, False for none, or a function that is called
-            with the tokens done and the tokens in all.
+        progress: True for a bar on a terminal or in a notebook, False for none, or a function that
+            is called with the tokens done and the tokens in all.
         on_message: called with a line for the user, e.g. that a run goes on.
         backend: reader of the model; a new `InProcess` when None. It keeps the model it read last.
         changes: single settings by name, e.g. `max_tokens=10_000`, in place of those of `settings`.

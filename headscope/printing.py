@@ -67,5 +67,5 @@ def no_other_bars() -> Iterator[None]:
 
 
 def are_bars_wanted() -> bool:
-    """True where libraries that headscope calls may draw bars on standard error."""
+    """True if libraries that headscope calls may draw bars on standard error."""
     return _bars_wanted.get()

@@ -31,7 +31,7 @@ def _by_quick(full: Any, quick: Any) -> Callable[[dict[str, Any]], Any]:
 def _option(
     default: Any, description: str, panel: str, *, loads: bool = False, counts: bool = True
 ) -> Any:
-    """A field; `loads` marks options of the model, `counts` those that `run.json` states."""
+    """A field; `loads` marks options of the model, `counts` options that `run.json` records."""
     extra: JsonDict = {"panel": panel, "loads": loads, "counts": counts}
     key = "default_factory" if callable(default) else "default"
     return Field(**{key: default}, description=description, json_schema_extra=extra)
@@ -66,14 +66,12 @@ class Settings(Options):
     )
     max_tokens: Positive = _option(
         _by_quick(MAX_TOKENS, QUICK_TOKENS),
-        f"Tokens of text to read, about; {MAX_TOKENS:,}, or {QUICK_TOKENS:,} with --quick.",
+        f"Approximate number of tokens of text; {MAX_TOKENS:,}, or {QUICK_TOKENS:,} with --quick.",
         _READ,
     )
-    all: bool = _option(
-        False, "Read all that text, even when the rest will hardly change a tag.", _READ
-    )
+    all: bool = _option(False, "Read the whole text, without early stopping.", _READ)
     documents: Positive | None = _option(
-        None, "Documents of text to read at most; as many as there are by default.", _READ
+        None, "Maximum number of documents of text; all by default.", _READ
     )
     synthetic: bool = _option(
         _by_quick(True, False),
@@ -92,7 +90,7 @@ class Settings(Options):
     )
     chat: bool = _option(
         False,
-        "Put each document into the model's own chat template, as a user's message.",
+        "Put each document into the model's chat template, as a user message.",
         _READ,
         loads=True,
     )
@@ -109,10 +107,10 @@ class Settings(Options):
     )
     keep_sums: bool = _option(
         False,
-        "Keep the sums as a whole, the twin's too, uncompressed; 20 to 45 times as large.",
+        "Store all sums uncompressed, with those of the twin; 20 to 45 times as large.",
         _JUDGED,
     )
-    seed: Seed = _option(0, "Seeds every draw.", _JUDGED)
+    seed: Seed = _option(0, "Seed of all random draws.", _JUDGED)
     revision: Name | None = _option(
         None, "Branch, tag or commit on the hub, e.g. step1000.", _LOADED, loads=True
     )
@@ -127,16 +125,16 @@ class Settings(Options):
     )
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = _option(
         AUTO,
-        "auto is bfloat16 where the checkpoint holds no more, the processor multiplies it, and "
-        "masses hardly differ; otherwise float32.",
+        "auto uses bfloat16 if the checkpoint has at most 16 bits, the processor supports it, and "
+        "masses agree with float32; otherwise float32.",
         _LOADED,
         loads=True,
     )
     engine: Literal["auto", "fused", "lens"] = _option(
-        AUTO, "auto is fused where the model allows it.", _LOADED, loads=True
+        AUTO, "auto uses fused if the model supports it.", _LOADED, loads=True
     )
     keep_every: Annotated[float, Field(ge=0)] = _option(
-        60.0, "Seconds between two writings of the sums so far.", _JUDGED, counts=False
+        60.0, "Checkpoint interval in seconds.", _JUDGED, counts=False
     )
 
     def to_json(self) -> dict[str, Any]:

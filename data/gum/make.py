@@ -28,7 +28,7 @@ class Licence(NamedTuple):
     """What a text's owner allows."""
 
     name: str
-    """By its SPDX name, where it has one."""
+    """By its SPDX name, if it has one."""
     url: str
     stated: str
     """Who says so of the text."""

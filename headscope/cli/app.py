@@ -114,7 +114,7 @@ def command(
         group: its name in `GROUPS`.
         question: the one that the command answers, in less than a line.
         examples: for the end of its help.
-        name: within the group, where that is another than the function's.
+        name: within the group, if it differs from the function's.
     """
     epilog = _epilog(examples)
 

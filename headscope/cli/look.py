@@ -101,12 +101,12 @@ def _print_type_evidence(run: Path, type: str | None, format: Format) -> None:
         put(write_heads(table, format.value))
 
 
-NOT_ASKED = ("quick", "direct_effects", "examples", "keep_sums", "keep_every")
+UNUSED_SETTINGS = ("quick", "direct_effects", "examples", "keep_sums", "keep_every")
 """Settings that `why` does not take: it reads as a quick run does, and writes nothing."""
 _QUICK_HELP = {
-    "types": "Head types to ask, separated by commas, or all. The default is that of classify "
+    "types": "Head types to score, separated by commas, or all. The default is that of classify "
     "--quick.",
-    "max_tokens": f"Tokens of text to read, about; {QUICK_TOKENS:,} by default.",
+    "max_tokens": f"Approximate number of tokens of text; {QUICK_TOKENS:,} by default.",
     "synthetic": "Also read synthetic English sentences if a text has too few hard queries. Off.",
     "twin": "Compare with the model's shuffled twin, which learned nothing. Off.",
     "dtype": "float32, bfloat16, float16 or auto (the default), as for classify.",
@@ -115,13 +115,13 @@ _QUICK_HELP = {
 
 @command(
     TOP,
-    "What does a head do, what rests its tag on, what did it miss?",
+    "What does a head do, what is the evidence, which conditions fail?",
     "headscope why runs/mini L5H1",
     "headscope why runs/mini 5.1 --relation duplicate",
     "headscope why gpt2 L9H9 L9H6 L10H0",
     "headscope why smollm2 L10H1 --corpus gum",
 )
-@takes_settings(without=NOT_ASKED, explicit_only=True, help_texts=_QUICK_HELP)
+@takes_settings(without=UNUSED_SETTINGS, explicit_only=True, help_texts=_QUICK_HELP)
 def why(
     model: Annotated[
         str,
@@ -133,17 +133,19 @@ def why(
     settings: dict[str, Any],
     heads: Annotated[
         list[str] | None,
-        typer.Argument(help="Heads such as L5H1 or 5.1; of several, five lines on each."),
+        typer.Argument(help="Heads such as L5H1 or 5.1; several heads get five lines each."),
     ] = None,
     relation: Annotated[
         str | None,
-        typer.Option(help="Part of a relation's name, such as amod: those alone, tagged or not."),
+        typer.Option(
+            help="Only relations whose name contains this text, such as amod, tagged or not."
+        ),
     ] = None,
     corpus: Corpus = None,
     format: Printed = Format.table,
     quiet: Quiet = False,
 ) -> None:
-    """Say what heads do: of one head of a run each condition of its tags, of others five lines.
+    """Explain heads: for one head of a run each condition of its tags, for several five lines each.
 
     A run, and the bare name of a model whose results ship, answer at once. Any other model is read
     as by classify --quick, but no further than the last of these heads' layers; with a text or
@@ -208,7 +210,7 @@ def show(
 
 @command(
     TOP,
-    "What does a run say, on one page?",
+    "What are the results of a run, on one page?",
     "headscope report runs/mini",
     "headscope report runs/mini --light --out mini.html",
 )

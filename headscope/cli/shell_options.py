@@ -85,12 +85,12 @@ Corpus = Annotated[
         show_default="gum",
     ),
 ]
-Printed = Annotated[Format, typer.Option(help="How to print.")]
+Printed = Annotated[Format, typer.Option(help="Output format.")]
 Table = Annotated[Path | None, typer.Option(help="Write the table to this .csv file.")]
 Width = Annotated[
     str | None,
     typer.Option(
-        help="Of the picture: column (3.3 inches), double (6.9), or inches; its own if none.",
+        help="Width of the picture: column (3.3 inches), double (6.9), or a number of inches.",
         show_default=False,
     ),
 ]
@@ -106,7 +106,7 @@ Source = Annotated[
     str | None,
     typer.Option(
         "--model",
-        help="Where the run's model is now, if not where it was.",
+        help="New location of the run's model, if it has moved.",
         show_default=False,
     ),
 ]
@@ -123,7 +123,7 @@ def takes_settings(
     Args:
         without: settings that are no options of this command.
         explicit_only: hand on a dict of the options that were given, not `Settings`.
-        help_texts: other help for some settings, where the command has another default.
+        help_texts: other help for some settings, if the command has another default.
     """
     names = [name for name in Settings.model_fields if name not in without]
 

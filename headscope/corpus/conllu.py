@@ -295,7 +295,7 @@ _SENT_ID = re.compile(r"^#+\s*sent_id\s*=\s*(\S+)", re.MULTILINE)
 
 
 def _documents_by_sentence(text: str) -> dict[str, str]:
-    """The document of each `sent_id` in a file that marks none; empty where ids show none."""
+    """The document of each `sent_id` in a file that marks none; empty if ids show none."""
     if _NEWDOC.search(text):
         return {}
     names = {name: re.sub(r"[0-9]{3}$", "", name) for name in _SENT_ID.findall(text)}

@@ -21,7 +21,7 @@ _OF_UD = re.compile(r"([a-z]{2,3})_[\w.]+-ud-")
 
 
 def language_of(file: str | PurePath) -> str:
-    """The language's code at the front of a treebank's name; empty where it says none.
+    """The language's code at the front of a treebank's name; empty if it says none.
 
     >>> language_of("pud/de_pud-ud-test.conllu"), language_of("yue_mine.conllu.gz")
     ('de', 'yue')

@@ -72,7 +72,7 @@ def corpus_place(corpus: str | Path) -> str | Path:
 
 
 def listed(paths: str | Path | Iterable[str | Path] | None) -> list[str | Path]:
-    """Paths as a list, which is empty where none was named.
+    """Paths as a list, which is empty if none was named.
 
     >>> listed("a.txt"), listed(["a.txt", "b.txt"]), listed(None)
     (['a.txt'], ['a.txt', 'b.txt'], [])

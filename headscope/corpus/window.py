@@ -30,7 +30,7 @@ class Question:
     wrong: Int[ndarray, " wrong"]
     """Tokens that would fit but for what the question is about."""
     other: Int[ndarray, " other"] = field(default_factory=lambda: np.empty(0, np.int64))
-    """Further ones, which are wrong for another reason; none where one kind is enough."""
+    """Further ones, which are wrong for another reason; none if one kind is enough."""
 
 
 PADDING = -1
@@ -236,7 +236,7 @@ class Window:
     """Tokens of the longest text that the model reads with the rotary frequencies of short texts.
     LongRoPE (Phi-3) has two sets of frequencies and takes one by the longest text of a batch."""
     ends: int = 0
-    """Tokens behind its text: 1 where one closes it, such as `[SEP]`; those that end a template."""
+    """Tokens behind its text: 1 if one closes it, such as `[SEP]`; those that end a template."""
     outside: Int[ndarray, " outside"] = field(default_factory=lambda: np.empty(0, np.int64))
     """Tokens of the vocabulary that stand nowhere in it, to compare with; none in text."""
     begins: int = 1

@@ -35,7 +35,7 @@ class NamedTokenQueries:
     """Number of the query among the batch's queries."""
     rows: Int[Tensor, "part ask"]
     """The rows of the effect, of its second control, and of what the query's own position gives; −1
-    where there is no such part."""
+    if there is no such part."""
     target: Tensor
     """`[ask token]`, sparse: each row is the mean over its tokens."""
     control: Tensor
@@ -141,7 +141,7 @@ class EffectRows:
     def add(self, block: int, effect: Effect, part: str, queries: int) -> int:
         """The row of a block and an effect or its part, with so many more queries.
 
-        −1 where the effect has no such part.
+        −1 if the effect has no such part.
         """
         number = self._numbers.get(part_name(effect.id, part) if part else effect.id)
         if number is None:
@@ -164,7 +164,7 @@ class _NamedTokens(NamedTuple):
     start: int
     """The window's first place in the padded batch."""
     sides: tuple[Pairs, ...]
-    """Targets, controls, and second controls where there are some."""
+    """Targets, controls, and second controls if there are any."""
 
     @property
     def queries(self) -> Int[ndarray, " query"]:

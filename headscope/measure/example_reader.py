@@ -52,7 +52,7 @@ class WindowPatterns:
     def values(
         self, layer: int, head: int, query: Int[ndarray, " cell"], key: Int[ndarray, " cell"]
     ) -> Float[ndarray, " cell"]:
-        """A head's attention in some cells; 0 where the query does not see the key."""
+        """A head's attention in some cells; 0 if the query does not see the key."""
         last = self._row_ends[query] - 1
         seen = self.of_layer(layer)[head][self._starts[query] + np.minimum(key, last)]
         return np.where(key <= last, seen, np.float16(0)).astype(np.float32)

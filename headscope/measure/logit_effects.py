@@ -48,7 +48,7 @@ class EffectReader:
 
     @property
     def needs_stream(self) -> bool:
-        """True where an effect asks what a layer's input predicts."""
+        """True if an effect asks what a layer's input predicts."""
         return self.queries.top_key is not None and any(region.predicted for region in self.regions)
 
     @contextmanager
@@ -267,7 +267,7 @@ def _from_selves(selves: Sequence[tuple[Tensor, Tensor | None]], z: Tensor) -> T
 def _likely(
     queries: TopKeyQueries, stream: Tensor, directions: Tensor, token: Int[Tensor, "query head"]
 ) -> Bool[Tensor, "query head"]:
-    """True where few of the text's tokens are likelier by the stream, unembedded."""
+    """True if few of the text's tokens are likelier by the stream, unembedded."""
     logits = stream.float() @ directions.to(stream.device).T
     present = queries.count.to(stream.device)[queries.window.to(stream.device)] > 0
     token_logits = logits.gather(1, token.to(stream.device))

@@ -146,7 +146,7 @@ class Plan:
 
 
 def was_read(window: Window, stopped: Mapping[str, StoppedEarly]) -> bool:
-    """True where a window of another stimulus than text was read before that was stopped."""
+    """True if a window of another stimulus than text was read before that was stopped."""
     return window.stimulus not in stopped or round_of(window) < stopped[window.stimulus].rounds
 
 

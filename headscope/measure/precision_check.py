@@ -35,7 +35,7 @@ class PrecisionCheck:
     dtype: str
     reason: str
     tokens: int = 0
-    """Read in both; 0 where half precision was not tried."""
+    """Read in both; 0 if half precision was not tried."""
     masses: int = 0
     """Means over queries that were compared."""
     mean_difference: float = 0.0

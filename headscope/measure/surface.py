@@ -127,7 +127,7 @@ class Surface:
 
     @cached_property
     def same_sentence(self) -> _Cells:
-        """1 where query and key stand in one sentence."""
+        """1 if query and key stand in one sentence."""
         return np.asarray(self.sentence[None, :] == self.sentence[self.queries][:, None], np.int64)
 
     @cached_property

@@ -65,7 +65,7 @@ class LoadOptions:
     chat: bool = False
     """Documents stand in the tokenizer's chat template, as a user's message."""
     engine: str = "auto"
-    """`fused`, `lens`, or `auto`: fused where the model allows it."""
+    """`fused`, `lens`, or `auto`: fused if the model supports it."""
     device_map: str | None = None
     """`auto`, `balanced` or `sequential` spread a model that is too large for one device over all
     of them, the processor too, with accelerate; fused engine only."""

@@ -146,7 +146,7 @@ def narrowed(model: Model) -> Model:
 
 
 def reason_for_wide(model: Model) -> str:
-    """The reason why a loaded model is not tried in half precision; empty where it is."""
+    """The reason why a loaded model is not tried in half precision; empty if it is."""
     if model.checkpoint is None:
         return "a model that is spread over devices stays as it is"
     if model.engine.name != "fused":

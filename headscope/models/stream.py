@@ -60,7 +60,7 @@ def in_batches(windows: Sequence[Window], tokens: int) -> Iterator[Sequence[Wind
 def padded_tokens(windows: Sequence[Window]) -> Int[Tensor, "window position"]:
     """Token ids, padded on the right with the beginning-of-text token.
 
-    With −1 where queries would see it, as in an encoder: it must be hidden then.
+    With −1 if queries would see it, as in an encoder: it must be hidden then.
     """
     longest, first = max(map(len, windows)), windows[0]
     padding = PADDING if first.attention_kind.sees_future else first.tokens[0]

@@ -148,7 +148,7 @@ def relations_of(
     Args:
         types: names of head types, as in `check_types`.
         attention_kind: of the heads that are asked.
-        quick: those in `QUICK` alone, where no types are named.
+        quick: those in `QUICK` alone, if no types are named.
         in_chat: those about a chat template too.
 
     Raises:

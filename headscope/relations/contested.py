@@ -38,7 +38,7 @@ class ChosenBaseline:
     """Indices into `headscope.relations.heuristics.RULES`."""
 
     def picks(self, relation: Relation, window: Window) -> Int[ndarray, " position"]:
-        """The key that the rule names at each query, −1 where it names none."""
+        """The key that the rule names at each query, −1 if it names none."""
         rule = self.rule[query_class(window)]
         pick = picks(window)[rule, np.arange(len(window))]
         find_own = None if relation.baseline is None else relation.baseline.find

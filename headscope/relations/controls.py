@@ -76,7 +76,7 @@ def _same_query(
 
 
 def _below(bound: Int[ndarray, " draw"], rng: np.random.Generator) -> Int[ndarray, " draw"]:
-    """A random integer in [0, bound) for each bound; 0 where the bound is below 1."""
+    """A random integer in [0, bound) for each bound; 0 if the bound is below 1."""
     return np.asarray(rng.random(len(bound)) * np.maximum(bound, 1), np.int64)
 
 

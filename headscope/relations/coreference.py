@@ -68,7 +68,7 @@ def antecedents(window: Window, rule: Antecedents) -> Pairs:
 def rivals(window: Window, targets: Pairs, rng: np.random.Generator, *, rule: Antecedents) -> Pairs:
     """Same query, mentions of other entities: for each antecedent the next one nearer and farther.
 
-    They agree with the query in number, gender and person where these are known. If there are
+    They agree with the query in number, gender and person if these are known. If there are
     pronouns among them, a pronoun's rivals are pronouns.
     """
     mentions = window.mentions

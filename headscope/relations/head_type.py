@@ -42,7 +42,7 @@ class HeadType:
     name: str
     """A lower-case word; relations are called `name/relation`."""
     letter: str
-    """One letter, for where there is no colour."""
+    """One letter, for output without colour."""
     relations: tuple[Relation, ...]
     """Relations of causal heads, and of an encoder's heads unless it has its own."""
     stimuli: tuple[Stimulus, ...] = ()

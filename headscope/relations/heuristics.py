@@ -79,7 +79,7 @@ CLASS_COUNT = len(UPOS) + 1
 
 @lru_cache(maxsize=4)
 def picks(window: Window) -> Int[ndarray, "rule position"]:
-    """The key position that each rule names at each query, −1 where it names none.
+    """The key position that each rule names at each query, −1 if it names none.
 
     A rule about words speaks at a word's last token, of an earlier word's last token. In an
     encoder's window the rules are those of `ALL_RULES`.

@@ -67,7 +67,7 @@ class TagThresholds:
     """True if it says what kind of key gets the attention and no more: such a tag comes after
     those that say which key."""
     companion: str | None = None
-    """A relation whose mass must clear the same floor, where it was measured."""
+    """A relation whose mass must clear the same floor, if it was measured."""
     beats_shadow: bool = False
     """True if a tag asks a head for more than a surrogate of it knows that has the surface of
     the text alone; see `headscope.measure.shadow`."""
@@ -96,7 +96,7 @@ class Baseline:
     """
 
     find: FindPicks | None = None
-    """A rule of the relation's own beside those: the key at each query, −1 where it has none."""
+    """A rule of the relation's own beside those: the key at each query, −1 if it has none."""
     without: frozenset[str] = frozenset()
     """Rules that say what the relation says."""
     by_class: bool = True

@@ -79,8 +79,8 @@ def score_patterns(
         relations: the relations to score instead of the table's.
         name: what the run calls this model.
         seed: seeds control draws and the bootstrap.
-        progress: True for a bar where a person waits, False for none, or a function that is called
-            with the windows done and the windows in all.
+        progress: True for a bar on a terminal or in a notebook, False for none, or a function that
+            is called with the windows done and the windows in all.
 
     Returns:
         A run's data. With fewer than 8 blocks of documents it has masses and controls, but no

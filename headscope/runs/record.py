@@ -120,7 +120,7 @@ def describe_input(
 
 
 def _chat(model: Model) -> dict[str, str] | None:
-    """The chat template around each document, where there is one."""
+    """The chat template around each document, if there is one."""
     template = model.tokenizer.template
     return None if template is None else dict(zip(("before", "after"), template.text, strict=True))
 

@@ -46,7 +46,7 @@ HEAD_COLUMNS = [
 DIRECT_EFFECT_COLUMNS = ["direct_effects", "direct_effect_lift"]
 """Columns of `heads.csv` on a head's direct effects on the logits."""
 EXPLAINED_COLUMNS = ["explained", "feature_model"]
-"""After those of `heads.csv`, where a run was explained."""
+"""After those of `heads.csv`, if a run was explained."""
 EFFECT_NUMBERS = [
     "spread",
     *("second_lift", "second_low", "second_high"),

@@ -447,7 +447,7 @@ CONDITIONS = (
 
 
 def failures(table: pd.DataFrame) -> pd.DataFrame:
-    """For each row of `with_rules`, a column per condition: True where it fails."""
+    """For each row of `with_rules`, a column per condition: True if it fails."""
     numbers = Numbers(table)
     return pd.DataFrame({c.name: c.fails(numbers) for c in CONDITIONS}, index=table.index)
 

@@ -223,7 +223,7 @@ def expected_tag_changes(
 def expected_tags(tally: Tally, relations: Sequence[Relation], share: float) -> float:
     """The tags that relations are expected to give on the whole text, at most.
 
-    Contested queries are not asked, as few are known at first. Infinite where a relation lies in
+    Contested queries are not asked, as few are known at first. Infinite if a relation lies in
     too few blocks to say how sure it is.
     """
     sums, tags = PartialSums(tally, share), 0.0
@@ -239,7 +239,7 @@ def expected_tags(tally: Tally, relations: Sequence[Relation], share: float) -> 
 def projected(
     sums: PartialSums, relation: Relation, facts: Mapping[str, Any]
 ) -> Iterator[tuple[str, _Margin]]:
-    """Margins of the conditions of a tag, by their names; none where no text can decide it."""
+    """Margins of the conditions of a tag, by their names; none if no text can decide it."""
     rule, name = relation.rule, relation.id
     if not rule.taggable or not sums.decides(name, MIN_QUERIES):
         return

@@ -161,7 +161,7 @@ def _contested_columns(
 
 
 def _deciding_text(sums: Mapping[str, RelationSums | None]) -> str:
-    """The part whose contested queries decide: natural text where it has enough.
+    """The part whose contested queries decide: natural text if it has enough.
 
     Else synthetic sentences, where they are enough, and then whatever can decide at all.
     """

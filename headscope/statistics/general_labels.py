@@ -48,7 +48,7 @@ def general_labels(
 
 
 def tag_names(evidence: pd.DataFrame) -> pd.Series:
-    """The full name of each row's tag: the general label where it has one, else the relation's.
+    """The full name of each row's tag: the general label if it has one, else the relation's.
 
     >>> row = {"type": "syntactic", "relation": "det:dep>head", "general": ""}
     >>> general = row | {"general": "phrase-head:dep>head (det, case)"}

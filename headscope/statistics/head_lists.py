@@ -96,7 +96,7 @@ def undecided(heads: pd.DataFrame, evidence: pd.DataFrame) -> pd.DataFrame:
         text lacks.
     """
     if not (evidence["verdict"] == UNIDENTIFIABLE).any():
-        return heads.head(0)[["layer", "head"]].assign(said="", why="")
+        return heads.head(0)[["layer", "head"]].assign(description="", why="")
     candidates = evidence[evidence["verdict"] == UNIDENTIFIABLE]
     candidates = candidates.sort_values("lift", ascending=False, kind="stable")
     candidates = candidates.drop_duplicates(["layer", "head"]).set_index(["layer", "head"])
@@ -105,7 +105,7 @@ def undecided(heads: pd.DataFrame, evidence: pd.DataFrame) -> pd.DataFrame:
     descriptions = [alternatives(*names) for names in rows[["relation", "baseline"]].to_numpy()]
     lacking = [open_in_words(row) for row in rows.to_dict("records")]
     return rows.assign(
-        said=pd.Series(descriptions, rows.index, dtype=object),
+        description=pd.Series(descriptions, rows.index, dtype=object),
         why=pd.Series(lacking, rows.index, dtype=object),
     )
 
@@ -139,7 +139,7 @@ def partial_sinks(evidence: pd.DataFrame, rules: Mapping[str, TagThresholds]) ->
     ids = sinks["type"] + "/" + sinks["relation"]
     sinks = sinks.assign(
         floor=ids.map({name: rule.floor for name, rule in rules.items()}).astype(float),
-        said=ids.map({name: rule.meaning.partition(",")[0] for name, rule in rules.items()}),
+        description=ids.map({name: rule.meaning.partition(",")[0] for name, rule in rules.items()}),
     )
     is_tagged = sinks["tagged"].astype(bool).groupby([sinks[k] for k in _HEAD]).transform("any")
     is_partial = ~is_tagged & sinks["mass"].between(PARTIAL, sinks["floor"], inclusive="left")

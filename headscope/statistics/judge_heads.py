@@ -60,7 +60,7 @@ def confirmed(evidence: pd.DataFrame, halves: pd.DataFrame) -> pd.Series:
 def split_half_agreement(halves: pd.DataFrame) -> dict[str, float]:
     """For each relation with a tag in either half, Cohen's κ of the heads' tags between them.
 
-    1 where both halves tag the same heads, 0 where they agree as chance would have it. Cohen 1960.
+    1 if both halves tag the same heads, 0 where they agree as chance would have it. Cohen 1960.
 
     >>> rows = [(0, head, "t", "r", head < 2, head < 2) for head in range(9)]
     >>> split_half_agreement(pd.DataFrame(rows, columns=[*_CELL, "first", "second"]))

@@ -248,6 +248,6 @@ def twin_lift(twin: Tally | None, relation: Relation) -> float:
 def ratio(
     sums: Float[ndarray, " head"], count: Float[ndarray, " _"] | float
 ) -> Float[ndarray, " head"]:
-    """Sums for each of a count; NaN where nothing was counted."""
+    """Sums for each of a count; NaN if nothing was counted."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(count == 0, np.nan, sums / count)

@@ -45,8 +45,8 @@ class Result:
     causes: pd.DataFrame | None = None
     """Effects of ablating heads; see `headscope.studies.ablate`. None before `ablate`."""
     feature_models: pd.DataFrame | None = None
-    """Rules of heads, a row per head × feature. None before `explain`; after it `heads` has
-    the columns `explained` and `rule`."""
+    """Feature models, a row per head × feature. None before `explain`; after it `heads` has
+    the columns `explained` and `feature_model`."""
     effects: pd.DataFrame | None = None
     """Direct effects of heads, a row per head × effect; see `headscope.statistics.estimates.weigh`.
     None if it was not measured."""

@@ -37,7 +37,7 @@ class StudyRow:
     """Group of the command in `GROUPS`; empty for a study of Python alone, or one whose command has
     more to do than the study."""
     command: str = ""
-    """Name of the command within its group, where that is another than the function's."""
+    """Name of the command within its group, if it differs from the function's."""
     question: str = ""
     """What the command answers, in less than a line."""
     examples: tuple[str, ...] = ()

@@ -64,7 +64,7 @@ STUDY = Study(
         q_value | [0, 1] | one-sided test of a lift above 0, Benjamini–Hochberg over measured heads
         n | count, ≥ 1 | queries
         hit_rate | [0, 1] | share of queries whose strongest key is a target
-        baseline | a simple rule's name | the best simple rule; empty where none is to be beaten
+        baseline | a simple rule's name | the best simple rule; empty if none is to be beaten
         baseline_rate | [0, 1] | share of queries that it gets right
         contested_n | count, ≥ 0 | queries where it is wrong
         contested_hit_rate | [0, 1] | the head's hit rate there

@@ -37,7 +37,7 @@ def colour(type_name: str) -> str:
 
 
 def letter(type_name: str) -> str:
-    """The letter of a type, for where there is no colour; `·` for no type."""
+    """The letter of a type, for output without colour; `·` for no type."""
     known = head_types().get(type_name)
     return _LETTERS.get(type_name) or (known.letter if known else type_name[0].upper())
 

@@ -24,7 +24,7 @@ class FittedTable(Table):
     """
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Any]:
-        """Draw the table, its columns as wide as their text where there is room."""
+        """Draw the table, its columns as wide as their text if there is room."""
         gaps = 2 * len(self.columns) if self.pad_edge else 2 * len(self.columns) - 2
         texts = [_widths_of(column, self.show_header) for column in self.columns]
         widths = fitted_widths(texts, options.max_width - gaps)

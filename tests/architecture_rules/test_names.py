@@ -17,7 +17,6 @@ EXCEPTIONS = {
     "how": (4, USERS_TYPE_IT),
     "each": (3, USERS_TYPE_IT),
     "most": (1, USERS_TYPE_IT),
-    "on_message": (6, USERS_TYPE_IT),
     "told": (1, USERS_TYPE_IT),
     "own": (1, "a method that is looked up by the name of its metric"),
 }

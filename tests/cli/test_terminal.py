@@ -48,7 +48,7 @@ def test_a_full_disk_is_one_line_and_exit_code_2(run, arguments):
 
 def test_a_reader_that_goes_away_is_no_error(run):
     done = shell('"$@" | true', "heads", run, "--format", "json")
-    assert done.returncode in (0, 141)  # 0 where the pipe took it all before it was closed
+    assert done.returncode in (0, 141)  # 0 if the pipe took it all before it was closed
     assert done.stderr == ""
     # the reader is gone before anything is printed
     done = shell('{ sleep 0.3; "$@"; } | true', "heads", run)

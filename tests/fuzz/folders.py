@@ -87,7 +87,7 @@ def make_run(folder: Path, *, keep_sums: bool = False) -> Path:
     facts |= {"second": "tokens that it looks at from elsewhere"}
     settings = run.info.get("settings", {}) | {"keep_sums": keep_sums}
     info = run.info | {"effects": {"writes/copy/looked-at": facts}, "settings": settings}
-    heads = run.heads.assign(explained=0.75, rule="the token before (+2.5)")
+    heads = run.heads.assign(explained=0.75, feature_model="the token before (+2.5)")
     keys = [
         {"layer": layer, "head": head, "k_from": "L0H1" if layer else "",
          "k_composition": 0.125 if layer else float("nan"), "k_random_p999": 0.0625}

@@ -40,6 +40,6 @@ def columns_of(table: str) -> list[str]:
 
 
 HEADS_BEFORE_EXPLAIN = [
-    name for name in columns_of("heads.csv") if name not in ("explained", "rule")
+    name for name in columns_of("heads.csv") if name not in ("explained", "feature_model")
 ]
 """The columns of a run's heads.csv before `headscope explain` has added its own."""

@@ -78,7 +78,7 @@ def keep(case: Case, columns: Columns, folder: Path = KEPT) -> None:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """0 where every number is the same."""
+    """0 if every number is the same."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("cases", nargs="*", choices=[[], *(case.name for case in CASES)])
     parser.add_argument("--keep", action="store_true", help="keep what comes now instead")

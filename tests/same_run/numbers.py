@@ -105,7 +105,7 @@ def _leaves(value: Any, at: str = "") -> Columns:
 
 
 def differences(expected: Columns, came: Columns) -> list[str]:
-    """A line for each column that is missing or holds other numbers; none where all agree.
+    """A line for each column that is missing or holds other numbers; none if all agree.
 
     A checksum that differs is no difference where the sums agree within `TOLERANCE`; columns and
     tensors that are new are none either.

@@ -91,7 +91,7 @@ def test_a_tensor_more_is_no_difference_and_one_less_is_one(tmp_path):
 
 
 def test_a_file_that_is_not_there_is_no_agreement(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"rules\.csv"):
+    with pytest.raises(FileNotFoundError, match=r"feature_model\.csv"):
         columns_of(tmp_path, ("feature_model.csv",))
 
 

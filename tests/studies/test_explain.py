@@ -1,4 +1,4 @@
-"""Rules of heads that are known: the weights come back, the relation is named, nothing is free."""
+"""Feature models of heads that are known: the weights come back, the relation is named, nothing is free."""
 
 from __future__ import annotations
 
@@ -281,7 +281,7 @@ def test_the_table_has_the_terms_of_each_head_and_the_same_seed_gives_it_again(g
     pd.testing.assert_frame_equal(again.table, found.table)
 
 
-def test_the_command_keeps_the_rules_in_the_runs_folder(gpt2_folder, tmp_path, command):
+def test_the_command_keeps_the_feature_models_in_the_runs_folder(gpt2_folder, tmp_path, command):
     folder = tmp_path / "run"
     hs.classify(gpt2_folder, GOLD, out=folder, max_tokens=1_500, types=["positional"])
     before = hs.load(folder)
@@ -296,9 +296,9 @@ def test_the_command_keeps_the_rules_in_the_runs_folder(gpt2_folder, tmp_path, c
     assert list(run.heads.columns) == columns_of("heads.csv")
     pd.testing.assert_frame_equal(run.evidence, before.evidence)
     printed = run.why("L1H1")
-    assert run.heads.loc["L1H1", "rule"] in printed
+    assert run.heads.loc["L1H1", "feature_model"] in printed
     assert f"explains {run.heads.loc['L1H1', 'explained']:.0%} of its bits" in printed
-    assert run.heads.loc["L1H1", "rule"].split(" (")[0] in data_of(folder / "report.html")
+    assert run.heads.loc["L1H1", "feature_model"].split(" (")[0] in data_of(folder / "report.html")
     code, _, err = command(*words)
     assert code == 2
     assert "feature_model.csv exists already; add --overwrite" in err
@@ -309,5 +309,5 @@ def test_the_command_keeps_the_rules_in_the_runs_folder(gpt2_folder, tmp_path, c
     pd.testing.assert_frame_equal(again.feature_models, hs.load(folder).feature_models)
     path = folder / "feature_model.csv"
     path.write_text(path.read_text().replace("0", "1", 1))
-    with pytest.raises(RunError, match=r"rules\.csv: this file is not the one that was written"):
+    with pytest.raises(RunError, match=r"feature_model\.csv: this file is not the one that was written"):
         hs.load(folder)

@@ -1,4 +1,4 @@
-"""A small run with examples whose tokens are evil, its page, and the page with accounts."""
+"""A small run with examples whose tokens are evil, its page, and the page with feature models."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def page(run):
 
 @pytest.fixture(scope="session")
 def explained(run):
-    """The page of a run after `explain`: a row of `explained` and `rule` per head."""
+    """The page of a run after `explain`: a row of `explained` and `feature_model` per head."""
     shares = [0.91, 0.5, -0.2, 1.0, 0.07, 0.349]
-    heads = run.heads.assign(explained=shares, rule=[f"rule {i} <b>" for i in range(6)])
+    heads = run.heads.assign(explained=shares, feature_model=[f"rule {i} <b>" for i in range(6)])
     feature_models = pd.DataFrame([(0, 0, 0.91)], columns=["layer", "head", "explained"])
     return report_html(replace(run, heads=heads, feature_models=feature_models))

@@ -23,11 +23,11 @@ def test_a_walk_from_the_atlas_to_a_head_and_back_needs_no_mouse(page, tmp_path)
     assert keys.read("location.hash") == "#L1H2"
     assert keys.read("document.querySelector('h2').textContent").startswith("L1H2")
     keys.tab_to(".example .tok")
-    said = keys.read("document.querySelector('.said').textContent")
+    said = keys.read("document.querySelector('.message').textContent")
     keys.press("Tab")
-    assert keys.read("document.querySelector('.said').textContent") != said
+    assert keys.read("document.querySelector('.message').textContent") != said
     keys.press("Enter")  # the token is kept
-    assert keys.read("document.querySelector('.said').textContent").endswith("(pinned)")
+    assert keys.read("document.querySelector('.message').textContent").endswith("(pinned)")
     assert "pin0=" in keys.read("location.hash")
     keys.tab_to(".all-queries > summary")
     keys.press("Enter")

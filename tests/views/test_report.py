@@ -60,7 +60,7 @@ def test_a_head_page_shows_what_was_measured_of_the_head_alone(run, tmp_path):
     }  # fmt: skip
     measured = replace(
         run,
-        heads=run.heads.assign(explained=0.91, rule="rule <b>"),
+        heads=run.heads.assign(explained=0.91, feature_model="rule <b>"),
         effects=pd.DataFrame([effect]),
         causes=pd.DataFrame([cause]),
         feature_models=pd.DataFrame([(1, 2, 0.91)], columns=["layer", "head", "explained"]),

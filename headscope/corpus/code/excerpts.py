@@ -3,7 +3,7 @@
 A definition often stands farther from its use than a window reaches. What lies between is left
 out, whole statements of a module or a class at a time, so that an excerpt is Python too, and what
 its places point back to is what they point to in the file. A statement farther up that has the
-same word stays where there is one: else "where the word first stands" is always right.
+same word stays if there is one: else "where the word first stands" is always right.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def without_excerpted(document: Document) -> Document:
 
 
 def _parts(document: Document) -> list[_Part]:
-    """All of a file in order; nothing where statements share a line."""
+    """All of a file in order; nothing if statements share a line."""
     text = document.text
     tree = ast.parse(text)
     lines = [0]

@@ -116,7 +116,7 @@ class AttentionCall:
         return output.transpose(1, 2).contiguous()
 
     def _bias(self, sees_future: bool) -> Float[Tensor, "_ _ query key"] | None:
-        """Numbers added to the scores, −∞ where nothing is seen; None if plain and causal."""
+        """Numbers added to the scores, −∞ if nothing is seen; None if plain and causal."""
         mask, queries, keys = self.mask, self.query.shape[2], self.key.shape[2]
         if mask is None:
             if not sees_future:

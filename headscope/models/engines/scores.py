@@ -37,7 +37,7 @@ class ScoreTerms(NamedTuple):
     """Terms of a layer's scores beyond q·k·scale over all earlier positions."""
 
     bias: Float[Tensor, "_ _ query key"] | None = None
-    """Added to the scores, −∞ where a query does not look; every window's and head's where those
+    """Added to the scores, −∞ if a query does not look; every window's and head's where those
     axes are 1. None: a query sees itself and whatever comes before it, with no bias."""
     cap: float | None = None
     """Scores s become cap · tanh(s / cap) (Gemma 2)."""
@@ -63,7 +63,7 @@ class Scores(NamedTuple):
 
 
 def log_probabilities(scores: Scores, request: Request) -> Any:
-    """The logarithms of attention there, −∞ where a query does not look; in single precision.
+    """The logarithms of attention there, −∞ if a query does not look; in single precision.
 
     Exponentials of a row sum to 1, or with a sink to what the sink leaves. `SelfEntries` come with
     the values there.
@@ -187,5 +187,5 @@ def _of(bias: Float[Tensor, "_ _ query key"], windows: slice) -> Float[Tensor, "
 
 @lru_cache(maxsize=4)
 def _causal_mask(queries: int, device: torch.device) -> Float[Tensor, "query query"]:
-    """−∞ where a key comes after its query, else 0."""
+    """−∞ if a key comes after its query, else 0."""
     return torch.full((queries, queries), -torch.inf, device=device).triu(1)

@@ -65,7 +65,7 @@ class Projections:
     split: Callable[[list[_Rows], AttentionDimensions], _Matrices] = _separate
     """Takes the rows of these modules apart."""
     attention_class: str = ""
-    """Class of the attention; empty where the names of the modules say enough."""
+    """Class of the attention; empty if the names of the modules say enough."""
 
     def fits(self, attention: nn.Module) -> bool:
         """Test if an attention module holds these modules."""
@@ -158,7 +158,7 @@ def block_input(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Tensor:
 
 
 def number_layers(network: nn.Module) -> None:
-    """Give each attention the number of its layer where the layout does not (DistilBERT)."""
+    """Give each attention the number of its layer if the layout does not (DistilBERT)."""
     unnumbered = [m for m in network.modules() if type(m).__name__ == UNNUMBERED]
     for layer, module in enumerate(unnumbered):
         setattr(module, "layer_idx", layer)  # noqa: B010

@@ -114,8 +114,8 @@ def explain(
     by_head = pd.DataFrame(rows, columns=BY_HEAD)
     mean = by_head[["position", "explained"]].mean()
     return StudyResult(
-        title=f"{loaded.name}: feature models explain {mean['explained']:.2f} of a head's bits (sinks "
-        f"and distance alone {mean['position']:.2f}), mean over {len(feature_models)} heads",
+        title=f"{loaded.name}: feature models explain {mean['explained']:.2f} of a head's bits "
+        f"(sinks and distance alone {mean['position']:.2f}), mean over {len(feature_models)} heads",
         table=_feature_table(feature_models),
         terminal_table=by_head,
         notes=split.notes,

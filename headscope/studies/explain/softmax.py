@@ -69,7 +69,7 @@ def newton(
     Args:
         attention: the head's attention on the fitted rows.
         seen: mask of the keys that their queries see.
-        values: features there, 0 where one does not hold.
+        values: features there, 0 if one does not hold.
         weights: initial weights.
         steps: largest number of steps.
         tolerance: nats per row below which a step is the last.

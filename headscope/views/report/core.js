@@ -101,7 +101,7 @@ function table(caption, columns, rows, numeric = [], wrap = false) {
       el("tbody", {}, rows.map((row) => el("tr", {}, row.map((cell, i) => el("td", { class: align(i), "data-label": i ? columns[i] : null }, cell)))))));
 }
 
-/* How well the model predicts its run's own text; nothing where that was not measured. */
+/* How well the model predicts its run's own text; nothing if that was not measured. */
 function lossLine() {
   const loss = DATA.info.text_loss;
   if (!loss) return null;

@@ -186,7 +186,7 @@ function circuitFrame(label, view, props, first) {
   return frame;
 }
 
-/* A part that draws the full view when it is opened, and nothing where the page was made without circuitsvis. */
+/* A part that draws the full view when it is opened, and nothing if the page was made without circuitsvis. */
 function circuitDetails(message, label, view, props, first = null) {
   if (!CIRCUITSVIS) return null;
   const details = el("details", { class: "pattern" }, el("summary", {}, message));
