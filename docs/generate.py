@@ -203,7 +203,7 @@ def command_pages() -> dict[str, str]:
         for name, row in commands().items()
     ]
     tree = ["```{toctree}", ":hidden:", *files.values(), "```"]
-    head = ["# Commands", "", "| command | its question | what it does |", "|---|---|---|"]
+    head = ["# Commands", "", "| command | question | summary |", "|---|---|---|"]
     pages["commands/index.md"] = "\n".join([*head, *rows, "", *tree, ""])
     return pages
 
