@@ -36,7 +36,7 @@ def main() -> None:
     tokens = int(sys.argv[3]) if len(sys.argv) > 3 else 3000
     types = sys.argv[4].split(",") if len(sys.argv) > 4 else None
     out.mkdir(parents=True, exist_ok=True)
-    settings = hs.Settings(max_tokens=tokens, types=types, twin=False, examples=False)
+    settings = hs.Settings(max_tokens=tokens, types=types, examples=False)
     files = [str(path) for path in corpus_files([corpus_place("gum")])]
     changes: dict[str, Callable[[Any], None]] = {
         **{f"bits-{bits}": partial(quantise, bits=bits) for bits in BITS},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -174,7 +174,7 @@ class _Read:
         self.counts = TokenCounts()
         self.stimulus_tokens: Counter[str] = Counter()
         """Tokens that the model read of each stimulus."""
-        tokens = prepared.windows.most_tokens(stopped, with_twin=settings.twin)
+        tokens = prepared.windows.most_tokens(stopped)
         self.listener = Count(task.progress, tokens, task.clock)
 
 
@@ -186,11 +186,22 @@ def _classify(task: _Task) -> Run:
     task.clock.lap("survey")
     prepared = _prepare(task, _choose_precision(task, loaded, windows), windows)
     read = _Read(task, prepared)
-    prepared = replace(prepared, info=_measure(task, prepared, read))
-    run = Run.of(_judge(task, prepared, read))
+    with _weights(prepared.loaded):
+        prepared = replace(prepared, info=_measure(task, prepared, read))
+        run = Run.of(_judge(task, prepared, read))
     if task.target is not None:
         prepared.checkpoint.finish(run, report=run.report, overwrite=prepared.overwrite)
     return run
+
+
+def _weights(loaded: _Loaded) -> AbstractContextManager[None]:
+    """Shuffle the attention weights of a null model while it is read."""
+    from headscope.models.null_model import null_model
+
+    settings = loaded.settings
+    if not settings.null_model:
+        return nullcontext()
+    return null_model(loaded.model.engine, seed=settings.seed)
 
 
 def _load(task: _Task) -> _Loaded:
@@ -268,7 +279,6 @@ def _prepare(task: _Task, loaded: _Loaded, windows: RunWindows) -> _Prepared:
         run_facts(info.to_json(), rules, versions()),
         windows.text,
         model=ReadState(Tally.zeros(*shape)),
-        twin=ReadState(Tally.zeros(*shape)),
         every=settings.keep_every,
     )
     overwrite = False
@@ -278,7 +288,7 @@ def _prepare(task: _Task, loaded: _Loaded, windows: RunWindows) -> _Prepared:
 
 
 def _measure(task: _Task, prepared: _Prepared, read: _Read) -> RunInfo:
-    """The record of a run, whose windows the model and its twin have read."""
+    """The record of a run, whose windows the model has read."""
     loaded, windows = prepared.loaded, prepared.windows
     stopping = StoppingRule(
         loaded.relations,
@@ -289,7 +299,7 @@ def _measure(task: _Task, prepared: _Prepared, read: _Read) -> RunInfo:
         read_all=loaded.settings.all,
     )
     task.backend.read(_plan(prepared, read, stopping))
-    task.clock.lap("twin" if loaded.settings.twin else "measure")
+    task.clock.lap("measure")
     text_loss, loss_notes = _check_loss(loaded, read)
     task.clock.lap("text loss")
     sources = loaded.model, windows.text, windows.prompts, prepared.checkpoint
@@ -312,7 +322,6 @@ def _plan(prepared: _Prepared, read: _Read, stopping: StoppingRule) -> Plan:
         relations=prepared.relations,
         seed=settings.seed,
         model=checkpoint.model,
-        twin=checkpoint.twin if settings.twin else None,
         save_checkpoint=checkpoint.keep,
         listener=read.listener,
         stopping=None if settings.all else stopping,
@@ -343,7 +352,6 @@ def _judge(task: _Task, prepared: _Prepared, read: _Read) -> Result:
         [*relations, *loaded.effects],
         seed=settings.seed,
         info=prepared.info,
-        twin=checkpoint.twin.tally if settings.twin else None,
     )
     task.clock.lap("judge")
     result = weighed.judge(
@@ -373,7 +381,7 @@ def _shadows(
     loaded, state = prepared.loaded, prepared.checkpoint.model
     text = prepared.windows.first[: read.counts.windows]
     others = [window for window in prepared.windows.others if was_read(window, state.stopped)]
-    windows = [shadow.beginning_of(window) for window in (*text, *others)]
+    windows = [window for window in (*text, *others) if len(window) <= shadow.LONGEST]
     return shadow.score_shadows(
         partial(shadow.rows_of_model, loaded.model),
         shadow.ShadowText(windows, shadow.tokens_again(state.tokens), loaded.settings.seed),

@@ -175,7 +175,7 @@ class Count:
 
     def __init__(self, progress: OnProgress, max_tokens: int, clock: Clock) -> None:
         self._progress, self._most, self._clock = progress, max_tokens, clock
-        self._done, self._total = 0, 0
+        self._done = 0
         self.of_model(0)
 
     def of_model(self, tokens: int) -> None:
@@ -187,18 +187,8 @@ class Count:
         """Subtract tokens that will not be read."""
         self._most -= tokens
 
-    def twin_begins(self, tokens: int) -> None:
-        """End the model's reading; its twin is to read so many tokens."""
-        self._total = self._done + tokens
-        self._clock.lap("measure")
-
-    def of_twin(self, tokens: int) -> None:
-        """Add tokens that the twin has read."""
-        self._done += tokens
-        self._progress(self._done, self._total)
-
     def of_reread(self, done: int, total: int) -> None:
-        """Take over the progress of what comes after reading: shadows, then examples."""
+        """Take over the progress of what comes after reading: surrogates, then examples."""
         self._progress(self._done + done, self._done + total)
         if done == total:
             self._done += total

@@ -61,7 +61,7 @@ class Settings(Options):
     quick: bool = _option(
         False,
         "Preliminary tags in a fraction of the time: position, sinks, delimiters, induction, "
-        "duplicates, syntax and coreference, without the twin and synthetic sentences.",
+        "duplicates, syntax and coreference, without the challenge set and surrogates.",
         _READ,
     )
     max_tokens: Positive = _option(
@@ -73,9 +73,9 @@ class Settings(Options):
     documents: Positive | None = _option(
         None, "Maximum number of documents of text; all by default.", _READ
     )
-    synthetic: bool = _option(
+    challenge: bool = _option(
         _by_quick(True, False),
-        "Also read synthetic English sentences if a text has too few hard queries. On; off with "
+        "Read the challenge set too: English sentences in which baselines are wrong. On; off with "
         "--quick.",
         _READ,
     )
@@ -94,9 +94,9 @@ class Settings(Options):
         _READ,
         loads=True,
     )
-    twin: bool = _option(
-        _by_quick(True, False),
-        "Compare with the model's shuffled twin, which learned nothing. On; off with --quick.",
+    null_model: bool = _option(
+        False,
+        "Classify the null model instead: attention weights are shuffled, so every tag is false.",
         _JUDGED,
     )
     direct_effects: bool = _option(
@@ -107,7 +107,7 @@ class Settings(Options):
     )
     keep_sums: bool = _option(
         False,
-        "Store all sums uncompressed, with those of the twin; 20 to 45 times as large.",
+        "Keep the sums as a whole, uncompressed; 20 to 45 times as large.",
         _JUDGED,
     )
     seed: Seed = _option(0, "Seed of all random draws.", _JUDGED)
@@ -165,8 +165,8 @@ class Settings(Options):
     def words(self) -> Iterator[str]:
         """The options of the command line that differ from their defaults.
 
-        >>> list(Settings(max_tokens=500, twin=False).words())
-        ['--max-tokens', '500', '--no-twin']
+        >>> list(Settings(max_tokens=500, challenge=False).words())
+        ['--max-tokens', '500', '--no-challenge']
         """
         for name, field in type(self).model_fields.items():
             value, flag = getattr(self, name), name.replace("_", "-")
@@ -218,7 +218,7 @@ def settings_of(settings: Settings | None, changes: dict[str, Any]) -> Settings:
     >>> settings_of(None, {"seed": 4}).seed
     4
     >>> quick = settings_of(Settings(seed=4), {"quick": True})
-    >>> quick.max_tokens, quick.twin, list(quick.words())
+    >>> quick.max_tokens, quick.challenge, list(quick.words())
     (8000, False, ['--quick', '--seed', '4'])
     """
     if settings is not None and not isinstance(settings, Settings):

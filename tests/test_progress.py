@@ -17,12 +17,12 @@ import headscope as hs
 from headscope.progress import RunSteps, progress_bar
 from tests.helpers.terminal import in_terminal
 
-SMALL = {"twin": False, "examples": False, "types": ["delimiter", "positional"]}
+SMALL = {"examples": False, "types": ["delimiter", "positional"]}
 PROGRAM = """
 import sys, headscope as hs
 for progress in (False, True):
     hs.classify(
-        *sys.argv[1:], twin=False, examples=False, types=["delimiter"], progress=progress
+        *sys.argv[1:], examples=False, types=["delimiter"], progress=progress
     )
     print("and then", file=sys.stderr)
 """
@@ -79,7 +79,7 @@ for name, more in (("one", ["--quiet"]), ("two", [])):
 
 def test_the_command_shows_the_same_bar_unless_it_is_quiet(gpt2_folder, story, tmp_path):
     words = ["classify", str(gpt2_folder), "--corpus", str(story), "--types", "delimiter"]
-    words += ["--no-twin", "--no-examples", str(tmp_path)]
+    words += ["--no-examples", str(tmp_path)]
     both, _ = seen_in_terminal(COMMAND, words, tmp_path)
     quiet, seen, rest = both.split("ended with 0\r\n")
     assert (quiet, rest) == ("", "")
@@ -91,7 +91,7 @@ def test_a_notebook_shows_the_bar_and_progress_false_none(gpt2_folder, story, tm
     nbclient = pytest.importorskip("nbclient")
     pytest.importorskip("ipykernel")
     cells = [
-        f"import headscope as hs\nhs.classify({str(gpt2_folder)!r}, {str(story)!r}, twin=False, "
+        f"import headscope as hs\nhs.classify({str(gpt2_folder)!r}, {str(story)!r}, "
         f"examples=False, types=['delimiter'], progress={progress}); None"
         for progress in (True, False)
     ]

@@ -107,8 +107,7 @@ _QUICK_HELP = {
     "types": "Head types to score, separated by commas, or all. The default is that of classify "
     "--quick.",
     "max_tokens": f"Approximate number of tokens of text; {QUICK_TOKENS:,} by default.",
-    "synthetic": "Also read synthetic English sentences if a text has too few hard queries. Off.",
-    "twin": "Compare with the model's shuffled twin, which learned nothing. Off.",
+    "challenge": "Read the challenge set too: English sentences in which baselines are wrong. Off.",
     "dtype": "float32, bfloat16, float16 or auto (the default), as for classify.",
 }
 

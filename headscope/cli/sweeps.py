@@ -56,7 +56,7 @@ def sweep(
 
 @body("languages")
 @takes_settings(
-    without=("synthetic",),
+    without=("challenge",),
     explicit_only=True,
     help_texts={
         "types": "Head types to score, separated by commas; syntactic by default.",

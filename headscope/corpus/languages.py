@@ -50,7 +50,7 @@ def foreign_notes(files: Iterable[PurePath]) -> list[str]:
     languages = ", ".join(foreign_languages(files))
     if not languages:
         return []
-    return [f"the text is {languages}: the synthetic sentences, which are English, are left out"]
+    return [f"the text is {languages}: the challenge set, which is English, is left out"]
 
 
 def by_language(

@@ -26,6 +26,7 @@ from headscope.measure.layer_reader import (
 from headscope.measure.logit_effects import EffectReader
 from headscope.measure.mean_pattern import picture_reader
 from headscope.measure.plan import BatchResult, Plan, Step, read_plan
+from headscope.measure.preference_reader import preference_reader
 from headscope.measure.profile import profile_reader
 from headscope.measure.tally import ReadState, Tally
 from headscope.models.direct_paths import DirectPaths, direct_paths
@@ -36,7 +37,7 @@ from headscope.relations.relation import Relation
 if TYPE_CHECKING:
     from headscope.models.model import Model
 
-READERS = (cell_reader, profile_reader, picture_reader)
+READERS = (cell_reader, preference_reader, profile_reader, picture_reader)
 """Readers of attention, of a model's or of given patterns; None if a batch has nothing to read."""
 
 
@@ -175,7 +176,7 @@ def measure(
     plan = Plan(text, synthetic, relations, seed, state)
     read_plan(
         plan,
-        lambda steps, twin: (reader.read(step, reader.prepare(step.batch)) for step in steps),
+        lambda steps: (reader.read(step, reader.prepare(step.batch)) for step in steps),
         batch_tokens=batch_tokens,
     )
     return state.tally

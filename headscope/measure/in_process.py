@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
 from typing import Any, TypeVar
 
-from headscope.measure.batch_reader import BatchReader, PreparedBatch
+from headscope.measure.batch_reader import BatchReader
 from headscope.measure.plan import BatchResult, Plan, Step, read_plan
 from headscope.models.load import open_model
 from headscope.models.model import NARROW, Model, narrowed
-from headscope.models.null_model import null_model, stored_matrices
 from headscope.models.stream import batch_tokens_on
 
 T = TypeVar("T")
@@ -56,35 +54,18 @@ class InProcess:
 
     def read(self, plan: Plan) -> None:
         """Read a plan by the opened model; see `headscope.measure.plan.read_plan`."""
-        model, prepared_before = self.model, dict[int, PreparedBatch]()
-        if plan.twin is not None:
-            stored_matrices(model.engine)
+        model = self.model
         reader = BatchReader(model, plan.relations, plan.seed)
 
-        def read(steps: Iterable[Step], twin: bool) -> Iterator[BatchResult]:
-            with null_model(model.engine, seed=plan.seed) if twin else nullcontext():
-                prepared_steps = _prepare(reader, steps, prepared_before, twin)
-                # on a processor's cores the model and its next batch would be in each other's way
-                for step, prepared in (
-                    prepared_steps if model.device == "cpu" else prefetched(prepared_steps)
-                ):
-                    yield reader.read(step, prepared, None if twin else plan.sample)
+        def read(steps: Iterable[Step]) -> Iterator[BatchResult]:
+            prepared_steps = ((step, reader.prepare(step.batch)) for step in steps)
+            # on a processor's cores the model and its next batch would be in each other's way
+            for step, prepared in (
+                prepared_steps if model.device == "cpu" else prefetched(prepared_steps)
+            ):
+                yield reader.read(step, prepared, plan.sample)
 
         read_plan(plan, read, batch_tokens=batch_tokens_on(model.device))
-
-
-def _prepare(
-    reader: BatchReader,
-    steps: Iterable[Step],
-    prepared_before: dict[int, PreparedBatch],
-    twin: bool,
-) -> Iterator[tuple[Step, PreparedBatch]]:
-    """Each batch with its cells; those of batches that the twin reads too are searched once."""
-    for step in steps:
-        prepared = prepared_before.pop(id(step.batch), None) or reader.prepare(step.batch)
-        if step.shared and not twin:
-            prepared_before[id(step.batch)] = prepared
-        yield step, prepared
 
 
 def prefetched(items: Iterator[T]) -> Iterator[T]:

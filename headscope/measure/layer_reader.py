@@ -29,7 +29,7 @@ class LayerReader(Protocol):
 
 
 MakeReader = Callable[[], LayerReader]
-"""Makes a reader with empty sums: a batch is prepared once, and read by the model and its twin."""
+"""Makes a reader with empty sums."""
 
 
 @dataclass(frozen=True, eq=False)

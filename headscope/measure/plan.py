@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from jaxtyping import Int
@@ -18,10 +18,16 @@ from headscope.corpus.window import Window
 from headscope.measure.batches import Batch, Chunk, batches, chunks
 from headscope.measure.example_reader import Sample
 from headscope.measure.tally import MIN_BLOCKS, ReadState, StoppedEarly, Tally
-from headscope.models.null_model import WindowSample
 from headscope.progress import Clock, Count, silent
 from headscope.relations import all_stimuli
-from headscope.relations.relation import MATCHED, SELF, Relation, is_part, part_name
+from headscope.relations.relation import (
+    EASY,
+    HARD,
+    MATCHED,
+    SELF,
+    Relation,
+    part_name,
+)
 from headscope.stimuli.natural_text import TEXT
 
 
@@ -32,8 +38,6 @@ class Step:
     batch: Batch
     merge: Int[ndarray, " block"] | None
     """Merge of the blocks of the sums so far before this batch's are added, if any."""
-    shared: bool
-    """True if the twin reads the batch too."""
 
     @property
     def tokens(self) -> int:
@@ -107,8 +111,6 @@ class Plan:
     seed: int
     model: ReadState
     """The model's sums so far; all further sums are added to them."""
-    twin: ReadState | None = None
-    """The shuffled twin's; None if it is not asked for."""
     save_checkpoint: Callable[[], None] = lambda: None
     """Called when sums have been added."""
     listener: Count = field(default_factory=lambda: Count(silent, 0, Clock()))
@@ -123,12 +125,10 @@ class Plan:
     def without_text(self) -> set[str]:
         """Names of the sums that are of other stimuli alone, whose blocks are never merged."""
         others = [r.id for r in self.relations if TEXT.name not in r.stimuli]
-        return {*others, *(part_name(name, part) for name in others for part in (MATCHED, SELF))}
-
-    @property
-    def twin_stimuli(self) -> set[str]:
-        """Names of the stimuli that the twin reads: a tag's parts are not held against it."""
-        return {s for r in self.relations if not is_part(r.name) for s in r.stimuli}
+        return {
+            *others,
+            *(part_name(name, part) for name in others for part in (MATCHED, SELF, HARD, EASY)),
+        }
 
     def rounds(self) -> Iterator[tuple[Iterable[Window], Sequence[Window]]]:
         """Text and other windows of each round, without stimuli that were stopped before it."""
@@ -159,13 +159,12 @@ class BatchResult(NamedTuple):
     """True if it did not fit into memory as it was."""
 
 
-ReadSteps = Callable[[Iterable[Step], bool], Iterable[BatchResult]]
-"""Reads steps by the model, or by its twin if True, and gives their sums in the same order."""
+ReadSteps = Callable[[Iterable[Step]], Iterable[BatchResult]]
+"""Reads steps by the model, and gives their sums in the same order."""
 
 
 def read_plan(plan: Plan, read: ReadSteps, *, batch_tokens: int) -> None:
-    """Read what is not done yet, by the model and then by its twin."""
-    shared: list[Step] = []
+    """Read what is not done yet."""
     planned = 0
 
     def unread(steps: Iterable[Step], read_before: int) -> Iterator[Step]:
@@ -174,8 +173,6 @@ def read_plan(plan: Plan, read: ReadSteps, *, batch_tokens: int) -> None:
             planned += 1
             for window in step.batch.windows:
                 plan.stimulus_tokens[window.stimulus] += len(window)
-            if step.shared:
-                shared.append(replace(step, merge=None))  # the twin's blocks are never merged
             if planned <= read_before:
                 plan.listener.of_model(step.tokens)
             else:
@@ -183,37 +180,25 @@ def read_plan(plan: Plan, read: ReadSteps, *, batch_tokens: int) -> None:
 
     read_before = plan.model.batches
     for number, steps in enumerate(_steps_of_rounds(plan, batch_tokens)):
-        results = read(unread(steps, read_before), False)
-        _add(plan, results, plan.model, plan.listener.of_model)
+        _add(plan, read(unread(steps, read_before)))
         # with more batches than planned so far a run that was broken off went on from here
         if planned == plan.model.batches:
             _stop_stimuli(plan, number)
-    if plan.twin is not None:
-        plan.listener.twin_begins(sum(step.tokens for step in shared))
-        for step in shared[: plan.twin.batches]:
-            plan.listener.of_twin(step.tokens)
-        _add(plan, read(shared[plan.twin.batches :], True), plan.twin, plan.listener.of_twin)
 
 
 def _steps_of_rounds(plan: Plan, batch_tokens: int) -> Iterator[Iterator[Step]]:
-    """The batches of a run in order; each round must be taken before the next.
-
-    In each chunk the batches that the twin reads too come first.
-    """
-    twin_sample = WindowSample(seed=plan.seed, stimuli=plan.twin_stimuli)
+    """The batches of a run in order; each round must be taken before the next."""
 
     def steps(chunks_of_round: Iterable[Chunk]) -> Iterator[Step]:
         for chunk in chunks_of_round:
             windows, merge = chunk.windows.windows, chunk.merge
-            shared = set() if plan.twin is None else twin_sample(windows)
-            for again in (True, False):
-                rows = [i for i in range(len(windows)) if (i in shared) == again]
-                alone = [i for i in rows if plan.sample and plan.sample.wants(windows[i])]
-                together = [i for i in rows if i not in alone]
-                for group in (together, *([i] for i in alone)):
-                    for batch in batches(chunk.windows.take(group), tokens=batch_tokens):
-                        yield Step(batch, merge, again)
-                        merge = None
+            rows = range(len(windows))
+            alone = [i for i in rows if plan.sample and plan.sample.wants(windows[i])]
+            together = [i for i in rows if i not in alone]
+            for group in (together, *([i] for i in alone)):
+                for batch in batches(chunk.windows.take(group), tokens=batch_tokens):
+                    yield Step(batch, merge)
+                    merge = None
 
     for chunks_of_round in chunks(plan.rounds()):
         yield steps(chunks_of_round)
@@ -230,9 +215,8 @@ def _stop_stimuli(plan: Plan, number: int) -> None:
         plan.listener.leaves_out(sum(len(w) for w in windows if not was_read(w, stopped)))
 
 
-def _add(
-    plan: Plan, results: Iterable[BatchResult], state: ReadState, on_tokens: Callable[[int], None]
-) -> None:
+def _add(plan: Plan, results: Iterable[BatchResult]) -> None:
+    state = plan.model
     for result in results:
         if result.step.merge is not None:
             state.tally.merge(result.step.merge, plan.without_text)
@@ -241,4 +225,4 @@ def _add(
         state.tokens += result.step.tokens
         state.halved += result.halved
         plan.save_checkpoint()
-        on_tokens(result.step.tokens)
+        plan.listener.of_model(result.step.tokens)

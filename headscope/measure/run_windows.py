@@ -1,4 +1,4 @@
-"""The windows of a run: text, other stimuli, and those read for contested queries alone."""
+"""The windows of a run: text, other stimuli, and the challenge set."""
 
 from __future__ import annotations
 
@@ -8,32 +8,28 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headscope.corpus.code.excerpts import holds_code
 from headscope.corpus.languages import foreign_languages
 from headscope.corpus.window import Window
 from headscope.measure.fit_baselines import FittedBaselines, fit_baselines
 from headscope.measure.plan import round_of, was_read
 from headscope.measure.precision_check import TOKENS
 from headscope.measure.tally import StoppedEarly
-from headscope.models.null_model import EVERY, EVERY_TEXT
 from headscope.relations import all_stimuli
 from headscope.relations.effects import Effect, prompt_kinds
 from headscope.relations.relation import Relation
 from headscope.settings import Settings
+from headscope.stimuli.challenge import challenge_windows
 from headscope.stimuli.natural_text import TEXT, TextWindows
 from headscope.stimuli.prompts import Prompts, prompt_windows
 from headscope.stimuli.stimulus import StimulusConfig, documents_beside
-from headscope.stimuli.synthetic import synthetic_windows
 
 if TYPE_CHECKING:
     from headscope.models.model import Model
 
 BASELINE_TOKENS = 200_000
 """Tokens of a run's text by which baselines are fitted; they are in memory at once."""
-SEARCHED = 2
-"""Times the run's tokens that are searched for further contested queries."""
-SEARCHED_CODE = 20
-"""The same of files of code, which are annotated as they are read, and rarely have some queries."""
+CHALLENGE_SHARE = 4
+"""The challenge set is read up to the run's tokens divided by this number."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,23 +54,19 @@ class RunWindows:
 
     @property
     def others(self) -> list[Window]:
-        """All windows but those of text: synthetic ones, and those for contested queries alone."""
-        return [
-            *self.synthetic,
-            *self.baselines.contested_text,
-            *self.baselines.synthetic_sentences,
-        ]
+        """All windows but those of text: synthetic ones, and those of the challenge set."""
+        return [*self.synthetic, *self.baselines.challenge]
 
     @property
     def expected_tokens(self) -> int:
         """Tokens of the text, as far as they are known before the model reads it."""
         return self.text.tokens if self.text.tokens < BASELINE_TOKENS else self.text.max_tokens
 
-    def most_tokens(self, stopped: Mapping[str, StoppedEarly], *, with_twin: bool) -> int:
-        """Tokens that a reading takes at most, the twin's share included."""
+    def most_tokens(self, stopped: Mapping[str, StoppedEarly]) -> int:
+        """Tokens that a reading takes at most."""
         text = self.expected_tokens
         others = sum(len(window) for window in self.others if was_read(window, stopped))
-        return text + others + (text // EVERY_TEXT + others // EVERY if with_twin else 0)
+        return text + others
 
 
 def run_windows(
@@ -135,18 +127,11 @@ def _fit_baselines(
 ) -> tuple[list[Window], Iterator[Window], FittedBaselines]:
     stream, tokens = iter(text), settings.max_tokens
     first = list(_up_to(stream, BASELINE_TOKENS))
-    code = any(holds_code(window.arrows) for window in first)
-    build = settings.synthetic and not foreign_languages(text.paths.values())
-    synthetic_sentences = (
-        synthetic_windows(model.tokenizer, settings.max_length, has_code=code) if build else ()
-    )
-    searched = tokens * (SEARCHED_CODE if code else SEARCHED)
-    remaining_text, budget = _up_to(text.remaining(), searched), tokens // (2 if code else 4)
-    if settings.quick:
-        remaining_text = iter(())
-    baselines = fit_baselines(
-        [*first, *synthetic], relations, remaining_text, synthetic_sentences, budget=budget
-    )
+    challenge = []
+    if settings.challenge and not foreign_languages(text.paths.values()):
+        most = tokens // CHALLENGE_SHARE
+        challenge = challenge_windows(model.tokenizer, settings.max_length, most)
+    baselines = fit_baselines([*first, *synthetic], relations, challenge)
     return first, stream, baselines
 
 

@@ -20,7 +20,7 @@ from headscope.corpus.window import Window
 from headscope.models.engines.engine import Entries, PatternRegion, QueryRows, Tile
 from headscope.relations.pairs import Pairs, distinct_values
 from headscope.relations.query_sampling import LONG, row_queries, turns
-from headscope.relations.relation import PairSet, Relation, find
+from headscope.relations.relation import PairSet, Relation, find, is_compared
 
 ROW_CELLS = 2**20
 """Cells of some rows that exist at once, all heads together; see the fused engine's tiles."""
@@ -35,6 +35,8 @@ def find_all(
     """
     text = _number("\0".join(window.strings))
     for index, relation in enumerate(relations):
+        if is_compared(relation.name):
+            continue  # they have a reader of their own
         # each relation has its own stream: leaving a type out changes no other type's draws
         result = find(relation, window, [seed, text, _relation_number(relation.id)])
         if result is not None:

@@ -25,16 +25,14 @@ from torch import Tensor
 from headscope.corpus.window import Window
 from headscope.measure.batches import Batch, assign_blocks, batches, in_memory
 from headscope.measure.bootstrap import estimate
-from headscope.measure.contested_sampling import stretch
 from headscope.measure.surface import Surface
 from headscope.models.engines.engine import Rows, full_tile
 from headscope.models.model import Model
 from headscope.models.stream import batch_tokens_on
 from headscope.progress import OnProgress, silent
-from headscope.relations.contested import contested_stimuli
 from headscope.relations.pairs import Pairs, no_pairs
-from headscope.relations.relation import NATURAL, SYNTHETIC, Relation, targets_of
-from headscope.stimuli.natural_text import TEXT
+from headscope.relations.relation import Relation, targets_of
+from headscope.stimuli.challenge import CHALLENGE
 
 ROUNDS = 6
 """Times that the weights of every view are scaled."""
@@ -51,7 +49,7 @@ QUERIES = (50, 200)
 """Queries of a relation after which others come first, and no further window is taken for it."""
 
 LONGEST = 1_024
-"""Tokens of a window that are read again for shadows: cells of rows grow with their square."""
+"""Tokens of the longest window that is read again: cells of rows grow with their square."""
 Heads = Sequence[tuple[int, int]]
 
 
@@ -176,7 +174,7 @@ def _turn(window: Window, seed: int) -> int:
 
 def _targets(relation: Relation, window: Window) -> Pairs:
     """A relation's targets in windows that it is asked in, or decided by."""
-    stimuli = (*relation.stimuli, *contested_stimuli(NATURAL), *contested_stimuli(SYNTHETIC))
+    stimuli = (*relation.stimuli, CHALLENGE.name)
     return targets_of(relation, window) if window.stimulus in stimuli else no_pairs()
 
 
@@ -367,13 +365,6 @@ def predict(
     starts = np.cumsum(sizes) - sizes
     strength = np.exp(logits - np.repeat(np.maximum.reduceat(logits, starts), sizes))
     return np.asarray(strength / np.repeat(np.add.reduceat(strength, starts), sizes))
-
-
-def beginning_of(window: Window) -> Window:
-    """The window, or of a longer text its first `LONGEST` tokens, as a window of its own."""
-    if len(window) <= LONGEST or window.stimulus != TEXT.name:
-        return window
-    return stretch(window, window.begins, LONGEST, 0)
 
 
 def rows_of_model(

@@ -6,23 +6,15 @@ norms and MLPs. A real head must beat them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from headscope.corpus.window import Window
 from headscope.errors import ModelError
 from headscope.models.engines.engine import Engine
-
-EVERY, EVERY_TEXT = 4, 8
-"""The null model reads one window of four, and one of eight of natural text, which is longer:
-a percentile over heads needs less text than one head."""
-MAX_TOKENS = 16_384
-"""Tokens of each stimulus after which the null model has read enough."""
 
 
 @contextmanager
@@ -49,40 +41,6 @@ def null_model(engine: Engine, *, seed: int) -> Iterator[None]:
             matrix.copy_(original)
 
 
-class WindowSample:
-    """Chooses the windows that the null model reads: one of so many of each stimulus, drawn.
-
-    Drawn, because several corpora take turns: every eighth window could be of one of them.
-    """
-
-    def __init__(self, *, seed: int, stimuli: Collection[str] | None = None) -> None:
-        """Before anything is chosen.
-
-        Args:
-            seed: seeds the draw.
-            stimuli: names of those that tags are compared with the null model on; all when None.
-        """
-        self.tokens: dict[str, int] = {}
-        self._rng = np.random.default_rng(seed)
-        self._stimuli = stimuli
-
-    def __call__(self, windows: Sequence[Window]) -> set[int]:
-        """The places of the chosen windows among these."""
-        indices: set[int] = set()
-        for stimulus in dict.fromkeys(window.stimulus for window in windows):
-            of_stimulus = [i for i, window in enumerate(windows) if window.stimulus == stimulus]
-            every = EVERY_TEXT if stimulus == "text" else EVERY
-            for start in range(0, len(of_stimulus), every):
-                group = of_stimulus[start : start + every]
-                index = group[int(self._rng.integers(len(group)))]
-                used = self.tokens.get(stimulus, 0)
-                is_compared = self._stimuli is None or stimulus in self._stimuli
-                if is_compared and used < MAX_TOKENS:
-                    self.tokens[stimulus] = used + len(windows[index])
-                    indices.add(index)
-        return indices
-
-
 def stored_matrices(engine: Engine) -> list[Tensor]:
     """The distinct attention matrices of an engine, each a view into a parameter.
 
@@ -98,12 +56,12 @@ def stored_matrices(engine: Engine) -> list[Tensor]:
         if matrix.is_meta:
             raise ModelError(
                 "some layers fit on no device and are loaded as they are needed, so that their "
-                "matrices cannot be shuffled; run without the null model (--no-twin)"
+                "matrices cannot be shuffled; run without --null-model"
             )
         if matrix.untyped_storage().data_ptr() not in stored:
             raise ModelError(
                 "some attention weights are computed from other tensors (as by weight_norm), so "
-                "that they cannot be shuffled; run without the null model (--no-twin), or make "
+                "that they cannot be shuffled; run without --null-model, or make "
                 "them plain by torch.nn.utils.parametrize.remove_parametrizations"
             )
         matrices[matrix.data_ptr(), matrix.shape, matrix.stride()] = matrix

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from functools import partial
 
-from headscope.corpus.code.excerpts import DENSE
 from headscope.corpus.code.links import KINDS
 from headscope.relations.annotated_links import nearest_candidate, other_candidates, pointed_to
 from headscope.relations.head_type import HeadType
 from headscope.relations.relation import Baseline, Relation, above_baseline
-from headscope.stimuli.natural_text import EXCERPT, TEXT
+from headscope.stimuli.natural_text import TEXT
 
 FLOOR = 0.1
 SOURCE = (
@@ -40,10 +39,8 @@ RELATIONS = tuple(
         partial(pointed_to, kind=kind),
         partial(other_candidates, kind=kind),
         above_baseline(FLOOR, SOURCE, _MEANINGS[kind], beats_shadow=True),
-        stimuli=(TEXT.name, EXCERPT.name) if kind in DENSE else (TEXT.name,),
-        baseline=Baseline(
-            partial(nearest_candidate, kind=kind), by_class=False, always_sought=True
-        ),
+        stimuli=(TEXT.name,),
+        baseline=Baseline(partial(nearest_candidate, kind=kind), by_class=False),
     )
     for kind in KINDS
 )
@@ -54,7 +51,6 @@ TYPE = HeadType(
     colour="#44aa99",
     marker="d",
     relations=RELATIONS,
-    stimuli=(EXCERPT,),
     looks_at="in Python files: the definition of a name, its use before, the function that is "
     "called, a parameter, an opening bracket, the line that opened a block, the object of an "
     "attribute, an import, the def of a return",

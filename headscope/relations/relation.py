@@ -27,19 +27,24 @@ MIN_QUERIES = 50
 RELIABLE = 0.5
 """Least agreement of the tags (Cohen's κ) that two halves of the documents give; below it a
 relation is marked as unreliable in that run."""
-NATURAL, SYNTHETIC, MATCHED, SELF = "contested", "synthetic", "matched", "own-position"
-"""Parts of a relation that are summed with it: its contested queries in natural text and in
-synthetic sentences, its second control, and what a query's own position gives it."""
-_PARTS = (NATURAL, SYNTHETIC, MATCHED, SELF)
+HARD, EASY, MATCHED, SELF = "hard", "easy", "matched", "own-position"
+"""Parts of a relation that are summed separately: its hard queries and as many easy ones, its
+matched control, and the effect of a query's own position."""
+_PARTS = (HARD, EASY, MATCHED, SELF)
 
 
 def part_name(relation: str, part: str) -> str:
     """The name of a relation's part.
 
-    >>> part_name("obj:dep>head", "contested"), is_part("obj:dep>head/contested")
-    ('obj:dep>head/contested', True)
+    >>> part_name("obj:dep>head", "hard"), is_part("obj:dep>head/hard")
+    ('obj:dep>head/hard', True)
     """
     return f"{relation}/{part}"
+
+
+def is_compared(relation: str) -> bool:
+    """True for the name of a part whose queries compare the target with other candidates."""
+    return relation.rpartition("/")[2] in (HARD, EASY)
 
 
 def is_part(relation: str) -> bool:
@@ -62,7 +67,7 @@ class TagThresholds:
     times_chance: float | None = None
     """Least mass in units of the mass that a uniform head would put there."""
     beat_baseline_by: float | None = None
-    """Least distance of the hit rate above that of any simple rule, at contested queries."""
+    """Least distance of its rate at hard queries above that of any baseline."""
     broad: bool = False
     """True if it says what kind of key gets the attention and no more: such a tag comes after
     those that say which key."""
@@ -92,7 +97,7 @@ class Baseline:
     """The simple rules that a head of a relation must know better than.
 
     The best of `headscope.relations.heuristics.RULES` is chosen by the text; queries where
-    it is wrong are contested, and a tag is decided there.
+    it is wrong are hard, and a tag is decided there.
     """
 
     find: FindPicks | None = None
@@ -101,8 +106,6 @@ class Baseline:
     """Rules that say what the relation says."""
     by_class: bool = True
     """True if the best is chosen separately for each class of query words."""
-    always_sought: bool = False
-    """True if a text is searched for contested queries however few it has shown so far."""
 
 
 @dataclass(frozen=True)

@@ -197,7 +197,7 @@ def _smaller(run: Result) -> Result:
         f"{1 / STEPS_OF_ATTENTION:g}, and any other text needs the model, which show and serve load"
     )
     notes = [*dict.fromkeys([*info.get("notes", ()), note])]
-    return replace(run, examples=examples, info=info | {"notes": notes}, tally=None, twin=None)
+    return replace(run, examples=examples, info=info | {"notes": notes}, tally=None)
 
 
 def _coarse(example: Example) -> Example:

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -28,12 +28,8 @@ from headscope.runs.write import write_file
 from headscope.statistics.result import Result
 from headscope.stimuli.natural_text import TextWindows
 
-if TYPE_CHECKING:
-    from numpy import ndarray
-
 EVERY = 60.0
 """Seconds between two writings."""
-_PASSES = ("model", "twin")
 _COUNTS = ("batches", "tokens", "halved")
 _FACTS = "facts"
 """Name of the array that holds what is no sum, as JSON."""
@@ -41,7 +37,7 @@ _FACTS = "facts"
 
 @dataclass
 class RunCheckpoint:
-    """A run's two readings, and where they are kept."""
+    """A run's sums so far, and where they are kept."""
 
     folder: RunFolder | None
     """The run folder; nothing is kept when None."""
@@ -49,7 +45,6 @@ class RunCheckpoint:
     """Identity of the run: another one must not go on from its sums; see `run_facts`."""
     text: TextWindows
     model: ReadState
-    twin: ReadState
     every: float = EVERY
     _last: float = field(default_factory=time.monotonic)
 
@@ -73,17 +68,10 @@ class RunCheckpoint:
             "run": self.run,
             "names": list(self.text.paths),
             "files": self.text.files,
-            "passes": {
-                name: {count: getattr(getattr(self, name), count) for count in _COUNTS}
-                for name in _PASSES
-            },
+            "counts": {count: getattr(self.model, count) for count in _COUNTS},
             "stopped": self.model.stopped,
         }
-        arrays = {
-            f"{name}.{key}": array
-            for name in _PASSES
-            for key, array in pack_sums(getattr(self, name).tally).items()
-        }
+        arrays = pack_sums(self.model.tally)
         arrays[_FACTS] = np.frombuffer(json.dumps(facts).encode(), np.uint8)
         write_file(folder.checkpoint, to_npz(arrays), overwrite=True)
 
@@ -101,7 +89,7 @@ class RunCheckpoint:
     @property
     def notes(self) -> list[str]:
         """Notes for the reader of the results on how the text was read."""
-        count = self.model.halved + self.twin.halved
+        count = self.model.halved
         note = f"{count} batches did not fit into memory and were read in smaller ones"
         return [note] if count else []
 
@@ -142,7 +130,7 @@ class RunCheckpoint:
             RunError: the checkpoint is damaged, or of another run; the message says which.
         """
         try:
-            # each of the two tallies in memory, and less than a megabyte of facts
+            # as large as in memory, and less than a megabyte of facts
             arrays = from_npz(path.read_bytes(), 2 * self.model.tally.size)
             facts = json.loads(arrays.pop(_FACTS).tobytes())
         except Exception as error:  # a file that is no checkpoint can make a library raise anything
@@ -157,15 +145,17 @@ class RunCheckpoint:
                 "was broken off to go on with it, add --overwrite to start anew, or choose another "
                 "--out"
             )
-        for name in _PASSES:
-            _fill(getattr(self, name), name, arrays, facts["passes"][name])
+        empty = self.model.tally
+        shape = empty.numbers, empty.heads
+        self.model.tally = unpack_sums(arrays, empty.relations, shape)
+        for count in _COUNTS:
+            setattr(self.model, count, facts["counts"][count])
         self.model.stopped = {
             stimulus: StoppedEarly(*values) for stimulus, values in facts["stopped"].items()
         }
-        twin = f", and {self.twin.tokens:,} by the twin" if self.twin.batches else ""
         return (
             f"goes on with the run that was broken off: {self.model.tokens:,} tokens "
-            f"in {self.model.batches:,} batches were read{twin}"
+            f"in {self.model.batches:,} batches were read"
         )
 
     def finish(self, run: Result, *, report: Callable[[], str], overwrite: bool) -> None:
@@ -241,12 +231,3 @@ def _unlike(then: Any, now: Any, name: str) -> Iterator[str]:
             yield from _unlike(then.get(key), now.get(key), f"{name} {key}".strip())
     elif then != now:
         yield f"its {name} was {then!r:.200}, and here it is {now!r:.200}"
-
-
-def _fill(state: ReadState, name: str, arrays: dict[str, ndarray], counts: dict[str, int]) -> None:
-    """Give a reading the sums and the counts of the checkpoint."""
-    empty, start = state.tally, f"{name}."
-    sums = {n.removeprefix(start): a for n, a in arrays.items() if n.startswith(start)}
-    state.tally = unpack_sums(sums, empty.relations, (empty.numbers, empty.heads))
-    for count in _COUNTS:
-        setattr(state, count, counts[count])

@@ -32,7 +32,7 @@ from headscope.runs.record import (
     record_sha256,
 )
 from headscope.runs.recorded_paths import inward, outward
-from headscope.runs.sums import packed_tallies, plain_tallies, read_packed, read_plain
+from headscope.runs.sums import packed_tally, plain_tally, read_packed, read_plain
 from headscope.runs.tables import TABLES, table_to_csv
 from headscope.runs.write import utf8
 from headscope.statistics.result import Result, layers_of
@@ -76,9 +76,9 @@ def run_files(run: Result, folder: Path, report: str) -> dict[str, bytes]:
         files[MEANS] = means_file(run.means, run.pictures)
     if run.tally is not None:
         if run.info.get("settings", {}).get("keep_sums"):
-            files[TALLY] = plain_tallies(run.tally, run.twin)
+            files[TALLY] = plain_tally(run.tally)
         else:
-            files[SUMS] = packed_tallies(run.tally, run.twin)
+            files[SUMS] = packed_tally(run.tally)
     info = {
         VERSION: FORMAT_VERSION,
         **outward(run.info, folder),
@@ -124,8 +124,7 @@ def run_from_files(
             means=means,
             pictures=pictures,
         )
-        tally, twin = _tallies(run, files, folder)
-        return replace(run, tally=tally, twin=twin)
+        return replace(run, tally=_tally(run, files, folder))
 
 
 def _read_record(content: bytes, folder: Path) -> tuple[dict[str, Any], Record]:
@@ -154,17 +153,15 @@ def _examples(files: Mapping[str, bytes], folder: Path) -> Sequence[Example]:
     return StoredExamples(read)
 
 
-def _tallies(
-    run: Result, files: Mapping[str, bytes], folder: Path
-) -> tuple[Tally | None, Tally | None]:
-    """The sums of a run and of its twin, if they are among the files."""
+def _tally(run: Result, files: Mapping[str, bytes], folder: Path) -> Tally | None:
+    """The sums of a run, if they are among the files."""
     relations = (*run.rules, *run.info.get("parts", ()))
     shape = (layers_of(run), int(run.heads["head"].max()) + 1)
     for name, read in ((SUMS, read_packed), (TALLY, read_plain)):
         if name in files:
             with reading(folder / name):
                 return read(files[name], relations, shape)
-    return None, None
+    return None
 
 
 def _sha256(content: bytes) -> str:

@@ -132,8 +132,7 @@ class RunFolder:
 
         Args:
             with_tally: read the sums too, if there are any, which merging, halves and the bootstrap
-                need. Of the twin they are those over all blocks, in the first one, unless the run
-                was to `keep_sums`.
+                need.
 
         Raises:
             RunError: the run was altered, cut short, put together by hand, or made by an earlier

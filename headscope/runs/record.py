@@ -164,10 +164,5 @@ def _left_out(model: Model, relations: Sequence[Relation], settings: Settings) -
         added += [f"more relations of the type {', '.join(shortened)}"] if shortened else []
     if settings.max_tokens < MAX_TOKENS:
         added.append(f"{MAX_TOKENS:,} tokens of text instead of {settings.max_tokens:,}")
-    synthetic = "" if settings.synthetic else " and synthetic sentences"
-    twin = "" if settings.twin else "the twin (null model: the weights shuffled) and "
-    return [
-        *added,
-        f"text{synthetic} for contested queries",
-        f"{twin}shadows, which a tag must beat",
-    ]
+    challenge = [] if settings.challenge else ["the challenge set"]
+    return [*added, *challenge, "surrogates, which a tag must beat"]

@@ -24,7 +24,6 @@ from headscope.relations.relation import is_part
 _SUMS = ("target", "control", "hits", "queries", "chance")
 _STIMULUS_MEANS = ("profile.stimulus_mean", "profile.stimulus_queries")
 """Sums of mean patterns on other stimuli than text. Those that are drawn are in a file apart."""
-_TWIN = "twin."
 _PLANES = 8
 
 Arrays = dict[str, ndarray]
@@ -32,47 +31,35 @@ Shape = tuple[int | Sequence[int], int]
 """Layers, as a number or as their numbers in the model, and the heads of a layer."""
 
 
-def packed_tallies(tally: Tally, twin: Tally | None) -> bytes:
-    """The content of `sums.npz`; the twin's sums are those over all blocks."""
+def packed_tally(tally: Tally) -> bytes:
+    """The content of `sums.npz`."""
     arrays = {n: array for n, array in pack_sums(tally).items() if n not in _STIMULUS_MEANS}
-    if twin is not None:
-        totals = {name: getattr(twin, name).sum(0, keepdims=True) for name in _SUMS}
-        arrays |= {_TWIN + name: a for name, a in _cells(twin.relations, totals).items()}
     return to_npz(arrays, compressed=True)
 
 
-def plain_tallies(tally: Tally, twin: Tally | None) -> bytes:
+def plain_tally(tally: Tally) -> bytes:
     """The content of `tally.safetensors`."""
     arrays = tally.arrays()
-    if twin is not None:
-        arrays |= {_TWIN + n: a for n, a in twin.arrays().items() if n not in _STIMULUS_MEANS}
     return save_safetensors({n: np.asarray(a, order="C") for n, a in arrays.items()})
 
 
-def read_packed(
-    content: bytes, relations: tuple[str, ...], shape: Shape
-) -> tuple[Tally, Tally | None]:
-    """The sums of `sums.npz`; those of the twin stand in the first block.
+def read_packed(content: bytes, relations: tuple[str, ...], shape: Shape) -> Tally:
+    """The sums of `sums.npz`.
 
     Raises:
         ValueError: another run's sums, or more than fit in a tally; or other errors of NumPy.
     """
     arrays = from_npz(content, 2 * Tally.zeros(relations, *shape).size)
-    model, twin = _apart(arrays)
-    unpacked = unpack_sums(model, relations, shape)
-    return unpacked, unpack_sums(twin, relations, shape) if twin else None
+    return unpack_sums(arrays, relations, shape)
 
 
-def read_plain(
-    content: bytes, relations: tuple[str, ...], shape: Shape
-) -> tuple[Tally, Tally | None]:
+def read_plain(content: bytes, relations: tuple[str, ...], shape: Shape) -> Tally:
     """The sums of `tally.safetensors`.
 
     Raises:
         ValueError: another run's sums; or an error of safetensors.
     """
-    model, twin = _apart(load_safetensors(content))
-    return _filled(model, relations, shape), _filled(twin, relations, shape) if twin else None
+    return _filled(load_safetensors(content), relations, shape)
 
 
 def pack_sums(tally: Tally) -> Arrays:
@@ -184,12 +171,6 @@ def _cells(relations: Sequence[str], sums: Mapping[str, ndarray]) -> Arrays:
 def _base(name: str) -> str:
     """The relation that a name is a part of."""
     return name.rpartition("/")[0] if is_part(name.partition("/")[2]) else name
-
-
-def _apart(arrays: Arrays) -> tuple[Arrays, Arrays]:
-    """The arrays of the model, and those of its twin."""
-    twin = {n.removeprefix(_TWIN): a for n, a in arrays.items() if n.startswith(_TWIN)}
-    return {n: a for n, a in arrays.items() if not n.startswith(_TWIN)}, twin
 
 
 def _filled(arrays: Arrays, relations: tuple[str, ...], shape: Shape) -> Tally:

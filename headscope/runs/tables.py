@@ -82,7 +82,7 @@ _KINDS = {
     **dict.fromkeys(
         ("type", "relation", "primary", "tags", "shape", "reason", "feature_model"), "str"
     ),
-    **dict.fromkeys(("direct_effects", "baseline", "verdict", "contested_text", GENERAL), "str"),
+    **dict.fromkeys(("direct_effects", "baseline", "verdict", GENERAL), "str"),
     **dict.fromkeys(("layer", "head", "n", "kv_group"), "int64"),
     "tagged": "bool",
 }

@@ -4,11 +4,6 @@ from __future__ import annotations
 
 import pandas as pd
 
-MARGIN_COLUMNS = [
-    *("contested_p", "contested_least_p", "contested_hit_low", "contested_hit_high"),
-    *("mass_error", "control_error", "hit_error", "contested_error"),
-]
-"""Columns of the test at contested queries, and of the errors of margins."""
 SHADOW_COLUMNS = [
     *("shadow_mass", "shadow_hit_rate"),
     *("beyond_shadow", "beyond_shadow_low", "beyond_shadow_high"),
@@ -16,23 +11,18 @@ SHADOW_COLUMNS = [
 """Columns of a head's shadow, in the order of `headscope.measure.shadow.ShadowScore`."""
 GENERAL = "general"
 """The column of labels that stand for several tags of a head."""
-MATCHED_ERROR = "matched_error"
-"""The column that says how sure the lift over the second control is."""
-RULE_LOW = "contested_rule_low"
-"""The column of what simple rules get right at least, were the head's hit rate at its upper end."""
+HARD_COLUMNS = (
+    "hard_n", "hard_rate", "hard_low", "hard_high", "easy_rate", "hard_baseline_rate",
+)  # fmt: skip
+"""Columns of the comparison at hard queries: their number, then `relation_sums.Preference`."""
 EVIDENCE_COLUMNS = [
     *("layer", "head", "type", "relation"),
     *("n", "mass", "control", "lift", "ci_low", "ci_high", "q_value"),
-    *("hit_rate", "best_offset_rate", "twin_p999", "tagged"),
-    *("chance", "rival", "baseline", "baseline_rate", "contested_n", "contested_lift"),
-    *("verdict", "confirmed", "matched"),
-    *("contested_mass", "contested_low", "contested_high"),
-    *("contested_hit_rate", "contested_rule_rate", "contested_text"),
-    *MARGIN_COLUMNS,
+    *("matched", "chance", "hit_rate", "baseline", "baseline_rate"),
+    *HARD_COLUMNS,
     *SHADOW_COLUMNS,
+    *("mass_error", "control_error", "verdict", "tagged", "confirmed"),
     GENERAL,
-    MATCHED_ERROR,
-    RULE_LOW,
 ]
 """A row per head and relation."""
 
@@ -58,7 +48,7 @@ EFFECT_COLUMNS = [
     *("layer", "head", "type", "effect"),
     *("n", "on", "control", "lift", "ci_low", "ci_high", "q_value"),
     *EFFECT_NUMBERS,
-    *("twin_p999", "floor", "tagged", "confirmed"),
+    *("floor", "tagged", "confirmed"),
 ]
 """A row per head and effect."""
 EFFECT_NAMES = {"relation": "effect", "mass": "on"}

@@ -1,4 +1,4 @@
-"""Conditions that a tag asks for: one is a row, so that tags and near misses can say why."""
+"""Conditions of a tag: one is a row, so that tags and near misses state why."""
 
 from __future__ import annotations
 
@@ -12,33 +12,28 @@ import pandas as pd
 from jaxtyping import Bool, Float
 from numpy import ndarray
 
-from headscope.statistics.columns import MATCHED_ERROR, RULE_LOW
-from headscope.statistics.wording import rule_in_words
+from headscope.statistics.wording import rule_in_words, strictest_control
 
 MAX_Q = 0.01
-MAX_P = 0.025
-"""Level of the test at contested queries: that of the lower end of a 95 % interval. With eight
-blocks of documents, the fewest of an interval, p can be as small as 0.004."""
 TIMES_CONTROL = 1.5
-"""Least mass in units of the control. A lift can be sure and still be small: a head that puts
-0.31 on prepositions that belong to its noun and 0.25 on others at the same distance is a head
-for prepositions."""
+"""Least mass in units of the strictest control. A lift can be certain and still be small: a head
+that puts 0.31 on prepositions that belong to its noun and 0.25 on others at the same distance is a
+head for prepositions."""
+MIN_HARD = 20
+"""Hard queries without which a relation is not identifiable."""
 SECOND = 0.5
-"""Least share of the floor that a head's effect must have over the second control, too."""
-_ROUNDING = 1e-9
+"""Least share of the threshold that a direct effect must have over the second control, too."""
 Z_95 = 1.959964
 """Standard deviations from the mean that 95 % of a normal distribution are within."""
 STANDS_OUT = 0.5
 """Least lift of an effect in units of the standard deviation of a head's effects over the tokens of
-the text. A head that writes much raises whatever it looks at by chance: with random V and O the
+the text. A head with large effects raises whatever it attends to by chance: with random V and O the
 lift's mean over a hundred tokens is some tenths of it, and of either sign."""
-QUERIES, UNDECIDED = "queries", "contested queries"
-"""The conditions that say nothing of the head: its text holds too few queries, or none that
-could tell the relation from a simple rule."""
+QUERIES, HARD_QUERIES = "queries", "hard queries"
 
 Row = Mapping[str, Any]
-"""A row of `headscope.statistics.tags.with_rules` by its columns' names. Of effects, whose rule has
-a `sign`, numbers count upwards in the direction that is asked for."""
+"""A row of `headscope.statistics.tags.with_rules` by its columns' names. Numbers of effects, whose
+rule has a `sign`, count upwards in the direction that is asked for."""
 _Number = Float[ndarray, " row"]
 _Truth = Bool[ndarray, " row"]
 
@@ -77,14 +72,9 @@ def _within(value: _Number, error: _Number) -> Margin:
     return Margin(value, value - error, value + error)
 
 
-def _above(threshold: _Number | float, *numbers: _Number) -> Margin:
-    """A number and the ends of its interval, each less the threshold."""
-    return Margin(*(number - threshold for number in numbers))
-
-
 @dataclass(frozen=True)
 class Condition:
-    """One thing that a tag asks for. `holds` is vectorised over rows, `say` speaks of one row."""
+    """One requirement of a tag. `holds` is vectorised over rows, `say` describes one row."""
 
     name: str
     holds: Callable[[Numbers], _Truth]
@@ -108,7 +98,7 @@ class Condition:
 
         >>> row = {"mass": 0.265, "floor": 0.267, "mass_error": 0.02}
         >>> CONDITIONS[1].account(row)
-        'mass 0.265, floor 0.267, margin -0.002 [-0.022, +0.018]'
+        'mass 0.265, threshold 0.267, margin -0.002 [-0.022, +0.018]'
         """
         if self.margin is None or self.says_interval:
             return self.say(row)
@@ -118,7 +108,7 @@ class Condition:
         return self.say(row) + margin
 
     def fails(self, numbers: Numbers) -> _Truth:
-        """Rows where it is asked and does not hold."""
+        """Rows that it applies to and where it does not hold."""
         failed = ~self.holds(numbers)
         return failed if self.applies is None else failed & self.applies(numbers)
 
@@ -131,50 +121,45 @@ def _of_attention(numbers: Numbers) -> _Truth:
     return ~numbers.has("sign")
 
 
-def _decides(numbers: Numbers) -> _Truth:
-    """Rows with contested queries in enough blocks for the test to say anything."""
-    return numbers.has("contested_low") & (numbers["contested_least_p"] < MAX_P)
+def _has_baseline(numbers: Numbers) -> _Truth:
+    both: _Truth = numbers.has("beat_baseline_by") & numbers.has("hard_n")
+    return both
 
 
-def _reachable(numbers: Numbers) -> _Truth:
-    """Rows whose bound of hits at contested queries a head that is always right exceeds.
+def is_open(numbers: Numbers) -> _Truth:
+    """Rows whose hard queries cannot distinguish the relation from baselines.
 
-    Its hit rate must be the margin above the rule's, and the rule's below Wilson's interval.
+    They are too few, or lie in too few documents, or baselines are right at so many of them that
+    even the interval of a head that is always right would include their rate.
     """
-    rule, queries = numbers["contested_rule_rate"], numbers["contested_n"]
-    is_close = rule + numbers["beat_baseline_by"] > 1 + _ROUNDING
-    reachable: _Truth = ~is_close & ~(rule >= queries / (queries + Z_95**2))
-    return reachable
+    queries = numbers["hard_n"]
+    reachable = _bound(numbers) < queries / (queries + Z_95**2)
+    enough = (queries >= numbers["fewest_hard"]) & numbers.has("hard_low") & reachable
+    open_rows: _Truth = _has_baseline(numbers) & ~enough
+    return open_rows
 
 
-def _few_contested(numbers: Numbers) -> _Truth:
-    """Rows whose contested queries do not decide, or are so few that they may be of one kind.
-
-    "Previous word, or the same word" is right at most of the last words of "as well as".
-    """
-    return ~_contested(numbers) | (numbers["contested_n"] < numbers["fewest"])
-
-
-def _hits_over_rules(numbers: Numbers) -> Margin:
-    """Hits at contested queries over those of simple rules and the margin.
-
-    At its upper end with the rules that the head's noise over all queries leaves: a rule is one to
-    beat or none by a hair.
-    """
-    rate, low, high = (numbers[f"contested_hit_{end}"] for end in ("rate", "low", "high"))
-    rule, margin = numbers["contested_rule_rate"], numbers["beat_baseline_by"]
-    return Margin(rate - rule - margin, low - rule - margin, high - numbers[RULE_LOW] - margin)
-
-
-def _offset_bound(numbers: Numbers) -> _Number:
-    bound: _Number = numbers["best_offset_rate"] + numbers["beat_baseline_by"]
+def _bound(numbers: Numbers) -> _Number:
+    bound: _Number = numbers["hard_baseline_rate"] + numbers["beat_baseline_by"]
     return bound
 
 
-def _contested(numbers: Numbers) -> _Truth:
-    """Rows where a simple rule is to be beaten, and the text holds enough queries to tell."""
-    contested: _Truth = numbers.has("beat_baseline_by") & _decides(numbers)
-    return contested
+def _strictest(numbers: Numbers) -> _Number:
+    controls = [numbers["control"], numbers["matched"]]
+    controls.append(np.where(numbers.has("times_chance"), numbers["chance"], np.nan))
+    return np.asarray(np.fmax.reduce(controls))
+
+
+def _control_margin(numbers: Numbers) -> Margin:
+    strictest = _strictest(numbers)
+    own = strictest == numbers["control"]
+    error = np.where(own, numbers["control_error"], numbers["mass_error"])
+    return _within(numbers["mass"] - TIMES_CONTROL * strictest, error)
+
+
+def _control_in_words(row: Row) -> str:
+    control, keys = strictest_control(row)
+    return f"mass {row['mass']:.3f}, {TIMES_CONTROL:g} × {control:.3f} on {keys}"
 
 
 def _interval(low: float, high: float) -> str:
@@ -189,50 +174,29 @@ def _lift(row: Row, lift: str, ends: str) -> str:
     return f"{row[lift]:+.2f} [{row[f'{ends}_low']:+.2f}, {row[f'{ends}_high']:+.2f}]"
 
 
-def _hit_interval(row: Row) -> str:
-    low, high = row["contested_hit_low"], row["contested_hit_high"]
-    return "" if isnan(low) else f" [{low:.3f}, {high:.3f}]"
-
-
-def _rule_by_a_hair(row: Row) -> str:
-    """A remark on the rule to beat, where the head may well be above it over all queries."""
-    low = row[RULE_LOW]
-    if low >= row["contested_rule_rate"]:
-        return ""
-    return f" ({low:.3f} if it is right at {row['hit_error']:.1%} more of all queries, its noise)"
-
-
-def open_in_words(row: Row) -> str:
-    """Why a text cannot tell a relation from simple rules, of a row where it cannot."""
-    contested = _contested_queries(row)
-    if isnan(row["contested_least_p"]) or isnan(row["contested_low"]):
-        return f"{contested} lie in too few documents to tell them apart"
-    if row["contested_least_p"] >= MAX_P:
-        return (
-            f"{contested} lie in so few documents that p cannot fall below "
-            f"{row['contested_least_p']:.2g}, needs {MAX_P:g} to tell them apart"
-        )
+def _hard_in_words(row: Row) -> str:
+    if is_open(Numbers(row))[0]:
+        return open_in_words(row)
     return (
-        f"of {contested} another rule has {row['contested_rule_rate']:.0%} right: no head could be "
-        "told apart"
+        f"prefers the target at {row['hard_rate']:.2f} "
+        f"{_interval(row['hard_low'], row['hard_high'])} of {row['hard_n']:.0f} queries where "
+        f"“{rule_in_words(row['baseline'])}” is wrong; baselines {row['hard_baseline_rate']:.2f} + "
+        f"{row['beat_baseline_by']:.2f}"
     )
 
 
-def _decided_in_words(row: Row) -> str:
-    numbers = Numbers(row)
-    if not (_decides(numbers) & _reachable(numbers))[0]:
-        return open_in_words(row)
-    return f"{_contested_queries(row)} lie in enough documents to tell them apart"
-
-
-def _contested_queries(row: Row) -> str:
-    rule = rule_in_words(row["baseline"])
-    return f"{row['contested_n']:.0f} contested queries, where “{rule}” is wrong,"
+def open_in_words(row: Row) -> str:
+    """Reason why a text cannot distinguish a relation from baselines, of a row where it cannot."""
+    hard = f"{row['hard_n']:.0f} hard queries, where “{rule_in_words(row['baseline'])}” is wrong"
+    if row["hard_n"] < (fewest := row.get("fewest_hard", MIN_HARD)):
+        return f"{hard}; needs {fewest:.0f}"
+    if isnan(row["hard_low"]):
+        return f"{hard}, in too few documents for an interval"
+    return f"at {hard}, baselines reach {row['hard_baseline_rate']:.0%}"
 
 
 BESIDE_LIFT = ("second control tokens", "moved", "stands out")
 """Conditions that stand behind an effect's lift where it is told in a sentence."""
-_HITS = "hit rate: how often its largest attention is on a target"
 
 CONDITIONS = (
     Condition(
@@ -243,178 +207,77 @@ CONDITIONS = (
             if r["taggable"]
             else "this relation is reported and never gives a tag"
         ),
-        means="the tokens at which the relation asks where the head looks",
+        means="tokens at which attention is measured",
     ),
     Condition(
         "mass",
         lambda t: t["mass"] >= t["floor"],
-        lambda r: f"mass {r['mass']:.3f}, floor {r['floor']:g}",
+        lambda r: f"mass {r['mass']:.3f}, threshold {r['floor']:g}",
         _of_attention,
-        means="the share of its attention on what is asked for; the floor is the least for a tag",
+        means="mean attention of a query on its targets",
         margin=lambda t: _within(t["mass"] - t["floor"], t["mass_error"]),
     ),
     Condition(
-        "interval",
-        lambda t: t["ci_low"] > 0,
-        lambda r: f"lift {r['lift']:.3f} {_interval(r['ci_low'], r['ci_high'])}, must lie above 0",
-        means="lift is mass − control; in brackets its 95 % interval, a bootstrap over documents",
-        margin=lambda t: _above(0.0, t["lift"], t["ci_low"], t["ci_high"]),
-        says_interval=True,
-    ),
-    Condition(
         "q value",
-        lambda t: t["q_value"] < MAX_Q,
-        lambda r: f"q {_q_value(r['q_value'])}, must be below {MAX_Q:g}",
-        means="the false discovery rate, over all heads and relations of the run",
-        margin=lambda t: _above(0.0, t["lift"], t["ci_low"], t["ci_high"]),
+        lambda t: (t["q_value"] < MAX_Q) & (t["lift"] > 0),
+        lambda r: (
+            f"q {_q_value(r['q_value'])}, must be below {MAX_Q:g}; lift {r['lift']:.3f} "
+            f"{_interval(r['ci_low'], r['ci_high'])}"
+        ),
+        means="false discovery rate over all heads and relations, for lift = mass − control > 0",
+        margin=lambda t: Margin(t["lift"], t["ci_low"], t["ci_high"]),
         says_interval=True,
     ),
     Condition(
         "control",
-        lambda t: t["mass"] >= TIMES_CONTROL * t["control"],
-        lambda r: f"mass {r['mass']:.3f}, {TIMES_CONTROL:g} × control {r['control']:.3f}",
+        lambda t: t["mass"] >= TIMES_CONTROL * _strictest(t),
+        _control_in_words,
         _of_attention,
-        means=f"the mass must be at least {TIMES_CONTROL:g} times the control",
-        margin=lambda t: _within(t["mass"] - TIMES_CONTROL * t["control"], t["control_error"]),
+        means=f"mass against {TIMES_CONTROL:g} times the strictest control",
+        margin=_control_margin,
     ),
     Condition(
-        "second control",
-        lambda t: t["mass"] >= TIMES_CONTROL * t["matched"],
-        lambda r: f"mass {r['mass']:.3f}, {TIMES_CONTROL:g} × second control {r['matched']:.3f}",
-        lambda t: t.has("matched"),
-        means="the matched control: in syntax, mass on words of the same class at the same "
-        "distance from other queries",
-        margin=lambda t: _within(t["mass"] - TIMES_CONTROL * t["matched"], t["mass_error"]),
-    ),
-    Condition(
-        "second lift",
-        lambda t: t["mass"] - t["matched"] > t[MATCHED_ERROR],
-        lambda r: (
-            f"lift over the second control {r['mass'] - r['matched']:.3f} ± {r[MATCHED_ERROR]:.3f},"
-            " must lie above 0"
-        ),
-        lambda t: t.has(MATCHED_ERROR),
-        means="mass − second control, with half its 95 % interval over documents",
-        margin=lambda t: _within(t["mass"] - t["matched"], t[MATCHED_ERROR]),
+        HARD_QUERIES,
+        lambda t: ~is_open(t) & (t["hard_low"] > _bound(t)),
+        _hard_in_words,
+        _has_baseline,
+        means="share of hard queries at which the target has more attention than every other "
+        "candidate, against that of the best mixture of baselines that is right as often "
+        "at easy queries",
+        margin=lambda t: Margin(*(t[f"hard_{end}"] - _bound(t) for end in ("rate", "low", "high"))),
         says_interval=True,
     ),
     Condition(
-        "chance",
-        lambda t: t["mass"] >= t["times_chance"] * t["chance"],
-        lambda r: f"mass {r['mass']:.3f}, {r['times_chance']:g} × chance {r['chance']:.3f}",
-        lambda t: t.has("times_chance"),
-        means="the mass must be several times what evenly spread attention has",
-        margin=lambda t: _within(t["mass"] - t["times_chance"] * t["chance"], t["mass_error"]),
-    ),
-    Condition(
-        "companion",
-        lambda t: t["companion_mass"] >= t["floor"],
-        lambda r: f"mass {r['companion_mass']:.3f} for {r['companion']}, floor {r['floor']:g}",
-        lambda t: t.has("companion_mass"),
-        means="a second relation whose mass must reach the floor too: a positional head looks the "
-        "same distance back in random tokens as in text",
-        margin=lambda t: _within(t["companion_mass"] - t["floor"], t["companion_error"]),
-    ),
-    Condition(
-        "twin",
-        lambda t: t["lift"] > t["twin_p999"],
-        lambda r: f"lift {r['lift']:.3f}, shuffled twin's 99.9th percentile {r['twin_p999']:.3f}",
-        lambda t: t.has("twin_p999"),
-        means="a null model: the same model with its attention weights shuffled; the lift must be "
-        "above 99.9 % of its lifts",
-        margin=lambda t: _above(t["twin_p999"], t["lift"], t["ci_low"], t["ci_high"]),
-    ),
-    Condition(
-        "best offset",
-        lambda t: ~(t["hit_rate"] < _offset_bound(t)),
-        lambda r: (
-            f"hit rate {r['hit_rate']:.3f}, best fixed distance {r['best_offset_rate']:.3f} "
-            f"+ {r['beat_baseline_by']:.2f}"
-        ),
-        lambda t: t.has("beat_baseline_by") & _few_contested(t) & (_offset_bound(t) <= 1),
-        means=f"the best rule that always looks the same distance back; {_HITS}",
-        margin=lambda t: _within(t["hit_rate"] - _offset_bound(t), t["hit_error"]),
-    ),
-    Condition(
-        "contested lift",
-        lambda t: t["contested_low"] > 0,
-        lambda r: (
-            f"where “{rule_in_words(r['baseline'])}” is wrong, lift "
-            f"{r['contested_lift']:.3f} over what it picks "
-            f"{_interval(r['contested_low'], r['contested_high'])}, must lie above 0"
-        ),
-        _contested,
-        "contested queries are those where the best simple rule is wrong",
-        margin=lambda t: _above(0.0, t["contested_lift"], t["contested_low"], t["contested_high"]),
-        says_interval=True,
-    ),
-    Condition(
-        "contested p value",
-        lambda t: t["contested_p"] < MAX_P,
-        lambda r: f"there p {_q_value(r['contested_p'])}, must be below {MAX_P:g}",
-        lambda t: _contested(t) & t.has("contested_p"),
-        "sign-flip test: with the lift's sign drawn at random in each document, the share of draws "
-        "that are as large",
-        margin=lambda t: _above(0.0, t["contested_lift"], t["contested_low"], t["contested_high"]),
-        says_interval=True,
-    ),
-    Condition(
-        "contested mass",
-        lambda t: t["contested_mass"] >= TIMES_CONTROL * t["rival"],
-        lambda r: (
-            f"there mass {r['contested_mass']:.3f}, {TIMES_CONTROL:g} × what the rule picks "
-            f"{r['rival']:.3f}"
-        ),
-        _contested,
-        "the mass on the targets at contested queries, against that on what the rule picks",
-        margin=lambda t: _within(
-            t["contested_mass"] - TIMES_CONTROL * t["rival"], t["contested_error"]
-        ),
-    ),
-    Condition(
-        "contested hits",
-        lambda t: (
-            ~(t["contested_hit_rate"] < t["contested_rule_rate"] + t["beat_baseline_by"])
-            & ~(t["contested_hit_low"] <= t["contested_rule_rate"])
-        ),
-        lambda r: (
-            f"there hit rate {r['contested_hit_rate']:.3f}{_hit_interval(r)}, any simple rule "
-            f"{r['contested_rule_rate']:.3f} + {r['beat_baseline_by']:.2f}{_rule_by_a_hair(r)}"
-        ),
-        lambda t: _contested(t) & _reachable(t),
-        f"{_HITS}; a simple rule may lie neither within the margin nor within the interval",
-        margin=_hits_over_rules,
-    ),
-    Condition(
-        UNDECIDED,
-        lambda t: _decides(t) & _reachable(t),
-        _decided_in_words,
-        lambda t: t.has("beat_baseline_by") & t.has("contested_n"),
-        means="the test needs them in enough documents, and no other simple rule may be right at "
-        "them",
-    ),
-    Condition(
-        "shadow",
+        "surrogate",
         lambda t: t["beyond_shadow_low"] > 0,
         lambda r: (
-            f"its shadow has mass {r['shadow_mass']:.3f} and hit rate {r['shadow_hit_rate']:.3f}; "
-            f"where that is wrong, lift {r['beyond_shadow']:.3f} over what it picks "
-            f"{_interval(r['beyond_shadow_low'], r['beyond_shadow_high'])}, must lie above 0"
+            f"its surrogate is right at {r['shadow_hit_rate']:.2f}; where it is wrong, the head "
+            f"puts {r['beyond_shadow']:+.3f} "
+            f"{_interval(r['beyond_shadow_low'], r['beyond_shadow_high'])} more on the target than "
+            "on the surrogate's choice"
         ),
         lambda t: t.has("beyond_shadow_low"),
-        "a surrogate of the head that sees only parts of speech, word forms, distance, order and "
-        "repeated tokens, fitted on other documents",
-        margin=lambda t: _above(0.0, *(t[f"beyond_shadow{end}"] for end in ("", "_low", "_high"))),
+        "a model of the head fitted on parts of speech, word forms, distance, order and repeated "
+        "tokens of other documents",
+        margin=lambda t: Margin(*(t[f"beyond_shadow{end}"] for end in ("", "_low", "_high"))),
         says_interval=True,
+    ),
+    Condition(
+        "paired relation",
+        lambda t: t["companion_mass"] >= t["floor"],
+        lambda r: f"mass {r['companion_mass']:.3f} for {r['companion']}, threshold {r['floor']:g}",
+        lambda t: t.has("companion_mass"),
+        means="a relation that must reach the threshold too: a positional head looks the same "
+        "distance back in random tokens as in text",
+        margin=lambda t: _within(t["companion_mass"] - t["floor"], t["companion_error"]),
     ),
     Condition(
         "effect",
         lambda t: t["lift"] >= t["floor"],
-        lambda r: f"lift {r['lift']:+.2f}, floor {r['floor']:g}",
+        lambda r: f"lift {r['lift']:+.2f}, threshold {r['floor']:g}",
         lambda t: t.has("sign"),
-        means="what the head adds to the logits of the tokens in question, less what it adds to "
-        "those of control tokens",
-        margin=lambda t: _above(t["floor"], t["lift"], t["ci_low"], t["ci_high"]),
+        means="direct effect on the logits of the tokens in question − that on control tokens",
+        margin=lambda t: Margin(*(t[end] - t["floor"] for end in ("lift", "ci_low", "ci_high"))),
     ),
     Condition(
         "second control tokens",
@@ -430,8 +293,8 @@ CONDITIONS = (
         lambda t: (t["moved"] >= t["floor"]) & (t["moved_low"] > 0),
         lambda r: f"without its own position {_lift(r, 'moved', 'moved')}, needs {r['floor']:g}",
         lambda t: t.has("moved"),
-        means="the same without what the head reads at the query's own position, where earlier "
-        "layers' predictions stand",
+        means="the same without the effect through the query's own position, which holds earlier "
+        "layers' predictions",
     ),
     Condition(
         "stands out",
@@ -441,7 +304,7 @@ CONDITIONS = (
             f"tokens, needs {STANDS_OUT:g}"
         ),
         lambda t: t.has("spread"),
-        means="the lift against what the head writes on any token of the text",
+        means="the lift against the head's effect on any token of the text",
     ),
 )
 
@@ -458,13 +321,14 @@ def failing(row: Row) -> list[Condition]:
     return [condition for condition in CONDITIONS if condition.fails(numbers)[0]]
 
 
-def narrow(table: pd.DataFrame, failed: pd.DataFrame) -> _Truth:
-    """Rows where the intervals of the margins hold 0 of all failing conditions but `UNDECIDED`."""
+def inconclusive(table: pd.DataFrame, failed: pd.DataFrame) -> _Truth:
+    """Rows where the interval of every failed condition includes its threshold."""
     numbers = Numbers(table)
-    open_rows: _Truth = ~failed[QUERIES].to_numpy()
+    rows: _Truth = np.ones(len(table), bool)
     for condition in CONDITIONS:
-        if condition.name != UNDECIDED:
-            margin = condition.margin
-            holds_0 = False if margin is None else margin(numbers).high >= 0
-            open_rows &= ~failed[condition.name].to_numpy() | holds_0
-    return open_rows
+        margin = condition.margin
+        within = False if margin is None else margin(numbers).high >= 0
+        if condition.name == HARD_QUERIES:
+            within = within | is_open(numbers)
+        rows &= ~failed[condition.name].to_numpy() | within
+    return rows

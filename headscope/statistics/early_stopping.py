@@ -23,16 +23,9 @@ from headscope.measure.bootstrap import ratio_error
 from headscope.measure.plan import ROUND_DOCUMENTS
 from headscope.measure.tally import MIN_BLOCKS, StoppedEarly, Tally
 from headscope.relations import all_stimuli
-from headscope.relations.relation import (
-    MATCHED,
-    MIN_QUERIES,
-    NATURAL,
-    SYNTHETIC,
-    Relation,
-    part_name,
-)
-from headscope.statistics.conditions import TIMES_CONTROL, Z_95
-from headscope.statistics.estimates import NO_FACTS, Facts, rule_rate
+from headscope.relations.relation import EASY, HARD, MATCHED, MIN_QUERIES, Relation, part_name
+from headscope.statistics.conditions import HARD_QUERIES, TIMES_CONTROL, Z_95
+from headscope.statistics.estimates import NO_FACTS, Facts
 from headscope.stimuli.natural_text import TEXT
 
 TOLERATED = 0.02
@@ -53,7 +46,7 @@ class ExpectedTagChanges(NamedTuple):
     """The tags that the rest of a text is expected to change, by the sums so far."""
 
     tags: int
-    """Head × relation for which all conditions hold so far; the twin has not been read yet."""
+    """Head × relation for which all conditions hold so far."""
     changes: float
     """Tags that the rest of the text is expected to add or to take."""
     decidable: int
@@ -201,7 +194,7 @@ def expected_tag_changes(
 ) -> ExpectedTagChanges:
     """The tags that the rest of the text is expected to change.
 
-    Relations that the whole text cannot decide, or only by few contested queries, are left out.
+    Relations that the whole text cannot decide, or only by few hard queries, are left out.
     """
     sums = PartialSums(tally, share)
     tags, changes, decidable = 0, 0.0, 0
@@ -223,7 +216,7 @@ def expected_tag_changes(
 def expected_tags(tally: Tally, relations: Sequence[Relation], share: float) -> float:
     """The tags that relations are expected to give on the whole text, at most.
 
-    Contested queries are not asked, as few are known at first. Infinite if a relation lies in
+    Hard queries are left out, as few are known at first. Infinite if a relation lies in
     too few blocks to say how sure it is.
     """
     sums, tags = PartialSums(tally, share), 0.0
@@ -243,24 +236,18 @@ def projected(
     rule, name = relation.rule, relation.id
     if not rule.taggable or not sums.decides(name, MIN_QUERIES):
         return
-    contested = part_name(name, NATURAL)
-    # of what is read in portions the text knew the first alone
-    known = int(facts.get("contested_queries", sums.queries(contested) / sums.share))
-    whole_text = max(known, sums.queries(contested))
-    has_baseline, margin = rule.beat_baseline_by is not None, rule.beat_baseline_by or 0.0
-    if has_baseline and max(whole_text, sums.queries(part_name(name, SYNTHETIC))) < MIN_QUERIES:
+    hard = part_name(name, HARD)
+    margin = rule.beat_baseline_by
+    if margin is not None and facts.get("hard_queries", 0) < MIN_QUERIES:
         return  # so few change too easily to be waited for
     yield from _margins(sums, relation)
-    if has_baseline and sums.decides(contested, MIN_QUERIES):
-        share = min(1.0, sums.queries(contested) / whole_text)
-        rates = facts.get("natural_rules", ())
-        best = rule_rate(sums.mean(name, "hits"), rates, margin)
-        mass, lift = sums.excess(contested, TIMES_CONTROL), sums.excess(contested)
-        hits = sums.block_sums(contested, "hits")
-        yield "contested mass", sums.margin(contested, mass, share=share)
-        yield "contested lift", sums.margin(contested, lift, share=share, of_lower_end=True)
-        yield "contested hits", sums.margin(contested, hits, best + margin, share)
-        yield "contested hits", sums.margin(contested, hits, best, share, of_lower_end=True)
+    if margin is not None and sums.decides(hard, 1) and (easy := part_name(name, EASY)):
+        x, y = np.array(facts["baselines"][::-1]).T
+        bound = np.interp(sums.mean(easy, "hits"), x, y) + margin if sums.queries(easy) else y[0]
+        yield (
+            HARD_QUERIES,
+            sums.margin(hard, sums.block_sums(hard, "hits"), bound, of_lower_end=True),
+        )
 
 
 def _margins(sums: PartialSums, relation: Relation) -> Iterator[tuple[str, _Margin]]:
@@ -268,14 +255,12 @@ def _margins(sums: PartialSums, relation: Relation) -> Iterator[tuple[str, _Marg
     mass = sums.block_sums(name, "target")
     yield "mass", sums.margin(name, mass, rule.floor)
     yield "control", sums.margin(name, sums.excess(name, TIMES_CONTROL))
-    yield "interval", sums.margin(name, sums.excess(name), of_lower_end=True)
+    yield "q value", sums.margin(name, sums.excess(name), of_lower_end=True)
     if sums.queries(matched := part_name(name, MATCHED)):
-        second = TIMES_CONTROL * sums.mean(matched, "control")
-        yield "second control", sums.margin(name, mass, second)
-        if sums.decides(matched, 1):  # in fewer blocks it has no interval, and is not asked
-            yield "second lift", sums.margin(matched, sums.excess(matched), of_lower_end=True)
+        bound = TIMES_CONTROL * sums.mean(matched, "control")
+        yield "control", sums.margin(name, mass, bound)
     if rule.times_chance is not None:
-        yield "chance", sums.margin(name, mass, rule.times_chance * sums.chance(name))
+        yield "control", sums.margin(name, mass, TIMES_CONTROL * sums.chance(name))
 
 
 class PartialSums:

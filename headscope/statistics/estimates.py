@@ -11,15 +11,15 @@ import pandas as pd
 from jaxtyping import Bool, Float
 from numpy import ndarray
 
-from headscope.measure.tally import MIN_BLOCKS, Tally
+from headscope.measure.tally import Tally
 from headscope.relations.effects import Effect
-from headscope.relations.relation import MATCHED, MIN_QUERIES, NATURAL, SELF, SYNTHETIC, Relation
-from headscope.statistics.columns import EFFECT_NUMBERS, EVIDENCE_COLUMNS, MATCHED_ERROR, RULE_LOW
+from headscope.relations.relation import EASY, HARD, MATCHED, MIN_QUERIES, SELF, Relation
+from headscope.statistics.columns import EFFECT_NUMBERS, EVIDENCE_COLUMNS, HARD_COLUMNS
 from headscope.statistics.conditions import TIMES_CONTROL
-from headscope.statistics.relation_sums import RelationSums, TallySums, least_p, ratio, twin_lift
+from headscope.statistics.relation_sums import RelationSums, TallySums, preference, ratio
 
 Facts = Mapping[str, Mapping[str, Any]]
-"""Hit rates of simple rules on a text; see `facts` of `headscope.measure.fit_baselines`."""
+"""Rates of baselines on a text; see `facts` of `headscope.measure.fit_baselines`."""
 NO_FACTS: Facts = MappingProxyType({})
 _Columns = dict[str, Any]
 """Columns of a table by name: an element for each head, or a value that holds for all of them."""
@@ -41,7 +41,6 @@ def weigh(
     *,
     seed: int,
     facts: Facts = NO_FACTS,
-    twin: Tally | None = None,
     half: Half | None = None,
 ) -> pd.DataFrame:
     """The evidence table, a row per head × relation that had a query, without verdicts.
@@ -63,8 +62,8 @@ def weigh(
             columns = _effect_columns(relation, relation_sums, sums)
         else:
             columns = _attention_columns(relation, relation_sums, sums, facts.get(relation.id, {}))
-        columns |= {"type": relation.type, "relation": relation.name, "id": relation.id}
-        tables.append(columns | {"twin_p999": twin_lift(twin, relation)})
+        names = {"type": relation.type, "relation": relation.name, "id": relation.id}
+        tables.append(columns | names)
     if not tables:
         return pd.DataFrame(columns=[*EVIDENCE_COLUMNS, *EFFECT_NUMBERS, "floor"])
     table = pd.DataFrame({name: _stacked(name, tables) for name in tables[0]})
@@ -108,68 +107,24 @@ def _attention_columns(
         "hit_rate": hit_rate if relation.has_hits else np.full_like(hit_rate, np.nan),
         "chance": float(sums.chance.sum() / queries),
         "mass_error": sums.margin_of_error(sums.target),
-        "hit_error": sums.margin_of_error(sums.hits),
-    }
-    columns |= {
         "baseline": facts.get("baseline", ""),
         "baseline_rate": facts.get("baseline_rate", np.nan),
-        "best_offset_rate": facts.get("best_offset_rate", np.nan),
         "matched": np.nan,
-        MATCHED_ERROR: np.nan,
     }
     if matched := tally_sums.of(relation, MATCHED):
         columns["matched"] = matched.mean(matched.control)
-        columns[MATCHED_ERROR] = matched.margin_of_error(matched.excess)
-    hit_rate, hit_error = columns["hit_rate"], columns["hit_error"]
-    return columns | _contested_columns(relation, tally_sums, facts, bounded, hit_rate, hit_error)
+    return columns | _hard_columns(relation, tally_sums, facts)
 
 
-def _contested_columns(
-    relation: Relation,
-    tally_sums: TallySums,
-    facts: Mapping[str, Any],
-    bounded: Bool[ndarray, " head"],
-    hit_rate: Float[ndarray, " head"],
-    hit_error: Float[ndarray, " head"],
-) -> _Columns:
-    """The columns of a relation's contested queries, in natural text or else in synthetic
-    sentences.
-    """
-    unknown = ("contested_n", "contested_rule_rate", RULE_LOW, "contested_p", "contested_least_p")
-    columns: _Columns = dict.fromkeys((*_CONTESTED, *unknown), np.nan) | {"contested_text": ""}
+def _hard_columns(relation: Relation, tally_sums: TallySums, facts: Mapping[str, Any]) -> _Columns:
+    columns: _Columns = dict.fromkeys(HARD_COLUMNS, np.nan)
     if relation.baseline is not None:
-        columns["contested_n"] = 0.0
-    sums = {part: tally_sums.of(relation, part) for part in (NATURAL, SYNTHETIC)}
-    text = _deciding_text(sums)
-    contested = sums[text]
-    if contested is not None:
-        there = _lift_columns(contested, tally_sums.tally, bounded)
-        there["hit_rate"] = contested.mean(contested.hits)
-        there["hit_low"], there["hit_high"] = contested.hit_interval()
-        margin = relation.rule.beat_baseline_by or 0.0
-        rules = facts.get(f"{_TEXTS[text]}_rules", ())
-        columns |= {column: there[source] for column, source in _CONTESTED.items()}
-        columns |= {
-            "contested_n": float(contested.weight.sum()),
-            "contested_rule_rate": rule_rate(hit_rate, rules, margin),
-            RULE_LOW: rule_rate(hit_rate + np.nan_to_num(hit_error), rules, margin),
-            "contested_text": _TEXTS[text],
-            "contested_p": contested.contested_p(there["p_value"], bounded),
-            "contested_least_p": least_p(contested.blocks),
-        }
-    return columns
-
-
-def _deciding_text(sums: Mapping[str, RelationSums | None]) -> str:
-    """The part whose contested queries decide: natural text if it has enough.
-
-    Else synthetic sentences, where they are enough, and then whatever can decide at all.
-    """
-    for fewest in (MIN_QUERIES, 1):
-        for text, part in sums.items():
-            if part is not None and part.weight.sum() >= fewest and part.blocks >= MIN_BLOCKS:
-                return text
-    return NATURAL
+        columns["hard_n"] = 0.0
+    hard, easy = (tally_sums.of(relation, part) for part in (HARD, EASY))
+    if hard is None or not facts.get("baselines"):
+        return columns
+    numbers = preference(hard, easy, facts["baselines"])
+    return columns | dict(zip(HARD_COLUMNS, (float(hard.weight.sum()), *numbers), strict=True))
 
 
 def _effect_columns(effect: Effect, sums: RelationSums, tally_sums: TallySums) -> _Columns:
@@ -194,31 +149,6 @@ def _effect_columns(effect: Effect, sums: RelationSums, tally_sums: TallySums) -
         columns[lift] = sums.mean(excess)
         columns[low], columns[high], _ = sums.uncertainty(excess, every_head, effect.sign)
     return columns | {"n": queries.sum(0).astype(np.int64), "floor": effect.rule.floor}
-
-
-def rule_rate(
-    hit_rate: Float[ndarray, " head"], rules: Sequence[Sequence[float]], margin: float
-) -> Float[ndarray, " head"]:
-    """The contested queries' hit rate of the best simple rule among those as good as each head."""
-    best_rate = np.zeros(len(hit_rate))
-    for overall, there in rules:
-        level = hit_rate < overall + margin
-        best_rate = np.where(level, np.maximum(best_rate, there), best_rate)
-    return best_rate
-
-
-_TEXTS = {NATURAL: "natural", SYNTHETIC: "synthetic"}
-_CONTESTED = {
-    "contested_mass": "mass",
-    "rival": "control",
-    "contested_lift": "lift",
-    "contested_low": "ci_low",
-    "contested_high": "ci_high",
-    "contested_hit_rate": "hit_rate",
-    "contested_hit_low": "hit_low",
-    "contested_hit_high": "hit_high",
-    "contested_error": "control_error",
-}
 
 
 def _q_values(table: pd.DataFrame, fewest: int) -> pd.Series:

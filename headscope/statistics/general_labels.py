@@ -96,8 +96,8 @@ def _undistinguished(
 
 
 def _is_shown(row: Any) -> bool:
-    """True if a lift's interval is above 0, and not by the baseline heuristic alone."""
-    return bool(row.ci_low > 0 and not row.contested_high < 0)
+    """True if a lift's interval is above 0, and the head is not mostly wrong at hard queries."""
+    return bool(row.ci_low > 0 and not row.hard_high < 0.5)
 
 
 def _is_apart(

@@ -41,8 +41,6 @@ from headscope.stimuli.natural_text import TEXT
 _CELL = ["layer", "head", "type", "relation"]
 _HEAD = ["layer", "head"]
 _PACKAGES = ("headscope", "torch", "transformers", "transformer-lens", "numpy", "pandas", "scipy")
-CORRECTED = ("q_value", "contested_p", "contested_least_p")
-"""Columns of the evidence that count how often a run asked whether it had read enough."""
 HALVES = (Half(slice(0, None, 2)), Half(slice(1, None, 2)))
 """Documents are dealt like cards, so that every other block holds every other document."""
 EFFECT_HALVES = tuple(half._replace(tested=half.decided, decided=0) for half in HALVES)
@@ -85,8 +83,7 @@ class Judging(NamedTuple):
     tally: Tally
     seed: int
     facts: Facts = NO_FACTS
-    """Hit rates of simple rules on the text."""
-    twin: Tally | None = None
+    """Rates of baselines on the text."""
     interim_tests: int = 1
     """Number of times that the run tested whether it had read enough."""
 
@@ -99,8 +96,7 @@ class Judging(NamedTuple):
             return evidence, evidence
         rules = {relation.id: relation.rule for relation in relations}
         # Bonferroni's correction: a run that looked several times had as many chances
-        for name in evidence.columns.intersection(CORRECTED):
-            evidence[name] = np.minimum(1.0, evidence[name] * self.interim_tests)
+        evidence["q_value"] = np.minimum(1.0, evidence["q_value"] * self.interim_tests)
         evidence["verdict"] = verdicts(evidence, rules).to_numpy()
         evidence["tagged"] = evidence["verdict"] == TAGGED
         halves = self.tags_of_halves(relations, half_blocks)
@@ -114,7 +110,7 @@ class Judging(NamedTuple):
 
         Returns:
             `layer`, `head`, `type`, `relation`, `first`, `second`: a row per head × relation that
-            both halves decide, which a narrow refusal does not; the last two are bool.
+            both halves decide, which an inconclusive verdict does not; the last two are bool.
         """
         rules = {relation.id: relation.rule for relation in relations}
         tables = []
@@ -127,9 +123,7 @@ class Judging(NamedTuple):
         return tables[0].merge(tables[1], on=_CELL)
 
     def _weighed(self, relations: Sequence[Relation], half: Half | None = None) -> pd.DataFrame:
-        return weigh(
-            self.tally, relations, seed=self.seed, facts=self.facts, twin=self.twin, half=half
-        )
+        return weigh(self.tally, relations, seed=self.seed, facts=self.facts, half=half)
 
     def effects(self, effects: Sequence[Effect]) -> pd.DataFrame:
         """The table of effects, a row per head × effect that had a query."""
@@ -189,7 +183,6 @@ def weigh_run(
     *,
     seed: int,
     info: RunInfo,
-    twin: Tally | None = None,
 ) -> WeighedRun:
     """Weigh a tally.
 
@@ -197,7 +190,7 @@ def weigh_run(
         CorpusError: no relation found a query.
     """
     facts: Facts = info.simple_rules or {}
-    judging = Judging(tally, seed, facts, twin, info.interim_tests)
+    judging = Judging(tally, seed, facts, info.interim_tests)
     evidence, halves = judging.relations(of_attention(relations))
     notes = _few_queries(relations, evidence)
     if evidence.empty:
@@ -226,11 +219,8 @@ def _result(
     attention: Sequence[Relation],
     rules: Mapping[str, TagThresholds],
 ) -> Result:
-    tally, twin, info = run.judging.tally, run.judging.twin, run.info
+    tally, info = run.judging.tally, run.info
     effects = effects_among(run.relations)
-    untested = evidence[evidence["tagged"] & evidence["twin_p999"].isna()]
-    if twin is not None:
-        info = _with_untested(info, untested, "the twin, which read too few queries")
     shared = tally.heads // info.model.get("key_value_heads", tally.heads)
     heads = head_table(evidence, rules, describe(tally.profile, tally.numbers), shared)
     effect_table, notes = _effect_table(run.judging, effects)
@@ -251,7 +241,6 @@ def _result(
         rules,
         info.to_json(),
         tally,
-        twin,
         effects=effect_table,
         means=mean_patterns(tally.profile),
         pictures=stimulus_pictures(tally.profile, tally.numbers, _stimuli(heads, attention)),

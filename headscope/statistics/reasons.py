@@ -205,14 +205,14 @@ def _beside_heuristic(row: Row) -> str:
     if not row["baseline"] or isnan(row["baseline_rate"]) or isnan(row["hit_rate"]):
         return ""
     line = (
-        f"It is right at {row['hit_rate']:.0%} of {row['n']:,} queries (the simple rule "
+        f"It is right at {row['hit_rate']:.0%} of {row['n']:,} queries ("
         f"“{rule_in_words(row['baseline'])}”: {row['baseline_rate']:.0%})."
     )
-    if isnan(row["contested_hit_rate"]) or not row["contested_n"]:
+    if isnan(row["hard_rate"]):
         return line
     return (
-        f"{line} Where that rule is wrong, at {row['contested_n']:.0f} contested queries, the head "
-        f"is right at {row['contested_hit_rate']:.0%}."
+        f"{line} Where that is wrong, the head prefers the target at {row['hard_rate']:.0%} of "
+        f"{row['hard_n']:.0f} hard queries."
     )
 
 
@@ -407,6 +407,4 @@ def _write_line(row: dict[Any, Any], facts: Mapping[str, Mapping[str, Any]], bef
             line += f"; {condition.say(row)}"
     if pd.notna(row["share"]):
         line += f"; {row['share']:.0%} of what all heads write there"
-    if pd.notna(row["twin_p999"]):
-        line += f"; shuffled twin {row['twin_p999']:+.2f}"
     return line

@@ -1,16 +1,10 @@
-"""A tally's sums of one relation: ratios, their intervals and tests, and the twin's share.
-
-The test at contested queries flips the signs of blocks of documents. Were a head's attention no
-more on the target than on what the baseline heuristic picks, the two could change places in every
-document alike. The share of all such changes that leave a difference at least as large is the p
-value (Fisher 1935; Edgington & Onghena 2007, chapter 5). It supposes no distribution, and holds at
-any number of queries.
-"""
+"""A tally's sums of one relation: ratios, their intervals and tests."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -23,58 +17,8 @@ from headscope.relations.effects import Effect
 from headscope.relations.relation import Relation, part_name
 from headscope.statistics.conditions import Z_95
 
-EXACT_BLOCKS = 12
-"""Up to so many blocks all changes of signs are tried; with more, as many as these have are drawn,
-the observed signs among them (Phipson & Smyth 2010)."""
-_ROUNDING = 1e-9
-"""Share of a head's sums below which two sums are the same."""
-
-
-def sign_flip_p(
-    differences: Float[ndarray, "block head"], seed: int = 0
-) -> Float[ndarray, " head"]:
-    """One-sided p value of a sum of differences being above 0, in (0, 1].
-
-    Args:
-        differences: in each block the sum of a head's attention on targets less that on rivals; a
-            block without a query must be left out.
-        seed: seeds the draws where the blocks are too many to try all.
-
-    >>> sign_flip_p(np.array([[3.0], [1.0], [2.0]])).tolist()  # of 8 changes none is as large
-    [0.125]
-    >>> sign_flip_p(np.array([[3.0], [-1.0], [2.0]])).tolist()  # +−+ and +++ are
-    [0.25]
-    """
-    signs = _signs(len(differences), seed)
-    sums = signs @ differences
-    tolerance = _ROUNDING * np.abs(differences).sum(0)
-    return np.asarray((sums >= sums[0] - tolerance).mean(0))
-
-
-def least_p(blocks: int) -> float:
-    """The smallest p value that so many blocks can give.
-
-    >>> least_p(3), least_p(64) == least_p(12)
-    (0.125, True)
-    """
-    return float(0.5 ** min(blocks, EXACT_BLOCKS))
-
-
-@lru_cache(maxsize=16)  # of 2 MB at most
-def _signs(blocks: int, seed: int) -> Float[ndarray, "change block"]:
-    """Changes of signs, the first of them none."""
-    if blocks <= EXACT_BLOCKS:
-        bits = np.arange(2**blocks)[:, None] >> np.arange(blocks) & 1
-    else:
-        bits = np.random.default_rng([seed, blocks]).integers(0, 2, (2**EXACT_BLOCKS, blocks))
-        bits[0] = 0
-    return 1.0 - 2.0 * bits
-
-
-TWIN_PERCENTILE = 0.999
-"""Percentile of the lifts of the twin's heads that a relation's lift must exceed."""
-TWIN_QUERIES = 8
-"""A relation with fewer queries in the twin's share of the text says nothing about chance."""
+_STEP = 0.01
+"""Difference of easy rates by which the slope of the baselines' rates is measured."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,33 +95,6 @@ class RelationSums:
             )
         return np.where(blocks < MIN_BLOCKS, np.nan, error)
 
-    def hit_interval(self) -> tuple[Float[ndarray, " head"], Float[ndarray, " head"]]:
-        """The 95 % interval of the hit rate: the wider of Wilson's and Student's over blocks.
-
-        Where every query is hit, blocks do not differ and would seem sure; Wilson's interval of a
-        proportion knows how few they are (Wilson 1927). NaN with fewer than eight blocks.
-        """
-        rate, queries = self.mean(self.hits), self.weight.sum(0)
-        error = self.margin_of_error(self.hits)
-        centre = (rate + Z_95**2 / (2 * queries)) / (1 + Z_95**2 / queries)
-        spread = rate * (1 - rate) / queries + Z_95**2 / (4 * queries**2)
-        half = Z_95 * np.sqrt(spread.clip(0)) / (1 + Z_95**2 / queries)
-        low, high = np.minimum(rate - error, centre - half), np.maximum(rate + error, centre + half)
-        return low.clip(0), high.clip(None, 1)
-
-    def contested_p(
-        self, p_value: Float[ndarray, " head"], bounded: Bool[ndarray, " head"]
-    ) -> Float[ndarray, " head"]:
-        """One-sided p value of the excess by flipping signs of blocks; see `sign_flip_p`.
-
-        Args:
-            p_value: of Student's test, kept for heads that no tag hangs on.
-            bounded: the others.
-        """
-        p_values = p_value.copy()
-        p_values[bounded] = sign_flip_p(self.excess[self.weight[:, 0] > 0][:, bounded], self.seed)
-        return p_values
-
     def _resamples(self, used: Bool[ndarray, " block"]) -> Float[ndarray, "resample used"]:
         blocks = int(used.sum())
         if blocks not in self.draws:
@@ -229,20 +146,50 @@ def lift_difference(first: RelationSums, second: RelationSums, head: int) -> tup
     return float(lifts[0] - lifts[1]), float(stdtrit(max(blocks - 1, 1), (1 + LEVEL) / 2) * error)
 
 
-def twin_lift(twin: Tally | None, relation: Relation) -> float:
-    """Lift that at most one head of a thousand of the twin exceeds; NaN with few queries.
+class Preference(NamedTuple):
+    """Rates at which heads prefer the target at hard and easy queries, each in [0, 1]."""
 
-    Of a relation that asks for a lift below 0 it is the lift that at most so many lie below.
+    rate: Float[ndarray, " head"]
+    """Share of hard queries at which the target has more attention than any other candidate."""
+    low: Float[ndarray, " head"]
+    high: Float[ndarray, " head"]
+    easy_rate: Float[ndarray, " head"]
+    """The same share of easy queries."""
+    baseline_rate: Float[ndarray, " head"]
+    """Rate at hard queries of the best mixture of baselines with this rate at easy queries."""
+
+
+def preference(
+    hard: RelationSums, easy: RelationSums | None, corners: Sequence[Sequence[float]]
+) -> Preference:
+    """Rates of heads beside the corners of baselines; see `FittedBaselines.facts`.
+
+    The 95 % interval is of the rate at hard queries if that of the baselines is fixed. It is the
+    wider of Wilson's (1927) for a share and Student's over blocks of documents, which includes the
+    error of the baselines' rate by that of the easy rate (linearised; Cochran 1977, 6.19). NaN
+    with fewer than eight blocks.
     """
-    sums = None if twin is None else TallySums(twin).of(relation)
-    if sums is None:
-        return float("nan")
-    excess, weight = sums.excess.sum(0), np.broadcast_to(sums.weight.sum(0), sums.excess.shape[1:])
-    enough = weight >= TWIN_QUERIES
-    if not enough.any():
-        return float("nan")
-    sign = relation.sign
-    return float(sign * np.quantile(sign * excess[enough] / weight[enough], TWIN_PERCENTILE))
+    rate, queries = hard.mean(hard.hits), float(hard.weight.sum())
+    easy_rate = np.ones_like(rate) if easy is None else easy.mean(easy.hits)
+    x, y = np.array(corners[::-1]).T
+    baseline_rate = np.interp(easy_rate, x, y)
+    used = hard.weight[:, 0] > 0
+    blocks = int(used.sum())
+    influence = (hard.hits - rate * hard.weight) / queries
+    if easy is not None:
+        slope = (baseline_rate - np.interp(easy_rate - _STEP, x, y)) / _STEP
+        influence = influence - slope * (easy.hits - easy_rate * easy.weight) / easy.weight.sum()
+    if blocks < MIN_BLOCKS:
+        unknown = np.full_like(rate, np.nan)
+        return Preference(rate, unknown, unknown, easy_rate, baseline_rate)
+    spread = np.sqrt((influence**2).sum(0) * blocks / (blocks - 1))
+    error = stdtrit(blocks - 1, (1 + LEVEL) / 2) * spread
+    centre = (rate + Z_95**2 / (2 * queries)) / (1 + Z_95**2 / queries)
+    variance = rate * (1 - rate) / queries + Z_95**2 / (4 * queries**2)
+    half = Z_95 * np.sqrt(variance.clip(0)) / (1 + Z_95**2 / queries)
+    low = np.minimum(rate - error, centre - half).clip(0)
+    high = np.maximum(rate + error, centre + half).clip(None, 1)
+    return Preference(rate, low, high, easy_rate, baseline_rate)
 
 
 def ratio(

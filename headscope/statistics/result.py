@@ -38,8 +38,6 @@ class Result:
     """Content of `run.json`, which suffices to repeat the run."""
     tally: Tally | None = None
     """The sums; not read back when a run is loaded for reading."""
-    twin: Tally | None = None
-    """The sums of the shuffled twin; likewise."""
     examples: Sequence[Example] = ()
     """Queries of the tagged heads with their patterns; of a loaded run, read when asked for."""
     causes: pd.DataFrame | None = None

@@ -14,18 +14,20 @@ from headscope.relations.relation import MIN_QUERIES, TagThresholds
 from headscope.statistics.columns import EFFECT_NUMBERS, EVIDENCE_COLUMNS, GENERAL, HEAD_COLUMNS
 from headscope.statistics.conditions import (
     CONDITIONS,
+    HARD_QUERIES,
+    MIN_HARD,
     QUERIES,
-    UNDECIDED,
     Numbers,
     Row,
     failures,
-    narrow,
+    inconclusive,
+    is_open,
 )
 
 UNCLASSIFIED = "unclassified"
 NO_TAG = "no tag, closest to"
 """Before the relation that a head without a tag is shown with, wherever it is shown."""
-TAGGED, UNIDENTIFIABLE, NARROW, NO = "tagged", "not identifiable", "narrowly refused", "no"
+TAGGED, UNIDENTIFIABLE, NARROW, NO = "tagged", "not identifiable", "inconclusive", "no"
 VERDICTS = (TAGGED, UNIDENTIFIABLE, NARROW, NO)
 """The four verdicts on a head and a relation."""
 OPEN = (UNIDENTIFIABLE, NARROW)
@@ -71,7 +73,7 @@ def with_rules(
 
     table = table.assign(
         **dict.fromkeys(absent, np.nan)
-        | {"id": names, "fewest": fewest}
+        | {"id": names, "fewest": fewest, "fewest_hard": MIN_HARD * fewest // MIN_QUERIES}
         | {GENERAL: table[GENERAL].astype(object).fillna("") if GENERAL in table else ""},
         **{name: of_rule(name, float) for name in _THRESHOLDS},
         **{name: of_rule(name, bool, unknown=True) for name in ("taggable", "broad")},
@@ -100,7 +102,7 @@ def _same_heads(
 def _upward(table: pd.DataFrame) -> pd.DataFrame:
     """The table with the numbers of effects turned round where heads are to lower tokens."""
     upward, down = table.copy(), table["sign"] < 0
-    for name in ("lift", "second_lift", "moved", "twin_p999"):
+    for name in ("lift", "second_lift", "moved"):
         upward[name] = table[name].where(~down, -table[name])
     for prefix in ("ci", "second", "moved"):
         low, high = f"{prefix}_low", f"{prefix}_high"
@@ -114,18 +116,19 @@ def verdicts(
 ) -> pd.Series:
     """The `verdict` column.
 
-    `tagged` where every condition holds; `not identifiable` where all hold but that the text could
-    not tell the relation from a simple rule; `narrowly refused` where the interval of the margin
-    holds 0 of every other condition that fails; else `no`.
+    `tagged` if every condition holds; `not identifiable` if all hold but that hard queries cannot
+    distinguish the relation from baselines; `inconclusive` if the interval of every failed
+    condition includes its threshold; else `no`.
     """
     if evidence.empty:
         return pd.Series([], dtype=object)
     table = with_rules(evidence, rules, fewest=fewest)
     failed = failures(table)
-    refuted = failed.drop(columns=UNDECIDED).any(axis=1)
+    others = failed.drop(columns=HARD_QUERIES).any(axis=1)
     verdict = pd.Series(NO, index=failed.index)
-    verdict[~refuted] = np.where(failed.loc[~refuted, UNDECIDED], UNIDENTIFIABLE, TAGGED)
-    verdict[refuted & narrow(table, failed)] = NARROW
+    verdict[inconclusive(table, failed)] = NARROW
+    verdict[~others & is_open(Numbers(table))] = UNIDENTIFIABLE
+    verdict[~failed.any(axis=1)] = TAGGED
     return verdict
 
 
@@ -182,7 +185,7 @@ def countable_types(evidence: pd.DataFrame, rules: Mapping[str, TagThresholds]) 
     """The types that a head could have earned here, in the order of the evidence.
 
     Those with enough queries and blocks for at least one relation that gives a tag, and with enough
-    contested queries where it asks for them. A count of heads of another type would be 0 without
+    hard queries where it asks for them. A count of heads of another type would be 0 without
     anything having been measured.
     """
     if evidence.empty:
@@ -201,12 +204,9 @@ def decidable_relations(
 
 
 def is_decidable(table: pd.DataFrame) -> pd.Series:
-    """Rows of `with_rules` with queries, blocks and contested queries enough for a tag."""
-    able, numbers = table["ci_low"].notna(), Numbers(table)
-    for condition in CONDITIONS:
-        if condition.name in (QUERIES, UNDECIDED):
-            able &= ~condition.fails(numbers)
-    return able
+    """Rows of `with_rules` with queries, blocks and hard queries enough for a tag."""
+    numbers = Numbers(table)
+    return table["ci_low"].notna() & ~failures(table)[QUERIES] & ~is_open(numbers)
 
 
 def reasons(table: pd.DataFrame, rules: Mapping[str, TagThresholds]) -> list[str]:
@@ -235,9 +235,9 @@ def _reason(row: Row, meaning: str, failing: Sequence[str]) -> str:
     if row["tagged"]:
         return f"{row['id']}: {numbers}" + f"; general: {row[GENERAL]}" * bool(row[GENERAL])
     if row["verdict"] == UNIDENTIFIABLE:
-        return f"{row['id']}, or {row['baseline']}: this text does not tell them apart; {numbers}"
-    narrowly = "narrowly " * (row["verdict"] == NARROW)
-    return f"closest to {row['id']}: {numbers}; {narrowly}fails: {'; '.join(failing)}"
+        return f"{row['id']}, or {row['baseline']}: this text cannot distinguish them; {numbers}"
+    fails = f"{NARROW}" if row["verdict"] == NARROW else "fails"
+    return f"closest to {row['id']}: {numbers}; {fails}: {'; '.join(failing)}"
 
 
 def evidence_order(table: pd.DataFrame) -> pd.Index:

@@ -12,16 +12,21 @@ from headscope.measure.tally import BLOCKS, MIN_BLOCKS
 from headscope.relations import head_types
 from headscope.relations.relation import MIN_QUERIES, RELIABLE, TagThresholds
 from headscope.relations.sink import PARTIAL
-from headscope.statistics.conditions import CONDITIONS, MAX_P, MAX_Q, TIMES_CONTROL, failures
+from headscope.statistics.conditions import (
+    CONDITIONS,
+    MAX_Q,
+    MIN_HARD,
+    TIMES_CONTROL,
+    failures,
+)
 from headscope.statistics.general_labels import TIMES_LABEL
-from headscope.statistics.relation_sums import TWIN_PERCENTILE, TWIN_QUERIES
 from headscope.statistics.tags import with_rules
 
 THRESHOLDS: Mapping[str, Any] = {
     "conditions": [condition.name for condition in CONDITIONS],
     "min_queries": MIN_QUERIES,
     "max_q_value": MAX_Q,
-    "max_contested_p": MAX_P,
+    "min_hard_queries": MIN_HARD,
     "times_control": TIMES_CONTROL,
     "times_label": TIMES_LABEL,
     "partial_sink": PARTIAL,
@@ -30,8 +35,6 @@ THRESHOLDS: Mapping[str, Any] = {
     "interval": LEVEL,
     "resamples": RESAMPLES,
     "reliable": RELIABLE,
-    "twin_percentile": TWIN_PERCENTILE,
-    "twin_queries": TWIN_QUERIES,
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from math import isnan
+from operator import itemgetter
 from typing import Any
 
 from headscope.relations import head_types
@@ -64,16 +65,18 @@ def matched_keys(type: str) -> str:
 
 
 def strictest_control(row: Mapping[str, Any]) -> tuple[float, str]:
-    """The larger of a row's control masses, and its keys in words.
+    """The largest of a row's control masses, and its keys in words.
 
-    A tag requires 1.5 times each of them, so the larger one decides.
+    Evenly spread attention is a control of relations that state `times_chance`.
 
     >>> strictest_control({"type": "syntactic", "control": 0.01, "matched": 0.34})
     (0.34, 'keys of the same word class and distance at other queries (matched control)')
     >>> strictest_control({"type": "syntactic", "control": 0.01, "matched": float("nan")})
     (0.01, 'control keys')
     """
-    control, matched = row["control"], row.get("matched", float("nan"))
-    if isnan(matched) or matched <= control:
-        return control, "control keys"
-    return matched, f"{matched_keys(row['type'])} (matched control)"
+    controls = [(row["control"], "control keys")]
+    controls.append((row.get("matched"), f"{matched_keys(row['type'])} (matched control)"))
+    if not isnan(row.get("times_chance", float("nan"))):
+        controls.append((row["chance"], "the same keys by evenly spread attention"))
+    known = [control for control in controls if control[0] is not None and not isnan(control[0])]
+    return max(known, key=itemgetter(0))

@@ -6,16 +6,10 @@ that belong to no type. `headscope.relations.all_stimuli` has both.
 
 from __future__ import annotations
 
-from headscope.stimuli import natural_text, prompts, synthetic
+from headscope.stimuli import challenge, natural_text, prompts
 from headscope.stimuli.stimulus import Stimulus
 
 COMMON: dict[str, Stimulus] = {
-    row.name: row
-    for row in (
-        natural_text.TEXT,
-        natural_text.CONTESTED_TEXT,
-        synthetic.SYNTHETIC,
-        prompts.PROMPTS,
-    )
+    row.name: row for row in (natural_text.TEXT, challenge.CHALLENGE, prompts.PROMPTS)
 }
 """Natural text, which any relation may read, and stimuli that no relation names."""

@@ -6,15 +6,14 @@ Files, folders and corpora take turns.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
-from itertools import chain, zip_longest
+from itertools import zip_longest
 from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 
 from headscope.corpus.align import Cuts
-from headscope.corpus.code.excerpts import excerpts, is_code, without_excerpted
+from headscope.corpus.code import is_code
 from headscope.corpus.document import Document
 from headscope.corpus.languages import foreign_notes
 from headscope.corpus.read import corpus_files, file_sha256, read_documents
@@ -36,11 +35,6 @@ TEXT = Stimulus(
     picture="the first {side} tokens of texts",
 )
 """Natural text of a corpus."""
-CONTESTED_TEXT = Stimulus(name="extra", example_windows=0)
-"""Natural text behind what is read for all relations, for contested queries alone."""
-EXCERPT = Stimulus(name="excerpt", title="excerpts of code", example_windows=0)
-"""Pieces of a file of code that were put together for their contested queries."""
-
 MOST_WORDS_LOST = 0.2
 """Largest share of words without a token; text that has more is refused."""
 ENOUGH_WORDS = 1000
@@ -81,7 +75,6 @@ class TextWindows:
         """Documents that the windows so far are of; a long text in pieces is one."""
         self._piece_documents: dict[str, int] = {}
         self._next_document = 0
-        self._for_contested = False
         corpora = [corpus_place(corpus) for corpus in corpora]
         files = [corpus_files([corpus]) for corpus in corpora]
         self.paths = names_within(corpora, files)
@@ -115,17 +108,6 @@ class TextWindows:
             yield window
         self._check_lost_words()
 
-    def remaining(self) -> Iterator[Window]:
-        """Windows behind the last one, for contested queries alone; they do not count here.
-
-        None as long as the text itself is not read to its end: it would lose these windows.
-        """
-        if self.tokens >= self.max_tokens:
-            self._for_contested = True
-            for window in self._stream:
-                excerpt = window.stimulus == EXCERPT.name
-                yield window if excerpt else replace(window, stimulus=CONTESTED_TEXT.name)
-
     def _windows(self, documents: Iterable[Document]) -> Iterator[Window]:
         streams = ((self._of_document(document), is_code(document)) for document in documents)
         yield from interleave_some(streams)
@@ -136,18 +118,14 @@ class TextWindows:
             self._skipped_comments.append(document.skipped_comments)
         self._is_annotated |= is_code(document) or any(w.upos or w.deprel for w in document.words)
         number = self._number(document)
-        rare: Iterator[Window] = iter(())
-        if self._for_contested and is_code(document):
-            cut = (self._cut(piece, EXCERPT, number) for piece in excerpts(document))
-            rare, document = chain.from_iterable(cut), without_excerpted(document)
         self._next_document = max(self._next_document, number + 1)
-        yield from chain(rare, self._cut(document, TEXT, number, self._cuts))
-
-    def _cut(
-        self, document: Document, stimulus: Stimulus, number: int, cuts: Cuts | None = None
-    ) -> Iterator[Window]:
-        return cut_document(
-            document, self.tokenizer, stimulus.name, self.max_length, number=number, cuts=cuts
+        yield from cut_document(
+            document,
+            self.tokenizer,
+            TEXT.name,
+            self.max_length,
+            number=number,
+            cuts=self._cuts,
         )
 
     def _number(self, document: Document) -> int:

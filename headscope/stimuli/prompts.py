@@ -212,7 +212,7 @@ def anaphor_pairs(count: int, *, seed: int) -> list[MinimalPair]:
     return pairs
 
 
-PROMPTS = Stimulus(name="prompts", contested=None, example_windows=0)
+PROMPTS = Stimulus(name="prompts", example_windows=0)
 """Texts built to ask about the next token; effects read it, and no relation."""
 
 BEFORE = "It"

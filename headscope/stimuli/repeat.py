@@ -79,7 +79,6 @@ REPEAT = Stimulus(
     title="random tokens",
     build=_build,
     before_text=MIN_DOCUMENTS,
-    contested=None,
     any_language=True,
     example_windows=2,
     picture="repeated random tokens: the first {start} of a sequence, "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from jaxtyping import Int
 from numpy import ndarray
@@ -64,8 +64,6 @@ class Stimulus:
     before_text: int = 0
     """Documents that are read before the text, at least 50 queries. If no head comes near a tag on
     them, no more are read."""
-    contested: Literal["natural", "synthetic"] | None = "natural"
-    """Contested queries that its windows decide."""
     any_language: bool = False
     """True if it suits a model of any language: it holds no English of ours."""
     study_documents: int = 24

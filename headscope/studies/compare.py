@@ -45,7 +45,7 @@ FACTS = {
     "max length": ("settings", "max_length"),
     "seed": ("settings", "seed"),
     "quick": ("settings", "quick"),
-    "twin": ("settings", "twin"),
+    "null model": ("settings", "null_model"),
     "bos": ("settings", "bos"),
     "chat template": ("chat",),
     "engine": ("engine",),

@@ -292,8 +292,7 @@ class HeadCallback(TrainerCallback):  # type: ignore[misc]
             types=self.types,
             max_tokens=self.max_tokens,
             all=True,
-            twin=False,
-            synthetic=False,
+            challenge=False,
             examples=False,
             progress=False,
         )

@@ -116,7 +116,7 @@ def languages(
     if len(treebanks) < 2:
         raise HeadscopeError(f"{len(treebanks)} languages; name treebanks of at least two")
     types = settings.get("types")
-    settings = settings | {"types": TYPES if types is None else types, "synthetic": False}
+    settings = settings | {"types": TYPES if types is None else types, "challenge": False}
     run_settings = settings_of(None, settings)
     _check_types(run_settings.types or ())
     folder = Path("runs") / "languages" if out is None else Path(out)

@@ -39,7 +39,7 @@ from headscope.views.study_result import StudyResult
 
 NUMBERS = (
     *("mass", "control", "lift", "ci_low", "ci_high", "q_value", "n", "hit_rate"),
-    *("baseline", "baseline_rate", "contested_n", "contested_hit_rate"),
+    *("baseline", "baseline_rate", "hard_n", "hard_rate"),
 )
 """Columns of the evidence that the table has."""
 MARKS_MEAN = "best: the mass of one of its best queries, [[query]], «target»; … is left out"
@@ -66,8 +66,8 @@ STUDY = Study(
         hit_rate | [0, 1] | share of queries whose strongest key is a target
         baseline | a simple rule's name | the best simple rule; empty if none is to be beaten
         baseline_rate | [0, 1] | share of queries that it gets right
-        contested_n | count, ≥ 0 | queries where it is wrong
-        contested_hit_rate | [0, 1] | the head's hit rate there
+        hard_n | count, ≥ 0 | compared queries where it is wrong
+        hard_rate | [0, 1] | share of these at which the head prefers the target
         example | text | mass and text of one of the head's best queries: `[[query]]`, `«target»`
     """),
     bad_call={"heads": ""},
@@ -241,11 +241,11 @@ def _accuracy(row: Row) -> str:
     if not row["baseline"] or isnan(row["baseline_rate"]):
         return f"{line}, by its strongest attention; chance {row['chance']:.2f}"
     line += f"; “{rule_in_words(row['baseline'])}” at {row['baseline_rate']:.0%}"
-    if isnan(row["contested_hit_rate"]) or not row["contested_n"]:
+    if isnan(row["hard_rate"]):
         return line
     return (
-        f"{line}, and where that is wrong ({row['contested_n']:.0f}) the head at "
-        f"{row['contested_hit_rate']:.0%}"
+        f"{line}, and where that is wrong the head prefers the target at {row['hard_rate']:.0%} "
+        f"of {row['hard_n']:.0f}"
     )
 
 

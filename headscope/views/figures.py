@@ -89,7 +89,7 @@ def layers_figure(run: Result) -> Figure:
 
 
 def relations_figure(run: Result, *, most: int = 30) -> Figure:
-    """The best head of each relation: mass, control, interval of the lift, and the twin."""
+    """The best head of each relation: mass, control and the interval of the lift."""
     table = run.evidence[run.evidence["n"] >= MIN_QUERIES]
     best = best_heads(table).head(most).iloc[::-1].reset_index(drop=True)
     figure = Figure(figsize=(7.5, 1.2 + 0.26 * len(best)), layout="constrained")
@@ -100,10 +100,6 @@ def relations_figure(run: Result, *, most: int = 30) -> Figure:
     high = (best["ci_high"] - best["lift"]).clip(lower=0)
     axes.errorbar(best["mass"], positions, xerr=[low, high], fmt="none", ecolor="black", lw=1)
     axes.plot(best["control"], positions, "k|", markersize=9, label="control")
-    twin = best["control"] + best["twin_p999"]
-    axes.plot(
-        twin, positions, "|", color="grey", markersize=9, label="control + twin's 99.9th pct."
-    )
     names = [f"{r.type}/{r.relation}  {head_name(r.layer, r.head)}" for r in best.itertuples()]
     axes.set_yticks(positions, names, fontsize=7)
     axes.set_xlim(0, 1)

@@ -58,8 +58,8 @@ def summary(run: Result) -> RenderableType:
     unsure = [n for n in (tagged["type"] + "/" + tagged["relation"]).unique() if run.unsure(n)]
     if unsure:
         notes.append(f"unreliable, two halves of the corpus disagree: {', '.join(unsure)}")
-    if run.info.get("settings", {}).get("twin") is False:
-        notes.append("no twin: no tag was tested against what the model shows by chance")
+    if run.info.get("settings", {}).get("null_model"):
+        notes.append("NULL MODEL: attention weights are shuffled, so that every tag is false")
     parts += [Text(f"note: {one_line(note)}", style=_weight(note)) for note in notes]
     return Group(*parts)
 
@@ -94,7 +94,7 @@ def _facts(run: Result) -> Iterator[Text]:
     if decidable := info.get("decidable"):
         yield Text(
             f"this text can decide {decidable['relations']} of {decidable['of']} relations: those "
-            "with 50 queries or more, in enough documents, and enough contested ones"
+            "with 50 queries or more, in enough documents, and enough hard ones"
         )
     if settings := not_default(dict(info.get("settings", {}))):
         yield Text(f"not the default: {settings}")
@@ -226,13 +226,11 @@ def _counts(run: Result) -> Table:
 
 def _undecided_table(undecided_heads: pd.DataFrame) -> Table:
     """Table of what undecided heads may be doing, and how few queries could say it."""
-    table = plain_table(
-        UNIDENTIFIABLE, "heads", "head", "contested queries", right=("contested queries",)
-    )
+    table = plain_table(UNIDENTIFIABLE, "heads", "head", "hard queries", right=("hard queries",))
     for sentence, rows in undecided_heads.groupby("description", sort=False):
         names = ", ".join(rows.index[:STRONGEST]) + (", …" if len(rows) > STRONGEST else "")
         first = rows.iloc[0]
-        of = f"{first['contested_n']:.0f} of {first['n']}"
+        of = f"{first['hard_n']:.0f} of {first['n']}"
         table.add_row(str(sentence), str(len(rows)), names, of)
     return table
 

@@ -62,23 +62,21 @@ def test_every_word_has_the_tokens_of_its_characters(folder, language, tokenizer
 
 
 def test_a_run_on_another_language_asks_no_english_sentences(folder, gpt2_folder):
-    for language, options in (("en", {}), ("zh", {}), ("en", {"synthetic": False})):
+    for language, options in (("en", {}), ("zh", {}), ("en", {"challenge": False})):
         run = hs.classify(
             gpt2_folder, folder / f"{language}_pud-ud-test.conllu", types=["syntactic"],
-            max_tokens=20_000, twin=False, examples=False, **options,
+            max_tokens=20_000, examples=False, **options,
         )  # fmt: skip
         asked = any(facts["synthetic_rules"] for facts in run.info["simple_rules"].values())
         assert asked == (language == "en" and not options)
         said = "the text is zh: the synthetic sentences, which are English, are left out"
         assert (said in run.info["notes"]) == (language == "zh")
-        assert ("--no-synthetic" in run.info["command"]) == bool(options)
+        assert ("--no-challenge" in run.info["command"]) == bool(options)
 
 
 def test_documents_are_read_up_to_a_number_of_them(folder, tokenizer, gpt2_folder):
     path = folder / "ja_pud-ud-test.conllu"
-    run = hs.classify(
-        gpt2_folder, path, types=["positional"], documents=2, twin=False, examples=False
-    )
+    run = hs.classify(gpt2_folder, path, types=["positional"], documents=2, examples=False)
     whole = hs.windows(path, tokenizer)
     assert run.info["text_read"]["tokens"] == sum(len(w) for w in whole if w.document < 2)
     assert max(window.document for window in whole) == 2

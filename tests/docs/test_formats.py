@@ -54,7 +54,7 @@ def written(gpt2_folder, tmp_path_factory) -> Callable[[str], pd.DataFrame]:
     spec = ("--models", gpt2_folder, "--corpus", text, "--out", home / "sweep", "--max-tokens", 900)
     shell("sweep", "run", *spec, "--quiet")
     banks = save_treebanks(home / "pud", ["en", "zh"])
-    spoken = ("--corpus", banks, "--out", home / "spoken", "--no-twin", "--no-examples", "--quiet")
+    spoken = ("--corpus", banks, "--out", home / "spoken", "--no-examples", "--quiet")
     shell("sweep", "languages", gpt2_folder, *spoken)
     shell("sweep", "emergence", home / "sweep", "--out", home / "emergence.csv")
     values = {"model": gpt2_folder, "run": runs[0], "head": "L0H0", "corpus": text}

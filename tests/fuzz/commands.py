@@ -42,12 +42,12 @@ def sound(desk: Desk) -> dict[str, list[str]]:
               "max_tokens": 50, "windows": 8, "quiet": True}  # fmt: skip
     plain = {name: words_with(name, values) for name in COMMANDS}
     return plain | {
-        "classify": ["mini", *text, "--no-twin", "--out", "new", "-q"], "report": [desk.given],
+        "classify": ["mini", *text, "--out", "new", "-q"], "report": [desk.given],
         "show": ["mini", "0.0", "a"], "why": ["mini", "0.0", *text, "--types", "positional", "-q"], "atlas": [desk.given, "--out", "new.pdf"],
         "verify": [desk.run, "--as", "distilgpt2"],
         "ablate": [desk.run, "-q"], "prune": ["mini", *text, "-q"],
         "sweep": ["--models", "mini", "--out", "swept", "-q"], "emergence": ["swept"],
-        "languages": ["mini", "--corpus", "de_keys-ud-test.conllu", "--corpus", "en_keys-ud-test.conllu", "--max-tokens", "50", "--no-twin", "--out", "spoken", "-q"],
+        "languages": ["mini", "--corpus", "de_keys-ud-test.conllu", "--corpus", "en_keys-ud-test.conllu", "--max-tokens", "50", "--out", "spoken", "-q"],
         "serve": [desk.run, "--no-open"],  # never as it stands: it would answer until interrupted
         "gallery": [desk.run, "--out", "new", "-q"],
         "headvis": [desk.run, "--out", "new", "--corpus", "keys.conllu", "--sequences", "9", "-q"],

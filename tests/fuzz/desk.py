@@ -99,7 +99,7 @@ def make_desk(home: Path) -> Desk:
     home.mkdir()
     make_run(home / "runs" / "given")
     hs.classify(
-        "mini", types=["positional"], max_tokens=600, max_length=64, twin=False, examples=False,
+        "mini", types=["positional"], max_tokens=600, max_length=64, examples=False,
         out=home / "runs" / "mini",
     )  # fmt: skip
     (home / "folder").mkdir()

@@ -104,7 +104,7 @@ def test_documents_of_other_stimuli_keep_their_blocks_when_stretches_of_text_are
     names = tuple(relation.id for relation in relations)
     state = ReadState(Tally.zeros(names, 1, 1))
 
-    def read(steps, twin):
+    def read(steps):
         for step in steps:
             yield BatchResult(step, lambda tally, step=step: count(tally, step.batch), False)
 

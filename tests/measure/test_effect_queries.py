@@ -26,7 +26,7 @@ TEXT = 4_000
 
 def test_a_random_model_writes_nothing(tokenizer, tmp_path):
     save_model("llama", tokenizer, tmp_path, layers=4)
-    how = {"max_tokens": TEXT, "examples": False, "twin": False, "direct_effects": True}
+    how = {"max_tokens": TEXT, "examples": False, "direct_effects": True}
     run = hs.classify(str(tmp_path), "gold", **how)
     assert (run.effects["n"] >= 50).sum() > 30
     assert not run.effects["tagged"].any()
@@ -83,7 +83,7 @@ def measured(model, text, synthetic):
     setting, done = BatchReader(model, EFFECTS, 0), empty_state(model, EFFECTS)
     read_plan(
         Plan(text, synthetic, EFFECTS, 0, done),
-        lambda steps, twin: (setting.read(s, setting.prepare(s.batch)) for s in steps),
+        lambda steps: (setting.read(s, setting.prepare(s.batch)) for s in steps),
         batch_tokens=256,
     )
     return done.tally

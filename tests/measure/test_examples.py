@@ -162,7 +162,7 @@ def test_what_a_run_kept_of_a_window_is_what_it_would_read_again(gpt2_folder, fo
     kept = Sample(3, seed=0)
     reader, sizes = BatchReader(model, RELATIONS, 0), list[int]()
 
-    def read(steps, twin):
+    def read(steps):
         for step in steps:
             sizes.append(len(step.batch.windows))
             yield reader.read(step, reader.prepare(step.batch), kept)

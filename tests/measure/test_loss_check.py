@@ -103,7 +103,6 @@ QUICK = {
     "corpus": ["controlled", "gold"],
     "types": ["positional"],
     "max_tokens": 2500,
-    "twin": False,
     "examples": False,
 }
 

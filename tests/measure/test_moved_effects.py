@@ -73,7 +73,7 @@ def test_what_is_read_at_the_own_position_earns_no_tag(engine, noise, tokenizer,
     setting = BatchReader(model, EFFECTS, 0)
     read_plan(
         Plan([], windows, EFFECTS, 0, done),
-        lambda steps, twin: (setting.read(s, setting.prepare(s.batch)) for s in steps),
+        lambda steps: (setting.read(s, setting.prepare(s.batch)) for s in steps),
         batch_tokens=256,
     )
     assert done.tally.relations == sum_names(EFFECTS)

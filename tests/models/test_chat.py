@@ -150,9 +150,8 @@ def test_a_run_says_its_template_and_its_model_comes_back_with_it(chat_folder, t
     corpus = data_folder() / "corpora" / "gold.conllu"
     options = {
         "types": ["sink", "delimiter"],
-        "twin": False,
         "max_tokens": 1500,
-        "synthetic": False,
+        "challenge": False,
     }
     run = hs.classify(str(chat_folder), corpus, chat=True, out=tmp_path / "chat", **options)
     stored = json.loads((tmp_path / "chat" / "run.json").read_text())

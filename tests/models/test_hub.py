@@ -62,7 +62,7 @@ def test_the_command_reads_gpt2_from_the_hub_that_the_environment_names(
     hub, models, keys_file, tmp_path
 ):
     """The command runs in a process of its own, as for users."""
-    words = ["classify", GPT2, "--corpus", keys_file, "--types", "positional", "--no-twin", "-q"]
+    words = ["classify", GPT2, "--corpus", keys_file, "--types", "positional", "-q"]
     environment = {"HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "home"), "NO_COLOR": "1"}
     done = subprocess.run(
         [sys.executable, "-m", "headscope", *map(str, words), "--out", str(tmp_path / "run")],
@@ -78,12 +78,12 @@ def test_the_command_reads_gpt2_from_the_hub_that_the_environment_names(
 def test_a_revision_in_parts_is_read_and_offline_read_again(
     hub, models, keys_file, tmp_path, monkeypatch
 ):
-    options = {"types": ["positional"], "twin": False, "revision": "step1000"}
+    options = {"types": ["positional"], "revision": "step1000"}
     run = hs.classify(PYTHIA, keys_file, out=tmp_path / "run", **options)
     parts = [name for name in run.info["model"]["weights_sha256"] if "-of-" in name]
     assert len(parts) > 1
     assert run.info["model"]["revision"] == commit_of(models[PYTHIA]["step1000"])
-    plain = hs.classify(models[PYTHIA]["step1000"], keys_file, types=["positional"], twin=False)
+    plain = hs.classify(models[PYTHIA]["step1000"], keys_file, types=["positional"])
     assert run.evidence.equals(plain.evidence)
 
     use(DEAD, monkeypatch, tmp_path / "cache")

@@ -44,7 +44,7 @@ def test_a_run_names_its_heads_as_the_model_does(classified):
     found = load(classified, with_tally=True)
     assert found.heads.index.tolist() == NAMES
     assert set(found.evidence["layer"]) == set(WITH)
-    assert found.tally.numbers == found.twin.numbers == WITH
+    assert found.tally.numbers == WITH
     assert found.tally.target.shape[2] == len(WITH)
     assert (found.info["model"]["layers"], found.info["model"]["attention_layers"]) == (4, [*WITH])
     assert [note for note in found.info["notes"] if NOTE in note]

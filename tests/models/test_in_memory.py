@@ -18,7 +18,7 @@ from headscope.models.load import load_model
 
 TEXT = "Alice was very tired. She looked at the old keys again. " * 60
 ASKED = {"types": ["positional", "induction"], "max_tokens": 600, "max_length": 64}
-NUMBERS = ["n", "mass", "control", "lift", "ci_low", "ci_high", "hit_rate", "twin_p999"]
+NUMBERS = ["n", "mass", "control", "lift", "ci_low", "ci_high", "hit_rate"]
 
 
 @pytest.fixture(scope="module")

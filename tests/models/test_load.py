@@ -223,13 +223,13 @@ def test_layers_on_the_disk_give_the_same_sums_and_have_no_null_model(
     gpt2_folder, keys_file, spread
 ):
     options = {"types": ["positional", "induction"], "max_tokens": 500, "examples": False}
-    whole = hs.classify(str(gpt2_folder), keys_file, twin=False, **options)
-    run = hs.classify(str(gpt2_folder), keys_file, twin=False, device_map="auto", **options)
+    whole = hs.classify(str(gpt2_folder), keys_file, **options)
+    run = hs.classify(str(gpt2_folder), keys_file, device_map="auto", **options)
     for name, array in whole.tally.arrays().items():
         assert np.array_equal(run.tally.arrays()[name], array), name
     assert set(run.info["notes"]) == {*whole.info["notes"], "spread by accelerate over cpu, disk"}
     assert "--device-map auto" in run.info["command"]
-    with pytest.raises(ModelError, match=r"run without the null model \(--no-twin\)"):
+    with pytest.raises(ModelError, match=r"run without --null-model"):
         hs.classify(str(gpt2_folder), keys_file, device_map="auto", **options)
 
 

@@ -94,7 +94,7 @@ def names(folder: Path) -> list[str]:
 def test_a_name_is_fetched_once_and_read_offline_afterwards(
     row, cache, gpt2_folder, keys_file, tmp_path, monkeypatch, capsys
 ):
-    run = hs.classify(NAME, keys_file, types=["positional"], twin=False, out=tmp_path / "run")
+    run = hs.classify(NAME, keys_file, types=["positional"], out=tmp_path / "run")
     said = [line for line in capsys.readouterr().err.splitlines() if "fetching" in line]
     assert len(said) == 1
     for part in ("tiny", "Tiny", "0 MB", "CC0-1.0", "tiny-model==1.0", str(cache)):

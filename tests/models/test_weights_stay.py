@@ -91,7 +91,7 @@ REFUSED = {
     "shared attention": r"3 attention patterns of .* heads come from 2 layers",
     "int8": "its weights are quantised; pass the model before",
     "packed": "its weights are quantised; pass the model before",
-    "parametrised": "weight_norm.*--no-twin.*remove_parametrizations",
+    "parametrised": "weight_norm.*--null-model.*remove_parametrizations",
 }
 STUDIES: dict[str, Callable[[Any, Any], object]] = {
     "ablate": lambda pair, text: hs.ablate(
@@ -162,11 +162,10 @@ def test_classify_leaves_every_form_of_weights_as_it_was(form, words, text):
         with pytest.raises(ModelError, match=REFUSED[form]):
             hs.classify((model, words), text, **TYPES)
     else:
-        run = hs.classify((model, words), text, **TYPES)
-        assert run.evidence["twin_p999"].notna().any()
+        hs.classify((model, words), text, **TYPES)
     assert state(model) == before
     if form == "parametrised":
-        assert len(hs.classify((model, words), text, twin=False, **TYPES).heads)
+        assert len(hs.classify((model, words), text, **TYPES).heads)
         assert state(model) == before
 
 

@@ -87,9 +87,7 @@ def writer_rows(
 
     settings = {"max_tokens": WRITER_TOKENS, "max_length": WRITER_LENGTH}
     grid = product(layouts, noises)
-    return _classified(
-        corpus, grid, save, _score_writers, twin=False, direct_effects=True, **settings
-    )
+    return _classified(corpus, grid, save, _score_writers, direct_effects=True, **settings)
 
 
 def random_tags(

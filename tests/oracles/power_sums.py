@@ -12,6 +12,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from headscope.relations.contested import (
+    ChosenBaseline,
+    contested_stimuli,
+    is_contested,
+    rule_picks,
+)
 from jaxtyping import Float
 from numpy import ndarray
 
@@ -28,12 +34,6 @@ from headscope.measure.tally import Tally
 from headscope.models.engines.engine import full_tile, slice_pattern
 from headscope.models.load import open_model
 from headscope.relations import relations_of
-from headscope.relations.contested import (
-    ChosenBaseline,
-    contested_stimuli,
-    is_contested,
-    rule_picks,
-)
 from headscope.relations.heuristics import ALL_RULES
 from headscope.relations.relation import (
     MIN_QUERIES,

@@ -12,7 +12,6 @@ from headscope.attention_kind import BIDIRECTIONAL, CAUSAL
 from headscope.corpus.shipped import mini_folder
 from headscope.corpus.window import Frame, Window, WordTable
 from headscope.errors import PatternError
-from headscope.measure.fit_baselines import fit_baselines
 from headscope.models.tokenizer import load_tokenizer
 from headscope.relations import relations_of
 from headscope.relations.heuristics import ALL_RULES, CLASSES, picks
@@ -110,15 +109,6 @@ def test_controls_come_from_both_sides(window):
             assert found is not None
             sides |= set(np.sign(found.controls.key - found.controls.query).tolist())
         assert sides >= {-1, 1}
-
-
-def test_the_best_offset_may_be_ahead(window):
-    relations = [r for r in relations_of(["syntactic"], BIDIRECTIONAL) if r.name == "det:dep>head"]
-    facts = fit_baselines([window], relations).facts["syntactic/det:dep>head"]
-    # three determiners: their nouns begin two, one and two words on, and end 3, 3 and 3 tokens on
-    ends = [window.words.last[k] - window.words.last[q] for q, k in ((0, 2), (4, 5), (10, 12))]
-    assert facts["best_offset_rate"] == max(ends.count(d) for d in ends) / 3
-    assert facts["baseline_rate"] == 1
 
 
 def test_patterns_of_both_kinds_of_windows_are_not_mixed():

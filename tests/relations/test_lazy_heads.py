@@ -18,13 +18,10 @@ from headscope.corpus.code.links import KINDS
 from headscope.corpus.document import Document
 from headscope.corpus.shipped import mini_folder
 from headscope.corpus.window import NO_FRAME, MentionTable, Window
-from headscope.measure.fit_baselines import fit_baselines
 from headscope.models.tokenizer import load_tokenizer
-from headscope.relations.code import TYPE as CODE
 from headscope.stimuli.facts import FACTS, HALF_RIGHT, KIND, PROPERTY
 from headscope.stimuli.natural_text import TextWindows
 from headscope.stimuli.stimulus import TextTokenizer
-from headscope.stimuli.synthetic import synthetic_windows
 from headscope.stimuli.word_pairs import PAIRS, shipped_pairs
 from headscope.stimuli.word_pairs import RELATIONS as PAIR_RELATIONS
 from headscope.stimuli.words import WORDS
@@ -321,16 +318,17 @@ def code() -> tuple[Window, ...]:
     """Windows that a run of 12,000 tokens reads from these files."""
     files = [path for name in FILES.split() if (path := LIBRARY / f"{name}.py").is_file()]
     text = TextWindows(files, ByWord(), max_tokens=12_000, max_length=300, seed=0)
-    own, made = list(text), synthetic_windows(ByWord(), 300, has_code=True)
-    found = fit_baselines(own, CODE.relations, text.remaining(), made, budget=18_000)
-    return (*own, *found.contested_text, *found.synthetic_sentences)
+    return tuple(text)
 
+
+DECIDED = ("definition", "bracket", "block")
+"""Kinds of links of which these files have hard queries enough."""
 
 GRAMMAR = Case(
     "code",
     code,
     {
-        **{kind: knows(kind) for kind in KINDS},
+        **{kind: knows(kind) for kind in DECIDED},
         **{f"nearest {kind}": candidate(kind, -1) for kind in KINDS},
         **{f"farthest {kind}": candidate(kind, 0) for kind in KINDS},
         **{f"last but one {kind}": candidate(kind, -2) for kind in KINDS},
@@ -341,7 +339,7 @@ GRAMMAR = Case(
         "two back": words_back(2),
         "one back": words_back(1),
     },
-    {kind: {kind} for kind in KINDS},
+    {kind: {kind} for kind in DECIDED},
 )
 
 CASES = {

@@ -9,8 +9,7 @@ from headscope.relations.effects import effects_of
 
 def test_types_on_request_are_read_by_name_or_by_all():
     default, every = (
-        hs.classify("mini", types=types, max_tokens=600, twin=False, examples=False)
-        for types in (None, "all")
+        hs.classify("mini", types=types, max_tokens=600, examples=False) for types in (None, "all")
     )
     stimuli = [
         {stimulus for relation in relations_of(types) for stimulus in relation.stimuli}

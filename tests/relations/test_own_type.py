@@ -17,7 +17,7 @@ from headscope.corpus.gold_links import arrow
 from headscope.corpus.text import read_text
 from headscope.errors import CorpusError, HeadscopeError
 from headscope.relations.annotated_links import every_candidate, pointed_to
-from headscope.relations.relation import NATURAL
+from headscope.relations.relation import HARD
 from headscope.stimuli.repeat import REPEAT
 from headscope.stimuli.stimulus import StimulusConfig
 from tests.helpers.prose import mini_tokenizer
@@ -179,7 +179,7 @@ no_baseline = replace(one_back, rule=replace(one_back.rule, beat_baseline_by=0.1
         ({"relations": (no_baseline,)}, "has no baseline to compare with"),
         *(
             ({"relations": (replace(one_back, name=name),)}, "invalid relation name")
-            for name in ("a\rb", "\x1b[1m", f"a/{NATURAL}")
+            for name in ("a\rb", "\x1b[1m", f"a/{HARD}")
         ),
         ({"stimuli": (replace(REPEAT, build=boxes),)}, "stimulus called repeat is there"),
     ],

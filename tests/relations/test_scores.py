@@ -121,4 +121,3 @@ def test_a_previous_token_head_gains_nothing_in_a_relation_of_that_distance():
     rows = run.evidence.set_index("relation")
     assert rows.loc["iobj:dep>head", "mass"] == 1
     assert rows.loc["iobj:dep>head", "matched"] == 1
-    assert rows.loc["iobj:dep>head", "best_offset_rate"] == 1

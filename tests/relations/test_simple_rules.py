@@ -8,8 +8,8 @@ import pytest
 from headscope.corpus.align import window_of_tokens
 from headscope.corpus.window import Window
 from headscope.relations import relations_of
-from headscope.relations.contested import ChosenBaseline, is_contested, with_parts
 from headscope.relations.controls import words_of_its_class
+from headscope.relations.hard_queries import ChosenBaseline, is_hard, with_parts
 from headscope.relations.heuristics import (
     CLASS_COUNT,
     CLASSES,
@@ -17,6 +17,7 @@ from headscope.relations.heuristics import (
     FALLING_BACK,
     PHRASE_RULES,
     RULES,
+    UPOS,
     picks,
 )
 from headscope.relations.pairs import pairs
@@ -120,25 +121,24 @@ def test_rivals_are_other_words_of_the_targets_class_nearer_and_farther():
     assert list(zip(drawn.query.tolist(), drawn.key.tolist(), strict=True)) == [(17, 8)]
 
 
-def test_a_query_is_contested_when_the_rule_picks_another_key():
+def test_a_query_is_hard_when_the_baseline_picks_another_key():
     pick = np.array([-1, -1, 0, 0, 3, -1])
     targets = pairs(np.array([2, 3, 4, 4, 5]), np.array([0, 1, 2, 3, 1]))
-    assert is_contested(targets, pick).tolist() == [False, True, False, False, False]
+    assert is_hard(targets, pick).tolist() == [False, True, False, False, False]
 
 
-def test_a_relation_is_summed_at_its_contested_queries_against_the_rules_choice():
+def test_words_of_the_targets_classes_and_the_distractor_compete_with_the_target():
     window = window_of_tokens(KEYS, KEYS_TEXT)
     relation = RELATIONS["syntactic/ccomp:dep>head"]  # find → told, where "that" lies nearer
-    for rule, contested in (("nearest-SCONJ", True), ("nearest-VERB", False)):
-        chosen = ChosenBaseline(np.full(CLASS_COUNT, RULES.index(rule)))
+    verbs = np.isin(np.arange(CLASS_COUNT), UPOS.index("VERB"))
+    for rule, hard in (("nearest-SCONJ", True), ("nearest-VERB", False)):
+        chosen = ChosenBaseline(np.full(CLASS_COUNT, RULES.index(rule)), verbs)
         parts = with_parts([relation], {relation.id: chosen})
         by_name = {part.name.rpartition("/")[2]: part for part in parts[1:]}
-        assert set(by_name) == {"matched", "contested"}
-        targets = by_name["contested"].pairs(window)
-        assert (8 in targets.query) is contested
-    chosen = ChosenBaseline(np.full(CLASS_COUNT, RULES.index("nearest-SCONJ")))
-    part = with_parts([relation], {relation.id: chosen}, built=[relation.id])[-1]
-    assert part.stimuli == ("built",)
-    targets = part.pairs(window)
-    drawn = part.control(window, targets, np.random.default_rng(0))
-    assert [(q, k) for q, k in zip(drawn.query, drawn.key, strict=True) if q == 8] == [(8, 4)]
+        assert set(by_name) == {"matched", "hard", "easy"}
+        targets = by_name["hard"].pairs(window)
+        assert (8 in targets.query) is hard
+        others = by_name["hard"].control(window, targets, np.random.default_rng(0))
+        words = {window.strings[key].strip() for key in others.key}
+        assert ("that" in words) is hard
+        assert not {*targets.key} & {*others.key}

@@ -55,7 +55,7 @@ def whole(gpt2_folder, corpus, tmp_path_factory) -> Path:
 
 
 def after_batches(number: int, act: Callable[[], None]) -> Callable[[int, int], None]:
-    """Progress that acts when so many batches were read, counted through the model's and the twin's."""
+    """Progress that acts when so many batches were read, counted."""
     calls = 0
 
     def count(done: int, total: int) -> None:

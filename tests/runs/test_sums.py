@@ -15,7 +15,7 @@ import headscope as hs
 from headscope.measure.tally import GRAIN, Tally
 from headscope.relations import relations_of
 from headscope.run import load
-from headscope.runs.sums import from_npz, from_planes, packed_tallies, planes, read_packed, to_npz
+from headscope.runs.sums import from_npz, from_planes, packed_tally, planes, read_packed, to_npz
 from headscope.runs.tables import table_to_csv
 from headscope.statistics.columns import SHADOW_COLUMNS
 from headscope.statistics.judge_heads import weigh_run
@@ -23,7 +23,7 @@ from headscope.statistics.result import Result, RunInfo
 from tests.limits import no_hang
 
 TYPES = ["positional", "induction", "syntactic"]
-NAMES = ("positional/a", "syntactic/b", "syntactic/b/contested")
+NAMES = ("positional/a", "syntactic/b", "syntactic/b/hard")
 SHAPE = ((0, 2), 3)
 AFTER_SHADOWS = [*SHADOW_COLUMNS, "verdict", "tagged", "confirmed"]
 """Columns that need the model once more."""
@@ -42,16 +42,11 @@ def drawn(seed: int = 0) -> Tally:
 
 
 def test_each_sum_is_read_back_as_it_was():
-    tally, twin = drawn(), drawn(1)
-    read, read_twin = read_packed(packed_tallies(tally, twin), NAMES, SHAPE)
+    tally = drawn()
+    read = read_packed(packed_tally(tally), NAMES, SHAPE)
     for name, array in tally.arrays().items():
         assert np.array_equal(read.arrays()[name], array), name
-    for name in ("target", "control", "hits", "queries", "chance"):
-        sums = getattr(read_twin, name)
-        assert np.array_equal(sums[0], getattr(twin, name).sum(0)), name
-        assert not sums[1:].any()
     assert read.numbers == (0, 2)
-    assert read_packed(packed_tallies(tally, None), NAMES, SHAPE)[1] is None
 
 
 @pytest.mark.parametrize(
@@ -69,7 +64,7 @@ def test_numbers_of_every_size_are_exact(values):
 @pytest.fixture(scope="module")
 def classified(gpt2_folder, tmp_path_factory) -> hs.Run:
     out = tmp_path_factory.mktemp("packed") / "run"
-    asked = {"types": TYPES, "max_tokens": 2_000, "synthetic": False, "examples": False}
+    asked = {"types": TYPES, "max_tokens": 2_000, "examples": False}
     return hs.classify(str(gpt2_folder), "gold", out=out, **asked)
 
 
@@ -82,7 +77,7 @@ def judged(run: Result) -> Result:
     """The run's sums, judged again."""
     assert run.tally is not None
     info = RunInfo.from_json(run.info)
-    return weigh_run(run.tally, relations_of(TYPES), seed=0, info=info, twin=run.twin).judge()
+    return weigh_run(run.tally, relations_of(TYPES), seed=0, info=info).judge()
 
 
 def test_evidence_from_what_is_kept_is_the_evidence_that_was_written(classified, folder):
@@ -91,7 +86,7 @@ def test_evidence_from_what_is_kept_is_the_evidence_that_was_written(classified,
     table = pd.read_csv(io.StringIO(table_to_csv(again.evidence)), dtype=str)
     kept = pd.read_csv(folder / "evidence.csv", dtype=str)
     assert len(kept) > 300
-    assert kept[["ci_low", "contested_mass", "matched", "twin_p999"]].notna().any().all()
+    assert kept[["ci_low", "hard_rate", "matched"]].notna().any().all()
     pd.testing.assert_frame_equal(
         table.drop(columns=AFTER_SHADOWS), kept.drop(columns=AFTER_SHADOWS)
     )
@@ -150,7 +145,7 @@ def test_a_file_that_would_fill_the_memory_is_refused_before_it_does(files, mess
     ],
 )  # fmt: skip
 def test_sums_of_another_run_are_refused(name, array):
-    arrays = from_npz(packed_tallies(drawn(), None), 2**30)
+    arrays = from_npz(packed_tally(drawn()), 2**30)
     arrays[name] = array
     if array is None:
         del arrays[name]

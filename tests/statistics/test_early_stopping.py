@@ -13,8 +13,8 @@ from headscope.corpus.window import Window
 from headscope.measure.plan import BatchResult, Plan, read_plan
 from headscope.measure.tally import BLOCKS, ReadState, StoppedEarly, Tally
 from headscope.relations import relations_of
-from headscope.relations.relation import MATCHED, NATURAL, part_name
-from headscope.statistics.conditions import CONDITIONS, QUERIES, UNDECIDED
+from headscope.relations.relation import EASY, HARD, MATCHED, part_name
+from headscope.statistics.conditions import CONDITIONS, QUERIES
 from headscope.statistics.early_stopping import (
     PartialSums,
     StoppingRule,
@@ -71,15 +71,14 @@ def test_as_many_tags_change_as_were_expected(blocks):
 
 NOT_PROJECTED = {
     # without queries enough there is no margin
-    *(QUERIES, UNDECIDED),
-    # other stimuli, the null model and the surrogate are read or fitted apart
-    *("companion", "twin", "shadow", "best offset"),
-    # p values fall with the intervals of the lifts
-    *("q value", "contested p value"),
+    QUERIES,
+    # other stimuli and the surrogate are read or fitted apart
+    *("paired relation", "surrogate"),
     # effects have no rounds
     *("effect", "second control tokens", "moved", "stands out"),
 }
 """Conditions of a tag that reading does not wait for."""
+FACTS = {"hard_queries": 256, "baselines": [[1.0, 0.0]]}
 
 
 def test_every_condition_of_a_tag_is_waited_for_or_has_a_reason_why_not():
@@ -87,10 +86,10 @@ def test_every_condition_of_a_tag_is_waited_for_or_has_a_reason_why_not():
     chance = next(each for each in relations_of(["all"]) if each.rule.times_chance is not None)
     named = set()
     for relation in (syntax, chance):
-        names = (relation.id, *(part_name(relation.id, part) for part in (NATURAL, MATCHED)))
+        names = (relation.id, *(part_name(relation.id, part) for part in (HARD, EASY, MATCHED)))
         tally = Tally.zeros(names, 1, 3)
         tally.queries[:] = 4
-        named |= {name for name, _ in projected(PartialSums(tally, 0.5), relation, {})}
+        named |= {name for name, _ in projected(PartialSums(tally, 0.5), relation, FACTS)}
     assert named.isdisjoint(NOT_PROJECTED)
     assert named | NOT_PROJECTED == {condition.name for condition in CONDITIONS}
 
@@ -181,7 +180,7 @@ def test_what_has_ended_is_not_asked_again_and_said_in_the_run():
 def counting(read: list[str], stop_after: int | None = None) -> Any:
     """Reads steps by adding up their windows; breaks off after some batches."""
 
-    def reader(steps: Any, twin: bool) -> Iterator[BatchResult]:
+    def reader(steps: Any) -> Iterator[BatchResult]:
         for step in steps:
             if stop_after is not None and len(read) >= stop_after:
                 raise KeyboardInterrupt
@@ -190,7 +189,7 @@ def counting(read: list[str], stop_after: int | None = None) -> Any:
             def add_to(tally: Tally, size: int = len(names)) -> None:
                 tally.queries[0, 0] += size
 
-            read.append(("twin " if twin else "") + ",".join(names))
+            read.append(",".join(names))
             yield BatchResult(step, add_to, False)
 
     return reader
@@ -202,7 +201,7 @@ def test_reading_ends_at_the_look_that_says_so_and_a_broken_run_at_the_same(text
     looks = [400, 800, 1200]
     ends = {"text": text_ends, "repeat": beside_ends}
 
-    def plan(model: ReadState, twin: ReadState) -> Plan:
+    def plan(model: ReadState) -> Plan:
         class Stopping:
             interim_tokens = looks
 
@@ -210,24 +209,23 @@ def test_reading_ends_at_the_look_that_says_so_and_a_broken_run_at_the_same(text
                 return {name: 0.5 for name, last in ends.items() if last == number}
 
         text, beside = windows(32), windows(64, "repeat")
-        return Plan(text, beside, [SINK], 0, model, twin=twin, stopping=Stopping())
+        return Plan(text, beside, [SINK], 0, model, stopping=Stopping())
 
     def empty() -> ReadState:
         return ReadState(Tally.zeros((SINK.id,), 1, 1))
 
-    model, twin, whole = empty(), empty(), list[str]()
-    read_plan(plan(model, twin), counting(whole), batch_tokens=100)
+    model, whole = empty(), list[str]()
+    read_plan(plan(model), counting(whole), batch_tokens=100)
     tokens = 1600 if text_ends is None else looks[text_ends - 1]
     tokens += 50 * (64 if beside_ends is None else (8, 16, 32)[beside_ends])
     assert model.tokens == tokens == 50 * model.tally.queries.sum()
-    assert 0 < twin.tokens < tokens
     stopped = {name: StoppedEarly(last + 1, 0.5) for name, last in ends.items() if last is not None}
     assert model.stopped == stopped
     for broken_after in range(0, len(whole), 3):
-        model, twin, read = empty(), empty(), list[str]()
+        model, read = empty(), list[str]()
         with pytest.raises(KeyboardInterrupt):
-            read_plan(plan(model, twin), counting(read, broken_after), batch_tokens=100)
-        read_plan(plan(model, twin), counting(read), batch_tokens=100)
+            read_plan(plan(model), counting(read, broken_after), batch_tokens=100)
+        read_plan(plan(model), counting(read), batch_tokens=100)
         assert read == whole
         assert model.tokens == tokens
         assert model.stopped == stopped

@@ -55,12 +55,9 @@ def test_a_head_over_the_floor_on_both_controls_is_tagged_with_its_numbers():
     assert table.loc[("suppress", "looked-at", 1), "q_value"] < 1e-6
 
 
-def test_a_tag_must_beat_the_spread_and_the_twin():
+def test_a_tag_must_stand_out_of_the_heads_effects_on_any_token():
     assert not table_of(tally_of([1.0], [1.0], spread=3.0))["tagged"].any()
-    tally = tally_of([1.0], [1.0])
-    assert table_of(tally, twin=tally_of([0.9], [0.0])).loc[("copy", "looked-at", 0), "tagged"]
-    beaten = table_of(tally, twin=tally_of([1.5], [0.0]))
-    assert not beaten.loc[("copy", "looked-at", 0), "tagged"]
+    assert table_of(tally_of([1.0], [1.0])).loc[("copy", "looked-at", 0), "tagged"]
 
 
 def test_a_share_is_of_all_heads():
@@ -118,7 +115,7 @@ def test_the_same_sums_are_weighed_alike_as_attention_and_as_logits():
     tally.hits[:] = tally.queries[..., None, None]
     tally.target[:] = rng.random((BLOCKS, 1, 2, 5)) * tally.hits
     tally.control[:] = rng.random((BLOCKS, 1, 2, 5)) * tally.hits * 0.9
-    attention, logits = (weigh(tally, [row], seed=0, twin=tally) for row in (relation, effect))
+    attention, logits = (weigh(tally, [row], seed=0) for row in (relation, effect))
     same = ["layer", "head", "n", "mass", "control", "lift", "ci_low", "ci_high", "q_value"]
-    for column in (*same, "p_value", "twin_p999"):
+    for column in (*same, "p_value"):
         assert logits[column].to_numpy() == pytest.approx(attention[column].to_numpy(), rel=1e-4)

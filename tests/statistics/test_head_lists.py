@@ -57,7 +57,7 @@ def run() -> hs.Run:
                 | {"layer": 0, "head": head, "type": kind, "relation": relation, "n": 900}
                 | {"mass": lift, "control": 0.0, "lift": lift, "ci_low": lift, "ci_high": lift}
                 | {"q_value": 0.001, "chance": 0.0, "tagged": tagged}
-                | {"verdict": "tagged" if tagged else "no", "baseline": "", "contested_text": ""}
+                | {"verdict": "tagged" if tagged else "no", "baseline": ""}
             )
     evidence = pd.DataFrame(rows)
     rules = {relation.id: relation.rule for relation in RELATIONS}

@@ -13,10 +13,10 @@ RULE = TagThresholds(floor=0.2, source="ours", meaning="its target", beat_baseli
 ROW = {
     "layer": 0, "head": 0, "type": "t", "relation": "r", "n": 80, "mass": 0.5, "control": 0.1,
     "lift": 0.4, "ci_low": 0.3, "ci_high": 0.5, "q_value": 1e-6, "hit_rate": 0.9,
-    "best_offset_rate": 0.4, "twin_p999": 0.1, "chance": 0.05, "matched": 0.1, "baseline": "own",
-    "baseline_rate": 0.4, "contested_n": 60.0, "contested_lift": 0.3, "contested_low": 0.2,
-    "contested_high": 0.4, "contested_mass": 0.4, "rival": 0.1, "contested_hit_rate": 0.8,
-    "contested_rule_rate": 0.3, "contested_rule_low": 0.3, "contested_least_p": 0.001, "verdict": "tagged", "tagged": True,
+    "chance": 0.05, "matched": 0.1, "baseline": "own", "baseline_rate": 0.4, "hard_n": 60.0,
+    "hard_rate": 0.8, "hard_low": 0.7, "hard_high": 0.9, "easy_rate": 0.9,
+    "hard_baseline_rate": 0.3, "mass_error": 0.02, "control_error": 0.02, "verdict": "tagged",
+    "tagged": True,
 }  # fmt: skip
 
 
@@ -40,8 +40,7 @@ def test_no_number_that_is_missing_is_printed():
     few = {"ci_low": np.nan, "ci_high": np.nan, "q_value": np.nan}
     text = told(few | {"verdict": "tagged"})
     assert "nan" not in text
-    assert "lift 0.400 (no interval: too few documents), must lie above 0" in text
-    assert "q not known (too few documents), must be below 0.01" in text
+    assert "q not known (too few documents), must be below 0.01; lift 0.400 (no interval" in text
     # what has no interval is no near miss
     assert "closest to nothing" in told(few | {"tagged": False, "verdict": "no"})
 

@@ -97,8 +97,8 @@ def test_a_later_reading_is_that_of_the_weights_as_they_then_are(run):
     table = heads.emergence.table
     pair = (copy.deepcopy(trainer.model), trainer.processing_class)
     again = hs.classify(
-        pair, TEXT, types=heads.types, max_tokens=heads.max_tokens, all=True, twin=False,
-        synthetic=False, examples=False, progress=False,
+        pair, TEXT, types=heads.types, max_tokens=heads.max_tokens, all=True,
+        challenge=False, examples=False, progress=False,
     )  # fmt: skip
     held = [set(tags.split(";")) for tags in again.heads["tags"]]
     last = table[table["step"] == 4].set_index("type")["heads"]
@@ -130,7 +130,7 @@ def test_mixed_precision_reads_the_copy_and_not_the_model_that_is_trained(tmp_pa
     first = heads.emergence.table.query("step == 0").set_index("type")["heads"]
     again = hs.classify(
         (network(), trainer.processing_class), TEXT, types=heads.types, max_tokens=400, all=True,
-        twin=False, synthetic=False, examples=False, progress=False,
+        challenge=False, examples=False, progress=False,
     )  # fmt: skip
     held = [set(tags.split(";")) for tags in again.heads["tags"]]
     assert first["induction"] == sum("induction" in tags for tags in held) > 0

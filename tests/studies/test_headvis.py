@@ -50,7 +50,7 @@ def run_folder(gpt2_folder, texts, tmp_path_factory) -> Path:
     """A run of a small model on them."""
     out = tmp_path_factory.mktemp("runs") / "run"
     types = ["positional", "induction", "lexical"]
-    hs.classify(gpt2_folder, texts, out=out, max_tokens=3_000, types=types, twin=False)
+    hs.classify(gpt2_folder, texts, out=out, max_tokens=3_000, types=types)
     return out
 
 
@@ -129,7 +129,7 @@ def test_an_encoder_s_heads_look_both_ways(tmp_path):
     encoders.save_tokenizer(encoders.WORDS, folder)
     text = tmp_path / "made.conllu"
     text.write_text(encoders.corpus(12, seed=0), encoding="utf-8")
-    run = hs.classify(folder, text, max_tokens=2_000, types=["positional"], twin=False)
+    run = hs.classify(folder, text, max_tokens=2_000, types=["positional"])
     found = hs.headvis(run, tmp_path / "data")
     check_data(Path(found.values["folder"]))
     rows = found.table.set_index("head")
@@ -145,7 +145,7 @@ def test_an_encoder_s_heads_look_both_ways(tmp_path):
 
 def test_a_hybrid_s_layers_keep_their_numbers(tokenizer, texts, tmp_path):
     folder = save_hybrid("qwen3_next", tokenizer, tmp_path / "hybrid")
-    run = hs.classify(folder, texts, max_tokens=600, types=["positional"], twin=False)
+    run = hs.classify(folder, texts, max_tokens=600, types=["positional"])
     config = check_data(Path(hs.headvis(run, tmp_path / "data", **FEW).values["folder"]))
     layers = {layer for layer, _ in config["heads"]}
     assert layers == set(run.heads["layer"])

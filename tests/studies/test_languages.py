@@ -186,7 +186,7 @@ def test_texts_that_decide_nothing_are_an_error(folder, tokenizer):
         compared({"ar": read(folder, "ar", [noun(-1)], tokenizer)})
 
 
-SMALL = {"max_tokens": 3_000, "twin": False, "examples": False, "languages": ["en", "ja", "zh"]}
+SMALL = {"max_tokens": 3_000, "examples": False, "languages": ["en", "ja", "zh"]}
 
 
 @pytest.fixture(scope="module")

@@ -77,9 +77,7 @@ def test_importance_is_normalised_by_layer():
 @pytest.fixture(scope="module")
 def run_folder(gpt2_folder, story, tmp_path_factory):
     folder = tmp_path_factory.mktemp("run") / "tiny"
-    hs.classify(
-        str(gpt2_folder), story, out=folder, types=["delimiter"], twin=False, examples=False
-    )
+    hs.classify(str(gpt2_folder), story, out=folder, types=["delimiter"], examples=False)
     return folder
 
 

@@ -139,7 +139,7 @@ def corpus(tmp_path_factory):
 
 def classified(model, corpus, folder):
     hs.classify(
-        str(model), corpus, types=["positional"], max_tokens=2000, max_length=64, twin=False,
+        str(model), corpus, types=["positional"], max_tokens=2000, max_length=64,
         examples=False, out=folder,
     )  # fmt: skip
     return folder

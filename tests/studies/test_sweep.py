@@ -30,7 +30,7 @@ corpora:
   - [b.conllu, c.txt]
 types: [induction, positional]
 max_tokens: 5000
-twin: false
+challenge: false
 """
 
 
@@ -46,7 +46,11 @@ def test_a_file_gives_lists_and_settings_and_an_option_replaces_its_key(tmp_path
     assert spec.revisions == ("step0", "1000")
     assert spec.corpora == (("a.conllu",), ("b.conllu", "c.txt"))
     assert spec.out == Path("runs/stages")
-    assert spec.settings == {"types": ["induction", "positional"], "max_tokens": 7, "twin": False}
+    assert spec.settings == {
+        "types": ["induction", "positional"],
+        "max_tokens": 7,
+        "challenge": False,
+    }
 
 
 @pytest.mark.parametrize(

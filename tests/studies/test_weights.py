@@ -256,7 +256,7 @@ def test_tags_of_a_run_stand_beside_the_weights(tokenizer, tmp_path):
     folder = save_model("gpt2", tokenizer, tmp_path / "model")
     corpus = tmp_path / "alice.txt"
     corpus.write_text("Alice was very tired. She looked at the old keys again. " * 40)
-    run = hs.classify(str(folder), corpus, max_tokens=600, twin=False, types=["positional"])
+    run = hs.classify(str(folder), corpus, max_tokens=600, types=["positional"])
     found = hs.weights(run).table
     assert found.columns.tolist() == [*COLUMNS, *BESIDE]
     pd.testing.assert_frame_equal(found[COLUMNS], hs.weights(str(folder)).table)

@@ -35,7 +35,7 @@ def test_the_numbers_are_those_of_a_quick_run_of_the_whole_model(some, whole):
     both = some.run.evidence.merge(whole.evidence, on=keys, suffixes=("", "_whole"))
     assert len(both) == len(some.run.evidence)
     assert sorted(both["layer"].unique()) == [2, 4]
-    for column in ("n", "mass", "control", "lift", "hit_rate", "chance", "contested_n"):
+    for column in ("n", "mass", "control", "lift", "hit_rate", "chance", "hard_n"):
         pd.testing.assert_series_equal(
             both[column], both[f"{column}_whole"], check_names=False, rtol=1e-6
         )

@@ -38,7 +38,7 @@ def made() -> hs.Run:
     run = run_of("PSEEEEE", name="seven heads", repeats=False)
     evidence = run.evidence.copy()
     row = evidence["head"].isin([2, 3, 4]) & (evidence["relation"] == "offset-2")
-    columns = ["verdict", "baseline", "contested_n"]
+    columns = ["verdict", "baseline", "hard_n"]
     evidence.loc[row, columns] = [NI, "nearest-VERB", 7.0]
     return replace(run, heads=with_no_type(run.heads, evidence), evidence=evidence)
 

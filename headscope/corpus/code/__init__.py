@@ -7,7 +7,7 @@ import tokenize
 from bisect import bisect_right
 from pathlib import Path
 
-from headscope.corpus.code.links import arrows_of
+from headscope.corpus.code.links import KINDS, arrows_of
 from headscope.corpus.code.source import SourceFile
 from headscope.corpus.document import Document, Word
 from headscope.errors import CorpusError, first_line
@@ -16,6 +16,11 @@ SUFFIX = ".py"
 LONGEST = 200_000
 """Characters of a file: a longer one is a table that a program wrote, and is not read."""
 _WORD = re.compile(r"\w+|[^\w\s]")
+
+
+def is_code(document: Document) -> bool:
+    """True for a document of code, with names and blocks that point somewhere."""
+    return any(arrow.kind in KINDS for arrow in document.arrows)
 
 
 def read_python(path: Path, text: str) -> Document:

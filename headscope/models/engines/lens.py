@@ -99,7 +99,7 @@ class LensEngine:
             except AttributeError as error:
                 raise ModelError(
                     f"layer {layer} shows no separate Q, K, V and O matrices, so that it has no "
-                    "null model; run without it (--no-twin)"
+                    "null model; run without --null-model"
                 ) from error
         return matrices
 

@@ -116,7 +116,7 @@ function findings() {
   const message = counted.map(([type, own]) =>
     el("span", {}, `${own.length} `, el("a", { href: `#type=${encodeURIComponent(type)}` }, type), ` (${layersOf(own)}; strongest `, headLink(DATA.rows[strongestOf(type)[0][0]]), ")"));
   const count = (test) => DATA.rows.filter(test).length;
-  const others = [[count((row) => isSink(row.primary)), "only look at an attention sink, such as the first token"], [count((row) => row.primary === UNDECIDED), "not identifiable (this text cannot tell what they do from a simple rule)"], [count((row) => row.primary === UNCLASSIFIED), "unclassified (no tag)"]]
+  const others = [[count((row) => isSink(row.primary)), "only look at an attention sink, such as the first token"], [count((row) => row.primary === UNDECIDED), "not identifiable (this text cannot distinguish what they do from a baseline)"], [count((row) => row.primary === UNCLASSIFIED), "unclassified (no tag)"]]
     .filter(([heads]) => heads).map(([heads, what]) => `${heads} ${what}`);
   const first = DATA.rows.map((row) => row.first_token_mass).filter(Number.isFinite);
   const mean = first.reduce((sum, share) => sum + share, 0) / first.length;
@@ -131,10 +131,8 @@ function findings() {
 /* The head of the largest lift in a sentence, with what a tag had to pass where the words first stand. */
 function clearest(heads) {
   const [place, relation] = heads.reduce((best, next) => (next[1].lift[next[0]] > best[1].lift[best[0]] ? next : best));
-  const twin = DATA.info.settings && DATA.info.settings.twin;
   return el("p", {}, "The clearest is ", headLink(DATA.rows[place]), `: ${number(relation.mass[place])} of its attention (the mass) is on ${relation.meaning}${relation.label === relation.meaning ? "" : ` (${relation.label})`}, and ${strictestControl(relation, place)}. The lift is mass − control. `,
-    "A tag asks that the 95 % interval of the lift lies above 0", twin ? ", that the lift exceeds those of a null model (the twin: the same model with its attention weights shuffled)" : "",
-    ", and, for words, that the head is right at contested queries, where the best simple rule such as “the nearest verb” is wrong.");
+    "A tag requires 1.5 times the mass of every control and, for words, that the head prefers the target at hard queries, where the best baseline such as “the nearest verb” is wrong.");
 }
 
 function runFacts() {
@@ -144,7 +142,7 @@ function runFacts() {
     ["model", [model.architecture, model.parameters && `${whole(model.parameters)} parameters`].filter(Boolean).join(", ")],
     ["text", [(info.corpora && info.corpora.asked || []).join(", "), Number.isFinite(read.tokens) && `${whole(read.tokens)}${read.tokens < read.of ? ` of ${whole(read.of)}` : ""} tokens`].filter(Boolean).join(", ")],
     ["relations", whole(DATA.relations.length)],
-    ["chance", settings.twin ? "compared with a null model (shuffled weights)" : settings.twin === false ? "no null model was read" : ""],
+    ["null model", settings.null_model ? "attention weights are shuffled: every tag is false" : ""],
     ["engine", info.engine],
     ["not the default", DATA.not_default],
   ].filter(([, value]) => value);

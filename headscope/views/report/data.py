@@ -45,7 +45,6 @@ _NUMBERS = (
     "ci_high",
     "q_value",
     "hit_rate",
-    "twin_p999",
 )
 _ZERO = 40  # the letter of no attention: behind those that a page or JSON has to escape
 
@@ -142,12 +141,12 @@ def _relation(
         "taggable": rule.taggable,
         "n": int(first["n"]),
         "chance": _short(first["chance"]),
-        "rule": _short(first[["baseline_rate", "best_offset_rate"]].bfill().iloc[0]),
+        "rule": _short(first["baseline_rate"]),
         "reliability": run.info.get("reliability", {}).get(name),
         "tagged": [int(value) for value in rows["tagged"]],
         "undecided": _undecided_places(rows),
         "baseline": first.get("baseline", ""),
-        "contested": _short(first.get("contested_n", math.nan)),
+        "hard": _short(first.get("hard_n", math.nan)),
         **{column: list(map(_short, rows[column].tolist())) for column in _NUMBERS},
     }
 
@@ -163,7 +162,7 @@ def _rows(run: Result) -> list[dict[str, Any]]:
     sentences = {
         name: {
             "description": row["description"],
-            "few": f"{row['contested_n']:.0f} of {row['n']}",
+            "few": f"{row['hard_n']:.0f} of {row['n']}",
             "why": row["why"],
         }
         for name, row in undecided_heads.iterrows()

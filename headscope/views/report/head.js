@@ -36,7 +36,7 @@ function plainSentence(row, index) {
   const message = !r || value("mass") === null ? [] : [
     tagsOf(row).length ? "It puts " : "No tag, closest to this: it puts ", el("strong", {}, number(value("mass"))), ` of its attention on ${r.meaning}${r.label === r.meaning ? "" : ` (${r.label})`}, and ${strictestControl(r, index)}`,
     value("ci_low") === null ? "" : `. The lift (mass − control) has the 95 % interval ${interval(value("ci_low"), value("ci_high"))}, over ${r.n.toLocaleString("en")} queries`,
-    value("twin_p999") === null ? "" : `; in a null model, the same model with its attention weights shuffled, 99.9 % of lifts are below ${number(value("twin_p999"))}`, ".",
+    ".",
   ];
   return [el("p", { class: "plain" }, message), el("p", { class: "reason small" }, row.reason)];
 }
@@ -63,7 +63,7 @@ function relationName(r) {
   return [r.label, r.instance ? el("span", { class: "instance" }, " ", el("em", {}, visible(r.instance[0]).trim()), " → ", el("em", {}, visible(r.instance[1]).trim())) : "", " ", el("span", { class: "code" }, r.id)];
 }
 
-/* The relations with the largest lift, and every tagged one: mass beside control, interval, twin. */
+/* The relations with the largest lift, and every tagged one: mass beside control and interval. */
 function bars(index) {
   const primary = relationOf(DATA.rows[index]), order = DATA.relations.filter((r) => r.n >= 50 && r.taggable && r.mass[index] !== null)
     .sort((a, b) => b.tagged[index] - a.tagged[index] || (b === primary) - (a === primary) || b.undecided.includes(index) - a.undecided.includes(index) || b.lift[index] - a.lift[index]).slice(0, 12);
@@ -74,20 +74,18 @@ function bars(index) {
       `[${number(value("ci_low"))}, ${number(value("ci_high"))}], q ${small(value("q_value"))}, n ${r.n}` +
       (value("hit_rate") === null ? "" : `, hit rate ${number(value("hit_rate"))}`) +
       (r.rule === null ? "" : ` (best simple rule ${number(r.rule)})`) +
-      (value("twin_p999") === null ? "" : `, twin ${number(value("twin_p999"))}`) +
-      (r.undecided.includes(index) ? `; or the simple rule ${r.baseline} (the two differ at ${r.contested} queries)` : "");
+      (r.undecided.includes(index) ? `; or the baseline ${r.baseline} (the two differ at ${r.hard} queries)` : "");
     const width = (x) => `${Math.max(0, Math.min(1, x || 0)) * 100}%`;
     const base = value("control") || 0;
     const track = el("div", { class: "track", role: "img", "aria-label": message },
       el("div", { class: `bar type-${typeClass(r.type)}`, style: `width:${width(value("mass"))}` }),
       el("div", { class: "control", style: `left:${width(base)}` }),
-      value("ci_low") === null ? null : el("div", { class: "interval", style: `left:${width(base + value("ci_low"))};right:calc(100% - ${width(base + value("ci_high"))})` }),
-      value("twin_p999") === null ? null : el("div", { class: "twin", style: `left:${width(base + value("twin_p999"))}` }));
+      value("ci_low") === null ? null : el("div", { class: "interval", style: `left:${width(base + value("ci_low"))};right:calc(100% - ${width(base + value("ci_high"))})` }));
     box.append(el("div", { class: `relation${r.tagged[index] ? " tagged" : r.undecided.includes(index) ? " undecided" : ""}` },
       el("a", { class: "name", href: `#type=${encodeURIComponent(r.type)}` }, relationName(r), r.undecided.includes(index) ? " ?" : ""), track, el("span", { class: "value" }, `${number(value("mass"))} (${number(base)})`),
       el("span", { class: "small" }, message.split(": ")[1])));
   }
-  box.append(el("p", { class: "small" }, "Bar: mass. Black line: control. Bracket: control + the 95 % interval of the lift. Dashed line: control + what 99.9 % of the null model's lifts stay below. Shown are relations with at least 50 queries: first those that give a tag, then those (?) that this text cannot tell from a simple rule."), columnsInWords());
+  box.append(el("p", { class: "small" }, "Bar: mass. Black line: control. Bracket: control + the 95 % interval of the lift. Shown are relations with at least 50 queries: first those that give a tag, then those (?) that this text cannot distinguish from a baseline."), columnsInWords());
   return box;
 }
 
@@ -101,7 +99,6 @@ function columnsInWords() {
     ["n", "queries"],
     ["hit rate", "the share of queries whose largest attention is on a key asked for; the first token is left out"],
     ["best rule", "the hit rate of the best simple rule, such as the nearest verb, the mention before or a fixed distance back"],
-    ["twin", "a null model, the same model with its attention weights shuffled: 99.9 % of its lifts are below this"],
     ["heads", "heads that have the tag by this relation"],
     ["split-half", "agreement of the tags from two halves of the documents (Cohen's κ): 1 is full agreement, below 0.5 is marked unreliable"],
   ];

@@ -29,12 +29,12 @@ function typePage(type) {
 
 function relationTable(relations) {
   const hasRule = relations.some((r) => r.rule !== null);
-  const columns = ["relation", "n", "best head", "mass", "control", "lift", ...(hasRule ? ["hit rate", "best rule"] : []), "twin", "heads", "split-half"];
+  const columns = ["relation", "n", "best head", "mass", "control", "lift", ...(hasRule ? ["hit rate", "best rule"] : []), "heads", "split-half"];
   const rows = [...relations].sort((a, b) => (b.n >= 50) - (a.n >= 50) || b.lift[DATA.best[b.id]] - a.lift[DATA.best[a.id]]).map((r) => {
     const best = DATA.best[r.id];
     const unsure = r.reliability !== null && r.reliability < 0.5 ? " unreliable" : "";
     return [[...relationName(r), r.n < 50 ? " (too few)" : r.taggable ? "" : " (reported only)"], String(r.n), headLink(DATA.rows[best]), number(r.mass[best]), number(r.control[best]), number(r.lift[best]),
-      ...(hasRule ? [number(r.hit_rate[best]), number(r.rule)] : []), number(r.twin_p999[best]), r.n < 50 || !r.taggable ? "" : String(r.tagged.reduce((a, b) => a + b, 0)), number(r.reliability) + unsure];
+      ...(hasRule ? [number(r.hit_rate[best]), number(r.rule)] : []), r.n < 50 || !r.taggable ? "" : String(r.tagged.reduce((a, b) => a + b, 0)), number(r.reliability) + unsure];
   });
   return table("Relations, each with its best head", columns, rows, columns.map((_, i) => i).filter((i) => i !== 0 && i !== 2));
 }
@@ -47,10 +47,9 @@ function distributions(relations) {
     const at = (v) => 60 + Math.max(-0.1, Math.min(1, v)) * 530;
     root.append(svg("line", { x1: at(0), x2: at(0), y1: 0, y2: 24, class: "grid-line" }));
     r.lift.forEach((v, i) => root.append(svg("line", { x1: at(v), x2: at(v), y1: 4, y2: 20, class: `strip type-${typeClass(r.type)}${r.tagged[i] ? " tagged" : ""}` })));
-    if (r.twin_p999[0] !== null) root.append(svg("line", { x1: at(r.twin_p999[0]), x2: at(r.twin_p999[0]), y1: 0, y2: 24, class: "twin-line" }));
     box.append(el("div", { class: "strip-row" }, el("span", { class: "name" }, r.label, " ", el("span", { class: "code" }, r.name)), root));
   }
-  box.append(el("p", { class: "small" }, "A line is a head, at its lift from −0.1 to 1. Strong lines: heads with the tag. Dashed: 99.9th percentile of the null model. Grey: 0."));
+  box.append(el("p", { class: "small" }, "A line is a head, at its lift from −0.1 to 1. Strong lines: heads with the tag. Grey: 0."));
   return savable(box, `${DATA.model.name} lifts of all heads`);
 }
 
@@ -59,7 +58,7 @@ function aboutPage() {
   const flat = (value) => (value !== null && typeof value === "object" ? JSON.stringify(value) : String(value));
   const list = (title, object) => table(title, ["", ""], Object.entries(object || {}).filter(([, v]) => v !== undefined && v !== null).map(([k, v]) => [k, flat(v)]), [], true);
   const notes = [...(info.notes || [])];
-  if (info.settings && info.settings.twin === false) notes.push("This run read no null model: no tag was compared with what a model with shuffled attention weights shows.");
+  if (info.settings && info.settings.null_model) notes.push("This is the null model: attention weights are shuffled, so that every tag is false.");
   return el("section", {},
     el("h2", {}, "How this was measured"),
     lossLine(), notes.length ? el("ul", { class: "notes" }, notes.map((note) => el("li", {}, note))) : null,

@@ -1,0 +1,157 @@
+"""Hard queries: those where the best baseline is wrong, so that a head must know better.
+
+At each of them the attention on the targets competes with that on other candidates: words of the
+parts of speech that targets have, and the distractor, which is the key that the baseline picks. At
+some easy queries of the same window, where the baseline is right, it does so too. A baseline is
+right at all easy queries and no hard one; another baseline, or a mixture of two, trades one for the
+other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+
+import numpy as np
+from jaxtyping import Bool, Int
+from numpy import ndarray
+
+from headscope.corpus.window import Window
+from headscope.relations.heuristics import CLASS_COUNT, picks, query_class
+from headscope.relations.pairs import Pairs, pairs
+from headscope.relations.query_sampling import turns
+from headscope.relations.relation import EASY, HARD, MATCHED, Relation, part_name, targets_of
+from headscope.stimuli.challenge import CHALLENGE
+
+MOST = 8
+"""Hard queries of a window that are compared, and as many easy ones but at least one, at random."""
+
+
+@dataclass(frozen=True, eq=False)
+class ChosenBaseline:
+    """The baseline of each class of query words, and what competes with targets."""
+
+    rule: Int[ndarray, " class"]
+    """Indices into `headscope.relations.heuristics.RULES`."""
+    candidates: Bool[ndarray, " class"]
+    """Classes of the words that targets belong to."""
+
+    def picks(self, relation: Relation, window: Window) -> Int[ndarray, " position"]:
+        """The key that the baseline picks at each query, −1 if it picks none."""
+        rule = self.rule[query_class(window)]
+        pick = picks(window)[rule, np.arange(len(window))]
+        find_own = None if relation.baseline is None else relation.baseline.find
+        if find_own is not None and not rule.all():
+            pick = np.where(rule == 0, find_own(window), pick)  # a relation's own is the first
+        return np.asarray(pick)
+
+
+def rule_picks(relation: Relation, window: Window) -> Int[ndarray, "rule position"]:
+    """Picks of every baseline, those of the relation's own in the first row."""
+    if relation.baseline is None or relation.baseline.find is None:
+        return picks(window)
+    return np.concatenate([relation.baseline.find(window)[None], picks(window)[1:]])
+
+
+def compared_targets(
+    window: Window, *, relation: Relation, baseline: ChosenBaseline, part: str
+) -> Pairs:
+    """Targets of the queries of a window that are compared, those of the part `HARD` or `EASY`.
+
+    Queries at which the baseline picks no key are neither.
+    """
+    return _compared_targets(window, relation, baseline)[part == EASY]
+
+
+@lru_cache(maxsize=256)
+def _compared_targets(
+    window: Window, relation: Relation, baseline: ChosenBaseline
+) -> tuple[Pairs, Pairs]:
+    targets = targets_of(relation, window)
+    pick = baseline.picks(relation, window)
+    hard = is_hard(targets, pick)
+    hard_queries = _first_in_turn(window, targets.owner[hard], MOST)
+    easy = targets.owner[~hard & (pick[targets.query] >= 0)]
+    easy_queries = _first_in_turn(window, easy, max(1, len(hard_queries)))
+    return (
+        targets.where(np.isin(targets.owner, hard_queries)),
+        targets.where(np.isin(targets.owner, easy_queries)),
+    )
+
+
+def _first_in_turn(
+    window: Window, queries: Int[ndarray, " pair"], most: int
+) -> Int[ndarray, " query"]:
+    queries = np.unique(queries)
+    return queries[np.argsort(turns(window)[queries], kind="stable")[:most]]
+
+
+def is_hard(targets: Pairs, pick: Int[ndarray, " position"]) -> Bool[ndarray, " pair"]:
+    """Mask of the targets of queries at which the pick is a key, but no target."""
+    right = np.zeros(len(pick), bool)
+    right[targets.query[pick[targets.query] == targets.key]] = True
+    return np.asarray(~right[targets.query] & (pick[targets.query] >= 0))
+
+
+def candidates(
+    window: Window, targets: Pairs, _: object, *, relation: Relation, baseline: ChosenBaseline
+) -> Pairs:
+    """Cells that compete with the targets of each query: other candidates, and the distractor."""
+    token_class, word_of = _classes_of_tokens(window)
+    pick = baseline.picks(relation, window)
+    queries, position = targets.queries, np.arange(len(window))
+    competes = np.repeat(baseline.candidates[token_class][None], len(queries), axis=0)
+    picked_word = word_of[pick[queries]][:, None]
+    competes |= (word_of == picked_word) & (picked_word >= 0)
+    competes |= position == pick[queries][:, None]
+    competes &= (position >= window.begins) & (position < window.stop)
+    competes &= window.attention_kind.sees(queries[:, None], position)
+    own_word = word_of[queries][:, None]
+    competes &= (position != queries[:, None]) & ((word_of != own_word) | (own_word < 0))
+    competes[np.searchsorted(queries, targets.owner), targets.key] = False
+    row, key = np.nonzero(competes)
+    return pairs(queries[row], key, attention_kind=window.attention_kind)
+
+
+@lru_cache(maxsize=32)
+def _classes_of_tokens(
+    window: Window,
+) -> tuple[Int[ndarray, " position"], Int[ndarray, " position"]]:
+    """The class and the number of the word that each token belongs to; −1 for no word."""
+    words = window.words
+    word_of = np.full(len(window), -1)
+    length = words.last - words.first + 1
+    offset = np.arange(length.sum()) - np.repeat(np.cumsum(length) - length, length)
+    word_of[np.repeat(words.first, length) + offset] = np.repeat(np.arange(len(words)), length)
+    class_of_word = np.append(query_class(window)[words.last], CLASS_COUNT - 1)
+    return class_of_word[word_of], word_of
+
+
+def target_classes(window: Window, targets: Pairs) -> Int[ndarray, " class"]:
+    """Number of targets by the class of the word that they belong to."""
+    classes, _ = _classes_of_tokens(window)
+    return np.bincount(classes[targets.key], minlength=CLASS_COUNT)
+
+
+def with_parts(
+    relations: Sequence[Relation], baselines: dict[str, ChosenBaseline]
+) -> list[Relation]:
+    """The relations, followed by the parts of each that are summed separately."""
+    parts = []
+    for relation in relations:
+        if relation.matched is not None:
+            parts.append(_part(relation, MATCHED, control=relation.matched))
+        if relation.id in baselines:
+            baseline = baselines[relation.id]
+            for name in (HARD, EASY):
+                find = partial(compared_targets, relation=relation, baseline=baseline, part=name)
+                control = partial(candidates, relation=relation, baseline=baseline)
+                stimuli = (*relation.stimuli, CHALLENGE.name)
+                parts.append(_part(relation, name, pairs=find, control=control, stimuli=stimuli))
+    return [*relations, *parts]
+
+
+def _part(relation: Relation, name: str, **changes: object) -> Relation:
+    part = replace(relation, baseline=None, matched=None, **changes)  # type: ignore[arg-type]
+    return replace(part, name=part_name(relation.name, name))
