@@ -99,18 +99,6 @@ STUDIES: dict[str, Callable[[Any, Any], object]] = {
     ),
     "collapse": lambda pair, text: hs.collapse(pair, text, max_tokens=300),
     "explain": lambda pair, text: hs.explain(pair, text, windows=16, features=2),
-    "function_vectors": lambda pair, text: hs.function_vectors(
-        pair, tasks="plural,past", prompts=6, shots=2
-    ),
-    "patch": lambda pair, text: hs.patch(
-        hs.classify(pair, text, **TYPES),
-        clean="x1z",
-        corrupt="x2z",
-        answer="Y",
-        wrong="a",
-        heads="L0H0",
-        source=pair,
-    ),
     "prune": lambda pair, text: hs.prune(pair, text, max_tokens=300),
     "show": lambda pair, text: hs.show(pair, "L0H1", "the old keys"),
     "weights": lambda pair, text: hs.weights(pair),
