@@ -286,7 +286,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 def type_table() -> str:
     """A line per head type."""
     rows = [(row.name, row.looks_at, row.rivals) for row in head_types().values()]
-    return "\n".join(table(("type", "looks at", "is held against"), rows))
+    return "\n".join(table(("type", "attends to", "compared with"), rows))
 
 
 def label_tree() -> str:

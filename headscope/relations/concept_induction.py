@@ -115,10 +115,10 @@ TYPE = HeadType(
     marker="*",
     relations=RELATIONS,
     stimuli=(WORDS,),
-    looks_at="in repeated random words of several tokens the end of the word that followed "
-    "this one before",
-    rivals="same query, the ends of the words around it; the other tokens of it or right "
-    "behind it; the token so far behind the earlier copy as most words end",
+    looks_at="the last token of the word that followed the earlier copy, in repeated random "
+    "words of several tokens",
+    rivals="the ends of the words around it; the other tokens after the earlier copy; a "
+    "fixed distance from the copy",
     matched_keys="other tokens near the earlier copy",
     on_request=True,
     behaviour=WORDS.name,

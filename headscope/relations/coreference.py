@@ -189,6 +189,6 @@ TYPE = HeadType(
     relations=_rows("an earlier"),
     relations_by_kind={BIDIRECTIONAL: _rows("another")},
     looks_at="earlier mentions of the same entity by another word",
-    rivals="same query, mentions of other entities nearer and farther; the nearest mention",
+    rivals="mentions of other entities, nearer and farther; the nearest mention",
     behaviour="pronoun",
 )

@@ -90,8 +90,8 @@ TYPE = HeadType(
     marker="D",
     relations=tuple(RELATIONS),
     stimuli=(REPEAT,),
-    looks_at="in repeated random tokens the token after the earlier copy, or the copy; in text "
-    "what followed the same token before",
-    rivals="same query, other keys; in text the same distance",
+    looks_at="the token after the earlier copy, or the copy, in repeated random tokens; in "
+    "text the token that followed the same token",
+    rivals="other keys; in text keys at the same distance",
     behaviour=REPEAT.name,
 )

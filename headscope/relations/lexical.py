@@ -231,7 +231,7 @@ TYPE = HeadType(
     relations=RELATIONS,
     relations_by_kind={BIDIRECTIONAL: ON_BOTH_SIDES},
     looks_at="the nearest word of a class, the same class, the same word, pieces of the same word",
-    rivals="same query, other words of the class nearer and farther; where another simple rule is "
-    "wrong, what that rule picks; for pieces the same distance across words",
+    rivals="other words of the class, nearer and farther; the key of another baseline; for "
+    "pieces of words the same distance across words",
     behaviour="text",
 )

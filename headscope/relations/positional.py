@@ -121,7 +121,7 @@ TYPE = HeadType(
     relations_by_kind={
         BIDIRECTIONAL: (*_BACK, _local(f"the {NEAR} tokens before and the {NEAR} after"), *AHEAD),
     },
-    looks_at="the token 0 to 8 back, on text and on random tokens; the four tokens before",
-    rivals="same query, other keys; for the four before, those before them",
+    looks_at="the token 0 to 8 back, in text and in random tokens; the four tokens before",
+    rivals="other keys; for the four tokens before, the four before those",
     behaviour="text",
 )

@@ -62,10 +62,9 @@ TYPE = HeadType(
     marker=">",
     relations=RELATIONS,
     stimuli=(FACTS,),
-    looks_at="from a question to what the text says of the one asked for, where the same words do "
-    "not lead there",
-    rivals="same query, all else that the text says of people; what is said of that person or "
-    "of that property alone; the nearest value of the property",
+    looks_at="the answer to a question about one of three people, asked in other words",
+    rivals="all other facts; other values of the same person or the same property; the "
+    "nearest value of the property",
     matched_keys="what is said of that person or of that property alone",
     on_request=True,
     behaviour=FACTS.name,

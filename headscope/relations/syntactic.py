@@ -170,10 +170,10 @@ TYPE = HeadType(
     colour="#009e73",
     marker="^",
     relations=tuple(RELATIONS),
-    looks_at="the word that governs a word, or a dependent of it; one relation for each UD "
+    looks_at="the word that governs a word, or its dependent; one relation for each UD "
     "relation and direction",
-    rivals="same query, other words of the target's class nearer and farther; at contested "
-    "queries, where the nearest word of a class or a fixed distance is wrong, what that rule picks",
+    rivals="other words of the target's class, nearer and farther, or at the same distance "
+    "from other queries; the baseline's word at hard queries",
     matched_keys="keys of the same word class and distance at other queries",
     behaviour="agreement",
 )

@@ -309,5 +309,7 @@ def test_the_command_keeps_the_feature_models_in_the_runs_folder(gpt2_folder, tm
     pd.testing.assert_frame_equal(again.feature_models, hs.load(folder).feature_models)
     path = folder / "feature_model.csv"
     path.write_text(path.read_text().replace("0", "1", 1))
-    with pytest.raises(RunError, match=r"feature_model\.csv: this file is not the one that was written"):
+    with pytest.raises(
+        RunError, match=r"feature_model\.csv: this file is not the one that was written"
+    ):
         hs.load(folder)
