@@ -315,7 +315,7 @@ def two_heads() -> str:
                 f"{head['mass']:.2f}",
                 f"{head['matched']:.2f}",
                 f"{rule_in_words(head['baseline'])}: {head['baseline_rate']:.0%}",
-                f"{head['contested_hit_rate']:.0%} of {head['contested_n']:.0f}",
+                f"{head['hard_rate']:.0%} of {head['hard_n']:.0f}",
                 "**tagged**" if head["tagged"] else "**rejected**",
             )
         )

@@ -85,33 +85,31 @@ def tags(run: hs.Run) -> str:
         tagged = members[members["tagged"].astype(bool)]
         halves = tagged["confirmed"].astype(float)
         confirmed = f"{(halves == 1).sum()} of {halves.notna().sum()}"
-        above = int((tagged["lift"] > tagged["twin_p999"]).sum())
         rows.append(
             (
                 str(name),
                 str(len(tagged.drop_duplicates(["layer", "head"]))),
                 str(len(tagged)),
-                str(above) if members["twin_p999"].notna().any() else "–",
                 confirmed if len(tagged) else "–",
                 str((members["verdict"] == NARROW).sum()),
                 str((members["verdict"] == UNIDENTIFIABLE).sum()),
             )
         )
-    titles = ("type", "heads", "tags", "above the null model", "confirmed by both halves",
-              "inconclusive", "not identifiable")  # fmt: skip
+    titles = ("type", "heads", "tags", "confirmed by both halves", "inconclusive",
+              "not identifiable")  # fmt: skip
     return "\n".join(table(titles, rows))
 
 
 def telling(run: hs.Run) -> str:
-    """Heads with the largest lift at hard queries, each of another type."""
+    """Heads that are right at most hard queries, each of another type."""
     evidence = with_rules(run.evidence, run.rules)
     held = distinct_tags(evidence)
     pictured = {(each.layer, each.head, each.relation) for each in run.examples}
     is_shown = [(row.layer, row.head, row.id) in pictured for row in held.itertuples()]
     held = held[is_shown].assign(
-        plain=held["type"].isin(_LAST), contested_lift=held["contested_lift"].fillna(-1)
+        plain=held["type"].isin(_LAST), hard_rate=held["hard_rate"].fillna(-1)
     )
-    order = ["plain", "contested_lift", "lift"]
+    order = ["plain", "hard_rate", "lift"]
     held = held.sort_values(order, ascending=[True, False, False], kind="stable")
     held = held.drop_duplicates("type").drop_duplicates(["layer", "head"]).head(TELLING)
     return "\n\n".join(_head(run, row) for _, row in held.iterrows())
@@ -173,13 +171,12 @@ def clark(run: hs.Run) -> str:
                 offset[1] if offset else "–",
                 f"`{relation}`, {best['n']:,.0f}",
                 f"{head_name(int(best['layer']), int(best['head']))}: {best['hit_rate']:.2f}",
-                f"{best['best_offset_rate']:.2f}",
                 f"{best['baseline_rate']:.2f}",
                 f"{int(own['tagged'].astype(bool).sum())}",
             )
         )
     titles = ("Clark et al.", "their head", "their offset", "our relation, queries", "best head",
-              "best offset", "baseline", "heads tagged")  # fmt: skip
+              "baseline", "heads tagged")  # fmt: skip
     return "\n".join(table(titles, rows))
 
 
@@ -233,7 +230,7 @@ def overview() -> str:
         block = re.search(r"generated: tags.*?end of tags", text, flags=re.DOTALL)
         lines = block[0].splitlines()[3:-1] if block else []
         cells = [line.strip("| ").split(" | ") for line in lines]
-        pages[name] = {row[0]: f"{row[2]}, {row[4]}" if row[2] != "0" else "0" for row in cells}
+        pages[name] = {row[0]: f"{row[2]}, {row[3]}" if row[2] != "0" else "0" for row in cells}
     types = list(dict.fromkeys(kind for rows in pages.values() for kind in rows))
     links = [f"[{name}](results/{name}.md)" for name in pages]
     rows = [(kind, *(pages[name].get(kind, "not measured") for name in pages)) for kind in types]

@@ -42,17 +42,13 @@ def test_no_placeholder_is_left_and_links_images_and_includes_are_tracked_files(
     [
         "n ≥ {min_queries}",
         "q < {max_q_value}",
-        "p < {max_contested_p}",
         "mass ≥ {times_control} × control",
-        "mass ≥ {times_control} × second control",
         "it is {times_control} times as much",
         "that leaves {partial_sink} or more",
         "{blocks} blocks of documents, {resamples:,} resamples",
         "at least {min_blocks} blocks",
         "the {interval:.0%} interval",
         "κ = {reliable}",
-        "the {twin_percentile:.1%} quantile",
-        "at least {twin_queries} queries",
     ],
 )
 def test_the_method_states_the_thresholds_of_the_code(stated):
