@@ -22,7 +22,7 @@ CONSTRAINTS := -c .ci/constraints.txt $(if $(shell command -v nvidia-smi),,-c .c
 PIP := $(PYTHON) -m pip --quiet --disable-pip-version-check
 INSTALL := $(PIP) install --no-compile $(CONSTRAINTS)
 
-.PHONY: demo gallery atlas test pytest calibrate same lists pictures pages docs coverage fuzz kill soak lint style types bench install \
+.PHONY: demo gallery atlas test pytest calibrate same lists pictures pages docs coverage fuzz kill soak lint style types prose bench install \
 	clean
 
 demo: $(VENV)/installed-plain
@@ -117,7 +117,11 @@ TOKENS := 2000000
 soak: install
 	$(PYTHON) benchmarks/soak.py $(TOKENS)
 
-lint: style types
+lint: style types prose
+
+# words and phrases that the documentation avoids
+prose:
+	! grep -nEif .ci/prose.txt README.md CHANGELOG.md CONTRIBUTING.md $$(git ls-files 'docs/*.md')
 
 style: install
 	$(VENV)/bin/ruff check .
