@@ -217,9 +217,9 @@ def main() -> None:
         print(
             f"\nTags of mini with random weights, {what}: {random_tags('mini', direct_effects=direct_effects)}"
         )
-    for model in ("mini", "minilm"):
+    for model, tokens in (("smollm2", 8_000), ("minilm", MAX_TOKENS)):
         print(f"\nLazy heads and oracles on the tokens of {model}:")
-        print(summary(sums := read_heads(model, MAX_TOKENS), judge(sums)))
+        print(summary(sums := read_heads(model, tokens), judge(sums)))
 
 
 if __name__ == "__main__":

@@ -327,6 +327,15 @@ def _queries_in(relation: Relation, window: Window, baseline: ChosenBaseline) ->
 class ComparedRows(ShadowRows):
     """Rows of attention whose surrogates are compared query by query."""
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._found: dict[str, tuple[ndarray, ndarray]] = {}
+
+    def _targets(self, relation: Relation) -> tuple[ndarray, ndarray]:
+        if relation.id not in self._found:  # many heads ask for the same
+            self._found[relation.id] = super()._targets(relation)
+        return self._found[relation.id]
+
     def compared(
         self, slot: int, relation: Relation, shadow: Float[ndarray, " cell"]
     ) -> pd.DataFrame:
