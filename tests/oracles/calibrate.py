@@ -27,8 +27,7 @@ from tests.oracles import writers
 from tests.oracles.baseline_heads import BROAD
 from tests.oracles.network import save_random
 from tests.oracles.planted import HEADS, LAYOUTS, PlantedHead, by_place, save_planted
-from tests.oracles.power import judge, summary
-from tests.oracles.power_sums import read_heads
+from tests.oracles.power import main as print_power
 from tests.oracles.words import sentence_texts, vocabulary
 
 NOISES, WRITER_NOISES = (0.0, 0.02, 0.05, 0.1, 0.2), (0.0, 0.1, 0.2)
@@ -217,9 +216,10 @@ def main() -> None:
         print(
             f"\nTags of mini with random weights, {what}: {random_tags('mini', direct_effects=direct_effects)}"
         )
-    for model, tokens in (("smollm2", 8_000), ("minilm", MAX_TOKENS)):
-        print(f"\nLazy heads and oracles on the tokens of {model}:")
-        print(summary(sums := read_heads(model, tokens), judge(sums)))
+    with tempfile.TemporaryDirectory() as folder:
+        for model, tokens in (("smollm2", 8_000), ("minilm", MAX_TOKENS)):
+            print(f"\nLazy heads and oracles on the tokens of {model}:")
+            print_power(model, str(tokens), folder)
 
 
 if __name__ == "__main__":

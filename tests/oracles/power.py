@@ -1,68 +1,158 @@
 """Power and error of tags: oracles that are found, and lazy heads that are tagged.
 
-`python -m tests.oracles.power smollm2 8000 /tmp/sums` reads once and judges; the sums stay in the
-folder, so that another set of conditions is judged in seconds.
+`python -m tests.oracles.power smollm2 8000 FOLDER` scores the heads once and prints tables. The sums
+stay in the folder, so that changed conditions are judged in seconds.
 """
 
 from __future__ import annotations
 
 import pickle
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from jaxtyping import Float
+from numpy import ndarray
 
-from headscope.measure.bootstrap import estimate
-from headscope.measure.shadow import NO_SHADOW, ShadowScore
+from headscope.attention_kind import BIDIRECTIONAL
+from headscope.corpus.shipped import shipped_corpora
+from headscope.corpus.window import Window
+from headscope.measure.run_windows import run_windows
+from headscope.measure.shadow import ShadowScore
+from headscope.models.load import open_model
+from headscope.relations import relations_of
+from headscope.relations.relation import MIN_QUERIES, Relation
+from headscope.runs.from_patterns import score_patterns
+from headscope.settings import Settings
+from headscope.statistics.columns import SHADOW_COLUMNS
 from headscope.statistics.judge_heads import weigh_run
-from headscope.statistics.result import RunInfo
-from headscope.statistics.tags import NARROW, NO, TAGGED, UNIDENTIFIABLE
-from tests.oracles.annotation_heads import KINDS
-from tests.oracles.baseline_heads import KnownHead
-from tests.oracles.power_sums import WIDTH, Sums, read_heads
+from headscope.statistics.result import Result, RunInfo
+from headscope.statistics.tags import TAGGED, VERDICTS
+from tests.oracles.annotation_heads import KINDS, Oracle, oracles
+from tests.oracles.baseline_heads import BaselineHead, KnownHead, baseline_heads
+from tests.oracles.lazy_heads import lazy_heads
+from tests.oracles.window_features import WindowFeatures
+
+WIDTH = 60
+"""Heads of a layer; all kinds of an oracle are in one layer."""
+TYPES = ("syntactic", "coreference", "semantic", "retrieval")
+"""Types whose tags a lazy head must not earn; it does earn others."""
+_NUMBERS = [
+    "n", "mass", "control", "hard_n", "hard_rate", "hard_low", "hard_baseline_rate",
+    "beyond_shadow_low",
+]  # fmt: skip
 
 
-def judge(sums: Sums) -> pd.DataFrame:
-    """Verdicts of the conditions as they are now.
+@dataclass(frozen=True, eq=False)
+class Bench:
+    """A function from a window to the patterns of heads; those of a layer are all lazy, or all oracles."""
+
+    layers: Sequence[Sequence[BaselineHead | Oracle]]
+    heads: pd.DataFrame
+    """A row per head: `kind` (of lazy heads, or the name of one of `KINDS`), `name`, and `asked`
+    (relation that an oracle answers, else empty)."""
+
+    @classmethod
+    def of(cls, lazy: Mapping[str, Sequence[BaselineHead]], readers: Sequence[Oracle]) -> Bench:
+        """Heads of each kind, then oracles of all of `KINDS`."""
+        named = [(kind, head) for kind, members in lazy.items() for head in members]
+        heads, size = [head for _, head in named], WIDTH // len(KINDS)
+        layers: list[Sequence[BaselineHead | Oracle]] = [
+            heads[i : i + WIDTH] for i in range(0, len(heads), WIDTH)
+        ]
+        rows = [(kind, head.name, "") for kind, head in named]
+        rows += [("", "", "")] * (len(layers) * WIDTH - len(rows))
+        rows += [(kind.name, reader.name, reader.name) for reader in readers for kind in KINDS]
+        layers += [readers[i : i + size] for i in range(0, len(readers), size)]
+        rows += [("", "", "")] * (len(layers) * WIDTH - len(rows))
+        return cls(layers, pd.DataFrame(rows, columns=["kind", "name", "asked"]))
+
+    def __call__(self, window: Window) -> Float[ndarray, "layer head query key"]:
+        """The patterns; places without a head rest on the first token."""
+        reading, size = WindowFeatures(window), len(window)
+        patterns = np.zeros((len(self.layers), WIDTH, size, size), np.float32)
+        patterns[..., 0] = 1
+        for layer, heads in enumerate(self.layers):
+            of_heads = chain.from_iterable(head.patterns(reading) for head in heads)
+            for number, rows in enumerate(of_heads):
+                patterns[layer, number] = rows
+        return patterns
+
+
+def score_heads(model_name: str, max_tokens: int, step: int = 1) -> tuple[pd.DataFrame, Result]:
+    """Score lazy heads and oracles on the text that ships, as `classify` reads it.
+
+    Args:
+        model_name: model whose tokenizer and kind of attention are taken.
+        max_tokens: tokens of text.
+        step: 1 for all old lazy heads, 4 for every fourth.
 
     Returns:
-        The evidence, a row per head × relation, and `number`, `kind`, `name` and `asked` (relation
-        that an oracle answers) of the head, `id` of the relation, and `false`: True for a tag that is not
-        true of a lazy head, or that an oracle has for another relation.
+        The heads (see `Bench.heads`) and the run.
     """
-    info = RunInfo(
-        model={"name": sums.model, "layers": sums.tally.layers, "heads": sums.tally.heads},
-        types=["all"],
-        settings={"seed": sums.seed},
-        engine="given patterns",
-        **sums.record,
-    )
-    relations = sums.relations
-    weighed = weigh_run(sums.tally, relations, seed=sums.seed, info=info)
-    compared = dict(tuple(sums.shadows.groupby(["number", "relation"])))
+    model = open_model(model_name)
+    kind = model.attention_kind
+    relations = relations_of(TYPES, kind)
+    settings = Settings(max_tokens=max_tokens)
+    prepared = run_windows(model, relations, [], shipped_corpora(), settings)
+    windows = [*prepared.stream, *prepared.others]
+    lazy = {"old": baseline_heads(kind)[::step], "new": lazy_heads(kind)[:: max(1, step // 4)]}
+    bench = Bench.of(lazy, oracles(windows, _with_queries(windows, relations)))
+    return bench.heads, score_patterns(bench, windows, relations=relations, name=model_name)
+
+
+def _with_queries(windows: Sequence[Window], relations: Sequence[Relation]) -> set[str]:
+    """Relations with enough queries for a tag."""
+    queries = {
+        relation.id: sum(
+            len(relation.pairs(window).queries)
+            for window in windows
+            if window.stimulus in relation.stimuli
+        )
+        for relation in relations
+    }
+    return {name for name, count in queries.items() if count >= MIN_QUERIES}
+
+
+def judge(run: Result) -> pd.DataFrame:
+    """The evidence of a run by the conditions of the code as it is now.
+
+    Tags that no head of the run had lack the surrogate.
+    """
+    assert run.tally is not None
+    every = relations_of(TYPES, BIDIRECTIONAL)
+    relations = [relation for relation in every if relation.id in run.tally.relations]
+    info, seed = RunInfo.from_json(run.info), run.info["settings"]["seed"]
+    weighed = weigh_run(run.tally, relations, seed=seed, info=info)
+    known = run.evidence.set_index(["layer", "head", "type", "relation"])[SHADOW_COLUMNS]
     scores = []
     for want in weighed.shadow_requests:
-        key = (want.layer * WIDTH + want.head, relations[want.relation].id)
-        scores.append(shadow_score(compared.get(key), sums.seed))
-    return of_known_heads(weighed.judge(scores).evidence, sums.heads, sums.lazy)
+        relation = relations[want.relation]
+        row = known.loc[(want.layer, want.head, relation.type, relation.name)]
+        scores.append(ShadowScore(*row))
+    return weighed.judge(scores).evidence
 
 
 def of_known_heads(
     evidence: pd.DataFrame, heads: pd.DataFrame, lazy: Mapping[str, KnownHead]
 ) -> pd.DataFrame:
-    """Evidence on known heads; the columns that are added are those of `judge`.
+    """Evidence on known heads.
 
     Args:
         evidence: of a run of `Bench`.
         heads: its heads.
         lazy: the lazy ones by name.
+
+    Returns:
+        The evidence with the columns of `heads`, the relation's full name `id`, and `false`: True
+        for a tag that is not true of a lazy head, or that an oracle has for another relation.
     """
     number = evidence["layer"] * WIDTH + evidence["head"]
-    table = evidence.assign(number=number).join(
-        heads.rename(columns={"relation": "asked"}), on="number"
-    )
+    table = evidence.assign(number=number).join(heads, on="number")
     table["id"] = table["type"] + "/" + table["relation"]
     table = table[table["kind"] != ""].copy()
     is_true = [
@@ -73,73 +163,42 @@ def of_known_heads(
     return table
 
 
-def shadow_score(compared: pd.DataFrame | None, seed: int) -> ShadowScore:
-    """The score of a surrogate from its rows of `Sums.shadows`."""
-    if compared is None:
-        return NO_SHADOW
-    wrong = compared[~compared["right"]]
-    beyond = (wrong["mass"] - wrong["targets"] * wrong["pick"]).groupby(wrong["block"]).sum()
-    counts = wrong.groupby("block").size()
-    mean, low, high, _ = estimate(beyond.to_numpy(float), counts.to_numpy(), seed=seed)
-    return ShadowScore(
-        float(compared["shadow_mass"].mean()), float(compared["right"].mean()), mean, low, high
-    )
+def summary(table: pd.DataFrame) -> str:
+    """Verdicts on oracles by kind and by relation, and false tags, as text.
 
-
-def oracle_table(verdicts: pd.DataFrame) -> pd.DataFrame:
-    """Number of relations by kind of oracle and verdict."""
-    asked = verdicts[verdicts["id"] == verdicts["asked"]]
-    table = pd.crosstab(asked["kind"], asked["verdict"])
+    Args:
+        table: of `of_known_heads`.
+    """
     kinds = [kind.name for kind in KINDS]
-    return table.reindex(kinds).reindex(columns=[TAGGED, NARROW, UNIDENTIFIABLE, NO], fill_value=0)
-
-
-def false_tags(verdicts: pd.DataFrame) -> pd.DataFrame:
-    """False tags of lazy heads: `kind`, relation `id`, `name`, and the numbers behind them."""
-    columns = ["kind", "id", "name", "n", "mass", "control", "contested_n", "contested_hit_rate"]
-    columns += ["contested_rule_rate", "beyond_shadow", "beyond_shadow_low"]
-    lazy = verdicts[verdicts["false"] & (verdicts["asked"] == "")]
-    return lazy.sort_values(["kind", "id", "name"])[columns].reset_index(drop=True)
-
-
-def summary(sums: Sums, verdicts: pd.DataFrame) -> str:
-    """Tables of oracles and of lazy heads as text."""
-    asked = verdicts[verdicts["id"] == verdicts["asked"]]
-    false = false_tags(verdicts)
-    sizes = sums.heads.loc[sums.heads["kind"].isin(["old", "new"]), "kind"].value_counts()
-    open_relations = asked.pivot_table(
-        index="id", columns="kind", values="verdict", aggfunc="first"
-    ).reindex(columns=[kind.name for kind in KINDS])
-    others = verdicts[verdicts["false"] & (verdicts["asked"] != "")]
+    own = table[table["id"] == table["asked"]]
+    counts = pd.crosstab(own["kind"], own["verdict"]).reindex(kinds)
+    by_relation = own.pivot_table(index="id", columns="kind", values="verdict", aggfunc="first")
+    lazy, false = table[table["asked"] == ""], table[table["false"]]
+    of_lazy = false[false["asked"] == ""].sort_values(["id", "name"])
+    of_oracles = false[false["asked"] != ""]
     return "\n\n".join(
         [
-            f"{asked['id'].nunique()} relations asked, {sums.model}",
-            oracle_table(verdicts).to_string(),
-            open_relations.to_string(),
-            f"lazy heads: {sizes.to_dict()}; false tags: {len(false)} of "
-            f"{false['name'].nunique()} heads",
-            false["id"].value_counts().to_string(),
-            false.round(3).to_string(),
-            f"tags of oracles for other relations: {len(others)}",
-            others.groupby(["asked", "id"]).size().to_string(),
+            f"{own['id'].nunique()} relations",
+            counts.reindex(columns=list(VERDICTS), fill_value=0).to_string(),
+            by_relation.reindex(columns=kinds).to_string(),
+            f"{len(of_lazy)} false tags of {lazy['name'].nunique()} lazy heads",
+            of_lazy[["kind", "id", "name", *_NUMBERS]].round(3).to_string(index=False),
+            f"{len(of_oracles)} tags of oracles for other relations",
+            of_oracles.groupby(["asked", "id"]).size().to_string(),
         ]
     )
 
 
 def main(model: str, max_tokens: str, folder: str, step: str = "1") -> None:
-    """Read what has not been read, judge, and print the tables."""
-    file = Path(folder) / f"{model}-{max_tokens}.pickle"
+    """Score what has not been scored, judge, and print the tables."""
+    file = Path(folder) / f"{model}-{max_tokens}.run"
     if not file.exists():
-        sums = read_heads(model, int(max_tokens), step=int(step))
-        file.write_bytes(pickle.dumps(sums, protocol=5))
-    print(summary(sums := load(file), judge(sums)))
-
-
-def load(file: Path) -> Sums:
-    """Sums that `main` kept."""
-    sums = pickle.loads(file.read_bytes())
-    assert isinstance(sums, Sums)
-    return sums
+        file.write_bytes(pickle.dumps(score_heads(model, int(max_tokens), int(step))))
+    heads, run = pickle.loads(file.read_bytes())
+    lazy = {
+        head.name: head for head in (*baseline_heads(BIDIRECTIONAL), *lazy_heads(BIDIRECTIONAL))
+    }
+    print(summary(of_known_heads(judge(run), heads, lazy)))
 
 
 if __name__ == "__main__":

@@ -19,8 +19,7 @@ from headscope.statistics.tags import TAGGED, UNIDENTIFIABLE
 from tests.helpers.prose import gum_windows, other_windows, prose_windows
 from tests.oracles.annotation_heads import KINDS, Oracle, oracles
 from tests.oracles.baseline_heads import BaselineHead, baseline_heads
-from tests.oracles.power import of_known_heads
-from tests.oracles.power_sums import Bench
+from tests.oracles.power import Bench, of_known_heads
 from tests.oracles.window_features import WindowFeatures
 
 ALL = baseline_heads()
