@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from jaxtyping import Float
@@ -11,7 +12,7 @@ from numpy import ndarray
 from torch import Tensor
 
 from headscope.corpus.window import Window
-from headscope.errors import ChoiceError, HeadscopeError, ModelError
+from headscope.errors import HeadscopeError, ModelError
 from headscope.heads import parse_head
 from headscope.models.intervention import Intervention, ablated
 from headscope.models.model import Model
@@ -24,7 +25,7 @@ MOST_TOKENS = 256
 """Longest sentence: the patterns of 1,024 heads on so many tokens are 268 MB."""
 BEST = 5
 """Likeliest next tokens that are shown."""
-ABLATION_METHODS = ("mean", "zero")
+AblationMethod = Literal["mean", "zero"]
 """Ablation methods; one sentence has no other row to exchange with."""
 
 Pause = Callable[[], None]
@@ -79,9 +80,7 @@ class Live:
         return self._last[1]
 
     def window(self, text: str) -> Window:
-        """The tokens of a sentence that may be read."""
-        if not text.strip():
-            raise HeadscopeError("the text is empty: type a sentence")
+        """The tokens of a sentence of at most `most` tokens."""
         check_unicode(text)
         window = text_window(self.model, text)
         if len(window.tokens) > self.most:
@@ -102,7 +101,11 @@ class Live:
         return layer, head
 
     def without(
-        self, text: str, heads: Sequence[str], method: str = "mean", pause: Pause = lambda: None
+        self,
+        text: str,
+        heads: Sequence[str],
+        method: AblationMethod = "mean",
+        pause: Pause = lambda: None,
     ) -> SentencePredictions:
         """Predictions of the model on a sentence with some heads ablated.
 
@@ -113,12 +116,9 @@ class Live:
             pause: called between layers.
 
         Raises:
-            ChoiceError: no such ablation method.
             HeadscopeError: no such head; the text cannot be read; or the model has no heads that
                 can be ablated.
         """
-        if method not in ABLATION_METHODS:
-            raise ChoiceError("ablation method", method, ABLATION_METHODS)
         by_layer: dict[int, list[int]] = {}
         for layer, head in dict.fromkeys(map(self.head, heads)):
             by_layer.setdefault(layer, []).append(head)

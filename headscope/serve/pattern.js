@@ -55,7 +55,7 @@ function patternView(tokens, matrix, mark, { name, pinned, onpin, peers = [] }) 
 
   function describe() {
     const shares = matrix[row()], best = shares.map((share, key) => [share, key]).sort((a, b) => b[0] - a[0]).slice(0, 3).filter(([share]) => share >= 0.05);
-    message.textContent = `“${visible(tokens[row()]).trim()}” (token ${row()}) looks at ${best.map(([share, key]) => `“${visible(tokens[key]).trim()}” ${number(share)}`).join(", ") || "no token for more than 0.05"}${row() === at ? " – pinned" : ""}`;
+    message.textContent = `“${visible(tokens[row()]).trim()}” (token ${row()}) attends to ${best.map(([share, key]) => `“${visible(tokens[key]).trim()}” ${number(share)}`).join(", ") || "no token for more than 0.05"}${row() === at ? " – pinned" : ""}`;
   }
 
   /* Two models' patterns show the same row. */
@@ -89,7 +89,7 @@ function headView(row, tokens, matrices, { pinned, onpin, control = "" }) {
   const view = (matrix, of) => [PAIR ? el("h3", {}, of) : "", patternView(tokens, matrix, row.primary, { name: PAIR ? `${name} of ${of}` : name, pinned, onpin, peers })];
   return [
     el("h2", {}, `${name} `, tagsOf(row).length ? tagsOf(row).map(chip) : chip(row.primary)), control,
-    ...(DATA.has_run ? plainSentence(row, placeOf(row.layer, row.head)) : []),
+    DATA.has_run ? plainSentence(row, placeOf(row.layer, row.head)) : "",
     ...matrices.flatMap((matrix, i) => (matrix ? view(matrix, DATA.names[i]) : [])),
   ];
 }

@@ -25,7 +25,7 @@ from headscope.errors import HeadscopeError
 from headscope.runs.resolve import model_or_run
 from headscope.serve.answers import head_answer, predictions_answer, sentence_answer
 from headscope.serve.guard import EVERYWHERE, LOCAL, MOST_BYTES, Guard, error_response
-from headscope.serve.live import Live, Pause
+from headscope.serve.live import AblationMethod, Live, Pause
 from headscope.serve.live_page import asset, page_html
 
 GONE = 499
@@ -40,7 +40,7 @@ class Query(BaseModel):
     text: str
     head: str = ""
     heads: list[str] = []
-    method: str = "mean"
+    method: AblationMethod = "mean"
 
 
 Answer = Callable[[Query, Pause], dict[str, Any]]
@@ -220,7 +220,7 @@ def _check_same_shape(live: Live, other: Live) -> None:
 async def _asset(request: Request) -> Response:
     content = asset(request.path_params["name"])
     if content is None:
-        raise HTTPException(404, "nothing is there")
+        return error_response(404, "nothing is there")
     text, kind = content
     return Response(text, media_type=kind)
 

@@ -15,7 +15,7 @@ const form = el("form", { id: "ask" }, el("label", { for: "text" }, "A sentence"
 
 document.getElementById("title").textContent = `${DATA.names.join(" and ")}, live · ${DATA.layers.length} layers × ${DATA.heads} heads`;
 document.getElementById("main").replaceChildren(
-  DATA.has_run ? "" : el("p", { class: "lead" }, "There is no run of this model, and so no tags. To see them here: ", el("code", {}, "headscope classify MODEL"), ", then ", el("code", {}, "headscope serve"), " with the run folder."),
+  DATA.has_run ? "" : el("p", { class: "lead" }, "No tags, because this model has no run. To see tags: ", el("code", {}, "headscope classify MODEL"), ", then ", el("code", {}, "headscope serve"), " with the run folder."),
   PAIR ? el("p", { class: "lead", id: "pair" }, `Two models: ${DATA.names.join(" and ")}. Tags, ablation and next tokens are those of ${DATA.names[0]}.`) : "",
   form, el("div", { id: "live", hidden: true },
     DATA.relations.length ? el("div", { class: "finding" }, el("label", { for: "find" }, "Find heads by their tags "), search, foundBox) : "",
@@ -108,7 +108,7 @@ function pinRow(to) {
 function drawFound() {
   const found = headsThat(state.find), names = new Set(found.map(({ row }) => headName(row.layer, row.head)));
   fadeCells(gridBox, state.find.trim() ? names : null);
-  foundBox.replaceChildren(...(!state.find.trim() ? [] : !found.length ? ["No head is tagged for that."] : [`${found.length} ${found.length === 1 ? "head" : "heads"}: `, ...found.slice(0, 8).flatMap(({ row, relation, lift }) => [nameButton(row), ` ${relation.label} (${number(lift)}) `])]));
+  foundBox.replaceChildren(...(!state.find.trim() ? [] : !found.length ? ["No head has such a tag."] : [`${found.length} ${found.length === 1 ? "head" : "heads"}: `, ...found.slice(0, 8).flatMap(({ row, relation, lift }) => [nameButton(row), ` ${relation.label} (${number(lift)}) `])]));
 }
 
 function drawAblation() {

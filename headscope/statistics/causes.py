@@ -221,25 +221,17 @@ def evidence_counts(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=COUNTS)
 
 
-def disagreements(table: pd.DataFrame, run: Result) -> dict[str, list[str]]:
+def disagreements(table: pd.DataFrame) -> dict[str, list[str]]:
     """Names of the heads with attention or direct effect alone, of types that have both."""
-    both = (
-        (table["attention"] != "")
-        & (table["direct_effect"] != "")
-        & (table["direct_effect"] != NOT_MEASURED)
-    )
-    rows = table[both]
-    kinds = {
-        "attention without direct effect": (rows["attention"] == "yes")
-        & (rows["direct_effect"] == "no"),
-        "direct effect without attention": (rows["attention"] == "no")
-        & (rows["direct_effect"] == "yes"),
-    }
+    rows = table[(table["attention"] != "") & table["direct_effect"].isin(["yes", "no"])]
+    kinds = {"attention without direct effect": "yes", "direct effect without attention": "no"}
     return {
         description: [
-            f"{head_name(row.layer, row.head)} ({row.type})" for row in rows[mask].itertuples()
+            f"{head_name(row.layer, row.head)} ({row.type})"
+            for row in rows.itertuples()
+            if row.attention == attention != row.direct_effect
         ]
-        for description, mask in kinds.items()
+        for description, attention in kinds.items()
     }
 
 
@@ -252,11 +244,7 @@ def _causal_effect(run: Result, head_type: tuple[int, int, str]) -> str:
     if run.causes is None:
         return NOT_MEASURED
     layer, head, kind = head_type
-    rows = run.causes
-    rows = rows[(rows["kind"] == "tag") & (rows["type"] == kind)]
-    verdicts = rows.loc[(rows["layer"] == layer) & (rows["head"] == head), "verdict"].astype(str)
-    words = [verdict.split(":")[0] for verdict in verdicts]
-    tested = [word for word in words if word != UNTESTED]
-    if not words:
-        return NOT_MEASURED
-    return UNTESTED if not tested else CAUSAL_EFFECT if CAUSAL_EFFECT in tested else tested[0]
+    rows = rows_of_head(run.causes[run.causes["kind"] == "tag"], layer, head)
+    words = rows.loc[rows["type"] == kind, "verdict"].astype(str).str.split(":").str[0].tolist()
+    best = [CAUSAL_EFFECT] * (CAUSAL_EFFECT in words) + [w for w in words if w != UNTESTED] + words
+    return best[0] if best else NOT_MEASURED

@@ -8,14 +8,14 @@ from headscope.relations import head_types
 from headscope.statistics.tags import NO_TYPE, UNCLASSIFIED, UNIDENTIFIABLE
 
 OTHER = "#8a6fdf"
-"""Types that are not registered, such as those of relations that were given by hand."""
+"""Colour of types that are not registered, such as those of relations given by hand."""
 QUIET = "#f0f0f3"
 _LETTERS = {UNIDENTIFIABLE: "?", UNCLASSIFIED: "·"}
 """Letters of heads that have no type."""
 
 
 def is_sink_type(type_name: str) -> bool:
-    """True for attention sinks; such heads are drawn faintly."""
+    """True for an attention sink, which is drawn faintly."""
     known = head_types().get(type_name)
     return known is not None and not known.functional
 
@@ -26,7 +26,7 @@ def legend_groups(names: Iterable[str]) -> dict[str, list[str]]:
     sinks = [name for name in ordered if is_sink_type(name)]
     none = [name for name in ordered if name in NO_TYPE]
     types = [name for name in ordered if name not in {*sinks, *none}]
-    groups = {"looks at": types, "attention sink": sinks, "no tag": none}
+    groups = {"attends to": types, "attention sink": sinks, "no tag": none}
     return {title: members for title, members in groups.items() if members}
 
 

@@ -16,11 +16,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.legend import Legend
 
-from headscope.errors import HeadscopeError
-
-WIDTHS = {"column": 3.3, "double": 6.9}
-"""Inches, of a column and of the text of two: those of ACL and of ICML, to a twentieth."""
-NARROWEST, WIDEST = 2.0, 40.0
 _POINTS = 72  # of an inch
 _CELL, _TALLEST = 0.2, 6.5  # of an atlas, in inches: a cell's height, and all of it
 _LETTER = 0.62  # of its font's size, a letter's mean width in DejaVu Sans
@@ -36,29 +31,6 @@ _STYLE: dict[Any, Any] = {
     "svg.hashsalt": "0",
 }
 _UNDATED = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}
-
-
-def width_of(name: str | None) -> float | None:
-    """A width in inches: `column`, `double`, or a number; None for the picture's own.
-
-    Raises:
-        HeadscopeError: it is not one of these.
-
-    >>> width_of("column"), width_of("5.5"), width_of(None)
-    (3.3, 5.5, None)
-    """
-    if name is None:
-        return None
-    try:
-        width = WIDTHS.get(name) or float(name)
-    except ValueError:
-        width = math.nan
-    if not NARROWEST <= width <= WIDEST:
-        raise HeadscopeError(
-            f"width {name!r:.100}: give column ({WIDTHS['column']} inches), double "
-            f"({WIDTHS['double']}), or inches from {NARROWEST:g} to {WIDEST:g}"
-        )
-    return width
 
 
 def picture(figure: Figure, suffix: str) -> bytes:

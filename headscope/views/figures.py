@@ -156,7 +156,7 @@ _DASHED: dict[str, Any] = {
 
 
 def type_legend(axes: Axes, types: Sequence[str]) -> None:
-    """The colours of types, beside the axes: types with a function, attention sinks, no type."""
+    """Legend of the types beside the axes: functions, attention sinks, then no type."""
     handles = []
     groups = legend_groups(types)
     for title, names in groups.items():

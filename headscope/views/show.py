@@ -29,7 +29,7 @@ from headscope.models.model import Model
 from headscope.options import Device, Head, Revision, Source, Text, checked
 from headscope.printing import one_line, visible
 from headscope.runs.resolve import ModelOrRun, model_of, run_named, the_model
-from headscope.statistics.result import Result, layers_of
+from headscope.statistics.result import Result
 from headscope.views.report import circuitsvis_script
 from headscope.views.report.data import to_json
 
@@ -167,15 +167,13 @@ def layer_view(run: Result, layer: int) -> LayerView:
         layer: its number in the model.
 
     Raises:
-        RunError: no such layer, or no ordinary text was kept of its heads.
+        RunError: no ordinary text was kept of the heads of such a layer.
     """
-    if layer not in layers_of(run):
-        raise RunError(f"no layer {layer} in this run; they go up to {layers_of(run)[-1]}")
     examples = [example for example in run.examples if example.layer == layer and example.query < 0]
     examples = [example for example in examples if example.window == examples[0].window]
     if not examples:
         raise RunError(
-            f"this run kept no text of layer {layer}: classify again, with examples, or name a "
+            f"this run kept no text of a layer {layer}: classify again, with examples, or name a "
             "head and a text"
         )
     names = tuple(head_name(example.layer, example.head) for example in examples)

@@ -72,9 +72,14 @@ class StudyResult:
 
     def json(self) -> str:
         """Values, summary, notes and the table's rows as a JSON object; NaN becomes null."""
-        values = {"title": self.title, **self.values}
-        values |= {"summary": list(self.summary), "notes": list(self.notes)}
-        return values_to_json(values, {"table": self.table})
+        values = {
+            name: None if isinstance(value, float) and not isfinite(value) else value
+            for name, value in self.values.items()
+        }
+        texts = {"summary": list(self.summary), "notes": list(self.notes)}
+        rows = json.loads(self.table.to_json(orient="records", double_precision=6))
+        content = {"title": self.title, **values, **texts, "table": rows}
+        return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
     @property
     def printed_table(self) -> pd.DataFrame:
@@ -118,25 +123,3 @@ def check_table_file(target: Path) -> Path:
         )
     check_foreign(target)
     return target
-
-
-def values_to_json(values: Mapping[str, Any], tables: Mapping[str, pd.DataFrame | None]) -> str:
-    """Values, and tables as lists of rows, as one JSON object.
-
-    A number that is not defined is null, and so is a table that there is not.
-
-    >>> print(values_to_json({"lift": float("nan")}, {"heads": None}), end="")
-    {
-     "lift": null,
-     "heads": null
-    }
-    """
-    content = {
-        name: None if isinstance(value, float) and not isfinite(value) else value
-        for name, value in values.items()
-    }
-    for name, table in tables.items():
-        # pandas writes NaN as null
-        text = "null" if table is None else table.to_json(orient="records", double_precision=6)
-        content[name] = json.loads(text)
-    return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"

@@ -18,23 +18,23 @@ from headscope.statistics.causes import disagreements, evidence_counts
 from headscope.statistics.general_labels import shown_relations
 from headscope.statistics.head_lists import partial_sinks, strongest, undecided
 from headscope.statistics.result import PRELIMINARY, Result
-from headscope.statistics.tags import NO_TAG, NO_TYPE, UNCLASSIFIED, UNIDENTIFIABLE
+from headscope.statistics.tags import NO_TAG, NO_TYPE, UNIDENTIFIABLE
 from headscope.views.colours import colour, is_sink_type, legend_groups, letter
 from headscope.views.terminal_tables import plain_table
 
 STRONGEST = 3
 FIRST_TAG_MEANS = "The first tag is the primary one; relation and numbers are its own."
 CLOSEST_MEANS = (
-    "the head earned no tag, and this is the relation that it comes closest to; headscope why says "
-    "what it lacks"
+    "the head has no tag, and this relation comes closest; headscope why names the conditions that "
+    "fail"
 )
 NUMBERS_MEAN = (
     "mass is the share of attention on the relation's targets, control the share on control keys, "
     "lift the difference of the two with its 95 % interval over n queries"
 )
 EITHER_MEANS = (
-    "either …: all holds that a tag asks for but this: the text has too few queries at which the "
-    "relation and the simple rule differ"
+    "either …: every other condition of a tag holds, but the relation and the baseline differ at "
+    "too few queries of this text"
 )
 TYPE_EVIDENCE_MEANS = (
     "heads of each type with attention on its targets; a direct effect on the logits; both; "
@@ -45,9 +45,9 @@ WIDE = 36  # heads that fit into 80 columns with a blank between them
 
 
 def summary(run: Result) -> RenderableType:
-    """Counts by type, and for each type its strongest heads with their numbers."""
+    """Atlas with the heads of each type, and for each type its strongest heads."""
     parts: list[RenderableType] = [Text(_title(run), style="bold"), *_facts(run)]
-    parts += [atlas_grid(run), legend(run), Text(), _counts(run)]
+    parts += [atlas_grid(run), legend(run)]
     best = strongest(run.evidence)
     if len(best):
         parts += [Text(), Text(NUMBERS_MEAN, style="dim"), *_strongest_tables(best)]
@@ -65,7 +65,7 @@ def summary(run: Result) -> RenderableType:
 
 
 def _title(run: Result) -> str:
-    """The model with its layers; of a hybrid, how many of them have heads."""
+    """The model with its layers, and for a hybrid the number of layers with heads."""
     model, name = run.info["model"], one_line(name_of(run.name))
     if "layers" not in model:
         return name
@@ -75,12 +75,12 @@ def _title(run: Result) -> str:
 
 
 def _weight(note: str) -> str:
-    """Notes that begin in capitals are those that make a run worthless: they are printed bold."""
+    """Style of a note: bold for those in capitals, which make a run worthless."""
     return "bold red" if note[:12].isupper() else "yellow"
 
 
 def _facts(run: Result) -> Iterator[Text]:
-    """Lines on the run as a whole, of what it measured and what is not the default."""
+    """Lines on the run as a whole: its text, its settings, its loss and its precision."""
     info = run.info
     if run.preliminary:
         yield Text(f"all tags are {PRELIMINARY}: a quick run", style="bold yellow")
@@ -88,8 +88,8 @@ def _facts(run: Result) -> Iterator[Text]:
     if read.get("expected_changes") is not None:
         count = round(read["expected_changes"])
         yield Text(
-            f"read {read['tokens']:,} of {read['of']:,} tokens of text: the rest would change "
-            f"about {count} tag{'s' * (count != 1)} (--all reads it)"
+            f"read {read['tokens']:,} of {read['of']:,} tokens: the rest (--all) would change "
+            f"about {count} tag{'s' * (count != 1)}"
         )
     if decidable := info.get("decidable"):
         yield Text(
@@ -102,7 +102,7 @@ def _facts(run: Result) -> Iterator[Text]:
         yield _loss_line(loss)
     precision = info.get("precision") or {}
     if "tokens" in precision:
-        line = f"precision: {precision['dtype']}, as {precision['reason']}"
+        line = f"precision: {precision['dtype']}, because {precision['reason']}"
         if "mean_difference" in precision:
             line += (
                 f": masses of the first {precision['tokens']:,} tokens differ from single "
@@ -116,9 +116,9 @@ def _loss_line(loss: Mapping[str, Any]) -> Text:
     """The model's loss on its run's own text."""
     model, unigram = loss["model"], loss["unigram"]
     sentence = (
-        f"the model's loss on this text: {'no number' if model is None else f'{model:.2f}'} nats "
-        f"per token; token frequencies alone: {unigram:.2f} ({loss['tokens']} tokens; the model is "
-        f"better in {loss['better']} of {loss['windows']} windows)"
+        f"loss of the model on this text: {'no number' if model is None else f'{model:.2f}'} nats "
+        f"per token; of token frequencies alone: {unigram:.2f} ({loss['tokens']} tokens; the "
+        f"model is better in {loss['better']} of {loss['windows']} windows)"
     )
     is_sound = model is not None and model < unigram
     return Text(sentence, style="" if is_sound else "bold red")
@@ -139,21 +139,25 @@ def atlas_grid(run: Result) -> Text:
 
 
 def legend(run: Result) -> Text:
-    """The letters of the grid with their types, in lines of at most 80 columns."""
-    groups = legend_groups({*run.heads["primary"]} - {UNCLASSIFIED})
+    """The letters of the grid with their types and numbers of heads, at most 80 columns wide."""
+    primary = run.heads["primary"].value_counts()
+    counts = run.heads["tags"].str.split(";").explode().value_counts().drop("", errors="ignore")
+    counts = pd.concat([counts, primary[primary.index.isin(NO_TYPE)]])
     lines, column = Text(), 0
-    for name in [name for names in groups.values() for name in names]:
-        entry = f"{letter(name)} {name}  "
+    for name in [name for names in legend_groups(counts.index).values() for name in names]:
+        entry = f"{letter(name)} {name} {counts[name]}  "
         if column + len(entry) > COLUMNS:
             lines.append("\n")
             column = 0
         lines.append(entry[0], _style(name)).append(entry[1:])
         column += len(entry)
+    if partial := len(partial_sinks(run.evidence, run.rules)):
+        lines.append(f"\npartial sinks: {partial}")
     return lines
 
 
 def _style(type_name: str) -> str:
-    """Dim for attention sinks and heads without a type."""
+    """Style of a type: dim for attention sinks and no type."""
     faint = type_name in NO_TYPE or is_sink_type(type_name)
     return "dim" if faint else f"bold {colour(type_name)}"
 
@@ -165,12 +169,13 @@ def head_lines(
 ) -> Table:
     """A table of heads, one row each, as `headscope heads` prints it.
 
-    A head without a tag stands with the relation that it comes closest to; the table says so.
+    A head without a tag has a row of the relation that it comes closest to.
 
     Args:
         heads: a row per head, as in `heads.csv`.
-        undecided_heads: by their names, what heads cannot be told from; see `evidence.undecided`.
-        partial: by their names, the mass of heads that are partial sinks.
+        undecided_heads: the two that the text does not separate, by the heads' names; see
+            `headscope.statistics.head_lists.undecided`.
+        partial: mass of heads that are partial sinks, by their names.
     """
     sinks = (
         {} if partial is None else {name: f"partial sink {m:.2f}" for name, m in partial.items()}
@@ -211,21 +216,8 @@ def _untagged(primary: str, reason: str | None) -> str:
     return f"{UNIDENTIFIABLE}: {NO_TAG}" if primary == UNIDENTIFIABLE else NO_TAG
 
 
-def _counts(run: Result) -> Table:
-    table = plain_table("type", "heads", "with the tag")
-    primary_counts = run.heads["primary"].value_counts()
-    tags = run.heads["tags"].str.split(";").explode().value_counts()
-    groups = legend_groups(set(primary_counts.index) | (set(tags.index) - {""}))
-    for name in [name for names in groups.values() for name in names]:
-        also = "" if name in NO_TYPE else str(tags.get(name, 0))
-        table.add_row(name, str(primary_counts.get(name, 0)), also)
-    if partial := len(partial_sinks(run.evidence, run.rules)):
-        table.add_row("partial sink", "", str(partial))
-    return table
-
-
 def _undecided_table(undecided_heads: pd.DataFrame) -> Table:
-    """Table of what undecided heads may be doing, and how few queries could say it."""
+    """Table of undecided heads: the two explanations, and the queries at which they differ."""
     table = plain_table(UNIDENTIFIABLE, "heads", "head", "hard queries", right=("hard queries",))
     for sentence, rows in undecided_heads.groupby("description", sort=False):
         names = ", ".join(rows.index[:STRONGEST]) + (", …" if len(rows) > STRONGEST else "")
@@ -239,14 +231,15 @@ def _strongest_tables(best: pd.DataFrame) -> list[RenderableType]:
     """A line and a table of the strongest heads for each type, with the same widths of columns."""
     strongest_heads = best.groupby("type", sort=False).head(STRONGEST)
     strongest_heads = strongest_heads.assign(relation=shown_relations(strongest_heads))
-    widths = {"n": max(len(str(n)) for n in strongest_heads["n"])}
-    widths["relation"] = max(map(len, [*strongest_heads["relation"], "relation"]))
+    relation = max(map(len, [*strongest_heads["relation"], "relation"]))
+    n = max(len(str(n)) for n in strongest_heads["n"])
+    widths = 6, relation, 5, len("control"), 5, len("0.00 … 0.00"), n
     parts: list[RenderableType] = []
     for name, of_the_type in strongest_heads.groupby("type", sort=False):
         table = plain_table("head", "relation", "mass", "control", "lift", "95 %", "n")
         table.pad_edge = True
         table.show_header = not parts
-        for column, width in zip(table.columns, _widths(widths), strict=True):
+        for column, width in zip(table.columns, widths, strict=True):
             column.min_width = width
         for row in of_the_type.itertuples():
             table.add_row(
@@ -258,11 +251,6 @@ def _strongest_tables(best: pd.DataFrame) -> list[RenderableType]:
             )
         parts += [Text(f"strongest {name} heads", style=_style(str(name))), table]
     return parts
-
-
-def _widths(widest: Mapping[str, int]) -> tuple[int, ...]:
-    """Least widths of the columns of the strongest heads, the same in the table of each type."""
-    return 6, widest["relation"], 5, len("control"), 5, len("0.00 … 0.00"), widest["n"]
 
 
 def _numbers(*values: float) -> list[str]:
@@ -285,7 +273,7 @@ def type_evidence_lines(table: pd.DataFrame, run: Result) -> RenderableType:
     for row in counts.itertuples(index=False):
         table_text.add_row(*("" if pd.isna(cell) else str(cell) for cell in row))
     parts: list[RenderableType] = [table_text, Text(TYPE_EVIDENCE_MEANS, style="dim")]
-    for disagreement, heads in disagreements(table, run).items():
+    for disagreement, heads in disagreements(table).items():
         if heads:
             parts.append(Text(f"{disagreement}: {', '.join(heads)}"))
     optional_tables = (

@@ -12,7 +12,7 @@ from rich.table import Column, Table
 
 from headscope.heads import head_name
 
-NUMBERS = frozenset({"mass", "control", "lift", "n", "heads", "with the tag"})
+NUMBERS = frozenset({"mass", "control", "lift", "n", "heads"})
 """Columns that stand right in every table."""
 
 
@@ -117,14 +117,10 @@ def frame_table(table: pd.DataFrame) -> Table:
     numbers = table.select_dtypes("number").columns
     rendered = plain_table(*map(str, table.columns), right=list(map(str, numbers)))
     for row in table.itertuples(index=False):
-        rendered.add_row(*map(_cell, row))
+        rendered.add_row(
+            *(number_text(cell, ".3f" if isinstance(cell, float) else "", "–") for cell in row)
+        )
     return rendered
-
-
-def _cell(value: Any) -> str:
-    if isinstance(value, float):
-        return number_text(value, ".3f", "–")
-    return "–" if value is None or value is pd.NA else str(value)
 
 
 def number_text(value: Any, form: str, missing: str = "") -> str:

@@ -79,7 +79,7 @@ def test_heads_are_found_by_what_they_do_and_ablated_by_type(with_run):
     assert "L1H2" in found["before"]["said"]
     assert found["before"]["faded"] == 7
     assert found["copies"]["said"].startswith("1 head: L0H1")
-    assert found["nothing"] == {"said": "No head is tagged for that.", "faded": 8}
+    assert found["nothing"] == {"said": "No head has such a tag.", "faded": 8}
     assert found["none"] == 0
     assert found["change"].endswith("without L0H1.")
     assert found["chips"] == "IP"

@@ -45,13 +45,13 @@ def slow(gpt2_folder):
 @pytest.mark.parametrize(
     ("path", "content", "status", "said"),
     [
-        ("/read", {"text": " "}, 400, "the text is empty"),
+        ("/read", {"text": ""}, 400, "the text is empty"),
         ("/read", {}, 400, "text: Field required"),
         ("/read", b"[" * 60_000, 400, "Invalid JSON"),
         ("/read", {"text": "x" * 400}, 400, "reads 256 at most"),
         ("/read", {"text": "x" * MOST_BYTES}, 413, "64 KB"),
         ("/head", {"text": TEXT, "head": "L7H1"}, 400, "no head L7H1"),
-        ("/ablate", {"text": TEXT, "heads": [], "method": "loud"}, 400, "mean, zero"),
+        ("/ablate", {"text": TEXT, "heads": [], "method": "loud"}, 400, "'mean' or 'zero'"),
     ],
 )
 def test_what_is_wrong_is_one_sentence(served, path, content, status, said):

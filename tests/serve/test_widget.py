@@ -90,7 +90,7 @@ def test_what_is_clicked_is_chosen_and_what_python_chooses_is_drawn(live_with_ru
     assert key["token"] == click["token"] - 1
     assert kind == {"head": "L1H2", "type": "induction", "token": key["token"]}
     assert (found["faded"], found["unfaded"]) == (7, 0)
-    assert "(token 1) looks at" in found["told"]
+    assert "(token 1) attends to" in found["told"]
     assert found["bold"] == 0
     assert found["after"] == ["L1H2"]
 

@@ -75,7 +75,7 @@ def test_evidence_by_type_is_what_was_measured():
     counted = evidence_counts(type_evidence(whole)).set_index("type")
     assert counted.loc["induction"].tolist() == [2, 2, 1, 1, 1]
     assert pd.isna(counted.loc["copy", "attention"])
-    assert disagreements(type_evidence(whole), whole) == {
+    assert disagreements(type_evidence(whole)) == {
         "attention without direct effect": ["L0H0 (induction)"],
         "direct effect without attention": ["L0H2 (induction)"],
     }

@@ -102,7 +102,7 @@ def everything(folder: Path) -> dict[str, bytes]:
 
 def test_the_command_refuses_in_one_sentence_and_leaves_nothing_half_written(folders, tmp_path):
     def refused(*arguments: object) -> str:
-        done = CliRunner().invoke(app, ["export", "gallery", *map(str, arguments), "-q"])
+        done = CliRunner().invoke(app, ["export", "gallery", *map(str, arguments)])
         assert isinstance(done.exception, HeadscopeError)
         return str(done.exception)
 

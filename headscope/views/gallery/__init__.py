@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import pandas as pd
 from jinja2 import Environment
@@ -30,7 +30,7 @@ from headscope.views.report import report_html
 
 @dataclass(frozen=True)
 class TypeShare:
-    """The heads of a run that are drawn as one type."""
+    """Heads of a run with one primary type."""
 
     type: str
     """A primary type, or one of `colours.NO_TYPE`."""
@@ -39,16 +39,6 @@ class TypeShare:
     """Layers that hold the middle half of these heads, such as `L2–L4`."""
     path: str
     """Their cells as an SVG path, one unit a head and a layer."""
-
-    @property
-    def letter(self) -> str:
-        """The letter of the type."""
-        return letter(self.type)
-
-    @property
-    def typed(self) -> bool:
-        """True if the report has a page of it."""
-        return self.type not in NO_TYPE
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,24 +113,19 @@ def _shares(run: Result, layers: list[int]) -> list[TypeShare]:
         typed_heads = run.heads[primaries == name]
         cells = zip(typed_heads["layer"].tolist(), typed_heads["head"].tolist(), strict=True)
         path = "".join(f"M{head} {row_of_layer[layer]}h1v1h-1z" for layer, head in cells)
-        shares.append(TypeShare(str(name), len(typed_heads), _span(run, typed_heads), path))
+        shares.append(TypeShare(str(name), len(typed_heads), _span(typed_heads), path))
     return shares
 
 
 def functions_first(names: Iterable[str]) -> list[str]:
-    """Types in the order of the legend: types with a function, attention sinks, and no type."""
+    """Types in the order of the legend: functions, attention sinks, then no type."""
     return [name for members in legend_groups(names).values() for name in members]
 
 
-def _span(run: Result, heads: pd.DataFrame) -> str:
-    """Half of the heads lie there, a quarter before it and a quarter behind it."""
-    low, high = (_row(run, heads, quantile) for quantile in (0.25, 0.75))
-    return low if low == high else f"{low}–{high}"
-
-
-def _row(run: Result, heads: pd.DataFrame, quantile: float) -> str:
-    layer: Any = heads["layer"].quantile(quantile, interpolation="nearest")
-    return layer_name(int(layer))
+def _span(heads: pd.DataFrame) -> str:
+    """Layers of the middle half of the heads."""
+    ends = heads["layer"].quantile([0.25, 0.75], interpolation="nearest")
+    return "–".join(dict.fromkeys(layer_name(int(layer)) for layer in ends))
 
 
 INDEX = "index.html"
@@ -189,11 +174,12 @@ def gallery_html(cards: Sequence[Card]) -> str:
     """
     here = "headscope.views.gallery"
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    environment.filters |= {"visible": visible, "style_class": style_class}
+    environment.filters |= {"visible": visible, "style_class": style_class, "letter": letter}
     return environment.from_string(page_file(here, "page.html")).render(
         style=page_style(page_file(here, "gallery.css")),
         cards=cards,
         types=types_of(cards),
+        no_type=NO_TYPE,
         models=len({card.model for card in cards}),
         total=sum(card.total for card in cards),
         script=page_file(here, "gallery.js"),

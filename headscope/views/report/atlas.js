@@ -13,7 +13,7 @@ function atlasPage() {
   const filters = el("div", { class: "filters", role: "group", "aria-label": "Show heads with the tag" },
     GROUPS.map(([title, types]) => el("span", { class: "group" }, el("span", { class: "small" }, title), types.map(filter))));
   const page = el("section", { class: "atlas", "aria-label": "Atlas" },
-    findings(), runFacts(), lossLine(), filters,
+    findings(), columnsInWords(), runFacts(), lossLine(), filters,
     el("div", { class: "beside" }, el("div", { class: "atlas-grid" }, grid(), legendLine()), el("div", { class: "aside" }, summaryTable(), coverageMap())), undecidedList(), DATA.floors ? el("p", {}, DATA.floors) : null);
   setTimeout(() => { applyFilter(); });
   return page;
@@ -21,7 +21,7 @@ function atlasPage() {
 
 /* How to read a cell. */
 function legendLine() {
-  const cells = "Letter and colour: the primary type; the larger the lift (mass − control), the stronger the colour. Dots: further tags. Pale: an attention sink. Dashed: not identifiable, because this text cannot tell it from a simple rule. Grey: unclassified.";
+  const cells = "Letter and colour: primary type; the larger the lift (mass − control), the stronger the colour. Dots: other tags. Pale: attention sink. Dashed: not identifiable, because this text does not separate the relation from a baseline. Grey: no tag.";
   if (!THUMB) return el("p", { class: "small" }, cells);
   const [text, ...others] = DATA.means.shown;
   const where = others.length ? ` A head whose primary relation is measured on other input is drawn on that: ${others.join("; ")}.` : "";
@@ -76,22 +76,22 @@ function moveBetweenCells(event) {
 function summaryTable() {
   const rows = MARKED.map((type) => {
     const primary = DATA.rows.filter((row) => row.primary === type);
-    if (!countable(type)) return [el("a", { href: `#type=${encodeURIComponent(type)}` }, type), "", "", "", "too few queries"];
-    const tagged = untyped(type) ? "" : String(DATA.rows.filter((row) => tagsOf(row).includes(type)).length);
+    if (!countable(type)) return [el("a", { href: `#type=${encodeURIComponent(type)}` }, type), "", "", "", "", "too few queries"];
+    const tagged = taggedWith(type);
     const [place, relation] = strongestOf(type)[0] || [];
     const name = untyped(type) ? type : el("a", { href: `#type=${encodeURIComponent(type)}` }, type);
-    return [name, String(primary.length), tagged, ...(relation ? [headLink(DATA.rows[place]), `${relation.label}, lift ${number(relation.lift[place])}`] : ["", ""])];
+    return [name, String(primary.length), untyped(type) ? "" : String(tagged.length), tagged.length ? el("span", { class: "value" }, layersOf(tagged)) : "", ...(relation ? [headLink(DATA.rows[place]), `${relation.label}, lift ${number(relation.lift[place])}`] : ["", ""])];
   });
-  return table("Heads by type", ["type", "primary", "with the tag", "strongest", "by"], rows, [1, 2], true);
+  return table("Heads by type", ["type", "primary", "tagged", "layers", "strongest", "by"], rows, [1, 2], true);
 }
 
-/* Heads of which the text cannot say whether they follow a relation or a simple rule. */
+/* Heads whose relation the text does not separate from a baseline. */
 function undecidedList() {
   const groups = new Map();
   for (const row of DATA.rows.filter((own) => own.undecided)) groups.set(row.undecided.description, [...(groups.get(row.undecided.description) || []), row]);
   if (!groups.size) return null;
   const items = [...groups].sort((a, b) => b[1].length - a[1].length).map(([message, own]) =>
-    el("li", {}, `${message} (they differ at ${own[0].undecided.few} queries): `, own.flatMap((row, i) => [i ? " " : "", headLink(row)])));
+    el("li", {}, `${message} (the two differ at ${own[0].undecided.few} queries): `, own.flatMap((row, i) => [i ? " " : "", headLink(row)])));
   return el("section", { class: "undecided" }, el("h2", {}, "Not identifiable"), el("ul", {}, items));
 }
 
@@ -106,33 +106,25 @@ function listed(items) {
 
 function layersOf(rows) {
   const own = [...new Set(rows.map((row) => row.layer))].sort((a, b) => a - b);
-  return own.length === 1 ? layerName(own[0]) : `${layerName(own[0])} to ${layerName(own.at(-1))}`;
+  return own.length === 1 ? layerName(own[0]) : `${layerName(own[0])}–${layerName(own.at(-1))}`;
 }
 
+const taggedWith = (type) => DATA.rows.filter((row) => tagsOf(row).includes(type));
+
+/* Two sentences: how many heads have which tags, and the evidence of the one with the largest lift. */
 function findings() {
-  const counted = ALL_TYPES.filter((type) => !isSink(type) && countable(type))
-    .map((type) => [type, DATA.rows.filter((row) => tagsOf(row).includes(type))]).filter(([, own]) => own.length).sort((a, b) => b[1].length - a[1].length);
-  const acting = DATA.rows.filter((row) => tagsOf(row).some((type) => !isSink(type)));
-  const message = counted.map(([type, own]) =>
-    el("span", {}, `${own.length} `, el("a", { href: `#type=${encodeURIComponent(type)}` }, type), ` (${layersOf(own)}; strongest `, headLink(DATA.rows[strongestOf(type)[0][0]]), ")"));
-  const count = (test) => DATA.rows.filter(test).length;
-  const others = [[count((row) => isSink(row.primary)), "only look at an attention sink, such as the first token"], [count((row) => row.primary === UNDECIDED), "not identifiable (this text cannot distinguish what they do from a baseline)"], [count((row) => row.primary === UNCLASSIFIED), "unclassified (no tag)"]]
-    .filter(([heads]) => heads).map(([heads, what]) => `${heads} ${what}`);
-  const first = DATA.rows.map((row) => row.first_token_mass).filter(Number.isFinite);
-  const mean = first.reduce((sum, share) => sum + share, 0) / first.length;
-  return el("div", { class: "findings" },
-    el("p", {},
-      `${acting.length} of ${plural(DATA.rows.length, "head")} have a tag for where they look`, message.length ? [": ", listed(message)] : "", ". ",
-      others.length ? ["The others: ", listed(others), ". "] : "",
-      first.length ? `On average ${Math.round(100 * mean)} % of a head's attention lies on the first token.` : ""),
-    counted.length ? clearest(counted.map(([type]) => strongestOf(type)[0])) : "");
+  const types = ALL_TYPES.filter((type) => !isSink(type) && countable(type) && taggedWith(type).length).sort((a, b) => taggedWith(b).length - taggedWith(a).length);
+  const tagged = DATA.rows.filter((row) => tagsOf(row).some((type) => !isSink(type))).length;
+  const count = (test, one, many) => { const heads = DATA.rows.filter(test).length; return heads ? [`${heads} ${heads === 1 ? one : many}`] : []; };
+  const others = [...count((row) => isSink(row.primary), "attends only to a sink", "attend only to a sink"), ...count((row) => row.primary === UNDECIDED, "is not identifiable", "are not identifiable"), ...count((row) => row.primary === UNCLASSIFIED, "has no tag", "have no tag")];
+  return el("p", { class: "findings" },
+    `${tagged} of ${plural(DATA.rows.length, "head")} have a tag for where they attend`, types.length ? [" (", listed(types.map((type) => el("span", {}, `${taggedWith(type).length} `, el("a", { href: `#type=${encodeURIComponent(type)}` }, type)))), ")"] : "",
+    others.length ? ["; ", listed(others)] : "", ". ", types.length ? largestLift(types.map((type) => strongestOf(type)[0])) : "");
 }
 
-/* The head of the largest lift in a sentence, with what a tag had to pass where the words first stand. */
-function clearest(heads) {
-  const [place, relation] = heads.reduce((best, next) => (next[1].lift[next[0]] > best[1].lift[best[0]] ? next : best));
-  return el("p", {}, "The clearest is ", headLink(DATA.rows[place]), `: ${number(relation.mass[place])} of its attention (the mass) is on ${relation.meaning}${relation.label === relation.meaning ? "" : ` (${relation.label})`}, and ${strictestControl(relation, place)}. The lift is mass − control. `,
-    "A tag requires 1.5 times the mass of every control and, for words, that the head prefers the target at hard queries, where the best baseline such as “the nearest verb” is wrong.");
+function largestLift(heads) {
+  const [place, r] = heads.reduce((best, next) => (next[1].lift[next[0]] > best[1].lift[best[0]] ? next : best));
+  return ["The largest lift (mass − control, with its 95 % interval) is that of ", headLink(DATA.rows[place]), `: ${attentionOn(r, place)}.`];
 }
 
 function runFacts() {

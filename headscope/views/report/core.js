@@ -8,7 +8,7 @@ const UNDECIDED = "not identifiable";
 /* Attention sinks are drawn faintly, in a group of their own. */
 const SINKS = ALL_TYPES.filter((t) => DATA.types.some((own) => own.name === t && own.sink));
 const isSink = (type) => SINKS.includes(type);
-const GROUPS = [["looks at", ALL_TYPES.filter((t) => !isSink(t))], ["attention sink", SINKS], ["no tag", [UNDECIDED, UNCLASSIFIED]]].filter(([, own]) => own.length);
+const GROUPS = [["attends to", ALL_TYPES.filter((t) => !isSink(t))], ["attention sink", SINKS], ["no tag", [UNDECIDED, UNCLASSIFIED]]].filter(([, own]) => own.length);
 const MARKED = GROUPS.flatMap(([, own]) => own);
 const LETTERS = Object.fromEntries(DATA.types.map((t) => [t.name, t.letter]));
 
@@ -105,8 +105,8 @@ function table(caption, columns, rows, numeric = [], wrap = false) {
 function lossLine() {
   const loss = DATA.info.text_loss;
   if (!loss) return null;
-  const text = `The model's loss on this text: ${number(loss.model)} nats per token; token frequencies alone: ${number(loss.unigram)} (${loss.tokens} tokens; the model is better in ${loss.better} of ${loss.windows} windows).`;
-  return el("p", { class: "loss" }, loss.model !== null && loss.model < loss.unigram ? text : el("strong", { class: "unsound" }, `${text} The model predicts its text worse than the frequencies of the tokens do: its tags may mean nothing.`));
+  const text = `Loss of the model on this text: ${number(loss.model)} nats per token; of token frequencies alone: ${number(loss.unigram)} (${loss.tokens} tokens; the model is better in ${loss.better} of ${loss.windows} windows).`;
+  return el("p", { class: "loss" }, loss.model !== null && loss.model < loss.unigram ? text : el("strong", { class: "unsound" }, `${text} The model predicts this text worse than token frequencies: its tags may mean nothing.`));
 }
 
 function showTip(text, at) {
@@ -125,7 +125,7 @@ function showTip(text, at) {
 
 function describe(row) {
   const tags = tagsOf(row).join(", ") || (row.undecided ? `${row.primary}: ${row.undecided.description}` : row.primary);
-  return `${headName(row.layer, row.head)} – ${tags}\n${tagsOf(row).length || row.undecided ? "" : "no tag, closest to "}${row.relation}: mass ${number(row.mass)}, control ` +
+  return `${headName(row.layer, row.head)} – ${tags}\n${tagsOf(row).length || row.undecided ? "" : "no tag, closest relation "}${row.relation}: mass ${number(row.mass)}, control ` +
     `${number(row.control)}, lift ${number(row.lift)} [${number(row.ci_low)}, ${number(row.ci_high)}]\n` +
     `first token ${number(row.first_token_mass)}, entropy ${number(row.entropy)}, ${row.shape || "no shape"}${DATA.means ? `\npicture: ${pictureOf(row)}` : ""}`;
 }

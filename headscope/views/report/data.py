@@ -66,7 +66,8 @@ def page_data(run: Result) -> dict[str, Any]:
         "types": types_in_words(evidence_types),
         "countable": countable_types(run.evidence, run.rules),
         "relations": [
-            _relation(run, name, rows, seen) for name, rows in _by_relation(run.evidence)
+            _relation(run, f"{kind}/{name}", rows, seen)
+            for (kind, name), rows in run.evidence.groupby(["type", "relation"], sort=False)
         ],
         "best": {row.id: row.place for row in best.itertuples(index=False)},
         "strongest": {
@@ -118,11 +119,6 @@ def _indexed(rows: pd.DataFrame, row_of_layer: dict[int, int], heads: int) -> pd
     )
 
 
-def _by_relation(evidence: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
-    ids = evidence["type"] + "/" + evidence["relation"]
-    return [(str(name), rows) for name, rows in evidence.groupby(ids, sort=False)]
-
-
 def _relation(
     run: Result, name: str, rows: pd.DataFrame, instances: dict[str, list[str]]
 ) -> dict[str, Any]:
@@ -144,20 +140,15 @@ def _relation(
         "rule": _short(first["baseline_rate"]),
         "reliability": run.info.get("reliability", {}).get(name),
         "tagged": [int(value) for value in rows["tagged"]],
-        "undecided": _undecided_places(rows),
+        "undecided": np.flatnonzero(rows["verdict"] == UNIDENTIFIABLE).tolist(),
         "baseline": first.get("baseline", ""),
         "hard": _short(first.get("hard_n", math.nan)),
         **{column: list(map(_short, rows[column].tolist())) for column in _NUMBERS},
     }
 
 
-def _undecided_places(rows: pd.DataFrame) -> list[int]:
-    """Heads that the text cannot tell from a simple rule, by their places in the page's lists."""
-    return [row for row, verdict in enumerate(rows["verdict"]) if verdict == UNIDENTIFIABLE]
-
-
 def _rows(run: Result) -> list[dict[str, Any]]:
-    """A row per head, with what it is drawn as, what it may be doing, and its causes."""
+    """A row per head, with the two explanations of an undecided one, its sentences and causes."""
     undecided_heads = undecided(run.heads, run.evidence)
     sentences = {
         name: {
@@ -167,26 +158,13 @@ def _rows(run: Result) -> list[dict[str, Any]]:
         }
         for name, row in undecided_heads.iterrows()
     }
-    lines = head_sentences(run)
-    return [
-        {
-            **row,
-            "undecided": sentences.get(name),
-            "deeds": lines[row["layer"], row["head"]],
-            "causes": _sentences(run, row),
-        }
-        for name, row in zip(run.heads.index, _records(run.heads), strict=True)
-    ]
-
-
-def _sentences(run: Result, row: dict[str, Any]) -> list[str]:
-    """All numbers of what ablating a head does."""
-    return [] if run.causes is None else cause_lines(run.causes, row["layer"], row["head"])
-
-
-def _records(heads: pd.DataFrame) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = heads.to_dict("records")
-    return [{key: _plain(value) for key, value in row.items()} for row in rows]
+    lines, rows = head_sentences(run), []
+    for name, row in zip(run.heads.index, run.heads.to_dict("records"), strict=True):
+        at = row["layer"], row["head"]
+        causes = [] if run.causes is None else cause_lines(run.causes, *at)
+        own = {"undecided": sentences.get(name), "deeds": lines[at], "causes": causes}
+        rows.append({key: _plain(value) for key, value in row.items()} | own)
+    return rows
 
 
 def _example(example: Example) -> dict[str, Any]:
@@ -214,9 +192,7 @@ def _example(example: Example) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, str | int):
-        return value
-    return _short(value)
+    return value if isinstance(value, str | int) else _short(value)
 
 
 def _short(value: Any) -> float | None:

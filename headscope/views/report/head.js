@@ -1,4 +1,4 @@
-/* A head's page: what it does in a sentence, three examples, all its queries, its relations, and the evidence for its tags. */
+/* A head's page: where it attends in a sentence, three examples, all its queries, and its relations with their conditions. */
 
 function headPage(row) {
   const name = headName(row.layer, row.head), index = placeOf(row.layer, row.head), examples = examplesOfHead(row);
@@ -10,8 +10,8 @@ function headPage(row) {
       row.deeds.length ? el("ul", { class: "deeds" }, row.deeds.map((line) => el("li", {}, line))) : "",
       row.causes.length ? el("details", {}, el("summary", {}, "Effects of ablating it, with all numbers"), el("ul", { class: "causes small" }, row.causes.map((line) => el("li", {}, line)))) : "")),
     examplesOf(row, examples),
-    el("h3", {}, "Relations"), bars(index), ladders(row),
-    el("h3", {}, "Its shape"), facts(row), ordinaryOf(row, examples));
+    el("h3", {}, "Relations"), bars(index),
+    el("h3", {}, "Pattern"), facts(row), ordinaryOf(row, examples));
 }
 
 function largeThumb(row) {
@@ -26,19 +26,20 @@ const relationOf = (row) => DATA.relations.find((own) => own.name === row.relati
 /* The larger of its two controls, which decides a tag, with its keys and its name. */
 function strictestControl(r, index) {
   const isMatched = r.matched[index] !== null && r.matched[index] > r.control[index];
-  return isMatched ? `${number(r.matched[index])} on ${r.matched_keys} (the matched control)` : `${number(r.control[index])} on control keys`;
+  return isMatched ? `${number(r.matched[index])} on ${r.matched_keys} (matched control)` : `${number(r.control[index])} on control keys`;
 }
 
-/* What it does, in plain words with its numbers; the terse line of heads.csv follows in grey. */
+/* A relation's mass, its larger control, and the lift with its 95 % interval. */
+function attentionOn(r, index) {
+  const lift = r.ci_low[index] === null ? "" : `; lift ${number(r.lift[index])} [${number(r.ci_low[index])}, ${number(r.ci_high[index])}] over ${r.n.toLocaleString("en")} queries`;
+  return `${number(r.mass[index])} of its attention is on ${r.meaning}${r.label === r.meaning ? "" : ` (${r.label})`}, against ${strictestControl(r, index)}${lift}`;
+}
+
+/* Where the head attends, in a sentence. */
 function plainSentence(row, index) {
   const r = relationOf(row);
-  const value = (column) => r[column][index];
-  const message = !r || value("mass") === null ? [] : [
-    tagsOf(row).length ? "It puts " : "No tag, closest to this: it puts ", el("strong", {}, number(value("mass"))), ` of its attention on ${r.meaning}${r.label === r.meaning ? "" : ` (${r.label})`}, and ${strictestControl(r, index)}`,
-    value("ci_low") === null ? "" : `. The lift (mass − control) has the 95 % interval ${interval(value("ci_low"), value("ci_high"))}, over ${r.n.toLocaleString("en")} queries`,
-    ".",
-  ];
-  return [el("p", { class: "plain" }, message), el("p", { class: "reason small" }, row.reason)];
+  if (!r || r.mass[index] === null) return "";
+  return el("p", { class: "plain" }, tagsOf(row).length ? "" : "No tag; the closest relation: ", `${attentionOn(r, index)}.`);
 }
 
 function neighbours(row) {
@@ -73,7 +74,7 @@ function bars(index) {
     const message = `${r.id}: mass ${number(value("mass"))}, control ${number(value("control"))}, lift ${number(value("lift"))} ` +
       `[${number(value("ci_low"))}, ${number(value("ci_high"))}], q ${small(value("q_value"))}, n ${r.n}` +
       (value("hit_rate") === null ? "" : `, hit rate ${number(value("hit_rate"))}`) +
-      (r.rule === null ? "" : ` (best simple rule ${number(r.rule)})`) +
+      (r.rule === null ? "" : ` (best baseline ${number(r.rule)})`) +
       (r.undecided.includes(index) ? `; or the baseline ${r.baseline} (the two differ at ${r.hard} queries)` : "");
     const width = (x) => `${Math.max(0, Math.min(1, x || 0)) * 100}%`;
     const base = value("control") || 0;
@@ -83,33 +84,33 @@ function bars(index) {
       value("ci_low") === null ? null : el("div", { class: "interval", style: `left:${width(base + value("ci_low"))};right:calc(100% - ${width(base + value("ci_high"))})` }));
     box.append(el("div", { class: `relation${r.tagged[index] ? " tagged" : r.undecided.includes(index) ? " undecided" : ""}` },
       el("a", { class: "name", href: `#type=${encodeURIComponent(r.type)}` }, relationName(r), r.undecided.includes(index) ? " ?" : ""), track, el("span", { class: "value" }, `${number(value("mass"))} (${number(base)})`),
-      el("span", { class: "small" }, message.split(": ")[1])));
+      conditions(r, index, message.split(": ")[1])));
   }
-  box.append(el("p", { class: "small" }, "Bar: mass. Black line: control. Bracket: control + the 95 % interval of the lift. Shown are relations with at least 50 queries: first those that give a tag, then those (?) that this text cannot distinguish from a baseline."), columnsInWords());
+  box.append(el("p", { class: "small" }, "Bar: mass. Black line: control. Bracket: control + 95 % interval of the lift. Only relations with at least 50 queries: first those that give a tag, then those (?) that this text does not separate from a baseline."), columnsInWords());
   return box;
 }
 
-/* What stands in each column of the tables, and in the bars of a head. */
+/* Definitions of the columns and numbers. */
 function columnsInWords() {
   const message = [
-    ["mass", "the share of its attention that a query puts on the keys asked for, 0 to 1, on average over all queries"],
-    ["control", "the same for control keys, such as other words of the target's class, nearer and farther"],
-    ["lift, 95 %", "mass − control, and its 95 % interval (bootstrap over documents)"],
-    ["q", "the false discovery rate (Benjamini–Hochberg, over all heads and relations); a tag asks for less than 0.01"],
-    ["n", "queries"],
-    ["hit rate", "the share of queries whose largest attention is on a key asked for; the first token is left out"],
-    ["best rule", "the hit rate of the best simple rule, such as the nearest verb, the mention before or a fixed distance back"],
-    ["heads", "heads that have the tag by this relation"],
-    ["split-half", "agreement of the tags from two halves of the documents (Cohen's κ): 1 is full agreement, below 0.5 is marked unreliable"],
+    ["mass", "mean share of a query's attention on the targets of the relation, 0 to 1"],
+    ["control", "the same for control keys, such as other words of the target's class at nearby distances"],
+    ["lift, 95 %", "mass − control, with its 95 % interval (bootstrap over documents)"],
+    ["q", "one-sided test of a lift above 0, Benjamini–Hochberg over all heads and relations"],
+    ["n", "number of queries"],
+    ["hit rate", "share of queries whose largest attention is on a target; the first token is left out"],
+    ["baseline", "the best of simple heuristics such as the nearest verb or a fixed distance; its hit rate stands beside the head's"],
+    ["tag", "needs a mass of 1.5 times every control and, for words, a preference for the target at hard queries, where the best baseline is wrong"],
+    ["split-half", "agreement of the tags from two halves of the documents (Cohen's κ); below 0.5 is marked unreliable"],
   ];
   return el("details", { class: "columns" }, el("summary", {}, "What the numbers mean"), el("dl", {}, message.flatMap(([name, meaning]) => [el("dt", {}, name), el("dd", {}, meaning)])));
 }
 
-/* What each of its relations had to clear, step by step, with the numbers; the one that it is shown by first, and open. */
-function ladders(row) {
-  const primary = (relationOf(row) || {}).id;
-  const own = DATA.ladders.filter((each) => each.layer === row.layer && each.head === row.head).sort((a, b) => (b.relation === primary) - (a.relation === primary));
-  return own.length ? el("div", { class: "ladders" }, own.map((each, i) => el("details", { open: i === 0 },
-    el("summary", {}, "What a tag asks for ", relationName(DATA.relations.find((r) => r.id === each.relation)), `: ${each.steps.filter(([, , holds]) => holds).length} of ${each.steps.length} hold`),
-    el("ol", { class: "ladder" }, each.steps.map(([name, message, holds]) => el("li", { class: holds ? "holds" : "fails" }, el("span", { class: "mark" }, holds ? "✓" : "✗"), " ", el("span", { class: "step" }, name), ` ${message}`)))))) : "";
+/* The numbers of a relation in a line, and behind it each condition of its tag. */
+function conditions(r, index, numbers) {
+  const steps = (DATA.ladders.find((own) => own.relation === r.id && placeOf(own.layer, own.head) === index) || {}).steps;
+  if (!steps) return el("span", { class: "small" }, numbers);
+  const failed = steps.filter(([, , holds]) => !holds).map(([name]) => name);
+  return el("details", { class: "small" }, el("summary", {}, `${numbers}; ${steps.length - failed.length} of ${steps.length} conditions hold${failed.length ? `, not: ${failed.join(", ")}` : ""}`),
+    el("ol", { class: "ladder" }, steps.map(([name, message, holds]) => el("li", { class: holds ? "holds" : "fails" }, el("span", { class: "mark" }, holds ? "✓" : "✗"), " ", el("span", { class: "step" }, name), ` ${message}`))));
 }

@@ -184,7 +184,7 @@ def _direct_effects(run: Result, row: dict[Any, Any]) -> list[str]:
         return []
     tagged = tested[tested["tagged"].eq(True)]
     if tagged.empty:
-        return [f"No tag by direct effect ({_kinds(len(tested))} of effect measured)."]
+        return [f"No tag by direct effect (kinds of effect measured: {len(tested)})."]
     order = tagged["lift"].abs().sort_values(ascending=False).index
     return [_write(run, effect) for effect in tagged.loc[order].to_dict("records")]
 
@@ -231,10 +231,6 @@ def _feature_model(run: Result, row: dict[Any, Any]) -> list[str]:
     if run.feature_models is None or pd.isna(row.get("explained")):
         return []
     return [f"Feature model (explains {row['explained']:.0%} of its bits): {row['feature_model']}"]
-
-
-def _kinds(count: int) -> str:
-    return f"{count} kind{'' if count == 1 else 's'}"
 
 
 def ladders(run: Result) -> list[dict[str, Any]]:

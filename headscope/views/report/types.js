@@ -8,10 +8,10 @@ const thumbLink = (row) => {
   return el("span", { class: `mini type-${typeClass(row.primary)}`, title: picture && pictureOf(row) }, picture);
 };
 
-/* What the type asks, and what it is held against; nothing of a type that says neither. */
+/* Targets and control keys of a type. */
 function question(type) {
   const own = DATA.types.find((t) => t.name === type) || {};
-  return own.looks_at ? el("p", { class: "lead" }, `These heads look at: ${own.looks_at}.`, own.rivals ? ` Control keys: ${own.rivals}.` : "") : null;
+  return own.looks_at ? el("p", { class: "lead" }, `Heads that attend to: ${own.looks_at}.`, own.rivals ? ` Control keys: ${own.rivals}.` : "") : null;
 }
 
 function typePage(type) {
@@ -29,14 +29,14 @@ function typePage(type) {
 
 function relationTable(relations) {
   const hasRule = relations.some((r) => r.rule !== null);
-  const columns = ["relation", "n", "best head", "mass", "control", "lift", ...(hasRule ? ["hit rate", "best rule"] : []), "heads", "split-half"];
+  const columns = ["relation", "n", "best head", "mass", "control", "lift", ...(hasRule ? ["hit rate", "baseline"] : []), "tagged", "split-half"];
   const rows = [...relations].sort((a, b) => (b.n >= 50) - (a.n >= 50) || b.lift[DATA.best[b.id]] - a.lift[DATA.best[a.id]]).map((r) => {
     const best = DATA.best[r.id];
     const unsure = r.reliability !== null && r.reliability < 0.5 ? " unreliable" : "";
     return [[...relationName(r), r.n < 50 ? " (too few)" : r.taggable ? "" : " (reported only)"], String(r.n), headLink(DATA.rows[best]), number(r.mass[best]), number(r.control[best]), number(r.lift[best]),
       ...(hasRule ? [number(r.hit_rate[best]), number(r.rule)] : []), r.n < 50 || !r.taggable ? "" : String(r.tagged.reduce((a, b) => a + b, 0)), number(r.reliability) + unsure];
   });
-  return table("Relations, each with its best head", columns, rows, columns.map((_, i) => i).filter((i) => i !== 0 && i !== 2));
+  return table("Relations with their best head", columns, rows, columns.map((_, i) => i).filter((i) => i !== 0 && i !== 2));
 }
 
 /* The lift of every head, relation by relation, on one scale. */
@@ -49,7 +49,7 @@ function distributions(relations) {
     r.lift.forEach((v, i) => root.append(svg("line", { x1: at(v), x2: at(v), y1: 4, y2: 20, class: `strip type-${typeClass(r.type)}${r.tagged[i] ? " tagged" : ""}` })));
     box.append(el("div", { class: "strip-row" }, el("span", { class: "name" }, r.label, " ", el("span", { class: "code" }, r.name)), root));
   }
-  box.append(el("p", { class: "small" }, "A line is a head, at its lift from −0.1 to 1. Strong lines: heads with the tag. Grey: 0."));
+  box.append(el("p", { class: "small" }, "Each line is a head, at its lift from −0.1 to 1. Bold: heads with the tag. Grey: 0."));
   return savable(box, `${DATA.model.name} lifts of all heads`);
 }
 
@@ -64,9 +64,9 @@ function aboutPage() {
     lossLine(), notes.length ? el("ul", { class: "notes" }, notes.map((note) => el("li", {}, note))) : null,
     info.command ? el("p", {}, "To repeat it: ", el("code", {}, info.command)) : null,
     list("Model", info.model), list("Settings", { types: (info.types || []).join(", "), bos: info.bos, engine: info.engine, ...info.settings }),
-    info.text_read ? list("Text read", { tokens: info.text_read.tokens, of: info.text_read.of, "interim looks": info.text_read.looks, "tags that the rest would change, about": info.text_read.expected_changes }) : null,
+    info.text_read ? list("Text read", { tokens: info.text_read.tokens, of: info.text_read.of, "interim analyses": info.text_read.looks, "expected changes of tags by the rest": info.text_read.expected_changes }) : null,
     info.precision ? list("Precision, chosen by the run (differences of masses on the text's beginning)", info.precision) : null,
     info.corpora ? list("Corpora (sha256)", info.corpora.files) : null,
     list("Thresholds", info.thresholds), list("Versions and times", { ...info.provenance.versions, time: info.provenance.time, seconds: info.provenance.seconds, tokens: info.provenance.tokens }),
-    el("p", { class: "small" }, "A tag says where a head looks. It does not say what the head does with that, nor whether the model needs it."));
+    el("p", { class: "small" }, "A tag describes where a head attends, not what it writes or whether the model needs it."));
 }
