@@ -7,7 +7,7 @@
 # make lists: the lists in docs/ and headscope/__init__.py as the code has them.
 # make docs: documentation into docs/_build/html.  make coverage: the tests, and which lines they run.
 # make test SLOW=yes: the slow tests too.
-# make fuzz: bad input for ten minutes, or MINUTES=60.  make kill: a run killed 20 times.
+# make fuzz: 15 times as much bad input as in the tests, or TIMES=60.  make kill: a run killed 20 times.
 # make calibrate: how often tags are right, on heads whose function is known; some minutes
 # make same: whole commands against the numbers that are kept of them, some 20 minutes
 # make soak: two million tokens in flat memory, or TOKENS=200000
@@ -97,10 +97,9 @@ bench: install
 	cd benchmarks && ../$(PYTHON) ablation.py $(SMOLLM2)
 	cd benchmarks && ../$(PYTHON) whole.py $(SMOLLM2)
 
-MINUTES := 10
-CAMPAIGN := $(PYTHON) -m tests.fuzz.campaign --minutes $(MINUTES)
+TIMES := 15
 fuzz: install
-	$(CAMPAIGN)
+	FUZZ=$(TIMES) $(PYTHON) -m pytest tests/fuzz tests/corpus/test_any_file.py tests/runs/test_folder.py
 
 calibrate: install
 	$(PYTHON) -m tests.oracles.calibrate

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 SECONDS = 10
-MEGABYTES = 1000
+TIMES = int(os.environ.get("FUZZ", "1"))
+"""How much more bad input is tried than in the tests, always the same there; `make fuzz` says it."""
 
 
 class Hang(BaseException):

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from tests.fuzz.corpora import check_corpus_file, conllu_bytes, text_bytes
+from tests.limits import TIMES
 
 
 @pytest.mark.parametrize(("name", "contents"), [("a.conllu", conllu_bytes), ("a.txt", text_bytes)])
@@ -13,7 +14,7 @@ def test_any_file_is_read_soundly_or_refused(tmp_path, name, contents):
     read = []
 
     @settings(
-        max_examples=150, derandomize=True, deadline=None, database=None,
+        max_examples=150 * TIMES, derandomize=TIMES == 1, deadline=None, database=None,
         suppress_health_check=list(HealthCheck),
     )  # fmt: skip
     @given(contents)

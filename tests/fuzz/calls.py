@@ -41,14 +41,14 @@ VALUES: dict[str, Callable[[], Any]] = {
     "pipe": lambda: "pipe", "loop": lambda: "loop", "up": lambda: "..", "long": lambda: "x" * 5000,
     "wide": lambda: "wide.txt", "run of nothing": lambda: "runs", "relation": lambda: "positional/none",
 }  # fmt: skip
-"""What is tried, each made anew."""
+"""Bad values, each made anew."""
 
 WORDS = {"text", "escapes", "missing", "folder", "file", "pipe", "loop", "up", "wide", "relation",
          "run of nothing"}  # fmt: skip
 NAMED = WORDS | {"0", "5", "ids", "texts", "tuple", "huge text", "long"}
-"""Of what is not there a sweep says so in its table, and goes on."""
+"""Names of missing models: the table of a sweep states them."""
 SOUND: dict[str, set[str]] = {
-    "seed": {"0", "5"}, "max_tokens": {"5"}, "keep_every": {"0", "5", "2.5"}, "settings": {"None"},
+    "seed": {"0", "5"}, "max_tokens": {"5"}, "settings": {"None"},
     "backend": {"None"}, "device_map": {"None"}, "windows": {"5"}, "queries": {"5"}, "sequences": {"5"},
     "context": {"None", "5"}, "revision": {"None"}, "types": {"None"}, "relations": {"None"},
     "languages": {"None"}, "documents": {"None", "5"}, "corpus": {"None", "no list", "up"}, "pairs": {"no list"}, "windows of score_patterns": {"None", "list"}, "patterns": {"class"}, "run of prune": {"None"}, "source": {"None"}, "file of sweep": {"None"}, "address": {"None"},
@@ -66,7 +66,7 @@ SOUND: dict[str, set[str]] = {
     "name": WORDS - {"missing", "folder"} | {"half", "huge text", "long"},
     "folder of save": {"text", "missing", "escapes", "half", "relation", "generator"},
 }  # fmt: skip
-"""What is no bad value of an argument of that name; everything else must be refused."""
+"""Sound values of an argument of that name; every other value must be refused."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def calls(desk: Desk) -> list[Call]:
         Call("anatomy", hs.anatomy, {"model": "mini"}, ("context", "revision")),
         Call("classify", hs.classify, on_model,
              ("settings", "relations", "out", "overwrite", "progress", "on_message", "backend", "types", "max_length", "bos",
-              "null_model", "examples", "keep_every", "engine", "dtype", "device_map", "colour", *shared)),
+              "null_model", "examples", "engine", "dtype", "device_map", "colour", *shared)),
         Call("sweep", hs.sweep, {"models": ["mini"], "out": "sweep", "corpora": ["keys.conllu"], "max_tokens": 50},
              ("file", "workers", "address", "progress", "on_message", "revisions", "colour", "seed", "types")),
         Call("languages", hs.languages, {"model": "mini", "corpus": ["de_keys-ud-test.conllu", "en_keys-ud-test.conllu"], "out": "spoken", "max_tokens": 50},
@@ -169,7 +169,7 @@ def _bound(call: Call, parameter: str, make: Callable[[], Any]) -> Callable[[], 
 
 
 def try_call(desk: Desk, name: str, attempt: Callable[[], Any]) -> Fault | None:
-    """What went wrong with a bad call that should have been refused."""
+    """Fault of a bad call, which should be refused."""
     wrong = ""
     with desk.guarded() as changed:
         try:

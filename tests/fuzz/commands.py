@@ -22,16 +22,18 @@ HEADS = ["", "nine", "L9H9", "-1.-1", "L0", "0.0.0", "²H1", "L" + "9" * 5000 + 
 WORDS = {
     "head": HEADS, "heads": [*HEADS, "0.0,", "0.0 1.1"], "text": ["", "\ud800", "x " * 100_000], "clean": ["", "\ud800", "x " * 100_000], "corrupt": ["", "\ud800", "x1z"],
     "answer": ["", "\ud800", "x1z"], "wrong": ["", "\ud800", "x1z"],
-    "types": [*NAMES, ",", "positional,poetic"], "type": NAMES, "how": NAMES, "dtype": NAMES,
-    "device": NAMES, "engine": NAMES, "device_map": NAMES, "published": NAMES, "revision": ["main"],
-    "revisions": ["step1"], "languages": ["nonsense", "fr", "en", "de,xx"], "address": ["nonsense"], "host": NAMES, "width": ["", "wide", "nan", "-1", "inf", "9" * 400],
+    "types": [*NAMES, ",", "positional,poetic"], "type": NAMES,
+    "device": NAMES, "revision": ["main"],
+    "revisions": ["step1"], "languages": ["nonsense", "fr", "en", "de,xx"], "address": ["nonsense"], "host": NAMES,
 }  # fmt: skip
 """Bad values of options that are text, by the name of the option."""
 LEFT_OUT = {"bos", "overwrite", "help", "install_completion", "show_completion"}
 """Any text may be a token's, and flags have no values."""
 PER_CELL = {"models", "revisions", "corpus", "device", "device_map", "dtype", "engine"}
-"""What fails for a cell of a sweep is named in its table, and the other cells go on: exit code 1."""
-SUFFIXES = {"out": ".csv", "figure": ".png", "html": ".html"}
+"""Options whose bad value fails one cell of a sweep: its table names it, with exit code 1."""
+SUFFIXES = {"out": ".csv", "figure": ".png"}
+FOLDERS = {"classify", "gallery", "headvis", "languages", "pack", "sweep"}
+"""Commands whose --out is a folder."""
 CORPORA = ["bad.conllu", "wide.txt"]
 
 
@@ -43,16 +45,16 @@ def sound(desk: Desk) -> dict[str, list[str]]:
     plain = {name: words_with(name, values) for name in COMMANDS}
     return plain | {
         "classify": ["mini", *text, "--out", "new", "-q"], "report": [desk.given],
-        "show": ["mini", "0.0", "a"], "why": ["mini", "0.0", *text, "--types", "positional", "-q"], "atlas": [desk.given, "--out", "new.pdf"],
+        "show": ["mini", "0.0", "a"], "why": ["mini", "0.0", *text, "--types", "positional"], "atlas": [desk.given, "--out", "new.pdf"],
         "verify": [desk.run, "--as", "distilgpt2"],
-        "ablate": [desk.run, "-q"], "prune": ["mini", *text, "-q"],
+        "ablate": [desk.run], "prune": ["mini", *text],
         "sweep": ["--models", "mini", "--out", "swept", "-q"], "emergence": ["swept"],
         "languages": ["mini", "--corpus", "de_keys-ud-test.conllu", "--corpus", "en_keys-ud-test.conllu", "--max-tokens", "50", "--out", "spoken", "-q"],
         "serve": [desk.run, "--no-open"],  # never as it stands: it would answer until interrupted
-        "gallery": [desk.run, "--out", "new", "-q"],
-        "headvis": [desk.run, "--out", "new", "--corpus", "keys.conllu", "--sequences", "9", "-q"],
-        "function_vectors": ["mini", "--tasks", "past", "--prompts", "6", "-q"],
-        "patch": [desk.run, "--clean", "x1z", "--corrupt", "x2z", "--answer", "a", "--wrong", "b", "--heads", "L0H0", "--edges", "0", "-q"],
+        "gallery": [desk.run, "--out", "new"],
+        "headvis": [desk.run, "--out", "new", "--corpus", "keys.conllu", "--sequences", "9"],
+        "function_vectors": ["mini", "--tasks", "past", "--prompts", "6"],
+        "patch": [desk.run, "--clean", "x1z", "--corrupt", "x2z", "--answer", "a", "--wrong", "b", "--heads", "L0H0"],
     }  # fmt: skip
 
 
@@ -68,7 +70,7 @@ class Parameter:
 
 
 def parameters(command: Callable[..., Any]) -> list[Parameter]:
-    """What a command takes, without its flags."""
+    """Parameters of a command, without its flags."""
     found = []
     hints = get_type_hints(command, include_extras=True)
     for name, parameter in inspect.signature(command).parameters.items():
@@ -112,18 +114,9 @@ def _bad(desk: Desk, command: str, parameter: Parameter) -> Sequence[str]:
         return NAMES
     if kind in (int, float):
         return NUMBERS if kind is int else SHARES
-    if name in SUFFIXES or name == "save":
-        if name == "out" and command in (
-            "classify",
-            "gallery",
-            "headvis",
-            "languages",
-            "pack",
-            "sweep",
-        ):
-            return ["notes.rst", "folder", "notes.rst/x", "x" * 5000, "", "/", ".", "..", "runs/.."]
-        if name == "save":
-            return ["folder"]  # without --keep, whatever it is
+    if name == "out" and command in FOLDERS:
+        return ["notes.rst", "folder", "notes.rst/x", "x" * 5000, "", "/", ".", "..", "runs/.."]
+    if name in SUFFIXES:
         suffix = {"atlas": ".pdf", "show": ".html", "report": ".html"}.get(command, SUFFIXES[name])
         return list(desk.bad_targets(suffix).values())
     paths = list(desk.bad_paths().values())
@@ -131,16 +124,12 @@ def _bad(desk: Desk, command: str, parameter: Parameter) -> Sequence[str]:
         return [*paths, "bad.yaml", "odd.yaml"]
     if name == "corpus":
         return [path for path in paths if path != ".."] + CORPORA  # where there are corpora
-    return [*paths, *CORPORA] if name == "pairs" else paths
+    return paths
 
 
 def try_command(desk: Desk, line: list[str]) -> Fault | None:
-    """What went wrong with a bad command line that should have ended with exit code 2."""
-    name = " ".join(
-        f"{word!r:.60}" if not word.isprintable() or " " in word or not word else word[:60]
-        for word in line
-    )
-    wrong = ""
+    """Fault of a bad command line, which should end with exit code 2."""
+    name, wrong = " ".join(f"{word!r:.60}" for word in line), ""
     with desk.guarded() as changed:
         try:
             done = headscope(*line)

@@ -61,7 +61,7 @@ class Desk:
         return {name: name for name in names} | odd
 
     def bad_targets(self, suffix: str) -> dict[str, str]:
-        """Where nothing may be written: what is there is the user's, or it is no such file."""
+        """Paths where nothing may be written: a user's file, or no file of this kind."""
         return {
             "other suffix": "new.xyz", "no suffix": "new", "folder": f"folder{suffix}",
             "below a file": f"notes.rst/new{suffix}", "user's": f"mine{suffix}", "no name": "",
@@ -139,7 +139,7 @@ def no_network() -> Iterator[None]:
 
 
 def odd_message(message: str) -> str:
-    """What is wrong with an error's message; nothing if it is one short line of plain characters."""
+    """Fault of an error's message; empty for one short line of plain characters."""
     if not message.strip():
         return "the message is empty"
     if "\n" in message.strip():

@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 import headscope as hs
-from headscope.cli.files import draw
 from headscope.errors import HeadscopeError
 from headscope.measure.example import Example
 from headscope.run import load
@@ -27,7 +26,6 @@ from headscope.runs.contents import CHECKED, INDEX, PATTERNS, RECORD, TALLY
 from headscope.runs.listing import list_heads, write_heads
 from headscope.statistics.causes import CAUSAL_EFFECT, CAUSE_COLUMNS, EDGES
 from headscope.studies.verify import verify
-from headscope.views.figures import FIGURES
 from headscope.views.html_page import atlas_html
 from headscope.views.summary import head_lines, summary
 
@@ -101,7 +99,7 @@ def make_run(folder: Path, *, keep_sums: bool = False) -> Path:
     return made.save(folder)
 
 
-def use(folder: Path, *, pictures: bool) -> None:
+def use(folder: Path) -> None:
     """Everything that the commands do with a run, to the last byte of output."""
     run = load(folder, with_tally=True)
     console = Console(file=io.StringIO(), width=100)
@@ -116,8 +114,6 @@ def use(folder: Path, *, pictures: bool) -> None:
         list_heads(run, kind)
     atlas_html(run), repr(run)
     assert "<script>alert" not in run.report()
-    for name, figure in FIGURES.items() if pictures else ():
-        draw(figure(run), Path(f"{name}.svg"))
     with suppress(HeadscopeError):  # nothing is published for two heads in two layers
         verify(run, model="gpt2")
     copy = run.save(folder.with_name("copy"), overwrite=True)
@@ -155,7 +151,7 @@ def sign_record(path: Path) -> None:
 
 
 NOT_JSON = (OSError, ValueError, KeyError, TypeError, RecursionError)
-"""What is no JSON any more cannot be signed."""
+"""Errors of files that are no longer JSON and cannot be signed."""
 
 
 Change = Callable[[Path], None]
@@ -271,22 +267,8 @@ def _header_change(draw: st.DrawFn) -> Change:
 @st.composite
 def _byte_change(draw: st.DrawFn) -> Change:
     name, share = draw(st.sampled_from(FILES)), draw(st.floats(0, 1))
-    how = draw(
-        st.sampled_from(
-            [
-                "cut",
-                "flip",
-                "insert",
-                "other",
-                "empty",
-                "gone",
-                "folder",
-                "link out",
-                "loop",
-                "pipe",
-            ]
-        )
-    )
+    ways = ("cut", "flip", "insert", "other", "empty", "gone", "folder", "link out", "loop", "pipe")
+    how = draw(st.sampled_from(ways))
     put = draw(
         st.one_of(st.binary(min_size=1, max_size=8), st.just(b"[" * 5000), st.just(b"9" * 5000))
     )
@@ -326,9 +308,7 @@ header_changes = _header_change()
 """Changes that are refused by more than their checksum."""
 
 
-def check_folder(
-    sound: Path, work: Path, made: list[Change], *, sign: bool, pictures: bool = False
-) -> bool:
+def check_folder(sound: Path, work: Path, made: list[Change], *, sign: bool) -> bool:
     """Use an altered copy of a run; whether it could be used. Altered files are refused by name."""
     for name in ("run", "copy", "outside"):
         if (work / name).is_dir():
@@ -344,7 +324,7 @@ def check_folder(
     if sign:
         signed(folder)
     try:
-        use(folder, pictures=pictures)
+        use(folder)
     except HeadscopeError as error:
         message = str(error)
         assert len(message) < 1500 + len(str(folder)), message
