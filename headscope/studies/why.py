@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from math import isnan
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,12 +13,12 @@ import pandas as pd
 from pydantic import Field
 from rich.text import Text
 
-from headscope.errors import ModelError, RunError
+from headscope.errors import RunError
 from headscope.heads import head_name, layer_name, parse_head
 from headscope.measure.example import Example
 from headscope.options import Corpus, Head, Name, Names, checked
 from headscope.paths import exists
-from headscope.printing import visible
+from headscope.printing import one_line, visible
 from headscope.progress import Progress, progress_bar
 from headscope.runs.atlas import atlas_of, is_stored
 from headscope.runs.recorded_paths import name_of
@@ -27,12 +26,11 @@ from headscope.runs.resolve import ModelOrRun, load
 from headscope.settings import Settings, settings_of
 from headscope.statistics import reasons
 from headscope.statistics.columns import rows_of_head
-from headscope.statistics.conditions import QUERIES, Row, failing, open_in_words
+from headscope.statistics.conditions import Row
 from headscope.statistics.general_labels import distinct_tags, tag_names
 from headscope.statistics.head_lists import alternatives
 from headscope.statistics.result import PRELIMINARY, Result, by_name
 from headscope.statistics.tags import NARROW, NO_TAG, UNIDENTIFIABLE, evidence_order, with_rules
-from headscope.statistics.wording import rule_in_words
 from headscope.stimuli.natural_text import readable
 from headscope.studies.study import Study, study, table_columns
 from headscope.views.study_result import StudyResult
@@ -42,9 +40,9 @@ NUMBERS = (
     *("baseline", "baseline_rate", "hard_n", "hard_rate"),
 )
 """Columns of the evidence that the table has."""
-MARKS_MEAN = "best: the mass of one of its best queries, [[query]], «target»; … is left out"
-MOST_FAILED = 4
-"""Failed conditions that are named."""
+MARKS_MEAN = "best query: its mass, [[query]], «target»; … is left out"
+NEAR = 3
+"""Near misses that are named."""
 WIDTH = 68
 """Characters of an example, if the query and one target fit."""
 TARGETS, CONTEXT = 2, 6
@@ -83,7 +81,7 @@ def why(
     progress: Progress = True,
     **changes: Any,
 ) -> HeadAnswers:
-    """Describe heads in five lines each: tags, attention, accuracy, certainty and an example.
+    """Describe heads in a few lines each: tags, evidence, near misses and an example.
 
     A run, and a model whose atlas ships, are used as they are. Any other model is read as
     `classify` with `quick=True` does, but only the layers of these heads and those before them.
@@ -109,19 +107,13 @@ def why(
     for layer, head in positions:
         evidence_rows = rows_of_head(evidence, layer, head)
         ordered = evidence_rows.loc[evidence_order(evidence_rows)]
-        row = {str(name): value for name, value in ordered.iloc[0].items()}
+        row: Row = {str(name): value for name, value in ordered.iloc[0].items()}
         tags = list(dict.fromkeys(tag_names(distinct_tags(ordered))))
         best = _best(run, (layer, head), row)
-        meaning = run.rules[row["id"]].meaning
-        attention = (
-            f"{row['mass']:.2f} of its attention is on {meaning}; control {row['control']:.2f}"
-        )
         titles.append(f"{head_name(layer, head)}: {_title(evidence_rows, row, tags)}")
-        texts.append(
-            f"{titles[-1]}\n  looks: {attention}\n"
-            f"  right: {_accuracy(row)}\n  {_certainty(row)}\n"
-            f"  best:  {best or 'no example was read'}"
-        )
+        lines = [*reasons.findings(ordered, run.rules), *_numbers(ordered, row)]
+        lines += [f"best query: {best}"] if best else []
+        texts.append("\n  ".join([titles[-1], *lines]))
         columns = {name: row[name] for name in ("verdict", *NUMBERS)}
         index = {"layer": layer, "head": head, "tags": ";".join(tags), "relation": row["id"]}
         rows.append(index | columns | {"example": best})
@@ -141,7 +133,7 @@ def why(
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class HeadAnswers(StudyResult):
-    """Answers on some heads of a model; printed, five lines on each head."""
+    """Answers on some heads of a model; printed, a few lines on each head."""
 
     run: Result
     """The run with the evidence. If a model was read for these heads, it has all heads of their
@@ -151,18 +143,11 @@ class HeadAnswers(StudyResult):
     is_measured: bool
     """True if the model was read for these heads alone."""
     text: str
-    """Five lines on each head, then the notes."""
+    """Lines on each head, then the notes."""
 
     @checked
     def why(self, head: Head, relation: Name | None = None) -> str:
-        """Every condition of a head's tags with its number; see `headscope.Run.why`.
-
-        Raises:
-            RunError: the head is not in this result, or the run has no such relation.
-        """
-        if reasons.head_in(self.run, head) not in self.heads:
-            listed = ", ".join(head_name(*at) for at in self.heads)
-            raise RunError(f"{head} was not asked about; these were: {listed}")
+        """Every condition of a head's tags with its number; see `headscope.Run.why`."""
         return reasons.why(self.run, head, relation)
 
     def lines(self) -> Text:
@@ -208,12 +193,8 @@ def _read(
 
     corpus = readable(corpus, seed=settings.seed)
     backend = InProcess()
-    try:
-        with progress_bar(progress):
-            opened = backend.open(model, **settings.loading())
-    except ModelError as error:
-        is_path = isinstance(model, str | Path) and not exists(Path(model))
-        raise ModelError(f"{error}; nor is it a run folder" if is_path else str(error)) from error
+    with progress_bar(progress):
+        opened = backend.open(model, **settings.loading())
     heads = [parse_head(name) for name in names]
     for head in heads:
         opened.check_head(*head)
@@ -232,39 +213,16 @@ def _title(rows: pd.DataFrame, row: Row, tags: Sequence[str]) -> str:
     return "; ".join([*[", ".join(tags)][: bool(tags)], *parts]) or f"{narrow}{NO_TAG} {row['id']}"
 
 
-def _accuracy(row: Row) -> str:
-    """The hit rate, next to that of the best baseline or of chance."""
-    queries = f"{row['n']:,} {QUERIES}"
-    if isnan(row["hit_rate"]):
-        return f"not counted for an attention sink; {queries}"
-    line = f"at {row['hit_rate']:.0%} of {queries}"
-    if not row["baseline"] or isnan(row["baseline_rate"]):
-        return f"{line}, by its strongest attention; chance {row['chance']:.2f}"
-    line += f"; “{rule_in_words(row['baseline'])}” at {row['baseline_rate']:.0%}"
-    if isnan(row["hard_rate"]):
-        return line
-    return (
-        f"{line}, and where that is wrong the head prefers the target at {row['hard_rate']:.0%} "
-        f"of {row['hard_n']:.0f}"
+def _numbers(rows: pd.DataFrame, row: Row) -> Iterator[str]:
+    """Interval and q value of the head's first relation, and the relations that narrowly fail."""
+    yield (
+        f"lift of {row['relation']}: {row['lift']:.2f} "
+        f"[{row['ci_low']:.2f}, {row['ci_high']:.2f}], q {row['q_value']:.1g}, {row['n']:,} queries"
     )
-
-
-def _certainty(row: Row) -> str:
-    """Interval and q value of a tag; without a tag, the conditions that fail."""
-    if row["verdict"] == UNIDENTIFIABLE and not row["tagged"]:
-        return f"open:  {open_in_words(row)}"
-    if not row["tagged"]:
-        failed = failing(row)
-        if len(failed) == 1:
-            return f"fails: {failed[0].account(row)}"
-        names = ", ".join(condition.name for condition in failed[:MOST_FAILED])
-        unlisted = len(failed) - MOST_FAILED
-        return f"fails: {names}" + f" and {unlisted} more" * (unlisted > 0)
-    is_confirmed = pd.notna(row["confirmed"]) and bool(row["confirmed"])
-    return (
-        f"sure:  lift {row['lift']:.2f} [{row['ci_low']:.2f}, {row['ci_high']:.2f}], "
-        f"q {row['q_value']:.1g}" + "; each half of the text gives this tag" * is_confirmed
-    )
+    near = rows["id"].iloc[1:][rows["verdict"].iloc[1:] == NARROW]
+    if len(near):
+        unlisted = f" and {len(near) - NEAR} more" * (len(near) > NEAR)
+        yield f"near misses: {', '.join(near.head(NEAR))}{unlisted}"
 
 
 def _notes(run: Result, measured: Sequence[tuple[int, int]]) -> Iterator[str]:
@@ -275,7 +233,7 @@ def _notes(run: Result, measured: Sequence[tuple[int, int]]) -> Iterator[str]:
     text = f"{read['tokens']:,} tokens of {names}" if read.get("tokens") else names
     layers = ", ".join(layer_name(layer) for layer in sorted({layer for layer, _ in measured}))
     scope = f"; of {layers} alone, whose heads are all that q values count" if layers else ""
-    yield f"read: {name_of(run.name)}, {text}{scope}"
+    yield f"read: {one_line(name_of(run.name))}, {one_line(text)}{scope}"
     if added := info.get(PRELIMINARY, ()):
         yield f"{PRELIMINARY}, not asked: {'; '.join(added)}"
     if decidable := info.get("decidable"):
