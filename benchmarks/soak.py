@@ -41,9 +41,7 @@ def main() -> None:
         memory = Memory()
         started = time.perf_counter()
         with memory:
-            hs.classify(
-                "mini", corpus, max_tokens=tokens, out=out, keep_every=10, progress=memory.at
-            )
+            hs.classify("mini", corpus, max_tokens=tokens, out=out, progress=memory.at)
         seconds = time.perf_counter() - started
         there = {*scratch.iterdir(), *out.parent.iterdir()} - cached - {out}
         left = sorted(path.name for path in there)

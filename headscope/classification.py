@@ -279,7 +279,6 @@ def _prepare(task: _Task, loaded: _Loaded, windows: RunWindows) -> _Prepared:
         run_facts(info.to_json(), rules, versions()),
         windows.text,
         model=ReadState(Tally.zeros(*shape)),
-        every=settings.keep_every,
     )
     overwrite = False
     if target := task.target:

@@ -12,7 +12,7 @@ import os
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral, Real
 from pathlib import Path, PurePath
 from reprlib import Repr
@@ -61,7 +61,7 @@ class Options(BaseModel):
 
 
 class Flag(str):
-    """Name of an argument on the command line, such as `--as`."""
+    """Name of an argument on the command line, such as `--as`; empty if commands do not take it."""
 
 
 def checked(function: Callable[_P, _R]) -> Callable[_P, _R]:
@@ -209,9 +209,13 @@ def check_path(path: Any) -> str | Path:
 
 
 def _several(value: Any, what: str) -> tuple[Any, ...]:
-    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+    try:
+        items = None if isinstance(value, str | bytes | Mapping) else tuple(value)
+    except TypeError:  # such as a tensor of one number
+        items = None
+    if items is None:
         raise ValueError(f"should be {what} or a list of them")
-    if not (items := tuple(value)):
+    if not items:
         raise ValueError("should not be empty")
     return items
 
@@ -288,31 +292,35 @@ Source = Annotated[
 ]
 Corpus = Annotated[
     Paths | None,
-    Field(description="Files or folders of text; the corpus that ships by default."),
+    Field(description="Files or folders of text. Default: gum, which ships."),
 ]
 RunCorpus = Annotated[
     Paths | None,
-    Field(description="Files or folders of text; the text of the run by default."),
+    Field(description="Files or folders of text. Default: the text of the run."),
 ]
-MaxTokens = Annotated[
-    Positive, Field(description="Tokens of text to read, up to the end of a window.")
-]
-Windows = Annotated[Positive, Field(description="Windows of text to read.")]
-Seed = Annotated[NonNegative, Field(description="Seed of every random draw.")]
+MaxTokens = Annotated[Positive, Field(description="Maximum tokens of text.")]
+Windows = Annotated[Positive, Field(description="Number of windows of text.")]
+Seed = Annotated[NonNegative, Flag(""), Field(description="Random seed.")]
 Revision = Annotated[
-    Name | None, Field(description="Branch, tag or commit on the hub, e.g. step1000.")
+    Name | None,
+    Flag(""),
+    Field(description="Branch, tag or commit on the hub, such as step1000."),
 ]
-Device = Annotated[Name, Field(description="cpu, cuda, …; auto takes a GPU if there is one.")]
+Device = Annotated[
+    Name, Field(description="Device, such as cpu or cuda; auto uses a GPU if there is one.")
+]
 Heads = Annotated[
     str, Field(description="tagged, all, a type, a relation, or names such as L5H1,L6H9.")
 ]
 Head = Annotated[str, Field(description="L5H1 or 5.1 for layer 5, head 1.")]
-Overwrite = Annotated[bool, Field(description="Replace files that are there already.")]
+Overwrite = Annotated[bool, Field(description="Replace existing files.")]
 Text = Annotated[str, Field(description="Text, in Unicode.")]
 Width = Annotated[
     Annotated[float, Field(ge=2, le=40)] | None,
     Field(description="Width of the figure in inches, such as 3.3 for a column."),
 ]
 OnMessage = Annotated[
-    Callable[[str], None], Field(description="Function that is called with a line of text.")
+    Callable[[str], None],
+    Flag(""),
+    Field(description="Function that is called with a line of text."),
 ]

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from headscope.options import Flag
 from headscope.printing import no_other_bars
 
 OnProgress = Callable[[int, int], None]
@@ -25,6 +26,7 @@ QUIET_SECONDS = 2.0
 
 Progress = Annotated[
     bool | OnProgress,
+    Flag(""),
     Field(
         description="True for a progress bar on a terminal or in a notebook, False for none, or a "
         "function that is called with the amount done and the whole amount."

@@ -12,15 +12,16 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 from pydantic.config import JsonDict
 
-from headscope.errors import ArgumentError
-from headscope.options import Name, Names, Options, Positive, Seed, described
+from headscope.options import Name, Names, Options, Positive, Seed
 
 MAX_TOKENS = 40_000
 """Tokens of text that a run reads by default."""
 QUICK_TOKENS = 8_000
 """Default tokens of text of a quick run."""
 AUTO = "auto"
-_READ, _JUDGED, _LOADED = "What is read", "How it is judged and kept", "How the model is loaded"
+_TEXT, _RESULTS, _MODEL = "Text", "Results", "Model"
+_LOADED = ("bos", "chat", "revision", "device", "device_map", "dtype", "engine")
+"""Settings of loading the model."""
 
 
 def _by_quick(full: Any, quick: Any) -> Callable[[dict[str, Any]], Any]:
@@ -28,11 +29,9 @@ def _by_quick(full: Any, quick: Any) -> Callable[[dict[str, Any]], Any]:
     return lambda settings: quick if settings.get("quick") else full
 
 
-def _option(
-    default: Any, description: str, panel: str, *, loads: bool = False, counts: bool = True
-) -> Any:
-    """A field; `loads` marks options of the model, `counts` options that `run.json` records."""
-    extra: JsonDict = {"panel": panel, "loads": loads, "counts": counts}
+def _option(default: Any, description: str, panel: str) -> Any:
+    """A field with the heading of its option in `--help`."""
+    extra: JsonDict = {"panel": panel}
     key = "default_factory" if callable(default) else "default"
     return Field(**{key: default}, description=description, json_schema_extra=extra)
 
@@ -54,97 +53,79 @@ class Settings(Options):
 
     types: Names | None = _option(
         None,
-        "Head types to score, separated by commas, or all. The default leaves out semantic, code, "
+        "Head types to score: names separated by commas, or all. Default: all but semantic, code, "
         "retrieval and concept-induction.",
-        _READ,
+        _TEXT,
     )
     quick: bool = _option(
         False,
-        "Preliminary tags in a fraction of the time: position, sinks, delimiters, induction, "
-        "duplicates, syntax and coreference, without the challenge set and surrogates.",
-        _READ,
+        "Preliminary tags in a fraction of the time: fewer relations, less text, no challenge set.",
+        _TEXT,
     )
     max_tokens: Positive = _option(
         _by_quick(MAX_TOKENS, QUICK_TOKENS),
-        f"Approximate number of tokens of text; {MAX_TOKENS:,}, or {QUICK_TOKENS:,} with --quick.",
-        _READ,
+        f"Maximum tokens of text. Default: {MAX_TOKENS:,}, with --quick {QUICK_TOKENS:,}.",
+        _TEXT,
     )
-    all: bool = _option(False, "Read the whole text, without early stopping.", _READ)
-    documents: Positive | None = _option(
-        None, "Maximum number of documents of text; all by default.", _READ
-    )
+    all: bool = _option(False, "Read all tokens, without early stopping.", _TEXT)
+    documents: Positive | None = _option(None, "Maximum documents of text. Default: all.", _TEXT)
     challenge: bool = _option(
         _by_quick(True, False),
-        "Read the challenge set too: English sentences in which baselines are wrong. On; off with "
-        "--quick.",
-        _READ,
+        "Also read the challenge set: English sentences in which baselines are wrong. Default: on, "
+        "with --quick off.",
+        _TEXT,
     )
     max_length: Annotated[int, Field(ge=8, le=2**63 - 1)] = _option(
-        256, "Longest window in tokens.", _READ
+        256, "Maximum length of a window in tokens.", _TEXT
     )
     bos: Name | None = _option(
-        None,
-        "Token to put before each document, if not the tokenizer's own BOS.",
-        _READ,
-        loads=True,
+        None, "Token before each document. Default: the tokenizer's BOS.", _TEXT
     )
     chat: bool = _option(
         False,
         "Put each document into the model's chat template, as a user message.",
-        _READ,
-        loads=True,
+        _TEXT,
     )
     null_model: bool = _option(
         False,
         "Classify the null model instead: attention weights are shuffled, so every tag is false.",
-        _JUDGED,
+        _RESULTS,
     )
-    direct_effects: bool = _option(
-        False, "Measure the direct effects of heads on the logits too.", _JUDGED
-    )
-    examples: bool = _option(
-        True, "Keep patterns of the tagged heads' best and ordinary queries.", _JUDGED
-    )
+    direct_effects: bool = _option(False, "Also measure direct effects on the logits.", _RESULTS)
+    examples: bool = _option(True, "Store example patterns of tagged heads.", _RESULTS)
     keep_sums: bool = _option(
-        False,
-        "Keep the sums as a whole, uncompressed; 20 to 45 times as large.",
-        _JUDGED,
+        False, "Store all sums uncompressed, in files 20 to 45 times as large.", _RESULTS
     )
-    seed: Seed = _option(0, "Seed of all random draws.", _JUDGED)
+    seed: Seed = _option(0, "Random seed.", _RESULTS)
     revision: Name | None = _option(
-        None, "Branch, tag or commit on the hub, e.g. step1000.", _LOADED, loads=True
+        None, "Branch, tag or commit on the hub, such as step1000.", _MODEL
     )
     device: Name = _option(
-        AUTO, "cpu, cuda, …; auto takes a GPU if there is one.", _LOADED, loads=True
+        AUTO, "Device, such as cpu or cuda; auto uses a GPU if there is one.", _MODEL
     )
     device_map: Literal["auto", "balanced", "sequential"] | None = _option(
-        None,
-        "Spread a large model over all devices, with accelerate.",
-        _LOADED,
-        loads=True,
+        None, "Spread the model over all devices, with accelerate.", _MODEL
     )
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = _option(
         AUTO,
-        "auto uses bfloat16 if the checkpoint has at most 16 bits, the processor supports it, and "
-        "masses agree with float32; otherwise float32.",
-        _LOADED,
-        loads=True,
+        "Precision; auto uses bfloat16 if the checkpoint has at most 16 bits, the processor "
+        "supports it and masses hardly change, otherwise float32.",
+        _MODEL,
     )
     engine: Literal["auto", "fused", "lens"] = _option(
-        AUTO, "auto uses fused if the model supports it.", _LOADED, loads=True
-    )
-    keep_every: Annotated[float, Field(ge=0)] = _option(
-        60.0, "Checkpoint interval in seconds.", _JUDGED, counts=False
+        AUTO,
+        "fused uses the framework's attention kernels, lens uses TransformerLens; auto uses fused "
+        "if the model allows it.",
+        _MODEL,
     )
 
     def to_json(self) -> dict[str, Any]:
-        """The settings as `run.json` states them: those that numbers or files depend on.
+        """The settings as `run.json` states them.
 
         >>> Settings(seed=3).to_json()["seed"]
         3
         """
-        facts = {name: getattr(self, name) for name in type(self).model_fields if counts(name)}
-        return {n: list(v) if isinstance(v, tuple) else v for n, v in facts.items()}
+        return self.model_dump(mode="json")
 
     @classmethod
     def from_json(cls, facts: dict[str, Any]) -> Settings:
@@ -157,7 +138,7 @@ class Settings(Options):
 
     def loading(self) -> dict[str, Any]:
         """Options for loading the model: fields of `headscope.models.load.LoadOptions`."""
-        options = {name: getattr(self, name) for name in type(self).model_fields if loads(name)}
+        options = {name: getattr(self, name) for name in _LOADED}
         # auto is decided when the model is loaded; see `headscope.measure.precision_check`
         dtype = "float32" if self.dtype == AUTO else self.dtype
         return options | {"dtype": dtype, "longest": self.max_length}
@@ -173,7 +154,7 @@ class Settings(Options):
             default = field.get_default(
                 call_default_factory=True, validated_data={"quick": self.quick}
             )
-            if value == default or not counts(name):
+            if value == default:
                 continue
             if isinstance(value, bool):
                 yield f"--{flag}" if value else f"--no-{flag}"
@@ -183,21 +164,8 @@ class Settings(Options):
 
 def panel(name: str) -> str:
     """The heading of a setting in `--help`."""
-    return str(_extra(name)["panel"])
-
-
-def counts(name: str) -> bool:
-    """True if numbers or files of a run depend on the setting."""
-    return bool(_extra(name)["counts"])
-
-
-def loads(name: str) -> bool:
-    """True for an option of loading the model."""
-    return bool(_extra(name)["loads"])
-
-
-def _extra(name: str) -> dict[str, Any]:
-    return Settings.model_fields[name].json_schema_extra  # type: ignore[return-value]
+    extra: dict[str, Any] = Settings.model_fields[name].json_schema_extra  # type: ignore[assignment]
+    return str(extra["panel"])
 
 
 def not_default(facts: dict[str, Any]) -> str:
@@ -212,16 +180,11 @@ def not_default(facts: dict[str, Any]) -> str:
 def settings_of(settings: Settings | None, changes: dict[str, Any]) -> Settings:
     """Settings with some of them changed.
 
-    Raises:
-        ArgumentError: unknown setting, or an invalid value.
-
     >>> settings_of(None, {"seed": 4}).seed
     4
     >>> quick = settings_of(Settings(seed=4), {"quick": True})
     >>> quick.max_tokens, quick.challenge, list(quick.words())
     (8000, False, ['--quick', '--seed', '4'])
     """
-    if settings is not None and not isinstance(settings, Settings):
-        raise ArgumentError(f"settings is {described(settings)}; it should be hs.Settings(…)")
     explicit = () if settings is None else settings.model_fields_set
     return Settings(**{**{name: getattr(settings, name) for name in explicit}, **changes})

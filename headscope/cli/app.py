@@ -19,7 +19,7 @@ WORDS: dict[str, tuple[str, ...]] = {}
 
 
 class CommandGroup(TyperGroup):
-    """Commands whose help is a line each, with the question that it answers."""
+    """Commands whose help is a line each."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help: it fits a terminal of 24 lines and 80 columns."""
@@ -97,7 +97,7 @@ def position(name: str | None) -> int:
 
 def _group_app(name: str) -> typer.Typer:
     """The application of a group of commands, which joins the one above."""
-    group = typer.Typer(cls=CommandGroup, help=GROUPS[name], epilog="Its commands answer:")
+    group = typer.Typer(cls=CommandGroup, help=GROUPS[name], epilog="Commands:")
     app.add_typer(group, name=name)
     return group
 
@@ -106,13 +106,13 @@ _APPS = {name: app if name == TOP else _group_app(name) for name in GROUPS}
 
 
 def command(
-    group: str, question: str, *examples: str, name: str = ""
+    group: str, summary: str, *examples: str, name: str = ""
 ) -> Callable[[_Command], _Command]:
     """Add a command to its group; its help ends with the examples, which are complete lines.
 
     Args:
         group: its name in `GROUPS`.
-        question: the one that the command answers, in less than a line.
+        summary: its effect in the imperative, in less than a line.
         examples: for the end of its help.
         name: within the group, if it differs from the function's.
     """
@@ -122,7 +122,7 @@ def command(
         function_name = function.__name__
         new_name = name or function_name
         WORDS[function_name] = (new_name,) if group == TOP else (group, new_name)
-        return _APPS[group].command(new_name, short_help=question, epilog=epilog)(function)
+        return _APPS[group].command(new_name, short_help=summary, epilog=epilog)(function)
 
     return decorate
 
@@ -134,18 +134,18 @@ def add_later(make: Callable[[], Callable[..., None]], study: StudyRow) -> None:
         """Stand for the command in lists of commands."""
 
     placeholder.__name__ = study.name
-    command(study.group, study.question, *study.examples, name=study.command)(placeholder)
+    command(study.group, study.summary, *study.examples, name=study.command)(placeholder)
     words = WORDS[study.name]
-    _LATER[words] = lambda: _built(make(), words[-1], study.question, _epilog(study.examples))
+    _LATER[words] = lambda: _built(make(), words[-1], study.summary, _epilog(study.examples))
 
 
 _LATER: dict[tuple[str, ...], Callable[[], Any]] = {}
 """Makers of commands that import much, by their words."""
 
 
-def _built(function: Callable[..., None], name: str, question: str, epilog: str) -> Any:
+def _built(function: Callable[..., None], name: str, summary: str, epilog: str) -> Any:
     one = typer.Typer(add_completion=False)
-    one.command(name, short_help=question, epilog=epilog)(function)
+    one.command(name, short_help=summary, epilog=epilog)(function)
     return typer.main.get_command(one)
 
 

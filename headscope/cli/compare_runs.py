@@ -9,29 +9,27 @@ from typing import Annotated
 import typer
 
 from headscope.cli.files import CSV, PICTURES, check_targets, print_written, write_study
-from headscope.cli.shell_options import Format, Overwrite, Printed, Quiet, Table, Width
+from headscope.cli.shell_options import Overwrite
 from headscope.cli.study_command import command_of
-from headscope.cli.terminal import print_rich, put, warn
+from headscope.cli.terminal import print_rich
 
 
 @command_of("compare")
 def compare(
     runs: Annotated[list[Path], typer.Argument(help="Two run folders or more.")],
-    format: Printed = Format.table,
-    out: Table = None,
+    out: Annotated[Path | None, typer.Option(help="Write the table to this .csv file.")] = None,
     figure: Annotated[
         Path | None, typer.Option(help="Draw the atlases: a .png, .svg or .pdf file.")
     ] = None,
-    width: Width = None,
     fail_on: Annotated[
         list[str] | None,
         typer.Option(
-            help="Exit code 1 if this holds: 'lost induction > 0', 'sure changes > 3'; repeatable.",
+            help="Exit with code 1 if this holds: 'lost induction > 0', 'sure changes > 3'; "
+            "repeatable.",
             show_default=False,
         ),
     ] = None,
     overwrite: Overwrite = False,
-    quiet: Quiet = False,
 ) -> None:
     """Compare runs of the same layers × heads with the first: changed tags and lifts.
 
@@ -42,17 +40,11 @@ def compare(
     from headscope.studies.compare import compare as compare_runs
     from headscope.studies.compare import condition_outcomes
 
-    result = compare_runs(*runs, progress=not quiet)
+    result = compare_runs(*runs)
     outcomes = condition_outcomes(result, fail_on or [])
     result = replace(result, notes=(*map(str, outcomes), *result.notes))
-    files = write_study(result, out, figure, overwrite=overwrite, width=width)
-    if format is Format.table:
-        print_rich(result.lines())
-        print_written(files)
-    else:
-        put(result.json() if format is Format.json else result.csv())
-    failed = [str(outcome) for outcome in outcomes if outcome.failed]
-    if failed:
-        if format is not Format.table:
-            warn("\n".join(failed))
+    files = write_study(result, out, figure, overwrite=overwrite)
+    print_rich(result.lines())
+    print_written(files)
+    if any(outcome.failed for outcome in outcomes):
         raise typer.Exit(1)

@@ -10,7 +10,7 @@ import typer
 
 from headscope.cli.app import command
 from headscope.cli.files import PICTURES, check_targets, draw, print_written
-from headscope.cli.shell_options import Overwrite, Quiet, Run, Width
+from headscope.cli.shell_options import Overwrite, Run
 from headscope.cli.study_command import StudyCall, body
 from headscope.runs.write import write_file
 from headscope.studies.study_table import DRAW, EXPORT
@@ -26,33 +26,40 @@ class PictureKind(StrEnum):
 
 @command(
     DRAW,
-    "How does a run look: heads by type, layers, relations, …?",
+    "Draw a run as a picture for a paper.",
     "headscope draw atlas runs/mini --out atlas.pdf",
-    "headscope draw atlas runs/mini --kind layers --width column --out layers.svg",
+    "headscope draw atlas runs/mini --kind layers --width 3.3 --out layers.svg",
 )
 def atlas(
     run: Run,
     out: Annotated[Path, typer.Option(help="A .pdf, .svg or .png file.")] = Path("atlas.pdf"),
     kind: Annotated[
         PictureKind,
-        typer.Option(help="The atlas, the types by layer, or each relation's best head."),
+        typer.Option(
+            help="atlas: heads by type; layers: types by layer; relations: best head of each."
+        ),
     ] = PictureKind.atlas,
-    width: Width = None,
+    width: Annotated[
+        float | None,
+        typer.Option(
+            help="Width in inches, such as 3.3 for a column. Default: the picture's own.",
+            show_default=False,
+        ),
+    ] = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Draw a run as a picture for a paper."""
+    """Draw a run as a picture for a paper: heads by type, types by layer, or best heads."""
     check_targets((out, PICTURES), overwrite=overwrite)
     from headscope.run import load
-    from headscope.views.figure_style import width_of
 
-    figure = load(run).figure(kind.value, width=width_of(width))
+    figure = load(run).figure(kind.value, width=width)
     write_file(out, draw(figure, out), overwrite=overwrite)
     print_written([out])
 
 
 @command(
     EXPORT,
-    "How do many runs become one site?",
+    "Write many runs as a static site.",
     "headscope export gallery runs/mini runs/gpt2 --out site",
     "headscope export gallery runs/stages/* --out site --light --overwrite",
 )
@@ -60,30 +67,29 @@ def gallery(
     runs: Annotated[list[Path], typer.Argument(help="Run folders.")],
     out: Annotated[Path, typer.Option(help="The site's folder, new or empty.")] = Path("site"),
     light: Annotated[
-        bool, typer.Option("--light", help="Leave circuitsvis out of the reports: smaller pages.")
+        bool, typer.Option("--light", help="Omit circuitsvis: smaller reports, without eval.")
     ] = False,
     overwrite: Annotated[
         bool,
-        typer.Option("--overwrite", help="Replace a gallery in that folder; other files stay."),
+        typer.Option("--overwrite", help="Replace the gallery in that folder; other files stay."),
     ] = False,
-    quiet: Quiet = False,
 ) -> None:
     """Write many runs as a static site: an index and every report.
 
-    The site asks no network. It can be opened from the disk, or published as it is.
+    The site needs no network. It can be opened from the disk, or published as it is.
     """
     from headscope.runs.site import check_site
 
     check_site(out, overwrite=overwrite)
     from headscope.views.gallery import gallery as write
 
-    index = write(*runs, out=out, light=light, overwrite=overwrite, progress=not quiet)
+    index = write(*runs, out=out, light=light, overwrite=overwrite)
     print_written([index])
 
 
 @command(
     EXPORT,
-    "How are results shared, small and without a model?",
+    "Pack runs into one small file each, to share them.",
     "headscope export atlas runs/mini runs/gpt2 --out atlases",
     "headscope export atlas runs/sweep/* --overwrite",
     name="atlas",
@@ -95,16 +101,15 @@ def pack(
         bool,
         typer.Option("--overwrite", help="Replace atlases in that folder; other files stay."),
     ] = False,
-    quiet: Quiet = False,
 ) -> None:
     """Pack runs into one small file each, with a data set card.
 
-    An atlas stands wherever a run folder does, as in headscope why atlases/mini.tar.xz L5H1. Heads,
-    evidence, mean patterns and examples are in it, the sums are not.
+    Commands take an atlas in place of a run folder, as in headscope why atlases/mini.tar.xz L5H1.
+    It has heads, evidence, mean patterns and examples, without the sums.
     """
     from headscope.views.gallery.atlas_card import export_atlases
 
-    card = export_atlases(*runs, out=out, overwrite=overwrite, progress=not quiet)
+    card = export_atlases(*runs, out=out, overwrite=overwrite)
     print_written([card])
 
 

@@ -17,20 +17,6 @@ if TYPE_CHECKING:
 CSV, HTML, PICTURES = (".csv",), (".html",), (".png", ".svg", ".pdf")
 
 
-def check_suffix(path: Path, *known: str) -> str:
-    """The suffix of a file to write, one of those known."""
-    if path.name in ("", ".."):  # `.` and an empty text have no name, either
-        raise HeadscopeError(
-            f"{path} is a folder and names no file; name one that ends in {' or '.join(known)}"
-        )
-    if path.suffix.lower() not in known:
-        raise HeadscopeError(
-            f"{path}: cannot write {path.suffix or 'a file without suffix'}; "
-            f"choose {', '.join(known)}"
-        )
-    return path.suffix.lower()
-
-
 def check_targets(*targets: tuple[Path | None, Sequence[str]], overwrite: bool) -> None:
     """Refuse what cannot or must not be written: minutes of work must not end there.
 
@@ -44,16 +30,20 @@ def check_targets(*targets: tuple[Path | None, Sequence[str]], overwrite: bool) 
     for path, suffixes in targets:
         if path is None:
             continue
-        check_suffix(path, *suffixes)
+        if path.suffix.lower() not in suffixes:
+            raise HeadscopeError(
+                f"{path}: cannot write {path.suffix or 'a file without suffix'}; "
+                f"name a file that ends in {' or '.join(suffixes)}"
+            )
         check_foreign(path)
         check_target(path, overwrite=overwrite)
 
 
-def draw(figure: Any, path: Path, width: float | None = None) -> bytes:
-    """A figure as the bytes of a picture, of this width in inches or its own."""
-    from headscope.views.figure_style import fitted, picture
+def draw(figure: Any, path: Path) -> bytes:
+    """A figure as the bytes of a picture."""
+    from headscope.views.figure_style import picture
 
-    return picture(fitted(figure, width), path.suffix)
+    return picture(figure, path.suffix)
 
 
 def write_study(
@@ -62,7 +52,6 @@ def write_study(
     figure: Path | None,
     *,
     overwrite: bool,
-    width: str | None = None,
 ) -> list[Path]:
     """Write the table and the figure of a study, both or neither.
 
@@ -71,7 +60,6 @@ def write_study(
         out: the .csv file, if it is wanted.
         figure: the picture, if it is wanted.
         overwrite: replace what is there.
-        width: of the picture; see `headscope.views.figure_style.width_of`.
 
     Returns:
         The files, to be named at the end.
@@ -79,12 +67,9 @@ def write_study(
     Raises:
         WriteError: they cannot be written.
     """
-    from headscope.views.figure_style import width_of
-
-    inches = width_of(width)
     files: dict[Path, bytes | str] = {} if out is None else {out: study.csv()}
     if figure is not None:
-        files[figure] = draw(study.figure(), figure, inches)
+        files[figure] = draw(study.figure(), figure)
     write_files(files, overwrite=overwrite)
     return list(files)
 

@@ -26,7 +26,7 @@ def ablate(call: StudyCall, run: Run, overwrite: Overwrite = False) -> None:
     folder.save(known, report=known.report, overwrite=True)
     print_rich(result.lines())
     path, report = (one_line(folder.path / name) for name in (CAUSE_TABLE.file, REPORT))
-    print_text(f"\nwritten to {path}; headscope why and {report} show it")
+    print_text(f"\nwritten to {path}; headscope why --full and {report} show it")
 
 
 @body("explain")

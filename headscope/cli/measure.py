@@ -10,8 +10,8 @@ import typer
 from headscope.cli.app import command
 from headscope.cli.shell_options import (
     Corpus,
+    HelpAll,
     Model,
-    Quiet,
     takes_settings,
 )
 from headscope.cli.terminal import message, print_rich, print_text
@@ -22,32 +22,35 @@ from headscope.studies.study_table import TOP
 
 @command(
     TOP,
-    "What does each head do? Writes a run folder.",
+    "Classify every head of a model; write a run folder.",
     "headscope classify mini",
     "headscope classify smollm2 --quick",
     "headscope classify gpt2 --corpus my_texts/ --max-tokens 10000",
     "headscope classify EleutherAI/pythia-70m --revision step1000 --types positional,induction",
 )
-@takes_settings()
+@takes_settings(basic=("types", "quick", "max_tokens", "revision", "device"))
 def classify(
     model: Model,
     settings: Settings,
     corpus: Corpus = None,
     out: Annotated[
-        Path | None, typer.Option(help="Run folder; runs/MODEL by default.", show_default=False)
+        Path | None, typer.Option(help="Run folder. Default: runs/MODEL.", show_default=False)
     ] = None,
     overwrite: Annotated[
         bool,
         typer.Option(
             "--overwrite",
-            help="Replace a run in that folder, and discard an unfinished one; other files stay.",
+            help="Replace the run in that folder, finished or not; other files stay.",
         ),
     ] = False,
-    quiet: Quiet = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Print no progress.", hidden=True)
+    ] = False,
+    help_all: HelpAll = False,
 ) -> None:
     """Tag every head of a model with what it does, and write a run folder.
 
-    After a kill or Ctrl-C the same command goes on from the sums kept in .NAME.partial next to it.
+    After a kill or Ctrl-C the same command resumes from the sums in .NAME.partial next to it.
     """
     from headscope.stimuli.natural_text import readable
 

@@ -6,7 +6,7 @@ The settings of a run are options of a command, too: derived, so that they are w
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import StrEnum
 from functools import wraps
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import typer
 
+from headscope.cli.terminal import print_text
 from headscope.errors import ArgumentError
 from headscope.settings import Settings, panel
 
@@ -54,11 +55,19 @@ def local_model_or_run(name: str | None) -> str | None:
     return name
 
 
+def _show_all(ctx: Any, is_given: bool) -> bool:
+    """Print the help with the options that `--help` leaves out."""
+    if is_given:
+        for parameter in ctx.command.params:
+            parameter.hidden = False
+        print_text(ctx.get_help())
+        raise typer.Exit
+    return is_given
+
+
 Run = Annotated[
     Path,
-    typer.Argument(
-        help="A run folder; or smollm2, minilm or mini, whose results ship (atlas:NAME).",
-    ),
+    typer.Argument(help="A run folder; or smollm2, minilm or mini, whose results ship."),
 ]
 Model = Annotated[
     str,
@@ -80,64 +89,59 @@ Corpus = Annotated[
     typer.Option(
         parser=corpus_path,
         metavar="PATH",
-        help="CoNLL-U, plain text, Markdown or Python (also .gz, .xz): a file or a folder, or gum, "
-        "gold or controlled, which ship; repeatable.",
+        help="File or folder of CoNLL-U, plain text, Markdown or Python (also .gz, .xz), or "
+        "gum, gold or controlled, which ship; repeatable.",
         show_default="gum",
     ),
 ]
 Printed = Annotated[Format, typer.Option(help="Output format.")]
-Table = Annotated[Path | None, typer.Option(help="Write the table to this .csv file.")]
-Width = Annotated[
-    str | None,
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace existing files.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress.")]
+HelpAll = Annotated[
+    bool,
     typer.Option(
-        help="Width of the picture: column (3.3 inches), double (6.9), or a number of inches.",
-        show_default=False,
+        "--help-all", callback=_show_all, is_eager=True, help="Show this message with all options."
     ),
 ]
-Overwrite = Annotated[
-    bool, typer.Option("--overwrite", help="Replace files that are there already.")
-]
-Device = Annotated[str, typer.Option(help="cpu, cuda, …; auto takes a GPU if there is one.")]
-Revision = Annotated[
-    str | None, typer.Option(help="Branch, tag or commit on the hub, e.g. step1000.")
-]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")]
 Source = Annotated[
     str | None,
     typer.Option(
         "--model",
-        help="New location of the run's model, if it has moved.",
+        help="The run's model, or its path if it has moved.",
         show_default=False,
     ),
 ]
 
 
 def takes_settings(
-    *,
-    without: tuple[str, ...] = (),
-    explicit_only: bool = False,
+    *names: str,
+    basic: Collection[str] = (),
     help_texts: Mapping[str, str] = MappingProxyType({}),
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command an option for each setting, in place of its parameter `settings`.
 
     Args:
-        without: settings that are no options of this command.
-        explicit_only: hand on a dict of the options that were given, not `Settings`.
+        names: settings that are options of this command, which is called with a dict of those that
+            were given; without names all are, and it is called with `Settings`.
+        basic: those that `--help` lists; by default all.
         help_texts: other help for some settings, if the command has another default.
     """
-    names = [name for name in Settings.model_fields if name not in without]
+    options = {
+        name: _setting(name, help_texts.get(name), bool(names), bool(basic) and name not in basic)
+        for name in names or Settings.model_fields
+    }
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @wraps(command)
         def run(**arguments: Any) -> None:
-            values = {name: function_value(arguments.pop(name)) for name in names}
+            values = {name: function_value(arguments.pop(name)) for name in options}
             explicit = {name: value for name, value in values.items() if value is not None}
-            command(**arguments, settings=explicit if explicit_only else Settings(**explicit))
+            command(**arguments, settings=explicit if names else Settings(**explicit))
 
         parameters = []
         for parameter in inspect.signature(command, eval_str=True).parameters.values():
             if parameter.name == "settings":
-                parameters += [_setting(name, help_texts, explicit_only) for name in names]
+                parameters += options.values()
             else:
                 parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -148,15 +152,18 @@ def takes_settings(
     return decorate
 
 
-def _setting(name: str, help_texts: Mapping[str, str], explicit_only: bool) -> inspect.Parameter:
+def _setting(
+    name: str, help_text: str | None, explicit_only: bool, hidden: bool
+) -> inspect.Parameter:
     """The option of one setting; None stands for its default."""
     field = Settings.model_fields[name]
     kind = str if name == "types" else shell_type(name, field.annotation)
     default = None if explicit_only or field.default_factory else field.default
     option = typer.Option(
-        help=help_texts.get(name, field.description),
-        rich_help_panel=panel(name),
+        help=help_text or field.description,
+        rich_help_panel=None if explicit_only else panel(name),
         show_default=default is not None,
+        hidden=hidden,
     )
     return inspect.Parameter(
         name,
@@ -167,7 +174,7 @@ def _setting(name: str, help_texts: Mapping[str, str], explicit_only: bool) -> i
 
 
 _CHOICES: Any = StrEnum
-"""As a function; type checkers take it for a statement."""
+"""`StrEnum` as a function; type checkers take it for a statement."""
 
 
 def shell_type(name: str, annotation: Any) -> Any:

@@ -20,23 +20,19 @@ from typer.models import OptionInfo
 from headscope.cli.app import WORDS, add_later, command
 from headscope.cli.files import CSV, PICTURES, check_targets, print_written, write_study
 from headscope.cli.shell_options import (
-    Format,
     Overwrite,
-    Printed,
     Quiet,
     function_value,
     shell_type,
     union_members,
 )
-from headscope.cli.terminal import print_rich, put
+from headscope.cli.terminal import print_rich
 from headscope.options import Flag
 from headscope.studies.study_table import STUDIES, StudyRow, imported
 
 if TYPE_CHECKING:
     from headscope.views.study_result import StudyResult
 
-_NEVER = ("progress", "on_message")
-"""Arguments that a command sets itself."""
 _Body = Callable[..., None]
 _BODIES: dict[str, _Body] = {}
 
@@ -47,11 +43,10 @@ class StudyCall:
 
     study: StudyRow
     arguments: Mapping[str, Any]
-    """Of the study's function."""
+    """Arguments of the study's function."""
     out: Path | None = None
     figure: Path | None = None
     overwrite: bool = False
-    format: Format = Format.table
     quiet: bool = False
 
     def check(self) -> None:
@@ -60,22 +55,16 @@ class StudyCall:
 
     def result(self, **changes: Any) -> Any:
         """The result of the function, with other values for some of its arguments."""
-        function, arguments = imported(self.study.function), {**self.arguments, **changes}
-        if "progress" in inspect.signature(function).parameters:
-            arguments["progress"] = not self.quiet
-        return function(**arguments)
+        return imported(self.study.function)(**{**self.arguments, **changes})
 
     def write(self, result: StudyResult) -> list[Path]:
         """Write the table and the figure, and return their files."""
         return write_study(result, self.out, self.figure, overwrite=self.overwrite)
 
     def show(self, result: Any, files: list[Path]) -> None:
-        """Print the result, and the files that were written where it is for a person."""
-        if self.format is Format.table:
-            print_rich(result.lines())
-            print_written(files)
-        else:
-            put(result.csv() if self.format is Format.csv else result.json())
+        """Print the result, and the files that were written."""
+        print_rich(result.lines())
+        print_written(files)
 
 
 def body(name: str) -> Callable[[_Body], _Body]:
@@ -95,7 +84,7 @@ def body(name: str) -> Callable[[_Body], _Body]:
 def command_of(name: str) -> Callable[[_Body], _Body]:
     """Make a function the whole command of a study, where its options are no signature's."""
     (study,) = (study for study in STUDIES if study.name == name)
-    return command(study.group, study.question, *study.examples, name=study.command)
+    return command(study.group, study.summary, *study.examples, name=study.command)
 
 
 def _run(call: StudyCall) -> None:
@@ -120,13 +109,13 @@ def study_command(study: StudyRow) -> Callable[..., None]:
     parameters = [*inspect.signature(code, eval_str=True).parameters.values()][1:]
     extra = {p.name: _keyword(p.name, p.annotation, p.default) for p in parameters}
     known = inspect.signature(function).parameters
-    fields = {n: f for n, f in function.options().model_fields.items() if n not in _NEVER}
+    fields = {n: f for n, f in function.options().model_fields.items() if "" not in f.metadata}
     leading = next(iter(known))
     options = {
         name: _parameter(known[name], field, first=name == leading)
         for name, field in fields.items()
     }
-    shell = {n: _keyword(n, *option) for n, option in _shell(study, "progress" in known).items()}
+    shell = {n: _keyword(n, *option) for n, option in _shell(study, "on_message" in known).items()}
     ordered = sorted((shell | options | extra).values(), key=_position)
 
     def run(**values: Any) -> None:
@@ -148,14 +137,13 @@ _DEFAULTS: Mapping[str, Any] = {
 """Options that are no arguments of functions, with their defaults."""
 
 
-def _shell(study: StudyRow, has_progress: bool) -> dict[str, tuple[Any, Any]]:
+def _shell(study: StudyRow, has_messages: bool) -> dict[str, tuple[Any, Any]]:
     """The options of the command alone: where results go, and how they are printed."""
     options = {
         "out": Annotated[Path | None, typer.Option(help=study.out)] if study.out else None,
         "figure": Annotated[Path | None, typer.Option(help=study.figure)] if study.figure else None,
         "overwrite": Overwrite if study.out or study.figure else None,
-        "format": Printed if study.has_format else None,
-        "quiet": Quiet if has_progress else None,
+        "quiet": Quiet if has_messages else None,
     }
     return {name: (kind, _DEFAULTS[name]) for name, kind in options.items() if kind is not None}
 
@@ -169,7 +157,7 @@ def _parameter(parameter: inspect.Parameter, field: FieldInfo, *, first: bool) -
         flags = [f"--{name.replace('_', '-')}"]
     is_argument = parameter.kind is not parameter.KEYWORD_ONLY and (field.is_required() or first)
     is_list = "list[" in str(kind)
-    help_text = (field.description or "").removesuffix(".") + ("; repeatable." if is_list else ".")
+    help_text = (field.description or "") + (" Repeatable." if is_list else "")
     is_path = Path in union_members(annotation) and not is_argument
     if is_argument:
         option: Any = typer.Argument(help=help_text)
@@ -184,8 +172,7 @@ def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
 
 
 _LAST = (
-    *("windows", "corpus", "max_tokens", "out", "figure", "width", "overwrite", "format", "seed"),
-    *("revision", "device", "source", "quiet"),
+    *("windows", "corpus", "max_tokens", "out", "figure", "overwrite", "device", "source", "quiet"),
 )
 """Options of most commands, in the order of `--help`."""
 

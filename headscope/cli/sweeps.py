@@ -18,37 +18,41 @@ _LIST = "repeatable, or separated by commas"
 
 
 @body("sweep")
-@takes_settings(without=("revision",), explicit_only=True)
+@takes_settings("types", "quick", "max_tokens")
 def sweep(
     call: StudyCall,
     settings: dict[str, Any],
     models: Annotated[
-        list[str] | None, typer.Option(help=f"As for classify; {_LIST}.", show_default=False)
+        list[str] | None,
+        typer.Option(help=f"Models, as for classify; {_LIST}.", show_default=False),
     ] = None,
     revisions: Annotated[
         list[str] | None,
         typer.Option(
-            help=f"Of each model on the hub, or folders inside a local one; {_LIST}.",
+            help=f"Revisions of each model on the hub, or folders in a local one; {_LIST}.",
             show_default=False,
         ),
     ] = None,
     corpus: Annotated[
         list[str] | None,
-        typer.Option(help="A corpus of its own for each; repeatable; what ships by default."),
+        typer.Option(help="Corpora, each read on its own. Default: gum, which ships; repeatable."),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="The sweep's folder; runs/FILE by default.")
+        Path | None, typer.Option(help="Folder of the sweep. Default: runs/FILE.")
     ] = None,
 ) -> None:
     """Classify models × revisions × corpora: a run folder each, sweep.json and sweep.csv.
 
-    Options replace the file's keys. Complete runs are kept, so that the same command resumes after
-    a stop. Failed runs are listed in sweep.csv and at the end, with exit code 1.
+    Options replace the file's keys, which may be any setting of classify. Complete runs are kept,
+    and the same command resumes after a stop. Failed runs are listed in sweep.csv and at the end,
+    with exit code 1.
     """
     own = {"models": models, "revisions": revisions, "corpora": corpus, "out": out}
     settings |= {name: value for name, value in own.items() if value}
     with _runs_kept():
-        result = call.result(on_message=message_listener(call.quiet), **settings)
+        result = call.result(
+            on_message=message_listener(call.quiet), progress=not call.quiet, **settings
+        )
     print_rich(result.lines())
     if result.notes:
         raise typer.Exit(1)
@@ -56,11 +60,9 @@ def sweep(
 
 @body("languages")
 @takes_settings(
-    without=("challenge",),
-    explicit_only=True,
+    *("types", "quick", "max_tokens"),
     help_texts={
-        "types": "Head types to score, separated by commas; syntactic by default.",
-        "all": "Read all that text; parallel treebanks are read so unless --no-all is said.",
+        "types": "Head types to score: names separated by commas. Default: syntactic.",
     },
 )
 def languages(
@@ -69,7 +71,7 @@ def languages(
     corpus: Annotated[
         list[str],
         typer.Option(
-            help="Treebanks or folders of them, named as in Universal Dependencies: "
+            help="Treebanks or folders of them, with names of Universal Dependencies such as "
             "de_pud-ud-test.conllu; repeatable.",
             show_default=False,
         ),
@@ -86,9 +88,11 @@ def languages(
     call.check()
     from headscope.studies.languages import TABLE
 
-    listener = message_listener(call.quiet)
+    listener, progress = message_listener(call.quiet), not call.quiet
     with _runs_kept():
-        result = call.result(corpus=corpus, out=out, on_message=listener, **settings)
+        result = call.result(
+            corpus=corpus, out=out, on_message=listener, progress=progress, **settings
+        )
     print_rich(result.lines())
     print_written([out / TABLE, *call.write(result)])
     if result.notes:

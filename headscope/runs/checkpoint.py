@@ -45,7 +45,6 @@ class RunCheckpoint:
     """Identity of the run: another one must not go on from its sums; see `run_facts`."""
     text: TextWindows
     model: ReadState
-    every: float = EVERY
     _last: float = field(default_factory=time.monotonic)
 
     def keep(self) -> None:
@@ -54,7 +53,7 @@ class RunCheckpoint:
         Raises:
             RunError: it cannot be written; the message says where the sums are, and how to go on.
         """
-        if self.folder is None or time.monotonic() - self._last < self.every:
+        if self.folder is None or time.monotonic() - self._last < EVERY:
             return
         try:
             self._write(self.folder)

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from headscope.measure.bootstrap import interval, ratio_error, resample
 from headscope.models.families import refuse_encoder
 from headscope.models.token_rerun import LastToken, LastTokenRunner
-from headscope.options import LARGEST, Device, Name, Revision, Seed
+from headscope.options import LARGEST, Device, Flag, Name, Revision, Seed
 from headscope.progress import OnProgress, Progress, Steps, progress_bar
 from headscope.runs.recorded_paths import name_of
 from headscope.runs.resolve import ModelOrRun, model_or_run
@@ -96,7 +96,9 @@ def function_vectors(
         int,
         Field(ge=MIN_PROMPTS, le=LARGEST, description="Maximum number of prompts of each task."),
     ] = PROMPTS,
-    shots: Annotated[int, Field(ge=2, le=64, description="Examples in each prompt.")] = SHOTS,
+    shots: Annotated[
+        int, Flag(""), Field(ge=2, le=64, description="Examples in each prompt.")
+    ] = SHOTS,
     seed: Seed = 0,
     progress: Progress = True,
     revision: Revision = None,

@@ -23,7 +23,7 @@ from headscope.errors import CorpusError
 from headscope.heads import head_name
 from headscope.models.model import Model
 from headscope.models.stream import LayerAttention, stream_attention, tiled_patterns
-from headscope.options import Device, Heads, Overwrite, PathName, Positive, RunCorpus, Source
+from headscope.options import Device, Flag, Heads, Overwrite, PathName, Positive, RunCorpus, Source
 from headscope.printing import visible
 from headscope.progress import Progress, Steps, progress_bar
 from headscope.runs.listing import Head, selected_heads
@@ -113,7 +113,7 @@ def headvis(
     corpus: RunCorpus = None,
     sequences: Annotated[Positive, Field(description="Sequences of text to read.")] = SEQUENCES,
     max_length: Annotated[
-        int, Field(ge=8, le=2**20, description="Tokens of the longest sequence.")
+        int, Flag(""), Field(ge=8, le=2**20, description="Tokens of the longest sequence.")
     ] = MAX_LENGTH,
     source: Source = None,
     device: Device = "auto",

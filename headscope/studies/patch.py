@@ -24,7 +24,7 @@ from headscope.models.families import refuse_encoder
 from headscope.models.model import Model
 from headscope.models.prompt_pair import Patch, PromptPair, likeliest_next
 from headscope.models.rerun import Rerunner
-from headscope.options import Device, NonNegative, Source
+from headscope.options import Device, Flag, NonNegative, Source
 from headscope.progress import Progress, Steps, progress_bar
 from headscope.relations import relations_of
 from headscope.relations.head_type import ALL
@@ -85,6 +85,7 @@ def patch(
     ] = "tagged",
     edges: Annotated[
         NonNegative,
+        Flag(""),
         Field(description="Maximum number of edges of a head; 0 for none."),
     ] = 8,
     progress: Progress = True,

@@ -38,7 +38,7 @@ from headscope.models.loss import (
 )
 from headscope.models.model import Model
 from headscope.models.stream import batch_tokens_on, in_batches
-from headscope.options import Corpus, Device, MaxTokens, Revision, Seed
+from headscope.options import Corpus, Device, Flag, MaxTokens, Revision, Seed
 from headscope.progress import Progress, Steps, progress_bar
 from headscope.runs.recorded_paths import name_of
 from headscope.runs.resolve import ModelOrRun, RunName, model_or_run, the_run
@@ -82,6 +82,7 @@ def prune(
     *,
     run: Annotated[
         RunName | None,
+        Flag(""),
         Field(description="Run of the same model, or its folder, for the order by type."),
     ] = None,
     max_tokens: MaxTokens = MAX_TOKENS,

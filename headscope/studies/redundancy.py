@@ -24,7 +24,7 @@ from headscope.heads import head_name
 from headscope.measure.study_windows import evenly
 from headscope.models.model import Model
 from headscope.models.stream import LayerAttention, stream_attention, whole_patterns
-from headscope.options import Device, Positive, RunCorpus, Source, Windows
+from headscope.options import Device, Flag, Positive, RunCorpus, Source, Windows
 from headscope.progress import OnProgress, Progress, Steps, progress_bar
 from headscope.runs.recorded_paths import name_of
 from headscope.runs.resolve import RunName, model_of, text_of, the_run
@@ -63,7 +63,7 @@ def redundancy(
     *,
     windows: Windows = WINDOWS,
     queries: Annotated[
-        Positive, Field(description="Queries of each window, evenly spread.")
+        Positive, Flag(""), Field(description="Queries of each window, evenly spread.")
     ] = QUERIES,
     progress: Progress = True,
     source: Source = None,

@@ -38,16 +38,14 @@ class StudyRow:
     more to do than the study."""
     command: str = ""
     """Name of the command within its group, if it differs from the function's."""
-    question: str = ""
-    """What the command answers, in less than a line."""
+    summary: str = ""
+    """The command's effect in the imperative, in less than a line."""
     examples: tuple[str, ...] = ()
     """Complete lines that call the command."""
     out: str = "Write the table to this .csv file."
     """Help of `--out`; empty for a command that takes none or its own."""
     figure: str = "Draw it: a .png, .svg or .pdf file."
     """Help of `--figure`; empty for a command that draws nothing."""
-    has_format: bool = False
-    """True for a command with `--format`, whose result has the methods `csv` and `json`."""
 
     @property
     def function(self) -> str:
@@ -86,7 +84,7 @@ STUDIES: tuple[StudyRow, ...] = (
         name="sweep",
         group=SWEEP,
         command="run",
-        question="What do heads do across models, revisions and corpora?",
+        summary="Classify models × revisions × corpora.",
         examples=(
             "headscope sweep run stages.yaml --out runs/stages",
             "headscope sweep run --models checkpoints/ --revisions step128,step1000 "
@@ -98,7 +96,7 @@ STUDIES: tuple[StudyRow, ...] = (
     StudyRow(
         name="languages",
         group=SWEEP,
-        question="Which heads hold a relation in how many languages?",
+        summary="Count the languages in which each head has a tag.",
         examples=(
             "headscope sweep languages bigscience/bloom-560m --corpus pud/",
             "headscope sweep languages model/ --corpus pud/ --languages de,ja,zh "
@@ -109,28 +107,26 @@ STUDIES: tuple[StudyRow, ...] = (
     StudyRow(
         name="weights",
         group=STUDY,
-        question="What do a head's weights show, without any text?",
+        summary="Analyse the OV and QK circuits of heads, without text.",
         examples=(
             "headscope study weights mini",
             "headscope study weights runs/mini --out weights.csv --figure copying.pdf",
         ),
-        has_format=True,
     ),
     StudyRow(
         name="anatomy",
         group=STUDY,
-        question="How many parameters, and how large a key/value cache?",
+        summary="Count parameters and the size of the key/value cache.",
         examples=(
             "headscope study anatomy mini",
-            "headscope study anatomy gpt2 --context 4096 --format csv",
+            "headscope study anatomy gpt2 --context 4096 --out anatomy.csv",
         ),
         figure="",
-        has_format=True,
     ),
     StudyRow(
         name="headvis",
         group=EXPORT,
-        question="What does the HeadVis page show of a run?",
+        summary="Write the data that the HeadVis page shows.",
         examples=(
             "headscope export headvis runs/mini --out headvis/data",
             "headscope export headvis runs/mini --heads L1H0,L5H3 --sequences 100 --overwrite",
@@ -141,7 +137,7 @@ STUDIES: tuple[StudyRow, ...] = (
     StudyRow(
         name="compare",
         group=TOP,
-        question="Which heads differ between runs?",
+        summary="Compare the heads of two or more runs.",
         examples=(
             "headscope compare runs/one runs/two --out changes.csv",
             "headscope compare runs/base runs/new --fail-on 'lost induction > 0'",
@@ -150,29 +146,27 @@ STUDIES: tuple[StudyRow, ...] = (
     StudyRow(
         name="emergence",
         group=SWEEP,
-        question="At which revision do heads of each type appear?",
+        summary="Find the revision at which each head type appears.",
         examples=(
             "headscope sweep emergence runs/stages --figure stages.pdf",
-            "headscope sweep emergence runs/stages --format csv",
+            "headscope sweep emergence runs/stages --out stages.csv",
         ),
-        has_format=True,
     ),
     StudyRow(
         name="redundancy",
         group=STUDY,
-        question="How alike are the heads?",
+        summary="Measure how similar the heads are.",
         examples=(
             "headscope study redundancy runs/mini --figure map.png",
-            "headscope study redundancy runs/mini --windows 64 --format json",
+            "headscope study redundancy runs/mini --windows 64 --out heads.csv",
         ),
         out="Write each head's row to this .csv.",
         figure="Draw the map of heads: a .png, .svg or .pdf file.",
-        has_format=True,
     ),
     StudyRow(
         name="verify",
         group=TOP,
-        question="Do published scores rank the heads alike?",
+        summary="Compare a run with published scores of its heads.",
         examples=(
             "headscope verify runs/gpt2",
             "headscope verify runs/my-gpt2 --as gpt2 --out ranks.csv",
@@ -183,7 +177,7 @@ STUDIES: tuple[StudyRow, ...] = (
     StudyRow(
         name="ablate",
         group=TOP,
-        question="Does the model need what a tag says?",
+        summary="Ablate tagged heads and their edges; measure the effect.",
         examples=(
             "headscope ablate runs/mini",
             "headscope ablate runs/mini --only edges",
@@ -195,15 +189,15 @@ STUDIES: tuple[StudyRow, ...] = (
     StudyRow(
         name="prune",
         group=STUDY,
-        question="What is the loss as more and more heads are masked?",
-        examples=("headscope study prune mini --run runs/mini --figure prune.pdf --out prune.csv",),
+        summary="Measure the loss as more and more heads are masked.",
+        examples=("headscope study prune runs/mini --figure prune.pdf --out prune.csv",),
         out="Write the curve to this .csv file.",
     ),
     StudyRow(
         name="explain",
         module="explain.explanation",
         group=TOP,
-        question="How much of a head does a small feature model explain?",
+        summary="Fit a small feature model to each head.",
         examples=(
             "headscope explain mini --out feature_model.csv",
             "headscope explain runs/mini --features 12",
@@ -214,7 +208,7 @@ STUDIES: tuple[StudyRow, ...] = (
         name="function_vectors",
         group=STUDY,
         command="function-vectors",
-        question="Which heads carry the task of a few examples?",
+        summary="Find heads that carry the task of in-context examples.",
         examples=(
             "headscope study function-vectors smollm2 --out vectors.csv --figure vectors.pdf",
             "headscope study function-vectors runs/smollm2 --tasks antonym,plural,past "
@@ -224,7 +218,7 @@ STUDIES: tuple[StudyRow, ...] = (
     StudyRow(
         name="collapse",
         group=STUDY,
-        question="What is lost when a layer's heads share one pattern?",
+        summary="Measure the loss if the heads of a layer share one pattern.",
         examples=(
             "headscope study collapse mini --mixing --out collapse.csv",
             "headscope study collapse mini --figure collapse.pdf",
@@ -233,7 +227,7 @@ STUDIES: tuple[StudyRow, ...] = (
     StudyRow(
         name="patch",
         group=STUDY,
-        question="Which heads and edges decide between two prompts?",
+        summary="Find heads and edges that decide between two prompts.",
         examples=(
             "headscope study patch runs/gpt2 --clean 'Mary and John went out. John gave it to' "
             "--corrupt 'Mary and John went out. Mary gave it to'",

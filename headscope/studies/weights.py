@@ -8,7 +8,7 @@ norms of queries and keys belong to no matrix and are left out.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
@@ -21,7 +21,7 @@ from transformer_lens.model_bridge.exceptions import StopAtLayerException
 from headscope.errors import ModelError
 from headscope.heads import head_name
 from headscope.models.model import Model
-from headscope.options import Device, Revision, Source
+from headscope.options import Device, Flag, Revision, Source
 from headscope.progress import Progress, Steps, progress_bar
 from headscope.runs.recorded_paths import name_of
 from headscope.runs.resolve import ModelOrRun, model_of, run_named, the_model
@@ -63,7 +63,7 @@ def weights(
     revision: Revision = None,
     progress: Progress = True,
     source: Source = None,
-    device: Device = "cpu",
+    device: Annotated[Device, Flag("")] = "cpu",
 ) -> StudyResult:
     """Read OV copying, effective ranks and K-composition of every head from its weights.
 

@@ -1,4 +1,4 @@
-"""What cannot be read or written is refused before a model is loaded, by every command."""
+"""Every command refuses unreadable input and unwritable output before it loads a model."""
 
 from __future__ import annotations
 
@@ -15,17 +15,9 @@ from tests.helpers.disks import disk, fill
 from tests.helpers.shell import headscope
 from tests.helpers.studies import FUNCTIONS, line
 
-FIGURES = {"figure": ".png", "out": ".csv", "save": ""}
+FIGURES = {"figure": ".png", "out": ".csv"}
 """The suffixes of what commands write; a folder has none."""
-FOLDERS = {"classify", "sweep", "languages", "headvis"}
-"""Whose --out is a folder."""
-OTHERS = {
-    "gallery": "",
-    "pack": "",
-    "atlas": ".pdf",
-    "show": ".html",
-    "report": ".html",
-}
+OTHERS = dict.fromkeys(commands.FOLDERS, "") | {"atlas": ".pdf", "show": ".html", "report": ".html"}
 """The suffix of --out of commands that write no tables."""
 BAD = {
     "missing": None, "bad": b"one\ttwo\n", "wide": "wide words ".encode("utf-16") * 20,
@@ -120,16 +112,8 @@ def test_what_cannot_be_written_is_refused_before_a_model_is_loaded(
     disks = [(read_only, "Read-only file system"), (full, "No space left")]
     # how much room a run needs depends on its model
     for folder, reason in disks[:1] if name == "classify" else disks:
-        suffix = "" if name in FOLDERS and option == "out" else FIGURES[option]
-        suffix = OTHERS.get(name, suffix) if option == "out" else suffix
-        more = ["--keep", "0.5"] if option == "save" else []
-        words = [
-            *line(name),
-            *sound(desk, name),
-            f"--{option}",
-            str(folder / f"new{suffix}"),
-            *more,
-        ]
+        suffix = OTHERS.get(name, ".csv") if option == "out" else FIGURES[option]
+        words = [*line(name), *sound(desk, name), f"--{option}", str(folder / f"new{suffix}")]
         code, said = ended(desk, words)
         assert code == 2, said
         assert f"cannot be written: {reason}" in said

@@ -36,7 +36,7 @@ def test_classify_prints_a_summary_and_writes_the_run_folder(run):
     printed = (run / "stdout").read_text()
     assert "2 layers × 4 heads" in printed
     assert f"written to {run}" in printed
-    (head,) = re.findall(rf"next: headscope why {re.escape(str(run))} (L\dH\d) says", printed)
+    (head,) = re.findall(rf"next: headscope why {re.escape(str(run))} (L\dH\d) prints", printed)
     assert head in {f"L{layer}H{number}" for layer in range(2) for number in range(4)}
     files = {path.name for path in run.iterdir()} - {"stdout"}
     assert files >= {"run.json", "evidence.csv", "heads.csv", "sums.npz", "report.html"}
@@ -90,7 +90,7 @@ def test_heads_lists_filters_and_exports(run):
 
 def test_why_gives_every_condition_with_its_number(run):
     for spelling in ("L1H2", "1.2"):
-        told = headscope("why", run, spelling)
+        told = headscope("why", run, spelling, "--full")
         assert told.returncode == 0
         assert told.stdout.startswith("L1H2: ")
         assert "floor" in told.stdout

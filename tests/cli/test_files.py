@@ -14,24 +14,18 @@ from headscope.cli import app
 from headscope.errors import HeadscopeError
 from headscope.models.locate import run_name
 from headscope.run import load
+from tests.fuzz import commands
 from tests.fuzz.folders import make_run
 from tests.helpers.studies import COMMANDS, FUNCTIONS, line, words_with
 
-FOLDERS = {
-    ("classify", "out"),
-    ("gallery", "out"),
-    ("headvis", "out"),
-    ("languages", "out"),
-    ("pack", "out"),
-    ("sweep", "out"),
-}
+FOLDERS = {(name, "out") for name in commands.FOLDERS}
 """Outputs that are folders; what is in them is tried on its own."""
 OUTPUTS = [
     (name, option.name, option.opts[0])
     for name, command in sorted(COMMANDS.items())
     for option in command.params
     if option.param_type_name == "option"
-    and option.name in ("out", "figure", "html", "save")
+    and option.name in ("out", "figure")
     and (name, option.name) not in FOLDERS
 ]
 NEEDED = {
@@ -62,15 +56,7 @@ def test_every_output_is_known():
         for name, hint in get_type_hints(function).items()
         if Path in (hint, *get_args(hint)) or list[Path] in get_args(hint)
     }
-    inputs = {
-        "corpus",
-        "file",
-        "pairs",
-        "run",
-        "runs",
-        "scores",
-        "sweep",
-    }
+    inputs = {"corpus", "file", "run", "runs", "scores", "sweep"}
     assert {(n, o) for n, o in paths if o not in inputs} == FOLDERS | {
         (n, o) for n, o, _ in OUTPUTS
     }

@@ -1,4 +1,4 @@
-"""What `--help` says: groups in an order that helps, and an example that the command accepts."""
+"""Text of `--help`: groups in order, and an example that each command accepts."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_the_first_help_says_where_to_start():
 
 
 @pytest.mark.parametrize("words", [(), *{words[:1] for words in WORDS.values() if words[1:]}])
-def test_the_help_of_a_group_fits_a_small_terminal_and_asks_a_question_for_each_command(words):
+def test_the_help_of_a_group_fits_a_small_terminal_and_lists_each_command(words):
     shown = CliRunner().invoke(app, [*words, "-h"], prog_name="headscope").stdout.split("\n")
     assert len(shown) <= 24  # with the line of the prompt
     assert max(map(len, shown)) <= 80
@@ -48,7 +48,15 @@ def test_the_help_of_a_group_fits_a_small_terminal_and_asks_a_question_for_each_
     for name, own in WORDS.items():
         if own[: len(words)] == words and len(own) == len(words) + 1:
             assert COMMANDS[name].short_help in listed[own[-1]]
-            assert "?" in listed[own[-1]] or name == "classify"
+
+
+def test_classify_lists_ten_options_and_the_others_on_request():
+    shown = [CliRunner().invoke(app, ["classify", flag]).stdout for flag in ("-h", "--help-all")]
+    names = {name for parameter in COMMANDS["classify"].params for name in parameter.opts}
+    options = {name for name in names if name.startswith("--")}
+    short, long = (options & {*text.split()} for text in shown)
+    assert len(short) == 9  # and --help
+    assert long == options
 
 
 def test_ten_commands_stand_at_the_top_and_the_others_in_groups():

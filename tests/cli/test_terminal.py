@@ -1,4 +1,4 @@
-"""What reaches a terminal, and what happens when nothing can be written there."""
+"""Output to a terminal, and to places where nothing can be written."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_folding_loses_no_word_and_no_line_is_wider(width):
 
 @pytest.mark.parametrize("columns", [60, 120])
 def test_why_keeps_to_the_terminals_width_and_to_100_columns_in_a_pipe(tmp_path, columns):
-    """In a real terminal, which says how wide it is."""
+    """A real terminal states its width."""
     from rich.cells import cell_len
 
     a = np.zeros((1, 1, 21, 21))
@@ -132,7 +132,7 @@ def test_why_keeps_to_the_terminals_width_and_to_100_columns_in_a_pipe(tmp_path,
     a[..., 0] += 1 - a.sum(-1)
     tokens = [["<s>", *(f"w{document}-{i}" for i in range(20))] for document in range(10)]
     hs.score_patterns([a] * 10, None, tokens).save(tmp_path / "run")
-    command = [sys.executable, "-m", "headscope", "why", str(tmp_path / "run"), "L0H0"]
+    command = [sys.executable, "-m", "headscope", "why", str(tmp_path / "run"), "L0H0", "--full"]
     piped = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))

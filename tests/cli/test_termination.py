@@ -64,9 +64,9 @@ def test_a_run_keeps_its_sums_and_says_how_to_go_on(corpus, tmp_path, limit):
 def test_a_sweep_ends_without_a_stack_of_another_language(corpus, tmp_path, workers):
     out = tmp_path / "swept"
     words = ["sweep", "run", "--models", "mini", "--corpus", str(corpus), "--types", "positional"]
-    words += ["--max-tokens", "40000", "--keep-every", "0", "--workers", workers]
+    words += ["--max-tokens", "40000", "--workers", workers]
     words += ["--out", str(out), "-q"]
-    code, said = terminated(words, lambda: any(out.glob(f".*/{CHECKPOINT}")), limit=workers == "1")
+    code, said = terminated(words, lambda: any(out.glob(".*.partial")), limit=workers == "1")
     assert code == 128 + signal.SIGTERM
     assert said.strip() == (
         "headscope: stopped; complete runs are kept, and the same command goes on"
@@ -74,7 +74,7 @@ def test_a_sweep_ends_without_a_stack_of_another_language(corpus, tmp_path, work
 
 
 def test_an_ignored_signal_stays_ignored(corpus, tmp_path):
-    """As a shell's `trap '' TERM` asks for of all that it starts."""
+    """A shell's `trap '' TERM` sets this for all that it starts."""
     state = tmp_path / ".run.partial" / CHECKPOINT
     before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
     try:

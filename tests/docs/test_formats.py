@@ -40,21 +40,21 @@ def written(gpt2_folder, tmp_path_factory) -> Callable[[str], pd.DataFrame]:
             "classify", options | {"model": gpt2_folder, "types": "all", "quiet": True}
         )
         shell("classify", *words, "--direct-effects")
-    shell("ablate", runs[0], "--heads", "all", "--how", "zero", "--quiet")
+    shell("ablate", runs[0], "--heads", "all", "--how", "zero")
     shell("compare", *runs, "--out", home / "compare.csv")
     shell("study", "weights", runs[0], "--out", home / "weights.csv")
-    few = ("--corpus", text, "--max-tokens", 600, "--quiet")
-    shell("explain", runs[0], "--windows", 8, "--features", 2, "--quiet")
-    shell("study", "prune", gpt2_folder, *few, "--run", runs[0], "--out", home / "prune.csv")
+    shell("explain", runs[0], "--windows", 8, "--features", 2)
+    few = ("--corpus", text, "--max-tokens", 600)
+    shell("study", "prune", runs[0], *few, "--out", home / "prune.csv")
     tasks = save_tasks_file(home / "tasks.csv")
     pd.read_csv(tasks).query("task < 't3'").to_csv(tasks, index=False)
     vectors = save_model(home / "planted"), "--tasks", tasks
     path = home / "function-vectors.csv"
-    shell("study", "function-vectors", *vectors, "--prompts", 8, "--quiet", "--out", path)
+    shell("study", "function-vectors", *vectors, "--prompts", 8, "--out", path)
     spec = ("--models", gpt2_folder, "--corpus", text, "--out", home / "sweep", "--max-tokens", 900)
     shell("sweep", "run", *spec, "--quiet")
     banks = save_treebanks(home / "pud", ["en", "zh"])
-    spoken = ("--corpus", banks, "--out", home / "spoken", "--no-examples", "--quiet")
+    spoken = ("--corpus", banks, "--out", home / "spoken", "--quick", "--quiet")
     shell("sweep", "languages", gpt2_folder, *spoken)
     shell("sweep", "emergence", home / "sweep", "--out", home / "emergence.csv")
     values = {"model": gpt2_folder, "run": runs[0], "head": "L0H0", "corpus": text}

@@ -20,14 +20,16 @@ import numpy as np
 from headscope.runs.folder import CHECKPOINT
 from tests.helpers.report import data_of
 
-COMMAND = (sys.executable, "-c", "from headscope.cli import main; main()")
+CODE = "from headscope.runs import checkpoint; checkpoint.EVERY = 0; from headscope.cli import main; main()"
+COMMAND = (sys.executable, "-c", CODE)
+"""The command line, which writes a run's state after every batch."""
 
 
 def arguments(corpus: Path, out: Path, *, tokens: int) -> list[str]:
-    """A short run of mini that writes its state after every batch."""
+    """A short run of mini."""
     return [
         "classify", "mini", "--corpus", str(corpus), "--types", "positional,induction,delimiter",
-        "--max-tokens", str(tokens), "--out", str(out), "--keep-every", "0",
+        "--max-tokens", str(tokens), "--out", str(out),
     ]  # fmt: skip
 
 

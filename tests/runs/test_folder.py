@@ -28,7 +28,7 @@ from tests.fuzz.folders import changes, check_folder, header_changes, make_run, 
 from tests.helpers.disks import disk
 from tests.helpers.shell import headscope
 from tests.kill.kill import content
-from tests.limits import no_hang
+from tests.limits import TIMES, no_hang
 
 OPTIONS = {"types": ["induction"], "max_tokens": 500}
 
@@ -213,7 +213,7 @@ def test_any_run_folder_is_used_soundly_or_refused(
     used = []
 
     @settings(
-        max_examples=count, derandomize=True, deadline=None, database=None,
+        max_examples=count * TIMES, derandomize=TIMES == 1, deadline=None, database=None,
         suppress_health_check=list(HealthCheck),
     )  # fmt: skip
     @given(

@@ -103,8 +103,8 @@ def test_a_run_finds_its_model_and_its_text_and_so_it_does_when_all_are_moved(ho
     with pytest.raises(ModelError, match=r"model 'tiny' is no longer at .*tiny; say .* --model"):
         run.show("L1H2", "the old keys")
     for command in (("show", run_folder := moved / "shared" / "run", "L1H2", "keys"),
-                    ("study", "redundancy", run_folder, "--windows", 2, "-q"),
-                    ("study", "weights", run_folder, "--format", "csv")):  # fmt: skip
+                    ("study", "redundancy", run_folder, "--windows", 2),
+                    ("study", "weights", run_folder)):  # fmt: skip
         headscope(*command, "--model", moved / "small")
 
 
@@ -132,13 +132,12 @@ def test_no_file_that_a_command_writes_says_where_its_model_lies(home, out, tmp_
     made = tmp_path / "made"
     made.mkdir()
     headscope("compare", out, two, "--out", made / "compare.csv")
-    headscope("study", "redundancy", two, "--windows", 2, "--out", made / "r.csv", "-q",
+    headscope("study", "redundancy", two, "--windows", 2, "--out", made / "r.csv",
               "--figure", made / "r.svg")  # fmt: skip
     headscope("study", "weights", two, "--out", made / "w.csv")
     headscope("show", two, "L0H0", "the keys", "--out", made / "show.html")
-    headscope("study", "prune", model, "--corpus", text, "--max-tokens", 1200, "--run", two, "-q",
-              "--out", made / "p.csv", "--figure", made / "p.svg")  # fmt: skip
-    headscope("study", "collapse", model, "--corpus", text, "--max-tokens", 100, "-q",
+    headscope("study", "prune", two, "--corpus", text, "--max-tokens", 1200, "--out", made / "p.csv", "--figure", made / "p.svg")  # fmt: skip
+    headscope("study", "collapse", model, "--corpus", text, "--max-tokens", 100,
               "--out", made / "c.csv", "--figure", made / "c.svg")  # fmt: skip
     headscope("report", two, "--out", made / "page.html")
     assert len(list(made.iterdir())) == 10

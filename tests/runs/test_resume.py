@@ -15,6 +15,7 @@ from headscope.errors import RunError, RunStoppedError
 from headscope.measure import plan
 from headscope.measure.tally import Tally
 from headscope.models import stream
+from headscope.runs import checkpoint
 from headscope.statistics import early_stopping
 from headscope.stimuli.repeat import REPEAT
 from tests.helpers.disks import disk, fill
@@ -36,6 +37,7 @@ class BrokenOffError(Exception):
 def small_batches():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stream, "BATCH_TOKENS", 240)
+        patch.setattr(checkpoint, "EVERY", 0.0)
         yield
 
 
@@ -76,7 +78,7 @@ def broken(model: Path, corpus: Path, out: Path, after: int, **more) -> list[str
 
     with pytest.raises(BrokenOffError):
         hs.classify(
-            str(model), corpus, out=out, keep_every=0.0, progress=after_batches(after, stop),
+            str(model), corpus, out=out, progress=after_batches(after, stop),
             on_message=told.append, **{**OPTIONS, **more},
         )  # fmt: skip
     return told
@@ -285,9 +287,7 @@ def test_a_run_killed_before_its_state_was_removed_is_finished(
 def test_an_interruption_says_how_to_go_on(gpt2_folder, corpus, tmp_path):
     out = tmp_path / "run"
     with pytest.raises(RunStoppedError, match="and the same command goes on from there") as stop:
-        hs.classify(
-            str(gpt2_folder), corpus, out=out, keep_every=0.0, progress=interrupt, **OPTIONS
-        )
+        hs.classify(str(gpt2_folder), corpus, out=out, progress=interrupt, **OPTIONS)
     assert str(state_of(out).parent) in str(stop.value)
     with pytest.raises(KeyboardInterrupt) as plain:
         hs.classify(str(gpt2_folder), corpus, progress=interrupt, **OPTIONS)
@@ -306,7 +306,7 @@ def test_a_full_disk_keeps_the_last_sums_and_the_run_goes_on_from_them(
         out = small / "run"
         with pytest.raises(RunError) as error:
             hs.classify(
-                str(gpt2_folder), corpus, out=out, keep_every=0.0,
+                str(gpt2_folder), corpus, out=out,
                 progress=after_batches(6, lambda: fill(small)), **OPTIONS,
             )  # fmt: skip
         assert "No space left on device" in str(error.value)

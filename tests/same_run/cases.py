@@ -68,21 +68,20 @@ CASES = (
     ),
     _study("compare", "compare mini code --out compare.csv --overwrite"),
     _study("verify", "verify mini --scores @scores --as mini --out verify.csv --overwrite"),
-    _study("prune", "study prune mini --run mini --max-tokens 2048 --out prune.csv --overwrite --quiet"),
-    _study("explain", "explain mini --windows 8 --out explain.csv --overwrite --quiet"),
+    _study("prune", "study prune mini --max-tokens 2048 --out prune.csv --overwrite"),
+    _study("explain", "explain mini --windows 8 --out explain.csv --overwrite"),
     _study("weights", "study weights mini --out weights.csv --overwrite"),
-    _study("redundancy", "study redundancy mini --windows 8 --out redundancy.csv --overwrite --quiet"),
+    _study("redundancy", "study redundancy mini --windows 8 --out redundancy.csv --overwrite"),
     _study(
-        "collapse", "study collapse mini --mixing --max-tokens 2048 --out collapse.csv --overwrite --quiet"
+        "collapse", "study collapse mini --mixing --max-tokens 2048 --out collapse.csv --overwrite"
     ),
-    _study("anatomy", "study anatomy mini --format csv", files=("anatomy.out",)),
+    _study("anatomy", "study anatomy mini --out anatomy.csv --overwrite"),
     _study(
         "headvis",
-        "export headvis mini --heads L5H1,L1H0 --sequences 40 --out headvis --overwrite "
-        "--quiet",
+        "export headvis mini --heads L5H1,L1H0 --sequences 40 --out headvis --overwrite",
         files=("headvis/**/*.json",),
     ),
-    _study("ablate", "ablate mini --queries 16 --overwrite --quiet", files=("mini/causal.csv",)),
+    _study("ablate", "ablate mini --queries 16 --overwrite", files=("mini/causal.csv",)),
     _study("listed", "heads mini --format csv", files=("listed.out",)),
 )  # fmt: skip
 

@@ -122,7 +122,7 @@ def test_the_command_writes_causes_that_why_and_the_report_show(mini_run):
     run = load(mini_run)
     row = run.evidence[run.evidence["tagged"] & (run.evidence["type"] == "induction")].iloc[0]
     name = f"L{row['layer']}H{row['head']}"
-    done = headscope("ablate", mini_run, "--heads", name, "--how", "zero", "--queries", "24", "-q")
+    done = headscope("ablate", mini_run, "--heads", name, "--how", "zero", "--queries", "24")
     assert done.returncode == 0, done.stderr
     assert "induction" in done.stdout
     table = CAUSE_TABLE.read((mini_run / CAUSE_TABLE.file).read_bytes())
@@ -132,7 +132,7 @@ def test_the_command_writes_causes_that_why_and_the_report_show(mini_run):
     assert "knocking out the edges to its targets" in lines[0]
     line = next(each for each in lines if each.startswith("induction: "))
     assert "ablating it (zero) changes the log-probability of repeated tokens" in line
-    said = headscope("why", mini_run, name).stdout
+    said = headscope("why", mini_run, name, "--full").stdout
     assert line in " ".join(said.split())  # lines are folded
     assert line[:60] in data_of(mini_run / "report.html")
 

@@ -286,7 +286,7 @@ def test_the_command_keeps_the_feature_models_in_the_runs_folder(gpt2_folder, tm
     hs.classify(gpt2_folder, GOLD, out=folder, max_tokens=1_500, types=["positional"])
     before = hs.load(folder)
     assert before.feature_models is None
-    words = ("explain", folder, "--windows", 12, "--features", 3, "-q")
+    words = ("explain", folder, "--windows", 12, "--features", 3)
     code, printed, err = command(*words)
     assert not code, err
     assert "L1H3" in printed
