@@ -215,10 +215,11 @@ def _title(rows: pd.DataFrame, row: Row, tags: Sequence[str]) -> str:
 
 def _numbers(rows: pd.DataFrame, row: Row) -> Iterator[str]:
     """Interval and q value of the head's first relation, and the relations that narrowly fail."""
-    yield (
-        f"lift of {row['relation']}: {row['lift']:.2f} "
-        f"[{row['ci_low']:.2f}, {row['ci_high']:.2f}], q {row['q_value']:.1g}, {row['n']:,} queries"
-    )
+    if pd.notna(row["q_value"]):
+        yield (
+            f"lift of {row['relation']}: {row['lift']:.2f} [{row['ci_low']:.2f}, "
+            f"{row['ci_high']:.2f}], q {row['q_value']:.1g}, {row['n']:,} queries"
+        )
     near = rows["id"].iloc[1:][rows["verdict"].iloc[1:] == NARROW]
     if len(near):
         unlisted = f" and {len(near) - NEAR} more" * (len(near) > NEAR)

@@ -162,8 +162,8 @@ def _rows(run: Result) -> list[dict[str, Any]]:
     for name, row in zip(run.heads.index, run.heads.to_dict("records"), strict=True):
         at = row["layer"], row["head"]
         causes = [] if run.causes is None else cause_lines(run.causes, *at)
-        own = {"undecided": sentences.get(name), "deeds": lines[at], "causes": causes}
-        rows.append({key: _plain(value) for key, value in row.items()} | own)
+        extra = {"undecided": sentences.get(name), "deeds": lines[at], "causes": causes}
+        rows.append({key: _plain(value) for key, value in row.items()} | extra)
     return rows
 
 
