@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 BASELINE_TOKENS = 200_000
 """Tokens of a run's text by which baselines are fitted; they are in memory at once."""
-CHALLENGE_SHARE = 4
+CHALLENGE_SHARE = 2
 """The challenge set is read up to the run's tokens divided by this number."""
 
 

@@ -42,8 +42,8 @@ def test_no_placeholder_is_left_and_links_images_and_includes_are_tracked_files(
     [
         "n ≥ {min_queries}",
         "q < {max_q_value}",
-        "mass ≥ {times_control} × control",
-        "it is {times_control} times as much",
+        "mass ≥ {times_control} × the strictest",
+        "at least {min_hard_queries}",
         "that leaves {partial_sink} or more",
         "{blocks} blocks of documents, {resamples:,} resamples",
         "at least {min_blocks} blocks",
