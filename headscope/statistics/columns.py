@@ -1,4 +1,4 @@
-"""The columns of the two tables of a run, in order; docs/formats.md says what each holds."""
+"""Columns of the tables of a run, in order; docs/reference/columns.md describes them."""
 
 from __future__ import annotations
 

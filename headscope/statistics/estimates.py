@@ -45,8 +45,8 @@ def weigh(
 ) -> pd.DataFrame:
     """The evidence table, a row per head × relation that had a query, without verdicts.
 
-    `docs/formats.md` describes its columns with units and ranges: those of relations under
-    `evidence.csv`, those of effects under `effects.csv`. Intervals are 95 % percentile bootstraps
+    `docs/reference/columns.md` describes its columns: those of relations under `evidence.csv`,
+    those of effects under `effects.csv`. Intervals are 95 % percentile bootstraps
     over blocks of documents; if the mass is below the floor, so that no tag hangs on them, they
     are Student's intervals of the same ratio. `q_value` is Benjamini–Hochberg's over all heads ×
     relations with at least 50 queries.
