@@ -1,6 +1,6 @@
 """The one family of errors that headscope raises for its users.
 
-Every message says what was asked, what came, and what would do. The command line prints it
+Every message states the expected and the actual value, and a remedy. The command line prints it
 on stderr and exits with code 2.
 """
 
@@ -14,7 +14,7 @@ LONGEST = 1200
 
 
 class HeadscopeError(Exception):
-    """Anything that a user can put right: the message says how.
+    """Anything that a user can correct; the message states how.
 
     It is one line of characters that a terminal shows, whatever is in the names that it quotes: an
     escape sequence in a file's name must not write over the screen.
@@ -45,7 +45,7 @@ class WriteError(HeadscopeError):
 
 
 class RunStoppedError(KeyboardInterrupt):
-    """A run was interrupted; the message says how to go on."""
+    """A run was interrupted; the message states how to continue."""
 
 
 class ArgumentError(HeadscopeError):

@@ -199,7 +199,7 @@ def check_path(path: Any) -> str | Path:
     """A path that can name a file.
 
     Raises:
-        ValueError: it cannot; the message says what is allowed.
+        ValueError: it cannot; the message states the allowed values.
     """
     try:
         _name(os.fspath(path))
@@ -241,7 +241,7 @@ def several_names(value: Any) -> tuple[str, ...]:
     """Names from a list, or from text with commas between them.
 
     Raises:
-        ValueError: no list of names; the message says what is allowed.
+        ValueError: no list of names; the message states the allowed values.
     """
     texts = map(_text, [value] if isinstance(value, str) else _several(value, "a name"))
     names = [part.strip() for text in texts for part in text.split(",") if part.strip()]
@@ -258,7 +258,7 @@ def check_model(value: Any) -> Any:
     """A path as text, or an object that may be a model.
 
     Raises:
-        ValueError: neither; the message says what is allowed.
+        ValueError: neither; the message states the allowed values.
     """
     if isinstance(value, str | os.PathLike):
         return str(check_path(value))

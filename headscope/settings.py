@@ -40,7 +40,7 @@ class Settings(Options):
     """Settings of a run, beside its model and its corpus.
 
     Raises:
-        ArgumentError: a value is invalid; the message says what is allowed.
+        ArgumentError: a value is invalid; the message states the allowed values.
 
     >>> Settings(max_tokens=500).max_tokens
     500

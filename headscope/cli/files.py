@@ -18,7 +18,7 @@ CSV, HTML, PICTURES = (".csv",), (".html",), (".png", ".svg", ".pdf")
 
 
 def check_targets(*targets: tuple[Path | None, Sequence[str]], overwrite: bool) -> None:
-    """Refuse what cannot or must not be written: minutes of work must not end there.
+    """Check that the targets can be written, before minutes of work.
 
     Args:
         targets: each file that a command was asked to write, or None, with the suffixes that the

@@ -50,7 +50,7 @@ class StudyCall:
     quiet: bool = False
 
     def check(self) -> None:
-        """Refuse what cannot or must not be written, before anything is read."""
+        """Check the targets before anything is read."""
         check_targets((self.out, CSV), (self.figure, PICTURES), overwrite=self.overwrite)
 
     def result(self, **changes: Any) -> Any:

@@ -59,7 +59,7 @@ def by_language(
     """The treebanks among some files and folders by their languages, in the order of the codes.
 
     Raises:
-        CorpusError: a path is no corpus, a file's name says no language, or a language that is
+        CorpusError: a path is no corpus, a file's name states no language, or a language that is
             wanted is not there.
     """
     files_of: dict[str, list[Path]] = {}
@@ -67,7 +67,7 @@ def by_language(
         language = language_of(file)
         if not language:
             raise CorpusError(
-                f"{file}: its name says no language; a treebank is called after its language as in "
+                f"{file}: its name states no language; treebanks are named by their language as in "
                 "Universal Dependencies, e.g. de_pud-ud-test.conllu"
             )
         files_of.setdefault(language, []).append(file)

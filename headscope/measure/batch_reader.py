@@ -167,7 +167,7 @@ def measure(
     seed: int,
     batch_tokens: int,
 ) -> Tally:
-    """Run a loaded model once over all windows and sum up what the relations ask about.
+    """Run a loaded model once over all windows and sum up the cells of the relations.
 
     Raises:
         ModelError: a window does not fit into memory.

@@ -1,4 +1,4 @@
-"""Reader of the cells that relations ask about in a batch, and of its sink positions."""
+"""Reader of the cells of the relations in a batch, and of its sink positions."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def chosen_windows(windows: Sequence[Window]) -> Iterator[Window]:
 
 
 class ExampleText:
-    """A sample of windows, and what the relations ask about in it."""
+    """A sample of windows, and the cells of the relations in it."""
 
     def __init__(self, windows: Sequence[Window], relations: Sequence[Relation]) -> None:
         self.windows, self.relations = windows, relations

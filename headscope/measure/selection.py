@@ -1,4 +1,4 @@
-"""The cells that relations ask about in a window, and the attention that is read for them.
+"""The cells of the relations in a window, and the attention that is read for them.
 
 Every row of a short window is read; of a long one some rows and single cells. A row of 8,192 keys
 for each of 8,192 queries would cost more than the model itself. Hits need whole rows, since another

@@ -123,7 +123,7 @@ def run_name(model: str) -> str:
     name = title_of(model).rstrip("/").rsplit("/", 1)[-1]
     stem = name[:-5] if name.lower().endswith(".gguf") else name
     if stem in _NO_NAMES:
-        raise ModelError(f"{model!r} gives a run folder no name; name one with --out")
+        raise ModelError(f"{model!r} cannot name a run folder; choose one with --out")
     return stem
 
 

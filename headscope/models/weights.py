@@ -219,7 +219,7 @@ def _check_size(name: str, shapes: Shapes, network: nn.Module) -> None:
     expected = sum(weight.numel() for weight in network.parameters())
     if in_file != expected:
         raise ModelError(
-            f"{name}: the file holds {in_file:,} numbers and the model that it describes has "
+            f"{name}: the file contains {in_file:,} numbers and the model that it describes has "
             f"{expected:,}: transformers would draw at random or leave out what does not fit"
         )
 

@@ -16,7 +16,7 @@ from headscope.stimuli.natural_text import TEXT
 
 FLOOR = 0.1
 SOURCE = (
-    "ours: a tenth of a head's attention on one place, as syntactic heads are asked for, beside "
+    "ours: a tenth of a head's attention on one place, as for syntactic heads, beside "
     "the best simple rule plus 10 points where that rule is wrong"
 )
 

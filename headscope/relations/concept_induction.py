@@ -20,7 +20,7 @@ from headscope.stimuli.words import WORDS
 
 FLOOR = 0.2
 SOURCE = (
-    "ours: half of what token induction is asked for on random repeats, as the end of a word holds "
+    "ours: half of the threshold of token induction on random repeats, as the end of a word holds "
     "it for more than one reader; Feucht et al. 2025 set no threshold"
 )
 

@@ -28,7 +28,7 @@ SOURCE = (
 )
 NATURAL_FLOOR = 0.15
 NATURAL_SOURCE = (
-    "ours: a third of what random repeats ask, because earlier followers are often the wrong "
+    "ours: a third of the threshold on random repeats: earlier followers are often the wrong "
     "ones; Olsson et al. 2022 set no threshold for natural text"
 )
 

@@ -26,7 +26,7 @@ from headscope.stimuli.facts import FACTS, HALF_RIGHT, KIND, PROPERTY
 
 FLOOR = 0.1
 SOURCE = (
-    "ours: a tenth of a head's attention on one earlier word, as syntactic heads are asked for; Wu "
+    "ours: a tenth of a head's attention on one earlier word, as for syntactic heads; Wu "
     "et al. 2024 call a head that copies from the needle a tenth of the time a retrieval head"
 )
 

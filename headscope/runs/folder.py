@@ -116,7 +116,7 @@ class RunFolder:
             self.check_free(overwrite=overwrite)
             if run.tally is None and any((self.path / name).is_file() for name in (SUMS, TALLY)):
                 raise RunError(
-                    f"{self.path} holds the sums of its run, and this one was loaded without them; "
+                    f"{self.path} contains the sums of its run, and this run was loaded without; "
                     "load it with_tally=True, or save it elsewhere"
                 )
             files = run_files(run, self.path, report())
@@ -248,11 +248,11 @@ class RunFolder:
                 return
         if not is_run(self.path):
             raise RunError(
-                f"{self.path} holds other files and no run; choose an empty or new folder"
+                f"{self.path} contains other files and no run; choose an empty or new folder"
             )
         if not overwrite:
             raise RunError(
-                f"{self.path} holds a run already; choose another --out, or add --overwrite"
+                f"{self.path} contains a run already; choose another --out, or add --overwrite"
             )
 
     def check_table(self, table: RunTable, *, overwrite: bool) -> None:

@@ -285,7 +285,7 @@ def _cached_layers(cache: Any) -> Iterator[Tensor]:
         layer += 1
     if not layer:
         raise PatternError(
-            "this cache holds no blocks.0.attn.hook_pattern; run the model with a names_filter "
+            "this cache has no blocks.0.attn.hook_pattern; run the model with a names_filter "
             "that keeps hook_pattern"
         )
 

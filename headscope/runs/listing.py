@@ -101,7 +101,7 @@ def selected_heads(run: Result, heads: str) -> list[Head]:
         raise ChoiceError("type of heads", heads, ["tagged", "all", *sorted(set(types))])
     if not tagged:
         tag = "a tag" if heads == "tagged" else f"a tag of {heads}"
-        raise RunError(f"no head of this run has {tag}; name heads, or ask for --heads all")
+        raise RunError(f"no head of this run has {tag}; name heads, or use --heads all")
     return [head for head in known if head in tagged]
 
 

@@ -24,7 +24,7 @@ from headscope.stimuli.natural_text import readable
 if TYPE_CHECKING:
     from headscope.models.model import Model
 
-SAY_SOURCE = "say where it is with --model, or source=… in Python"
+SAY_SOURCE = "state its location with --model, or source=… in Python"
 
 RunName = Annotated[
     Result | str | Path,
@@ -213,7 +213,7 @@ def corpora_of(run: Result) -> list[str]:
     for name, path in zip(names, [*places, *[None] * len(names)], strict=False):
         if path is None:
             raise CorpusError(
-                f"run.json does not say where the run's text {name!r:.100} lies; say it with "
+                f"run.json does not state where the run's text {name!r:.100} lies; state it with "
                 "--corpus, or corpus=… in Python"
             )
     return [str(path) for path in places]
@@ -244,7 +244,7 @@ def _where(run: Result, source: str | Path | None) -> tuple[str, str | None]:
     model_path = places["model"]
     if model_path is None:
         raise ModelError(
-            f"run.json does not say where this run's model {name!r:.100} lies; {SAY_SOURCE}"
+            f"run.json does not state where this run's model {name!r:.100} lies; {SAY_SOURCE}"
         )
     if not Path(model_path).exists():
         raise ModelError(

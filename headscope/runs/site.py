@@ -50,7 +50,7 @@ def check_site(folder: Path, *, overwrite: bool, site: Site = GALLERY) -> None:
             return
         if not (folder / site.manifest).is_file():
             raise WriteError(
-                f"{folder} holds other files and no {site.word}; choose an empty or new folder"
+                f"{folder} contains other files and no {site.word}; choose an empty or new folder"
             )
         if not overwrite:
             raise WriteError(

@@ -68,7 +68,7 @@ class Guard:
             return None
         is_own_page = headers.get("origin", f"http://{host}") == f"http://{host}"
         if not is_own_page or headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
-            return error_response(403, "another site's page may not ask this server")
+            return error_response(403, "requests from another site's page are rejected")
         if headers.get("content-type", "").split(";")[0].strip() != "application/json":
             return error_response(415, "what is posted must be application/json")
         return None

@@ -53,7 +53,9 @@ def page_html(live: Live, other: Live | None = None) -> str:
 
 
 def widget_module() -> str:
-    """The widget as an ES module that asks no network: the live page's scripts in one function."""
+    """The widget as an ES module without network requests: the live page's scripts in one
+    function.
+    """
     style = page_style(page_file(SERVE, "live.css"), page_file(SERVE, "widget.css"))
     scripts = "\n".join(page_file(package, name) for name, package in WIDGET_SCRIPTS.items())
     return (

@@ -156,7 +156,7 @@ def _head_line(row: dict[str, object], away: pd.Series) -> str:
     if row["type"] in away:
         line += f", elsewhere {away[row['type']]:+.3f}"
     elif row["behaviour"] in NEAR:
-        line += "; its relation is asked at every token, so that there is no elsewhere"
+        line += "; its relation has queries at every token, so there are no other tokens"
     if pd.notna(row["control"]):
         line += f"; heads of its depth and size {row['control']:+.3f}{_q(row)}"
     return f"{line}: {row['verdict']}"

@@ -194,7 +194,7 @@ def weigh_run(
     evidence, halves = judging.relations(of_attention(relations))
     notes = _few_queries(relations, evidence)
     if evidence.empty:
-        reason = "the corpus has no annotation that the asked types need"
+        reason = "the corpus has no annotation that the chosen types need"
         raise CorpusError(f"no relation found a query: {notes[0] if notes else reason}")
     return WeighedRun(judging, relations, info.with_notes(*notes), evidence, halves)
 

@@ -178,8 +178,8 @@ class TextWindows:
 
 
 NO_ANNOTATION = (
-    "this text is plain: heads that look by part of speech, syntax or coreference cannot be found "
-    "in it; a .conllu file says these"
+    "this text has no annotation: heads that look by part of speech, syntax or coreference cannot "
+    "be found; use a .conllu file"
 )
 
 
@@ -190,7 +190,7 @@ def few_documents(documents: int) -> list[str]:
     count = "1 document was" if documents == 1 else f"{documents} documents were"
     return [
         f"{count} read, fewer than {MIN_DOCUMENTS}: intervals come from stretches within them, and "
-        "say nothing of other texts"
+        "do not extend to other texts"
     ]
 
 

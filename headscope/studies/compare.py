@@ -135,7 +135,7 @@ def _check_alike(runs: Sequence[Result], names: Sequence[str]) -> None:
         if odd := sorted((known ^ set(run.rules)) - in_chat):
             has, lacks = (names[0], name) if odd[0] in known else (name, names[0])
             raise RunError(
-                f"these runs asked for different relations: {has} has {odd[0]!r:.100} and {lacks} "
+                f"these runs scored different relations: {has} has {odd[0]!r:.100} and {lacks} "
                 f"has not ({len(odd)} differ in all); classify both with the same --types"
             )
 

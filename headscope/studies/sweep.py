@@ -237,7 +237,7 @@ def where(model: str, revision: str | None) -> tuple[str, str | None]:
         return model, revision
     if not (folder / revision).is_dir():
         names = sorted(path.name for path in folder.iterdir() if path.is_dir())
-        listed = f"it holds {', '.join(names)}" if names else "it holds no folders"
+        listed = f"it contains {', '.join(names)}" if names else "it contains no folders"
         raise ModelError(f"{model}: no folder {revision!r} in it; {listed:.300}")
     return str(folder / revision), None
 

@@ -134,18 +134,18 @@ class SweepFolder:
         """The sweep's folder, new or with the runs of an earlier sweep with the same settings.
 
         Raises:
-            RunError: the folder holds a sweep with other settings, or other files.
+            RunError: the folder contains a sweep with other settings, or other files.
             WriteError: it cannot be a folder.
         """
         with writing(out):
             if not (out / PLAN).is_file():
                 if out.exists() and (not out.is_dir() or any(out.iterdir())):
-                    raise RunError(f"{out} holds other files and no sweep; choose a new folder")
+                    raise RunError(f"{out} contains other files and no sweep; choose a new folder")
                 return cls(out, settings)
         earlier = cls.read(out)
         if earlier.settings != settings:
             raise RunError(
-                f"{out} holds a sweep with other settings ({earlier.settings}, now {settings}); "
+                f"{out} contains a sweep with other settings ({earlier.settings}, now {settings}); "
                 "choose another --out"
             )
         return earlier

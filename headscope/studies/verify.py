@@ -95,7 +95,7 @@ def verify(
     Raises:
         ChoiceError: nothing is published for this model.
         RunError: the run has another number of layers or heads than the published model, or the
-            file holds no scores.
+            file contains no scores.
     """
     run = the_run(run)
     name = model or str(run.info["model"]["name"])

@@ -236,7 +236,7 @@ def _notes(run: Result, measured: Sequence[tuple[int, int]]) -> Iterator[str]:
     scope = f"; of {layers} alone, whose heads are all that q values count" if layers else ""
     yield f"read: {one_line(name_of(run.name))}, {one_line(text)}{scope}"
     if added := info.get(PRELIMINARY, ()):
-        yield f"{PRELIMINARY}, not asked: {'; '.join(added)}"
+        yield f"{PRELIMINARY}, not measured: {'; '.join(added)}"
     if decidable := info.get("decidable"):
         yield (
             f"this text can decide {decidable['relations']} of the {decidable['of']} relations "

@@ -1,4 +1,5 @@
-"""HTML pages that ask no network, put together of templates, sheets and scripts in the package.
+"""HTML pages without network requests, put together of templates, sheets and scripts in the
+package.
 
 And the atlas as a table without any script, for notebooks.
 """

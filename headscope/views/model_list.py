@@ -35,7 +35,7 @@ def describe_models() -> RenderableType:
         Text("A model is named by\n", style="bold"),
         Text("  mini           the small trained model that ships inside headscope"),
         *(Text(f"  {model.name:<15}{describe_package(model)} *") for model in PACKAGED.values()),
-        Text("  gpt2           its name on the Hugging Face hub (the network is asked once)"),
+        Text("  gpt2           its name on the Hugging Face hub (downloaded once)"),
         Text("  path/to/folder config.json, *.safetensors and tokenizer.json"),
         Text("  model.gguf     de-quantised when it is loaded\n"),
         Text("* fetched from the package index when first named, and kept for use offline.\n"),

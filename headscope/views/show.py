@@ -57,7 +57,7 @@ class LayerView:
     """Attention in [0, 1]."""
 
     def html(self) -> str:
-        """A whole page that asks no network."""
+        """A whole page without network requests."""
         heading = escape(self.title)
         head = f"<!doctype html><meta charset=utf-8><title>{heading}</title><h1>{heading}</h1>"
         return head + self._view(library=True)
@@ -269,4 +269,4 @@ def check_unicode(text: str) -> None:
         HeadscopeError: it holds half of a character.
     """
     if text.encode("utf-8", "replace").decode() != text:
-        raise HeadscopeError("the text is not Unicode: it holds half of a character")
+        raise HeadscopeError("the text is not Unicode: it contains half of a character")

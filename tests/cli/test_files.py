@@ -159,7 +159,7 @@ def test_a_run_is_named_after_the_folder_and_never_dot(tmp_path, monkeypatch, mo
     (tmp_path / "model" / "x").mkdir()
     monkeypatch.chdir(tmp_path / "model")
     assert run_name(model) == (tmp_path.name if model in ("..", "../") else "model")
-    with pytest.raises(HeadscopeError, match="gives a run folder no name; name one with --out"):
+    with pytest.raises(HeadscopeError, match="cannot name a run folder; choose one with --out"):
         run_name("/")
 
 

@@ -40,7 +40,7 @@ def test_the_files_of_a_language_are_one_corpus(folder, tmp_path):
     with pytest.raises(CorpusError, match="the language 'de' here; there are: ar, en, fr, ja, zh"):
         by_language([folder], ["de"])
     (tmp_path / "novel.conllu").write_bytes((folder / "en_pud-ud-test.conllu").read_bytes())
-    with pytest.raises(CorpusError, match=r"novel\.conllu: its name says no language"):
+    with pytest.raises(CorpusError, match=r"novel\.conllu: its name states no language"):
         by_language([tmp_path / "novel.conllu"])
 
 

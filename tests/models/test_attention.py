@@ -129,9 +129,9 @@ def test_a_falcon_gets_its_bias_once(tokenizer, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"sliding_window": 8}, "does not know a sliding_window of 8 without a mask"),
-        ({"head_mask": torch.ones(1)}, "does not know head_mask"),
-        ({"block_indices": torch.ones(1, 9, 2)}, "does not know block_indices"),
+        ({"sliding_window": 8}, "does not support a sliding_window of 8 without a mask"),
+        ({"head_mask": torch.ones(1)}, "does not support head_mask"),
+        ({"block_indices": torch.ones(1, 9, 2)}, "does not support block_indices"),
     ],
 )
 def test_other_kinds_of_attention_are_refused_by_name(options, message):

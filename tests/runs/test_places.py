@@ -84,9 +84,13 @@ def test_what_shares_no_folder_with_the_run_has_no_place(home, out):
     shared = out.parent / "far"
     hs.Run(run.heads, run.evidence, run.rules, far).save(shared)
     again = hs.load(shared)
-    with pytest.raises(ModelError, match=r"does not say where this run's model 'tiny' lies; .*--m"):
+    with pytest.raises(
+        ModelError, match=r"does not state where this run's model 'tiny' lies; .*--m"
+    ):
         again.show("L0H0", "the keys")
-    with pytest.raises(CorpusError, match=r"does not say where the run's text 'texts' lies; .*--c"):
+    with pytest.raises(
+        CorpusError, match=r"does not state where the run's text 'texts' lies; .*--c"
+    ):
         hs.redundancy(again, source=home / "models" / "tiny", windows=2)
     assert again.show("L0H0", "the keys", source=home / "models" / "tiny").pattern.shape[0] > 2
 

@@ -280,7 +280,7 @@ def test_a_run_killed_before_its_state_was_removed_is_finished(
     shutil.copytree(another, out)
     state_of(out).parent.mkdir()
     state_of(out).write_bytes(state)
-    with pytest.raises(RunError, match="holds a run already"):
+    with pytest.raises(RunError, match="contains a run already"):
         hs.classify(str(gpt2_folder), corpus, out=out, **OPTIONS)
 
 

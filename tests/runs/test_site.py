@@ -78,7 +78,7 @@ def test_a_folder_with_anything_else_is_never_a_site_s(tmp_path, monkeypatch):
     (tmp_path / "bad").mkdir()
     (tmp_path / "bad" / MANIFEST).write_text("[" * 9)
     says = {
-        "thesis": "holds other files and no gallery; choose an empty or new folder",
+        "thesis": "contains other files and no gallery; choose an empty or new folder",
         "file": "is a file; --out names a folder",
         "bad": "is damaged, so that what is headscope's in",
     }

@@ -173,7 +173,7 @@ def test_a_folder_with_other_settings_or_other_files_is_refused(swept, checkpoin
     with pytest.raises(RunError, match="a sweep with other settings"):
         hs.sweep(models=[str(checkpoints)], max_tokens=5, out=swept)
     (tmp_path / "thesis.tex").write_text("precious")
-    with pytest.raises(RunError, match="holds other files and no sweep"):
+    with pytest.raises(RunError, match="contains other files and no sweep"):
         hs.sweep(models=["mini"], out=tmp_path)
 
 

@@ -88,7 +88,7 @@ class AttentionCall:
         if self.mask is None and window is not None and window < query.shape[2]:
             unknown.append(f"a sliding_window of {window} without a mask")
         if unknown:
-            raise ModelError(f"the fused engine does not know {', '.join(unknown)}")
+            raise ModelError(f"the fused engine does not support {', '.join(unknown)}")
         sees_future = not getattr(self.module, "is_causal", True)
         bias = self._bias(sees_future)
         return ScoreTerms(bias, options.get("softcap"), options.get("s_aux"), sees_future)

@@ -94,7 +94,7 @@ def _fused(network: Any, dimensions: AttentionDimensions, probed: Probe) -> Fuse
     check_probe(engine, probed, "softmax(q·k)")
     modules = attention_modules(network)
     if len(modules) != len(engine.attention_layers) or not engine.matrices():
-        raise ModelError("its attention matrices are not where they are looked for")
+        raise ModelError("its attention matrices were not found")
     return engine
 
 

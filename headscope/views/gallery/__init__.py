@@ -1,4 +1,4 @@
-"""Many runs as one site of pages that ask no network."""
+"""Many runs as one site of pages without network requests."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def gallery(
 
 
 def gallery_html(cards: Sequence[Card]) -> str:
-    """The index of a gallery, a card for each run, as one HTML page that asks no network.
+    """The index of a gallery, a card for each run, as one HTML page without network requests.
 
     It says everything without its script, which searches and sorts.
     """

@@ -1,6 +1,6 @@
 """The visual report: template, style, scripts and data put together into one HTML file.
 
-The file asks no network.
+The file makes no network requests.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ LEVEL = 7
 
 
 def report_html(run: Result, *, light: bool = False, home: str | None = None) -> str:
-    """The visual report of a run as one HTML page that asks no network.
+    """The visual report of a run as one HTML page without network requests.
 
     Args:
         run: the run.
