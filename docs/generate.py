@@ -126,8 +126,8 @@ def asked(row: Relation) -> str:
         said.append(f"contested queries, by {rule.beat_baseline_by:.2f}")
     if rule.beats_shadow:
         said.append("its shadow")
-    if rule.companion is not None:
-        said.append(f"the same floor on `{rule.companion}`")
+    if rule.paired_relation is not None:
+        said.append(f"the same floor on `{rule.paired_relation}`")
     return "; ".join(said) or "–"
 
 

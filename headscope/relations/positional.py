@@ -78,9 +78,9 @@ def _at_distances(window: Window, queries: Int[ndarray, " query"], distances: ra
 def _rows(offsets: Iterable[tuple[str, FindPairs, str]]) -> list[Relation]:
     rows = []
     for name, find, meaning in offsets:
-        on_text = TagThresholds(FLOOR, SOURCE, meaning, companion=f"positional/{name}-random")
+        on_text = TagThresholds(FLOOR, SOURCE, meaning, paired_relation=f"positional/{name}-random")
         on_random = TagThresholds(
-            FLOOR, SOURCE, f"{meaning}, in random tokens", companion=f"positional/{name}"
+            FLOOR, SOURCE, f"{meaning}, in random tokens", paired_relation=f"positional/{name}"
         )
         rows.append(Relation("positional", name, find, other_keys, on_text))
         rows.append(

@@ -71,7 +71,7 @@ class TagThresholds:
     broad: bool = False
     """True if it says what kind of key gets the attention and no more: such a tag comes after
     those that say which key."""
-    companion: str | None = None
+    paired_relation: str | None = None
     """A relation whose mass must clear the same floor, if it was measured."""
     beats_shadow: bool = False
     """True if a tag asks a head for more than a surrogate of it knows that has the surface of

@@ -264,12 +264,14 @@ CONDITIONS = (
     ),
     Condition(
         "paired relation",
-        lambda t: t["companion_mass"] >= t["floor"],
-        lambda r: f"mass {r['companion_mass']:.3f} for {r['companion']}, threshold {r['floor']:g}",
-        lambda t: t.has("companion_mass"),
+        lambda t: t["paired_mass"] >= t["floor"],
+        lambda r: (
+            f"mass {r['paired_mass']:.3f} for {r['paired_relation']}, threshold {r['floor']:g}"
+        ),
+        lambda t: t.has("paired_mass"),
         means="a relation that must reach the threshold too: a positional head looks the same "
         "distance back in random tokens as in text",
-        margin=lambda t: _within(t["companion_mass"] - t["floor"], t["companion_error"]),
+        margin=lambda t: _within(t["paired_mass"] - t["floor"], t["paired_error"]),
     ),
     Condition(
         "effect",

@@ -39,11 +39,11 @@ SINK_RELATIONS = ("sink/first-token", "sink/position")
 """Relations that are no function."""
 
 _THRESHOLDS = ("floor", "beat_baseline_by", "times_chance", "sign")
-_COMPANION = {
-    "companion_mass": "mass",
-    "companion_error": "mass_error",
+_PAIRED = {
+    "paired_mass": "mass",
+    "paired_error": "mass_error",
 }
-"""Columns of a relation's companion at the same head, and those that they have there."""
+"""Columns of a relation's paired relation at the same head, and those that they have there."""
 _RANKS = {verdict: rank for rank, verdict in enumerate(VERDICTS)}
 _NUMBERS = ("control", "lift", "ci_low", "ci_high", "q_value")
 
@@ -77,26 +77,28 @@ def with_rules(
         | {GENERAL: table[GENERAL].astype(object).fillna("") if GENERAL in table else ""},
         **{name: of_rule(name, float) for name in _THRESHOLDS},
         **{name: of_rule(name, bool, unknown=True) for name in ("taggable", "broad")},
-        companion=of_rule("companion", object),
+        paired_relation=of_rule("paired_relation", object),
     )
     number = {name: i for i, name in enumerate(ids)}
-    companions = np.array([number.get(getattr(rule, "companion", None), -1) for rule in known], int)
-    companion_rows = _same_heads(table, row, companions)
-    for name, column in _COMPANION.items():
+    paired_relations = np.array(
+        [number.get(getattr(rule, "paired_relation", None), -1) for rule in known], int
+    )
+    paired_rows = _same_heads(table, row, paired_relations)
+    for name, column in _PAIRED.items():
         numbers = table[column].to_numpy(float)
-        table[name] = np.where(companion_rows < 0, np.nan, numbers[companion_rows])
+        table[name] = np.where(paired_rows < 0, np.nan, numbers[paired_rows])
     return _upward(table) if (table["sign"] < 0).any() else table
 
 
 def _same_heads(
-    table: pd.DataFrame, relation: Int[ndarray, " row"], companions: Int[ndarray, " relation"]
+    table: pd.DataFrame, relation: Int[ndarray, " row"], paired_relations: Int[ndarray, " relation"]
 ) -> Int[ndarray, " row"]:
     """For each row the row of the same head and another relation; −1 if absent."""
     layer, head = (table[name].to_numpy(np.int64) for name in ("layer", "head"))
     head_number, heads = pd.factorize(layer * (head.max(initial=0) + 1) + head)
-    rows = np.full((len(companions) + 1, len(heads)), -1)  # the last has none: of −1
+    rows = np.full((len(paired_relations) + 1, len(heads)), -1)  # the last has none: of −1
     rows[relation, head_number] = np.arange(len(table))
-    return np.asarray(rows[companions[relation], head_number])
+    return np.asarray(rows[paired_relations[relation], head_number])
 
 
 def _upward(table: pd.DataFrame) -> pd.DataFrame:

@@ -209,10 +209,10 @@ def test_a_type_that_no_head_could_earn_is_not_counted():
     assert decidable_relations(pd.DataFrame([HARD]), rules) == {"relations": 1, "of": 2}
 
 
-def test_a_companion_must_clear_the_floor_where_it_was_measured():
+def test_a_paired_relation_must_clear_the_floor_where_it_was_measured():
     rules = {
-        "t/r": TagThresholds(0.2, "s", "m", companion="t/other"),
-        "t/other": TagThresholds(0.2, "s", "m", companion="t/r"),
+        "t/r": TagThresholds(0.2, "s", "m", paired_relation="t/other"),
+        "t/other": TagThresholds(0.2, "s", "m", paired_relation="t/r"),
     }
     alone = pd.DataFrame([GOOD])
     assert tag(alone, rules).tolist() == [True]
