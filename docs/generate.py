@@ -64,7 +64,9 @@ def write(path: Path, text: str) -> None:
 
 
 def relations_page() -> str:
-    """A section per head type: what it is, its relations, their controls, floors and baselines."""
+    """A section per head type: what it is, its relations, their controls, thresholds and
+    baselines.
+    """
     parts = ["# Relations"]
     for name, own in groupby(relations_of([*head_types()]), key=lambda relation: relation.type):
         rows = list(own)
@@ -82,8 +84,12 @@ def relations_page() -> str:
         parts += definitions("Matched control", {plain(row.matched) for row in rows if row.matched})
         own_rules = {row.baseline.find for row in rows if row.baseline and row.baseline.find}
         parts += definitions("Baseline", {plain(rule) for rule in own_rules})
-        floors = dict.fromkeys((row.rule.floor, row.rule.source) for row in rows)
-        parts += [f"**Floor {floor:g}.** {capital(source)}." for floor, source in floors]
+        thresholds = dict.fromkeys(
+            (row.thresholds.threshold, row.thresholds.source) for row in rows
+        )
+        parts += [
+            f"**Threshold {threshold:g}.** {capital(source)}." for threshold, source in thresholds
+        ]
     return "\n\n".join(parts) + "\n"
 
 
@@ -104,7 +110,7 @@ def named_layout(layout: ModelLayout) -> str:
 
 def relation_table(rows: Sequence[Relation]) -> str:
     """One line per relation."""
-    header = ("relation", "targets", "stimuli", "control", "floor", "further conditions")
+    header = ("relation", "targets", "stimuli", "control", "threshold", "further conditions")
     return "\n".join(table(header, map(relation_cells, rows)))
 
 
@@ -112,7 +118,14 @@ def relation_cells(row: Relation) -> tuple[str, ...]:
     """The cells of one relation."""
     read = ", ".join(all_stimuli()[stimulus].title for stimulus in row.stimuli)
     control = f"`{plain(row.control).__name__}`"
-    return f"`{row.name}`", row.rule.meaning, read, control, f"{row.rule.floor:g}", asked(row)
+    return (
+        f"`{row.name}`",
+        row.thresholds.meaning,
+        read,
+        control,
+        f"{row.thresholds.threshold:g}",
+        asked(row),
+    )
 
 
 def asked(row: Relation) -> str:
@@ -127,7 +140,7 @@ def asked(row: Relation) -> str:
     if rule.beats_shadow:
         said.append("its shadow")
     if rule.paired_relation is not None:
-        said.append(f"the same floor on `{rule.paired_relation}`")
+        said.append(f"the same threshold on `{rule.paired_relation}`")
     return "; ".join(said) or "–"
 
 

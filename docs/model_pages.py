@@ -25,7 +25,7 @@ from headscope.relations.relation import MIN_QUERIES
 from headscope.runs.atlas import PREFIX, atlas_names
 from headscope.statistics.general_labels import distinct_tags, shown_relations
 from headscope.statistics.reasons import findings
-from headscope.statistics.tags import NARROW, NO, UNIDENTIFIABLE, is_decidable, with_rules
+from headscope.statistics.tags import NARROW, NO, UNIDENTIFIABLE, is_decidable, with_thresholds
 
 PAGES = Path(__file__).parent / "results"
 START = Path(__file__).parent / "index.md"
@@ -78,7 +78,7 @@ def facts(run: hs.Run) -> str:
 
 def tags(run: hs.Run) -> str:
     """A line per head type that was measured."""
-    evidence = with_rules(run.evidence, run.rules)
+    evidence = with_thresholds(run.evidence, run.thresholds)
     asked = evidence[evidence["taggable"].astype(bool) & (evidence["n"] >= MIN_QUERIES)]
     rows = []
     for name, members in asked.groupby("type", sort=False):
@@ -102,7 +102,7 @@ def tags(run: hs.Run) -> str:
 
 def telling(run: hs.Run) -> str:
     """Heads that are right at most hard queries, each of another type."""
-    evidence = with_rules(run.evidence, run.rules)
+    evidence = with_thresholds(run.evidence, run.thresholds)
     held = distinct_tags(evidence)
     pictured = {(each.layer, each.head, each.relation) for each in run.examples}
     is_shown = [(row.layer, row.head, row.id) in pictured for row in held.itertuples()]
@@ -120,11 +120,11 @@ def absent(run: hs.Run) -> str:
 
     The text decides both, and no head is inconclusive.
     """
-    evidence = with_rules(run.evidence, run.rules)
+    evidence = with_thresholds(run.evidence, run.thresholds)
     evidence = evidence[evidence["taggable"].astype(bool) & ~evidence["type"].isin(_SIMPLE)]
     evidence = evidence.assign(
         able=is_decidable(evidence),
-        massive=evidence["mass"] + evidence["mass_error"].fillna(0) >= evidence["floor"],
+        massive=evidence["mass"] + evidence["mass_error"].fillna(0) >= evidence["threshold"],
     )
     refused = evidence.groupby("id", sort=False).filter(
         lambda rows: rows["able"].any() and (rows["verdict"] == NO).all()
@@ -254,7 +254,7 @@ def new_page(name: str) -> str:
 
 def _head(run: hs.Run, row: pd.Series) -> str:
     name = head_name(int(row["layer"]), int(row["head"]))
-    said = findings(pd.DataFrame([row]), run.rules)[0].partition(": ")[2]
+    said = findings(pd.DataFrame([row]), run.thresholds)[0].partition(": ")[2]
     label = f"{row['type']}/{shown_relations(pd.DataFrame([row])).iloc[0]}"
     example = next(
         each

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from headscope.relations import controls as controls
     from headscope.relations import head_types as head_types
     from headscope.relations import register as register
-    from headscope.relations.head_type import Floor as Floor
     from headscope.relations.head_type import HeadType as HeadType
+    from headscope.relations.head_type import Threshold as Threshold
     from headscope.relations.head_type import relation as relation
     from headscope.relations.pairs import Pairs as Pairs
     from headscope.relations.pairs import pairs as pairs
@@ -71,7 +71,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Document": "headscope.corpus.document",
-    "Floor": "headscope.relations.head_type",
+    "Threshold": "headscope.relations.head_type",
     "HeadCallback": "headscope.studies.emergence",
     "HeadType": "headscope.relations.head_type",
     "HeadscopeError": "headscope.errors",

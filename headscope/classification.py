@@ -272,11 +272,11 @@ def _prepare(task: _Task, loaded: _Loaded, windows: RunWindows) -> _Prepared:
     if loaded.precision is not None:
         record |= {"precision": loaded.precision.facts}
     info = replace(describe_input(model, loaded.relations, task.corpora, settings), **record)
-    rules = {relation.id: relation.rule for relation in parts}
+    thresholds = {relation.id: relation.thresholds for relation in parts}
     shape = sum_names(relations), model.attention_layers, model.heads
     checkpoint = RunCheckpoint(
         None if task.target is None else task.target.folder,
-        run_facts(info.to_json(), rules, versions()),
+        run_facts(info.to_json(), thresholds, versions()),
         windows.text,
         model=ReadState(Tally.zeros(*shape)),
     )

@@ -37,7 +37,7 @@ def hard_queries() -> tuple[dict[Sentence, Counter[str]], dict[Sentence, int]]:
     found: dict[Sentence, Counter[str]] = defaultdict(Counter)
     tokens: Counter[Sentence] = Counter()
     for kind in (CAUSAL, BIDIRECTIONAL):
-        relations = [r for r in relations_of(TYPES, kind) if r.rule.taggable]
+        relations = [r for r in relations_of(TYPES, kind) if r.thresholds.taggable]
         hits = {relation.id: BaselineHits(relation) for relation in relations}
         documents = list(read_documents(corpus_files([data_folder() / "gum"])))
         windows = [

@@ -72,7 +72,7 @@ def heads(
         _print_type_evidence(loaded, type, format)
     elif format is Format.table:
         undecided_heads = undecided(loaded.heads, loaded.evidence)["description"]
-        partial = by_name(partial_sinks(loaded.evidence, loaded.rules))
+        partial = by_name(partial_sinks(loaded.evidence, loaded.thresholds))
         labelled = with_shown_relations(selected, loaded.evidence)
         print_rich(head_lines(labelled, undecided_heads, partial["mass"]))
         if loaded.preliminary:

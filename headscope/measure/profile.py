@@ -27,9 +27,9 @@ STRIPE_SHARE = 1 / 16
 # 2 % of a 256-token window, the stripes about 24 %, its own sentence about 10 %.
 FORWARD_OFFSETS = OFFSETS // 2
 """Offsets ahead of the query that are summed of an encoder, in place of as many back."""
-DIAGONAL_FLOOR = STRIPE_FLOOR = 0.5
-SENTENCE_FLOOR = 0.75
-SPREAD_FLOOR = 0.75
+DIAGONAL_THRESHOLD = STRIPE_THRESHOLD = 0.5
+SENTENCE_THRESHOLD = 0.75
+SPREAD_THRESHOLD = 0.75
 
 
 def profile_reader(batch: Batch, tiles: Sequence[Tile], config: ReaderConfig) -> MakeReader | None:
@@ -217,11 +217,11 @@ def _shapes(profile: Profile) -> list[str | float]:
     outside = np.maximum(queries - profile.first_token, 1e-9)
     diagonal = profile.diagonal.max(-1) / outside
     spread = profile.spread / outside
-    even = spread >= SPREAD_FLOOR
+    even = spread >= SPREAD_THRESHOLD
     choices = [
-        (diagonal >= DIAGONAL_FLOOR, "diagonal"),
-        (profile.stripe / outside >= STRIPE_FLOOR, "vertical"),
-        (even & (profile.sentence / outside >= SENTENCE_FLOOR), "block"),
+        (diagonal >= DIAGONAL_THRESHOLD, "diagonal"),
+        (profile.stripe / outside >= STRIPE_THRESHOLD, "vertical"),
+        (even & (profile.sentence / outside >= SENTENCE_THRESHOLD), "block"),
         (even, "horizontal"),
     ]
     conditions, names = zip(*choices, strict=True)

@@ -216,7 +216,7 @@ def check_relations(
         for stimulus in relation.stimuli:
             if stimulus not in readable:
                 raise ChoiceError(f"stimulus for {relation.id}", stimulus, readable)
-        if relation.rule.beat_baseline_by is not None and relation.baseline is None:
+        if relation.thresholds.beat_baseline_by is not None and relation.baseline is None:
             raise HeadscopeError(
                 f"{relation.id}: its rule asks to beat a simple rule (beat_baseline_by), but the "
                 "relation has no baseline to compare with"

@@ -14,7 +14,7 @@ from headscope.relations.head_type import HeadType
 from headscope.relations.relation import Baseline, Relation, above_baseline
 from headscope.stimuli.natural_text import TEXT
 
-FLOOR = 0.1
+THRESHOLD = 0.1
 SOURCE = (
     "ours: a tenth of a head's attention on one place, as for syntactic heads, beside "
     "the best simple rule plus 10 points where that rule is wrong"
@@ -38,7 +38,7 @@ RELATIONS = tuple(
         kind,
         partial(pointed_to, kind=kind),
         partial(other_candidates, kind=kind),
-        above_baseline(FLOOR, SOURCE, _MEANINGS[kind], beats_shadow=True),
+        above_baseline(THRESHOLD, SOURCE, _MEANINGS[kind], beats_shadow=True),
         stimuli=(TEXT.name,),
         baseline=Baseline(partial(nearest_candidate, kind=kind), by_class=False),
     )

@@ -18,7 +18,7 @@ from headscope.relations.pairs import Pairs, pairs, span_pairs, without
 from headscope.relations.relation import Baseline, Relation, above_baseline, draws_nothing
 from headscope.stimuli.words import WORDS
 
-FLOOR = 0.2
+THRESHOLD = 0.2
 SOURCE = (
     "ours: half of the threshold of token induction on random repeats, as the end of a word holds "
     "it for more than one reader; Feucht et al. 2025 set no threshold"
@@ -97,7 +97,7 @@ RELATIONS = (
         next_word_end,
         near_word_ends,
         above_baseline(
-            FLOOR,
+            THRESHOLD,
             SOURCE,
             "the last token of the word that followed the same word before, in repeated random "
             "words of several tokens",

@@ -25,7 +25,7 @@ from headscope.relations.relation import (
     draws_nothing,
 )
 
-FLOOR = 0.1
+THRESHOLD = 0.1
 SOURCE = (
     "ours: a tenth of a head's attention on mentions of the right entity, beside the nearest "
     "mention plus 10 points; Clark et al. 2019 (4.3) report arg-max accuracy only"
@@ -172,7 +172,7 @@ def _rows(other: str) -> tuple[Relation, ...]:
             partial(antecedents, rule=rule),
             partial(rivals, rule=rule),
             # a duplicate-token head finds mentions by the same word as well
-            above_baseline(FLOOR, SOURCE, meaning, rule is not same_lemma, beats_shadow=True),
+            above_baseline(THRESHOLD, SOURCE, meaning, rule is not same_lemma, beats_shadow=True),
             baseline=Baseline(
                 same_word_or_nearest if rule is chain else partial(nearest_mention, rule=rule)
             ),

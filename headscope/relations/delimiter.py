@@ -18,7 +18,7 @@ from headscope.relations.pairs import Pairs, pairs
 from headscope.relations.query_sampling import row_queries
 from headscope.relations.relation import Relation, TagThresholds
 
-FLOOR = 0.2
+THRESHOLD = 0.2
 SOURCE = (
     "ours: a fifth of a head's attention, beside three times chance; Clark et al. 2019 (3.2) "
     "find over half of BERT's attention on [SEP] in some layers, where no first token takes it"
@@ -109,7 +109,7 @@ def _row(kind: str, meaning: str) -> Relation:
         kind,
         partial(earlier_delimiters, kind=kind),
         no_delimiters,
-        TagThresholds(FLOOR, SOURCE, meaning, times_chance=TIMES_CHANCE),
+        TagThresholds(THRESHOLD, SOURCE, meaning, times_chance=TIMES_CHANCE),
     )
 
 
@@ -127,7 +127,7 @@ TURN = Relation(
     turn_marks,
     no_delimiters,
     TagThresholds(
-        FLOOR, SOURCE, "the chat template's marks and line breaks", times_chance=TIMES_CHANCE
+        THRESHOLD, SOURCE, "the chat template's marks and line breaks", times_chance=TIMES_CHANCE
     ),
     has_hits=False,
     of_template=True,

@@ -25,7 +25,7 @@ from headscope.relations.relation import (
     MATCHED,
     SELF,
     DrawControl,
-    EffectRule,
+    EffectThresholds,
     FindPairs,
     PairSet,
     Relation,
@@ -75,7 +75,7 @@ class Effect(Relation):
 
     pairs: FindPairs = field(default=no_tokens)
     control: DrawControl = field(default=no_tokens)
-    rule: EffectRule = field(kw_only=True)
+    thresholds: EffectThresholds = field(kw_only=True)
     top_key: TopKeyCondition | None = None
     prompt: str = ""
     """The kind of questions that ask for it; see `headscope.corpus.window.Question`."""
@@ -94,7 +94,7 @@ class Effect(Relation):
     @property
     def sign(self) -> int:
         """The side of 0 on which its lift must lie."""
-        return self.rule.sign
+        return self.thresholds.sign
 
     def cells_in(self, window: Window, seed: Sequence[int]) -> PairSet | None:
         """Tokens of the effect in a window of its stimuli, at queries that have all sides."""
@@ -112,13 +112,13 @@ class Effect(Relation):
     @property
     def parts(self) -> tuple[str, ...]:
         """Parts that are summed with it."""
-        return (MATCHED,) * bool(self.rule.second) + (SELF,) * self.moved
+        return (MATCHED,) * bool(self.thresholds.second) + (SELF,) * self.moved
 
 
 def prompt_effect(
     type: str,
     name: str,
-    rule: EffectRule,
+    thresholds: EffectThresholds,
     *,
     prompt: str,
     moved: bool = True,
@@ -133,8 +133,8 @@ def prompt_effect(
         right,
         wrong,
         stimuli=(PROMPTS.name,),
-        matched=other if rule.second else None,
-        rule=rule,
+        matched=other if thresholds.second else None,
+        thresholds=thresholds,
         prompt=prompt,
         moved=moved,
     )
@@ -187,31 +187,31 @@ def other_tokens(window: Window, targets: Pairs, rng: np.random.Generator) -> Pa
 
 
 _COPY = partial(
-    EffectRule,
+    EffectThresholds,
     0.5,
     "ours: half a logit makes a token 1.6 times as likely; heads planted to write 1.5 logits keep "
     "1.4 or more with noise 0.2 on their weights",
 )
 _INDUCTION = partial(
-    EffectRule,
+    EffectThresholds,
     0.5,
     "ours: half a logit makes the token 1.6 times as likely; heads planted for 1.5 logits keep "
     "1.1 or more with noise 0.2 on their weights",
 )
 _SUPPRESS = partial(
-    EffectRule,
+    EffectThresholds,
     0.3,
     "ours: 0.3 logits take a quarter of a token's odds away; heads planted to take 1.5 logits take "
     "1.3 or more with noise 0.2 on their weights",
 )
 _PROMPT = partial(
-    EffectRule,
+    EffectThresholds,
     0.3,
     "ours: heads planted to write 1.5 logits keep 0.68 or more with noise 0.1 on their weights; "
     "99.9 % of SmolLM2-135M's shuffled heads have less than 0.09",
 )
 _RELATED = partial(
-    EffectRule,
+    EffectThresholds,
     0.3,
     "ours: as for successors; 99.9 % of SmolLM2-135M's shuffled heads have less than 0.04; none "
     "was planted",
@@ -264,7 +264,7 @@ EFFECTS: tuple[Effect, ...] = (
     Effect(
         "copy",
         "looked-at",
-        rule=_COPY("raises the token that it looks at", second=_ELSEWHERE),
+        thresholds=_COPY("raises the token that it looks at", second=_ELSEWHERE),
         top_key=TopKeyCondition(),
     ),
     # McDougall et al. 2023 (arXiv 2310.04625) describe copy suppression of GPT-2 small's L10H7 and
@@ -272,7 +272,7 @@ EFFECTS: tuple[Effect, ...] = (
     Effect(
         "suppress",
         "predicted",
-        rule=_SUPPRESS(
+        thresholds=_SUPPRESS(
             "lowers the token that it looks at, where the layers before it predict it",
             sign=-1,
             second=_ELSEWHERE,
@@ -282,7 +282,7 @@ EFFECTS: tuple[Effect, ...] = (
     Effect(
         "suppress",
         "looked-at",
-        rule=_SUPPRESS("lowers the token that it looks at", sign=-1, second=_ELSEWHERE),
+        thresholds=_SUPPRESS("lowers the token that it looks at", sign=-1, second=_ELSEWHERE),
         top_key=TopKeyCondition(),
     ),
     # copying by induction heads (Olsson et al. 2022), against a head that raises what it saw long
@@ -294,7 +294,7 @@ EFFECTS: tuple[Effect, ...] = (
         later_in_copy,
         stimuli=(REPEAT.name,),
         matched=outside_copy,
-        rule=_INDUCTION(
+        thresholds=_INDUCTION(
             "raises what followed the current token before, in random tokens",
             second="tokens that stand nowhere in the text",
         ),
@@ -305,7 +305,7 @@ EFFECTS: tuple[Effect, ...] = (
         "natural",
         followers_in_text,
         other_tokens,
-        rule=_INDUCTION(
+        thresholds=_INDUCTION(
             "raises what followed the current token before, in natural text", taggable=False
         ),
         moved=True,

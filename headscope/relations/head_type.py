@@ -91,14 +91,14 @@ class HeadType:
         return self.relations_by_kind.get(attention_kind, self.relations)
 
 
-class Floor(NamedTuple):
+class Threshold(NamedTuple):
     """Least mass of a tag, and the source of that number."""
 
     mass: float
     source: str
 
 
-FLOOR = Floor(0.1, "ours: a tenth of a head's attention")
+THRESHOLD = Threshold(0.1, "ours: a tenth of a head's attention")
 
 
 @checked
@@ -107,9 +107,9 @@ def relation(
     name: Name,
     *,
     control: DrawControl = other_keys,
-    floor: Floor = FLOOR,
+    threshold: Threshold = THRESHOLD,
     stimuli: tuple[Name, ...] = ("text",),
-    **rule: Any,
+    **other_thresholds: Any,
 ) -> Callable[[FindPairs], Relation]:
     """Make a relation of a function that finds its pairs; its docstring names what heads look at.
 
@@ -117,20 +117,21 @@ def relation(
         type: the head type, a word.
         name: the relation's own name.
         control: draws the cells that a baseline head would hit as often as the targets.
-        floor: the least mass that a tag asks for.
+        threshold: the least mass that a tag asks for.
         stimuli: names of the stimuli that are read: `text`, `repeat`, or one of the type's own.
-        rule: what else a tag asks for; see `headscope.relations.relation.TagThresholds`.
+        **other_thresholds: further conditions of a tag; see
+            `headscope.relations.relation.TagThresholds`.
 
     Raises:
         HeadscopeError: the function has no docstring.
 
     >>> from headscope.corpus.window import Window
     >>> from headscope.relations.pairs import Pairs, pairs
-    >>> @relation("words", "two-back", floor=Floor(0.3, "my guess"))
+    >>> @relation("words", "two-back", threshold=Threshold(0.3, "my guess"))
     ... def two_back(window: Window) -> Pairs:
     ...     \"\"\"the word before last\"\"\"
     ...     return pairs(window.words.last[2:], window.words.last[:-2])
-    >>> two_back.id, two_back.rule.meaning
+    >>> two_back.id, two_back.thresholds.meaning
     ('words/two-back', 'the word before last')
     """
 
@@ -141,7 +142,7 @@ def relation(
                 f"{type}/{name}: the function has no docstring; its first line says what a head of "
                 "this relation looks at"
             )
-        thresholds = TagThresholds(floor.mass, floor.source, meaning, **rule)
+        thresholds = TagThresholds(threshold.mass, threshold.source, meaning, **other_thresholds)
         return Relation(type, name, find, control, thresholds, stimuli)
 
     return declare

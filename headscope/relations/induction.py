@@ -21,12 +21,12 @@ from headscope.relations.query_sampling import row_queries
 from headscope.relations.relation import Relation, TagThresholds
 from headscope.stimuli.repeat import REPEAT
 
-FLOOR = 0.4
+THRESHOLD = 0.4
 SOURCE = (
     "nine heads of GPT-2 small score above it in TransformerLens' published scores, from L5H5's "
     "0.94 down to L9H6's 0.42"
 )
-NATURAL_FLOOR = 0.15
+NATURAL_THRESHOLD = 0.15
 NATURAL_SOURCE = (
     "ours: a third of the threshold on random repeats: earlier followers are often the wrong "
     "ones; Olsson et al. 2022 set no threshold for natural text"
@@ -63,7 +63,7 @@ RELATIONS = [
         "repeat",
         partial(in_second_copy, shift=1),
         other_keys,
-        TagThresholds(FLOOR, SOURCE, _AFTER_COPY),
+        TagThresholds(THRESHOLD, SOURCE, _AFTER_COPY),
         (REPEAT.name,),
     ),
     Relation(
@@ -71,7 +71,7 @@ RELATIONS = [
         "duplicate",
         partial(in_second_copy, shift=0),
         other_keys,
-        TagThresholds(FLOOR, SOURCE, _AT_COPY),
+        TagThresholds(THRESHOLD, SOURCE, _AT_COPY),
         (REPEAT.name,),
     ),
     Relation(
@@ -79,7 +79,7 @@ RELATIONS = [
         "natural",
         follower_of_earlier_same,
         same_distance,
-        TagThresholds(NATURAL_FLOOR, NATURAL_SOURCE, _AFTER_EARLIER),
+        TagThresholds(NATURAL_THRESHOLD, NATURAL_SOURCE, _AFTER_EARLIER),
     ),
 ]
 

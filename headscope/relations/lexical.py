@@ -41,7 +41,7 @@ from headscope.relations.relation import (
     draws_nothing,
 )
 
-FLOOR = 0.2
+THRESHOLD = 0.2
 SOURCE = (
     "ours: a fifth of a head's attention on one earlier word, twice what syntax asks, because the "
     "question is asked of every word"
@@ -162,7 +162,7 @@ def _row(name: str, meaning: str, find: FindPairs, control: DrawControl, *same: 
         name,
         find,
         control,
-        above_baseline(FLOOR, SOURCE, meaning),
+        above_baseline(THRESHOLD, SOURCE, meaning),
         baseline=Baseline(without=_OF_PHRASES | {*same}, by_class=False),
     )
 
@@ -202,7 +202,7 @@ _FIRST_PIECE = _row("first-piece", "the first piece of the word", first_piece, o
 
 def _within(which: str) -> tuple[Relation, Relation]:
     """Relations to words and their pieces that are `earlier` or `other`."""
-    rule = TagThresholds(FLOOR, SOURCE, f"{which} pieces of the same word")
+    rule = TagThresholds(THRESHOLD, SOURCE, f"{which} pieces of the same word")
     meaning = f"{which} occurrences of the same word"
     same: tuple[str, ...] = ("same-lemma", "first-same-lemma")
     if which != "earlier":

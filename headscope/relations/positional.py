@@ -22,7 +22,7 @@ from headscope.relations.relation import FindPairs, Relation, TagThresholds, dra
 from headscope.stimuli.repeat import REPEAT
 
 OFFSETS = range(9)
-FLOOR = 0.4
+THRESHOLD = 0.4
 SOURCE = (
     "the strongest previous-token heads of GPT-2 small reach it on random tokens in "
     "TransformerLens' published scores: L4H11 0.99, L3H7 0.53, L6H8 0.49, L2H2 0.48, L5H6 0.40; "
@@ -31,7 +31,7 @@ SOURCE = (
 
 
 NEAR = 4
-LOCAL_FLOOR = 0.3
+LOCAL_THRESHOLD = 0.3
 LOCAL_SOURCE = (
     "ours: nearly a third of a head's attention on the four tokens before, half as much again as "
     "four of the eight before those get"
@@ -78,9 +78,11 @@ def _at_distances(window: Window, queries: Int[ndarray, " query"], distances: ra
 def _rows(offsets: Iterable[tuple[str, FindPairs, str]]) -> list[Relation]:
     rows = []
     for name, find, meaning in offsets:
-        on_text = TagThresholds(FLOOR, SOURCE, meaning, paired_relation=f"positional/{name}-random")
+        on_text = TagThresholds(
+            THRESHOLD, SOURCE, meaning, paired_relation=f"positional/{name}-random"
+        )
         on_random = TagThresholds(
-            FLOOR, SOURCE, f"{meaning}, in random tokens", paired_relation=f"positional/{name}"
+            THRESHOLD, SOURCE, f"{meaning}, in random tokens", paired_relation=f"positional/{name}"
         )
         rows.append(Relation("positional", name, find, other_keys, on_text))
         rows.append(
@@ -99,7 +101,7 @@ _BACK = _rows(
 
 
 def _local(meaning: str) -> Relation:
-    rule = TagThresholds(LOCAL_FLOOR, LOCAL_SOURCE, meaning, broad=True)
+    rule = TagThresholds(LOCAL_THRESHOLD, LOCAL_SOURCE, meaning, broad=True)
     return Relation("positional", "local", near_tokens, tokens_before_those, rule)
 
 

@@ -56,10 +56,10 @@ def is_part(relation: str) -> bool:
 class TagThresholds:
     """Thresholds of a tag, beside the conditions that all relations share."""
 
-    floor: float
+    threshold: float
     """Least mass."""
     source: str
-    """Source of the floor."""
+    """Source of the threshold."""
     meaning: str
     """Targets in words, for sentences: "it puts 0.8 of its attention on {meaning}"."""
     taggable: bool = True
@@ -72,7 +72,7 @@ class TagThresholds:
     """True if it says what kind of key gets the attention and no more: such a tag comes after
     those that say which key."""
     paired_relation: str | None = None
-    """A relation whose mass must clear the same floor, if it was measured."""
+    """A relation whose mass must clear the same threshold, if it was measured."""
     beats_shadow: bool = False
     """True if a tag asks a head for more than a surrogate of it knows that has the surface of
     the text alone; see `headscope.measure.shadow`."""
@@ -83,8 +83,8 @@ above_baseline = partial(TagThresholds, beat_baseline_by=0.10)
 
 
 @dataclass(frozen=True)
-class EffectRule(TagThresholds):
-    """Conditions of a tag by what a head writes; the floor is the least lift, in logits."""
+class EffectThresholds(TagThresholds):
+    """Conditions of a tag by what a head writes; the threshold is the least lift, in logits."""
 
     sign: int = 1
     """−1 for a head that lowers what it is asked about."""
@@ -131,7 +131,7 @@ class Relation:
     name: str
     pairs: FindPairs
     control: DrawControl
-    rule: TagThresholds
+    thresholds: TagThresholds
     stimuli: tuple[str, ...] = ("text",)
     """The windows that it reads, by their names in `headscope.stimuli`."""
     baseline: Baseline | None = None

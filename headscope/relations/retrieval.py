@@ -24,7 +24,7 @@ from headscope.relations.pairs import Pairs
 from headscope.relations.relation import Baseline, Relation, above_baseline, draws_nothing
 from headscope.stimuli.facts import FACTS, HALF_RIGHT, KIND, PROPERTY
 
-FLOOR = 0.1
+THRESHOLD = 0.1
 SOURCE = (
     "ours: a tenth of a head's attention on one earlier word, as for syntactic heads; Wu "
     "et al. 2024 call a head that copies from the needle a tenth of the time a retrieval head"
@@ -44,7 +44,7 @@ RELATIONS = (
         partial(pointed_to, kind=KIND),
         partial(every_candidate, kind=KIND),
         above_baseline(
-            FLOOR,
+            THRESHOLD,
             SOURCE,
             "what the text says of the one that is asked for, in other words",
             beats_shadow=True,

@@ -21,7 +21,7 @@ from headscope.stimuli.natural_text import TEXT
 from headscope.stimuli.word_pairs import PAIRS, shipped_pairs
 from headscope.stimuli.word_pairs import RELATIONS as NAMES
 
-FLOOR = 0.1
+THRESHOLD = 0.1
 SOURCE = (
     "ours: a tenth of a head's attention on one earlier word, which is what syntactic and "
     "coreference heads are asked for"
@@ -127,7 +127,7 @@ RELATIONS = [
         name,
         partial(related_words, name=name),
         unrelated_words,
-        above_baseline(FLOOR, SOURCE, _MEANINGS[name], beats_shadow=True),
+        above_baseline(THRESHOLD, SOURCE, _MEANINGS[name], beats_shadow=True),
         (TEXT.name, PAIRS.name),
         Baseline(nearest_of_class),
         label=Label(name, (RELATED,)),

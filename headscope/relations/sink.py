@@ -17,7 +17,7 @@ from headscope.relations.head_type import HeadType
 from headscope.relations.pairs import Pairs, no_pairs, pairs
 from headscope.relations.relation import Relation, TagThresholds
 
-FIRST_FLOOR = 0.5
+FIRST_THRESHOLD = 0.5
 FIRST_SOURCE = (
     "more than half of a head's attention; 57 % is the mean over GPT-2 small's heads "
     "(Vig & Belinkov 2019, 5.2.3)"
@@ -25,12 +25,12 @@ FIRST_SOURCE = (
 PARTIAL = 0.3
 """Least mass at which a sink without a tag is shown as a partial sink: most of what such a
 head has left goes elsewhere."""
-SEPARATOR_FLOOR = 0.5
+SEPARATOR_THRESHOLD = 0.5
 SEPARATOR_SOURCE = (
     "more than half of a head's attention; Clark et al. 2019 (3.2) find over half of "
     "BERT's attention in layers 6 to 10 on [SEP], and that changing it there changes little"
 )
-COLUMN_FLOOR = 0.25
+COLUMN_THRESHOLD = 0.25
 COLUMN_SOURCE = (
     "ours: a quarter of a head's attention on one or two columns, whatever the query is; Xiao et "
     "al. 2024 (Efficient Streaming Language Models with Attention Sinks) describe the first tokens"
@@ -75,7 +75,7 @@ RELATIONS = (
         "first-token",
         first_token,
         text_keys,
-        TagThresholds(FIRST_FLOOR, FIRST_SOURCE, "the first token, an attention sink"),
+        TagThresholds(FIRST_THRESHOLD, FIRST_SOURCE, "the first token, an attention sink"),
         has_hits=False,
     ),
     Relation(
@@ -83,7 +83,9 @@ RELATIONS = (
         "position",
         sink_positions_of,
         text_keys,
-        TagThresholds(COLUMN_FLOOR, COLUMN_SOURCE, "an early attention sink of the whole layer"),
+        TagThresholds(
+            COLUMN_THRESHOLD, COLUMN_SOURCE, "an early attention sink of the whole layer"
+        ),
         has_hits=False,
     ),
 )
@@ -92,7 +94,7 @@ SEPARATOR = Relation(
     "separator",
     separator,
     text_keys,
-    TagThresholds(SEPARATOR_FLOOR, SEPARATOR_SOURCE, "the separator that closes the text"),
+    TagThresholds(SEPARATOR_THRESHOLD, SEPARATOR_SOURCE, "the separator that closes the text"),
     has_hits=False,
 )
 """Asked of encoders alone."""
@@ -102,7 +104,10 @@ TEMPLATE = Relation(
     template,
     text_keys,
     TagThresholds(
-        FIRST_FLOOR, FIRST_SOURCE, "the chat template, which stands before every text", broad=True
+        FIRST_THRESHOLD,
+        FIRST_SOURCE,
+        "the chat template, which stands before every text",
+        broad=True,
     ),
     has_hits=False,
     of_template=True,

@@ -97,7 +97,7 @@ class _Unlinked:
         return self.query[row], self.key[row], owner
 
 
-FLOOR = 0.1
+THRESHOLD = 0.1
 SOURCE = (
     "ours: a tenth of a head's attention on one word, beside the best simple rule plus 10 points "
     "(as Voita et al. 2019, 5.2, ask of the best offset), at the queries where that rule is wrong; "
@@ -151,7 +151,7 @@ RELATIONS = [
         partial(words_linked_by, deprel=deprel, query_is_head=direction == "head>dep"),
         words_of_its_class,
         above_baseline(
-            FLOOR,
+            THRESHOLD,
             SOURCE,
             meaning.format(deprel),
             beats_shadow=True,

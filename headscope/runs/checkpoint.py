@@ -178,18 +178,18 @@ class RunCheckpoint:
 
 
 def run_facts(
-    info: dict[str, Any], rules: dict[str, TagThresholds], versions: dict[str, str]
+    info: dict[str, Any], thresholds: dict[str, TagThresholds], versions: dict[str, str]
 ) -> dict[str, Any]:
     """Identity of a run: all on which its sums depend, but for the corpora's content.
 
     Args:
         info: the content of `run.json`.
-        rules: the rules of its relations.
+        thresholds: the rules of its relations.
         versions: the packages that it runs with.
     """
     facts = {name: info.get(name) for name in ("model", "bos", "engine", "settings")}
     facts["corpora"] = info.get("corpora", {}).get("asked")
-    facts["relations"] = {name: asdict(rule) for name, rule in rules.items()}
+    facts["relations"] = {name: asdict(limits) for name, limits in thresholds.items()}
     facts["versions"] = versions
     as_read_back: dict[str, Any] = json.loads(json.dumps(facts))
     return as_read_back
@@ -200,7 +200,7 @@ def _is_of(folder: RunFolder, facts: dict[str, Any]) -> bool:
     if not is_run(folder.path):
         return False
     run = folder.load()
-    return run_facts(run.info, dict(run.rules), run.info["provenance"]["versions"]) == facts
+    return run_facts(run.info, dict(run.thresholds), run.info["provenance"]["versions"]) == facts
 
 
 def _differences(facts: dict[str, Any], run: dict[str, Any], text: TextWindows) -> Iterator[str]:

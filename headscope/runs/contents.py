@@ -82,7 +82,7 @@ def run_files(run: Result, folder: Path, report: str) -> dict[str, bytes]:
     info = {
         VERSION: FORMAT_VERSION,
         **outward(run.info, folder),
-        "relations": {name: asdict(rule) for name, rule in run.rules.items()},
+        "relations": {name: asdict(limits) for name, limits in run.thresholds.items()},
         "files": {name: _sha256(files[name]) for name in CHECKED if name in files},
     }
     return {**files, REPORT: utf8(report), RECORD: utf8(record_json(info))}
@@ -118,7 +118,7 @@ def run_from_files(
     with reading(folder):
         run = Result(
             **parts,
-            rules=record.relations,
+            thresholds=record.relations,
             info=inward(info, folder),
             examples=_examples(files, folder),
             means=means,
@@ -155,7 +155,7 @@ def _examples(files: Mapping[str, bytes], folder: Path) -> Sequence[Example]:
 
 def _tally(run: Result, files: Mapping[str, bytes], folder: Path) -> Tally | None:
     """The sums of a run, if they are among the files."""
-    relations = (*run.rules, *run.info.get("parts", ()))
+    relations = (*run.thresholds, *run.info.get("parts", ()))
     shape = (layers_of(run), int(run.heads["head"].max()) + 1)
     for name, read in ((SUMS, read_packed), (TALLY, read_plain)):
         if name in files:

@@ -9,7 +9,7 @@ from headscope.heads import head_name, parse_head
 from headscope.runs.tables import table_to_csv
 from headscope.statistics.head_lists import strongest
 from headscope.statistics.result import Result
-from headscope.statistics.tags import NO_TYPE, is_sink, reasons, with_rules
+from headscope.statistics.tags import NO_TYPE, is_sink, reasons, with_thresholds
 
 Head = tuple[int, int]
 """A layer and the number of a head in it."""
@@ -42,8 +42,8 @@ def list_heads(run: Result, tag: str | None = None) -> pd.DataFrame:
         if tag not in types:
             raise ChoiceError("head type", tag, [*types, *NO_TYPE])
         best = strongest(run.evidence)
-        best = with_rules(best[best["type"] == tag], run.rules)
-        best["reason"] = reasons(best, run.rules)
+        best = with_thresholds(best[best["type"] == tag], run.thresholds)
+        best["reason"] = reasons(best, run.thresholds)
         scores = best[["layer", "head", *_NUMBERS_OF_TAG]]
         keep = [column for column in heads.columns if column not in _NUMBERS_OF_TAG]
         return scores.merge(heads[keep], on=["layer", "head"])[list(run.heads.columns)]

@@ -48,7 +48,7 @@ EFFECT_COLUMNS = [
     *("layer", "head", "type", "effect"),
     *("n", "on", "control", "lift", "ci_low", "ci_high", "q_value"),
     *EFFECT_NUMBERS,
-    *("floor", "tagged", "confirmed"),
+    *("threshold", "tagged", "confirmed"),
 ]
 """A row per head and effect."""
 EFFECT_NAMES = {"relation": "effect", "mass": "on"}
@@ -66,6 +66,6 @@ def rows_of_head(table: pd.DataFrame, layer: int, head: int) -> pd.DataFrame:
 
 
 def strongest_effects_first(effects: pd.DataFrame) -> pd.Index:
-    """Rows of a table of effects, the largest lifts in units of their floors first."""
-    strength = (effects["lift"].abs() / effects["floor"]).fillna(0.0)
+    """Rows of a table of effects, the largest lifts in units of their thresholds first."""
+    strength = (effects["lift"].abs() / effects["threshold"]).fillna(0.0)
     return strength.sort_values(ascending=False, kind="stable").index

@@ -32,14 +32,14 @@ lift's mean over a hundred tokens is some tenths of it, and of either sign."""
 QUERIES, HARD_QUERIES = "queries", "hard queries"
 
 Row = Mapping[str, Any]
-"""A row of `headscope.statistics.tags.with_rules` by its columns' names. Numbers of effects, whose
-rule has a `sign`, count upwards in the direction that is asked for."""
+"""A row of `headscope.statistics.tags.with_thresholds` by its columns' names. Numbers of effects,
+whose rule has a `sign`, count upwards in the direction that is asked for."""
 _Number = Float[ndarray, " row"]
 _Truth = Bool[ndarray, " row"]
 
 
 class Numbers:
-    """Rows of `headscope.statistics.tags.with_rules`, each column as an array of floats.
+    """Rows of `headscope.statistics.tags.with_thresholds`, each column as an array of floats.
 
     >>> Numbers({"mass": 0.5, "beats": True})["beats"].tolist()
     [1.0]
@@ -92,11 +92,11 @@ class Condition:
         """Sentence of `say` for a row that fails, with its margin and an interval if there is one.
 
         Args:
-            row: of `with_rules`.
+            row: of `with_thresholds`.
             margins: of the table that the row stands in; of the row alone when None.
             i: the row's place in that table.
 
-        >>> row = {"mass": 0.265, "floor": 0.267, "mass_error": 0.02}
+        >>> row = {"mass": 0.265, "threshold": 0.267, "mass_error": 0.02}
         >>> CONDITIONS[1].account(row)
         'mass 0.265, threshold 0.267, margin -0.002 [-0.022, +0.018]'
         """
@@ -211,11 +211,11 @@ CONDITIONS = (
     ),
     Condition(
         "mass",
-        lambda t: t["mass"] >= t["floor"],
-        lambda r: f"mass {r['mass']:.3f}, threshold {r['floor']:g}",
+        lambda t: t["mass"] >= t["threshold"],
+        lambda r: f"mass {r['mass']:.3f}, threshold {r['threshold']:g}",
         _of_attention,
         means="mean attention of a query on its targets",
-        margin=lambda t: _within(t["mass"] - t["floor"], t["mass_error"]),
+        margin=lambda t: _within(t["mass"] - t["threshold"], t["mass_error"]),
     ),
     Condition(
         "q value",
@@ -264,36 +264,41 @@ CONDITIONS = (
     ),
     Condition(
         "paired relation",
-        lambda t: t["paired_mass"] >= t["floor"],
+        lambda t: t["paired_mass"] >= t["threshold"],
         lambda r: (
-            f"mass {r['paired_mass']:.3f} for {r['paired_relation']}, threshold {r['floor']:g}"
+            f"mass {r['paired_mass']:.3f} for {r['paired_relation']}, threshold {r['threshold']:g}"
         ),
         lambda t: t.has("paired_mass"),
         means="a relation that must reach the threshold too: a positional head looks the same "
         "distance back in random tokens as in text",
-        margin=lambda t: _within(t["paired_mass"] - t["floor"], t["paired_error"]),
+        margin=lambda t: _within(t["paired_mass"] - t["threshold"], t["paired_error"]),
     ),
     Condition(
         "effect",
-        lambda t: t["lift"] >= t["floor"],
-        lambda r: f"lift {r['lift']:+.2f}, threshold {r['floor']:g}",
+        lambda t: t["lift"] >= t["threshold"],
+        lambda r: f"lift {r['lift']:+.2f}, threshold {r['threshold']:g}",
         lambda t: t.has("sign"),
         means="direct effect on the logits of the tokens in question − that on control tokens",
-        margin=lambda t: Margin(*(t[end] - t["floor"] for end in ("lift", "ci_low", "ci_high"))),
+        margin=lambda t: Margin(
+            *(t[end] - t["threshold"] for end in ("lift", "ci_low", "ci_high"))
+        ),
     ),
     Condition(
         "second control tokens",
-        lambda t: (t["second_lift"] >= SECOND * t["floor"]) & (t["second_low"] > 0),
+        lambda t: (t["second_lift"] >= SECOND * t["threshold"]) & (t["second_low"] > 0),
         lambda r: (
-            f"over {r['second']} {_lift(r, 'second_lift', 'second')}, needs {SECOND * r['floor']:g}"
+            f"over {r['second']} {_lift(r, 'second_lift', 'second')}, needs "
+            f"{SECOND * r['threshold']:g}"
         ),
         lambda t: t.has("second_lift"),
         means="the same over control tokens of another kind",
     ),
     Condition(
         "moved",
-        lambda t: (t["moved"] >= t["floor"]) & (t["moved_low"] > 0),
-        lambda r: f"without its own position {_lift(r, 'moved', 'moved')}, needs {r['floor']:g}",
+        lambda t: (t["moved"] >= t["threshold"]) & (t["moved_low"] > 0),
+        lambda r: (
+            f"without its own position {_lift(r, 'moved', 'moved')}, needs {r['threshold']:g}"
+        ),
         lambda t: t.has("moved"),
         means="the same without the effect through the query's own position, which holds earlier "
         "layers' predictions",
@@ -312,13 +317,13 @@ CONDITIONS = (
 
 
 def failures(table: pd.DataFrame) -> pd.DataFrame:
-    """For each row of `with_rules`, a column per condition: True if it fails."""
+    """For each row of `with_thresholds`, a column per condition: True if it fails."""
     numbers = Numbers(table)
     return pd.DataFrame({c.name: c.fails(numbers) for c in CONDITIONS}, index=table.index)
 
 
 def failing(row: Row) -> list[Condition]:
-    """The conditions that a row of `with_rules` fails."""
+    """The conditions that a row of `with_thresholds` fails."""
     numbers = Numbers(row)
     return [condition for condition in CONDITIONS if condition.fails(numbers)[0]]
 

@@ -221,7 +221,7 @@ def expected_tags(tally: Tally, relations: Sequence[Relation], share: float) -> 
     """
     sums, tags = PartialSums(tally, share), 0.0
     for relation in relations:
-        if relation.rule.taggable:
+        if relation.thresholds.taggable:
             if not sums.decides(relation.id, MIN_QUERIES):
                 return float("inf")
             margins = [margin.holds for _, margin in _margins(sums, relation)]
@@ -233,11 +233,11 @@ def projected(
     sums: PartialSums, relation: Relation, facts: Mapping[str, Any]
 ) -> Iterator[tuple[str, _Margin]]:
     """Margins of the conditions of a tag, by their names; none if no text can decide it."""
-    rule, name = relation.rule, relation.id
-    if not rule.taggable or not sums.decides(name, MIN_QUERIES):
+    limits, name = relation.thresholds, relation.id
+    if not limits.taggable or not sums.decides(name, MIN_QUERIES):
         return
     hard = part_name(name, HARD)
-    margin = rule.beat_baseline_by
+    margin = limits.beat_baseline_by
     if margin is not None and facts.get("hard_queries", 0) < MIN_QUERIES:
         return  # so few change too easily to be waited for
     yield from _margins(sums, relation)
@@ -251,15 +251,15 @@ def projected(
 
 
 def _margins(sums: PartialSums, relation: Relation) -> Iterator[tuple[str, _Margin]]:
-    rule, name = relation.rule, relation.id
+    limits, name = relation.thresholds, relation.id
     mass = sums.block_sums(name, "target")
-    yield "mass", sums.margin(name, mass, rule.floor)
+    yield "mass", sums.margin(name, mass, limits.threshold)
     yield "control", sums.margin(name, sums.excess(name, TIMES_CONTROL))
     yield "q value", sums.margin(name, sums.excess(name), of_lower_end=True)
     if sums.queries(matched := part_name(name, MATCHED)):
         bound = TIMES_CONTROL * sums.mean(matched, "control")
         yield "control", sums.margin(name, mass, bound)
-    if rule.times_chance is not None:
+    if limits.times_chance is not None:
         yield "control", sums.margin(name, mass, TIMES_CONTROL * sums.chance(name))
 
 

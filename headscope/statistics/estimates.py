@@ -47,7 +47,7 @@ def weigh(
 
     `docs/reference/columns.md` describes its columns: those of relations under `evidence.csv`,
     those of effects under `effects.csv`. Intervals are 95 % percentile bootstraps
-    over blocks of documents; if the mass is below the floor, so that no tag hangs on them, they
+    over blocks of documents; if the mass is below the threshold, so that no tag hangs on them, they
     are Student's intervals of the same ratio. `q_value` is Benjamini–Hochberg's over all heads ×
     relations with at least 50 queries.
     """
@@ -65,7 +65,7 @@ def weigh(
         names = {"type": relation.type, "relation": relation.name, "id": relation.id}
         tables.append(columns | names)
     if not tables:
-        return pd.DataFrame(columns=[*EVIDENCE_COLUMNS, *EFFECT_NUMBERS, "floor"])
+        return pd.DataFrame(columns=[*EVIDENCE_COLUMNS, *EFFECT_NUMBERS, "threshold"])
     table = pd.DataFrame({name: _stacked(name, tables) for name in tables[0]})
     table = table[table["n"] > 0].reset_index(drop=True)
     table["q_value"] = _q_values(table, half.tested)
@@ -100,7 +100,7 @@ def _lift_columns(
 def _attention_columns(
     relation: Relation, sums: RelationSums, tally_sums: TallySums, facts: Mapping[str, Any]
 ) -> _Columns:
-    bounded = sums.mean(sums.target) >= relation.rule.floor
+    bounded = sums.mean(sums.target) >= relation.thresholds.threshold
     hit_rate, queries = sums.mean(sums.hits), sums.weight.sum()
     columns = _lift_columns(sums, tally_sums.tally, bounded) | {
         "n": int(queries),
@@ -148,7 +148,7 @@ def _effect_columns(effect: Effect, sums: RelationSums, tally_sums: TallySums) -
     for (lift, low, high), excess in differences.items():
         columns[lift] = sums.mean(excess)
         columns[low], columns[high], _ = sums.uncertainty(excess, every_head, effect.sign)
-    return columns | {"n": queries.sum(0).astype(np.int64), "floor": effect.rule.floor}
+    return columns | {"n": queries.sum(0).astype(np.int64), "threshold": effect.thresholds.threshold}
 
 
 def _q_values(table: pd.DataFrame, fewest: int) -> pd.Series:

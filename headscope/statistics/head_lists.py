@@ -62,7 +62,7 @@ def _nearest(
     evidence: pd.DataFrame, relations: Sequence[Relation]
 ) -> Iterator[tuple[int, int, str]]:
     names = evidence["type"] + "/" + evidence["relation"]
-    askable = names.isin([relation.id for relation in relations if relation.rule.taggable])
+    askable = names.isin([relation.id for relation in relations if relation.thresholds.taggable])
     bare = ~evidence["tagged"].astype(bool).groupby([evidence[k] for k in _HEAD]).transform("any")
     open_to_all = evidence[bare & askable & (evidence["n"] >= MIN_QUERIES) & ~is_sink(names)]
     for row in _by_lift(open_to_all).drop_duplicates(_HEAD).itertuples():
@@ -110,7 +110,7 @@ def undecided(heads: pd.DataFrame, evidence: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def alternatives(relation: str, rule: str) -> str:
+def alternatives(relation: str, limits: str) -> str:
     """The two things a head may be doing, in words: the relation, or the simple rule.
 
     >>> alternatives("obj:dep>head", "nearest-VERB")
@@ -118,7 +118,7 @@ def alternatives(relation: str, rule: str) -> str:
     >>> alternatives("det:head>dep", "2-words-back")
     'head → its det, or 2 words back'
     """
-    return f"{_relation(relation)}, or {rule_in_words(rule)}"
+    return f"{_relation(relation)}, or {rule_in_words(limits)}"
 
 
 def _relation(name: str) -> str:
@@ -129,32 +129,37 @@ def _relation(name: str) -> str:
     return f"{label} → its head" if match["way"] == "dep>head" else f"head → its {label}"
 
 
-def partial_sinks(evidence: pd.DataFrame, rules: Mapping[str, TagThresholds]) -> pd.DataFrame:
-    """Heads without a tag of a sink, and the attention sink below its floor with the largest mass.
+def partial_sinks(evidence: pd.DataFrame, thresholds: Mapping[str, TagThresholds]) -> pd.DataFrame:
+    """Heads without a tag of a sink, and the attention sink below its threshold with the largest
+    mass.
 
     Returns:
-        A row of the evidence per such head, with `floor` and in `said` the place in words.
+        A row of the evidence per such head, with `threshold` and in `said` the place in words.
     """
     sinks = evidence[evidence["type"] == TYPE.name]
     ids = sinks["type"] + "/" + sinks["relation"]
     sinks = sinks.assign(
-        floor=ids.map({name: rule.floor for name, rule in rules.items()}).astype(float),
-        description=ids.map({name: rule.meaning.partition(",")[0] for name, rule in rules.items()}),
+        threshold=ids.map({name: limits.threshold for name, limits in thresholds.items()}).astype(
+            float
+        ),
+        description=ids.map(
+            {name: limits.meaning.partition(",")[0] for name, limits in thresholds.items()}
+        ),
     )
     is_tagged = sinks["tagged"].astype(bool).groupby([sinks[k] for k in _HEAD]).transform("any")
-    is_partial = ~is_tagged & sinks["mass"].between(PARTIAL, sinks["floor"], inclusive="left")
+    is_partial = ~is_tagged & sinks["mass"].between(PARTIAL, sinks["threshold"], inclusive="left")
     rows = sinks[is_partial].sort_values("mass", ascending=False, kind="stable")
     return rows.drop_duplicates(_HEAD).sort_values(_HEAD)
 
 
 def partial_sink_lines(
-    evidence: pd.DataFrame, rules: Mapping[str, TagThresholds]
+    evidence: pd.DataFrame, thresholds: Mapping[str, TagThresholds]
 ) -> dict[tuple[int, int], str]:
     """The sentences on all partial sinks, by layer and head."""
     return {
         (row["layer"], row["head"]): (
             f"Partial sink: {row['mass']:.2f} of its attention on {row['description']}; "
-            f"the tag asks for {row['floor']:g}."
+            f"the tag asks for {row['threshold']:g}."
         )
-        for row in partial_sinks(evidence, rules).to_dict("records")
+        for row in partial_sinks(evidence, thresholds).to_dict("records")
     }

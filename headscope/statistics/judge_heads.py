@@ -94,10 +94,10 @@ class Judging(NamedTuple):
         evidence = self._weighed(relations)
         if evidence.empty:
             return evidence, evidence
-        rules = {relation.id: relation.rule for relation in relations}
+        thresholds = {relation.id: relation.thresholds for relation in relations}
         # Bonferroni's correction: a run that looked several times had as many chances
         evidence["q_value"] = np.minimum(1.0, evidence["q_value"] * self.interim_tests)
-        evidence["verdict"] = verdicts(evidence, rules).to_numpy()
+        evidence["verdict"] = verdicts(evidence, thresholds).to_numpy()
         evidence["tagged"] = evidence["verdict"] == TAGGED
         halves = self.tags_of_halves(relations, half_blocks)
         evidence["confirmed"] = confirmed(evidence, halves)
@@ -112,11 +112,11 @@ class Judging(NamedTuple):
             `layer`, `head`, `type`, `relation`, `first`, `second`: a row per head × relation that
             both halves decide, which an inconclusive verdict does not; the last two are bool.
         """
-        rules = {relation.id: relation.rule for relation in relations}
+        thresholds = {relation.id: relation.thresholds for relation in relations}
         tables = []
         for name, half in zip(("first", "second"), half_blocks, strict=True):
             table = self._weighed(relations, half)
-            verdict = verdicts(table, rules, fewest=MIN_QUERIES // 2)
+            verdict = verdicts(table, thresholds, fewest=MIN_QUERIES // 2)
             table[name] = verdict == TAGGED
             is_decided = (table["n"] >= half.decided) & table["ci_low"].notna()
             tables.append(table.loc[is_decided & ~verdict.isin(OPEN), [*_CELL, name]])
@@ -152,17 +152,17 @@ class WeighedRun:
 
     @property
     def _is_requested(self) -> pd.Series:
-        names = [relation.id for relation in self.relations if relation.rule.beats_shadow]
+        names = [relation.id for relation in self.relations if relation.thresholds.beats_shadow]
         return self.evidence["tagged"] & self.evidence["id"].isin(names)
 
     def judge(self, shadows: Sequence[ShadowScore] = ()) -> Result:
         """Tag the heads, and note what was decided how."""
         attention = of_attention(self.relations)
-        rules = {relation.id: relation.rule for relation in attention}
+        thresholds = {relation.id: relation.thresholds for relation in attention}
         evidence, info = self.evidence.assign(**dict.fromkeys(SHADOW_COLUMNS, np.nan)), self.info
         if shadows:
             evidence.loc[self._is_requested, SHADOW_COLUMNS] = np.array(shadows)
-            evidence["verdict"] = verdicts(evidence, rules).to_numpy()
+            evidence["verdict"] = verdicts(evidence, thresholds).to_numpy()
             evidence["tagged"] = evidence["verdict"] == TAGGED
             evidence["confirmed"] = confirmed(evidence, self.halves)
         general = general_labels(evidence, attention, self.judging.tally)
@@ -174,7 +174,7 @@ class WeighedRun:
                 evidence[self._is_requested & unknown],
                 "the head's shadow, which is wrong at too few of the queries that were read again",
             )
-        return _result(replace(self, info=info), evidence, attention, rules)
+        return _result(replace(self, info=info), evidence, attention, thresholds)
 
 
 def weigh_run(
@@ -217,12 +217,12 @@ def _result(
     run: WeighedRun,
     evidence: pd.DataFrame,
     attention: Sequence[Relation],
-    rules: Mapping[str, TagThresholds],
+    thresholds: Mapping[str, TagThresholds],
 ) -> Result:
     tally, info = run.judging.tally, run.info
     effects = effects_among(run.relations)
     shared = tally.heads // info.model.get("key_value_heads", tally.heads)
-    heads = head_table(evidence, rules, describe(tally.profile, tally.numbers), shared)
+    heads = head_table(evidence, thresholds, describe(tally.profile, tally.numbers), shared)
     effect_table, notes = _effect_table(run.judging, effects)
     info = info.with_notes(*notes)
     if effect_table is not None:
@@ -231,14 +231,14 @@ def _result(
     info = replace(
         info,
         thresholds=THRESHOLDS,
-        decidable=decidable_relations(evidence, rules),
+        decidable=decidable_relations(evidence, thresholds),
         reliability=split_half_agreement(run.halves),
         provenance={"versions": versions(), "time": time.strftime("%Y-%m-%dT%H:%M:%S%z")},
     )
     return Result(
         heads,
         evidence[EVIDENCE_COLUMNS],
-        rules,
+        thresholds,
         info.to_json(),
         tally,
         effects=effect_table,
@@ -251,8 +251,8 @@ def effect_facts(effects: Sequence[Effect]) -> dict[str, dict[str, Any]]:
     """Entries of `run.json` for the effects that a run measured."""
     return {
         effect.id: {
-            name: getattr(effect.rule, name)
-            for name in ("floor", "sign", "meaning", "source", "second")
+            name: getattr(effect.thresholds, name)
+            for name in ("threshold", "sign", "meaning", "source", "second")
         }
         for effect in effects
     }

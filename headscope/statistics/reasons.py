@@ -29,7 +29,7 @@ from headscope.statistics.tags import (
     UNCLASSIFIED,
     UNIDENTIFIABLE,
     evidence_order,
-    with_rules,
+    with_thresholds,
 )
 from headscope.statistics.wording import rule_in_words, strictest_control
 
@@ -43,7 +43,7 @@ MAX_TERMS = 5
 MAX_NEAR_EFFECTS = 3
 """Effects without a tag that are shown of a head."""
 NEAR_EFFECT = 0.5
-"""Share of the floor below which an effect is no near miss."""
+"""Share of the threshold below which an effect is no near miss."""
 _PLAIN = ("positional/", "sink/", "delimiter/", "induction/")
 _MARKS = (
     "[[query]], «target», … left out; 30: the position of the token that follows; elsewhere: the "
@@ -53,7 +53,7 @@ _MARKS = (
 
 def explain_tags(
     evidence: pd.DataFrame,
-    rules: Mapping[str, TagThresholds],
+    thresholds: Mapping[str, TagThresholds],
     layer: int,
     head: int,
     *,
@@ -64,7 +64,7 @@ def explain_tags(
     What a condition asks stands behind its name where the text first names it. Of a near miss the
     conditions that hold are named in one line, unless `relation` asks for it.
     """
-    table = with_rules(evidence, rules)
+    table = with_thresholds(evidence, thresholds)
     head_evidence = rows_of_head(table, layer, head)
     head_evidence = head_evidence.loc[evidence_order(head_evidence)]
     tagged = head_evidence[head_evidence["tagged"].astype(bool)]
@@ -83,7 +83,7 @@ def explain_tags(
     is_narrow = near["verdict"] == NARROW
     explained = pd.concat([tagged, open_rows, near])
     if len(explained):
-        lines += ["", "In short:", *(f"  {line}" for line in findings(explained, rules))]
+        lines += ["", "In short:", *(f"  {line}" for line in findings(explained, thresholds))]
     known: set[str] = set()
     for title, rows in (
         ("", tagged),
@@ -94,7 +94,7 @@ def explain_tags(
         lines += ["", title] if title and len(rows) else []
         for row in rows.to_dict("records"):
             is_brief = title != "" and relation is None
-            lines += ["", *_account(row, rules, known, is_brief=is_brief)]
+            lines += ["", *_account(row, thresholds, known, is_brief=is_brief)]
     if not len(explained):
         lines += [
             "",
@@ -129,16 +129,16 @@ def _general(row: Row, known: set[str]) -> list[str]:
 
 
 def _account(
-    row: Row, rules: Mapping[str, TagThresholds], known: set[str], *, is_brief: bool
+    row: Row, thresholds: Mapping[str, TagThresholds], known: set[str], *, is_brief: bool
 ) -> Sequence[str]:
     """One relation; what is explained in it joins what is known.
 
     Briefly, the conditions that hold are named in one line, and those that fail have their numbers.
     """
-    rule, numbers = rules[row["id"]], Numbers(row)
+    limits, numbers = thresholds[row["id"]], Numbers(row)
     is_first = not known
     head = (
-        f"{row['id']}: {row['mass']:.3f} of its attention on {rule.meaning}; "
+        f"{row['id']}: {row['mass']:.3f} of its attention on {limits.meaning}; "
         f"control {row['control']:.3f}{' (its attention on control keys)' * is_first}, "
         f"chance {row['chance']:.3f}{' (were its attention spread evenly)' * is_first}"
     )
@@ -157,15 +157,15 @@ def _account(
         lines.append(f"  {holds} {condition.name}{means}: {numbers_in_words}")
     if holding:
         lines.append(f"  these hold: {', '.join(holding)}")
-    floor = f"  why the floor is {rule.floor:g}: {rule.source}"
-    source = [] if floor in known else [floor]
-    known.add(floor)
+    threshold = f"  why the threshold is {limits.threshold:g}: {limits.source}"
+    source = [] if threshold in known else [threshold]
+    known.add(threshold)
     return [head, *_general(row, known), *_accuracy(row), *lines, *source]
 
 
-def findings(rows: pd.DataFrame, rules: Mapping[str, TagThresholds]) -> list[str]:
+def findings(rows: pd.DataFrame, thresholds: Mapping[str, TagThresholds]) -> list[str]:
     """A sentence or two on each of a head's strongest tags; without a tag, on what is closest."""
-    meanings = rows["id"].map(lambda name: rules[name].meaning)
+    meanings = rows["id"].map(lambda name: thresholds[name].meaning)
     rows = rows.assign(meaning=meanings)
     tagged = distinct_tags(rows)
     if tagged.empty:
@@ -234,7 +234,7 @@ def why(result: Result, head: str, relation: str | None = None) -> str:
     causes = [] if result.causes is None else cause_lines(result.causes, layer, number)
     if relation is not None:
         check_relation(result, relation)
-    account = explain_tags(result.evidence, result.rules, layer, number, relation=relation)
+    account = explain_tags(result.evidence, result.thresholds, layer, number, relation=relation)
     name, _, conditions = account.partition("\n\n")
     if result.preliminary:
         name = f"{name} ({PRELIMINARY})\n{result.preliminary}."
@@ -244,7 +244,7 @@ def why(result: Result, head: str, relation: str | None = None) -> str:
         name,
         _undecided(result, label),
         conditions,
-        partial_sink_lines(result.evidence, result.rules).get((layer, number), ""),
+        partial_sink_lines(result.evidence, result.thresholds).get((layer, number), ""),
         _unsure(result, layer, number),
         _listed("Feature model:", _feature_model(result, layer, number)),
         _listed("Direct effects:", direct_effect_lines(result.effects, written, layer, number)),
@@ -385,7 +385,7 @@ def direct_effect_lines(
     other = head_effects.drop(tagged.index)
     ids = f"{WRITES}/" + other["type"] + "/" + other["effect"]
     sign = ids.map({k: v["sign"] for k, v in facts.items()})
-    near = other[other["lift"] * sign.astype(float) >= NEAR_EFFECT * other["floor"]].head(
+    near = other[other["lift"] * sign.astype(float) >= NEAR_EFFECT * other["threshold"]].head(
         MAX_NEAR_EFFECTS
     )
     lines = [_write_line(row, facts, "") for row in tagged.to_dict("records")]
@@ -399,7 +399,8 @@ def _write_line(row: dict[Any, Any], facts: Mapping[str, Mapping[str, Any]], bef
     line = (
         f"{before}{name}: it {fact['meaning']}: {row['on']:+.2f} logits, control "
         f"{row['control']:+.2f}, lift {row['lift']:+.2f} [{row['ci_low']:+.2f}, "
-        f"{row['ci_high']:+.2f}], q {row['q_value']:.1g}, n {row['n']}, floor {row['floor']:g}"
+        f"{row['ci_high']:+.2f}], q {row['q_value']:.1g}, n {row['n']}, threshold "
+        f"{row['threshold']:g}"
     )
     row = row | {"second": fact["second"]}
     for condition in CONDITIONS:

@@ -33,7 +33,7 @@ class Result:
     heads: pd.DataFrame
     """Heads by name, such as `L5H1`."""
     evidence: pd.DataFrame
-    rules: Mapping[str, TagThresholds]
+    thresholds: Mapping[str, TagThresholds]
     info: dict[str, Any] = field(default_factory=dict)
     """Content of `run.json`, which suffices to repeat the run."""
     tally: Tally | None = None
@@ -80,8 +80,8 @@ class Result:
         Raises:
             ChoiceError: the run did not ask for such a relation.
         """
-        if relation not in self.rules:
-            raise ChoiceError("relation", relation, self.rules)
+        if relation not in self.thresholds:
+            raise ChoiceError("relation", relation, self.thresholds)
         value = self.info.get("reliability", {}).get(relation)
         return value is not None and value < RELIABLE
 

@@ -38,7 +38,7 @@ NO_TYPE = (UNIDENTIFIABLE, UNCLASSIFIED)
 SINK_RELATIONS = ("sink/first-token", "sink/position")
 """Relations that are no function."""
 
-_THRESHOLDS = ("floor", "beat_baseline_by", "times_chance", "sign")
+_THRESHOLDS = ("threshold", "beat_baseline_by", "times_chance", "sign")
 _PAIRED = {
     "paired_mass": "mass",
     "paired_error": "mass_error",
@@ -53,8 +53,8 @@ def is_sink(relation: pd.Series) -> pd.Series:
     return relation.isin(SINK_RELATIONS)
 
 
-def with_rules(
-    evidence: pd.DataFrame, rules: Mapping[str, TagThresholds], *, fewest: int = MIN_QUERIES
+def with_thresholds(
+    evidence: pd.DataFrame, thresholds: Mapping[str, TagThresholds], *, fewest: int = MIN_QUERIES
 ) -> pd.DataFrame:
     """The evidence with each relation's thresholds, and its full name as `id`.
 
@@ -65,23 +65,23 @@ def with_rules(
     names = table["id"] if "id" in table else table["type"] + "/" + table["relation"]
     # hundreds of thousands of rows have a few hundred names
     row, ids = pd.factorize(names)
-    known = [rules.get(name) for name in ids]
+    known = [thresholds.get(name) for name in ids]
 
-    def of_rule(name: str, kind: type, unknown: Any = None) -> ndarray:
-        of_relation: ndarray = np.array([getattr(rule, name, unknown) for rule in known], kind)
+    def of_threshold(name: str, kind: type, unknown: Any = None) -> ndarray:
+        of_relation: ndarray = np.array([getattr(limits, name, unknown) for limits in known], kind)
         return np.asarray(of_relation[row])
 
     table = table.assign(
         **dict.fromkeys(absent, np.nan)
         | {"id": names, "fewest": fewest, "fewest_hard": MIN_HARD * fewest // MIN_QUERIES}
         | {GENERAL: table[GENERAL].astype(object).fillna("") if GENERAL in table else ""},
-        **{name: of_rule(name, float) for name in _THRESHOLDS},
-        **{name: of_rule(name, bool, unknown=True) for name in ("taggable", "broad")},
-        paired_relation=of_rule("paired_relation", object),
+        **{name: of_threshold(name, float) for name in _THRESHOLDS},
+        **{name: of_threshold(name, bool, unknown=True) for name in ("taggable", "broad")},
+        paired_relation=of_threshold("paired_relation", object),
     )
     number = {name: i for i, name in enumerate(ids)}
     paired_relations = np.array(
-        [number.get(getattr(rule, "paired_relation", None), -1) for rule in known], int
+        [number.get(getattr(limits, "paired_relation", None), -1) for limits in known], int
     )
     paired_rows = _same_heads(table, row, paired_relations)
     for name, column in _PAIRED.items():
@@ -114,7 +114,7 @@ def _upward(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def verdicts(
-    evidence: pd.DataFrame, rules: Mapping[str, TagThresholds], *, fewest: int = MIN_QUERIES
+    evidence: pd.DataFrame, thresholds: Mapping[str, TagThresholds], *, fewest: int = MIN_QUERIES
 ) -> pd.Series:
     """The `verdict` column.
 
@@ -124,7 +124,7 @@ def verdicts(
     """
     if evidence.empty:
         return pd.Series([], dtype=object)
-    table = with_rules(evidence, rules, fewest=fewest)
+    table = with_thresholds(evidence, thresholds, fewest=fewest)
     failed = failures(table)
     others = failed.drop(columns=HARD_QUERIES).any(axis=1)
     verdict = pd.Series(NO, index=failed.index)
@@ -136,7 +136,7 @@ def verdicts(
 
 def head_table(
     evidence: pd.DataFrame,
-    rules: Mapping[str, TagThresholds],
+    thresholds: Mapping[str, TagThresholds],
     profile: pd.DataFrame,
     kv_group_size: int,
 ) -> pd.DataFrame:
@@ -147,7 +147,7 @@ def head_table(
     tag is one of `NO_TYPE`, and its numbers are those of a relation that the text cannot decide,
     or else of that which came closest.
     """
-    table = with_rules(evidence, rules)
+    table = with_thresholds(evidence, thresholds)
     ordered = table.loc[evidence_order(table)]
     best = ordered.drop_duplicates(["layer", "head"]).sort_values(["layer", "head"])
     kinds = _kinds(ordered[ordered["tagged"].astype(bool)])
@@ -155,7 +155,7 @@ def head_table(
     heads = best[["layer", "head", "relation", "mass", *_NUMBERS]].assign(
         primary=best["type"].where(best["tagged"].astype(bool), UNCLASSIFIED),
         tags=tags,
-        reason=reasons(best, rules),
+        reason=reasons(best, thresholds),
         kv_group=best["head"] // kv_group_size,
     )
     heads = heads.assign(direct_effects="", direct_effect_lift=np.nan)  # until effects are weighed
@@ -183,7 +183,7 @@ def _kinds(tagged: pd.DataFrame) -> dict[tuple[int, int], str]:
     return {key: ";".join(types) for key, types in types_of.items()}
 
 
-def countable_types(evidence: pd.DataFrame, rules: Mapping[str, TagThresholds]) -> list[str]:
+def countable_types(evidence: pd.DataFrame, thresholds: Mapping[str, TagThresholds]) -> list[str]:
     """The types that a head could have earned here, in the order of the evidence.
 
     Those with enough queries and blocks for at least one relation that gives a tag, and with enough
@@ -192,28 +192,28 @@ def countable_types(evidence: pd.DataFrame, rules: Mapping[str, TagThresholds]) 
     """
     if evidence.empty:
         return []
-    table = with_rules(evidence, rules)
+    table = with_thresholds(evidence, thresholds)
     return [str(name) for name in table.loc[is_decidable(table), "type"].unique()]
 
 
 def decidable_relations(
-    evidence: pd.DataFrame, rules: Mapping[str, TagThresholds]
+    evidence: pd.DataFrame, thresholds: Mapping[str, TagThresholds]
 ) -> dict[str, int]:
     """Number of `relations` that a text can decide for some head, `of` those that give tags."""
-    table = with_rules(evidence, rules)
-    taggable = sum(rule.taggable for rule in rules.values())
+    table = with_thresholds(evidence, thresholds)
+    taggable = sum(limits.taggable for limits in thresholds.values())
     return {"relations": int(table.loc[is_decidable(table), "id"].nunique()), "of": taggable}
 
 
 def is_decidable(table: pd.DataFrame) -> pd.Series:
-    """Rows of `with_rules` with queries, blocks and hard queries enough for a tag."""
+    """Rows of `with_thresholds` with queries, blocks and hard queries enough for a tag."""
     numbers = Numbers(table)
     return table["ci_low"].notna() & ~failures(table)[QUERIES] & ~is_open(numbers)
 
 
-def reasons(table: pd.DataFrame, rules: Mapping[str, TagThresholds]) -> list[str]:
-    """For each row of `with_rules` a sentence: what the head does with which numbers, and for a
-    near miss what failed.
+def reasons(table: pd.DataFrame, thresholds: Mapping[str, TagThresholds]) -> list[str]:
+    """For each row of `with_thresholds` a sentence: what the head does with which numbers, and for
+    a near miss what failed.
     """
     numbers = Numbers(table)
     fails = {condition.name: condition.fails(numbers).tolist() for condition in CONDITIONS}
@@ -221,7 +221,7 @@ def reasons(table: pd.DataFrame, rules: Mapping[str, TagThresholds]) -> list[str
     return [
         _reason(
             row,
-            rules[row["id"]].meaning,
+            thresholds[row["id"]].meaning,
             [c.account(row, margins[c.name], i) for c in CONDITIONS if fails[c.name][i]],
         )
         for i, row in enumerate(table.to_dict("records"))
@@ -243,7 +243,9 @@ def _reason(row: Row, meaning: str, failing: Sequence[str]) -> str:
 
 
 def evidence_order(table: pd.DataFrame) -> pd.Index:
-    """The rows of `with_rules`: tags first, the vaguest last of them, then what came closest."""
+    """The rows of `with_thresholds`: tags first, the vaguest last of them, then what came
+    closest.
+    """
     tagged = table["tagged"].astype(bool)
     rank = pd.DataFrame(
         {

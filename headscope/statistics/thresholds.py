@@ -1,4 +1,4 @@
-"""Thresholds of every tag, as `run.json` records them, and how many tags hang on the floors."""
+"""Thresholds of every tag, as `run.json` records them, and how many tags hang on the thresholds."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from headscope.statistics.conditions import (
     failures,
 )
 from headscope.statistics.general_labels import TIMES_LABEL
-from headscope.statistics.tags import with_rules
+from headscope.statistics.tags import with_thresholds
 
 THRESHOLDS: Mapping[str, Any] = {
     "conditions": [condition.name for condition in CONDITIONS],
@@ -41,12 +41,13 @@ THRESHOLDS: Mapping[str, Any] = {
 LOWER, HIGHER = 0.9, 1.1
 
 
-def floor_sensitivity(evidence: pd.DataFrame, rules: Mapping[str, TagThresholds]) -> str:
-    """Sentence on the tags lost if floors are a tenth higher, and won if they are a tenth lower.
+def threshold_sensitivity(evidence: pd.DataFrame, thresholds: Mapping[str, TagThresholds]) -> str:
+    """Sentence on the tags lost if thresholds are a tenth higher, and won if they are a tenth
+    lower.
 
     A head counts once for each type. Attention sinks are counted separately, because they are many.
     """
-    table = with_rules(evidence, rules)
+    table = with_thresholds(evidence, thresholds)
     sinks = [kind.name for kind in head_types().values() if not kind.functional]
     clauses = []
     for noun, rows in (
@@ -56,14 +57,16 @@ def floor_sensitivity(evidence: pd.DataFrame, rules: Mapping[str, TagThresholds]
         lower, now, higher = (_tags(rows, factor) for factor in (LOWER, 1.0, HIGHER))
         if lower:
             clauses.append(
-                f"floors 10 % higher take {now - higher} of {now} {noun} away, "
-                f"floors 10 % lower add {lower - now}"
+                f"thresholds 10 % higher take {now - higher} of {now} {noun} away, "
+                f"thresholds 10 % lower add {lower - now}"
             )
     return "; ".join(clauses).capitalize() + "." * bool(clauses)
 
 
 def _tags(table: pd.DataFrame, factor: float) -> int:
-    """Heads with a tag of each type, summed over types, if floors are multiplied by a factor."""
-    varied = table.assign(floor=table["floor"] * factor)
+    """Heads with a tag of each type, summed over types, if thresholds are multiplied by a
+    factor.
+    """
+    varied = table.assign(threshold=table["threshold"] * factor)
     tagged = varied[~failures(varied).any(axis=1)]
     return len(tagged.drop_duplicates(["type", "layer", "head"]))

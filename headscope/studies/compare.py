@@ -106,7 +106,7 @@ def _comparison(runs: Sequence[Result | str | Path], advance: Callable[[], None]
     unsure, size = rows["sure"] == "", -rows["lift_difference"].abs().fillna(0)
     order = rows.assign(unsure=unsure, size=size).sort_values(["unsure", "size"], kind="stable")
     hidden = ("undecided", "apart", *(["run"] if len(loaded) == 2 else []))
-    types = {name.split("/")[0] for run in loaded for name in run.rules}
+    types = {name.split("/")[0] for run in loaded for name in run.thresholds}
     return StudyResult(
         title=f"{', '.join(names[1:])} compared with {names[0]}: {len(rows)} of {len(table)} heads "
         "changed their tags",
@@ -123,7 +123,7 @@ def _comparison(runs: Sequence[Result | str | Path], advance: Callable[[], None]
 
 
 def _check_alike(runs: Sequence[Result], names: Sequence[str]) -> None:
-    known, shape = set(runs[0].rules), (layers_of(runs[0]), int(runs[0].heads["head"].max()))
+    known, shape = set(runs[0].thresholds), (layers_of(runs[0]), int(runs[0].heads["head"].max()))
     # relations of chat templates alone are compared with nothing
     in_chat = {row.id for head_type in head_types().values() for row in head_type.chat_relations}
     for run, name in zip(runs[1:], names[1:], strict=True):
@@ -132,7 +132,7 @@ def _check_alike(runs: Sequence[Result], names: Sequence[str]) -> None:
                 f"{names[0]} and {name} differ in layers or heads; compare takes runs of models "
                 "with the same layers and heads"
             )
-        if odd := sorted((known ^ set(run.rules)) - in_chat):
+        if odd := sorted((known ^ set(run.thresholds)) - in_chat):
             has, lacks = (names[0], name) if odd[0] in known else (name, names[0])
             raise RunError(
                 f"these runs scored different relations: {has} has {odd[0]!r:.100} and {lacks} "
@@ -150,8 +150,8 @@ def _notes(runs: Sequence[Result], names: Sequence[str]) -> Iterator[str]:
         if odd := sorted(known ^ _measured(run)):
             others = "" if len(odd) == 1 else f" and {len(odd) - 1} more"
             yield f"only one of {names[0]} and {name} had queries for {odd[0]}{others}"
-        both = first.rules.keys() & run.rules.keys()
-        if any(first.rules[key] != run.rules[key] for key in both):
+        both = first.thresholds.keys() & run.thresholds.keys()
+        if any(first.thresholds[key] != run.thresholds[key] for key in both):
             yield f"{name} and {names[0]} have different thresholds"
 
 

@@ -266,7 +266,7 @@ class HeadCallback(TrainerCallback):  # type: ignore[misc]
         """
         with random_states_restored():
             run = self._classified(model, tokenizer)
-        types = countable_types(run.evidence, run.rules)
+        types = countable_types(run.evidence, run.thresholds)
         if not types:
             raise HeadscopeError(
                 f"no head of the types {', '.join(self.types)} can be counted: the text is too "

@@ -27,7 +27,14 @@ from headscope.runs.write import check_writable, write_file
 from headscope.settings import Settings, settings_of
 from headscope.statistics.general_labels import shown_relations
 from headscope.statistics.result import Result
-from headscope.statistics.tags import NARROW, OPEN, TAGGED, UNIDENTIFIABLE, is_decidable, with_rules
+from headscope.statistics.tags import (
+    NARROW,
+    OPEN,
+    TAGGED,
+    UNIDENTIFIABLE,
+    is_decidable,
+    with_thresholds,
+)
 from headscope.stimuli.natural_text import TextWindows, readable
 from headscope.stimuli.stimulus import TextTokenizer
 from headscope.studies.languages_statistics import (
@@ -270,7 +277,7 @@ def evidence_of(runs: Mapping[str, Result]) -> pd.DataFrame:
     """
     tables = []
     for language, run in runs.items():
-        table = with_rules(run.evidence, run.rules)
+        table = with_thresholds(run.evidence, run.thresholds)
         decidable = is_decidable(table).groupby(table["id"]).transform("any")
         tables.append(table.assign(language=language, decidable=decidable))
     return pd.concat(tables, ignore_index=True)

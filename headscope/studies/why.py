@@ -30,7 +30,7 @@ from headscope.statistics.conditions import Row
 from headscope.statistics.general_labels import distinct_tags, tag_names
 from headscope.statistics.head_lists import alternatives
 from headscope.statistics.result import PRELIMINARY, Result, by_name
-from headscope.statistics.tags import NARROW, NO_TAG, UNIDENTIFIABLE, evidence_order, with_rules
+from headscope.statistics.tags import NARROW, NO_TAG, UNIDENTIFIABLE, evidence_order, with_thresholds
 from headscope.stimuli.natural_text import readable
 from headscope.studies.study import Study, study, table_columns
 from headscope.views.study_result import StudyResult
@@ -102,7 +102,7 @@ def why(
     if run is None:
         run = _read(model, corpus, settings_of(Settings(quick=True), changes), heads, progress)
     positions = tuple(dict.fromkeys(reasons.head_in(run, name) for name in heads))
-    evidence = with_rules(run.evidence, run.rules)
+    evidence = with_thresholds(run.evidence, run.thresholds)
     rows, titles, texts = [], [], []
     for layer, head in positions:
         evidence_rows = rows_of_head(evidence, layer, head)
@@ -111,7 +111,7 @@ def why(
         tags = list(dict.fromkeys(tag_names(distinct_tags(ordered))))
         best = _best(run, (layer, head), row)
         titles.append(f"{head_name(layer, head)}: {_title(evidence_rows, row, tags)}")
-        lines = [*reasons.findings(ordered, run.rules), *_numbers(ordered, row)]
+        lines = [*reasons.findings(ordered, run.thresholds), *_numbers(ordered, row)]
         lines += [f"best query: {best}"] if best else []
         texts.append("\n  ".join([titles[-1], *lines]))
         columns = {name: row[name] for name in ("verdict", *NUMBERS)}

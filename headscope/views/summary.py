@@ -151,7 +151,7 @@ def legend(run: Result) -> Text:
             column = 0
         lines.append(entry[0], _style(name)).append(entry[1:])
         column += len(entry)
-    if partial := len(partial_sinks(run.evidence, run.rules)):
+    if partial := len(partial_sinks(run.evidence, run.thresholds)):
         lines.append(f"\npartial sinks: {partial}")
     return lines
 

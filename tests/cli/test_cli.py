@@ -55,7 +55,7 @@ def test_run_json_holds_what_is_needed_to_repeat_the_run(run, gpt2_folder):
     assert info["settings"]["seed"] == 0
     assert info["settings"]["max_tokens"] == 3000
     assert info["engine"] == "fused"
-    assert info["relations"]["induction/repeat"]["floor"] == 0.4
+    assert info["relations"]["induction/repeat"]["threshold"] == 0.4
     spent = info["provenance"]
     assert set(spent) == {"versions", "time", "seconds", "tokens", "stimulus_tokens", "sha256"}
     assert sum(spent["stimulus_tokens"].values()) == spent["tokens"]
@@ -93,7 +93,7 @@ def test_why_gives_every_condition_with_its_number(run):
         told = headscope("why", run, spelling, "--full")
         assert told.returncode == 0
         assert told.stdout.startswith("L1H2: ")
-        assert "floor" in told.stdout
+        assert "threshold" in told.stdout
 
 
 def test_a_run_is_only_replaced_when_asked(run, gpt2_folder, tmp_path):

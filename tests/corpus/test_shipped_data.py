@@ -64,7 +64,7 @@ def test_the_controlled_corpus_is_what_its_generator_writes_and_depends_on_its_s
 
 def test_every_atlas_that_ships_is_judged_by_the_installed_rules():
     installed = [
-        (relation.id, replace(relation.rule, source="", meaning=""))
+        (relation.id, replace(relation.thresholds, source="", meaning=""))
         for head_type in head_types().values()
         for kind in KINDS.values()
         for relation in head_type.relations_of(kind)
@@ -77,6 +77,6 @@ def test_every_atlas_that_ships_is_judged_by_the_installed_rules():
         assert hashlib.sha256(file.read_bytes()).hexdigest() == row.sha256
         run = load(file)
         assert run.info["thresholds"] == THRESHOLDS
-        for name, rule in run.rules.items():
+        for name, rule in run.thresholds.items():
             bare = replace(rule, source="", meaning="")
             assert name.partition("/")[0] not in head_types() or (name, bare) in installed

@@ -118,7 +118,7 @@ def calls(desk: Desk) -> list[Call]:
         Call("window_of_tokens", hs.window_of_tokens, {"tokens": ["<s>", "a"]}, ("document",)),
         Call("pairs", hs.pairs, {"query": [1, 2, 3], "key": [0, 1, 1]}, ("owner",)),
         Call("register", hs.register, {}, ("head_type",)),
-        Call("relation", hs.relation, {"type": "a", "name": "b"}, ("control", "floor", "stimuli")),
+        Call("relation", hs.relation, {"type": "a", "name": "b"}, ("control", "threshold", "stimuli")),
         Call("why", hs.why, {"model": run, "heads": ["0.0"]}, ("corpus", "progress")),
         Call("patch", hs.patch, {"run": run, "clean": "x1z", "corrupt": "x2z", "heads": "L0H0", "edges": 0},
              ("answer", "wrong", "progress", "device", "source")),

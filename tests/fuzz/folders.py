@@ -79,9 +79,9 @@ def make_run(folder: Path, *, keep_sums: bool = False) -> Path:
         "control": 0.25, "lift": 1.25, "ci_low": 1.0, "ci_high": 1.5, "q_value": 0.001,
         "spread": 0.5, "second_lift": 1.0, "second_low": 0.75, "second_high": 1.25,
         "moved": 1.0, "moved_low": 0.75, "moved_high": 1.25,
-        "share": float("nan"), "floor": 0.5, "tagged": True, "confirmed": 1.0,
+        "share": float("nan"), "threshold": 0.5, "tagged": True, "confirmed": 1.0,
     }  # fmt: skip
-    facts = {"floor": 0.5, "sign": 1, "meaning": "raises what it looks at", "source": "ours"}
+    facts = {"threshold": 0.5, "sign": 1, "meaning": "raises what it looks at", "source": "ours"}
     facts |= {"second": "tokens that it looks at from elsewhere"}
     settings = run.info.get("settings", {}) | {"keep_sums": keep_sums}
     info = run.info | {"effects": {"writes/copy/looked-at": facts}, "settings": settings}
@@ -92,7 +92,7 @@ def make_run(folder: Path, *, keep_sums: bool = False) -> Path:
         for layer in (0, 1) for head in (0, 1)
     ]  # fmt: skip
     made = hs.Run(
-        heads, run.evidence, run.rules, info, run.tally, examples,
+        heads, run.evidence, run.thresholds, info, run.tally, examples,
         pd.DataFrame([cause, edges]).reindex(columns=CAUSE_COLUMNS), pd.DataFrame([term]), pd.DataFrame([effect]),
         np.full((2, 2, 24, 24), 1 / 24), pd.DataFrame(keys),
     )  # fmt: skip
@@ -119,7 +119,7 @@ def use(folder: Path) -> None:
     copy = run.save(folder.with_name("copy"), overwrite=True)
     again = load(copy)
     assert again.heads.equals(run.heads)
-    assert again.rules == run.rules
+    assert again.thresholds == run.thresholds
     assert again.info | {"relations": None} == run.info | {"relations": None}
 
 

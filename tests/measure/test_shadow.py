@@ -220,4 +220,4 @@ def test_a_lazy_head_of_given_patterns_loses_its_tag_by_its_shadow():
     assert (run.evidence["beyond_shadow_low"] > 0).tolist() == [False, True]
     # all else that a tag asks for holds
     without = run.evidence.assign(beyond_shadow_low=np.nan)
-    assert (verdicts(without, run.rules) == "tagged").all()
+    assert (verdicts(without, run.thresholds) == "tagged").all()

@@ -34,7 +34,7 @@ WORD_FADE, TOKEN_FADE = 3.0, 4.0
 """Words and tokens over which attention that fades falls to 1/e."""
 NOISE = 0.2
 """Share of a noisy head's attention that is even over all earlier tokens."""
-BROAD = tuple(r.id for r in relations_of(["all"], BIDIRECTIONAL) if r.rule.broad)
+BROAD = tuple(r.id for r in relations_of(["all"], BIDIRECTIONAL) if r.thresholds.broad)
 TRUE_OF_ALL = ("sink/*", *BROAD)
 """Tags that are true of any head: an attention sink is no function, and the kind of key is only
 measured."""

@@ -26,7 +26,7 @@ from tests.relations.looking import candidate, judged, knows
 # a type of one's own, as a user writes it ------------------------------------------------
 
 
-@hs.relation("words", "one-back", floor=hs.Floor(0.2, "my guess: a fifth of its attention"))
+@hs.relation("words", "one-back", threshold=hs.Threshold(0.2, "my guess: a fifth of its attention"))
 def one_back(window: hs.Window) -> hs.Pairs:
     """the word before"""
     words = window.words
@@ -162,7 +162,7 @@ def test_a_relation_whose_keys_all_come_later_or_whose_type_has_a_semicolon_is_r
         hs.classify("mini", relations=[replace(one_back, type="a;b")])
 
 
-no_baseline = replace(one_back, rule=replace(one_back.rule, beat_baseline_by=0.1))
+no_baseline = replace(one_back, thresholds=replace(one_back.thresholds, beat_baseline_by=0.1))
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ def test_an_atlas_holds_the_tables_of_its_run(folder, packed):
     run, atlas = hs.load(folder), hs.load(packed)
     pd.testing.assert_frame_equal(atlas.heads, run.heads)
     pd.testing.assert_frame_equal(atlas.evidence, run.evidence)
-    assert atlas.rules == run.rules
+    assert atlas.thresholds == run.thresholds
     np.testing.assert_array_equal(atlas.means, run.means)
     assert len(atlas.examples) == len(run.examples) > 100
     for one, other in zip(atlas.examples, run.examples, strict=True):

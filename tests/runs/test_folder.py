@@ -91,13 +91,13 @@ def test_an_edited_run_json_is_refused_and_its_spaces_do_not_count(folder):
     facts = json.loads(path.read_text())
     path.write_text(json.dumps(facts, sort_keys=True, indent=7))
     hs.load(folder)
-    facts["relations"]["induction/repeat"]["floor"] = 0.01
+    facts["relations"]["induction/repeat"]["threshold"] = 0.01
     path.write_text(json.dumps(facts))
     refused = headscope("heads", folder)
     assert refused.returncode == 2
     assert refused.stderr.startswith(f"headscope: {path}: this file is not the one that was")
     sign_record(path)  # its sha256 as the docs say it is made
-    assert hs.load(folder).rules["induction/repeat"].floor == 0.01
+    assert hs.load(folder).thresholds["induction/repeat"].threshold == 0.01
 
 
 def test_files_that_run_json_does_not_state_are_not_read(folder):
@@ -232,7 +232,7 @@ def test_any_run_folder_is_used_soundly_or_refused(
 def test_names_that_are_not_utf8_are_saved_and_read_back(sound, tmp_path):
     run = hs.load(sound)
     name = "mod\udce9le"  # a folder called so in Latin-1
-    odd = hs.Run(run.heads, run.evidence, run.rules, run.info | {"model": {"name": name}})
+    odd = hs.Run(run.heads, run.evidence, run.thresholds, run.info | {"model": {"name": name}})
     folder = odd.save(tmp_path / "run")
     assert hs.load(folder).info["model"]["name"] == name
     assert hs.load(folder).report().count("headscope</title>") == 1

@@ -82,7 +82,7 @@ def test_what_shares_no_folder_with_the_run_has_no_place(home, out):
     far = {**run.info, "places": {"model": "/elsewhere/tiny", "corpora": ["/elsewhere/texts"]}}
     assert places.outward(far, out)["places"] == {"model": None, "corpora": [None]}
     shared = out.parent / "far"
-    hs.Run(run.heads, run.evidence, run.rules, far).save(shared)
+    hs.Run(run.heads, run.evidence, run.thresholds, far).save(shared)
     again = hs.load(shared)
     with pytest.raises(
         ModelError, match=r"does not state where this run's model 'tiny' lies; .*--m"

@@ -97,7 +97,9 @@ def test_evidence_from_what_is_kept_is_the_evidence_that_was_written(classified,
 
 def test_all_sums_are_kept_if_that_is_asked(classified, tmp_path):
     info = classified.info | {"settings": classified.info["settings"] | {"keep_sums": True}}
-    run = hs.Run(classified.heads, classified.evidence, classified.rules, info, classified.tally)
+    run = hs.Run(
+        classified.heads, classified.evidence, classified.thresholds, info, classified.tally
+    )
     run.save(tmp_path / "run")
     assert not (tmp_path / "run" / "sums.npz").exists()
     read = load(tmp_path / "run", with_tally=True)

@@ -28,11 +28,11 @@ from headscope.statistics.tags import TAGGED, verdicts
 HEADS = 4000
 
 
-def near_the_floor(rng: np.random.Generator) -> Tally:
-    """Heads whose masses lie around the floor, in blocks that differ from one another."""
+def near_the_threshold(rng: np.random.Generator) -> Tally:
+    """Heads whose masses lie around the threshold, in blocks that differ from one another."""
     tally = Tally.zeros((SINK.id,), 1, HEADS)
     queries = rng.integers(20, 60, BLOCKS)
-    mass = rng.uniform(SINK.rule.floor - 0.1, SINK.rule.floor + 0.1, HEADS)
+    mass = rng.uniform(SINK.thresholds.threshold - 0.1, SINK.thresholds.threshold + 0.1, HEADS)
     of_block = np.clip(mass + rng.normal(0, 0.15, (BLOCKS, HEADS)), 0, 1)
     tally.queries[:, 0] = queries
     tally.target[:, 0, 0] = queries[:, None] * of_block
@@ -56,11 +56,12 @@ def beginning(tally: Tally, blocks: int) -> Tally:
 
 @pytest.mark.parametrize("blocks", [16, 32, 48])
 def test_as_many_tags_change_as_were_expected(blocks):
-    whole = near_the_floor(np.random.default_rng(blocks))
+    whole = near_the_threshold(np.random.default_rng(blocks))
     part = beginning(whole, blocks)
-    rules = {SINK.id: SINK.rule}
+    thresholds = {SINK.id: SINK.thresholds}
     then, now = (
-        verdicts(weigh(each, [SINK], seed=0), rules).to_numpy() == TAGGED for each in (part, whole)
+        verdicts(weigh(each, [SINK], seed=0), thresholds).to_numpy() == TAGGED
+        for each in (part, whole)
     )
     expected = expected_tag_changes(part, [SINK], blocks / BLOCKS)
     changed = int((then != now).sum())
@@ -83,7 +84,9 @@ FACTS = {"hard_queries": 256, "baselines": [[1.0, 0.0]]}
 
 def test_every_condition_of_a_tag_is_waited_for_or_has_a_reason_why_not():
     (syntax,) = (each for each in relations_of(["syntactic"]) if each.name == "obj:dep>head")
-    chance = next(each for each in relations_of(["all"]) if each.rule.times_chance is not None)
+    chance = next(
+        each for each in relations_of(["all"]) if each.thresholds.times_chance is not None
+    )
     named = set()
     for relation in (syntax, chance):
         names = (relation.id, *(part_name(relation.id, part) for part in (HARD, EASY, MATCHED)))
@@ -95,12 +98,12 @@ def test_every_condition_of_a_tag_is_waited_for_or_has_a_reason_why_not():
 
 
 def test_far_from_every_threshold_nothing_is_expected_to_change():
-    tally = near_the_floor(np.random.default_rng(0))
+    tally = near_the_threshold(np.random.default_rng(0))
     tally.target[:, 0, 0, : HEADS // 2] = 0
     tally.target[:, 0, 0, HEADS // 2 :] = 0.9 * tally.queries
     assert expected_tag_changes(tally, [SINK], 0.25).should_stop
     assert expected_tag_changes(tally, [SINK], 0.25).tags == HEADS // 2
-    near = near_the_floor(np.random.default_rng(0))
+    near = near_the_threshold(np.random.default_rng(0))
     for other in (near, Tally.zeros((SINK.id,), 1, 3)):  # without any tag reading goes on
         assert not expected_tag_changes(other, [SINK], 0.25).should_stop
 
@@ -147,12 +150,12 @@ def test_another_stimulus_ends_if_its_rest_would_change_next_to_nothing(
     stimulus, mass, documents, number, ends
 ):
     asked = replace(SINK, stimuli=(stimulus,))
-    rule = StoppingRule([asked], {}, 8_000, windows(64, stimulus))
-    tally = near_the_floor(np.random.default_rng(0))  # its floor is 0.4
+    limits = StoppingRule([asked], {}, 8_000, windows(64, stimulus))
+    tally = near_the_threshold(np.random.default_rng(0))  # its threshold is 0.4
     if mass is not None:
         noise = np.random.default_rng(1).normal(0, 0.01, tally.target.shape)
         tally.target[:] = (mass + noise) * tally.queries[..., None, None]
-    found = rule.should_stop(beginning(tally, documents), number)
+    found = limits.should_stop(beginning(tally, documents), number)
     assert set(found) == ({stimulus} if ends else set())
     assert all(changes < 1 for changes in found.values())
 
@@ -161,14 +164,14 @@ def test_what_has_ended_is_not_asked_again_and_said_in_the_run():
     # the round before the text wins no tag and is not corrected for
     for rounds, looks in ((1, 1), (2, 1), (3, 2)):
         ended = {"repeat": StoppedEarly(rounds, 0)}
-        rule = StoppingRule([REPEAT], {}, 8_000, windows(64, "repeat"), stopped=ended)
-        assert rule.record(8_000)["looks"] == looks
+        limits = StoppingRule([REPEAT], {}, 8_000, windows(64, "repeat"), stopped=ended)
+        assert limits.record(8_000)["looks"] == looks
     stopped = {"repeat": StoppedEarly(2, 0.3)}  # after the round before the text, and one more
-    rule = StoppingRule([REPEAT], {}, 40_000, windows(64, "repeat"), stopped=stopped)
-    tally = near_the_floor(np.random.default_rng(0))
+    limits = StoppingRule([REPEAT], {}, 40_000, windows(64, "repeat"), stopped=stopped)
+    tally = near_the_threshold(np.random.default_rng(0))
     tally.target[:] = 0.9 * tally.queries[..., None, None]
-    assert "repeat" not in rule.should_stop(tally, 3)
-    assert rule.record(39_990) == {
+    assert "repeat" not in limits.should_stop(tally, 3)
+    assert limits.record(39_990) == {
         "tokens": 39_990,
         "of": 40_000,
         "looks": 4,

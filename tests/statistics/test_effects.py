@@ -8,7 +8,7 @@ import pytest
 
 from headscope.measure.tally import BLOCKS, Tally
 from headscope.relations.effects import EFFECTS, Effect, no_tokens, sum_names
-from headscope.relations.relation import EffectRule, Relation, TagThresholds
+from headscope.relations.relation import EffectThresholds, Relation, TagThresholds
 from headscope.statistics.estimates import weigh
 from headscope.statistics.judge_heads import Judging, effect_facts, with_direct_effects
 from headscope.statistics.reasons import direct_effect_lines
@@ -40,7 +40,7 @@ def table_of(tally: Tally, **how) -> pd.DataFrame:
     return table.set_index(["type", "effect", "head"])
 
 
-def test_a_head_over_the_floor_on_both_controls_is_tagged_with_its_numbers():
+def test_a_head_over_the_threshold_on_both_controls_is_tagged_with_its_numbers():
     table = table_of(tally_of([1.0, 0.2, 1.0], [0.8, 0.2, 0.0]))
     row = table.loc[("copy", "looked-at", 0)]
     assert row["lift"] == pytest.approx(1.0, abs=0.1)
@@ -107,9 +107,9 @@ def test_what_heads_write_stands_beside_them_and_in_words():
 
 
 def test_the_same_sums_are_weighed_alike_as_attention_and_as_logits():
-    rule, rng = TagThresholds(0.0, "a source", "a thing"), np.random.default_rng(3)
-    relation = Relation("a", "one", no_tokens, no_tokens, rule)
-    effect = Effect("a", "one", rule=EffectRule(0.0, "a source", "does a thing"))
+    limits, rng = TagThresholds(0.0, "a source", "a thing"), np.random.default_rng(3)
+    relation = Relation("a", "one", no_tokens, no_tokens, limits)
+    effect = Effect("a", "one", thresholds=EffectThresholds(0.0, "a source", "does a thing"))
     tally = Tally.zeros((relation.id, effect.id), 2, 5)
     tally.queries[:] = rng.integers(1, 9, (BLOCKS, 1))
     tally.hits[:] = tally.queries[..., None, None]

@@ -25,9 +25,9 @@ from headscope.statistics.tags import (
     head_table,
     reasons,
     verdicts,
-    with_rules,
+    with_thresholds,
 )
-from headscope.statistics.thresholds import floor_sensitivity
+from headscope.statistics.thresholds import threshold_sensitivity
 
 NAMES = ("a/one", "a/two")
 RELATIONS = [
@@ -36,7 +36,7 @@ RELATIONS = [
         name,
         pairs=no_tokens,
         control=no_tokens,
-        rule=TagThresholds(0.1, "a source", f"thing {name}"),
+        thresholds=TagThresholds(0.1, "a source", f"thing {name}"),
     )
     for name in ("one", "two")
 ]
@@ -73,7 +73,7 @@ def test_means_are_sums_over_queries_and_not_means_of_blocks():
 def test_too_few_blocks_give_no_interval_and_no_q_value():
     evidence = weigh(simulated(0.3, 3, np.random.default_rng(0), blocks=7), RELATIONS, seed=0)
     assert evidence[["ci_low", "ci_high", "q_value"]].isna().all(axis=None)
-    assert (verdicts(evidence, {r.id: r.rule for r in RELATIONS}) == NO).all()
+    assert (verdicts(evidence, {r.id: r.thresholds for r in RELATIONS}) == NO).all()
     evidence = weigh(simulated(0.3, 3, np.random.default_rng(0), blocks=8), RELATIONS, seed=0)
     assert evidence[["ci_low", "ci_high", "q_value"]].notna().all(axis=None)
 
@@ -102,26 +102,26 @@ HARD = GOOD | {
 }  # fmt: skip
 
 
-def tag(evidence: pd.DataFrame, rules: dict) -> pd.Series:
-    return verdicts(evidence, rules) == TAGGED
+def tag(evidence: pd.DataFrame, thresholds: dict) -> pd.Series:
+    return verdicts(evidence, thresholds) == TAGGED
 
 
-def verdict_of(row: dict, rule: TagThresholds = RULE) -> str:
-    (verdict,) = verdicts(pd.DataFrame([row]), {"t/r": rule})
+def verdict_of(row: dict, limits: TagThresholds = RULE) -> str:
+    (verdict,) = verdicts(pd.DataFrame([row]), {"t/r": limits})
     return verdict
 
 
-def tagged(row: dict, rule: TagThresholds = RULE) -> bool:
-    return verdict_of(row, rule) == TAGGED
+def tagged(row: dict, limits: TagThresholds = RULE) -> bool:
+    return verdict_of(row, limits) == TAGGED
 
 
 def failures_of(row: dict) -> list[str]:
-    failed = failures(with_rules(pd.DataFrame([row]), {"t/r": RULE})).iloc[0]
+    failed = failures(with_thresholds(pd.DataFrame([row]), {"t/r": RULE})).iloc[0]
     return failed.index[failed].tolist()
 
 
 def reasons_of(row: dict) -> list[str]:
-    return reasons(with_rules(pd.DataFrame([row]), {"t/r": RULE}), {"t/r": RULE})
+    return reasons(with_thresholds(pd.DataFrame([row]), {"t/r": RULE}), {"t/r": RULE})
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_every_condition_alone_prevents_a_tag_and_says_so(change, condition):
 def test_hard_queries_that_cannot_distinguish_decide_nothing(change, lacking):
     row = HARD | {"tagged": False} | change
     assert verdict_of(row) == UNIDENTIFIABLE
-    table = with_rules(pd.DataFrame([row | {"verdict": UNIDENTIFIABLE}]), {"t/r": RULE})
+    table = with_thresholds(pd.DataFrame([row | {"verdict": UNIDENTIFIABLE}]), {"t/r": RULE})
     assert lacking in open_in_words(table.iloc[0].to_dict())
     # another condition rejects the head all the same
     for other in ({"mass": 0.1}, {"ci_low": -0.5, "ci_high": -0.1, "lift": -0.3}):
@@ -205,32 +205,32 @@ def test_a_type_that_no_head_could_earn_is_not_counted():
         }
     shown = replace(RULE, taggable=False)
     assert not tagged(GOOD, shown)
-    rules = {"t/r": RULE, "t/missing": RULE, "t/shown": shown}
-    assert decidable_relations(pd.DataFrame([HARD]), rules) == {"relations": 1, "of": 2}
+    thresholds = {"t/r": RULE, "t/missing": RULE, "t/shown": shown}
+    assert decidable_relations(pd.DataFrame([HARD]), thresholds) == {"relations": 1, "of": 2}
 
 
-def test_a_paired_relation_must_clear_the_floor_where_it_was_measured():
-    rules = {
+def test_a_paired_relation_must_reach_the_threshold_where_it_was_measured():
+    thresholds = {
         "t/r": TagThresholds(0.2, "s", "m", paired_relation="t/other"),
         "t/other": TagThresholds(0.2, "s", "m", paired_relation="t/r"),
     }
     alone = pd.DataFrame([GOOD])
-    assert tag(alone, rules).tolist() == [True]
+    assert tag(alone, thresholds).tolist() == [True]
     weak = pd.DataFrame([GOOD, GOOD | {"relation": "other", "mass": 0.1}])
-    assert tag(weak, rules).tolist() == [False, False]
+    assert tag(weak, thresholds).tolist() == [False, False]
     strong = pd.DataFrame([GOOD, GOOD | {"relation": "other", "mass": 0.3}])
-    assert tag(strong, rules).tolist() == [True, True]
+    assert tag(strong, thresholds).tolist() == [True, True]
 
 
 def heads_of(rows: list[dict]) -> pd.DataFrame:
     evidence = pd.DataFrame(rows)
-    rules = {f"{r['type']}/{r['relation']}": TagThresholds(0.2, "s", "m") for r in rows}
-    evidence["tagged"] = tag(evidence, rules)
-    evidence["verdict"] = verdicts(evidence, rules)
+    thresholds = {f"{r['type']}/{r['relation']}": TagThresholds(0.2, "s", "m") for r in rows}
+    evidence["tagged"] = tag(evidence, thresholds)
+    evidence["verdict"] = verdicts(evidence, thresholds)
     profile = evidence[["layer", "head"]].drop_duplicates().assign(
         first_token_mass=0.1, sink_share=np.nan, entropy=1.0, mean_distance=2.0, variability=0.3, shape="mixed"
     )  # fmt: skip
-    return head_table(evidence, rules, profile, kv_group_size=2)
+    return head_table(evidence, thresholds, profile, kv_group_size=2)
 
 
 def test_the_primary_tag_is_the_largest_lift_and_the_sink_comes_last():
@@ -254,20 +254,25 @@ def test_a_head_without_a_tag_is_unclassified_and_says_what_came_closest():
 
 
 def tag_count(run: hs.Run, factor: float, *, sinks: bool) -> int:
-    rules = {name: replace(rule, floor=rule.floor * factor) for name, rule in run.rules.items()}
-    rows = run.evidence[(verdicts(run.evidence, rules) == TAGGED).to_numpy()]
+    thresholds = {
+        name: replace(limits, threshold=limits.threshold * factor)
+        for name, limits in run.thresholds.items()
+    }
+    rows = run.evidence[(verdicts(run.evidence, thresholds) == TAGGED).to_numpy()]
     rows = rows[(rows["type"] == "sink") == sinks]
     return len(rows.drop_duplicates(["layer", "head", "type"]))
 
 
-def test_the_sentence_counts_the_tags_of_higher_and_lower_floors():
+def test_the_sentence_counts_the_tags_of_higher_and_lower_thresholds():
     run = hs.load("atlas:mini")
     parts = []
     for noun, sinks in (("tags", False), ("tags of attention sinks", True)):
         more, now, fewer = (tag_count(run, factor, sinks=sinks) for factor in (0.9, 1.0, 1.1))
         parts.append(
-            f"floors 10 % higher take {now - fewer} of {now} {noun} away, "
-            f"floors 10 % lower add {more - now}"
+            f"thresholds 10 % higher take {now - fewer} of {now} {noun} away, "
+            f"thresholds 10 % lower add {more - now}"
         )
-    assert floor_sensitivity(run.evidence, run.rules) == f"{'; '.join(parts).capitalize()}."
-    assert floor_sensitivity(run.evidence.head(0), run.rules) == ""
+    assert (
+        threshold_sensitivity(run.evidence, run.thresholds) == f"{'; '.join(parts).capitalize()}."
+    )
+    assert threshold_sensitivity(run.evidence.head(0), run.thresholds) == ""

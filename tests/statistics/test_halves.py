@@ -12,7 +12,11 @@ from headscope.relations.relation import Relation, TagThresholds
 from headscope.statistics.judge_heads import Judging, confirmed, split_half_agreement
 
 ONE = Relation(
-    "a", "one", pairs=no_tokens, control=no_tokens, rule=TagThresholds(0.1, "a source", "a thing")
+    "a",
+    "one",
+    pairs=no_tokens,
+    control=no_tokens,
+    thresholds=TagThresholds(0.1, "a source", "a thing"),
 )
 
 

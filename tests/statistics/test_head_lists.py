@@ -60,12 +60,12 @@ def run() -> hs.Run:
                 | {"verdict": "tagged" if tagged else "no", "baseline": ""}
             )
     evidence = pd.DataFrame(rows)
-    rules = {relation.id: relation.rule for relation in RELATIONS}
+    thresholds = {relation.id: relation.thresholds for relation in RELATIONS}
     names = ("first_token_mass", "entropy", "mean_distance", "variability", "sink_share")
     profile = pd.DataFrame({"layer": 0, "head": range(5), **dict.fromkeys(names, 0.5), "shape": ""})
-    heads = head_table(evidence, rules, profile, 1)
+    heads = head_table(evidence, thresholds, profile, 1)
     info = {"model": {"name": "five heads"}, "provenance": {"versions": {}}, "thresholds": {}}
-    return hs.Run(heads, evidence, rules, info)
+    return hs.Run(heads, evidence, thresholds, info)
 
 
 def names(table: pd.DataFrame) -> list[tuple[str, str]]:
@@ -105,19 +105,19 @@ def test_a_head_is_shown_by_its_best_relations_and_sinks_by_need(run):
     ]
 
 
-RULES = {relation.id: relation.rule for relation in TYPE.relations}
+THRESHOLDS_BY_RELATION = {relation.id: relation.thresholds for relation in TYPE.relations}
 
 
 @pytest.mark.parametrize(
     ("mass", "tagged", "partial"),
     [(0.29, False, 0), (0.3, False, 1), (0.47, False, 1), (0.5, False, 0), (0.4, True, 0)],
 )
-def test_a_partial_sink_lies_between_three_tenths_and_the_floor_without_a_tag(
+def test_a_partial_sink_lies_between_three_tenths_and_the_threshold_without_a_tag(
     mass, tagged, partial
 ):
     rows = [(0, "first-token", mass, False), (0, "position", 0.3, tagged)]
     table = pd.DataFrame(rows, columns=["head", "relation", "mass", "tagged"])
     table = table.assign(layer=0, type="sink")[: 2 if tagged else 1]
-    assert len(partial_sinks(table, RULES)) == partial
-    for line in partial_sink_lines(table, RULES).values():
+    assert len(partial_sinks(table, THRESHOLDS_BY_RELATION)) == partial
+    for line in partial_sink_lines(table, THRESHOLDS_BY_RELATION).values():
         assert line.startswith(f"Partial sink: {mass:.2f} of its attention on the first token;")

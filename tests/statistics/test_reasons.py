@@ -9,7 +9,7 @@ from headscope.relations.relation import TagThresholds
 from headscope.statistics.columns import FEATURE_MODEL_COLUMNS
 from headscope.statistics.reasons import explain_tags, explained_by
 
-RULE = TagThresholds(floor=0.2, source="ours", meaning="its target", beat_baseline_by=0.1)
+RULE = TagThresholds(threshold=0.2, source="ours", meaning="its target", beat_baseline_by=0.1)
 ROW = {
     "layer": 0, "head": 0, "type": "t", "relation": "r", "n": 80, "mass": 0.5, "control": 0.1,
     "lift": 0.4, "ci_low": 0.3, "ci_high": 0.5, "q_value": 1e-6, "hit_rate": 0.9,

@@ -14,7 +14,7 @@ function atlasPage() {
     GROUPS.map(([title, types]) => el("span", { class: "group" }, el("span", { class: "small" }, title), types.map(filter))));
   const page = el("section", { class: "atlas", "aria-label": "Atlas" },
     findings(), columnsInWords(), runFacts(), lossLine(), filters,
-    el("div", { class: "beside" }, el("div", { class: "atlas-grid" }, grid(), legendLine()), el("div", { class: "aside" }, summaryTable(), coverageMap())), undecidedList(), DATA.floors ? el("p", {}, DATA.floors) : null);
+    el("div", { class: "beside" }, el("div", { class: "atlas-grid" }, grid(), legendLine()), el("div", { class: "aside" }, summaryTable(), coverageMap())), undecidedList(), DATA.threshold_sensitivity ? el("p", {}, DATA.threshold_sensitivity) : null);
   setTimeout(() => { applyFilter(); });
   return page;
 }

@@ -24,7 +24,7 @@ from headscope.statistics.causes import cause_lines
 from headscope.statistics.head_lists import best_heads, strongest, undecided
 from headscope.statistics.result import Result, layers_of
 from headscope.statistics.tags import UNIDENTIFIABLE, countable_types
-from headscope.statistics.thresholds import floor_sensitivity
+from headscope.statistics.thresholds import threshold_sensitivity
 from headscope.statistics.wording import matched_keys
 from headscope.stimuli.natural_text import TEXT
 from headscope.views.report.sentences import (
@@ -64,7 +64,7 @@ def page_data(run: Result) -> dict[str, Any]:
         "heads": heads,
         "rows": _rows(run),
         "types": types_in_words(evidence_types),
-        "countable": countable_types(run.evidence, run.rules),
+        "countable": countable_types(run.evidence, run.thresholds),
         "relations": [
             _relation(run, f"{kind}/{name}", rows, seen)
             for (kind, name), rows in run.evidence.groupby(["type", "relation"], sort=False)
@@ -74,7 +74,7 @@ def page_data(run: Result) -> dict[str, Any]:
             str(name): rows[["place", "id"]].to_numpy().tolist()
             for name, rows in tagged.groupby("type", sort=False)
         },
-        "floors": floor_sensitivity(run.evidence, run.rules),
+        "threshold_sensitivity": threshold_sensitivity(run.evidence, run.thresholds),
         "means": mean_pictures(run),
         "ladders": ladders(run),
         "examples": [_example(example) for example in run.examples],
@@ -123,18 +123,18 @@ def _relation(
     run: Result, name: str, rows: pd.DataFrame, instances: dict[str, list[str]]
 ) -> dict[str, Any]:
     rows = rows.sort_values(["layer", "head"])
-    rule = run.rules[name]
+    limits = run.thresholds[name]
     first = rows.iloc[0]
     return {
         "id": name,
         "type": first["type"],
         "name": first["relation"],
-        "meaning": in_words(rule.meaning),
-        "label": relation_label(name, rule.meaning),
+        "meaning": in_words(limits.meaning),
+        "label": relation_label(name, limits.meaning),
         "instance": instances.get(name),
         "matched_keys": matched_keys(str(first["type"])),
-        "floor": rule.floor,
-        "taggable": rule.taggable,
+        "threshold": limits.threshold,
+        "taggable": limits.taggable,
         "n": int(first["n"]),
         "chance": _short(first["chance"]),
         "rule": _short(first["baseline_rate"]),

@@ -15,7 +15,7 @@ from headscope.statistics.columns import GENERAL, rows_of_head
 from headscope.statistics.conditions import CONDITIONS, Numbers
 from headscope.statistics.head_lists import partial_sink_lines
 from headscope.statistics.result import Result
-from headscope.statistics.tags import with_rules
+from headscope.statistics.tags import with_thresholds
 
 # after https://universaldependencies.org/u/dep/
 _DEPENDENT = {
@@ -151,7 +151,7 @@ def head_sentences(run: Result) -> dict[tuple[int, int], list[str]]:
     Returns:
         By layer and head.
     """
-    sinks = partial_sink_lines(run.evidence, run.rules)
+    sinks = partial_sink_lines(run.evidence, run.thresholds)
     general = _general(run.evidence[run.evidence["tagged"].astype(bool)])
     lines: dict[tuple[int, int], list[str]] = {}
     for row in run.heads.to_dict("records"):
@@ -240,7 +240,9 @@ def ladders(run: Result) -> list[dict[str, Any]]:
     """
     examples_of = {(e.layer, e.head, e.relation) for e in run.examples if e.relation}
     evidence = run.evidence
-    table = with_rules(evidence, run.rules)  # of all rows: some conditions are of another's
+    table = with_thresholds(
+        evidence, run.thresholds
+    )  # of all rows: some conditions are of another's
     places = zip(table["layer"].tolist(), table["head"].tolist(), table["id"], strict=True)
     with_examples = pd.Series(
         [row_id in examples_of for row_id in places], index=table.index, dtype=bool
