@@ -81,7 +81,9 @@ def relations_page() -> str:
             parts += ["For texts in a chat template also:", relation_table(in_chat)]
             rows += in_chat
         parts += definitions("Control", {plain(row.control) for row in rows})
-        parts += definitions("Matched control", {plain(row.matched) for row in rows if row.matched})
+        parts += definitions(
+            "Matched control", {plain(row.matched_control) for row in rows if row.matched_control}
+        )
         own_rules = {row.baseline.find for row in rows if row.baseline and row.baseline.find}
         parts += definitions("Baseline", {plain(rule) for rule in own_rules})
         thresholds = dict.fromkeys(
@@ -323,7 +325,7 @@ def two_heads() -> str:
             (
                 f"{name}, `{relation.partition('/')[2]}`",
                 f"{head['mass']:.2f}",
-                f"{head['matched']:.2f}",
+                f"{head['matched_control']:.2f}",
                 f"{rule_in_words(head['baseline'])}: {head['baseline_rate']:.0%}",
                 f"{head['hard_rate']:.0%} of {head['hard_n']:.0f}",
                 "**tagged**" if head["tagged"] else "**rejected**",

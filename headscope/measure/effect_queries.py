@@ -19,7 +19,7 @@ from headscope.models.engines.engine import QueryRows, Request, SelfEntries
 from headscope.relations.effects import Effect, sum_names
 from headscope.relations.pairs import Pairs
 from headscope.relations.query_sampling import turns
-from headscope.relations.relation import MATCHED, SELF, part_name
+from headscope.relations.relation import MATCHED_CONTROL, SELF, part_name
 from headscope.stimuli.natural_text import TEXT
 
 EVERY = 4
@@ -34,13 +34,13 @@ class NamedTokenQueries:
     query: Int[Tensor, " ask"]
     """Number of the query among the batch's queries."""
     rows: Int[Tensor, "part ask"]
-    """The rows of the effect, of its second control, and of what the query's own position gives; −1
-    if there is no such part."""
+    """The rows of the effect, of its matched control, and of what the query's own position gives;
+    −1 if there is no such part."""
     target: Tensor
     """`[ask token]`, sparse: each row is the mean over its tokens."""
     control: Tensor
     second: Tensor
-    """Likewise; rows without a second control are empty."""
+    """Likewise; rows without a matched control are empty."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +61,7 @@ class TopKeyQueries:
     count: Float[Tensor, "look token"]
     """Number of each text's positions, from the second on, at which a token stands."""
     rows: tuple[tuple[int, ...], ...]
-    """For each look effect the row of each window; those of the second controls come after."""
+    """For each look effect the row of each window; those of the matched control come after."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,7 +164,7 @@ class _NamedTokens(NamedTuple):
     start: int
     """The window's first place in the padded batch."""
     sides: tuple[Pairs, ...]
-    """Targets, controls, and second controls if there are any."""
+    """Targets, controls, and matched controls if there are any."""
 
     @property
     def queries(self) -> Int[ndarray, " query"]:
@@ -176,7 +176,7 @@ def _named_tokens(batch: Batch, effects: Sequence[Effect], seed: int) -> Iterato
     length = max(map(len, batch.windows))
     for row, (window, block) in enumerate(zip(batch.windows, batch.blocks, strict=True)):
         for index, cells in find_all(window, effects, seed):
-            second = () if cells.matched is None else (cells.matched,)
+            second = () if cells.matched_control is None else (cells.matched_control,)
             sides = (cells.targets, cells.controls, *second)
             yield _NamedTokens(effects[index], int(block), row * length, sides)
 
@@ -198,7 +198,9 @@ def _named_queries(
     for item in named_tokens:
         item_queries = item.queries
         count = len(item_queries)
-        part_rows = [rows.add(item.block, item.effect, part, count) for part in ("", MATCHED, SELF)]
+        part_rows = [
+            rows.add(item.block, item.effect, part, count) for part in ("", MATCHED_CONTROL, SELF)
+        ]
         rows_of_parts.append(np.repeat(np.array(part_rows)[:, None], count, 1))
         query_numbers.append(after + np.searchsorted(queries, item_queries))
         for rows_of_side, column, cells in zip(cell_rows, columns, item.sides, strict=False):
@@ -264,7 +266,7 @@ def _top_key_queries(
             rows.add(int(batch.blocks[row]), effect, part, len(queries))
             for row, queries in window_queries
         )
-        for part in ("", MATCHED)
+        for part in ("", MATCHED_CONTROL)
         for effect in effects
         if effect.top_key is not None
     )

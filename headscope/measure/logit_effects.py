@@ -164,7 +164,7 @@ class EffectReader:
         size = scale[: len(window), None]
         target, control, weight, spread, *seconds_and_holds = values
         second, holds = seconds_and_holds[number], seconds_and_holds[regions + number].float()
-        # the row of the second control holds the spread, and counts queries and not their weights
+        # the row of the matched control holds the spread, and counts queries and not their weights
         for rows, added in (
             (number, (target * size, control * size, weight)),
             (regions + number, (spread * size, second * size, torch.ones_like(weight))),
@@ -236,7 +236,7 @@ def _at_named(
     scale: Tensor,
     self_values: Tensor | None,
 ) -> tuple[Float[Tensor, "ask head"], ...]:
-    """Effects on targets, controls and second controls, and the lift that own positions give."""
+    """Effects on targets, controls and matched controls, and the lift that own positions give."""
     query = queries.query.to(z.device)
     size, flat = scale[query, None], through.flatten(1)
     sides = [

@@ -23,7 +23,7 @@ from headscope.relations import all_stimuli
 from headscope.relations.relation import (
     EASY,
     HARD,
-    MATCHED,
+    MATCHED_CONTROL,
     SELF,
     Relation,
     part_name,
@@ -127,7 +127,11 @@ class Plan:
         others = [r.id for r in self.relations if TEXT.name not in r.stimuli]
         return {
             *others,
-            *(part_name(name, part) for name in others for part in (MATCHED, SELF, HARD, EASY)),
+            *(
+                part_name(name, part)
+                for name in others
+                for part in (MATCHED_CONTROL, SELF, HARD, EASY)
+            ),
         }
 
     def rounds(self) -> Iterator[tuple[Iterable[Window], Sequence[Window]]]:

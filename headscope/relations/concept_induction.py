@@ -104,7 +104,7 @@ RELATIONS = (
         ),
         stimuli=(WORDS.name,),
         baseline=Baseline(same_step, by_class=False),
-        matched=other_steps,
+        matched_control=other_steps,
     ),
 )
 
@@ -119,7 +119,7 @@ TYPE = HeadType(
     "words of several tokens",
     rivals="the ends of the words around it; the other tokens after the earlier copy; a "
     "fixed distance from the copy",
-    matched_keys="other tokens near the earlier copy",
+    matched_control_keys="other tokens near the earlier copy",
     on_request=True,
     behaviour=WORDS.name,
 )

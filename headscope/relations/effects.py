@@ -22,7 +22,7 @@ from headscope.relations.head_type import ALL
 from headscope.relations.induction import follower_of_earlier_same, in_second_copy
 from headscope.relations.pairs import Pairs, no_pairs, pairs
 from headscope.relations.relation import (
-    MATCHED,
+    MATCHED_CONTROL,
     SELF,
     DrawControl,
     EffectThresholds,
@@ -49,7 +49,7 @@ class TopKeyCondition:
 
     Its queries are those whose strongest key, the first token left out, holds more than
     `MIN_ATTENTION` of the head's attention; each distinct token of a text counts alike, however
-    often it stands there. The control is the mean over all other tokens of the text; the second
+    often it stands there. The control is the mean over all other tokens of the text; the matched
     control is what the head does, at the same query, to a token that it looks at from another.
     """
 
@@ -68,9 +68,9 @@ class Effect(Relation):
     """A direct effect of a head on the logits of tokens.
 
     `pairs` finds the target tokens of a window, as pairs of a query and a token as the model
-    numbers it, which need not stand in the window; `control` and `matched` draw control tokens of
-    two kinds. The tokens of one query count alike. Its meaning is what the head does: "raises the
-    token that it looks at".
+    numbers it, which need not stand in the window; `control` and `matched_control` draw control
+    tokens of two kinds. The tokens of one query count alike. Its meaning is what the head does:
+    "raises the token that it looks at".
     """
 
     pairs: FindPairs = field(default=no_tokens)
@@ -102,7 +102,9 @@ class Effect(Relation):
         if not len(targets):
             return None
         rng = np.random.default_rng(seed)
-        controls = [draw(window, targets, rng) for draw in (self.control, self.matched) if draw]
+        controls = [
+            draw(window, targets, rng) for draw in (self.control, self.matched_control) if draw
+        ]
         sides = (targets, *controls)
         queries = reduce(np.intersect1d, [side.query for side in sides])
         if not len(queries):
@@ -112,7 +114,7 @@ class Effect(Relation):
     @property
     def parts(self) -> tuple[str, ...]:
         """Parts that are summed with it."""
-        return (MATCHED,) * bool(self.thresholds.second) + (SELF,) * self.moved
+        return (MATCHED_CONTROL,) * bool(self.thresholds.second) + (SELF,) * self.moved
 
 
 def prompt_effect(
@@ -133,7 +135,7 @@ def prompt_effect(
         right,
         wrong,
         stimuli=(PROMPTS.name,),
-        matched=other if thresholds.second else None,
+        matched_control=other if thresholds.second else None,
         thresholds=thresholds,
         prompt=prompt,
         moved=moved,
@@ -170,7 +172,7 @@ def sum_names(relations: Sequence[Relation]) -> tuple[str, ...]:
     effects = effects_among(relations)
     parts = [
         part_name(effect.id, part)
-        for part in (MATCHED, SELF)
+        for part in (MATCHED_CONTROL, SELF)
         for effect in effects
         if part in effect.parts
     ]
@@ -293,7 +295,7 @@ EFFECTS: tuple[Effect, ...] = (
         followers_of_copy,
         later_in_copy,
         stimuli=(REPEAT.name,),
-        matched=outside_copy,
+        matched_control=outside_copy,
         thresholds=_INDUCTION(
             "raises what followed the current token before, in random tokens",
             second="tokens that stand nowhere in the text",

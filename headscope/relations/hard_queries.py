@@ -21,7 +21,14 @@ from headscope.corpus.window import Window
 from headscope.relations.heuristics import CLASS_COUNT, picks, query_class
 from headscope.relations.pairs import Pairs, pairs
 from headscope.relations.query_sampling import turns
-from headscope.relations.relation import EASY, HARD, MATCHED, Relation, part_name, targets_of
+from headscope.relations.relation import (
+    EASY,
+    HARD,
+    MATCHED_CONTROL,
+    Relation,
+    part_name,
+    targets_of,
+)
 from headscope.stimuli.challenge import CHALLENGE
 
 MOST = 8
@@ -140,8 +147,8 @@ def with_parts(
     """The relations, followed by the parts of each that are summed separately."""
     parts = []
     for relation in relations:
-        if relation.matched is not None:
-            parts.append(_part(relation, MATCHED, control=relation.matched))
+        if relation.matched_control is not None:
+            parts.append(_part(relation, MATCHED_CONTROL, control=relation.matched_control))
         if relation.id in baselines:
             baseline = baselines[relation.id]
             for name in (HARD, EASY):
@@ -153,5 +160,5 @@ def with_parts(
 
 
 def _part(relation: Relation, name: str, **changes: object) -> Relation:
-    part = replace(relation, baseline=None, matched=None, **changes)  # type: ignore[arg-type]
+    part = replace(relation, baseline=None, matched_control=None, **changes)  # type: ignore[arg-type]
     return replace(part, name=part_name(relation.name, name))

@@ -59,8 +59,8 @@ class HeadType:
     """Keys that its heads look at, in words."""
     rivals: str = ""
     """Controls of its relations, in words."""
-    matched_keys: str = "other keys"
-    """Keys of the second control of its relations, in words."""
+    matched_control_keys: str = "other keys"
+    """Keys of the matched control of its relations, in words."""
     functional: bool = True
     """False for an attention sink: its tag is never a head's primary type if the head has
     another."""

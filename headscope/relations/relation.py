@@ -27,10 +27,10 @@ MIN_QUERIES = 50
 RELIABLE = 0.5
 """Least agreement of the tags (Cohen's κ) that two halves of the documents give; below it a
 relation is marked as unreliable in that run."""
-HARD, EASY, MATCHED, SELF = "hard", "easy", "matched", "own-position"
+HARD, EASY, MATCHED_CONTROL, SELF = "hard", "easy", "matched", "own-position"
 """Parts of a relation that are summed separately: its hard queries and as many easy ones, its
 matched control, and the effect of a query's own position."""
-_PARTS = (HARD, EASY, MATCHED, SELF)
+_PARTS = (HARD, EASY, MATCHED_CONTROL, SELF)
 
 
 def part_name(relation: str, part: str) -> str:
@@ -89,7 +89,7 @@ class EffectThresholds(TagThresholds):
     sign: int = 1
     """−1 for a head that lowers what it is asked about."""
     second: str = ""
-    """Second control in words: "tokens that …"; empty if absent."""
+    """Matched control in words: "tokens that …"; empty if absent."""
 
 
 @dataclass(frozen=True)
@@ -138,15 +138,15 @@ class Relation:
     """The simple rules to beat, where there are any."""
     has_hits: bool = True
     """True if a hit rate makes sense: not where the target is the first token."""
-    matched: DrawControl | None = None
-    """A second control, e.g. the same distance from other queries."""
+    matched_control: DrawControl | None = None
+    """A matched control, e.g. the same distance from other queries."""
     label: Label | None = None
     """Place in a tree of labels, if it is in one."""
     of_template: bool = False
     """True if its keys are tokens of a chat template, which no other relation asks about."""
 
     def __post_init__(self) -> None:
-        for name in ("pairs", "control", "matched"):
+        for name in ("pairs", "control", "matched_control"):
             find = getattr(self, name)
             if find is not None and not _is_tested(find):
                 object.__setattr__(self, name, Checked(find, f"{self.id}: its {name}"))
@@ -210,7 +210,7 @@ class PairSet:
 
     targets: Pairs
     controls: Pairs
-    matched: Pairs | None = None
+    matched_control: Pairs | None = None
     """Controls of a second kind, where they are of the same queries."""
 
 

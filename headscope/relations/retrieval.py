@@ -51,7 +51,7 @@ RELATIONS = (
         ),
         stimuli=(FACTS.name,),
         baseline=Baseline(partial(nearest_candidate, kind=PROPERTY), by_class=False),
-        matched=half_right,
+        matched_control=half_right,
     ),
 )
 
@@ -65,7 +65,7 @@ TYPE = HeadType(
     looks_at="the answer to a question about one of three people, asked in other words",
     rivals="all other facts; other values of the same person or the same property; the "
     "nearest value of the property",
-    matched_keys="what is said of that person or of that property alone",
+    matched_control_keys="what is said of that person or of that property alone",
     on_request=True,
     behaviour=FACTS.name,
 )

@@ -3,7 +3,7 @@
 One relation per Universal Dependencies relation and direction: `obj:dep>head` is the query at
 the object with its verb as key, `obj:head>dep` the query at the verb with its object as key.
 A causal model shows a direction only where the key comes first; an encoder shows both (Clark et al.
-2019, 4.2). The second control is another query at the same distance, with a key of the same class.
+2019, 4.2). The matched control is another query at the same distance, with a key of the same class.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ RELATIONS = [
             beats_shadow=True,
         ),
         baseline=Baseline(),
-        matched=same_distance_same_class,
+        matched_control=same_distance_same_class,
         label=label_of(deprel, direction),
     )
     for deprel in DEPRELS
@@ -174,6 +174,6 @@ TYPE = HeadType(
     "relation and direction",
     rivals="other words of the target's class, nearer and farther, or at the same distance "
     "from other queries; the baseline's word at hard queries",
-    matched_keys="keys of the same word class and distance at other queries",
+    matched_control_keys="keys of the same word class and distance at other queries",
     behaviour="agreement",
 )

@@ -18,7 +18,7 @@ HARD_COLUMNS = (
 EVIDENCE_COLUMNS = [
     *("layer", "head", "type", "relation"),
     *("n", "mass", "control", "lift", "ci_low", "ci_high", "q_value"),
-    *("matched", "chance", "hit_rate", "baseline", "baseline_rate"),
+    *("matched_control", "chance", "hit_rate", "baseline", "baseline_rate"),
     *HARD_COLUMNS,
     *SHADOW_COLUMNS,
     *("mass_error", "control_error", "verdict", "tagged", "confirmed"),

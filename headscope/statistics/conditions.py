@@ -22,7 +22,7 @@ head for prepositions."""
 MIN_HARD = 20
 """Hard queries without which a relation is not identifiable."""
 SECOND = 0.5
-"""Least share of the threshold that a direct effect must have over the second control, too."""
+"""Least share of the threshold that a direct effect must have over the matched control, too."""
 Z_95 = 1.959964
 """Standard deviations from the mean that 95 % of a normal distribution are within."""
 STANDS_OUT = 0.5
@@ -145,7 +145,7 @@ def _bound(numbers: Numbers) -> _Number:
 
 
 def _strictest(numbers: Numbers) -> _Number:
-    controls = [numbers["control"], numbers["matched"]]
+    controls = [numbers["control"], numbers["matched_control"]]
     controls.append(np.where(numbers.has("times_chance"), numbers["chance"], np.nan))
     return np.asarray(np.fmax.reduce(controls))
 
@@ -195,7 +195,7 @@ def open_in_words(row: Row) -> str:
     return f"at {hard}, baselines reach {row['hard_baseline_rate']:.0%}"
 
 
-BESIDE_LIFT = ("second control tokens", "moved", "stands out")
+BESIDE_LIFT = ("matched control tokens", "moved", "stands out")
 """Conditions that stand behind an effect's lift where it is told in a sentence."""
 
 CONDITIONS = (
@@ -284,7 +284,7 @@ CONDITIONS = (
         ),
     ),
     Condition(
-        "second control tokens",
+        "matched control tokens",
         lambda t: (t["second_lift"] >= SECOND * t["threshold"]) & (t["second_low"] > 0),
         lambda r: (
             f"over {r['second']} {_lift(r, 'second_lift', 'second')}, needs "

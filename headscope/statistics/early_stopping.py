@@ -23,7 +23,14 @@ from headscope.measure.bootstrap import ratio_error
 from headscope.measure.plan import ROUND_DOCUMENTS
 from headscope.measure.tally import MIN_BLOCKS, StoppedEarly, Tally
 from headscope.relations import all_stimuli
-from headscope.relations.relation import EASY, HARD, MATCHED, MIN_QUERIES, Relation, part_name
+from headscope.relations.relation import (
+    EASY,
+    HARD,
+    MATCHED_CONTROL,
+    MIN_QUERIES,
+    Relation,
+    part_name,
+)
 from headscope.statistics.conditions import HARD_QUERIES, TIMES_CONTROL, Z_95
 from headscope.statistics.estimates import NO_FACTS, Facts
 from headscope.stimuli.natural_text import TEXT
@@ -256,8 +263,8 @@ def _margins(sums: PartialSums, relation: Relation) -> Iterator[tuple[str, _Marg
     yield "mass", sums.margin(name, mass, limits.threshold)
     yield "control", sums.margin(name, sums.excess(name, TIMES_CONTROL))
     yield "q value", sums.margin(name, sums.excess(name), of_lower_end=True)
-    if sums.queries(matched := part_name(name, MATCHED)):
-        bound = TIMES_CONTROL * sums.mean(matched, "control")
+    if sums.queries(matched_control := part_name(name, MATCHED_CONTROL)):
+        bound = TIMES_CONTROL * sums.mean(matched_control, "control")
         yield "control", sums.margin(name, mass, bound)
     if limits.times_chance is not None:
         yield "control", sums.margin(name, mass, TIMES_CONTROL * sums.chance(name))

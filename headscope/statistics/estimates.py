@@ -13,7 +13,7 @@ from numpy import ndarray
 
 from headscope.measure.tally import Tally
 from headscope.relations.effects import Effect
-from headscope.relations.relation import EASY, HARD, MATCHED, MIN_QUERIES, SELF, Relation
+from headscope.relations.relation import EASY, HARD, MATCHED_CONTROL, MIN_QUERIES, SELF, Relation
 from headscope.statistics.columns import EFFECT_NUMBERS, EVIDENCE_COLUMNS, HARD_COLUMNS
 from headscope.statistics.conditions import TIMES_CONTROL
 from headscope.statistics.relation_sums import RelationSums, TallySums, preference, ratio
@@ -109,10 +109,10 @@ def _attention_columns(
         "mass_error": sums.margin_of_error(sums.target),
         "baseline": facts.get("baseline", ""),
         "baseline_rate": facts.get("baseline_rate", np.nan),
-        "matched": np.nan,
+        "matched_control": np.nan,
     }
-    if matched := tally_sums.of(relation, MATCHED):
-        columns["matched"] = matched.mean(matched.control)
+    if matched_control := tally_sums.of(relation, MATCHED_CONTROL):
+        columns["matched_control"] = matched_control.mean(matched_control.control)
     return columns | _hard_columns(relation, tally_sums, facts)
 
 
@@ -131,7 +131,7 @@ def _effect_columns(effect: Effect, sums: RelationSums, tally_sums: TallySums) -
     every_head = np.ones(sums.target.shape[1], bool)
     columns = _lift_columns(sums, tally_sums.tally, every_head, effect.sign)
     columns |= dict.fromkeys(EFFECT_NUMBERS, np.nan)
-    second, at_self = tally_sums.of(effect, MATCHED), tally_sums.of(effect, SELF)
+    second, at_self = tally_sums.of(effect, MATCHED_CONTROL), tally_sums.of(effect, SELF)
     queries = sums.weight
     if effect.top_key is None:
         total = sums.excess.sum(0)

@@ -54,14 +54,14 @@ def rule_in_words(name: str) -> str:
     return " ".join(_WORDS.get(word, word) for word in re.split("[ -]", name))
 
 
-def matched_keys(type: str) -> str:
+def matched_control_keys(type: str) -> str:
     """Keys of the matched control of a head type's relations, in words.
 
-    >>> matched_keys("syntactic")
+    >>> matched_control_keys("syntactic")
     'keys of the same word class and distance at other queries'
     """
     head_type = head_types().get(type)
-    return "other keys" if head_type is None else head_type.matched_keys
+    return "other keys" if head_type is None else head_type.matched_control_keys
 
 
 def strictest_control(row: Mapping[str, Any]) -> tuple[float, str]:
@@ -69,13 +69,15 @@ def strictest_control(row: Mapping[str, Any]) -> tuple[float, str]:
 
     Evenly spread attention is a control of relations that state `times_chance`.
 
-    >>> strictest_control({"type": "syntactic", "control": 0.01, "matched": 0.34})
+    >>> strictest_control({"type": "syntactic", "control": 0.01, "matched_control": 0.34})
     (0.34, 'keys of the same word class and distance at other queries (matched control)')
-    >>> strictest_control({"type": "syntactic", "control": 0.01, "matched": float("nan")})
+    >>> strictest_control({"type": "syntactic", "control": 0.01, "matched_control": float("nan")})
     (0.01, 'control keys')
     """
     controls = [(row["control"], "control keys")]
-    controls.append((row.get("matched"), f"{matched_keys(row['type'])} (matched control)"))
+    controls.append(
+        (row.get("matched_control"), f"{matched_control_keys(row['type'])} (matched control)")
+    )
     if not isnan(row.get("times_chance", float("nan"))):
         controls.append((row["chance"], "the same keys by evenly spread attention"))
     known = [control for control in controls if control[0] is not None and not isnan(control[0])]

@@ -53,13 +53,13 @@ class Prompt(NamedTuple):
     wrong: tuple[str, ...]
     """Words that do not, but would if the text were another."""
     other: tuple[str, ...] = ()
-    """The second control."""
+    """The matched control."""
 
 
 def successors(rng: np.random.Generator, number: int) -> list[Prompt]:
     """Members of a list in no order: after each its successor, against its predecessor.
 
-    Neither stands in the prompt, nor do the other members that are the second control: a head that
+    Neither stands in the prompt, nor do the other members that are the matched control: a head that
     lowers what it sees, or raises all of the list, gains nothing.
 
     >>> successors(np.random.default_rng(0), 0)[0].right
@@ -141,7 +141,7 @@ def agreements(rng: np.random.Generator, number: int) -> list[Prompt]:
 def related(rng: np.random.Generator, number: int) -> list[Prompt]:
     """A word, and a question for the one that is related to it, against those of other words.
 
-    The second control is the word itself: what is like it in form or meaning is raised by a head
+    The matched control is the word itself: what is like it in form or meaning is raised by a head
     that copies it, but not more than it.
 
     >>> prompt, = related(np.random.default_rng(0), 1)

@@ -58,6 +58,6 @@ def test_the_challenge_set_counts_for_hard_and_easy_queries_alone():
     assert (facts["baseline_rate"], facts["hard_queries"]) == (0.75, 20)
     assert found.challenge == tuple(challenge)
     parts = {part.name.rpartition("/")[2]: part for part in found.parts(OBJECT)[1:]}
-    assert set(parts) == {"matched", "hard", "easy"}
+    assert set(parts) == {"matched_control", "hard", "easy"}
     assert parts["hard"].pairs(challenge[0]).query.tolist() == [5]
     assert parts["easy"].pairs(challenge[0]).query.tolist() == []

@@ -135,7 +135,7 @@ def test_words_of_the_targets_classes_and_the_distractor_compete_with_the_target
         chosen = ChosenBaseline(np.full(CLASS_COUNT, RULES.index(rule)), verbs)
         parts = with_parts([relation], {relation.id: chosen})
         by_name = {part.name.rpartition("/")[2]: part for part in parts[1:]}
-        assert set(by_name) == {"matched", "hard", "easy"}
+        assert set(by_name) == {"matched_control", "hard", "easy"}
         targets = by_name["hard"].pairs(window)
         assert (8 in targets.query) is hard
         others = by_name["hard"].control(window, targets, np.random.default_rng(0))

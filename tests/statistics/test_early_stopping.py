@@ -13,7 +13,7 @@ from headscope.corpus.window import Window
 from headscope.measure.plan import BatchResult, Plan, read_plan
 from headscope.measure.tally import BLOCKS, ReadState, StoppedEarly, Tally
 from headscope.relations import relations_of
-from headscope.relations.relation import EASY, HARD, MATCHED, part_name
+from headscope.relations.relation import EASY, HARD, MATCHED_CONTROL, part_name
 from headscope.statistics.conditions import CONDITIONS, QUERIES
 from headscope.statistics.early_stopping import (
     PartialSums,
@@ -76,7 +76,7 @@ NOT_PROJECTED = {
     # other stimuli and the surrogate are read or fitted apart
     *("paired relation", "surrogate"),
     # effects have no rounds
-    *("effect", "second control tokens", "moved", "stands out"),
+    *("effect", "matched control tokens", "moved", "stands out"),
 }
 """Conditions of a tag that reading does not wait for."""
 FACTS = {"hard_queries": 256, "baselines": [[1.0, 0.0]]}
@@ -89,7 +89,10 @@ def test_every_condition_of_a_tag_is_waited_for_or_has_a_reason_why_not():
     )
     named = set()
     for relation in (syntax, chance):
-        names = (relation.id, *(part_name(relation.id, part) for part in (HARD, EASY, MATCHED)))
+        names = (
+            relation.id,
+            *(part_name(relation.id, part) for part in (HARD, EASY, MATCHED_CONTROL)),
+        )
         tally = Tally.zeros(names, 1, 3)
         tally.queries[:] = 4
         named |= {name for name, _ in projected(PartialSums(tally, 0.5), relation, FACTS)}

@@ -98,7 +98,7 @@ RULE = TagThresholds(0.2, "a source", "what it is about", times_chance=3.0, beat
 
 HARD = GOOD | {
     "baseline": "nearest-VERB", "hard_n": 80.0, "hard_rate": 0.5, "hard_low": 0.42,
-    "hard_high": 0.58, "easy_rate": 0.9, "hard_baseline_rate": 0.3, "matched": 0.1,
+    "hard_high": 0.58, "easy_rate": 0.9, "hard_baseline_rate": 0.3, "matched_control": 0.1,
 }  # fmt: skip
 
 
@@ -133,7 +133,7 @@ def reasons_of(row: dict) -> list[str]:
         ({"q_value": np.nan}, "must be below 0.01"),
         ({"lift": -0.1}, "lift -0.100"),
         ({"control": 0.35}, "mass 0.500, 1.5 × 0.350 on control keys"),
-        ({"matched": 0.4}, "1.5 × 0.400 on other keys (matched control)"),
+        ({"matched_control": 0.4}, "1.5 × 0.400 on other keys (matched control)"),
         ({"chance": 0.35}, "1.5 × 0.350 on the same keys by evenly spread attention"),
         ({"hard_low": 0.4}, "at 0.50 [0.400, 0.580] of 80 queries where “nearest verb” is wrong"),
         ({"hard_baseline_rate": 0.35}, "baselines 0.35 + 0.10"),
@@ -177,7 +177,7 @@ def test_hard_queries_that_cannot_distinguish_decide_nothing(change, lacking):
         ({"mass": 0.19}, "mass 0.190, threshold 0.2, margin -0.010 [-0.030, +0.010]"),
         ({"q_value": 0.02}, "q 0.02, must be below 0.01"),
         ({"control": 0.34}, "margin -0.010 [-0.030, +0.010]"),
-        ({"matched": 0.34}, "margin -0.010 [-0.030, +0.010]"),
+        ({"matched_control": 0.34}, "margin -0.010 [-0.030, +0.010]"),
         ({"hard_rate": 0.38, "hard_low": 0.29, "hard_high": 0.47}, "at 0.38 [0.290, 0.470]"),
     ],
 )

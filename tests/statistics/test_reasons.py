@@ -13,7 +13,7 @@ RULE = TagThresholds(threshold=0.2, source="ours", meaning="its target", beat_ba
 ROW = {
     "layer": 0, "head": 0, "type": "t", "relation": "r", "n": 80, "mass": 0.5, "control": 0.1,
     "lift": 0.4, "ci_low": 0.3, "ci_high": 0.5, "q_value": 1e-6, "hit_rate": 0.9,
-    "chance": 0.05, "matched": 0.1, "baseline": "own", "baseline_rate": 0.4, "hard_n": 60.0,
+    "chance": 0.05, "matched_control": 0.1, "baseline": "own", "baseline_rate": 0.4, "hard_n": 60.0,
     "hard_rate": 0.8, "hard_low": 0.7, "hard_high": 0.9, "easy_rate": 0.9,
     "hard_baseline_rate": 0.3, "mass_error": 0.02, "control_error": 0.02, "verdict": "tagged",
     "tagged": True,
@@ -27,12 +27,12 @@ def told(*changes: dict) -> str:
 
 def test_the_first_lines_quote_the_stricter_control_of_all_that_the_verdict_uses():
     """Whichever control is larger decides, so no smaller one may stand in the short answer."""
-    for control, matched, quoted in (
+    for control, matched_control, quoted in (
         (0.1, 0.3, "0.30 on other keys (matched control)."),
         (0.3, 0.1, "0.30 on control keys."),
         (0.1, np.nan, "0.10 on control keys."),
     ):
-        text = told({"control": control, "matched": matched})
+        text = told({"control": control, "matched_control": matched_control})
         assert quoted in text.split("In short:\n")[1].splitlines()[0]
 
 

@@ -25,7 +25,7 @@ from headscope.statistics.head_lists import best_heads, strongest, undecided
 from headscope.statistics.result import Result, layers_of
 from headscope.statistics.tags import UNIDENTIFIABLE, countable_types
 from headscope.statistics.thresholds import threshold_sensitivity
-from headscope.statistics.wording import matched_keys
+from headscope.statistics.wording import matched_control_keys
 from headscope.stimuli.natural_text import TEXT
 from headscope.views.report.sentences import (
     head_sentences,
@@ -39,7 +39,7 @@ from headscope.views.report.sentences import (
 _NUMBERS = (
     "mass",
     "control",
-    "matched",
+    "matched_control",
     "lift",
     "ci_low",
     "ci_high",
@@ -132,7 +132,7 @@ def _relation(
         "meaning": in_words(limits.meaning),
         "label": relation_label(name, limits.meaning),
         "instance": instances.get(name),
-        "matched_keys": matched_keys(str(first["type"])),
+        "matched_control_keys": matched_control_keys(str(first["type"])),
         "threshold": limits.threshold,
         "taggable": limits.taggable,
         "n": int(first["n"]),

@@ -25,8 +25,8 @@ const relationOf = (row) => DATA.relations.find((own) => own.name === row.relati
 
 /* The larger of its two controls, which decides a tag, with its keys and its name. */
 function strictestControl(r, index) {
-  const isMatched = r.matched[index] !== null && r.matched[index] > r.control[index];
-  return isMatched ? `${number(r.matched[index])} on ${r.matched_keys} (matched control)` : `${number(r.control[index])} on control keys`;
+  const isMatchedControl = r.matched_control[index] !== null && r.matched_control[index] > r.control[index];
+  return isMatchedControl ? `${number(r.matched_control[index])} on ${r.matched_control_keys} (matched control)` : `${number(r.control[index])} on control keys`;
 }
 
 /* A relation's mass, its larger control, and the lift with its 95 % interval. */
