@@ -4,8 +4,8 @@
 
 The bare pass is the model as transformers loads it, without unembedding: `sdpa` by the framework's
 kernel, `eager` with every pattern returned. classify reads the windows, finds all pairs of all six
-types, runs the model and sums; twin and examples are left out, which are options. At length 256 the
-run is as long as one by default.
+types, runs the model and sums; null model and examples are left out, which are options. At length
+256 the run is as long as one by default.
 """
 
 from __future__ import annotations

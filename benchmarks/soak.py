@@ -4,8 +4,9 @@
 
 Reads copies of the synthetic corpora. Memory is sampled four times a second, and the run is cut
 into tenths by its tokens: from the second on, none may reach more than 2 % above the second. (The
-twin's batches are kept, which fills memory over the first 65,000 tokens: 700,000 are the least that
-can pass.) No file may be open afterwards that was not before, and no file left but the run folder.
+null model's batches are kept, which fills memory over the first 65,000 tokens: 700,000 are the
+least that can pass.) No file may be open afterwards that was not before, and no file left but the
+run folder.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ class Memory:
         self._done, self._total = done, total
 
     def tenths(self) -> list[float]:
-        """The most memory in each tenth of the run's tokens, the model's and the twin's."""
+        """The most memory in each tenth of the run's tokens, the model's and the null model's."""
         most = [0.0] * 10
         for done, mb in self.samples:
             if done < self._total:

@@ -3,9 +3,9 @@
     python benchmarks/whole.py [smollm2 | MODEL.gguf | FOLDER …] [--quick] [--max-tokens N …]
 
 `headscope classify MODEL --max-tokens N` runs in a process of its own and everything counts: start,
-loading, all stimuli, the twin, verdicts, examples and the report. So does the same with `--quick`
-(here the word leaves out the full runs), and each in the other precision. The bare pass runs the
-model as transformers loads it, in single precision, by the framework's kernel and without
+loading, all stimuli, the null model, verdicts, examples and the report. So does the same with
+`--quick` (here the word leaves out the full runs), and each in the other precision. The bare pass
+runs the model as transformers loads it, in single precision, by the framework's kernel and without
 unembedding, over as many tokens of the same text and nothing else. Without a model: one of GPT-2
 small's shape.
 
