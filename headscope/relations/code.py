@@ -54,7 +54,7 @@ TYPE = HeadType(
     looks_at="in Python files: the definition of a name, its previous use, the function that "
     "is called, a parameter, an opening bracket, the line that opened a block, the "
     "object of an attribute, an import, the def of a return",
-    rivals="other candidates of the same kind, nearer and farther; the nearest one",
+    control_keys="other candidates of the same kind, nearer and farther; the nearest one",
     on_request=True,
     behaviour="text",
 )

@@ -117,7 +117,7 @@ TYPE = HeadType(
     stimuli=(WORDS,),
     looks_at="the last token of the word that followed the earlier copy, in repeated random "
     "words of several tokens",
-    rivals="the ends of the words around it; the other tokens after the earlier copy; a "
+    control_keys="the ends of the words around it; the other tokens after the earlier copy; a "
     "fixed distance from the copy",
     matched_control_keys="other tokens near the earlier copy",
     on_request=True,

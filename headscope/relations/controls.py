@@ -1,6 +1,6 @@
 """Control pairs: cells that a given baseline head hits as often as the targets.
 
-Rivals are the other keys of a query that a baseline would pick.
+Distractors are the other keys of a query that a baseline would pick.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def words_of_its_class(window: Window, targets: Pairs, rng: np.random.Generator)
     """
     words = window.words
     query, key = word_pairs(words, targets)
-    rows, rivals = [query[:0]], [key[:0]]
+    rows, distractors = [query[:0]], [key[:0]]
     target_cells = np.sort(query * len(words) + key)
     alone = np.ones(len(query), bool)
     for pair in _steps(words):
@@ -101,13 +101,13 @@ def words_of_its_class(window: Window, targets: Pairs, rng: np.random.Generator)
             break
         is_free = alone.copy()
         for step in pair:
-            rival = _skip(query, step[key], step, target_cells)
-            seen = window.attention_kind.sees(words.last[query] - 1, words.last[rival])
-            is_valid = is_free & (rival >= 0) & seen
+            distractor = _skip(query, step[key], step, target_cells)
+            seen = window.attention_kind.sees(words.last[query] - 1, words.last[distractor])
+            is_valid = is_free & (distractor >= 0) & seen
             rows.append(query[is_valid])
-            rivals.append(rival[is_valid])
+            distractors.append(distractor[is_valid])
             alone &= ~is_valid
-    spans = word_spans(window, np.concatenate(rows), np.concatenate(rivals))
+    spans = word_spans(window, np.concatenate(rows), np.concatenate(distractors))
     return without(spans, targets)  # two words can share a token
 
 
@@ -144,19 +144,19 @@ def _steps(words: WordTable) -> tuple[tuple[ndarray, ndarray], tuple[ndarray, nd
 
 def _skip(
     query: Int[ndarray, " pair"],
-    rival: Int[ndarray, " pair"],
+    distractor: Int[ndarray, " pair"],
     step: Int[ndarray, " word"],
     target_cells: Int[ndarray, " pair"],
 ) -> Int[ndarray, " pair"]:
     """Go on past the query itself and words that are targets of the same query."""
-    rival = rival.copy()
-    open_rows = np.arange(len(rival))
+    distractor = distractor.copy()
+    open_rows = np.arange(len(distractor))
     while len(open_rows):
-        query_word, other = query[open_rows], rival[open_rows]
+        query_word, other = query[open_rows], distractor[open_rows]
         cell = query_word * len(step) + other
         position = np.minimum(np.searchsorted(target_cells, cell), len(target_cells) - 1)
         open_rows = open_rows[
             (other >= 0) & ((other == query_word) | (target_cells[position] == cell))
         ]
-        rival[open_rows] = step[rival[open_rows]]
-    return rival
+        distractor[open_rows] = step[distractor[open_rows]]
+    return distractor

@@ -65,11 +65,11 @@ def antecedents(window: Window, rule: Antecedents) -> Pairs:
 
 
 @draws_nothing
-def rivals(window: Window, targets: Pairs, rng: np.random.Generator, *, rule: Antecedents) -> Pairs:
+def other_mentions(window: Window, targets: Pairs, rng: np.random.Generator, *, rule: Antecedents) -> Pairs:
     """Same query, mentions of other entities: for each antecedent the next one nearer and farther.
 
     They agree with the query in number, gender and person if these are known. If there are
-    pronouns among them, a pronoun's rivals are pronouns.
+    pronouns among them, a pronoun's distractors are pronouns.
     """
     mentions = window.mentions
     table = _antecedent_table(window, rule)
@@ -78,16 +78,16 @@ def rivals(window: Window, targets: Pairs, rng: np.random.Generator, *, rule: An
     candidates = _eligible(window, rule) & other & mentions.agrees
     same_form = mentions.pronoun[:, None] == mentions.pronoun[None, :]
     if rule is same_lemma:
-        # the same word rarely names two entities: any other mention of the kind is a rival
+        # the same word rarely names two entities: any other mention of the kind is a distractor
         candidates = _seen(window) & other & same_form
     of_query = candidates[query]
-    is_rival = np.zeros_like(candidates)
+    is_distractor = np.zeros_like(candidates)
     of_its_kind = _neighbours(mentions, of_query & same_form[antecedent], antecedent)
     any_kind = _neighbours(mentions, of_query, antecedent)
     none = ~np.asarray(of_its_kind.any(1))
-    np.logical_or.at(is_rival, query, np.where(none[:, None], any_kind, of_its_kind))
-    # a rival's head word can be the antecedent's own ("Tom" in "Tom and Ann")
-    return without(_pairs(window, is_rival), targets)
+    np.logical_or.at(is_distractor, query, np.where(none[:, None], any_kind, of_its_kind))
+    # a distractor's head word can be the antecedent's own ("Tom" in "Tom and Ann")
+    return without(_pairs(window, is_distractor), targets)
 
 
 def _neighbours(
@@ -170,7 +170,7 @@ def _rows(other: str) -> tuple[Relation, ...]:
             "coreference",
             name,
             partial(antecedents, rule=rule),
-            partial(rivals, rule=rule),
+            partial(other_mentions, rule=rule),
             # a duplicate-token head finds mentions by the same word as well
             above_baseline(THRESHOLD, SOURCE, meaning, rule is not same_lemma, beats_shadow=True),
             baseline=Baseline(
@@ -189,6 +189,6 @@ TYPE = HeadType(
     relations=_rows("an earlier"),
     relations_by_kind={BIDIRECTIONAL: _rows("another")},
     looks_at="earlier mentions of the same entity by another word",
-    rivals="mentions of other entities, nearer and farther; the nearest mention",
+    control_keys="mentions of other entities, nearer and farther; the nearest mention",
     behaviour="pronoun",
 )

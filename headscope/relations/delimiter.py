@@ -147,6 +147,6 @@ TYPE = HeadType(
     },
     chat_relations=(TURN,),
     looks_at="punctuation, ends of sentences, line breaks, quotes",
-    rivals="keys that are not delimiters",
+    control_keys="keys that are not delimiters",
     behaviour="text",
 )

@@ -57,7 +57,7 @@ class HeadType:
     """Marker of its points, as matplotlib names them."""
     looks_at: str = ""
     """Keys that its heads look at, in words."""
-    rivals: str = ""
+    control_keys: str = ""
     """Controls of its relations, in words."""
     matched_control_keys: str = "other keys"
     """Keys of the matched control of its relations, in words."""

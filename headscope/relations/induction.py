@@ -92,6 +92,6 @@ TYPE = HeadType(
     stimuli=(REPEAT,),
     looks_at="the token after the earlier copy, or the copy, in repeated random tokens; in "
     "text the token that followed the same token",
-    rivals="other keys; in text keys at the same distance",
+    control_keys="other keys; in text keys at the same distance",
     behaviour=REPEAT.name,
 )

@@ -231,7 +231,7 @@ TYPE = HeadType(
     relations=RELATIONS,
     relations_by_kind={BIDIRECTIONAL: ON_BOTH_SIDES},
     looks_at="the nearest word of a class, the same class, the same word, pieces of the same word",
-    rivals="other words of the class, nearer and farther; the key of another baseline; for "
+    control_keys="other words of the class, nearer and farther; the key of another baseline; for "
     "pieces of words the same distance across words",
     behaviour="text",
 )

@@ -124,6 +124,6 @@ TYPE = HeadType(
         BIDIRECTIONAL: (*_BACK, _local(f"the {NEAR} tokens before and the {NEAR} after"), *AHEAD),
     },
     looks_at="the token 0 to 8 back, in text and in random tokens; the four tokens before",
-    rivals="other keys; for the four tokens before, the four before those",
+    control_keys="other keys; for the four tokens before, the four before those",
     behaviour="text",
 )

@@ -63,7 +63,7 @@ TYPE = HeadType(
     relations=RELATIONS,
     stimuli=(FACTS,),
     looks_at="the answer to a question about one of three people, asked in other words",
-    rivals="all other facts; other values of the same person or the same property; the "
+    control_keys="all other facts; other values of the same person or the same property; the "
     "nearest value of the property",
     matched_control_keys="what is said of that person or of that property alone",
     on_request=True,

@@ -143,7 +143,7 @@ TYPE = HeadType(
     relations=tuple(RELATIONS),
     stimuli=(PAIRS,),
     looks_at="an earlier synonym, antonym, kind, co-member, part or whole",
-    rivals="unrelated words of the same class, nearer and farther; the nearest one",
+    control_keys="unrelated words of the same class, nearer and farther; the nearest one",
     on_request=True,
     behaviour=PAIRS.name,
 )

@@ -125,7 +125,7 @@ TYPE = HeadType(
     relations_by_kind={BIDIRECTIONAL: (*RELATIONS, SEPARATOR)},
     chat_relations=(TEMPLATE,),
     looks_at="an attention sink: the first token, or an early position that its layer attends to",
-    rivals="other keys",
+    control_keys="other keys",
     behaviour="text",
     functional=False,
 )

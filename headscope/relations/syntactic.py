@@ -172,7 +172,7 @@ TYPE = HeadType(
     relations=tuple(RELATIONS),
     looks_at="the word that governs a word, or its dependent; one relation for each UD "
     "relation and direction",
-    rivals="other words of the target's class, nearer and farther, or at the same distance "
+    control_keys="other words of the target's class, nearer and farther, or at the same distance "
     "from other queries; the baseline's word at hard queries",
     matched_control_keys="keys of the same word class and distance at other queries",
     behaviour="agreement",

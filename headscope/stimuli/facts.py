@@ -76,14 +76,14 @@ def facts(rng: np.random.Generator, number: int) -> Facts:
         pronoun = "She" if name in WOMEN else "He"
         form = TWO_PROPERTIES[forms[i]]
         sentences.append(form.format(name=name, first=first, second=second, pronoun=pronoun))
-    rivals = [i for i in range(ENTITIES) if i != entity]
+    distractors = [i for i in range(ENTITIES) if i != entity]
     question = PROPERTIES[prop].question.format(names[entity])
     return Facts(
         " ".join([*sentences, question]),
         values[entity],
         others[entity],
-        tuple(values[i] for i in rivals),
-        tuple(others[i] for i in rivals),
+        tuple(values[i] for i in distractors),
+        tuple(others[i] for i in distractors),
     )
 
 

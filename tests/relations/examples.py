@@ -167,7 +167,7 @@ EXAMPLES = [
     Example("induction/repeat", REPEAT, {5: [2], 6: [3], 7: [4], 8: [5]}),
     Example("induction/duplicate", REPEAT, {5: [1], 6: [2], 7: [3], 8: [4]}),
     Example("induction/natural", AGAIN, {4: [2], 6: [3], 7: [2, 5]}),
-    # "told" has no word before it but its subject, and so no rival: it does not count
+    # "told" has no word before it but its subject, and so no distractor: it does not count
     Example("syntactic/nsubj:head>dep", KEYS, {8: [5], 17: [15]}, KEYS_TEXT),
     Example("syntactic/nsubj:dep>head", KEYS, {21: [20]}, KEYS_TEXT),
     Example("syntactic/obj:dep>head", KEYS, {12: [8]}, KEYS_TEXT),
@@ -177,7 +177,7 @@ EXAMPLES = [
     Example("syntactic/iobj:dep>head", KEYS, {3: [2]}, KEYS_TEXT),
     Example("syntactic/ccomp:dep>head", KEYS, {8: [2]}, KEYS_TEXT),
     Example("syntactic/parataxis:dep>head", KEYS, {20: [17]}, KEYS_TEXT),
-    # "They" has no rival in the plural, and does not count
+    # "They" has no distractor in the plural, and does not count
     Example("coreference/pronoun", KEYS, {5: [1]}, KEYS_TEXT),
     Example("coreference/chain", TOM_TOKENS, {4: [1], 5: [2], 6: [1, 4], 7: [2, 5]}, TOM_TEXT),
     Example("coreference/same-word", KEYS, {21: [3]}, KEYS_TEXT),

@@ -114,7 +114,7 @@ def test_words_that_share_a_token_are_no_pair():
         # she → Anna: Maria stands nearer. They → keys: the others are one woman each
         ("coreference/pronoun", KEYS, KEYS_TEXT, {(5, 5, 3)}),
         # he → Tom: Bob. him → Bob: Tom. his → Tom: Bob; → he: him. himself → Bob: Tom; → him: he
-        # and his; a pronoun's rival is a pronoun, a name's a name
+        # and his; a pronoun's distractor is a pronoun, a name's a name
         (
             "coreference/chain",
             TOM_TOKENS,

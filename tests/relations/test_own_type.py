@@ -35,7 +35,7 @@ def one_back(window: hs.Window) -> hs.Pairs:
 
 WORDS = hs.HeadType(
     name="words", letter="W", colour="#7f3b08", marker="*", relations=(one_back,),
-    looks_at="an earlier word", rivals="same query, other keys",
+    looks_at="an earlier word", control_keys="same query, other keys",
 )  # fmt: skip
 
 # and one with a stimulus of its own, whose documents say what their words point back to ---

@@ -109,7 +109,7 @@ def test_every_rule_picks_what_a_plain_loop_picks(tokens, document):
         assert row == [q - d if q >= d else -1 for q in range(len(window))]
 
 
-def test_rivals_are_other_words_of_the_targets_class_nearer_and_farther():
+def test_distractors_are_other_words_of_the_targets_class_nearer_and_farther():
     window = window_of_tokens(KEYS, KEYS_TEXT)
     # said ← Maria (3): no name lies between; Anna (1) is farther
     targets = pairs(np.array([20]), np.array([3]))

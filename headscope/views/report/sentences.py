@@ -115,7 +115,7 @@ def types_in_words(names: Collection[str]) -> list[dict[str, Any]]:
             "letter": kind.letter,
             "sink": not kind.functional,
             "looks_at": kind.looks_at,
-            "rivals": kind.rivals,
+            "control_keys": kind.control_keys,
         }
         for kind in head_types().values()
         if (kind.relations and not kind.on_request) or kind.name in names

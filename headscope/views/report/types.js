@@ -11,7 +11,7 @@ const thumbLink = (row) => {
 /* Targets and control keys of a type. */
 function question(type) {
   const own = DATA.types.find((t) => t.name === type) || {};
-  return own.looks_at ? el("p", { class: "lead" }, `Heads that attend to: ${own.looks_at}.`, own.rivals ? ` Control keys: ${own.rivals}.` : "") : null;
+  return own.looks_at ? el("p", { class: "lead" }, `Heads that attend to: ${own.looks_at}.`, own.control_keys ? ` Control keys: ${own.control_keys}.` : "") : null;
 }
 
 function typePage(type) {
