@@ -139,8 +139,8 @@ def asked(row: Relation) -> str:
         said.append(f"mass ≥ {rule.times_chance:g} × that of a uniform head")
     if rule.beat_baseline_by is not None:
         said.append(f"contested queries, by {rule.beat_baseline_by:.2f}")
-    if rule.beats_shadow:
-        said.append("its shadow")
+    if rule.beats_surrogate:
+        said.append("its surrogate")
     if rule.paired_relation is not None:
         said.append(f"the same threshold on `{rule.paired_relation}`")
     return "; ".join(said) or "–"

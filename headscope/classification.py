@@ -39,7 +39,7 @@ from headscope.stimuli.natural_text import TEXT, readable
 if TYPE_CHECKING:
     from headscope.measure.example import Example, ExampleRequest
     from headscope.measure.in_process import InProcess
-    from headscope.measure.shadow import ShadowRequest, ShadowScore
+    from headscope.measure.surrogate import SurrogateRequest, SurrogateScore
     from headscope.models.model import Model as LoadedModel
 
 
@@ -343,7 +343,9 @@ def _check_loss(loaded: _Loaded, read: _Read) -> tuple[dict[str, float | None] |
 
 
 def _judge(task: _Task, prepared: _Prepared, read: _Read) -> Result:
-    """Tag the heads, compared with their shadows, and cut out examples of those that are tagged."""
+    """Tag the heads, compared with their surrogates, and cut out examples of those that are
+    tagged.
+    """
     loaded, checkpoint = prepared.loaded, prepared.checkpoint
     settings, relations = loaded.settings, loaded.relations
     weighed = weigh_run(
@@ -354,9 +356,9 @@ def _judge(task: _Task, prepared: _Prepared, read: _Read) -> Result:
     )
     task.clock.lap("judge")
     result = weighed.judge(
-        _shadows(prepared, read, [] if settings.quick else weighed.shadow_requests)
+        _surrogates(prepared, read, [] if settings.quick else weighed.surrogate_requests)
     )
-    task.clock.lap("shadows")
+    task.clock.lap("surrogates")
     if settings.examples:
         requested, heads = wanted_examples(result.evidence, relations), task.backend.heads
         requested = [want for want in requested if not heads or (want.layer, want.head) in heads]
@@ -371,19 +373,21 @@ def _judge(task: _Task, prepared: _Prepared, read: _Read) -> Result:
     return replace(result, info=info, source=loaded.model.origin)
 
 
-def _shadows(
-    prepared: _Prepared, read: _Read, requests: Sequence[ShadowRequest]
-) -> list[ShadowScore]:
-    """Shadows of some heads, fitted on windows that the model has read."""
-    from headscope.measure import shadow
+def _surrogates(
+    prepared: _Prepared, read: _Read, requests: Sequence[SurrogateRequest]
+) -> list[SurrogateScore]:
+    """Surrogates of some heads, fitted on windows that the model has read."""
+    from headscope.measure import surrogate
 
     loaded, state = prepared.loaded, prepared.checkpoint.model
     text = prepared.windows.first[: read.counts.windows]
     others = [window for window in prepared.windows.others if was_read(window, state.stopped)]
-    windows = [window for window in (*text, *others) if len(window) <= shadow.LONGEST]
-    return shadow.score_shadows(
-        partial(shadow.rows_of_model, loaded.model),
-        shadow.ShadowText(windows, shadow.tokens_again(state.tokens), loaded.settings.seed),
+    windows = [window for window in (*text, *others) if len(window) <= surrogate.LONGEST]
+    return surrogate.score_surrogates(
+        partial(surrogate.rows_of_model, loaded.model),
+        surrogate.SurrogateText(
+            windows, surrogate.tokens_again(state.tokens), loaded.settings.seed
+        ),
         loaded.relations,
         requests,
         progress=read.listener.of_reread,

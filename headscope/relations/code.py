@@ -38,7 +38,7 @@ RELATIONS = tuple(
         kind,
         partial(pointed_to, kind=kind),
         partial(other_candidates, kind=kind),
-        above_baseline(THRESHOLD, SOURCE, _MEANINGS[kind], beats_shadow=True),
+        above_baseline(THRESHOLD, SOURCE, _MEANINGS[kind], beats_surrogate=True),
         stimuli=(TEXT.name,),
         baseline=Baseline(partial(nearest_candidate, kind=kind), by_class=False),
     )

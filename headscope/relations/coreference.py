@@ -172,7 +172,9 @@ def _rows(other: str) -> tuple[Relation, ...]:
             partial(antecedents, rule=rule),
             partial(other_mentions, rule=rule),
             # a duplicate-token head finds mentions by the same word as well
-            above_baseline(THRESHOLD, SOURCE, meaning, rule is not same_lemma, beats_shadow=True),
+            above_baseline(
+                THRESHOLD, SOURCE, meaning, rule is not same_lemma, beats_surrogate=True
+            ),
             baseline=Baseline(
                 same_word_or_nearest if rule is chain else partial(nearest_mention, rule=rule)
             ),

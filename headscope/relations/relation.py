@@ -73,9 +73,9 @@ class TagThresholds:
     those that say which key."""
     paired_relation: str | None = None
     """A relation whose mass must clear the same threshold, if it was measured."""
-    beats_shadow: bool = False
+    beats_surrogate: bool = False
     """True if a tag asks a head for more than a surrogate of it knows that has the surface of
-    the text alone; see `headscope.measure.shadow`."""
+    the text alone; see `headscope.measure.surrogate`."""
 
 
 above_baseline = partial(TagThresholds, beat_baseline_by=0.10)

@@ -47,7 +47,7 @@ RELATIONS = (
             THRESHOLD,
             SOURCE,
             "what the text says of the one that is asked for, in other words",
-            beats_shadow=True,
+            beats_surrogate=True,
         ),
         stimuli=(FACTS.name,),
         baseline=Baseline(partial(nearest_candidate, kind=PROPERTY), by_class=False),

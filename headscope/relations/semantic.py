@@ -127,7 +127,7 @@ RELATIONS = [
         name,
         partial(related_words, name=name),
         unrelated_words,
-        above_baseline(THRESHOLD, SOURCE, _MEANINGS[name], beats_shadow=True),
+        above_baseline(THRESHOLD, SOURCE, _MEANINGS[name], beats_surrogate=True),
         (TEXT.name, PAIRS.name),
         Baseline(nearest_of_class),
         label=Label(name, (RELATED,)),

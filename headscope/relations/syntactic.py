@@ -154,7 +154,7 @@ RELATIONS = [
             THRESHOLD,
             SOURCE,
             meaning.format(deprel),
-            beats_shadow=True,
+            beats_surrogate=True,
         ),
         baseline=Baseline(),
         matched_control=same_distance_same_class,

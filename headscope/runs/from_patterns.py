@@ -21,10 +21,10 @@ from headscope.measure.batch_reader import attention_readers
 from headscope.measure.batches import assign_blocks
 from headscope.measure.fit_baselines import fit_baselines
 from headscope.measure.layer_reader import ReaderConfig, read_layer, shared_requests
-from headscope.measure.shadow import (
-    ShadowText,
+from headscope.measure.surrogate import (
+    SurrogateText,
     rows_of_patterns,
-    score_shadows,
+    score_surrogates,
     tokens_again,
 )
 from headscope.measure.tally import Tally
@@ -116,11 +116,11 @@ def score_patterns(
     def again(sample: Sequence[Window]) -> Iterator[tuple[Pattern, Window]]:
         return arrays_of(patterns, texts, [number[id(window)] for window in sample])
 
-    text = ShadowText(as_scored, tokens_again(sum(map(len, as_scored))), seed)
-    shadows = score_shadows(
-        partial(rows_of_patterns, again), text, relations, weighed.shadow_requests
+    text = SurrogateText(as_scored, tokens_again(sum(map(len, as_scored))), seed)
+    surrogates = score_surrogates(
+        partial(rows_of_patterns, again), text, relations, weighed.surrogate_requests
     )
-    return weighed.judge(shadows)
+    return weighed.judge(surrogates)
 
 
 def _noted(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pandas as pd
 
-SHADOW_COLUMNS = [
-    *("shadow_mass", "shadow_hit_rate"),
-    *("beyond_shadow", "beyond_shadow_low", "beyond_shadow_high"),
+SURROGATE_COLUMNS = [
+    *("surrogate_mass", "surrogate_hit_rate"),
+    *("surrogate_margin", "surrogate_margin_low", "surrogate_margin_high"),
 ]
-"""Columns of a head's shadow, in the order of `headscope.measure.shadow.ShadowScore`."""
+"""Columns of a head's surrogate, in the order of `headscope.measure.surrogate.SurrogateScore`."""
 GENERAL = "general"
 """The column of labels that stand for several tags of a head."""
 HARD_COLUMNS = (
@@ -20,7 +20,7 @@ EVIDENCE_COLUMNS = [
     *("n", "mass", "control", "lift", "ci_low", "ci_high", "q_value"),
     *("matched_control", "chance", "hit_rate", "baseline", "baseline_rate"),
     *HARD_COLUMNS,
-    *SHADOW_COLUMNS,
+    *SURROGATE_COLUMNS,
     *("mass_error", "control_error", "verdict", "tagged", "confirmed"),
     GENERAL,
 ]

@@ -249,17 +249,17 @@ CONDITIONS = (
     ),
     Condition(
         "surrogate",
-        lambda t: t["beyond_shadow_low"] > 0,
+        lambda t: t["surrogate_margin_low"] > 0,
         lambda r: (
-            f"its surrogate is right at {r['shadow_hit_rate']:.2f}; where it is wrong, the head "
-            f"puts {r['beyond_shadow']:+.3f} "
-            f"{_interval(r['beyond_shadow_low'], r['beyond_shadow_high'])} more on the target than "
-            "on the surrogate's choice"
+            f"its surrogate is right at {r['surrogate_hit_rate']:.2f}; where it is wrong, the head "
+            f"puts {r['surrogate_margin']:+.3f} "
+            f"{_interval(r['surrogate_margin_low'], r['surrogate_margin_high'])} more on the "
+            "target than on the surrogate's choice"
         ),
-        lambda t: t.has("beyond_shadow_low"),
+        lambda t: t.has("surrogate_margin_low"),
         "a model of the head fitted on parts of speech, word forms, distance, order and repeated "
         "tokens of other documents",
-        margin=lambda t: Margin(*(t[f"beyond_shadow{end}"] for end in ("", "_low", "_high"))),
+        margin=lambda t: Margin(*(t[f"surrogate_margin{end}"] for end in ("", "_low", "_high"))),
         says_interval=True,
     ),
     Condition(

@@ -15,7 +15,7 @@ import pandas as pd
 from headscope.errors import CorpusError
 from headscope.measure.mean_pattern import mean_patterns, stimulus_pictures
 from headscope.measure.profile import describe
-from headscope.measure.shadow import ShadowRequest, ShadowScore
+from headscope.measure.surrogate import SurrogateRequest, SurrogateScore
 from headscope.measure.tally import Tally, pictured
 from headscope.relations.effects import Effect, effects_among, of_attention
 from headscope.relations.relation import MIN_QUERIES, Checked, Relation, TagThresholds
@@ -24,7 +24,7 @@ from headscope.statistics.columns import (
     EFFECT_COLUMNS,
     EFFECT_NAMES,
     EVIDENCE_COLUMNS,
-    SHADOW_COLUMNS,
+    SURROGATE_COLUMNS,
     strongest_effects_first,
 )
 from headscope.statistics.estimates import NO_FACTS, Facts, Half, weigh
@@ -133,7 +133,7 @@ class Judging(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class WeighedRun:
-    """The evidence of a run before the shadows of its heads are known."""
+    """The evidence of a run before the surrogates of its heads are known."""
 
     judging: Judging
     relations: Sequence[Relation]
@@ -143,36 +143,37 @@ class WeighedRun:
     halves: pd.DataFrame
 
     @property
-    def shadow_requests(self) -> list[ShadowRequest]:
-        """The heads whose tags ask for more than their shadows know, relation by relation."""
+    def surrogate_requests(self) -> list[SurrogateRequest]:
+        """The heads whose tags ask for more than their surrogates know, relation by relation."""
         number = {relation.id: i for i, relation in enumerate(self.relations)}
         rows = self.evidence[self._is_requested]
         places = zip(rows["layer"].tolist(), rows["head"].tolist(), rows["id"], strict=True)
-        return [ShadowRequest(layer, head, number[name]) for layer, head, name in places]
+        return [SurrogateRequest(layer, head, number[name]) for layer, head, name in places]
 
     @property
     def _is_requested(self) -> pd.Series:
-        names = [relation.id for relation in self.relations if relation.thresholds.beats_shadow]
+        names = [relation.id for relation in self.relations if relation.thresholds.beats_surrogate]
         return self.evidence["tagged"] & self.evidence["id"].isin(names)
 
-    def judge(self, shadows: Sequence[ShadowScore] = ()) -> Result:
+    def judge(self, surrogates: Sequence[SurrogateScore] = ()) -> Result:
         """Tag the heads, and note what was decided how."""
         attention = of_attention(self.relations)
         thresholds = {relation.id: relation.thresholds for relation in attention}
-        evidence, info = self.evidence.assign(**dict.fromkeys(SHADOW_COLUMNS, np.nan)), self.info
-        if shadows:
-            evidence.loc[self._is_requested, SHADOW_COLUMNS] = np.array(shadows)
+        evidence, info = self.evidence.assign(**dict.fromkeys(SURROGATE_COLUMNS, np.nan)), self.info
+        if surrogates:
+            evidence.loc[self._is_requested, SURROGATE_COLUMNS] = np.array(surrogates)
             evidence["verdict"] = verdicts(evidence, thresholds).to_numpy()
             evidence["tagged"] = evidence["verdict"] == TAGGED
             evidence["confirmed"] = confirmed(evidence, self.halves)
         general = general_labels(evidence, attention, self.judging.tally)
         evidence = evidence.assign(general=general)
-        if shadows:
-            unknown = evidence["tagged"] & evidence["beyond_shadow_low"].isna()
+        if surrogates:
+            unknown = evidence["tagged"] & evidence["surrogate_margin_low"].isna()
             info = _with_untested(
                 info,
                 evidence[self._is_requested & unknown],
-                "the head's shadow, which is wrong at too few of the queries that were read again",
+                "the head's surrogate, which is wrong at too few of the queries that were read "
+                "again",
             )
         return _result(replace(self, info=info), evidence, attention, thresholds)
 

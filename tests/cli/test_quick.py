@@ -62,7 +62,7 @@ def test_its_masses_controls_and_lifts_are_those_of_the_full_run(quick, full):
 
 
 def test_it_reads_no_challenge_set_and_fits_no_surrogate(quick, full):
-    assert quick.evidence["shadow_mass"].isna().all()
+    assert quick.evidence["surrogate_mass"].isna().all()
     assert quick.evidence["hard_n"].max() < full.evidence["hard_n"].max()
     tokens = [run.info["provenance"]["tokens"] for run in (quick, full)]
     assert tokens[0] < tokens[1] / 2

@@ -49,7 +49,7 @@ def test_its_best_syntactic_heads_beat_every_fixed_offset_by_far(run, relation):
     rows = run.evidence[run.evidence["relation"] == relation]
     best = rows.sort_values("lift").iloc[-1]
     # so short a text may hold too few queries where the nearest verb is another, or too little to fit
-    # a shadow on that is surely less
+    # a surrogate on that is surely less
     assert best["verdict"] in ("tagged", *OPEN)
     assert best["q_value"] < 0.01
 

@@ -22,13 +22,13 @@ from headscope.attention_kind import BIDIRECTIONAL
 from headscope.corpus.shipped import shipped_corpora
 from headscope.corpus.window import Window
 from headscope.measure.run_windows import run_windows
-from headscope.measure.shadow import ShadowScore
+from headscope.measure.surrogate import SurrogateScore
 from headscope.models.load import open_model
 from headscope.relations import relations_of
 from headscope.relations.relation import MIN_QUERIES, Relation
 from headscope.runs.from_patterns import score_patterns
 from headscope.settings import Settings
-from headscope.statistics.columns import SHADOW_COLUMNS
+from headscope.statistics.columns import SURROGATE_COLUMNS
 from headscope.statistics.judge_heads import weigh_run
 from headscope.statistics.result import Result, RunInfo
 from headscope.statistics.tags import TAGGED, VERDICTS
@@ -43,7 +43,7 @@ TYPES = ("syntactic", "coreference", "semantic", "retrieval")
 """Types whose tags a lazy head must not earn; it does earn others."""
 _NUMBERS = [
     "n", "mass", "control", "hard_n", "hard_rate", "hard_low", "hard_baseline_rate",
-    "beyond_shadow_low",
+    "surrogate_margin_low",
 ]  # fmt: skip
 
 
@@ -128,12 +128,12 @@ def judge(run: Result) -> pd.DataFrame:
     relations = [relation for relation in every if relation.id in run.tally.relations]
     info, seed = RunInfo.from_json(run.info), run.info["settings"]["seed"]
     weighed = weigh_run(run.tally, relations, seed=seed, info=info)
-    known = run.evidence.set_index(["layer", "head", "type", "relation"])[SHADOW_COLUMNS]
+    known = run.evidence.set_index(["layer", "head", "type", "relation"])[SURROGATE_COLUMNS]
     scores = []
-    for want in weighed.shadow_requests:
+    for want in weighed.surrogate_requests:
         relation = relations[want.relation]
         row = known.loc[(want.layer, want.head, relation.type, relation.name)]
-        scores.append(ShadowScore(*row))
+        scores.append(SurrogateScore(*row))
     return weighed.judge(scores).evidence
 
 

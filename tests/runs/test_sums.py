@@ -17,7 +17,7 @@ from headscope.relations import relations_of
 from headscope.run import load
 from headscope.runs.sums import from_npz, from_planes, packed_tally, planes, read_packed, to_npz
 from headscope.runs.tables import table_to_csv
-from headscope.statistics.columns import SHADOW_COLUMNS
+from headscope.statistics.columns import SURROGATE_COLUMNS
 from headscope.statistics.judge_heads import weigh_run
 from headscope.statistics.result import Result, RunInfo
 from tests.limits import no_hang
@@ -25,7 +25,7 @@ from tests.limits import no_hang
 TYPES = ["positional", "induction", "syntactic"]
 NAMES = ("positional/a", "syntactic/b", "syntactic/b/hard")
 SHAPE = ((0, 2), 3)
-AFTER_SHADOWS = [*SHADOW_COLUMNS, "verdict", "tagged", "confirmed"]
+AFTER_SURROGATES = [*SURROGATE_COLUMNS, "verdict", "tagged", "confirmed"]
 """Columns that need the model once more."""
 
 
@@ -88,7 +88,7 @@ def test_evidence_from_what_is_kept_is_the_evidence_that_was_written(classified,
     assert len(kept) > 300
     assert kept[["ci_low", "hard_rate", "matched"]].notna().any().all()
     pd.testing.assert_frame_equal(
-        table.drop(columns=AFTER_SHADOWS), kept.drop(columns=AFTER_SHADOWS)
+        table.drop(columns=AFTER_SURROGATES), kept.drop(columns=AFTER_SURROGATES)
     )
     # each head is described as it was, too
     columns = ["entropy", "variability", "shape", "mean_distance", "first_token_mass"]

@@ -137,8 +137,8 @@ def reasons_of(row: dict) -> list[str]:
         ({"chance": 0.35}, "1.5 × 0.350 on the same keys by evenly spread attention"),
         ({"hard_low": 0.4}, "at 0.50 [0.400, 0.580] of 80 queries where “nearest verb” is wrong"),
         ({"hard_baseline_rate": 0.35}, "baselines 0.35 + 0.10"),
-        ({"beyond_shadow": 0.1, "beyond_shadow_low": 0.0, "beyond_shadow_high": 0.2,
-          "shadow_hit_rate": 0.5}, "its surrogate is right at 0.50"),
+        ({"surrogate_margin": 0.1, "surrogate_margin_low": 0.0, "surrogate_margin_high": 0.2,
+          "surrogate_hit_rate": 0.5}, "its surrogate is right at 0.50"),
     ],
 )  # fmt: skip
 def test_every_condition_alone_prevents_a_tag_and_says_so(change, condition):

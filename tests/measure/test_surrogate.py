@@ -1,4 +1,4 @@
-"""Shadows: what has the surface alone falls by them, and what knows more stands."""
+"""Surrogates: what has the surface alone falls by them, and what knows more stands."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ import torch
 import headscope as hs
 from headscope.attention_kind import BIDIRECTIONAL
 from headscope.corpus.window import Window
-from headscope.measure import shadow as shadow_module
-from headscope.measure.shadow import (
+from headscope.measure import surrogate as surrogate_module
+from headscope.measure.surface import Surface
+from headscope.measure.surrogate import (
     PRIOR,
     ROUNDS,
-    ShadowRequest,
-    ShadowText,
+    SurrogateRequest,
+    SurrogateText,
     fit,
     predict,
     rows_of_patterns,
-    score_shadows,
+    score_surrogates,
 )
-from headscope.measure.surface import Surface
 from headscope.relations import relations_of
 from headscope.relations.relation import Relation
 from headscope.statistics.tags import verdicts
@@ -96,15 +96,15 @@ def pattern(window: Window, choice: Choice, noise: float) -> np.ndarray:
     return np.asarray((1 - noise) * rows + noise * even / even.sum(1, keepdims=True), np.float32)
 
 
-def shadow_of(windows, choose, name, *, noise=0.2, tokens=12_000):
+def surrogate_of(windows, choose, name, *, noise=0.2, tokens=12_000):
     def patterns(chosen):
         for window in chosen:
             yield torch.from_numpy(pattern(window, choose(window), noise)[None, None]), window
 
-    request, steps = [ShadowRequest(0, 0, 0)], []
-    (score,) = score_shadows(
+    request, steps = [SurrogateRequest(0, 0, 0)], []
+    (score,) = score_surrogates(
         partial(rows_of_patterns, patterns),
-        ShadowText(windows, tokens, seed=0),
+        SurrogateText(windows, tokens, seed=0),
         [relation(name)],
         request,
         progress=lambda done, total: steps.append((done, total)),
@@ -123,9 +123,9 @@ def shadow_of(windows, choose, name, *, noise=0.2, tokens=12_000):
         (content_word_before_the_last_preposition, False, "syntactic/nmod:dep>head"),
     ],
 )
-def test_a_lazy_head_knows_no_more_than_its_shadow(habit, two_sided, name):
+def test_a_lazy_head_knows_no_more_than_its_surrogate(habit, two_sided, name):
     """Each is right at a third of the queries and more, and no simple rule's name says it."""
-    score = shadow_of(text(two_sided), habit, name)
+    score = surrogate_of(text(two_sided), habit, name)
     assert score.mass > 0.25
     assert score.beyond < 0
     assert not score.low > 0
@@ -141,13 +141,13 @@ def test_a_lazy_head_knows_no_more_than_its_shadow(habit, two_sided, name):
         (False, "coreference/pronoun"),
     ],
 )
-def test_a_head_that_reads_the_annotation_knows_more_than_its_shadow(two_sided, name, noise):
-    score = shadow_of(text(two_sided), lambda window: knows(name, window), name, noise=noise)
+def test_a_head_that_reads_the_annotation_knows_more_than_its_surrogate(two_sided, name, noise):
+    score = surrogate_of(text(two_sided), lambda window: knows(name, window), name, noise=noise)
     assert score.low > 0
     assert score.beyond == pytest.approx(1 - noise, abs=0.05)
 
 
-def test_a_shadow_is_that_of_a_slow_loop():
+def test_a_surrogate_is_that_of_a_slow_loop():
     rng = np.random.default_rng(1)
     sizes = np.array([2, 4, 3])
     views = [rng.integers(0, 3, 9), rng.integers(0, 2, 9)]
@@ -158,28 +158,29 @@ def test_a_shadow_is_that_of_a_slow_loop():
     logits = [0.0] * 9
     for _ in range(ROUNDS):
         for view in views:
-            shadow = _rows(logits, rows)
+            surrogate = _rows(logits, rows)
             for label in range(int(view.max()) + 1):
                 cells = [cell for cell in range(9) if view[cell] == label]
                 goal = sum(attention[cell] for cell in cells) + PRIOR
-                step = np.log(goal / (sum(shadow[cell] for cell in cells) + PRIOR))
+                step = np.log(goal / (sum(surrogate[cell] for cell in cells) + PRIOR))
                 for cell in cells:
                     logits[cell] += step
     assert predict(fit(views, sizes, attention), views, sizes) == pytest.approx(_rows(logits, rows))
 
 
 def _rows(logits: list[float], rows: list[range]) -> list[float]:
-    shadow = [0.0] * len(logits)
+    surrogate = [0.0] * len(logits)
     for row in rows:
         total = sum(np.exp(logits[cell]) for cell in row)
         for cell in row:
-            shadow[cell] = np.exp(logits[cell]) / total
-    return shadow
+            surrogate[cell] = np.exp(logits[cell]) / total
+    return surrogate
 
 
 def test_the_score_is_that_of_a_slow_loop(monkeypatch):
-    """Of an even shadow, as it is before its first round; of equal words the first is strongest."""
-    monkeypatch.setattr(shadow_module, "ROUNDS", 0)
+    """Of an even surrogate, as it is before its first round; of equal words the first is
+    strongest."""
+    monkeypatch.setattr(surrogate_module, "ROUNDS", 0)
     windows, name, noise = text()[:6], "syntactic/nsubj:head>dep", 0.4
 
     def choose(window: Window) -> Choice:
@@ -201,13 +202,13 @@ def test_the_score_is_that_of_a_slow_loop(monkeypatch):
             if words[0] not in keys:
                 on_targets = sum(attention[key] for key in keys)
                 beyond.append(on_targets - len(keys) * attention[words[0]])
-    score = shadow_of(windows, choose, name, noise=noise)
+    score = surrogate_of(windows, choose, name, noise=noise)
     assert score.mass == pytest.approx(np.mean(masses))
     assert score.hit_rate == pytest.approx(np.mean(right))
     assert score.beyond == pytest.approx(np.mean(beyond), abs=1e-6)
 
 
-def test_a_lazy_head_of_given_patterns_loses_its_tag_by_its_shadow():
+def test_a_lazy_head_of_given_patterns_loses_its_tag_by_its_surrogate():
     det = relation("syntactic/det:dep>head")
     windows = [replace(window, attention_kind=BIDIRECTIONAL) for window in gum_windows(20_000)]
 
@@ -217,7 +218,7 @@ def test_a_lazy_head_of_given_patterns_loses_its_tag_by_its_shadow():
 
     run = hs.score_patterns(patterns, windows, relations=[det], progress=False)
     assert run.evidence["tagged"].tolist() == [False, True]
-    assert (run.evidence["beyond_shadow_low"] > 0).tolist() == [False, True]
+    assert (run.evidence["surrogate_margin_low"] > 0).tolist() == [False, True]
     # all else that a tag asks for holds
-    without = run.evidence.assign(beyond_shadow_low=np.nan)
+    without = run.evidence.assign(surrogate_margin_low=np.nan)
     assert (verdicts(without, run.thresholds) == "tagged").all()

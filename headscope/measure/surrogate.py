@@ -1,10 +1,10 @@
-"""Shadows: surrogates of single heads that are made of the surface of a text alone.
+"""Surrogates: models of single heads that are fitted on the surface of a text alone.
 
-A head's shadow is the flattest attention that gives every class of cells of `surface.VIEWS` the
+A head's surrogate is the flattest attention that gives every class of cells of `surface.VIEWS` the
 share that the head gives it: a softmax over keys of a sum with one weight for each class, those of
 each part of speech of the query separately, found by iterative scaling (Darroch and Ratcliff 1972).
 It is fitted on one half of the documents and judged on the other, on all words of a part of speech,
-and never sees what a relation asks for. What a head has from the surface its shadow has too.
+and never sees what a relation asks for. What a head has from the surface its surrogate has too.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ PRIOR = 0.5
 """Rows' worth of attention that is added to what a class has and to what it should have: of a rare
 class the other views decide."""
 TOKENS = 16_384
-"""Tokens of a run's windows that are read again for shadows, at most."""
+"""Tokens of a run's windows that are read again for surrogates, at most."""
 SHARE = 0.15
 """Share of what the model has read that is read again, and at least …"""
 FEWEST_TOKENS = 4_096
@@ -53,30 +53,30 @@ LONGEST = 1_024
 Heads = Sequence[tuple[int, int]]
 
 
-class ShadowRequest(NamedTuple):
-    """A head, and by its number among a run's relations one that its shadow is judged by."""
+class SurrogateRequest(NamedTuple):
+    """A head, and by its number among a run's relations one that its surrogate is judged by."""
 
     layer: int
     head: int
     relation: int
 
 
-class ShadowScore(NamedTuple):
-    """A head beside its shadow, at the queries of a relation on both halves of the documents."""
+class SurrogateScore(NamedTuple):
+    """A head beside its surrogate, at the queries of a relation on both halves of the documents."""
 
     mass: float
-    """The shadow's attention on the targets, in [0, 1]."""
+    """The surrogate's attention on the targets, in [0, 1]."""
     hit_rate: float
-    """Share of queries at which the shadow's strongest word is a target, in [0, 1]."""
+    """Share of queries at which the surrogate's strongest word is a target, in [0, 1]."""
     beyond: float
     """Margin at queries at which that word is no target: the head's attention on the targets less
-    that on the word, times the number of the targets; 0 or less for a head that is a shadow."""
+    that on the word, times the number of the targets; 0 or less for a head that is a surrogate."""
     low: float
     """Lower bound of its 95 % interval, blocks of documents drawn anew."""
     high: float
 
 
-NO_SHADOW = ShadowScore(*[float("nan")] * 5)
+NO_SURROGATE = SurrogateScore(*[float("nan")] * 5)
 
 RowTokens = Mapping[int, Int[ndarray, " query"]]
 """Tokens whose rows are read, by number of a window."""
@@ -88,8 +88,8 @@ ReadRows = Callable[
 tokens one after the other, each with the keys that it sees."""
 
 
-class ShadowText(NamedTuple):
-    """Windows that shadows may be fitted and judged on."""
+class SurrogateText(NamedTuple):
+    """Windows that surrogates may be fitted and judged on."""
 
     windows: Sequence[Window]
     tokens: int
@@ -98,15 +98,15 @@ class ShadowText(NamedTuple):
     """Seeds the choice of windows and the bootstrap."""
 
 
-def score_shadows(
+def score_surrogates(
     read: ReadRows,
-    text: ShadowText,
+    text: SurrogateText,
     relations: Sequence[Relation],
-    requests: Sequence[ShadowRequest],
+    requests: Sequence[SurrogateRequest],
     *,
     progress: OnProgress = silent,
-) -> list[ShadowScore]:
-    """Scores of the shadows of some heads, in the order of the requests."""
+) -> list[SurrogateScore]:
+    """Scores of the surrogates of some heads, in the order of the requests."""
     if not requests:
         return []
     questions = {number: relations[number] for number in {want.relation for want in requests}}
@@ -114,20 +114,22 @@ def score_shadows(
         text.windows, list(questions.values()), tokens=text.tokens, seed=text.seed
     )
     if not sample:
-        return [NO_SHADOW] * len(requests)
+        return [NO_SURROGATE] * len(requests)
     heads = sorted({(want.layer, want.head) for want in requests})
-    rows = ShadowRows.of(sample, questions, len(heads))
+    rows = SurrogateRows.of(sample, questions, len(heads))
     length = sum(map(len, sample))
     parts = len(rows.tokens) * len(heads)
     for part, (window, slot, values) in enumerate(read(sample, rows.tokens, heads)):
         rows.add(window, slot, values)
         progress(length * (part + 1) // parts, 2 * length)
-    scores: dict[ShadowRequest, ShadowScore] = {}
+    scores: dict[SurrogateRequest, SurrogateScore] = {}
     for slot, head in enumerate(heads):
-        shadow_of = cache(partial(rows.shadow, slot))  # of one head at a time, as they are large
+        surrogate_of = cache(
+            partial(rows.surrogate, slot)
+        )  # of one head at a time, as they are large
         for want in requests:
             if (want.layer, want.head) == head:
-                scores[want] = rows.score(slot, questions[want.relation], shadow_of, text.seed)
+                scores[want] = rows.score(slot, questions[want.relation], surrogate_of, text.seed)
         progress(length + length * (slot + 1) // len(heads), 2 * length)
     return [scores[want] for want in requests]
 
@@ -179,7 +181,7 @@ def _targets(relation: Relation, window: Window) -> Pairs:
 
 
 @dataclass(eq=False)
-class ShadowRows:
+class SurrogateRows:
     """Rows of attention, word by word, with the classes of their cells; row follows row."""
 
     surfaces: Sequence[Surface]
@@ -196,7 +198,7 @@ class ShadowRows:
     @classmethod
     def of(
         cls, windows: Sequence[Window], questions: Mapping[int, Relation], heads: int
-    ) -> ShadowRows:
+    ) -> SurrogateRows:
         """Rows without attention, of the words of every part of speech that is asked."""
         all_words = [Surface(window, np.empty(0, np.int64)) for window in windows]
         classes: set[int] = set()
@@ -249,9 +251,9 @@ class ShadowRows:
         summed = np.add.reduceat(values, offset + first[item])
         self.attention[slot, start : start + len(summed)] = summed
 
-    def shadow(self, slot: int, upos: int) -> Float[ndarray, " cell"]:
-        """A head's shadow at the words of a part of speech, both halves; 0 in all other rows."""
-        shadow = np.zeros(self.attention.shape[1])
+    def surrogate(self, slot: int, upos: int) -> Float[ndarray, " cell"]:
+        """A head's surrogate at the words of a part of speech, both halves; 0 in all other rows."""
+        surrogate = np.zeros(self.attention.shape[1])
         for half in (0, 1):
             of_class = self.upos == upos
             fitted, judged = (
@@ -262,8 +264,8 @@ class ShadowRows:
             if cells.any():
                 weights = self._fit(slot, fitted)
                 views = [view[cells] for view in self.views]
-                shadow[cells] = predict(weights, views, self.sizes[judged])
-        return shadow
+                surrogate[cells] = predict(weights, views, self.sizes[judged])
+        return surrogate
 
     def _fit(self, slot: int, rows: Bool[ndarray, " row"]) -> list[Float[ndarray, " class"]]:
         cells, sizes = np.repeat(rows, self.sizes), self.sizes[rows]
@@ -278,28 +280,29 @@ class ShadowRows:
         self,
         slot: int,
         relation: Relation,
-        shadow_of: Callable[[int], Float[ndarray, " cell"]],
+        surrogate_of: Callable[[int], Float[ndarray, " cell"]],
         seed: int,
-    ) -> ShadowScore:
-        """The score of a head's shadow by a relation."""
+    ) -> SurrogateScore:
+        """The score of a head's surrogate by a relation."""
         rows, cells = self._targets(relation)
         if not len(rows):
-            return NO_SHADOW
+            return NO_SURROGATE
         queries, query = np.unique(rows, return_inverse=True)
         classes = np.unique(self.upos[queries]).tolist()
-        shadow = np.sum([shadow_of(upos) for upos in classes], axis=0)
-        picks = self._strongest(shadow, queries)
+        surrogate = np.sum([surrogate_of(upos) for upos in classes], axis=0)
+        picks = self._strongest(surrogate, queries)
         right = np.zeros(len(queries), bool)
         np.logical_or.at(right, query, cells == picks[query])
         attention = self.attention[slot]
-        mass, shadow_mass, targets = (
-            np.bincount(query, values) for values in (attention[cells], shadow[cells], cells >= 0)
+        mass, surrogate_mass, targets = (
+            np.bincount(query, values)
+            for values in (attention[cells], surrogate[cells], cells >= 0)
         )
         block = self.block[queries[~right]]
         # bincount of nothing has integers
         beyond = np.bincount(block, (mass - targets * attention[picks])[~right]).astype(float)
         mean, low, high, _ = estimate(beyond, np.bincount(block), seed=seed)
-        return ShadowScore(float(shadow_mass.mean()), float(right.mean()), mean, low, high)
+        return SurrogateScore(float(surrogate_mass.mean()), float(right.mean()), mean, low, high)
 
     def _targets(self, relation: Relation) -> tuple[Int[ndarray, " cell"], Int[ndarray, " cell"]]:
         """Rows of a relation's queries, and the cells of their targets, each once."""
@@ -317,9 +320,9 @@ class ShadowRows:
         return rows, cells
 
     def _strongest(
-        self, shadow: Float[ndarray, " cell"], rows: Int[ndarray, " query"]
+        self, surrogate: Float[ndarray, " cell"], rows: Int[ndarray, " query"]
     ) -> Int[ndarray, " query"]:
-        strength = np.where(self.is_word, shadow, -1.0)
+        strength = np.where(self.is_word, surrogate, -1.0)
         maximum = np.maximum.reduceat(strength, self.starts)
         strongest = np.flatnonzero(strength == np.repeat(maximum, self.sizes))
         return np.asarray(strongest[np.searchsorted(strongest, self.starts[rows])])
@@ -330,7 +333,7 @@ def fit(
     sizes: Int[ndarray, " row"],
     attention: Float[ndarray, " cell"],
 ) -> list[Float[ndarray, " class"]]:
-    """Weights of a shadow in logits, for each view those of its classes.
+    """Weights of a surrogate in logits, for each view those of its classes.
 
     Args:
         views: the class of each cell, by view.
@@ -342,13 +345,13 @@ def fit(
         return weights
     starts = np.cumsum(sizes) - sizes
     attended = [np.bincount(view, attention) for view in views]
-    shadow = np.repeat(1 / sizes, sizes)
+    surrogate = np.repeat(1 / sizes, sizes)
     for _ in range(ROUNDS):
         for view, weight, goal in zip(views, weights, attended, strict=True):
-            step = np.log((goal + PRIOR) / (np.bincount(view, shadow) + PRIOR))
+            step = np.log((goal + PRIOR) / (np.bincount(view, surrogate) + PRIOR))
             weight += step
-            shadow *= np.exp(step)[view]
-            shadow /= np.repeat(np.add.reduceat(shadow, starts), sizes)
+            surrogate *= np.exp(step)[view]
+            surrogate /= np.repeat(np.add.reduceat(surrogate, starts), sizes)
     return weights
 
 
@@ -357,7 +360,9 @@ def predict(
     views: Sequence[Int[ndarray, " cell"]],
     sizes: Int[ndarray, " row"],
 ) -> Float[ndarray, " cell"]:
-    """The rows of a shadow, each summing to 1; classes that it was not fitted on weigh nothing."""
+    """The rows of a surrogate, each summing to 1; classes that it was not fitted on weigh
+    nothing.
+    """
     logits = np.zeros(len(views[0]))
     for weight, view in zip(weights, views, strict=True):
         known = view < len(weight)
