@@ -138,7 +138,7 @@ def asked(row: Relation) -> str:
     if rule.times_chance is not None:
         said.append(f"mass ≥ {rule.times_chance:g} × that of a uniform head")
     if rule.beat_baseline_by is not None:
-        said.append(f"contested queries, by {rule.beat_baseline_by:.2f}")
+        said.append(f"hard queries, by {rule.beat_baseline_by:.2f}")
     if rule.beats_surrogate:
         said.append("its surrogate")
     if rule.paired_relation is not None:
