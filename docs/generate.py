@@ -31,7 +31,7 @@ from headscope.statistics.columns import (
     HEAD_COLUMNS,
 )
 from headscope.statistics.result import by_name
-from headscope.statistics.wording import rule_in_words
+from headscope.statistics.wording import baseline_in_words
 from headscope.studies.study_table import STUDIES, home, imported
 
 PROJECT = Path(__file__).parents[1]
@@ -326,7 +326,7 @@ def two_heads() -> str:
                 f"{name}, `{relation.partition('/')[2]}`",
                 f"{head['mass']:.2f}",
                 f"{head['matched_control']:.2f}",
-                f"{rule_in_words(head['baseline'])}: {head['baseline_rate']:.0%}",
+                f"{baseline_in_words(head['baseline'])}: {head['baseline_rate']:.0%}",
                 f"{head['hard_rate']:.0%} of {head['hard_n']:.0f}",
                 "**tagged**" if head["tagged"] else "**rejected**",
             )

@@ -12,15 +12,15 @@ from jaxtyping import Float, Int
 from numpy import ndarray
 
 from headscope.corpus.window import Window
+from headscope.relations.baselines import ALL_BASELINES, CLASS_COUNT, EARLIER, OFFSETS, query_class
 from headscope.relations.effects import of_attention, sum_names
 from headscope.relations.hard_queries import (
     ChosenBaseline,
+    baseline_picks,
     compared_targets,
-    rule_picks,
     target_classes,
     with_parts,
 )
-from headscope.relations.heuristics import ALL_RULES, CLASS_COUNT, EARLIER, OFFSETS, query_class
 from headscope.relations.pairs import Pairs
 from headscope.relations.relation import EASY, HARD, Baseline, Relation, is_part
 from headscope.stimuli.challenge import CHALLENGE
@@ -36,7 +36,9 @@ class BaselineHits:
 
     def __init__(self, relation: Relation) -> None:
         self.relation, self._baseline = relation, relation.baseline or Baseline()
-        self.right: Int[ndarray, "class rule"] = np.zeros((CLASS_COUNT, len(ALL_RULES)), np.int64)
+        self.right: Int[ndarray, "class rule"] = np.zeros(
+            (CLASS_COUNT, len(ALL_BASELINES)), np.int64
+        )
         self.queries: Int[ndarray, " class"] = np.zeros(CLASS_COUNT, np.int64)
         self.targets: Int[ndarray, " class"] = np.zeros(CLASS_COUNT, np.int64)
         """Number of targets by the class of the word that they belong to."""
@@ -51,7 +53,7 @@ class BaselineHits:
         if not len(targets):
             return
         classes = query_class(window)
-        right = rule_picks(self.relation, window)[:, targets.query] == targets.key
+        right = baseline_picks(self.relation, window)[:, targets.query] == targets.key
         one_hot = classes[targets.query][:, None] == np.arange(CLASS_COUNT)
         # a product of small whole numbers, which single precision holds exactly
         counted = (right.astype(np.float32) @ one_hot.astype(np.float32)).T.astype(int)
@@ -67,22 +69,22 @@ class BaselineHits:
         baseline, else they would differ by chance.
         """
         right = self._allowed()
-        rule = np.full(CLASS_COUNT, right.sum(0).argmax())
+        baseline = np.full(CLASS_COUNT, right.sum(0).argmax())
         if self._baseline.by_class:
-            rule = np.where(self.queries >= FEWEST, right.argmax(-1), rule)
-        return ChosenBaseline(rule, self.targets >= MIN_SHARE * self.targets.sum())
+            baseline = np.where(self.queries >= FEWEST, right.argmax(-1), baseline)
+        return ChosenBaseline(baseline, self.targets >= MIN_SHARE * self.targets.sum())
 
     def facts(
         self, chosen: ChosenBaseline, hard: BaselineHits, easy: BaselineHits
     ) -> dict[str, Any]:
         """Facts of the relation; see `FittedBaselines.facts`."""
-        classes, rules = np.arange(CLASS_COUNT), len(ALL_RULES)
-        best = np.bincount(chosen.rule, weights=self.queries, minlength=rules).argmax()
-        right = self._allowed()[classes, chosen.rule].clip(0).sum()
+        classes, baselines = np.arange(CLASS_COUNT), len(ALL_BASELINES)
+        best = np.bincount(chosen.baseline, weights=self.queries, minlength=baselines).argmax()
+        right = self._allowed()[classes, chosen.baseline].clip(0).sum()
         back, forward = (slice(start, start + OFFSETS) for start in (1, len(EARLIER)))
         offset = max(self.right[:, offsets].sum(0).max() for offsets in (back, forward))
         return {
-            "baseline": ALL_RULES[int(best)],
+            "baseline": ALL_BASELINES[int(best)],
             "baseline_rate": float(right / self.queries.sum()),
             "best_offset_rate": float(offset / self.queries.sum()),
             "hard_queries": hard.count,
@@ -112,7 +114,7 @@ class BaselineHits:
 
     def _allowed(self) -> Int[ndarray, "class rule"]:
         right = self.right.copy()
-        right[..., [ALL_RULES.index(name) for name in self._baseline.without]] = -1
+        right[..., [ALL_BASELINES.index(name) for name in self._baseline.without]] = -1
         if self._baseline.find is None:
             right[..., 0] = -1
         return right
@@ -141,7 +143,7 @@ def upper_hull(points: Float[ndarray, "point 2"]) -> Float[ndarray, "corner 2"]:
 class FittedBaselines:
     """The baselines to beat on a text, and their rates there."""
 
-    heuristics: dict[str, ChosenBaseline]
+    baselines: dict[str, ChosenBaseline]
     """Baselines by relation, of relations that have some and have queries."""
     facts: dict[str, dict[str, Any]]
     """Facts by relation: `baseline`, the best one's name, `baseline_rate`, `best_offset_rate`, the
@@ -152,13 +154,13 @@ class FittedBaselines:
 
     def parts(self, relations: Sequence[Relation]) -> list[Relation]:
         """The relations and what is summed beside them; see `with_parts`."""
-        return with_parts(relations, self.heuristics)
+        return with_parts(relations, self.baselines)
 
     def record(self, relations: Sequence[Relation]) -> dict[str, Any]:
         """Fields of the run's record: the baselines, and the names of the sums beside relations."""
         scored = {r.id for r in of_attention(relations) if not is_part(r.name)}
         parts = [name for name in sum_names(relations) if name not in scored]
-        return {"simple_rules": self.facts, "parts": parts}
+        return {"baselines": self.facts, "parts": parts}
 
 
 def fit_baselines(

@@ -218,7 +218,7 @@ def check_relations(
                 raise ChoiceError(f"stimulus for {relation.id}", stimulus, readable)
         if relation.thresholds.beat_baseline_by is not None and relation.baseline is None:
             raise HeadscopeError(
-                f"{relation.id}: its rule asks to beat a simple rule (beat_baseline_by), but the "
+                f"{relation.id}: a tag must beat a baseline (beat_baseline_by), but the "
                 "relation has no baseline to compare with"
             )
     return relations

@@ -14,7 +14,7 @@ from numpy import ndarray
 
 from headscope.attention_kind import AttentionKind
 from headscope.corpus.window import Window, WordTable
-from headscope.relations.heuristics import nearest_equal, next_equal
+from headscope.relations.baselines import nearest_equal, next_equal
 from headscope.relations.pairs import Pairs, distinct, pairs, span_pairs, without
 from headscope.relations.relation import draws_nothing
 

@@ -18,7 +18,7 @@ from jaxtyping import Bool, Int
 from numpy import ndarray
 
 from headscope.corpus.window import Window
-from headscope.relations.heuristics import CLASS_COUNT, picks, query_class
+from headscope.relations.baselines import CLASS_COUNT, picks, query_class
 from headscope.relations.pairs import Pairs, pairs
 from headscope.relations.query_sampling import turns
 from headscope.relations.relation import (
@@ -39,22 +39,22 @@ MOST = 8
 class ChosenBaseline:
     """The baseline of each class of query words, and what competes with targets."""
 
-    rule: Int[ndarray, " class"]
-    """Indices into `headscope.relations.heuristics.RULES`."""
+    baseline: Int[ndarray, " class"]
+    """Indices into `headscope.relations.baselines.BASELINES`."""
     candidates: Bool[ndarray, " class"]
     """Classes of the words that targets belong to."""
 
     def picks(self, relation: Relation, window: Window) -> Int[ndarray, " position"]:
         """The key that the baseline picks at each query, −1 if it picks none."""
-        rule = self.rule[query_class(window)]
-        pick = picks(window)[rule, np.arange(len(window))]
+        baseline = self.baseline[query_class(window)]
+        pick = picks(window)[baseline, np.arange(len(window))]
         find_own = None if relation.baseline is None else relation.baseline.find
-        if find_own is not None and not rule.all():
-            pick = np.where(rule == 0, find_own(window), pick)  # a relation's own is the first
+        if find_own is not None and not baseline.all():
+            pick = np.where(baseline == 0, find_own(window), pick)  # a relation's own is the first
         return np.asarray(pick)
 
 
-def rule_picks(relation: Relation, window: Window) -> Int[ndarray, "rule position"]:
+def baseline_picks(relation: Relation, window: Window) -> Int[ndarray, "rule position"]:
     """Picks of every baseline, those of the relation's own in the first row."""
     if relation.baseline is None or relation.baseline.find is None:
         return picks(window)

@@ -22,7 +22,7 @@ from headscope.relations.controls import (
     words_of_its_class,
 )
 from headscope.relations.head_type import HeadType
-from headscope.relations.heuristics import (
+from headscope.relations.baselines import (
     FALLING_BACK,
     PHRASE_RULES,
     nearest,
@@ -151,7 +151,7 @@ def _following(mask: Bool[ndarray, " word"]) -> Int[ndarray, " word"]:
 
 
 def _rules(side: str, name: str) -> tuple[str, ...]:
-    """Simple rules that find what the relation asks for, in most sentences at least."""
+    """Baselines that find what the relation asks for, in most sentences at least."""
     forms = ("nearest-{}", "nearest-{}-in-sentence", *FALLING_BACK)
     return tuple(side + form.format(name) for form in forms)
 

@@ -79,7 +79,7 @@ class TagThresholds:
 
 
 above_baseline = partial(TagThresholds, beat_baseline_by=0.10)
-"""Thresholds of a head that must know better than any simple rule, by 10 points of its hit rate."""
+"""Thresholds of a head that must know better than any baseline, by 10 points of its hit rate."""
 
 
 @dataclass(frozen=True)
@@ -94,9 +94,9 @@ class EffectThresholds(TagThresholds):
 
 @dataclass(frozen=True)
 class Baseline:
-    """The simple rules that a head of a relation must know better than.
+    """The baselines that a head of a relation must know better than.
 
-    The best of `headscope.relations.heuristics.RULES` is chosen by the text; queries where
+    The best of `headscope.relations.baselines.RULES` is chosen by the text; queries where
     it is wrong are hard, and a tag is decided there.
     """
 
@@ -135,7 +135,7 @@ class Relation:
     stimuli: tuple[str, ...] = ("text",)
     """The windows that it reads, by their names in `headscope.stimuli`."""
     baseline: Baseline | None = None
-    """The simple rules to beat, where there are any."""
+    """The baselines to beat, where there are any."""
     has_hits: bool = True
     """True if a hit rate makes sense: not where the target is the first token."""
     matched_control: DrawControl | None = None

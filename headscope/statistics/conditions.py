@@ -12,7 +12,7 @@ import pandas as pd
 from jaxtyping import Bool, Float
 from numpy import ndarray
 
-from headscope.statistics.wording import rule_in_words, strictest_control
+from headscope.statistics.wording import baseline_in_words, strictest_control
 
 MAX_Q = 0.01
 TIMES_CONTROL = 1.5
@@ -180,14 +180,16 @@ def _hard_in_words(row: Row) -> str:
     return (
         f"prefers the target at {row['hard_rate']:.2f} "
         f"{_interval(row['hard_low'], row['hard_high'])} of {row['hard_n']:.0f} queries where "
-        f"“{rule_in_words(row['baseline'])}” is wrong; baselines {row['hard_baseline_rate']:.2f} + "
-        f"{row['beat_baseline_by']:.2f}"
+        f"“{baseline_in_words(row['baseline'])}” is wrong; baselines "
+        f"{row['hard_baseline_rate']:.2f} + {row['beat_baseline_by']:.2f}"
     )
 
 
 def open_in_words(row: Row) -> str:
     """Reason why a text cannot distinguish a relation from baselines, of a row where it cannot."""
-    hard = f"{row['hard_n']:.0f} hard queries, where “{rule_in_words(row['baseline'])}” is wrong"
+    hard = (
+        f"{row['hard_n']:.0f} hard queries, where “{baseline_in_words(row['baseline'])}” is wrong"
+    )
     if row["hard_n"] < (fewest := row.get("fewest_hard", MIN_HARD)):
         return f"{hard}; needs {fewest:.0f}"
     if isnan(row["hard_low"]):

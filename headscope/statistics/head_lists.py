@@ -1,6 +1,6 @@
 """Lists of heads: the strongest of each type and relation, and those without a tag to report.
 
-The latter are `not identifiable`, because the text holds too few queries where a simple rule is
+The latter are `not identifiable`, because the text holds too few queries where a baseline is
 wrong, or partial sinks, whose mass on the sink is below the threshold.
 """
 
@@ -16,7 +16,7 @@ from headscope.relations.relation import MIN_QUERIES, Relation, TagThresholds
 from headscope.relations.sink import PARTIAL, TYPE
 from headscope.statistics.conditions import open_in_words
 from headscope.statistics.tags import UNIDENTIFIABLE, is_sink
-from headscope.statistics.wording import rule_in_words
+from headscope.statistics.wording import baseline_in_words
 
 TAGS_PER_HEAD = 3
 """Relations that a head is shown with."""
@@ -111,14 +111,14 @@ def undecided(heads: pd.DataFrame, evidence: pd.DataFrame) -> pd.DataFrame:
 
 
 def alternatives(relation: str, limits: str) -> str:
-    """The two things a head may be doing, in words: the relation, or the simple rule.
+    """The two things a head may be doing, in words: the relation, or the baseline.
 
     >>> alternatives("obj:dep>head", "nearest-VERB")
     'obj → its head, or nearest verb'
     >>> alternatives("det:head>dep", "2-words-back")
     'head → its det, or 2 words back'
     """
-    return f"{_relation(relation)}, or {rule_in_words(limits)}"
+    return f"{_relation(relation)}, or {baseline_in_words(limits)}"
 
 
 def _relation(name: str) -> str:

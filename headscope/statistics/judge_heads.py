@@ -190,7 +190,7 @@ def weigh_run(
     Raises:
         CorpusError: no relation found a query.
     """
-    facts: Facts = info.simple_rules or {}
+    facts: Facts = info.baselines or {}
     judging = Judging(tally, seed, facts, info.interim_tests)
     evidence, halves = judging.relations(of_attention(relations))
     notes = _few_queries(relations, evidence)

@@ -31,7 +31,7 @@ from headscope.statistics.tags import (
     evidence_order,
     with_thresholds,
 )
-from headscope.statistics.wording import rule_in_words, strictest_control
+from headscope.statistics.wording import baseline_in_words, strictest_control
 
 NEAR_MISSES = 3
 NEAR_LIFT = 0.02  # below that a relation is no near miss but noise
@@ -104,15 +104,15 @@ def explain_tags(
 
 
 def _accuracy(row: Row) -> list[str]:
-    """Hit rate of the head and of the best simple rule; none if no rule is to be beaten."""
+    """Hit rate of the head and of the best baseline; none if there is no baseline."""
     if not row["baseline"] or isnan(row["baseline_rate"]):
         return []
     line = (
         f"  right, by its strongest attention, at {row['hit_rate']:.0%} of its queries; "
-        f"“{rule_in_words(row['baseline'])}” at {row['baseline_rate']:.0%}"
+        f"“{baseline_in_words(row['baseline'])}” at {row['baseline_rate']:.0%}"
     )
     is_behind = row["hit_rate"] < row["baseline_rate"]
-    return [line + ": less often than that rule" * is_behind]
+    return [line + ": less often than that baseline" * is_behind]
 
 
 def _general(row: Row, known: set[str]) -> list[str]:
@@ -176,7 +176,7 @@ def findings(rows: pd.DataFrame, thresholds: Mapping[str, TagThresholds]) -> lis
 
 
 def _tag(row: Row) -> str:
-    sentences = [_masses(row), _beside_heuristic(row)]
+    sentences = [_masses(row), _hit_rate_and_baseline(row)]
     if pd.notna(row["confirmed"]) and row["confirmed"]:
         sentences.append("Each half of the text also gives this tag.")
     general = f", general {row[GENERAL]}" * bool(row[GENERAL])
@@ -191,7 +191,7 @@ def _refusal(row: Row) -> str:
         verdict += f": {failed[0].account(row)}"
     elif failed:
         verdict += f": it fails {', '.join(condition.name for condition in failed)}"
-    sentences = [_masses(row), _beside_heuristic(row), f"{verdict}."]
+    sentences = [_masses(row), _hit_rate_and_baseline(row), f"{verdict}."]
     return f"{row['id']}: " + " ".join(filter(None, sentences))
 
 
@@ -200,13 +200,13 @@ def _masses(row: Row) -> str:
     return f"{row['mass']:.2f} of its attention is on {row['meaning']}, {control:.2f} on {keys}."
 
 
-def _beside_heuristic(row: Row) -> str:
-    """Hit rates of the head and the best simple rule; empty if no rule is to be beaten."""
+def _hit_rate_and_baseline(row: Row) -> str:
+    """Hit rates of the head and the best baseline; empty if there is no baseline."""
     if not row["baseline"] or isnan(row["baseline_rate"]) or isnan(row["hit_rate"]):
         return ""
     line = (
         f"It is right at {row['hit_rate']:.0%} of {row['n']:,} queries ("
-        f"“{rule_in_words(row['baseline'])}”: {row['baseline_rate']:.0%})."
+        f"“{baseline_in_words(row['baseline'])}”: {row['baseline_rate']:.0%})."
     )
     if isnan(row["hard_rate"]):
         return line

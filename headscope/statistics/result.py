@@ -126,8 +126,8 @@ class RunInfo:
     """The command that repeats the run."""
     notes: Sequence[str] = ()
     settings: Mapping[str, Any] | None = None
-    simple_rules: Mapping[str, Mapping[str, Any]] | None = None
-    """Baseline heuristics by relation; see `headscope.measure.fit_baselines`."""
+    baselines: Mapping[str, Mapping[str, Any]] | None = None
+    """Baselines by relation; see `headscope.measure.fit_baselines`."""
     parts: Sequence[str] | None = None
     """Names of the sums beside those of the relations."""
     text_loss: Mapping[str, Any] | None = None

@@ -30,7 +30,7 @@ _FORMS = (
     (r"last-of-sentence-before", "last word of the sentence before"),
     (r"after-punctuation", "nearest word after a mark"),
     (r"capitalised", "nearest capitalised word"),
-    (r"own", "its own simple rule, such as the nearest of its kind"),
+    (r"own", "its own baseline, such as the nearest of its kind"),
 )
 _WORDS = {
     "ADJ": "adjective", "ADP": "adposition", "ADV": "adverb", "AUX": "auxiliary",
@@ -41,11 +41,11 @@ _WORDS = {
 }  # fmt: skip
 
 
-def rule_in_words(name: str) -> str:
-    """A simple rule's name in words.
+def baseline_in_words(name: str) -> str:
+    """A baseline's name in words.
 
-    >>> rule_in_words("nearest-VERB"), rule_in_words("2-words-back"), rule_in_words("same-class")
-    ('nearest verb', '2 words back', 'nearest word of the same class')
+    >>> [baseline_in_words(name) for name in ("nearest-VERB", "2-words-back", "same-class")]
+    ['nearest verb', '2 words back', 'nearest word of the same class']
     """
     for form, words in _FORMS:
         if re.fullmatch(form, name):

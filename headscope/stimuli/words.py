@@ -17,7 +17,7 @@ from headscope.stimuli.stimulus import (
 )
 
 FEWEST_WORDS, MOST_WORDS = 10, 14
-"""Words of a copy: more than any simple rule counts back (8), and not always equally many."""
+"""Words of a copy: more than any baseline counts back (8), and not always equally many."""
 LENGTHS, KINDS = range(2, 9), 3
 """Tokens of a word; of the lengths that there are enough words of, the shortest three."""
 LEAST = 20

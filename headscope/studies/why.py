@@ -62,7 +62,7 @@ STUDY = Study(
         q_value | [0, 1] | one-sided test of a lift above 0, Benjamini–Hochberg over measured heads
         n | count, ≥ 1 | queries
         hit_rate | [0, 1] | share of queries whose strongest key is a target
-        baseline | a simple rule's name | the best simple rule; empty if none is to be beaten
+        baseline | a baseline's name | the best baseline; empty if none is to be beaten
         baseline_rate | [0, 1] | share of queries that it gets right
         hard_n | count, ≥ 0 | compared queries where it is wrong
         hard_rate | [0, 1] | share of these at which the head prefers the target

@@ -35,7 +35,7 @@ def atlas_figure(run: Result) -> Figure:
     """Layers × heads, each cell its primary type's colour and letter, shaded by its lift.
 
     A head that is only a sink is pale whatever its lift. One that the text cannot tell from a
-    simple rule has a dashed frame.
+    baseline has a dashed frame.
     """
     layers, heads = len(layers_of(run)), int(run.heads["head"].max()) + 1
     figure = Figure(figsize=(2 + heads * 0.32, 1.6 + layers * 0.3), layout="constrained")

@@ -67,7 +67,7 @@ def test_a_run_on_another_language_asks_no_english_sentences(folder, gpt2_folder
             gpt2_folder, folder / f"{language}_pud-ud-test.conllu", types=["syntactic"],
             max_tokens=20_000, examples=False, **options,
         )  # fmt: skip
-        asked = any(facts["synthetic_rules"] for facts in run.info["simple_rules"].values())
+        asked = any(facts["synthetic_baselines"] for facts in run.info["baselines"].values())
         assert asked == (language == "en" and not options)
         said = "the text is zh: the synthetic sentences, which are English, are left out"
         assert (said in run.info["notes"]) == (language == "zh")

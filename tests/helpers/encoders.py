@@ -44,7 +44,7 @@ def save_tokenizer(words: tuple[str, ...], folder: Path) -> None:
 
 
 def corpus(documents: int, seed: int) -> str:
-    """Sentences of four verbs and their objects in any order: no simple rule tells which is whose."""
+    """Sentences of four verbs and their objects in any order: no baseline tells which is whose."""
     rng, lines = random.Random(seed), []
     for document in range(documents):
         lines.append(f"# newdoc id = d{document}")

@@ -32,7 +32,7 @@ def texts(far: list[bool]) -> list[Window]:
     return [window(number, far=each) for number, each in enumerate(far)]
 
 
-def test_the_best_rule_and_what_it_gets_right():
+def test_the_best_baseline_and_what_it_gets_right():
     found = fit_baselines(texts([False] * 30 + [True] * 10), OBJECT)
     (facts,) = found.facts.values()
     assert facts["baseline_rate"] == pytest.approx(0.75)
@@ -41,7 +41,7 @@ def test_the_best_rule_and_what_it_gets_right():
     assert facts["hard_queries"] == 10
 
 
-def test_one_rule_is_chosen_on_the_whole_text_that_fits_it_best():
+def test_one_baseline_is_chosen_on_the_whole_text_that_fits_it_best():
     # even documents have near verbs, odd ones far: more of these
     found = fit_baselines(texts([number % 5 != 0 for number in range(40)]), OBJECT)
     (facts,) = found.facts.values()

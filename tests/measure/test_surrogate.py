@@ -124,7 +124,7 @@ def surrogate_of(windows, choose, name, *, noise=0.2, tokens=12_000):
     ],
 )
 def test_a_lazy_head_knows_no_more_than_its_surrogate(habit, two_sided, name):
-    """Each is right at a third of the queries and more, and no simple rule's name says it."""
+    """Each is right at a third of the queries and more, and no baseline's name says it."""
     score = surrogate_of(text(two_sided), habit, name)
     assert score.mass > 0.25
     assert score.beyond < 0

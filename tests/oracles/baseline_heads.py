@@ -59,7 +59,8 @@ class KnownHead:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class BaselineHead(KnownHead):
-    """A head that follows the simple rule that is its name; called with a window it gives `[query key]`."""
+    """A head that follows the baseline that is its name; called with a window it gives `[query
+    key]`."""
 
     attention: AttentionRule
 
@@ -397,8 +398,8 @@ def _of_words() -> Iterator[BaselineHead]:
 def _back(distance: int) -> BaselineHead:
     relation = f"positional/offset-{distance}"
     name = "previous token" if distance == 1 else f"{distance} tokens back"
-    rule = _of_tokens(lambda w: (w.back == distance) & w.proper)
-    return BaselineHead(name, (relation, f"{relation}-random"), attention=rule)
+    baseline = _of_tokens(lambda w: (w.back == distance) & w.proper)
+    return BaselineHead(name, (relation, f"{relation}-random"), attention=baseline)
 
 
 def _of_tokens(weights: Callable[[WindowFeatures], ndarray]) -> AttentionRule:
@@ -411,8 +412,8 @@ def _sentence_so_far(features: WindowFeatures) -> ndarray:
 
 
 _OF_TOKENS = tuple(
-    BaselineHead(name, earns, may, attention=rule)
-    for name, earns, may, rule in (
+    BaselineHead(name, earns, may, attention=baseline)
+    for name, earns, may, baseline in (
         ("first token", ("sink/first-token",), (), at_rest),
         ("second token", (), (), _of_tokens(lambda w: (w.back >= 0) & (w.proper.cumsum() == 1))),
         ("all tokens alike", (), (), lambda w: w.even),
@@ -443,16 +444,18 @@ def _mixtures() -> Iterator[BaselineHead]:
     ):
         yield halves(sink, head)
         yield halves(previous, head)
-        rule = mixed((1 - NOISE, head.attention), (NOISE, lambda w: w.even))
-        yield BaselineHead(f"{head.name}, with noise", may=(*head.earns, *head.may), attention=rule)
+        baseline = mixed((1 - NOISE, head.attention), (NOISE, lambda w: w.even))
+        yield BaselineHead(
+            f"{head.name}, with noise", may=(*head.earns, *head.may), attention=baseline
+        )
     yield halves(verb, nominal)
     yield halves(previous, _back(2))
 
 
 def halves(one: BaselineHead, two: BaselineHead) -> BaselineHead:
     may = (*one.earns, *one.may, *two.earns, *two.may)
-    rule = mixed((0.5, one.attention), (0.5, two.attention))
-    return BaselineHead(f"half {one.name}, half {two.name}", may=may, attention=rule)
+    baseline = mixed((0.5, one.attention), (0.5, two.attention))
+    return BaselineHead(f"half {one.name}, half {two.name}", may=may, attention=baseline)
 
 
 def mirrored_head(head: BaselineHead) -> BaselineHead:
@@ -475,5 +478,5 @@ def _ahead(tags: tuple[str, ...]) -> tuple[str, ...]:
 
 def _both_sides(head: BaselineHead) -> BaselineHead:
     may = ("lexical/*", "positional/*", "delimiter/*", *_COPY)
-    rule = on_either_side(head.attention)
-    return BaselineHead(f"{head.name}, on either side", may=may, attention=rule)
+    baseline = on_either_side(head.attention)
+    return BaselineHead(f"{head.name}, on either side", may=may, attention=baseline)

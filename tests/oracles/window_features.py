@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int
 from numpy import ndarray
 
 from headscope.corpus.window import Window, WordTable, no_mentions
-from headscope.relations.heuristics import mirror_words
+from headscope.relations.baselines import mirror_words
 
 Table = Bool[ndarray, "word word"]
 """Query words × key words."""

@@ -1,4 +1,4 @@
-"""Relations, controls and simple rules find keys on both sides in an encoder's window."""
+"""Relations, controls and baselines find keys on both sides in an encoder's window."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headscope.corpus.window import Frame, Window, WordTable
 from headscope.errors import PatternError
 from headscope.models.tokenizer import load_tokenizer
 from headscope.relations import relations_of
-from headscope.relations.heuristics import ALL_RULES, CLASSES, picks
+from headscope.relations.baselines import ALL_BASELINES, CLASSES, picks
 from headscope.relations.relation import find, targets_of
 
 CLASS = "DET ADJ NOUN VERB DET NOUN PUNCT NOUN VERB ADP DET ADJ NOUN PUNCT".split()
@@ -44,10 +44,10 @@ def window() -> Window:
     return Frame(99, "[SEP]", BIDIRECTIONAL).close(plain)
 
 
-def test_rules_look_ahead_as_a_slow_loop_says(window):
+def test_baselines_look_ahead_as_a_slow_loop_says(window):
     words, found = window.words, picks(window)
-    assert found.shape == (len(ALL_RULES), len(window))
-    own = dict(zip(ALL_RULES, found, strict=False))
+    assert found.shape == (len(ALL_BASELINES), len(window))
+    own = dict(zip(ALL_BASELINES, found, strict=False))
     for query in range(len(window)):
         expected = query + 3 if query + 3 < window.stop else -1
         assert own["offset+3"][query] == expected

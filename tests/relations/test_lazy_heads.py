@@ -1,4 +1,4 @@
-"""Heads that know earn their tags, and lazy heads with habits that come near earn none."""
+"""Heads that know earn their tags, and lazy heads with baselines that come near earn none."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ MEANING = Case(
     {"related word": {*PAIR_RELATIONS}},
 )
 
-# coreference: by the entity, not by a habit of words ------------------------------------------
+# coreference: by the entity, not by a baseline of words ------------------------------------------
 
 
 @cache

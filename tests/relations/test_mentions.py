@@ -1,4 +1,4 @@
-"""Mentions that agree, and the simple rules of reference that ask for it."""
+"""Mentions that agree, and the baselines of reference that ask for it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headscope.relations.coreference import nearest_mention, pronoun, same_word_
 from tests.relations.examples import TOM_TEXT, TOM_TOKENS
 
 
-def test_the_simple_rules_of_reference_ask_for_agreement():
+def test_the_baselines_of_reference_ask_for_agreement():
     window = window_of_tokens(TOM_TOKENS, TOM_TEXT)
     # "he" at 4 → Bob, who is nearest; "him" repeats "he", and "his" repeats "him"
     assert same_word_or_nearest(window).tolist() == [-1, -1, 1, -1, 2, 4, 5, 6]

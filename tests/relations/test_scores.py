@@ -34,12 +34,12 @@ HABITS = ("perfect", "never", "uniform")
 
 
 def habits(example: Example) -> np.ndarray:
-    """A head of each habit."""
+    """A head of each baseline."""
     return np.concatenate([pattern(example, habit=habit) for habit in HABITS], axis=1)
 
 
 def rows(run: hs.Run, example: Example) -> dict[str, pd.Series]:
-    """Evidence on the example's relation, for the head of each habit."""
+    """Evidence on the example's relation, for the head of each baseline."""
     found = run.evidence[run.evidence["type"] + "/" + run.evidence["relation"] == example.relation]
     assert found["head"].tolist() == [0, 1, 2]
     return dict(zip(HABITS, (row for _, row in found.iterrows()), strict=True))

@@ -16,7 +16,7 @@ from numpy import ndarray
 from torch import Tensor
 
 from headscope.corpus.window import Window
-from headscope.relations.heuristics import UPOS, query_class
+from headscope.relations.baselines import UPOS, query_class
 from headscope.relations.pairs import distinct
 from headscope.relations.relation import Relation
 from headscope.studies.explain import places, tokens
@@ -50,7 +50,7 @@ _FAMILIES = (
     tokens.rarity,
     tokens.marks,
     tokens.repeat_features,
-    tokens.simple_rules,
+    tokens.baselines,
     places.sentences,
     places.trees,
     places.entities,

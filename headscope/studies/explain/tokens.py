@@ -1,4 +1,4 @@
-"""Features of tokens and words: classes, spelling, marks, repeats, and simple rules."""
+"""Features of tokens and words: classes, spelling, marks, repeats, and baselines."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from jaxtyping import Bool
 from numpy import ndarray
 
 from headscope.corpus.window import Window
-from headscope.relations.delimiter import kinds_of
-from headscope.relations.heuristics import (
-    ALL_RULES,
+from headscope.relations.baselines import (
+    ALL_BASELINES,
+    BASELINES,
     CLASSES,
     EARLIER,
     FALLING_BACK,
     OFFSETS,
     PHRASE_RULES,
-    RULES,
     UPOS,
     nearest,
     of_class,
     picks,
 )
+from headscope.relations.delimiter import kinds_of
 from headscope.relations.pairs import span_pairs
 from headscope.studies.explain.feature import (
     Feature,
@@ -36,13 +36,13 @@ from headscope.studies.explain.feature import (
 
 _MARKS = ("punctuation", "sentence-end", "newline", "quote-bracket")
 _OF_TWO = {form.format(name) for name in CLASSES for form in FALLING_BACK}
-"""Simple rules that are no features: each picks what one of two others picks."""
+"""Baselines that are no features: each picks what one of two others picks."""
 _FEATURES = {
     name
-    for name in (*RULES[1 + OFFSETS :], *ALL_RULES[len(EARLIER) + OFFSETS :])
+    for name in (*BASELINES[1 + OFFSETS :], *ALL_BASELINES[len(EARLIER) + OFFSETS :])
     if name.removeprefix("later-") not in (*_OF_TWO, *PHRASE_RULES)
 }
-"""Simple rules that are features: those of `RULES` for every model, the others for encoders."""
+"""Baselines that are features: those of `BASELINES` for every model, the others for encoders."""
 
 
 def _kind(name: str) -> str:
@@ -158,12 +158,12 @@ def _repeats_ahead(same: Bool[ndarray, "query key"]) -> Iterator[FeatureCells]:
     yield cells(Feature("next same token", "lexical"), query, same[query].argmax(1))
 
 
-def simple_rules(window: Window, lexicon: TokenFacts) -> Iterator[FeatureCells]:
+def baselines(window: Window, lexicon: TokenFacts) -> Iterator[FeatureCells]:
     """One key per query: the nearest verb, the second noun back, the sentence's first word."""
     if not len(window.words):
         return
     sees_future = window.attention_kind.sees_future
-    names = ALL_RULES if sees_future else RULES
+    names = ALL_BASELINES if sees_future else BASELINES
     for name, keys in zip(names, picks(window), strict=False):
         if name in _FEATURES:
             query = np.flatnonzero(keys >= 0)

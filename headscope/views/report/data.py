@@ -137,7 +137,7 @@ def _relation(
         "taggable": limits.taggable,
         "n": int(first["n"]),
         "chance": _short(first["chance"]),
-        "rule": _short(first["baseline_rate"]),
+        "baseline_rate": _short(first["baseline_rate"]),
         "reliability": run.info.get("reliability", {}).get(name),
         "tagged": [int(value) for value in rows["tagged"]],
         "undecided": np.flatnonzero(rows["verdict"] == UNIDENTIFIABLE).tolist(),

@@ -1,7 +1,7 @@
-"""Simple rules that need no syntax: "the nearest verb", "three tokens back", "first noun".
+"""Baselines that need no syntax: "the nearest verb", "three tokens back", "first noun".
 
 A head that follows one of them finds many heads, dependents and antecedents without knowing
-anything of them. What a simple rule gets right on a text is known from the text alone.
+anything of them. What a baseline gets right on a text is known from the text alone.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _BY_CLASS = (
 FALLING_BACK = ("second-{}-in-sentence", "next-to-first-{}-in-sentence")
 """The second of a class from the word, or from the beginning of its sentence; where the sentence
 has one alone so far, that one. In most sentences these are the nearest of the class too."""
-RULES = (
+BASELINES = (
     "own",
     *(f"offset-{d}" for d in range(1, OFFSETS + 1)),
     *(f"{d}-words-back" for d in range(1, WORDS_BACK + 1)),
@@ -51,21 +51,21 @@ RULES = (
     "after-punctuation",
     "capitalised",
 )
-"""Simple rules by name; `own` is the one that a relation brings itself, if any."""
+"""Baselines by name; `own` is the one that a relation brings itself, if any."""
 _ANCHORS = {"adposition": "ADP", "conjunction": "CCONJ", "mark": "PUNCT"}
 _PHRASE_CLASSES = (
     "NOUN", "VERB", "name-or-noun", "nominal", "verbal", "content-word", "function-word",
 )  # fmt: skip
 PHRASE_RULES = tuple(f"{name}-before-{anchor}" for anchor in _ANCHORS for name in _PHRASE_CLASSES)
 """The last word of a class before the nearest adposition, conjunction or mark."""
-EARLIER = (*RULES, *PHRASE_RULES)
+EARLIER = (*BASELINES, *PHRASE_RULES)
 """Every rule that a causal model's heads may follow."""
 _AHEAD = (
     *(f"offset+{d}" for d in range(1, OFFSETS + 1)),
     *(f"{d}-words-ahead" for d in range(1, WORDS_BACK + 1)),
     *(f"later-{name}" for name in EARLIER[OFFSETS + WORDS_BACK + 1 :]),
 )
-ALL_RULES = (
+ALL_BASELINES = (
     *EARLIER,
     *_AHEAD,
     *(f"nearest-{name}-on-either-side" for name in CLASSES),
@@ -82,7 +82,7 @@ def picks(window: Window) -> Int[ndarray, "rule position"]:
     """The key position that each rule names at each query, −1 if it names none.
 
     A rule about words speaks at a word's last token, of an earlier word's last token. In an
-    encoder's window the rules are those of `ALL_RULES`.
+    encoder's window the rules are those of `ALL_BASELINES`.
     """
     length, words = len(window), window.words
     pick = np.full((len(EARLIER), length), -1)
@@ -100,9 +100,9 @@ def picks(window: Window) -> Int[ndarray, "rule position"]:
 
 
 def _ahead(window: Window, earlier: Int[ndarray, "rule position"]) -> Int[ndarray, "more position"]:
-    """Picks of the rules of `ALL_RULES` after those of `EARLIER`."""
+    """Picks of the rules of `ALL_BASELINES` after those of `EARLIER`."""
     length, words, stop = len(window), window.words, window.stop
-    pick = np.full((len(ALL_RULES) - len(EARLIER), length), -1)
+    pick = np.full((len(ALL_BASELINES) - len(EARLIER), length), -1)
     token = np.arange(length)
     for d in range(1, OFFSETS + 1):
         pick[d - 1, : max(0, stop - d)] = token[d : max(d, stop)]
@@ -113,7 +113,7 @@ def _ahead(window: Window, earlier: Int[ndarray, "rule position"]) -> Int[ndarra
     apart = (by_word >= 0) & (words.first[by_word] > words.last[None, :])
     pick[OFFSETS : len(_AHEAD), words.last] = np.where(apart, words.last[by_word], -1)
     names = [*(f"nearest-{name}" for name in CLASSES), "same-class"]
-    before = earlier[[RULES.index(name) for name in names]]
+    before = earlier[[BASELINES.index(name) for name in names]]
     after = pick[[_AHEAD.index(f"later-{name}") for name in names]]
     nearer = (before >= 0) & ((after < 0) | (token - before <= after - token))
     pick[len(_AHEAD) :] = np.where(nearer, before, after)

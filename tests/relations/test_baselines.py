@@ -1,4 +1,4 @@
-"""Simple rules against plain loops over the words of a text."""
+"""Baselines against plain loops over the words of a text."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import pytest
 from headscope.corpus.align import window_of_tokens
 from headscope.corpus.window import Window
 from headscope.relations import relations_of
-from headscope.relations.controls import words_of_its_class
-from headscope.relations.hard_queries import ChosenBaseline, is_hard, with_parts
-from headscope.relations.heuristics import (
+from headscope.relations.baselines import (
+    BASELINES,
     CLASS_COUNT,
     CLASSES,
     EARLIER,
     FALLING_BACK,
     PHRASE_RULES,
-    RULES,
     UPOS,
     picks,
 )
+from headscope.relations.controls import words_of_its_class
+from headscope.relations.hard_queries import ChosenBaseline, is_hard, with_parts
 from headscope.relations.pairs import pairs
 from tests.relations.examples import KEYS, KEYS_TEXT, REED_TEXT, REED_TOKENS
 
@@ -30,20 +30,20 @@ RELATIONS = {relation.id: relation for relation in relations_of(["all"])}
 ANCHORS = {"adposition": "ADP", "conjunction": "CCONJ", "mark": "PUNCT"}
 
 
-def slow_phrase(window: Window, q: int, rule: str) -> int | None:
+def slow_phrase(window: Window, q: int, baseline: str) -> int | None:
     """The word that a rule about words before a mark picks for word q."""
     upos = window.words.upos.tolist()
-    name = next(c for c in sorted(CLASSES, key=len, reverse=True) if c in rule)
+    name = next(c for c in sorted(CLASSES, key=len, reverse=True) if c in baseline)
     of_class = [k for k in range(q) if upos[k] in CLASSES[name]]
-    marks = [k for k in range(q) if upos[k] == ANCHORS[rule.rpartition("-")[2]]]
+    marks = [k for k in range(q) if upos[k] == ANCHORS[baseline.rpartition("-")[2]]]
     before = [k for k in of_class if marks and k < marks[-1]]
     return before[-1] if before else None
 
 
-def slow(window: Window, q: int, rule: str) -> int | None:
+def slow(window: Window, q: int, baseline: str) -> int | None:
     """The word that a rule picks for word q, by going back word by word."""
-    if rule in PHRASE_RULES:
-        return slow_phrase(window, q, rule)
+    if baseline in PHRASE_RULES:
+        return slow_phrase(window, q, baseline)
     words = window.words
     earlier = [k for k in range(q) if words.last[k] < words.last[q]]
     inside = [k for k in earlier if words.sentence[k] == words.sentence[q]]
@@ -57,28 +57,28 @@ def slow(window: Window, q: int, rule: str) -> int | None:
     def capital(k: int) -> bool:
         return window.strings[words.first[k]].strip()[:1].isupper()
 
-    if rule.endswith("-words-back"):
-        return last(list(range(q)), int(rule.split("-")[0]))
-    if rule == "same-class":
+    if baseline.endswith("-words-back"):
+        return last(list(range(q)), int(baseline.split("-")[0]))
+    if baseline == "same-class":
         return last([k for k in earlier if words.upos[k] == words.upos[q]])
-    if rule == "same-lemma":
+    if baseline == "same-lemma":
         return last([k for k in earlier if words.lemma[k] == words.lemma[q]])
-    if rule == "first-same-lemma":
+    if baseline == "first-same-lemma":
         return next((k for k in earlier if words.lemma[k] == words.lemma[q]), None)
-    if rule == "other-class":
+    if baseline == "other-class":
         return last([k for k in earlier if words.upos[k] != words.upos[q]])
-    if rule == "last-of-sentence-before":
+    if baseline == "last-of-sentence-before":
         return last([k for k in earlier if words.sentence[k] < words.sentence[q]])
-    if rule == "after-punctuation":
+    if baseline == "after-punctuation":
         mark = last(of("PUNCT", earlier))
         return None if mark is None or mark + 1 >= q else mark + 1
-    if rule == "capitalised":
+    if baseline == "capitalised":
         return last([k for k in earlier if capital(k)])
-    if rule in OF_TWO:
-        found = of(OF_TWO[rule], inside)
-        place = 1 if rule.startswith("next-to-first") else -2
+    if baseline in OF_TWO:
+        found = of(OF_TWO[baseline], inside)
+        place = 1 if baseline.startswith("next-to-first") else -2
         return found[place] if len(found) > 1 else found[0] if found else None
-    form, name = rule.split("-", 1)
+    form, name = baseline.split("-", 1)
     among = inside if name.endswith("-in-sentence") else earlier
     found = of(name.removesuffix("-in-sentence"), among)
     if form == "first":
@@ -89,23 +89,23 @@ def slow(window: Window, q: int, rule: str) -> int | None:
 @pytest.mark.parametrize(
     ("tokens", "document"), [(KEYS, KEYS_TEXT), (REED_TOKENS, REED_TEXT)], ids=["keys", "reed"]
 )
-def test_every_rule_picks_what_a_plain_loop_picks(tokens, document):
+def test_every_baseline_picks_what_a_plain_loop_picks(tokens, document):
     window = window_of_tokens(tokens, document)
     words, found = window.words, picks(window)
     compared = 0
-    for number, rule in enumerate(EARLIER):
-        if rule == "own" or rule.startswith("offset-"):
+    for number, baseline in enumerate(EARLIER):
+        if baseline == "own" or baseline.startswith("offset-"):
             continue
         for q in range(len(words)):
-            expected = slow(window, q, rule)
+            expected = slow(window, q, baseline)
             place = -1 if expected is None else words.last[expected]
-            assert found[number, words.last[q]] == place, (rule, q)
+            assert found[number, words.last[q]] == place, (baseline, q)
             compared += place >= 0
     assert compared > 300
     between = np.setdiff1d(np.arange(len(window)), words.last)
     assert (found[65:, between] == -1).all()
     for d in (1, 5, 64):
-        row = found[RULES.index(f"offset-{d}")].tolist()
+        row = found[BASELINES.index(f"offset-{d}")].tolist()
         assert row == [q - d if q >= d else -1 for q in range(len(window))]
 
 
@@ -131,8 +131,8 @@ def test_words_of_the_targets_classes_and_the_distractor_compete_with_the_target
     window = window_of_tokens(KEYS, KEYS_TEXT)
     relation = RELATIONS["syntactic/ccomp:dep>head"]  # find → told, where "that" lies nearer
     verbs = np.isin(np.arange(CLASS_COUNT), UPOS.index("VERB"))
-    for rule, hard in (("nearest-SCONJ", True), ("nearest-VERB", False)):
-        chosen = ChosenBaseline(np.full(CLASS_COUNT, RULES.index(rule)), verbs)
+    for baseline, hard in (("nearest-SCONJ", True), ("nearest-VERB", False)):
+        chosen = ChosenBaseline(np.full(CLASS_COUNT, BASELINES.index(baseline)), verbs)
         parts = with_parts([relation], {relation.id: chosen})
         by_name = {part.name.rpartition("/")[2]: part for part in parts[1:]}
         assert set(by_name) == {"matched_control", "hard", "easy"}
