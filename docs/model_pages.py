@@ -25,7 +25,13 @@ from headscope.relations.relation import MIN_QUERIES
 from headscope.runs.atlas import PREFIX, atlas_names
 from headscope.statistics.general_labels import distinct_tags, shown_relations
 from headscope.statistics.reasons import findings
-from headscope.statistics.tags import NARROW, NO, UNIDENTIFIABLE, is_decidable, with_thresholds
+from headscope.statistics.tags import (
+    INCONCLUSIVE,
+    NO,
+    UNIDENTIFIABLE,
+    is_decidable,
+    with_thresholds,
+)
 
 PAGES = Path(__file__).parent / "results"
 START = Path(__file__).parent / "index.md"
@@ -91,7 +97,7 @@ def tags(run: hs.Run) -> str:
                 str(len(tagged.drop_duplicates(["layer", "head"]))),
                 str(len(tagged)),
                 confirmed if len(tagged) else "–",
-                str((members["verdict"] == NARROW).sum()),
+                str((members["verdict"] == INCONCLUSIVE).sum()),
                 str((members["verdict"] == UNIDENTIFIABLE).sum()),
             )
         )

@@ -24,7 +24,7 @@ from headscope.statistics.general_labels import TIMES_LABEL, distinct_tags, tag_
 from headscope.statistics.head_lists import partial_sink_lines, undecided
 from headscope.statistics.result import PRELIMINARY, Result, layers_of
 from headscope.statistics.tags import (
-    NARROW,
+    INCONCLUSIVE,
     NO_TAG,
     UNCLASSIFIED,
     UNIDENTIFIABLE,
@@ -36,7 +36,7 @@ from headscope.statistics.wording import baseline_in_words, strictest_control
 NEAR_MISSES = 3
 NEAR_LIFT = 0.02  # below that a relation is no near miss but noise
 MOST_TAGS = 3
-_VERDICTS = {NARROW: "Narrowly refused", UNIDENTIFIABLE: "Not identifiable"}
+_VERDICTS = {INCONCLUSIVE: "Inconclusive", UNIDENTIFIABLE: "Not identifiable"}
 MIN_UNIQUE = 0.005
 """The least share of a head's bits that is some: less is within what a refit moves."""
 MAX_TERMS = 5
@@ -80,7 +80,7 @@ def explain_tags(
             rows[rows["id"].str.contains(relation, regex=False)]
             for rows in (tagged, open_rows, near)
         )
-    is_narrow = near["verdict"] == NARROW
+    is_inconclusive = near["verdict"] == INCONCLUSIVE
     explained = pd.concat([tagged, open_rows, near])
     if len(explained):
         lines += ["", "In short:", *(f"  {line}" for line in findings(explained, thresholds))]
@@ -88,8 +88,8 @@ def explain_tags(
     for title, rows in (
         ("", tagged),
         ("Not identifiable:", open_rows),
-        (f"{NARROW.capitalize()}:", near[is_narrow]),
-        (f"{NO_TAG.capitalize()}:", near[~is_narrow]),
+        (f"{INCONCLUSIVE.capitalize()}:", near[is_inconclusive]),
+        (f"{NO_TAG.capitalize()}:", near[~is_inconclusive]),
     ):
         lines += ["", title] if title and len(rows) else []
         for row in rows.to_dict("records"):

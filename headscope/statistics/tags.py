@@ -27,10 +27,10 @@ from headscope.statistics.conditions import (
 UNCLASSIFIED = "unclassified"
 NO_TAG = "no tag, closest to"
 """Before the relation that a head without a tag is shown with, wherever it is shown."""
-TAGGED, UNIDENTIFIABLE, NARROW, NO = "tagged", "not identifiable", "inconclusive", "no"
-VERDICTS = (TAGGED, UNIDENTIFIABLE, NARROW, NO)
+TAGGED, UNIDENTIFIABLE, INCONCLUSIVE, NO = "tagged", "not identifiable", "inconclusive", "no"
+VERDICTS = (TAGGED, UNIDENTIFIABLE, INCONCLUSIVE, NO)
 """The four verdicts on a head and a relation."""
-OPEN = (UNIDENTIFIABLE, NARROW)
+OPEN = (UNIDENTIFIABLE, INCONCLUSIVE)
 """Verdicts that neither give a tag nor refuse it for sure."""
 NO_TYPE = (UNIDENTIFIABLE, UNCLASSIFIED)
 """Primary types of heads without a tag; see `with_no_type`."""
@@ -128,7 +128,7 @@ def verdicts(
     failed = failures(table)
     others = failed.drop(columns=HARD_QUERIES).any(axis=1)
     verdict = pd.Series(NO, index=failed.index)
-    verdict[inconclusive(table, failed)] = NARROW
+    verdict[inconclusive(table, failed)] = INCONCLUSIVE
     verdict[~others & is_open(Numbers(table))] = UNIDENTIFIABLE
     verdict[~failed.any(axis=1)] = TAGGED
     return verdict
@@ -238,7 +238,7 @@ def _reason(row: Row, meaning: str, failing: Sequence[str]) -> str:
         return f"{row['id']}: {numbers}" + f"; general: {row[GENERAL]}" * bool(row[GENERAL])
     if row["verdict"] == UNIDENTIFIABLE:
         return f"{row['id']}, or {row['baseline']}: this text cannot distinguish them; {numbers}"
-    fails = f"{NARROW}" if row["verdict"] == NARROW else "fails"
+    fails = f"{INCONCLUSIVE}" if row["verdict"] == INCONCLUSIVE else "fails"
     return f"closest to {row['id']}: {numbers}; {fails}: {'; '.join(failing)}"
 
 

@@ -28,7 +28,7 @@ from headscope.settings import Settings, settings_of
 from headscope.statistics.general_labels import shown_relations
 from headscope.statistics.result import Result
 from headscope.statistics.tags import (
-    NARROW,
+    INCONCLUSIVE,
     OPEN,
     TAGGED,
     UNIDENTIFIABLE,
@@ -68,10 +68,10 @@ STUDY = Study(
         tagged | languages, ≥ 0 | languages in which the head holds the tag
         by_chance | languages, ≥ 0 | languages in which a head of that layer holds it by chance
         p_value | (0, 1] | probability of at least `tagged` languages by chance
-        decidable | languages, ≥ 0 | languages whose text gives the tag, or rejects it not narrowly
+        decidable | languages, ≥ 0 | languages whose text gives the tag, or rejects it
         holds_in | codes joined by `;` | languages that give the tag
-        not_in | codes joined by `;` | languages that reject it, and not narrowly
-        narrow_in | codes joined by `;` | languages that reject it narrowly
+        not_in | codes joined by `;` | languages that reject it
+        inconclusive_in | codes joined by `;` | languages whose text is inconclusive
         undecided_in | codes joined by `;` | languages whose text cannot decide it
         lift | [−1, 1] | mean lift over the languages that decide
         ci_low, ci_high | [−1, 1] | ends of its 95 % interval over documents
@@ -309,7 +309,7 @@ def head_table(
     lists = {
         "holds_in": tags,
         "not_in": decided[decided["closed"] & ~decided["tagged"]],
-        "narrow_in": decided[decided["verdict"] == NARROW],
+        "inconclusive_in": decided[decided["verdict"] == INCONCLUSIVE],
         "undecided_in": evidence[is_unknown],
     }
     for name, rows in lists.items():
@@ -327,7 +327,7 @@ def distinct_tags(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _figure(result: StudyResult, rows: pd.DataFrame, evidence: pd.DataFrame, title: str) -> Figure:
-    """Lifts by head and language: a dot for a tag, a circle if narrowly rejected, grey if open."""
+    """Lifts by head and language: a dot for a tag, a circle if inconclusive, grey if open."""
     rows, names = rows.head(FIGURE_ROWS), list(dict.fromkeys(evidence["language"]))
     key = [*HEAD, "type", "relation"]
     decided = evidence[evidence["decidable"] & (evidence["verdict"] != UNIDENTIFIABLE)]
@@ -343,13 +343,13 @@ def _figure(result: StudyResult, rows: pd.DataFrame, evidence: pd.DataFrame, tit
     limit = max(0.1, float(np.nanmax(np.abs(lift))))
     colours = colormaps["RdBu_r"].with_extremes(bad="#d9d9d9")
     image = axes.imshow(lift, cmap=colours, vmin=-limit, vmax=limit, aspect="auto")
-    for value, fill in ((TAGGED, "full"), (NARROW, "none")):
+    for value, fill in ((TAGGED, "full"), (INCONCLUSIVE, "none")):
         up, across = np.nonzero(verdict == value)
         axes.plot(across, up, "o", ms=3, mew=0.5, color="black", lw=0, fillstyle=fill)
     axes.set_xticks(range(len(names)), names, fontsize=7)
     labels = [f"{head_name(row.layer, row.head)} {row.label}" for row in rows.itertuples()]
     axes.set_yticks(range(len(rows)), labels, fontsize=6)
     axes.tick_params(length=0)
-    axes.set_title(f"{title}: lift (dot: tag, circle: narrow, grey: open)", fontsize=7)
+    axes.set_title(f"{title}: lift (dot: tag, circle: inconclusive, grey: open)", fontsize=7)
     figure.colorbar(image, ax=axes, shrink=0.6).ax.tick_params(labelsize=6)
     return figure

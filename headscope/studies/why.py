@@ -30,7 +30,7 @@ from headscope.statistics.conditions import Row
 from headscope.statistics.general_labels import distinct_tags, tag_names
 from headscope.statistics.head_lists import alternatives
 from headscope.statistics.result import PRELIMINARY, Result, by_name
-from headscope.statistics.tags import NARROW, NO_TAG, UNIDENTIFIABLE, evidence_order, with_thresholds
+from headscope.statistics.tags import INCONCLUSIVE, NO_TAG, UNIDENTIFIABLE, evidence_order, with_thresholds
 from headscope.stimuli.natural_text import readable
 from headscope.studies.study import Study, study, table_columns
 from headscope.views.study_result import StudyResult
@@ -209,7 +209,7 @@ def _title(rows: pd.DataFrame, row: Row, tags: Sequence[str]) -> str:
     others = f" (and {len(undecided) - 1} more)" * (len(undecided) > 1)
     pairs = undecided[["relation", "baseline"]].head(1).itertuples(index=False)
     parts = [f"{UNIDENTIFIABLE}: {alternatives(*pair)}{others}" for pair in pairs]
-    narrow = f"{NARROW}, " * (row["verdict"] == NARROW)
+    narrow = f"{INCONCLUSIVE}, " * (row["verdict"] == INCONCLUSIVE)
     return "; ".join([*[", ".join(tags)][: bool(tags)], *parts]) or f"{narrow}{NO_TAG} {row['id']}"
 
 
@@ -220,7 +220,7 @@ def _numbers(rows: pd.DataFrame, row: Row) -> Iterator[str]:
             f"lift of {row['relation']}: {row['lift']:.2f} [{row['ci_low']:.2f}, "
             f"{row['ci_high']:.2f}], q {row['q_value']:.1g}, {row['n']:,} queries"
         )
-    near = rows["id"].iloc[1:][rows["verdict"].iloc[1:] == NARROW]
+    near = rows["id"].iloc[1:][rows["verdict"].iloc[1:] == INCONCLUSIVE]
     if len(near):
         unlisted = f" and {len(near) - NEAR} more" * (len(near) > NEAR)
         yield f"near misses: {', '.join(near.head(NEAR))}{unlisted}"

@@ -16,7 +16,7 @@ from headscope.relations.relation import Relation, TagThresholds
 from headscope.statistics.conditions import failures, open_in_words
 from headscope.statistics.estimates import weigh
 from headscope.statistics.tags import (
-    NARROW,
+    INCONCLUSIVE,
     NO,
     TAGGED,
     UNIDENTIFIABLE,
@@ -183,9 +183,9 @@ def test_hard_queries_that_cannot_distinguish_decide_nothing(change, lacking):
 )
 def test_a_margin_whose_interval_includes_0_is_inconclusive(change, sentence):
     row = HARD | change
-    assert verdict_of(row) == NARROW
-    (said,) = reasons_of(row | {"verdict": NARROW, "tagged": False})
-    assert sentence in said.split(f"; {NARROW}: ")[1]
+    assert verdict_of(row) == INCONCLUSIVE
+    (said,) = reasons_of(row | {"verdict": INCONCLUSIVE, "tagged": False})
+    assert sentence in said.split(f"; {INCONCLUSIVE}: ")[1]
     # another condition rejects it, or has no interval
     assert verdict_of(row | {"chance": 0.5}) == NO
     assert verdict_of(row | {"n": 49}) == NO
