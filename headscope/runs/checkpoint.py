@@ -184,7 +184,7 @@ def run_facts(
 
     Args:
         info: the content of `run.json`.
-        thresholds: the rules of its relations.
+        thresholds: the thresholds of its relations.
         versions: the packages that it runs with.
     """
     facts = {name: info.get(name) for name in ("model", "bos", "engine", "settings")}

@@ -110,7 +110,7 @@ def undecided(heads: pd.DataFrame, evidence: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def alternatives(relation: str, limits: str) -> str:
+def alternatives(relation: str, baseline: str) -> str:
     """The two things a head may be doing, in words: the relation, or the baseline.
 
     >>> alternatives("obj:dep>head", "nearest-VERB")
@@ -118,7 +118,7 @@ def alternatives(relation: str, limits: str) -> str:
     >>> alternatives("det:head>dep", "2-words-back")
     'head → its det, or 2 words back'
     """
-    return f"{_relation(relation)}, or {baseline_in_words(limits)}"
+    return f"{_relation(relation)}, or {baseline_in_words(baseline)}"
 
 
 def _relation(name: str) -> str:
@@ -134,7 +134,7 @@ def partial_sinks(evidence: pd.DataFrame, thresholds: Mapping[str, TagThresholds
     mass.
 
     Returns:
-        A row of the evidence per such head, with `threshold` and in `said` the place in words.
+        A row of the evidence per such head, with `threshold` and in `description` the place in words.
     """
     sinks = evidence[evidence["type"] == TYPE.name]
     ids = sinks["type"] + "/" + sinks["relation"]
