@@ -65,7 +65,9 @@ def antecedents(window: Window, rule: Antecedents) -> Pairs:
 
 
 @draws_nothing
-def other_mentions(window: Window, targets: Pairs, rng: np.random.Generator, *, rule: Antecedents) -> Pairs:
+def other_mentions(
+    window: Window, targets: Pairs, rng: np.random.Generator, *, rule: Antecedents
+) -> Pairs:
     """Same query, mentions of other entities: for each antecedent the next one nearer and farther.
 
     They agree with the query in number, gender and person if these are known. If there are

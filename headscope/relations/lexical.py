@@ -13,6 +13,14 @@ from numpy import ndarray
 
 from headscope.attention_kind import BIDIRECTIONAL
 from headscope.corpus.window import Window
+from headscope.relations.baselines import (
+    FALLING_BACK,
+    PHRASE_RULES,
+    nearest,
+    nearest_equal,
+    next_equal,
+    of_class,
+)
 from headscope.relations.controls import (
     DRAWS,
     same_distance,
@@ -22,14 +30,6 @@ from headscope.relations.controls import (
     words_of_its_class,
 )
 from headscope.relations.head_type import HeadType
-from headscope.relations.baselines import (
-    FALLING_BACK,
-    PHRASE_RULES,
-    nearest,
-    nearest_equal,
-    next_equal,
-    of_class,
-)
 from headscope.relations.pairs import Pairs, no_pairs, pairs, without
 from headscope.relations.relation import (
     Baseline,

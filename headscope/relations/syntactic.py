@@ -100,8 +100,8 @@ class _Unlinked:
 THRESHOLD = 0.1
 SOURCE = (
     "ours: a tenth of a head's attention on one word, beside the best baseline plus 10 points "
-    "(as Voita et al. 2019, 5.2, ask of the best offset), at the queries where that baseline is wrong; "
-    "GPT-2's heads keep 57 % on the first token (Vig & Belinkov 2019)"
+    "(as Voita et al. 2019, 5.2, ask of the best offset), at the queries where that baseline is "
+    "wrong; GPT-2's heads keep 57 % on the first token (Vig & Belinkov 2019)"
 )
 LABEL_TREE = {
     "phrase-head": "advmod amod case cc compound det discourse mark nmod:poss nummod",

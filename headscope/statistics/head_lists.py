@@ -134,7 +134,8 @@ def partial_sinks(evidence: pd.DataFrame, thresholds: Mapping[str, TagThresholds
     mass.
 
     Returns:
-        A row of the evidence per such head, with `threshold` and in `description` the place in words.
+        A row of the evidence per such head, with `threshold`, and the place in words as
+        `description`.
     """
     sinks = evidence[evidence["type"] == TYPE.name]
     ids = sinks["type"] + "/" + sinks["relation"]
