@@ -138,7 +138,7 @@ def takes_settings(
             explicit = {name: value for name, value in values.items() if value is not None}
             command(**arguments, settings=explicit if names else Settings(**explicit))
 
-        parameters = []
+        parameters: list[inspect.Parameter] = []
         for parameter in inspect.signature(command, eval_str=True).parameters.values():
             if parameter.name == "settings":
                 parameters += options.values()

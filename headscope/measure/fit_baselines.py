@@ -106,7 +106,8 @@ class BaselineHits:
                 rates.append(
                     np.array([[part._rates()[every, best].sum() for part in (easy, hard)]])
                 )
-        return upper_hull(np.concatenate(rates)).round(6).tolist()
+        corners: list[list[float]] = upper_hull(np.concatenate(rates)).round(6).tolist()
+        return corners
 
     def _rates(self) -> Float[ndarray, "class rule"]:
         """The share of all queries that each baseline gets right, class by class."""

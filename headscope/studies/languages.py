@@ -209,7 +209,7 @@ def compared(
     order = ["tagged", "lift", *HEAD, "relation"]
     table = table.reset_index().sort_values(order, ascending=[False, False, True, True, True])
     table = table.drop(columns="id").reset_index(drop=True)
-    tags = distinct_tags(table)
+    tags = tags_of_languages(table)
     rows = tags if len(tags) else table.assign(label=table["relation"])
     columns = ["label", "tagged", "decidable", "by_chance", "lift", "ci_low", "ci_high", "holds_in"]
     medians = agreement[["correlation", "correlation_by_chance"]].median()
@@ -319,7 +319,7 @@ def head_table(
     return table.join(lift_bounds(decided, tallies, parallel=parallel, seed=seed))
 
 
-def distinct_tags(table: pd.DataFrame) -> pd.DataFrame:
+def tags_of_languages(table: pd.DataFrame) -> pd.DataFrame:
     """Rows with a tag in some language; of those with one general `label` the first."""
     tags = table[table["tagged"] > 0]
     tags = tags.assign(label=tags["general"].where(tags["general"] != "", tags["relation"]))

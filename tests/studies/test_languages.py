@@ -16,7 +16,7 @@ from headscope.errors import CorpusError, HeadscopeError, RunError
 from headscope.measure.bootstrap import resample
 from headscope.models.tokenizer import Tokenizer
 from headscope.settings import Settings
-from headscope.studies.languages import compared, distinct_tags, evidence_of, shared_documents
+from headscope.studies.languages import compared, tags_of_languages, evidence_of, shared_documents
 from headscope.studies.languages_statistics import mean_product, unit_ranks
 from tests.helpers.treebanks import LANGUAGES, save_treebanks
 from tests.studies.treebank_heads import knows, noun, read, rests, words_back
@@ -176,7 +176,7 @@ def test_a_head_with_a_tag_everywhere_has_it_more_often_than_its_layer_by_chance
 def test_tags_with_one_general_label_are_one_row():
     rows = [("det", "phrase-head", 3), ("obj", "", 2), ("case", "phrase-head", 2), ("amod", "", 0)]
     table = pd.DataFrame(rows, columns=["relation", "general", "tagged"])
-    tags = distinct_tags(table.assign(layer=0, head=0, type="syntactic"))
+    tags = tags_of_languages(table.assign(layer=0, head=0, type="syntactic"))
     assert tags["label"].tolist() == ["phrase-head", "obj"]
     assert tags["relation"].tolist() == ["det", "obj"]
 
