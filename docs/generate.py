@@ -297,7 +297,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 def type_table() -> str:
     """A line per head type."""
-    rows = [(row.name, row.looks_at, row.distractors) for row in head_types().values()]
+    rows = [(row.name, row.looks_at, row.control_keys) for row in head_types().values()]
     return "\n".join(table(("type", "attends to", "compared with"), rows))
 
 
