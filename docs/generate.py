@@ -22,7 +22,7 @@ from headscope.attention_kind import BIDIRECTIONAL
 from headscope.cli.terminal import folded
 from headscope.models.layout.table import LAYOUTS, ModelLayout
 from headscope.relations import all_stimuli, head_types, relations_of
-from headscope.relations.relation import Relation
+from headscope.relations.relation import Relation, TagThresholds
 from headscope.relations.syntactic import LABEL_TREE
 from headscope.statistics.columns import (
     EFFECT_COLUMNS,
@@ -126,24 +126,24 @@ def relation_cells(row: Relation) -> tuple[str, ...]:
         read,
         control,
         f"{row.thresholds.threshold:g}",
-        asked(row),
+        further_conditions(row.thresholds),
     )
 
 
-def asked(row: Relation) -> str:
+def further_conditions(thresholds: TagThresholds) -> str:
     """Conditions of a relation besides those that all relations share."""
-    rule, said = row.rule, []
-    if not rule.taggable:
-        said.append("reported, never tagged")
-    if rule.times_chance is not None:
-        said.append(f"mass ≥ {rule.times_chance:g} × that of a uniform head")
-    if rule.beat_baseline_by is not None:
-        said.append(f"hard queries, by {rule.beat_baseline_by:.2f}")
-    if rule.beats_surrogate:
-        said.append("its surrogate")
-    if rule.paired_relation is not None:
-        said.append(f"the same threshold on `{rule.paired_relation}`")
-    return "; ".join(said) or "–"
+    conditions = []
+    if not thresholds.taggable:
+        conditions.append("reported, never tagged")
+    if thresholds.times_chance is not None:
+        conditions.append(f"mass ≥ {thresholds.times_chance:g} × that of a uniform head")
+    if thresholds.beat_baseline_by is not None:
+        conditions.append(f"hard queries, by {thresholds.beat_baseline_by:.2f}")
+    if thresholds.beats_surrogate:
+        conditions.append("surrogate")
+    if thresholds.paired_relation is not None:
+        conditions.append(f"the same threshold on `{thresholds.paired_relation}`")
+    return "; ".join(conditions) or "–"
 
 
 def definitions(what: str, functions: Iterable[Any]) -> list[str]:
