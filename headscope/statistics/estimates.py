@@ -148,7 +148,10 @@ def _effect_columns(effect: Effect, sums: RelationSums, tally_sums: TallySums) -
     for (lift, low, high), excess in differences.items():
         columns[lift] = sums.mean(excess)
         columns[low], columns[high], _ = sums.uncertainty(excess, every_head, effect.sign)
-    return columns | {"n": queries.sum(0).astype(np.int64), "threshold": effect.thresholds.threshold}
+    return columns | {
+        "n": queries.sum(0).astype(np.int64),
+        "threshold": effect.thresholds.threshold,
+    }
 
 
 def _q_values(table: pd.DataFrame, fewest: int) -> pd.Series:

@@ -30,7 +30,13 @@ from headscope.statistics.conditions import Row
 from headscope.statistics.general_labels import distinct_tags, tag_names
 from headscope.statistics.head_lists import alternatives
 from headscope.statistics.result import PRELIMINARY, Result, by_name
-from headscope.statistics.tags import INCONCLUSIVE, NO_TAG, UNIDENTIFIABLE, evidence_order, with_thresholds
+from headscope.statistics.tags import (
+    INCONCLUSIVE,
+    NO_TAG,
+    UNIDENTIFIABLE,
+    evidence_order,
+    with_thresholds,
+)
 from headscope.stimuli.natural_text import readable
 from headscope.studies.study import Study, study, table_columns
 from headscope.views.study_result import StudyResult
