@@ -249,7 +249,7 @@ def command_page(name: str, command: Any) -> str:
         declared = imported(study.function).study
         lines += ["## Table", "", f"A row per {declared.rows}.", ""]
         lines += [*table(("column", "unit and range", "meaning"), declared.columns), ""]
-        lines += [f"The figure is a {declared.figure}.", ""] if declared.figure else []
+        lines += [f"The figure is a {declared.figure.kind}.", ""] if declared.figure else []
         lines += [] if declared.encoders else ["Encoders are refused.", ""]
     return "\n".join(lines)
 

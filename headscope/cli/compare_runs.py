@@ -19,7 +19,7 @@ def compare(
     runs: Annotated[list[Path], typer.Argument(help="Two run folders or more.")],
     out: Annotated[Path | None, typer.Option(help="Write the table to this .csv file.")] = None,
     figure: Annotated[
-        Path | None, typer.Option(help="Draw the atlases: a .png, .svg or .pdf file.")
+        Path | None, typer.Option(help="Draw the lift differences: a .png, .svg or .pdf file.")
     ] = None,
     fail_on: Annotated[
         list[str] | None,

@@ -8,18 +8,17 @@ tokens, or, without a head for masked tokens, by how far the last state moves.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from math import log
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
 import torch
-from matplotlib.figure import Figure
 from numpy import ndarray
 from pydantic import Field
 
 from headscope.corpus.window import Window
-from headscope.heads import head_name
 from headscope.measure.bootstrap import estimate
 from headscope.measure.study_windows import LENGTH
 from headscope.models.intervention import ablated
@@ -30,12 +29,12 @@ from headscope.options import Device, Heads, Positive, RunCorpus, Seed, Source
 from headscope.progress import OnProgress, Progress, Steps, progress_bar
 from headscope.runs.listing import Head, selected_heads, tagged_types
 from headscope.runs.resolve import RunName, model_of, text_of, the_run
-from headscope.statistics.causes import AWAY, COMPETENT, EDGES, UNTESTED, judged
+from headscope.statistics.causes import AWAY, COMPETENT, UNTESTED, judged
 from headscope.statistics.result import Result
 from headscope.studies.ablate_edges import QUERIES, edge_effects, tags_of
 from headscope.studies.ablate_texts import AblationText, ItemScore, ablation_texts, short_windows
 from headscope.studies.study import Study, study, table_columns
-from headscope.views.figure_style import error_bars
+from headscope.views.study_figure import Bars
 from headscope.views.study_result import StudyResult
 
 CONTROLS = 5
@@ -46,8 +45,6 @@ TERMINAL = [
 ]
 NORM_TOKENS = 1_024
 """Tokens on which the norms of heads' outputs are measured."""
-MOST_LINES = 40
-"""Most effects in the figure."""
 
 
 STUDY = Study(
@@ -83,7 +80,7 @@ STUDY = Study(
         verdict | text | `causal effect`, `direct effect alone`, `no effect detected`, or
             `not tested: ` with the reason; empty for `away`, `masked-away` and `state-away`
     """),
-    figure="scatter",
+    figure=Bars(values=("effect", "control"), labels=("type", "relation", "behaviour")),
     bad_call={"how": "median"},
 )
 
@@ -140,13 +137,11 @@ def ablate(
             tables.append(table)
     causes = judged(pd.concat(tables, ignore_index=True), _direct_effect_heads(run))
     tests = causes[~causes["behaviour"].isin(AWAY)]
-    counts = tests["verdict"].value_counts()
     return StudyResult(
         title=f"{run.name}: effects of ablating heads and of knocking out the edges of tags, nats",
         table=causes,
         terminal_table=tests.loc[tests["effect"].notna(), TERMINAL],
-        summary=[f"{verdict}: {count} of {len(tests)} tests" for verdict, count in counts.items()],
-        draw=_figure,
+        draw=partial(STUDY.draw, table=tests),
     )
 
 
@@ -325,25 +320,3 @@ def _direct_effect_heads(run: Result) -> set[Head]:
         return set()
     tagged = run.effects[run.effects["tagged"].astype(bool)]
     return {(int(row.layer), int(row.head)) for row in tagged.itertuples()}
-
-
-def _figure(result: StudyResult) -> Figure:
-    """The largest effects with their intervals, beside the mean effects of their controls."""
-    table = result.table[~result.table["behaviour"].isin(AWAY)]
-    largest = table["effect"].abs().nlargest(MOST_LINES).index
-    rows = table.loc[largest[::-1]].reset_index(drop=True)
-    figure = Figure(figsize=(6.4, 1.2 + 0.3 * len(rows)), layout="constrained")
-    axes = figure.subplots()
-    spread = error_bars(rows, "effect")
-    axes.errorbar(rows["effect"], rows.index, xerr=spread, fmt="ko", ms=4, lw=1, label="ablated")
-    axes.plot(rows["control"], rows.index, "o", color="0.6", ms=4, label="control")
-    axes.axvline(0, color="grey", lw=0.6)
-    axes.set_yticks(rows.index, [_line(row) for row in rows.itertuples()], fontsize=7)
-    axes.set_xlabel("effect (nats)")
-    axes.legend(fontsize=7)
-    return figure
-
-
-def _line(row: Any) -> str:
-    measured = f"/{row.relation}" if row.behaviour == EDGES else f": {row.behaviour}"
-    return f"{row.type}{measured}  {head_name(int(row.layer), int(row.head))}".replace("$", r"\$")

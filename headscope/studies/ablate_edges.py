@@ -54,13 +54,8 @@ class Tag(NamedTuple):
     head: int
     name: str
     """Name of the relation, or of the general label that stands for several."""
-    members: tuple[str, ...] = ()
-    """Relations that the general label stands for."""
-
-    @property
-    def relations(self) -> tuple[str, ...]:
-        """Relations whose queries are tested."""
-        return self.members or (self.name,)
+    relations: tuple[str, ...]
+    """Relations whose queries are tested, all those of a general label."""
 
 
 class TargetedQuery(NamedTuple):
@@ -171,7 +166,8 @@ def edge_effects(
         reason = "this model mixes tokens by more"
         if not model.attention_kind.predicts_next:
             reason = "all tokens of an encoder see each other"
-        return pd.DataFrame([untested_row(tag, reason) for tag in tags])
+        rows = [edge_row(tag, [], seed=seed) for tag in tags]
+        return pd.DataFrame(rows).assign(verdict=f"{UNTESTED}: {reason}")
     windows = edge_windows(model, corpora, {s for r in relations for s in r.stimuli}, seed=seed)
     return knock_out_edges(runner, windows, tags, seed=seed, queries=queries, progress=progress)
 
@@ -266,11 +262,6 @@ def _moves(items: Sequence[tuple[Tag, TargetedQuery]], seed: int) -> Moves:
     return Moves(queries, layer, head, draw_numbers, item, key)
 
 
-def untested_row(tag: Tag, reason: str) -> dict[str, object]:
-    """The row of a tag that was not tested."""
-    return edge_row(tag, [], seed=0) | {"verdict": f"{UNTESTED}: {reason}"}
-
-
 def tags_of(evidence: pd.DataFrame, heads: Collection[Head]) -> list[Tag]:
     """Tags of some heads without attention sinks; tags with one general label are one."""
     tagged = evidence[evidence["tagged"].astype(bool)]
@@ -281,8 +272,4 @@ def tags_of(evidence: pd.DataFrame, heads: Collection[Head]) -> list[Tag]:
     ):
         if (layer, head) in heads:
             members.setdefault((int(layer), int(head), name), []).append(relation)
-    return [
-        Tag(*key, () if relations == [key[-1]] else tuple(relations))
-        for key, relations in members.items()
-        if key[-1] not in SINK_RELATIONS
-    ]
+    return [Tag(*key, tuple(ids)) for key, ids in members.items() if key[-1] not in SINK_RELATIONS]

@@ -64,7 +64,6 @@ class ItemScore:
 class AblationText:
     """Rows of tokens, the predictions in them in the order of rows, and their scores."""
 
-    name: str
     rows: TokenRows
     scores: Sequence[ItemScore]
 
@@ -119,7 +118,7 @@ def ablation_texts(
             windows = stimulus.windows(config)[:SENTENCES]
             if stimulus is TEXT:
                 windows = short_windows(model, corpora, TEXT_TOKENS, seed + 1)
-            texts.append(near_and_away(stimulus.name, windows, relations, score, tokenizer.mask))
+            texts.append(near_and_away(windows, relations, score, tokenizer.mask))
     return texts
 
 
@@ -155,7 +154,7 @@ def repeats(windows: Sequence[Window], types: Collection[str]) -> AblationText:
     items = np.array([row for row, _ in places], np.int64)
     terms = np.arange(len(places)), items, np.ones(len(places))
     score = ItemScore(REPEAT.name, types, *terms, per_term=True)
-    return AblationText("repeats", _token_rows([w.tokens for w in windows], places), [score])
+    return AblationText(_token_rows([w.tokens for w in windows], places), [score])
 
 
 def minimal_pairs(
@@ -180,11 +179,10 @@ def minimal_pairs(
             rows.append(tokens)
     terms = np.arange(len(places)), np.array(items), np.array(weights)
     score = ItemScore(name, types, *terms, per_term=False)
-    return AblationText(name, _token_rows(rows, places), [score])
+    return AblationText(_token_rows(rows, places), [score])
 
 
 def near_and_away(
-    name: str,
     windows: Sequence[Window],
     relations_of: dict[str, list[Relation]],
     score: Score = Score.NEXT,
@@ -196,7 +194,6 @@ def near_and_away(
     scores are of the query itself, masked or not.
 
     Args:
-        name: name of the stimulus.
         windows: text or sentences.
         relations_of: for each type the relations whose queries are near.
         score: see `Score`.
@@ -220,7 +217,7 @@ def near_and_away(
             if len(index):
                 terms = index, items[index], np.ones(len(index))
                 scores.append(ItemScore(behaviour, {type_name}, *terms, per_term=True))
-    return AblationText(name, _token_rows(rows, places, labels), scores)
+    return AblationText(_token_rows(rows, places, labels), scores)
 
 
 def _scored(row: int, window: Window, score: Score) -> range:

@@ -141,8 +141,6 @@ def read_source(name: str, revision: str | None = None) -> Source:
     """
     path, _ = locate(name, revision, files=[CONFIG])
     is_gguf = path.suffix.lower() == ".gguf"
-    if path.is_dir() and not (path / CONFIG).is_file():
-        raise ModelError(f"{name}: no {CONFIG} in this folder")
     files = (path,) if is_gguf else weight_files(name, path) if path.is_dir() else ()
     if not is_gguf:
         config = read_config(name, path)

@@ -14,15 +14,13 @@ from typing import Annotated, Any
 
 import pandas as pd
 from jaxtyping import Bool, Float
-from matplotlib.figure import Figure
 from pydantic import Field
 from torch import Tensor
 
 from headscope.errors import ModelError
 from headscope.measure.study_windows import MAX_LENGTH, MAX_TOKENS, rise, text_windows, token_count
-from headscope.models.engines.attention import AttentionCall
 from headscope.models.families import refuse_encoder
-from headscope.models.intervention import Intervention, Pattern, PatternReplaced
+from headscope.models.intervention import Intervention, PatternReplaced
 from headscope.models.layout.projections import outputs_by_layer
 from headscope.models.loss import loss, network_of
 from headscope.models.model import Model
@@ -32,22 +30,13 @@ from headscope.runs.recorded_paths import name_of
 from headscope.runs.resolve import ModelOrRun, model_or_run
 from headscope.stimuli.natural_text import readable
 from headscope.studies.study import Study, study, table_columns
-from headscope.views.figure_style import error_bars, study_axes
+from headscope.views.study_figure import Points
 from headscope.views.study_result import StudyResult
 
 ALL, UNTOUCHED, NO_MIXING = "all", "untouched", "no W_O"
-COLOURS = {"mean": "#0072b2", "head 0": "#d55e00", "uniform": "#009e73", NO_MIXING: "#8c8c8c"}
 _Patterns = Float[Tensor, "batch head query key"]
 _Shared = Float[Tensor, "batch 1 query key"]
 _Visible = Bool[Tensor, "_ _ query key"]
-
-
-def _mean(patterns: _Patterns, visible: _Visible) -> _Shared:
-    return patterns.mean(1, keepdim=True)
-
-
-def _first(patterns: _Patterns, visible: _Visible) -> _Shared:
-    return patterns[:, :1]
 
 
 def _uniform(patterns: _Patterns, visible: _Visible) -> _Shared:
@@ -56,8 +45,8 @@ def _uniform(patterns: _Patterns, visible: _Visible) -> _Shared:
 
 
 WAYS: Mapping[str, Callable[[_Patterns, _Visible], _Shared]] = {
-    "mean": _mean,
-    "head 0": _first,
+    "mean": lambda patterns, visible: patterns.mean(1, keepdim=True),
+    "head 0": lambda patterns, visible: patterns[:, :1],
     "uniform": _uniform,
 }
 """Ways to compute the shared pattern from the heads' patterns and the visible keys."""
@@ -75,7 +64,7 @@ STUDY = Study(
         rise | nats per token | above the untouched model's
         ci_low, ci_high | nats per token | ends of the rise's 95 % interval
     """),
-    figure="scatter",
+    figure=Points(x="layer", y="rise", by="how"),
     encoders=False,
     bad_call={"max_tokens": 0},
 )
@@ -113,13 +102,12 @@ def collapse(
         losses = layer_losses(
             loaded, changes, corpus, max_tokens=max_tokens, seed=seed, progress=bar
         )
-    changed = losses[losses["how"] != UNTOUCHED]
     return StudyResult(
         title=f"{name_of(loaded.name)}: rise of the loss in nats per token when a layer's heads "
         f"share one pattern; {losses['loss'][0]:.4f} with their own",
         table=losses,
-        terminal_table=changed,
-        draw=_figure,
+        terminal_table=losses[1:],
+        draw=STUDY.draw,
     )
 
 
@@ -130,11 +118,7 @@ def collapsed(layers: frozenset[int], way: str) -> PatternReplaced:
     uses the changed residual stream.
     """
     shared = WAYS[way]
-
-    def pattern(call: AttentionCall) -> Pattern:
-        return shared(call.pattern(), call.visible)
-
-    return PatternReplaced(layers, pattern)
+    return PatternReplaced(layers, lambda call: shared(call.pattern(), call.visible))
 
 
 def layer_losses(
@@ -205,23 +189,3 @@ class Unmixed(Intervention):
             for layer in sorted(self.changed):
                 hooks.callback(outputs[layer].register_forward_hook(hand_on).remove)
             yield
-
-
-def _figure(result: StudyResult) -> Figure:
-    """The rise of the loss by layer with its interval, a line per way; all layers on the right."""
-    table = result.table[result.table["how"] != UNTOUCHED]
-    names = list(dict.fromkeys(table["layer"]))
-    figure, axes = study_axes(result.title, 3.5 + 0.3 * len(names), 3.4)
-    for way, rows in table.groupby("how", sort=False):
-        places = [names.index(layer) for layer in rows["layer"]]
-        spread = error_bars(rows, "rise")
-        axes.errorbar(
-            places, rows["rise"], yerr=spread, fmt="o", ms=3, capsize=2, color=COLOURS[str(way)],
-            label=way,
-        )  # fmt: skip
-    axes.axhline(0, color="grey", lw=0.6)
-    axes.set_xticks(range(len(names)), names, fontsize=7)
-    axes.set_xlabel("layer whose heads share one pattern")
-    axes.set_ylabel("rise of the loss (nats per token)")
-    axes.legend(fontsize=7)
-    return figure

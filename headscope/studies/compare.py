@@ -7,19 +7,16 @@ or fine-tuned.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from pathlib import Path
+from textwrap import shorten
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 
 from headscope.errors import ChoiceError, RunError
 from headscope.heads import head_name
-from headscope.progress import Progress, Steps, progress_bar
 from headscope.relations import head_types
 from headscope.relations.relation import MIN_QUERIES
 from headscope.runs.resolve import RunName, run_names, the_run
@@ -27,30 +24,13 @@ from headscope.statistics.result import Result, layers_of
 from headscope.statistics.tags import NO_TYPE, OPEN, UNCLASSIFIED
 from headscope.studies.study import Study, study, table_columns
 from headscope.views.colours import types_in_order
-from headscope.views.figures import draw_atlas, type_legend
+from headscope.views.study_figure import HeatMap
 from headscope.views.study_result import StudyResult
 
 KEY = ["layer", "head", "type", "relation"]
-CELL = 0.3  # inches
-FORM = re.compile(r"(sure )?(changes|lost|gained)(?: ([a-z][a-z0-9-]*))?\s*(>=|>)\s*(\d{1,6})")
-LISTED = 8
-"""Heads that an outcome names."""
-FACTS = {
-    "model": ("model", "name"),
-    "revision": ("model", "revision"),
-    "weights": ("model", "weights_sha256"),
-    "dtype": ("model", "dtype"),
-    "corpora": ("corpora", "files"),
-    "max tokens": ("settings", "max_tokens"),
-    "max length": ("settings", "max_length"),
-    "seed": ("settings", "seed"),
-    "quick": ("settings", "quick"),
-    "null model": ("settings", "null_model"),
-    "bos": ("settings", "bos"),
-    "chat template": ("chat",),
-    "engine": ("engine",),
-}
-"""Facts on a run that a difference may come from, and their paths in `run.json`."""
+FORM = re.compile(
+    r"(sure )?(changes|lost|gained)(?: ([a-z][a-z0-9-]*))?\s*(>=(?!\s*0*$)|>)\s*(\d{1,6})"
+)
 
 
 STUDY = Study(
@@ -69,13 +49,13 @@ STUDY = Study(
         relation | `type/name` | the relation with the largest difference among them
         lift_difference | [−2, 2] | its lift in this run − that in the first
     """),
-    figure="heat map",
-    bad_call={"progress": 3},
+    figure=HeatMap(value="lift_difference", mark="changed", panels=("run",)),
+    bad_call={"runs": ""},
 )
 
 
 @study(STUDY)
-def compare(*runs: RunName, progress: Progress = True) -> StudyResult:
+def compare(*runs: RunName) -> StudyResult:
     """Compare runs of models with the same layers and heads, head by head.
 
     For a single head and relation, noise separates two intervals in about 1 of 180 cases (two
@@ -86,39 +66,27 @@ def compare(*runs: RunName, progress: Progress = True) -> StudyResult:
     """
     if len(runs) < 2:
         raise RunError(f"compare takes two runs or more, and {len(runs)} came")
-    with progress_bar(progress, "comparing runs", unit="steps", loads=False) as bar:
-        return _comparison(runs, Steps(bar, 2 * len(runs) - 1).advance)
-
-
-def _comparison(runs: Sequence[Result | str | Path], advance: Callable[[], None]) -> StudyResult:
-    loaded = []
-    for run in runs:
-        loaded.append(the_run(run))
-        advance()
-    first, names = loaded[0], run_names(runs)
+    loaded, names = list(map(the_run, runs)), run_names(runs)
     _check_alike(loaded, names)
-    tables = []
-    for run, name in zip(loaded[1:], names[1:], strict=True):
-        tables.append(head_changes(first, run, relation_changes(first, run), name))
-        advance()
+    first = loaded[0]
+    tables = [
+        head_changes(first, run, relation_changes(first, run), name)
+        for run, name in zip(loaded[1:], names[1:], strict=True)
+    ]
     table = pd.concat(tables, ignore_index=True)
     rows = table[changed(table)]
     unsure, size = rows["sure"] == "", -rows["lift_difference"].abs().fillna(0)
     order = rows.assign(unsure=unsure, size=size).sort_values(["unsure", "size"], kind="stable")
-    hidden = ("undecided", "apart", *(["run"] if len(loaded) == 2 else []))
+    hidden = ("undecided", "apart", "run" if len(loaded) == 2 else "")
     types = {name.split("/")[0] for run in loaded for name in run.thresholds}
     return StudyResult(
         title=f"{', '.join(names[1:])} compared with {names[0]}: {len(rows)} of {len(table)} heads "
         "changed their tags",
         table=table,
         terminal_table=order[[column for column in STUDY.names if column not in hidden]],
-        summary=(
-            f"{int((rows['sure'] != '').sum())} heads have a changed tag whose 95 % intervals of "
-            "the lift do not overlap",
-        ),
         notes=list(_notes(loaded, names)),
         values={"runs": names, "types": types_in_order(types | {UNCLASSIFIED})},
-        draw=partial(_figure, runs=loaded, names=names),
+        draw=partial(STUDY.draw, table=table.assign(changed=changed(table))),
     )
 
 
@@ -143,9 +111,8 @@ def _check_alike(runs: Sequence[Result], names: Sequence[str]) -> None:
 def _notes(runs: Sequence[Result], names: Sequence[str]) -> Iterator[str]:
     first, known = runs[0], _measured(runs[0])
     for run, name in zip(runs[1:], names[1:], strict=True):
-        facts = [
-            fact for fact, path in FACTS.items() if _fact(first.info, path) != _fact(run.info, path)
-        ]
+        one, other = _facts(first.info), _facts(run.info)
+        facts = [fact for fact in one | other if one.get(fact) != other.get(fact)]
         yield f"{name} and {names[0]} differ in: {', '.join(facts) or 'nothing recorded'}"
         if odd := sorted(known ^ _measured(run)):
             others = "" if len(odd) == 1 else f" and {len(odd) - 1} more"
@@ -159,10 +126,11 @@ def _measured(run: Result) -> set[str]:
     return set(run.evidence["type"] + "/" + run.evidence["relation"])
 
 
-def _fact(info: Any, path: Sequence[str]) -> Any:
-    for name in path:
-        info = info.get(name) if isinstance(info, dict) else None
-    return info
+def _facts(info: Mapping[str, Any]) -> dict[str, Any]:
+    """Facts on a run that a difference may come from, by their names."""
+    facts = {f"model {name}": value for name, value in info.get("model", {}).items()}
+    facts |= {"engine": info.get("engine"), "corpora": info.get("corpora", {}).get("files")}
+    return facts | info.get("settings", {})
 
 
 def relation_changes(first: Result, other: Result) -> pd.DataFrame:
@@ -242,28 +210,6 @@ def changed(heads: pd.DataFrame) -> pd.Series:
     return other | (heads["gained"] != "") | (heads["lost"] != "")
 
 
-def _figure(result: StudyResult, runs: Sequence[Result], names: Sequence[str]) -> Figure:
-    """The atlas of each run; changed heads are framed, with a dashed line if none of the tags is
-    sure.
-    """
-    layers, heads = layers_of(runs[0]), int(runs[0].heads["head"].max()) + 1
-    size = 1.6 + max(3.0, 0.6 + CELL * heads) * len(runs), 0.9 + CELL * len(layers)
-    figure = Figure(figsize=size, layout="constrained")
-    panels = figure.subplots(1, len(runs), squeeze=False)[0]
-    rows = result.table[changed(result.table)]
-    for axes, run, name in zip(panels, runs, names, strict=True):
-        draw_atlas(axes, run)
-        axes.set_title(name.replace("$", r"\$"), fontsize=9)
-        for row in rows[rows["run"] == name].itertuples():
-            corner = row.head - 0.46, layers.index(row.layer) - 0.46
-            line = "-" if row.sure else (0, (2, 1.5))
-            frame = Rectangle(corner, 0.92, 0.92, fill=False, linewidth=1.4, linestyle=line)
-            axes.add_patch(frame)
-    types = {name for run in runs for name in run.heads["primary"]}
-    type_legend(panels[-1], types_in_order({*result.values["types"], *types}))
-    return figure
-
-
 class Outcome(NamedTuple):
     """The heads that a condition such as `lost induction > 0` counts."""
 
@@ -271,8 +217,6 @@ class Outcome(NamedTuple):
     limit: int
     """Largest number of heads that passes."""
     heads: Sequence[str]
-    sure: int
-    """Number of these heads whose intervals do not overlap."""
 
     @property
     def failed(self) -> bool:
@@ -280,12 +224,9 @@ class Outcome(NamedTuple):
         return len(self.heads) > self.limit
 
     def __str__(self) -> str:
-        unlisted = len(self.heads) - LISTED
-        listed = ", ".join(self.heads[:LISTED]) + (f" and {unlisted} more" if unlisted > 0 else "")
-        summary = f"{len(self.heads)} heads" + (f" ({listed})" if listed else "")
-        noise = len(self.heads) - self.sure
-        note = f", {noise} of which may be noise" if noise else ""
-        return f"{'FAILED' if self.failed else 'passed'}: {self.condition}: {summary}{note}"
+        listed = shorten(", ".join(self.heads), 100) or "none"
+        word = "FAILED" if self.failed else "passed"
+        return f"{word}: {self.condition}: {len(self.heads)} heads: {listed}"
 
 
 def condition_outcomes(comparison: StudyResult, conditions: Sequence[str]) -> list[Outcome]:
@@ -298,14 +239,13 @@ def condition_outcomes(comparison: StudyResult, conditions: Sequence[str]) -> li
         RunError: a condition of another form.
         ChoiceError: a condition names a type that the runs do not have.
     """
-    parsed = [_parsed(text, comparison.values["types"]) for text in conditions]
-    return [_outcome(comparison, text, form) for text, form in zip(conditions, parsed, strict=True)]
+    types = comparison.values["types"]
+    return [_outcome(comparison, text, _parsed(text, types)) for text in conditions]
 
 
 def _parsed(text: str, types: Sequence[str]) -> re.Match[str]:
     match = FORM.fullmatch(" ".join(text.split()))
-    always = match is not None and match[4] == ">=" and int(match[5]) == 0
-    if match is None or always or (match[2] == "changes" and match[3]):
+    if match is None or (match[2] == "changes" and match[3]):
         raise RunError(
             f"--fail-on {text!r:.80} is no condition; write for example 'lost induction > 0', "
             "'sure changes > 3', 'gained > 10' or 'sure lost coreference >= 1'"
@@ -318,15 +258,14 @@ def _parsed(text: str, types: Sequence[str]) -> re.Match[str]:
 def _outcome(comparison: StudyResult, text: str, form: re.Match[str]) -> Outcome:
     only_sure, side, head_type, operator, number = form.groups()
     several = len(comparison.values["runs"]) > 2
-    names, sure = [], 0
+    names = []
     for row in comparison.table[changed(comparison.table)].to_dict("records"):
         tags = {name: {*row[name].split(";")} - {""} for name in ("gained", "lost", "sure")}
         tags["changes"] = tags["gained"] | tags["lost"]
-        head_tags = tags[side] & {head_type} if head_type else tags[side]
-        certain = bool(head_tags & tags["sure"])
-        counts = bool(head_tags) or side == "changes"
-        if counts and (certain or not only_sure):
+        counted = tags[side] & {head_type} if head_type else tags[side]
+        counted &= tags["sure"] if only_sure else counted
+        # a head may change its primary type alone
+        if counted or (side == "changes" and not only_sure):
             name = head_name(row["layer"], row["head"])
             names.append(f"{row['run']} {name}" if several else name)
-            sure += certain
-    return Outcome(text, int(number) - (operator == ">="), names, sure)
+    return Outcome(text, int(number) - (operator == ">="), names)

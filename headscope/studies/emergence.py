@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import random
 import re
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import pandas as pd
-import torch
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 from pydantic import Field
 from transformers import TrainerCallback
 
@@ -25,10 +19,10 @@ from headscope.errors import HeadscopeError, RunError
 from headscope.models.load import open_model
 from headscope.models.model import Model
 from headscope.options import Corpus, MaxTokens, Names, Overwrite, PathName, Positive, checked
-from headscope.relations import check_types, head_types
+from headscope.relations import check_types
 from headscope.run import Run
 from headscope.runs.write import check_target
-from headscope.statistics.tags import NO_TYPE, UNCLASSIFIED, countable_types
+from headscope.statistics.tags import NO_TYPE, countable_types
 from headscope.stimuli.natural_text import readable
 from headscope.studies.study import Study, study, table_columns
 from headscope.studies.sweep_folder import (
@@ -39,11 +33,9 @@ from headscope.studies.sweep_folder import (
     counted_types,
     measured_types,
 )
-from headscope.views.figure_style import outside_legend
+from headscope.views.study_figure import Lines
 from headscope.views.study_result import StudyResult, check_table_file
 
-LOG_RANGE = 20
-"""Ratio of the last step to the first from which the figure's axis is logarithmic."""
 TYPES = ("positional", "delimiter", "induction")
 """Types that a short text decides, and that emerge early in training."""
 TOKENS = 2_000
@@ -61,7 +53,7 @@ STUDY = Study(
         heads | heads, ≥ 0 | heads that hold a tag of the type
         all_heads | heads, ≥ 1 | heads of the model
     """),
-    figure="line",
+    figure=Lines(x="revision", y="heads", by="type", panels=("model", "corpus")),
     bad_call={"sweep": ""},
 )
 
@@ -96,7 +88,7 @@ def cell_emergence(cells: Sequence[Cell]) -> StudyResult:
         title=f"heads with a tag of each type in {', '.join(models)} on {', '.join(corpora)}",
         table=table,
         terminal_table=counts.reindex(order).reset_index().drop(columns=hidden),
-        draw=_figure,
+        draw=partial(STUDY.draw, table=table[~table["type"].isin(NO_TYPE)].dropna(subset="heads")),
     )
 
 
@@ -143,50 +135,11 @@ def step_of(revision: str | None) -> int | None:
     return int(numbers[-1]) if numbers and not is_commit and len(numbers[-1]) < 16 else None
 
 
-def _figure(result: StudyResult) -> Figure:
-    """Heads of each type by revision, a panel for each model and corpus."""
-    panels = list(result.table.groupby(["model", "corpus"], sort=False))
-    figure = Figure(figsize=(5.6, 0.4 + 2.8 * len(panels)), layout="constrained")
-    subplots = figure.subplots(len(panels), squeeze=False)[:, 0]
-    for axes, ((model, corpus), counts) in zip(subplots, panels, strict=True):
-        _panel(axes, counts)
-        names = [Path(str(model)).name, *(Path(path).stem for path in str(corpus).split(";"))]
-        axes.set_title(" · ".join(filter(None, names)).replace("$", r"\$"), fontsize=9)
-    return figure
-
-
-def _panel(axes: Axes, counts: pd.DataFrame) -> None:
-    revisions = counts[counts["type"] == UNCLASSIFIED]
-    steps = revisions["step"].tolist()
-    is_scaled = bool(revisions["step"].notna().all()) and len(set(steps)) == len(steps) > 1
-    positions = [int(step) for step in steps] if is_scaled else list(range(len(steps)))
-    for name, kind in head_types().items():
-        heads = counts.loc[counts["type"] == name, "heads"].astype(float)
-        if heads.notna().any():
-            (line,) = axes.plot(positions, heads.tolist(), ms=3.5, lw=1.2, label=name)
-            line.set(marker=kind.marker, color=kind.colour)
-    if is_scaled:
-        positive = [step for step in positions if step > 0]
-        if positive[-1] >= LOG_RANGE * positive[0]:
-            # step 0 has no logarithm: the axis is linear up to the first positive step
-            axes.set_xscale("symlog", linthresh=positive[0], linscale=0.5)
-        axes.set_xlabel("step")
-    else:
-        names = [str(name) or "–" for name in revisions["revision"]]
-        axes.set_xticks(positions, names, rotation=45, ha="right", fontsize=7)
-        axes.set_xlabel("revision")
-    axes.set_ylim(bottom=0)
-    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.set_ylabel(f"heads with a tag, of {int(revisions['all_heads'].max())}")
-    outside_legend(axes.legend(fontsize=7, loc="upper left", bbox_to_anchor=(1.0, 1.0)))
-
-
 class HeadCallback(TrainerCallback):  # type: ignore[misc]
     """Counts the heads of each type while transformers' Trainer trains a model.
 
     The same short text is read when training begins and then every few steps. The weights are
-    shared with a copy in evaluation mode, and random states are restored. If a later reading fails,
-    it is left out with a warning.
+    shared with a copy in evaluation mode. If a later reading fails, it is left out with a warning.
 
     `emergence` is the result of `headscope.emergence` so far. To log the counts wherever the
     Trainer logs, set `callback.log = trainer.log`.
@@ -262,10 +215,10 @@ class HeadCallback(TrainerCallback):  # type: ignore[misc]
             tokenizer: the model's tokenizer.
 
         Raises:
-            HeadscopeError: no tokenizer, or the text decides none of the types.
+            ModelError: no tokenizer, or the model cannot be read.
+            HeadscopeError: the text decides none of the types.
         """
-        with random_states_restored():
-            run = self._classified(model, tokenizer)
+        run = self._classified(model, tokenizer)
         types = countable_types(run.evidence, run.thresholds)
         if not types:
             raise HeadscopeError(
@@ -280,10 +233,6 @@ class HeadCallback(TrainerCallback):  # type: ignore[misc]
             self.log(self._logged(run, self._cells[f"step{step}"]))
 
     def _classified(self, network: Any, tokenizer: Any) -> Run:
-        if tokenizer is None:
-            raise HeadscopeError(
-                "HeadCallback has no tokenizer: pass Trainer(processing_class=tokenizer, …)"
-            )
         if self._model is None or self._network is not network:
             self._model, self._network = open_model((network, tokenizer)), network
         return classify(
@@ -303,16 +252,3 @@ class HeadCallback(TrainerCallback):  # type: ignore[misc]
         counts = {name: float(n) for name, n in cell.counts.items() if name not in NO_TYPE}
         logged = {f"heads/{name}": count for name, count in counts.items()}
         return logged | {f"lift/{name}": float(lift) for name, lift in lifts.items()}
-
-
-@contextmanager
-def random_states_restored() -> Iterator[None]:
-    """Restore the random states of Python, NumPy and torch when the context ends."""
-    python, numpy = random.getstate(), np.random.get_state()
-    devices = range(torch.cuda.device_count()) if torch.cuda.is_available() else ()
-    try:
-        with torch.random.fork_rng(devices):
-            yield
-    finally:
-        random.setstate(python)
-        np.random.set_state(numpy)

@@ -16,7 +16,6 @@ import numpy as np
 import pandas as pd
 import torch
 from jaxtyping import Float
-from matplotlib.figure import Figure
 from numpy import ndarray
 from pydantic import Field
 from scipy.special import stdtr
@@ -44,7 +43,7 @@ from headscope.stimuli.few_shot import (
 )
 from headscope.stimuli.prompts import Spelling
 from headscope.studies.study import Study, study, table_columns
-from headscope.views.figure_style import study_axes
+from headscope.views.study_figure import HeatMap
 from headscope.views.study_result import StudyResult
 
 PROMPTS, SHOTS, MIN_PROMPTS = 12, 5, 6
@@ -78,7 +77,7 @@ STUDY = Study(
         held_in | count, ≥ 0 | tasks in which its effect holds
         tasks | names | these tasks, joined by `;`
     """),
-    figure="heat map",
+    figure=HeatMap(value="lift", mark="function_vector"),
     encoders=False,
     bad_call={"shots": 1},
 )
@@ -125,20 +124,18 @@ def function_vectors(
         spelled = [spelled_task(name, rows, spelling, seed=seed) for name, rows in pairs.items()]
         readings, table = _measure(runner, spelled, size, bar)
     scored = [reading.task.name for reading in readings if not reading.verdict]
-    not_scored = [f"{r.task.name} ({r.verdict})" for r in readings if r.verdict]
+    notes = [f"{r.task.name} is not scored: {r.verdict}" for r in readings if r.verdict]
+    if len(scored) < MIN_TASKS:
+        notes.append(f"fewer than {MIN_TASKS} tasks: none tagged")
     tagged = int(table["function_vector"].sum())
     return StudyResult(
         title=f"{name_of(loaded.name)}: {tagged} function-vector heads; lift in nats over "
         f"{len(scored)} of {len(readings)} tasks",
         table=table,
         terminal_table=table.drop(columns=["tasks"]).head(max(12, tagged)),
-        summary=(
-            f"tasks scored: {', '.join(scored) or 'none'}",
-            f"not scored: {', '.join(not_scored) or 'none'}",
-        ),
-        notes=[f"fewer than {MIN_TASKS} tasks: none tagged"] if len(scored) < MIN_TASKS else [],
+        notes=notes,
         values={"scored": scored},
-        draw=_figure,
+        draw=STUDY.draw,
     )
 
 
@@ -160,8 +157,8 @@ def _measure(
     effects = [
         task_effects(runner, scored, number, size, steps.advance) for number in range(len(scored))
     ]
-    by_task = effect_table(scored, effects, layers, seed=size.seed)
-    return readings, head_table(by_task, seed=size.seed)
+    names = [reading.task.name for reading in scored]
+    return readings, head_table(names, effects, layers, seed=size.seed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -289,109 +286,63 @@ def _answers(
     return (logs.argmax(-1) == right).numpy(), log_probability.double().numpy()
 
 
-def effect_table(
-    readings: Sequence[TaskReading],
-    effects: Sequence[Effects],
-    layers: Sequence[int],
-    *,
-    seed: int,
-) -> pd.DataFrame:
-    """Lifts with their tests: a row per head × task.
+def _task_tests(effects: Effects, seed: int) -> tuple[ndarray, ...]:
+    """Lift of each head in a task, its lower bound and p value, and both among the answers.
 
-    Effects are means over prompts, shuffled and zero-shot. `lift` is the effect less the larger
-    control, with its interval and one-sided test over prompts; `among_answers` is the same among
-    the task's answers. `holds` if both intervals are above 0 and q < 0.01 over all rows.
+    The lift is the effect less the larger control, mean over prompts, shuffled and zero-shot; its
+    interval and its one-sided test are over prompts.
     """
-    parts = [
-        _task_rows(reading, effect, layers, seed)
-        for reading, effect in zip(readings, effects, strict=True)
-    ]
-    table = pd.concat(parts, ignore_index=True)
-    table["q_value"] = adjusted(table.pop("p_value").to_numpy())
-    sure = (table["ci_low"] > 0) & (table.pop("among_low") > 0)
-    table["holds"] = sure & (table["q_value"] < MAX_Q)
-    return table
-
-
-def _task_rows(
-    reading: TaskReading, effects: Effects, layers: Sequence[int], seed: int
-) -> pd.DataFrame:
     words, answers = (part.mean(3).reshape(-1, VALUES, part.shape[-1]) for part in effects)
     larger = words[:, 1:].mean(-1).argmax(-1) + 1
     rows = np.arange(len(words))
     lift, among = (part[:, 0] - part[rows, larger] for part in (words, answers))
     count = lift.shape[-1]
     draws = resample(count, np.random.default_rng(seed))
-    low, high = interval(lift.T, np.ones(count), draws)
+    low, _ = interval(lift.T, np.ones(count), draws)
     among_low, _ = interval(among.T, np.ones(count), draws)
     with np.errstate(divide="ignore", invalid="ignore"):
         t = lift.mean(-1) / ratio_error(lift.T, np.ones((count, 1)))
-    layer, head = np.indices(effects.shape[1:3])
-    return pd.DataFrame(
-        {
-            "layer": np.asarray(layers)[layer.ravel()],
-            "head": head.ravel(),
-            "task": reading.task.name,
-            "lift": lift.mean(-1),
-            "ci_low": low,
-            "ci_high": high,
-            "among_answers": among.mean(-1),
-            "among_low": among_low,
-            "p_value": stdtr(count - 1, -np.nan_to_num(t)),
-        }
-    )
+    p_values = stdtr(count - 1, -np.nan_to_num(t))
+    return lift.mean(-1), low, p_values, among.mean(-1), among_low
 
 
-def head_table(effects: pd.DataFrame, *, seed: int) -> pd.DataFrame:
-    """A row per head with the columns of the study, tagged heads first, then by lift."""
-    names = np.array(effects["task"].unique(), object)
-    wide = effects.pivot(index=["layer", "head"], columns="task")
-    lift, among, holds = (
-        wide[column][names].to_numpy() for column in ("lift", "among_answers", "holds")
-    )
+def head_table(
+    names: Sequence[str], effects: Sequence[Effects], layers: Sequence[int], *, seed: int
+) -> pd.DataFrame:
+    """A row per head with the columns of the study, tagged heads first, then by lift.
+
+    An effect holds in a task if both lower bounds are above 0, and q < 0.01 over heads × tasks.
+    """
+    tests = zip(*(_task_tests(effect, seed) for effect in effects), strict=True)
+    lift, lift_low, p_values, among, among_low = (np.stack(part, axis=1) for part in tests)
+    q_values = adjusted(p_values.ravel()).reshape(p_values.shape)
+    holds = (lift_low > 0) & (among_low > 0) & (q_values < MAX_Q)
     draws = resample(len(names), np.random.default_rng(seed))
     low, high = interval(lift.T, np.ones(len(names)), draws)
-    among_low, _ = interval(among.T, np.ones(len(names)), draws)
+    low_among, _ = interval(among.T, np.ones(len(names)), draws)
     first, second = (lift[:, half::2].mean(1) for half in (0, 1))
-    both_halves = holds[:, 0::2].any(1) & holds[:, 1::2].any(1)
+    layer, head = (index.ravel() for index in np.indices(effects[0].shape[1:3]))
     columns = {
+        "layer": np.asarray(layers)[layer],
+        "head": head,
         "lift": lift.mean(1),
         "ci_low": low,
         "ci_high": high,
         "first_half": first,
         "second_half": second,
         "among_answers": among.mean(1),
-        "among_answers_low": among_low,
+        "among_answers_low": low_among,
         "held_in": holds.sum(1),
-        "tasks": [";".join(names[row]) for row in holds],
+        "tasks": [";".join(np.array(names, object)[row]) for row in holds],
     }
-    table = pd.DataFrame(columns, index=wide.index).reset_index()
+    table = pd.DataFrame(columns)
     table["function_vector"] = (
         (np.minimum(first, second) >= THRESHOLD)
         & (table["ci_low"] > 0)
         & (table["among_answers_low"] > 0)
         & (table["among_answers"] >= AMONG_ANSWERS * table["lift"])
-        & both_halves
+        & (holds[:, 0::2].any(1) & holds[:, 1::2].any(1))
         & (len(names) >= MIN_TASKS)
     )
     order = ["function_vector", "lift"]
     return table.sort_values(order, ascending=False, kind="stable", ignore_index=True)[STUDY.names]
-
-
-def _figure(result: StudyResult) -> Figure:
-    """The lift of every head by layer; tagged heads are circled."""
-    heads = result.table
-    figure, axes = study_axes(result.title, 5.4, 3.6)
-    if heads["lift"].notna().any():
-        wide = heads.pivot(index="head", columns="layer", values="lift")
-        limit = float(heads["lift"].abs().max())
-        image = axes.imshow(wide, aspect="auto", cmap="RdBu_r", vmin=-limit, vmax=limit)
-        columns = {layer: column for column, layer in enumerate(wide.columns)}
-        for row in heads[heads["function_vector"].astype(bool)].itertuples():
-            axes.plot(columns[row.layer], row.head, "o", mfc="none", color="black", ms=6)
-        step = max(1, len(columns) // 8)
-        axes.set_xticks(range(0, len(columns), step), list(wide.columns)[::step], fontsize=7)
-        figure.colorbar(image, ax=axes, label="lift (nats); circles: tagged")
-    axes.set_xlabel("layer")
-    axes.set_ylabel("head")
-    return figure

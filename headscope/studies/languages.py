@@ -7,10 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import pandas as pd
-from matplotlib import colormaps
-from matplotlib.figure import Figure
 from pydantic import Field
 
 from headscope.corpus.languages import by_language
@@ -30,7 +27,6 @@ from headscope.statistics.result import Result
 from headscope.statistics.tags import (
     INCONCLUSIVE,
     OPEN,
-    TAGGED,
     UNIDENTIFIABLE,
     is_decidable,
     with_thresholds,
@@ -47,13 +43,13 @@ from headscope.studies.languages_statistics import (
 from headscope.studies.study import Study, study, table_columns
 from headscope.studies.sweep import sweep, where
 from headscope.studies.sweep_folder import COMPLETE
-from headscope.views.figures import short_title
+from headscope.views.study_figure import HeatMap
 from headscope.views.study_result import StudyResult
 
 TABLE = "languages.csv"
 TYPES = ("syntactic",)
 """Types by default: Universal Dependencies annotates syntax alike in all languages."""
-TERMINAL_ROWS, FIGURE_ROWS = 20, 40
+SHOWN_ROWS = 20
 """Rows of the terminal and of the figure at most."""
 
 
@@ -80,7 +76,7 @@ STUDY = Study(
         correlation_low, correlation_high | [−1, 1] | ends of its 95 % interval, by Fisher's z
         correlation_by_chance | [−1, 1] | its expectation if heads are shuffled within layers
     """),
-    figure="heat map",
+    figure=HeatMap(x="language", y="tag", value="lift", mark="tagged"),
     bad_call={"languages": ""},
 )
 
@@ -100,9 +96,8 @@ def languages(
         Names | None, Field(description="Codes of the languages to read; all by default.")
     ] = None,
     out: Annotated[
-        PathName | None,
-        Field(description="Folder of the runs and of languages.csv [runs/languages]."),
-    ] = None,
+        PathName, Field(description="Folder of the runs and of languages.csv.")
+    ] = "runs/languages",
     progress: Progress = True,
     on_message: OnMessage = lambda line: None,
     **settings: Any,
@@ -125,17 +120,16 @@ def languages(
     types = settings.get("types")
     settings = settings | {"types": TYPES if types is None else types, "challenge": False}
     run_settings = settings_of(None, settings)
-    _check_types(run_settings.types or ())
-    folder = Path("runs") / "languages" if out is None else Path(out)
+    _check_types(run_settings)
+    folder = Path(out)
     check_writable(folder / TABLE)
     for files in treebanks.values():
         readable(files, seed=run_settings.seed)
     with progress_bar(progress) as bar:
         documents = _documents(model, treebanks, run_settings)
         settings["documents"] = documents or run_settings.documents
-        if settings.get("all") is None:
-            # a language that ended early would have read other documents than the others
-            settings["all"] = documents is not None
+        # a language that ended early would have read other documents than the others
+        settings.setdefault("all", documents is not None)
         revision = settings.pop("revision", None)
         cells = sweep(
             models=[model],
@@ -169,8 +163,7 @@ def _documents(
 def _loaded(cells: pd.DataFrame, folder: Path) -> tuple[dict[str, Result], dict[str, str]]:
     """Complete runs, and errors of the others, by language."""
     complete = cells["status"] == COMPLETE
-    errors = cells.loc[~complete, "error"]
-    failed = {str(language): str(error) for language, error in errors.items()}
+    failed = {str(name): str(error) for name, error in cells.loc[~complete, "error"].items()}
     if not complete.any():
         raise RunError(f"no language could be read: {'; '.join(failed.values())}")
     runs: dict[str, Result] = {
@@ -194,7 +187,6 @@ def compared(
     Raises:
         RunError: no text decides any relation.
     """
-    failed = failed or {}
     tallies = {name: run.tally for name, run in runs.items() if run.tally is not None}
     evidence = evidence_of(runs)
     if not evidence["decidable"].any():
@@ -210,31 +202,24 @@ def compared(
     table = table.reset_index().sort_values(order, ascending=[False, False, True, True, True])
     table = table.drop(columns="id").reset_index(drop=True)
     tags = tags_of_languages(table)
-    rows = tags if len(tags) else table.assign(label=table["relation"])
+    rows = (tags if len(tags) else table.assign(label=table["relation"])).head(SHOWN_ROWS)
     columns = ["label", "tagged", "decidable", "by_chance", "lift", "ci_low", "ci_high", "holds_in"]
-    medians = agreement[["correlation", "correlation_by_chance"]].median()
     model, texts = next(iter(runs.values())).name, "texts differ"
     if documents is not None:
         texts = f"the same {documents} documents in each"
     return StudyResult(
         title=f"{model} in {len(runs)} languages ({', '.join(runs)}; {texts}): tags by head",
         table=table,
-        terminal_table=rows[[*HEAD, *columns]].head(TERMINAL_ROWS),
-        summary=[
-            f"rank correlation of the heads' lifts between languages: {medians.iloc[0]:.2f} "
-            f"(median of {len(agreement)} relations); {medians.iloc[1]:.2f} is expected if heads "
-            "are shuffled within layers"
-        ][: len(agreement)],
-        notes=[f"{language} failed: {error}" for language, error in failed.items()],
-        draw=partial(_figure, rows=rows, evidence=evidence, title=short_title(model)),
+        terminal_table=rows[[*HEAD, *columns]],
+        notes=[f"{language} failed: {error}" for language, error in (failed or {}).items()],
+        draw=partial(STUDY.draw, table=lifts_by_language(rows, evidence)),
     )
 
 
-def _check_types(types: Sequence[str]) -> None:
-    known = all_stimuli()
-    for name, head_type in check_types(types).items():
+def _check_types(settings: Settings) -> None:
+    for name, head_type in check_types(settings.types).items():
         stimuli = {stimulus for relation in head_type.relations for stimulus in relation.stimuli}
-        if not all(known[stimulus].any_language for stimulus in stimuli):
+        if not all(all_stimuli()[stimulus].any_language for stimulus in stimuli):
             raise HeadscopeError(f"{name} needs English stimuli, which other languages do not have")
 
 
@@ -319,37 +304,19 @@ def head_table(
     return table.join(lift_bounds(decided, tallies, parallel=parallel, seed=seed))
 
 
+def lifts_by_language(rows: pd.DataFrame, evidence: pd.DataFrame) -> pd.DataFrame:
+    """Lift and tag of each row in each language; no lift if the text does not decide."""
+    decided = evidence["decidable"] & (evidence["verdict"] != UNIDENTIFIABLE)
+    keys = [*HEAD, "type", "relation"]
+    cells = evidence.loc[decided, [*keys, "language", "lift", "tagged"]]
+    every = rows[[*keys, "label"]].merge(evidence[["language"]].drop_duplicates(), how="cross")
+    table = every.merge(cells, how="left", on=[*keys, "language"])
+    names = [f"{head_name(row.layer, row.head)} {row.label}" for row in table.itertuples()]
+    return table.assign(tag=pd.Categorical(names, dict.fromkeys(names)))
+
+
 def tags_of_languages(table: pd.DataFrame) -> pd.DataFrame:
     """Rows with a tag in some language; of those with one general `label` the first."""
     tags = table[table["tagged"] > 0]
     tags = tags.assign(label=tags["general"].where(tags["general"] != "", tags["relation"]))
     return tags.drop_duplicates([*HEAD, "type", "label"])
-
-
-def _figure(result: StudyResult, rows: pd.DataFrame, evidence: pd.DataFrame, title: str) -> Figure:
-    """Lifts by head and language: a dot for a tag, a circle if inconclusive, grey if open."""
-    rows, names = rows.head(FIGURE_ROWS), list(dict.fromkeys(evidence["language"]))
-    key = [*HEAD, "type", "relation"]
-    decided = evidence[evidence["decidable"] & (evidence["verdict"] != UNIDENTIFIABLE)]
-    lift, verdict = (
-        decided.pivot(index=key, columns="language", values=column)
-        .reindex(index=pd.MultiIndex.from_frame(rows[key]), columns=names)
-        .to_numpy()
-        for column in ("lift", "verdict")
-    )
-    size = (2.6 + 0.36 * len(names), 1.0 + 0.2 * len(rows))
-    figure = Figure(figsize=size, layout="constrained")
-    axes = figure.subplots()
-    limit = max(0.1, float(np.nanmax(np.abs(lift))))
-    colours = colormaps["RdBu_r"].with_extremes(bad="#d9d9d9")
-    image = axes.imshow(lift, cmap=colours, vmin=-limit, vmax=limit, aspect="auto")
-    for value, fill in ((TAGGED, "full"), (INCONCLUSIVE, "none")):
-        up, across = np.nonzero(verdict == value)
-        axes.plot(across, up, "o", ms=3, mew=0.5, color="black", lw=0, fillstyle=fill)
-    axes.set_xticks(range(len(names)), names, fontsize=7)
-    labels = [f"{head_name(row.layer, row.head)} {row.label}" for row in rows.itertuples()]
-    axes.set_yticks(range(len(rows)), labels, fontsize=6)
-    axes.tick_params(length=0)
-    axes.set_title(f"{title}: lift (dot: tag, circle: inconclusive, grey: open)", fontsize=7)
-    figure.colorbar(image, ax=axes, shrink=0.6).ax.tick_params(labelsize=6)
-    return figure

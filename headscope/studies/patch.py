@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 from pydantic import Field
 
 from headscope.corpus.document import Document
@@ -24,7 +23,7 @@ from headscope.models.families import refuse_encoder
 from headscope.models.model import Model
 from headscope.models.prompt_pair import Patch, PromptPair, likeliest_next
 from headscope.models.rerun import Rerunner
-from headscope.options import Device, Flag, NonNegative, Source
+from headscope.options import Device, Flag, Heads, NonNegative, Source
 from headscope.progress import Progress, Steps, progress_bar
 from headscope.relations import relations_of
 from headscope.relations.head_type import ALL
@@ -35,12 +34,14 @@ from headscope.runs.resolve import RunName, model_of, the_run
 from headscope.statistics.result import Result
 from headscope.stimuli.natural_text import TEXT as TEXT_STIMULUS
 from headscope.studies.study import Study, study, table_columns
-from headscope.views.show import check_unicode, text_window
+from headscope.views.show import text_window
+from headscope.views.study_figure import Bars
 from headscope.views.study_result import StudyResult
 
 EDGE_HEADS = 10
 LEAST_GAP = 1e-4
 LISTED = 12
+Token = Annotated[str, Field(min_length=1)]
 
 
 STUDY = Study(
@@ -59,7 +60,7 @@ STUDY = Study(
         lost | share | of the difference, removed by noising; below 0 if it grows
         attention_lost | share | the same with the part's attention alone
     """),
-    figure="bar",
+    figure=Bars(values=("recovered", "lost"), labels=("query_token", "query", "key_token", "key")),
     encoders=False,
     bad_call={"edges": -1},
 )
@@ -69,20 +70,18 @@ STUDY = Study(
 def patch(
     run: RunName,
     *,
-    clean: Annotated[str, Field(description="Prompt.")],
-    corrupt: Annotated[str, Field(description="Prompt of as many tokens with another next token.")],
+    clean: Annotated[str, Field(min_length=1, description="Prompt.")],
+    corrupt: Annotated[
+        str, Field(min_length=1, description="Prompt of as many tokens with another next token.")
+    ],
     answer: Annotated[
-        str | None,
+        Token | None,
         Field(description="Token after the clean prompt, with its space; the most likely if None."),
     ] = None,
     wrong: Annotated[
-        str | None,
-        Field(description="Token after the corrupt prompt, as for answer."),
+        Token | None, Field(description="Token after the corrupt prompt, as for answer.")
     ] = None,
-    heads: Annotated[
-        str,
-        Field(description="tagged, all, a type or a relation of tags, or names such as L5H1,L6H9."),
-    ] = "tagged",
+    heads: Heads = "tagged",
     edges: Annotated[
         NonNegative,
         Flag(""),
@@ -101,75 +100,58 @@ def patch(
     do not add up to 1.
 
     Raises:
-        HeadscopeError: the prompts differ in length, or nowhere; the metric is the same for both; a
-            word is several tokens; no such head, or none is tagged.
+        HeadscopeError: the prompts differ in length; the metric is the same for both; a word is
+            several tokens; no such head, or none is tagged.
         ModelError: the model cannot be loaded or intervened on.
         RunError: the run has no model, or its weights have changed.
     """
     run = the_run(run)
     places = selected_heads(run, heads)
-    words = [answer, wrong]
-    for typed in (clean, corrupt, *words):
-        check_unicode(typed or "")
     with progress_bar(progress, "patching", unit="patches") as bar:
         model = model_of(run, source=source, device=device)
         refuse_encoder(model, "study patch")
         rerunner = Rerunner(model)
         windows = _prompts(model, clean, corrupt)
-        compared = _compared(rerunner, windows, words)
+        compared = _compared(rerunner, windows, [answer, wrong])
         pair = PromptPair.of(rerunner, windows, compared, sorted({layer for layer, _ in places}))
         one, other = pair.clean.metric, pair.corrupt.metric
+        names = model.tokenizer.spell(compared)
         if not abs(one - other) > LEAST_GAP * max(abs(one), abs(other)):
             raise HeadscopeError(
-                f"the metric is {one:.6g} for the clean prompt and {other:.6g} for the corrupt one"
+                f"the logit of {names[0]!r} minus that of {names[1]!r} is {one:.6g} after the "
+                f"clean prompt and {other:.6g} after the corrupt one, expected a difference"
             )
         steps = Steps(bar, 4 * (len(places) + min(EDGE_HEADS, len(places)) * edges))
         table = _table(run, pair, windows[0], places, edges, steps)
-    names = model.tokenizer.spell(compared)
     return StudyResult(
         title=f"{name_of(model.name)}: logit of {names[0]!r} minus that of {names[1]!r}: "
         f"{one:+.3f} after the clean prompt, {other:+.3f} after the corrupt one",
         table=table,
         terminal_table=_strongest(table),
         values={"clean": one, "corrupt": other, "compared": list(names)},
-        draw=_figure,
+        draw=STUDY.draw,
     )
 
 
 def _prompts(model: Model, clean: str, corrupt: str) -> list[Window]:
     windows = [text_window(model, prompt) for prompt in (clean, corrupt)]
-    one, other = (window.tokens for window in windows)
-    if len(one) != len(other):
-        apart = next(
-            (i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b),
-            min(len(one), len(other)) - 1,
-        )
-        pieces = ["".join(window.strings[apart : apart + 4]) for window in windows]
+    if len(windows[0]) != len(windows[1]):
         raise HeadscopeError(
-            f"the clean prompt has {len(one)} tokens and the corrupt one {len(other)}, expected "
-            f"equally many. They differ from {pieces[0]!r} and {pieces[1]!r} on"
+            f"the clean prompt has {len(windows[0])} tokens and the corrupt one "
+            f"{len(windows[1])}, expected equally many"
         )
-    if (one == other).all():
-        raise HeadscopeError("the clean and the corrupt prompt are the same tokens")
     return windows
 
 
 def _compared(
     rerunner: Rerunner, windows: Sequence[Window], words: Sequence[str | None]
 ) -> list[int]:
-    tokens = [
+    return [
         likeliest_next(rerunner, window)
         if word is None
         else single_token(rerunner.model, word, option)
         for word, window, option in zip(words, windows, ("answer", "wrong"), strict=True)
     ]
-    if tokens[0] == tokens[1]:
-        (token,) = rerunner.model.tokenizer.spell(tokens[:1])
-        raise HeadscopeError(
-            f"answer and wrong are both {token!r} (by default the most likely token after each "
-            "prompt); give two different tokens with --answer and --wrong"
-        )
-    return tokens
 
 
 def _table(
@@ -266,27 +248,3 @@ def _strongest(table: pd.DataFrame) -> pd.DataFrame:
     size = table[["recovered", "lost"]].abs().max(axis=1)
     ordered = table.loc[size.sort_values(ascending=False, kind="stable").index]
     return pd.concat([ordered[ordered["kind"] == kind].head(LISTED) for kind in ("head", "edge")])
-
-
-def _figure(result: StudyResult) -> Figure:
-    """Shares that the strongest heads and edges restore and lose."""
-    rows = _strongest(result.table)[::-1]
-    figure = Figure(figsize=(6.0, 1.2 + 0.28 * len(rows)), layout="constrained")
-    axes = figure.subplots()
-    places = range(len(rows))
-    axes.barh([at + 0.2 for at in places], rows["recovered"], 0.4, label="recovered (denoising)")
-    axes.barh([at - 0.2 for at in places], rows["lost"], 0.4, label="lost (noising)")
-    axes.axvline(0, color="grey", lw=0.6)
-    names = [_name(row).replace("$", r"\$") for row in rows.itertuples()]
-    axes.set_yticks(places, names, fontsize=7)
-    axes.set_xlabel("share of the metric's difference between the prompts")
-    axes.legend(fontsize=7)
-    return figure
-
-
-def _name(row: Any) -> str:
-    name = head_name(int(row.layer), int(row.head))
-    if row.kind == "head":
-        return name
-    query, key = (str(text).strip() or repr(text) for text in (row.query_token, row.key_token))
-    return f"{name} {query} ({row.query}) → {key} ({row.key})"

@@ -10,13 +10,11 @@ import numpy as np
 import pandas as pd
 import torch
 from jaxtyping import Bool, Float, Int
-from matplotlib.figure import Figure
 from numpy import ndarray
 from pydantic import Field
 
 from headscope.corpus.window import Window
-from headscope.errors import CorpusError, ModelError, RunError
-from headscope.heads import head_name
+from headscope.errors import CorpusError, RunError
 from headscope.measure.bootstrap import LEVEL, resample
 from headscope.measure.study_windows import (
     MAX_LENGTH,
@@ -46,14 +44,14 @@ from headscope.statistics.result import Result
 from headscope.statistics.tags import NO_TYPE, is_sink
 from headscope.stimuli.natural_text import readable
 from headscope.studies.study import Study, study, table_columns
-from headscope.views.figure_style import study_axes
+from headscope.views.study_figure import Lines
 from headscope.views.study_result import StudyResult
 
 IMPORTANCE, RANDOM, TYPE = "importance", "random", "type"
-COLOURS = {IMPORTANCE: "#0072b2", RANDOM: "#8c8c8c", TYPE: "#d55e00"}
 STEPS = tuple(i / 10 for i in range(11))
 DRAWS = 5
-OVER_RANDOM = ["over_random", "over_low", "over_high"]
+Losses = dict[tuple[str, int], list[TextLoss]]
+"""A loss for each of `STEPS`, by order and draw."""
 
 
 STUDY = Study(
@@ -69,7 +67,7 @@ STUDY = Study(
         over_random | nats per token | loss less that of the mean random order; empty for those
         over_low, over_high | nats per token | ends of its 95 % interval over windows and orders
     """),
-    figure="line",
+    figure=Lines(x="share", y="loss", by="order"),
     encoders=False,
     bad_call={"max_tokens": 0},
 )
@@ -121,20 +119,14 @@ def prune(
         losses = _losses(loaded, judging, orders, advance)
     differences = over_random(losses, seed=seed)
     table = _table(losses, differences, importance.size, seed)
-    order = np.argsort(-importance.ravel(), kind="stable").tolist()
-    places = [divmod(index, loaded.heads) for index in order]
-    names = [head_name(loaded.attention_layers[row], head) for row, head in places]
     rises = table.pivot_table(index="share", columns="order", values="rise", sort=False)
     return StudyResult(
         title=f"{name_of(loaded.name)}: rise of the loss in nats per token, by share of heads "
         f"masked; {table['loss'][0]:.4f} with all heads",
         table=table,
         terminal_table=rises.reset_index(),
-        summary=[
-            f"most important heads: {', '.join(names[:5])}; least: {', '.join(names[:-6:-1])}"
-        ],
         values={"importance": importance.tolist()},
-        draw=_figure,
+        draw=STUDY.draw,
     )
 
 
@@ -159,8 +151,7 @@ def head_importance(
             mask = torch.ones(model.layers, len(batch), model.heads, **options)
             with HeadsScaled.by_row(model, mask).applied(model):
                 tokens += _backward(network, batch)
-            if mask.grad is None:
-                raise ModelError("the loss does not depend on its attention heads")
+            assert mask.grad is not None
             total += mask.grad.abs().sum(1).double().cpu()
             advance(sum(map(len, batch)))
     return (total / tokens).numpy()
@@ -257,12 +248,8 @@ def _type_ranks(run: Result, model: Model) -> Int[ndarray, " head"]:
     tagged = run.evidence[run.evidence["tagged"].astype(bool)]
     functional = tagged[~is_sink(tagged["type"] + "/" + tagged["relation"])]
     with_function = set(zip(functional["layer"], functional["head"], strict=True))
-    return np.array(
-        [
-            0 if primary in NO_TYPE else 2 if head in with_function else 1
-            for primary, head in zip(heads["primary"], names, strict=True)
-        ]
-    )
+    untyped = heads["primary"].isin(NO_TYPE)
+    return np.where(untyped, 0, [2 if head in with_function else 1 for head in names])
 
 
 def _halves(windows: Sequence[Window]) -> tuple[Sequence[Window], Sequence[Window]]:
@@ -275,12 +262,9 @@ def _halves(windows: Sequence[Window]) -> tuple[Sequence[Window], Sequence[Windo
     return windows[::2], windows[1::2]
 
 
-_Order = Int[ndarray, " ranked_head"]
-
-
 def _orders(
     importance: Float[ndarray, "layer head"], ranks: Int[ndarray, " ranked_head"] | None, seed: int
-) -> dict[tuple[str, int], _Order]:
+) -> dict[tuple[str, int], Int[ndarray, " ranked_head"]]:
     """Heads, numbered through all layers, in the order in which they are masked."""
     flat = importance.ravel()
     orders = {(IMPORTANCE, 0): np.argsort(flat, kind="stable")}
@@ -292,20 +276,16 @@ def _orders(
     return orders
 
 
-_Losses = dict[tuple[str, int], list[TextLoss]]
-"""A loss for each of `STEPS`, by order and draw."""
-
-
 def _losses(
     model: Model,
     windows: Sequence[Window],
-    orders: dict[tuple[str, int], _Order],
+    orders: dict[tuple[str, int], Int[ndarray, " ranked_head"]],
     advance: Advance,
-) -> _Losses:
+) -> Losses:
     shape = model.layers, model.heads
     clean = loss(model, windows, advance=advance)
     headless = masked_loss(model, windows, np.zeros(shape, bool), advance)
-    losses: _Losses = {}
+    losses: Losses = {}
     for order, heads in orders.items():
         by_step = losses.setdefault(order, [])
         for share in STEPS:
@@ -320,11 +300,14 @@ def _losses(
 
 
 def _table(
-    losses: _Losses, differences: Mapping[str, Float[ndarray, "step bound"]], heads: int, seed: int
+    losses: Losses,
+    differences: Mapping[str, Float[ndarray, "step bound"]],
+    heads: int,
+    seed: int,
 ) -> pd.DataFrame:
     rows = []
     for (order, draw), by_step in losses.items():
-        over = differences.get(order, np.full((len(STEPS), len(OVER_RANDOM)), np.nan))
+        over = differences.get(order, np.full((len(STEPS), 3), np.nan))
         for step, (share, pruned) in enumerate(zip(STEPS, by_step, strict=True)):
             change = rise(pruned, by_step[0], seed=seed)
             masked_heads = round(share * heads)
@@ -342,17 +325,3 @@ def masked_loss(
     network = network_of(model)
     mask = torch.from_numpy(present).to(device=network.device, dtype=network.dtype)
     return loss(model, windows, HeadsScaled.by_row(model, mask), advance=advance)
-
-
-def _figure(result: StudyResult) -> Figure:
-    """Loss by share of heads masked: a line per order, with the range of the random orders."""
-    figure, axes = study_axes(result.title, 5.4, 3.6)
-    for order, rows in result.table.groupby("order", sort=False):
-        losses = rows.groupby("share")["loss"]
-        shares, colour = list(losses.groups), COLOURS[str(order)]
-        axes.plot(shares, losses.mean(), marker="o", ms=3, lw=1.2, color=colour, label=str(order))
-        axes.fill_between(shares, losses.min(), losses.max(), color=colour, alpha=0.2, lw=0)
-    axes.set_xlabel("share of heads masked")
-    axes.set_ylabel("loss (nats per token)")
-    axes.legend(fontsize=7, title="masked first by", title_fontsize=7)
-    return figure

@@ -7,11 +7,8 @@ from pathlib import Path
 from typing import Annotated
 
 import numpy as np
-import pandas as pd
 import torch
 from jaxtyping import Float, Int
-from matplotlib.figure import Figure
-from matplotlib.patches import Patch
 from numpy import ndarray
 from pydantic import Field
 from scipy.cluster.hierarchy import fcluster, linkage
@@ -32,8 +29,7 @@ from headscope.settings import Settings
 from headscope.statistics.result import Result
 from headscope.stimuli.natural_text import TextWindows
 from headscope.studies.study import Study, study, table_columns
-from headscope.views.colours import colour, ink, types_in_order
-from headscope.views.figure_style import study_axes
+from headscope.views.study_figure import Points
 from headscope.views.study_result import StudyResult
 
 WINDOWS = 32
@@ -51,7 +47,7 @@ STUDY = Study(
         nearest | a head | the head whose attention is most alike
         distance | bits, [0, 1] | mean Jensen–Shannon divergence from it
     """),
-    figure="scatter",
+    figure=Points(x="x", y="y", by="primary", is_map=True),
     bad_call={"windows": 0},
 )
 
@@ -89,21 +85,25 @@ def redundancy(
         text = _text(run, model, corpora, windows)
         mean, count = mean_divergences(model, text, queries, bar)
     numbers, clarity = cluster(np.sqrt(mean))
-    points, variance_share = plane(squareform(np.sqrt(mean)))
+    points = plane(squareform(np.sqrt(mean)))
     heads = run.heads.sort_values(["layer", "head"], ignore_index=True)
-    table = _table(heads, squareform(mean), numbers, points)
+    others = squareform(mean) + np.diag(np.full(len(heads), np.inf))
+    names = np.array([head_name(row.layer, row.head) for row in heads.itertuples()])
+    table = heads[["layer", "head", "primary"]].assign(
+        cluster=numbers,
+        x=points[:, 0],
+        y=points[:, 1],
+        nearest=names[others.argmin(1)],
+        distance=others.min(1),
+    )
     return StudyResult(
         title=f"{name_of(model.name)}: {len(table)} heads, {count:,} queries of {len(text)} "
         "windows; distance: Jensen-Shannon divergence in bits",
         table=table,
         terminal_table=table.drop(columns=["x", "y"]).sort_values("distance", kind="stable"),
-        summary=(
-            f"{numbers.max()} clusters, mean silhouette {clarity:.2f}; the map shows "
-            f"{variance_share:.0%} of the variance",
-        ),
         notes=[f"the text has only {len(text)} windows"] if len(text) < windows else [],
-        values={"unit": "bits", "windows": len(text), "queries": count, "silhouette": clarity},
-        draw=_map,
+        values={"queries": count, "silhouette": clarity},
+        draw=STUDY.draw,
     )
 
 
@@ -223,25 +223,19 @@ def silhouette(distances: Float[ndarray, "head head"], numbers: Int[ndarray, " h
     return float(np.where(alone, 0, (outside - inside) / np.where(larger > 0, larger, 1)).mean())
 
 
-def plane(distances: Float[ndarray, "head head"]) -> tuple[Float[ndarray, "head 2"], float]:
+def plane(distances: Float[ndarray, "head head"]) -> Float[ndarray, "head 2"]:
     """Classical multidimensional scaling to two dimensions (Torgerson 1952; Gower 1966).
 
-    Returns:
-        Points around 0, with each axis turned so that its farthest point is positive, and the
-        share of the variance that the plane shows, in [0, 1]; NaN if all points coincide.
+    Points lie around 0, and each axis is turned so that its farthest point is positive.
     """
     squares = distances**2
     inner = -(squares - squares.mean(0) - squares.mean(1)[:, None] + squares.mean()) / 2
     values, vectors = np.linalg.eigh(inner)
     largest = np.argsort(values)[::-1][:2]
-    eigenvalues = values[largest].clip(0)
     points = np.zeros((len(distances), 2))
-    points[:, : len(largest)] = vectors[:, largest] * np.sqrt(eigenvalues)
+    points[:, : len(largest)] = vectors[:, largest] * np.sqrt(values[largest].clip(0))
     farthest = points[np.abs(points).argmax(0), [0, 1]]
-    total = values.clip(0).sum()
-    return points * np.where(farthest < 0, -1, 1), (
-        float(eigenvalues.sum() / total) if total > 0 else float("nan")
-    )
+    return points * np.where(farthest < 0, -1, 1)
 
 
 def _text(run: Result, model: Model, corpora: Sequence[str | Path], windows: int) -> list[Window]:
@@ -253,37 +247,3 @@ def _text(run: Result, model: Model, corpora: Sequence[str | Path], windows: int
         raise CorpusError(f"{', '.join(map(str, corpora))}: no text of even one token to read")
     # evenly spread: the first windows may all be of one document
     return [readable[i] for i in evenly(len(readable), windows)]
-
-
-def _table(
-    heads: pd.DataFrame, distances: Float[ndarray, "head head"], clusters: ndarray, points: ndarray
-) -> pd.DataFrame:
-    others = np.where(np.eye(len(heads), dtype=bool), np.inf, distances)
-    names = [head_name(row.layer, row.head) for row in heads.itertuples()]
-    return heads[["layer", "head", "primary"]].assign(
-        cluster=clusters,
-        x=points[:, 0],
-        y=points[:, 1],
-        nearest=[names[i] for i in others.argmin(1)],
-        distance=others.min(1),
-    )
-
-
-def _map(result: StudyResult) -> Figure:
-    """The map: a point per head in its type's colour, with its layer; axes in √bits."""
-    heads = result.table
-    figure, axes = study_axes(result.title, 8.5, 6.5)
-    for height, row in enumerate(heads.itertuples(), start=3):
-        axes.plot(row.x, row.y, "o", color=colour(row.primary), markersize=9, zorder=height)
-        axes.text(
-            row.x, row.y, str(row.layer), color=ink(row.primary), fontsize=6, zorder=height,
-            ha="center", va="center_baseline", clip_on=True,
-        )  # fmt: skip
-    axes.set_aspect("equal", adjustable="datalim")
-    axes.set(xlabel="√bits", ylabel="√bits")
-    axes.set_title(f"{axes.get_title()}; numbers are layers")
-    handles = [
-        Patch(facecolor=colour(name), label=name) for name in types_in_order({*heads["primary"]})
-    ]
-    axes.legend(handles=handles, fontsize=7, loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    return figure

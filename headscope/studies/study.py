@@ -10,9 +10,16 @@ import re
 import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
 from headscope.options import checked
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+    from headscope.views.study_figure import Plot
+    from headscope.views.study_result import StudyResult
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -44,8 +51,8 @@ class Study:
     """What a row of the table stands for."""
     columns: tuple[Column, ...]
     """Columns of the table, in order."""
-    figure: str = ""
-    """Kind of the figure, such as `line` or `heat map`; empty for none."""
+    figure: Plot | None = None
+    """Declaration of the figure."""
     encoders: bool = True
     """True if the study runs on encoders; other studies refuse them."""
     bad_call: Mapping[str, Any]
@@ -55,6 +62,11 @@ class Study:
     def names(self) -> list[str]:
         """Names of the columns."""
         return [column.name for column in self.columns]
+
+    def draw(self, result: StudyResult, table: pd.DataFrame | None = None) -> Figure:
+        """The figure of a result, drawn from its table or from another one."""
+        assert self.figure is not None
+        return self.figure.figure(result.title, result.table if table is None else table)
 
     def described(self) -> str:
         """The rows and columns, as the end of a docstring."""

@@ -108,19 +108,13 @@ STUDIES: tuple[StudyRow, ...] = (
         name="weights",
         group=STUDY,
         summary="Analyse the OV and QK circuits of heads, without text.",
-        examples=(
-            "headscope study weights mini",
-            "headscope study weights runs/mini --out weights.csv --figure copying.pdf",
-        ),
+        examples=("headscope study weights runs/mini --out weights.csv --figure copying.pdf",),
     ),
     StudyRow(
         name="anatomy",
         group=STUDY,
         summary="Count parameters and the size of the key/value cache.",
-        examples=(
-            "headscope study anatomy mini",
-            "headscope study anatomy gpt2 --context 4096 --out anatomy.csv",
-        ),
+        examples=("headscope study anatomy gpt2 --context 4096 --out anatomy.csv",),
         figure="",
     ),
     StudyRow(
@@ -128,7 +122,6 @@ STUDIES: tuple[StudyRow, ...] = (
         group=EXPORT,
         summary="Write the data that the HeadVis page shows.",
         examples=(
-            "headscope export headvis runs/mini --out headvis/data",
             "headscope export headvis runs/mini --heads L1H0,L5H3 --sequences 100 --overwrite",
         ),
         out="",
@@ -147,28 +140,19 @@ STUDIES: tuple[StudyRow, ...] = (
         name="emergence",
         group=SWEEP,
         summary="Find the revision at which each head type appears.",
-        examples=(
-            "headscope sweep emergence runs/stages --figure stages.pdf",
-            "headscope sweep emergence runs/stages --out stages.csv",
-        ),
+        examples=("headscope sweep emergence runs/stages --figure stages.pdf",),
     ),
     StudyRow(
         name="redundancy",
         group=STUDY,
         summary="Measure how similar the heads are.",
-        examples=(
-            "headscope study redundancy runs/mini --figure map.png",
-            "headscope study redundancy runs/mini --windows 64 --out heads.csv",
-        ),
-        out="Write each head's row to this .csv.",
-        figure="Draw the map of heads: a .png, .svg or .pdf file.",
+        examples=("headscope study redundancy runs/mini --figure map.png",),
     ),
     StudyRow(
         name="verify",
         group=TOP,
         summary="Compare a run with published scores of its heads.",
         examples=(
-            "headscope verify runs/gpt2",
             "headscope verify runs/my-gpt2 --as gpt2 --out ranks.csv",
             "headscope verify runs/gemma --scores gemma-3-270m/scatter_data.json",
         ),
@@ -191,17 +175,13 @@ STUDIES: tuple[StudyRow, ...] = (
         group=STUDY,
         summary="Measure the loss as more and more heads are masked.",
         examples=("headscope study prune runs/mini --figure prune.pdf --out prune.csv",),
-        out="Write the curve to this .csv file.",
     ),
     StudyRow(
         name="explain",
         module="explain.explanation",
         group=TOP,
         summary="Fit a small feature model to each head.",
-        examples=(
-            "headscope explain mini --out feature_model.csv",
-            "headscope explain runs/mini --features 12",
-        ),
+        examples=("headscope explain mini --out feature_model.csv",),
         figure="",
     ),
     StudyRow(
@@ -211,18 +191,13 @@ STUDIES: tuple[StudyRow, ...] = (
         summary="Find heads that carry the task of in-context examples.",
         examples=(
             "headscope study function-vectors smollm2 --out vectors.csv --figure vectors.pdf",
-            "headscope study function-vectors runs/smollm2 --tasks antonym,plural,past "
-            "--prompts 20",
         ),
     ),
     StudyRow(
         name="collapse",
         group=STUDY,
         summary="Measure the loss if the heads of a layer share one pattern.",
-        examples=(
-            "headscope study collapse mini --mixing --out collapse.csv",
-            "headscope study collapse mini --figure collapse.pdf",
-        ),
+        examples=("headscope study collapse mini --mixing --out collapse.csv",),
     ),
     StudyRow(
         name="patch",

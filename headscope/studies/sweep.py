@@ -18,17 +18,9 @@ import yaml
 from pydantic import Field, PlainValidator
 
 from headscope.classification import classify
-from headscope.errors import ArgumentError, HeadscopeError, ModelError, first_line, nearest
+from headscope.errors import ArgumentError, HeadscopeError, first_line
 from headscope.measure.in_process import InProcess
-from headscope.options import (
-    Name,
-    OnMessage,
-    Options,
-    PathName,
-    Positive,
-    check_paths,
-    several_names,
-)
+from headscope.options import Name, OnMessage, PathName, Positive, check_paths, several_names
 from headscope.packages import optional_package
 from headscope.paths import given_file
 from headscope.progress import OnProgress, Progress, RunSteps, progress_bar
@@ -36,7 +28,7 @@ from headscope.relations import check_types
 from headscope.runs.folder import is_run
 from headscope.runs.recorded_paths import lies, shorten_paths
 from headscope.runs.resolve import load
-from headscope.settings import Settings, not_default
+from headscope.settings import Settings
 from headscope.statistics.tags import countable_types
 from headscope.studies.study import Study, study, table_columns
 from headscope.studies.sweep_folder import (
@@ -96,6 +88,7 @@ def sweep(
         RunError: the folder holds another sweep, or cannot be written.
     """
     spec = read_spec(None if file is None else Path(file), **settings)
+    check_types(spec.types)
     folder = SweepFolder.open(Path(spec.out), spec.settings)
     cells = folder.plan(spec.models, spec.revisions, spec.corpora)
     was_complete = [is_run(folder.path / cell.folder) for cell in cells]
@@ -110,20 +103,18 @@ def sweep(
                 end = ", as it was" if was_complete[len(done)] else ""
                 done.append(cell)
                 on_message(f"{len(done)} of {len(cells)}: {cell}: {cell.error or cell.status}{end}")
-    return sweep_result(spec, done)
+    return sweep_result(spec.out, done)
 
 
-def sweep_result(spec: Spec, cells: Sequence[Cell]) -> StudyResult:
+def sweep_result(out: str | Path, cells: Sequence[Cell]) -> StudyResult:
     """The table of a sweep; the terminal shows complete runs and measured types."""
     table = cell_table(cells)
     is_complete = table["status"] == COMPLETE
-    words = not_default(spec.settings)
     return StudyResult(
-        title=f"{is_complete.sum()} of {len(cells)} runs complete in {spec.out}: heads with a tag "
+        title=f"{is_complete.sum()} of {len(cells)} runs complete in {out}: heads with a tag "
         "of each type",
         table=table,
         terminal_table=table.loc[is_complete, ["folder", "heads", *measured_types(cells)]],
-        summary=[f"not the default: {words}"] if words else [],
         notes=[f"{cell} failed: {cell.error}" for cell in cells if cell.error],
     )
 
@@ -131,82 +122,59 @@ def sweep_result(spec: Spec, cells: Sequence[Cell]) -> StudyResult:
 def _names(value: Any) -> tuple[str, ...]:
     """One name or several; YAML reads a revision such as 1000 as a number."""
     names = value if isinstance(value, list | tuple) else [value]
-    is_number = [isinstance(name, int) and not isinstance(name, bool) for name in names]
-    return several_names(
-        [str(n) if i or isinstance(n, Path) else n for n, i in zip(names, is_number, strict=True)]
-    )
+    return several_names([str(n) if type(n) is int or isinstance(n, Path) else n for n in names])
 
 
 def _corpora(value: Any) -> tuple[tuple[str, ...], ...]:
-    items = value if isinstance(value, list | tuple) else [value]
+    items = value if isinstance(value, list | tuple) and value else [value]
     corpora = [item if isinstance(item, list | tuple) else [item] for item in items]
     return tuple(dict.fromkeys(tuple(map(str, check_paths(paths))) for paths in corpora))
 
 
-class SweepFile(Options):
-    """Keys of a sweep's file, beside settings of `classify`."""
+class SweepFile(Settings):
+    """Keys of a sweep's file: models, revisions and corpora, beside settings of `classify`."""
 
-    models: Annotated[tuple[str, ...], PlainValidator(_names), Field(min_length=1)]
-    revisions: Annotated[tuple[str | None, ...], PlainValidator(_names), Field(min_length=1)] = (
-        None,
-    )
-    corpora: Annotated[
-        tuple[tuple[str, ...], ...], PlainValidator(_corpora), Field(min_length=1)
-    ] = ((),)
-    out: PathName
+    models: Annotated[tuple[str, ...], PlainValidator(_names)] = Field((), validate_default=True)
+    revisions: Annotated[tuple[str | None, ...], PlainValidator(_names)] = (None,)
+    corpora: Annotated[tuple[tuple[str, ...], ...], PlainValidator(_corpora)] = ((),)
+    out: PathName = Path("runs") / "sweep"
+    revision: None = None
 
-
-class Spec(SweepFile):
-    """The models, revisions and corpora of a sweep, and the settings of each run."""
-
-    settings: dict[str, Any]
-    """Settings of `headscope.classify` that differ from their defaults, as JSON holds them."""
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Settings of `headscope.classify` that were given, as JSON holds them."""
+        names = [name for name in Settings.model_fields if name in self.model_fields_set]
+        values = {name: getattr(self, name) for name in names}
+        return {name: list(v) if isinstance(v, tuple) else v for name, v in values.items()}
 
 
-def read_spec(path: Path | None, **options: Any) -> Spec:
+def read_spec(path: Path | None, **options: Any) -> SweepFile:
     """Read a sweep from a YAML file, from options that replace its keys, or from both.
 
     Raises:
-        HeadscopeError: the file cannot be read, or a key is unknown, missing or invalid.
+        HeadscopeError: the file cannot be read, or a key is unknown or invalid.
     """
-    where, values = "", {}
-    if path is not None:
-        where = f"{path}: "
-        raw = given_file(path, "a sweep as YAML, keys with values")
-        try:
-            content = yaml.safe_load(raw)
-        except (ValueError, yaml.YAMLError) as error:
-            reason = " ".join(str(error).split())
-            raise HeadscopeError(f"{path}: cannot be read as YAML: {reason:.300}") from error
-        if not isinstance(content, dict):
-            raise HeadscopeError(f"{where}a sweep is keys with values, e.g. models: [mini]")
-        values = {str(key): value for key, value in content.items()}
-    known = {*SweepFile.model_fields, *Settings.model_fields}
-    values |= {key: v for key, v in options.items() if v is not None or key not in known}
-    keys = {key: values.pop(key) for key in SweepFile.model_fields if key in values}
-    if "models" not in keys:
-        raise HeadscopeError(f"{path or 'sweep'}: no models; name them, e.g. models: [mini]")
-    choices = [*SweepFile.model_fields, *(n for n in Settings.model_fields if n != "revision")]
-    for key in values:
-        if key not in choices:
-            raise HeadscopeError(
-                f"{where}{key!r:.60} is no key of a sweep{nearest(key, choices)}; choose from: "
-                f"{', '.join(choices)}"
-            )
-    keys.setdefault("out", Path("runs") / ("sweep" if path is None else path.stem))
+    known = SweepFile.model_fields
+    explicit = {name: v for name, v in options.items() if v is not None or name not in known}
+    if path is None:
+        return SweepFile(**explicit)
+    raw = given_file(path, "a sweep as YAML, keys with values")
     try:
-        settings = Settings(**values)
-        explicit = {key: getattr(settings, key) for key in values}
-        as_json = {key: list(v) if isinstance(v, tuple) else v for key, v in explicit.items()}
-        spec = Spec(**keys, settings=as_json)
-    except ArgumentError as error:
-        raise HeadscopeError(f"{where}{error}") from error
-    check_types(settings.types)
-    return spec
+        keys = {str(key): value for key, value in yaml.safe_load(raw).items()}
+        return SweepFile(**{"out": Path("runs") / path.stem, **keys, **explicit})
+    except (ValueError, AttributeError, ArgumentError, yaml.YAMLError) as error:
+        reason = " ".join(str(error).split())
+        raise HeadscopeError(
+            f"{path}: no sweep in YAML, keys with values such as models: [mini]: {reason:.300}"
+        ) from error
 
 
 def _run(
-    spec: Spec, cell: Cell, backend: InProcess | None = None, *, progress: OnProgress | bool = False
+    spec: SweepFile,
+    cell: Cell,
+    backend: InProcess | None = None,
+    *,
+    progress: OnProgress | bool = False,
 ) -> Cell:
     model, corpus = cell.source
     folder = Path(spec.out) / cell.folder
@@ -227,23 +195,15 @@ def _run(
 
 
 def where(model: str, revision: str | None) -> tuple[str, str | None]:
-    """Name and revision to load; a revision of a local folder is a model folder inside it.
-
-    Raises:
-        ModelError: the folder holds no such revision.
-    """
+    """Name and revision to load; a revision of a local folder is a model folder inside it."""
     folder = Path(model).expanduser()
     if revision is None or not folder.is_dir():
         return model, revision
-    if not (folder / revision).is_dir():
-        names = sorted(path.name for path in folder.iterdir() if path.is_dir())
-        listed = f"it contains {', '.join(names)}" if names else "it contains no folders"
-        raise ModelError(f"{model}: no folder {revision!r} in it; {listed:.300}")
     return str(folder / revision), None
 
 
 def _results(
-    spec: Spec, cells: Sequence[Cell], workers: int, address: str | None, steps: RunSteps
+    spec: SweepFile, cells: Sequence[Cell], workers: int, address: str | None, steps: RunSteps
 ) -> Generator[Cell, None, None]:
     run = partial(_run, spec)
     if address is not None:

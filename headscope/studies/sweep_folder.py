@@ -115,8 +115,6 @@ class SweepFolder:
         """
         file = path / PLAN
         try:
-            if not file.is_file():
-                raise RunError(f"{path!s:.200}: no sweep here ({PLAN} is missing)")
             plan = json.loads(file.read_text(encoding="utf-8"))
             cells = [Cell(**{**row, "corpus": tuple(row["corpus"])}) for row in plan["cells"]]
             names = [Path(cell.folder).name for cell in cells]
@@ -124,10 +122,8 @@ class SweepFolder:
             if names != [cell.folder for cell in cells] or not all(names) or ".." in names:
                 raise ValueError("a run lies outside the folder")
             return cls(path, plan["settings"], plan["names"], dict(zip(names, cells, strict=True)))
-        except OSError as error:
-            raise RunError(f"{file!s:.200} cannot be read: {error.strerror}") from error
-        except (ValueError, KeyError, TypeError) as error:
-            raise RunError(f"{file}: this sweep is damaged: {error!s:.200}") from error
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise RunError(f"{file!s:.100}: no sweep, or a damaged one: {error!s:.100}") from error
 
     @classmethod
     def open(cls, out: Path, settings: dict[str, Any]) -> SweepFolder:

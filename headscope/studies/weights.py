@@ -14,7 +14,6 @@ import numpy as np
 import pandas as pd
 import torch
 from jaxtyping import Float
-from matplotlib.figure import Figure
 from torch import Tensor
 from transformer_lens.model_bridge.exceptions import StopAtLayerException
 
@@ -22,16 +21,16 @@ from headscope.errors import ModelError
 from headscope.heads import head_name
 from headscope.models.model import Model
 from headscope.options import Device, Flag, Revision, Source
-from headscope.progress import Progress, Steps, progress_bar
+from headscope.progress import Progress, progress_bar
 from headscope.runs.recorded_paths import name_of
 from headscope.runs.resolve import ModelOrRun, model_of, run_named, the_model
 from headscope.studies.study import Study, study, table_columns
+from headscope.views.study_figure import HeatMap
 from headscope.views.study_result import StudyResult
 
 LAYER_NORMS, RMS_NORMS = ("LN", "LNPre"), ("RMS", "RMSPre")
 DRAWS = 64
 CHUNK = 4096
-COPYING = {"ov_copying": "embedding", "ov_copying_mlp0": "after the first MLP"}
 
 
 STUDY = Study(
@@ -50,7 +49,7 @@ STUDY = Study(
         mass | [0, 1] | as in `heads.csv`
         k_from_relation | a relation's name | the relation of the head in `k_from`
     """),
-    figure="heat map",
+    figure=HeatMap(value="ov_copying"),
     encoders=False,
     bad_call={"device": ""},
 )
@@ -75,37 +74,29 @@ def weights(
     with progress_bar(progress, "reading weights", unit="steps") as bar:
         if run is not None:
             loaded = model_of(run, source=source, engine="lens", device=device)
-        elif isinstance(model, Model):
-            loaded = the_model(model, revision=revision)
         else:
             device = device if isinstance(model, str) else "auto"  # a model in memory stays there
             loaded = the_model(model, revision=revision, device=device, engine="lens")
-        advance = Steps(bar, 2).advance
         factors = head_factors(loaded)
-        random, pairs = random_composition(factors), k_composition(factors)
-        advance()
-        table = _table(loaded, factors, pairs)
-        advance()
+        random = random_composition(factors)
+        table = _table(loaded, factors)
+        bar(1, 1)
     if run is not None:
         patterns = run.heads[["layer", "head", "primary", "relation", "mass"]]
         names = map(head_name, patterns["layer"], patterns["head"])
         relation_of = dict(zip(names, patterns["relation"], strict=True))
         table = table.merge(patterns, how="left")
         table = table.assign(k_from_relation=table["k_from"].map(relation_of).fillna(""))
-    above, total = int((pairs > random).sum()), int(pairs.isfinite().sum())
     return StudyResult(
-        title=f"{name_of(loaded.name)}: evidence on {len(table)} heads from the weights",
+        title=f"{name_of(loaded.name)}: evidence on {len(table)} heads from the weights; 99.9th "
+        f"percentile of the K-composition of random matrices: {random:.3f}",
         table=table,
-        summary=(
-            f"{above} of {total} pairs exceed {random:.3f}, the 99.9th percentile of the "
-            "K-composition of random matrices",
-        ),
         values={"k_random_p999": random},
-        draw=_figure,
+        draw=STUDY.draw,
     )
 
 
-def _table(model: Model, factors: HeadFactors, pairs: Tensor) -> pd.DataFrame:
+def _table(model: Model, factors: HeadFactors) -> pd.DataFrame:
     after = copying_scores(factors, token_map(model, after_mlp=True))
     after[0] = torch.nan  # block 0 reads the embedding, before its MLP
     query_key, value_output = effective_ranks(factors)
@@ -121,14 +112,12 @@ def _table(model: Model, factors: HeadFactors, pairs: Tensor) -> pd.DataFrame:
         | {name: values.double().numpy().ravel() for name, values in columns.items()}
     )
     # earlier heads first, so that the first of equal ones is taken
-    scores = pairs.double().numpy().reshape(len(table), len(table)).T
+    scores = k_composition(factors).double().numpy().reshape(len(table), len(table)).T
     best = np.nan_to_num(scores, nan=-1).argmax(1)
     has_source = np.isfinite(scores).any(1)
-    names = list(map(head_name, layer.tolist(), head.tolist()))
+    names = np.array(list(map(head_name, layer.tolist(), head.tolist())))
     return table.assign(
-        k_from=[
-            names[index] if known else "" for index, known in zip(best, has_source, strict=True)
-        ],
+        k_from=np.where(has_source, names[best], ""),
         k_composition=np.where(has_source, scores[np.arange(len(table)), best], np.nan),
     )
 
@@ -360,20 +349,3 @@ def _effective_rank(
     shares = values / values.sum(-1, keepdim=True)
     rank: Tensor = torch.special.entr(shares).sum(-1).exp()
     return rank
-
-
-def _figure(result: StudyResult) -> Figure:
-    """OV copying by layer and head: red if a head raises the tokens it attends to."""
-    table = result.table
-    layers, heads = (int(table[axis].max()) + 1 for axis in ("layer", "head"))
-    figure = Figure(figsize=(2.4 + 0.6 * heads, 1.6 + 0.28 * layers), layout="constrained")
-    panels = figure.subplots(1, 2, sharey=True)
-    for axes, (column, title) in zip(panels, COPYING.items(), strict=True):
-        values = table.pivot(index="layer", columns="head", values=column).to_numpy(float)
-        image = axes.imshow(values, cmap="RdBu_r", vmin=-1, vmax=1, aspect="auto")
-        axes.set_title(title, fontsize=9)
-        axes.set_xlabel("head")
-    panels[0].set_ylabel("layer")
-    figure.colorbar(image, ax=panels, label="OV copying")
-    figure.suptitle(result.title.split(":")[0].replace("$", r"\$"), fontsize=9)
-    return figure

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,12 +16,11 @@ from headscope.errors import RunError
 from headscope.heads import head_name, layer_name, parse_head
 from headscope.measure.example import Example
 from headscope.options import Corpus, Head, Name, Names, checked
-from headscope.paths import exists
 from headscope.printing import one_line, visible
 from headscope.progress import Progress, progress_bar
-from headscope.runs.atlas import atlas_of, is_stored
+from headscope.runs.atlas import atlas_of
 from headscope.runs.recorded_paths import name_of
-from headscope.runs.resolve import ModelOrRun, load
+from headscope.runs.resolve import ModelOrRun, load, run_named
 from headscope.settings import Settings, settings_of
 from headscope.statistics import reasons
 from headscope.statistics.columns import rows_of_head
@@ -101,33 +99,18 @@ def why(
     >>> answers.table["tags"].str.split(";").str[0].tolist()
     ['induction/repeat', 'positional/offset-1-random']
     """
-    for name in heads:
-        parse_head(name)
     run = _stored_run(model, [*["corpus"][: corpus is not None], *changes])
     is_measured = run is None
     if run is None:
         run = _read(model, corpus, settings_of(Settings(quick=True), changes), heads, progress)
     positions = tuple(dict.fromkeys(reasons.head_in(run, name) for name in heads))
     evidence = with_thresholds(run.evidence, run.thresholds)
-    rows, titles, texts = [], [], []
-    for layer, head in positions:
-        evidence_rows = rows_of_head(evidence, layer, head)
-        ordered = evidence_rows.loc[evidence_order(evidence_rows)]
-        row: Row = {str(name): value for name, value in ordered.iloc[0].items()}
-        tags = list(dict.fromkeys(tag_names(distinct_tags(ordered))))
-        best = _best(run, (layer, head), row)
-        titles.append(f"{head_name(layer, head)}: {_title(evidence_rows, row, tags)}")
-        lines = [*reasons.findings(ordered, run.thresholds), *_numbers(ordered, row)]
-        lines += [f"best query: {best}"] if best else []
-        texts.append("\n  ".join([titles[-1], *lines]))
-        columns = {name: row[name] for name in ("verdict", *NUMBERS)}
-        index = {"layer": layer, "head": head, "tags": ";".join(tags), "relation": row["id"]}
-        rows.append(index | columns | {"example": best})
+    rows, texts = zip(*(_answer(run, evidence, at) for at in positions), strict=True)
     notes = list(_notes(run, positions if is_measured else ()))
     if any(row["example"] for row in rows):
         notes.append(MARKS_MEAN)
     return HeadAnswers(
-        title=f"{name_of(run.name)}: {', '.join(titles)}",
+        title=f"{name_of(run.name)}: {', '.join(head_name(*at) for at in positions)}",
         table=by_name(pd.DataFrame(rows)),
         notes=notes,
         run=run,
@@ -135,6 +118,23 @@ def why(
         is_measured=is_measured,
         text="\n\n".join([*texts, "\n".join(notes)]),
     )
+
+
+def _answer(
+    run: Result, evidence: pd.DataFrame, at: tuple[int, int]
+) -> tuple[dict[str, object], str]:
+    """The row of a head, and its lines."""
+    of_head = rows_of_head(evidence, *at)
+    ordered = of_head.loc[evidence_order(of_head)]
+    row: Row = {str(name): value for name, value in ordered.iloc[0].items()}
+    tags = list(dict.fromkeys(tag_names(distinct_tags(ordered))))
+    best = _best(run, at, row)
+    lines = [f"{head_name(*at)}: {_title(of_head, row, tags)}"]
+    lines += [*reasons.findings(ordered, run.thresholds), *_numbers(ordered, row)]
+    lines += [f"best query: {best}"] if best else []
+    index = {"layer": at[0], "head": at[1], "tags": ";".join(tags), "relation": row["id"]}
+    columns = {name: row[name] for name in ("verdict", *NUMBERS)}
+    return index | columns | {"example": best}, "\n  ".join(lines)
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -170,17 +170,9 @@ def _stored_run(model: Any, explicit: Sequence[str]) -> Result | None:
     Raises:
         RunError: the run cannot be read, or a text or setting was given for it.
     """
-    run = model if isinstance(model, Result) else None
-    if isinstance(model, str | Path):
-        folder = Path(model)
-        with suppress(RuntimeError):  # a home that nobody has: the loader raises
-            folder = folder.expanduser()
-        if is_stored(folder):
-            run = load(folder)
-        elif atlas_of(model) is not None and not explicit:
-            run = load(model)
-        elif exists(folder) and folder.is_dir() and not any(folder.glob("*config.json")):
-            run = load(folder)  # raises with the name of the missing file
+    run = run_named(model, revision=None)
+    if run is None and not explicit and isinstance(model, str | Path):
+        run = load(model) if atlas_of(model) is not None else None
     if run is not None and explicit:
         raise RunError(
             f"{', '.join(explicit)}: a run is read as it is; give the name of its model, "
@@ -197,11 +189,11 @@ def _read(
     from headscope.classification import classify
     from headscope.measure.in_process import InProcess
 
+    heads = [parse_head(name) for name in names]
     corpus = readable(corpus, seed=settings.seed)
     backend = InProcess()
     with progress_bar(progress):
         opened = backend.open(model, **settings.loading())
-    heads = [parse_head(name) for name in names]
     for head in heads:
         opened.check_head(*head)
     backend.heads = set(heads)

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from io import BytesIO
 from typing import Any
 
-import pandas as pd
 from matplotlib import rc_context
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
@@ -41,20 +40,6 @@ def picture(figure: Figure, suffix: str) -> bytes:
         warnings.filterwarnings("ignore", "Glyph .* missing from font")
         figure.savefig(buffer, format=kind, dpi=200, metadata=_UNDATED.get(kind))
     return buffer.getvalue()
-
-
-def study_axes(title: str, width: float, height: float) -> tuple[Figure, Axes]:
-    """The figure of a study, in inches, under the part of its title before the colon."""
-    figure = Figure(figsize=(width, height), layout="constrained")
-    axes = figure.subplots()
-    axes.set_title(title.split(":")[0].replace("$", r"\$"), fontsize=9)
-    return figure, axes
-
-
-def error_bars(rows: pd.DataFrame, column: str) -> list[pd.Series]:
-    """Lengths of the error bars of a column, down to `ci_low` and up to `ci_high`."""
-    errors = [rows[column] - rows["ci_low"], rows["ci_high"] - rows[column]]
-    return [error.clip(lower=0) for error in errors]
 
 
 def outside_legend(legend: Legend) -> Legend:

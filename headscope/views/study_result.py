@@ -1,4 +1,4 @@
-"""Result of a study: a table, a figure and lines of text."""
+"""Result of a study: a table, a figure and notes."""
 
 from __future__ import annotations
 
@@ -29,14 +29,12 @@ ROWS = 20
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class StudyResult:
-    """The result of a study: one table, at most one figure, and a few lines of text."""
+    """The result of a study: one table, at most one figure, and notes."""
 
     title: str
     """One line: the model and what was measured, with units."""
     table: pd.DataFrame
     """The result; the study's function describes its rows and columns."""
-    summary: Sequence[str] = ()
-    """Findings about the whole table, a line each."""
     notes: Sequence[str] = ()
     """Limits of this result, such as a text that is too short for intervals."""
     values: Mapping[str, Any] = field(default_factory=dict)
@@ -71,14 +69,13 @@ class StudyResult:
         return write_file(target, self.csv(), overwrite=overwrite)
 
     def json(self) -> str:
-        """Values, summary, notes and the table's rows as a JSON object; NaN becomes null."""
+        """Values, notes and the table's rows as a JSON object; NaN becomes null."""
         values = {
             name: None if isinstance(value, float) and not isfinite(value) else value
             for name, value in self.values.items()
         }
-        texts = {"summary": list(self.summary), "notes": list(self.notes)}
         rows = json.loads(self.table.to_json(orient="records", double_precision=6))
-        content = {"title": self.title, **values, **texts, "table": rows}
+        content = {"title": self.title, **values, "notes": list(self.notes), "table": rows}
         return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
     @property
@@ -87,19 +84,15 @@ class StudyResult:
         return self.table if self.terminal_table is None else self.terminal_table
 
     def lines(self) -> RenderableType:
-        """Title, table, summary and notes for the terminal."""
+        """Title, table and notes for the terminal."""
         from rich.console import Group
         from rich.text import Text
 
-        parts: list[RenderableType] = [
+        return Group(
             Text(one_line(self.title), style="bold"),
             Text(),
             frame_table(self.printed_table),
-        ]
-        if self.summary:
-            parts += [Text(), *map(Text, map(one_line, self.summary))]
-        return Group(
-            *parts, *(Text(f"note: {one_line(note)}", style="yellow") for note in self.notes)
+            *(Text(f"note: {one_line(note)}", style="yellow") for note in self.notes),
         )
 
     def __repr__(self) -> str:

@@ -28,12 +28,7 @@ from headscope.statistics.causes import (
 from headscope.stimuli.natural_text import TextWindows
 from headscope.stimuli.prompts import MinimalPair, agreement_pairs
 from headscope.stimuli.repeat import repeat_windows
-from headscope.studies.ablate import (
-    HeadOfType,
-    ablate_heads,
-    heads_with_controls,
-    output_norms,
-)
+from headscope.studies.ablate import HeadOfType, ablate_heads, output_norms
 from headscope.studies.ablate_texts import minimal_pairs, near_and_away, repeats
 from tests.helpers.encoders import HEADS, WIDTH, WORDS, corpus, hand_built, save_tokenizer
 from tests.helpers.report import data_of
@@ -81,7 +76,7 @@ def test_near_are_predictions_made_at_queries(rerunner, annotated):
     model, relations = rerunner.model, relations_of(["delimiter"])[:1]
     text = TextWindows(annotated, model.tokenizer, max_tokens=300, max_length=90, seed=0)
     windows = list(text)
-    stimulus = near_and_away("text", windows, {"delimiter": relations})
+    stimulus = near_and_away(windows, {"delimiter": relations})
     near, away = stimulus.scores
     assert (near.behaviour, away.behaviour) == ("near", "away")
     assert near.types == away.types == {"delimiter"}
@@ -135,27 +130,6 @@ def test_the_command_writes_causes_that_why_and_the_report_show(mini_run):
     said = headscope("why", mini_run, name, "--full").stdout
     assert line in " ".join(said.split())  # lines are folded
     assert line[:60] in data_of(mini_run / "report.html")
-
-
-def test_controls_lack_the_type_and_are_nearest_in_depth_and_norm(mini_run):
-    run = load(mini_run)
-    rng = np.random.default_rng(0)
-    norms = {
-        (int(a), int(b)): float(rng.uniform(1, 3)) for a, b in run.heads[["layer", "head"]].values
-    }
-    tagged = run.evidence[run.evidence["tagged"]]
-    layers = 1 + max(layer for layer, _ in norms)
-    chosen = heads_with_controls(run, "tagged", norms)
-    assert len(chosen) > 4
-    for head, kind, controls in chosen:
-        members = set(map(tuple, tagged[tagged["type"] == kind][["layer", "head"]].to_numpy()))
-        assert head in members
-        distance = {
-            other: abs(other[0] - head[0]) / layers + abs(np.log(norms[other] / norms[head]))
-            for other in norms
-            if other not in members
-        }
-        assert list(controls) == sorted(distance, key=distance.__getitem__)[:5]
 
 
 def test_norms_are_those_of_z_times_each_head_s_rows_of_w_o(rerunner):

@@ -10,11 +10,7 @@ import headscope as hs
 from headscope.measure.batches import assign_blocks
 from headscope.measure.study_windows import edge_windows
 from headscope.models.load import load_model
-from headscope.models.token_rerun import (
-    Changed,
-    Moves,
-    QueryRerunner,
-)
+from headscope.models.token_rerun import Changed, Moves, QueryRerunner
 from headscope.relations import relations_of
 from headscope.relations.relation import find
 from headscope.statistics.causes import (
@@ -32,7 +28,6 @@ from headscope.studies.ablate_edges import (
     knock_out_edges,
     queries_by_block,
     tags_of,
-    untested_row,
 )
 from tests.helpers import matching
 
@@ -50,7 +45,7 @@ def planted(tokenizer, tmp_path_factory):
 
 
 def verdicts(planted, heads, *, direct_heads=frozenset(), queries=48) -> pd.DataFrame:
-    tags = [Tag(*head, "induction/repeat") for head in heads]
+    tags = [Tag(*head, "induction/repeat", ("induction/repeat",)) for head in heads]
     return judged(knock_out_edges(*planted, tags, seed=0, queries=queries), set(direct_heads))
 
 
@@ -89,7 +84,7 @@ def test_one_control_beside_another_has_no_effect(planted):
         divergence = np.array([first, first] + [second] * CONTROLS)
         same = np.ones(2 + CONTROLS)
         parts.append((int(blocks[query.window]), Changed(divergence, same, same, same)))
-    row = edge_row(Tag(*matching.INDUCTION, relation.id), parts, seed=0)
+    row = edge_row(Tag(*matching.INDUCTION, relation.id, (relation.id,)), parts, seed=0)
     assert min(row["effect"], row["control"]) > 0.005
     assert judged(pd.DataFrame([row]), set())["verdict"].tolist() == [NO_EFFECT]
 
@@ -97,14 +92,10 @@ def test_one_control_beside_another_has_no_effect(planted):
 def test_what_has_few_queries_or_no_known_relation_is_not_tested(planted):
     table = verdicts(planted, (matching.INDUCTION,), queries=12)
     assert table["verdict"].tolist() == [f"{UNTESTED}: 12 queries in 12 documents"]
-    tag = Tag(*matching.INDUCTION, "mine/own")
+    tag = Tag(*matching.INDUCTION, "mine/own", ("mine/own",))
     row = judged(knock_out_edges(*planted, [tag], seed=0), set()).iloc[0]
     assert row["verdict"] == f"{UNTESTED}: 0 queries in 0 documents"
     assert np.isnan(row["effect"])
-    said = cause_lines(
-        judged(pd.DataFrame([untested_row(tag, "why not")]), set()), *matching.INDUCTION
-    )
-    assert said == [f"mine/own, edges to its targets: {UNTESTED}: why not"]
 
 
 def test_a_layer_whose_other_heads_rest_has_no_control(tokenizer, tmp_path):
@@ -149,8 +140,6 @@ def test_tags_with_one_general_label_are_one_tag_of_all_their_relations():
         (1, "syntactic/obj:dep>head", ("syntactic/obj:dep>head",)),
         (2, "syntactic/det:dep>head", ("syntactic/det:dep>head",)),
     ]
-    row = untested_row(tags[0], "why not")
-    assert (row["type"], row["relation"]) == ("syntactic", "phrase-head:dep>head")
 
 
 def test_of_several_relations_all_queries_are_tested_and_one_of_both_has_both_targets(tokenizer):

@@ -19,12 +19,8 @@ from transformers import (
 
 import headscope as hs
 from headscope.corpus.shipped import data_folder, mini_folder
-from headscope.errors import HeadscopeError, RunError, WriteError
-from headscope.studies.emergence import (
-    by_revision,
-    cell_emergence,
-    step_of,
-)
+from headscope.errors import RunError, WriteError
+from headscope.studies.emergence import by_revision, step_of
 from headscope.studies.sweep_folder import Cell, counted, counted_types
 
 TEXT = data_folder() / "corpora" / "gold.conllu"
@@ -109,17 +105,6 @@ def test_a_later_reading_is_that_of_the_weights_as_they_then_are(run):
     lift = again.evidence[again.evidence["type"] == "induction"]["lift"].max()
     assert logged[-1]["lift/induction"] == pytest.approx(lift, abs=1e-6)
     assert logged[-1]["lift/induction"] != logged[0]["lift/induction"]
-
-
-def test_a_loop_of_ones_own_reads_what_the_trainer_would(run):
-    trainer, heads = run
-    own = hs.HeadCallback(corpus=TEXT)
-    own.read(4, trainer.model, AutoTokenizer.from_pretrained(mini_folder()))
-    table = heads.emergence.table
-    last = table[table["step"] == 4].reset_index(drop=True)
-    pd.testing.assert_frame_equal(own.emergence.table, last)
-    with pytest.raises(HeadscopeError, match="no tokenizer"):
-        own.read(5, trainer.model, None)
 
 
 def test_mixed_precision_reads_the_copy_and_not_the_model_that_is_trained(tmp_path):
@@ -208,16 +193,3 @@ def test_a_head_counts_for_each_of_its_tags_and_failed_cells_for_nothing():
     assert table["all_heads"].unique().tolist() == [3]
     with pytest.raises(RunError, match="none of the 1 runs of this sweep is complete"):
         by_revision([Cell("m", None, (), "z")])
-
-
-def test_the_figure_has_a_line_for_each_type_and_a_log_axis_for_a_wide_range():
-    cells = [cell(f"step{n}", induction=k) for k, n in enumerate((0, 1, 64, 1000))]
-    (axes,) = cell_emergence(cells).figure().axes
-    lines = {line.get_label(): line for line in axes.get_lines()}
-    assert list(lines) == list(TYPES)
-    assert lines["induction"].get_xydata().tolist() == [[0, 0], [1, 1], [64, 2], [1000, 3]]
-    assert axes.get_xscale() == "symlog"
-    (near,) = cell_emergence([*cells[2:3], cell("step70", induction=1)]).figure().axes
-    assert near.get_xscale() == "linear"
-    (named,) = cell_emergence([cell(name, induction=1) for name in ("b", "a")]).figure().axes
-    assert [label.get_text() for label in named.get_xticklabels()] == ["b", "a"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -17,27 +16,10 @@ from headscope.statistics.tags import NO_TYPE
 from headscope.studies.emergence import cell_emergence
 from headscope.studies.languages import compared
 from headscope.studies.study_table import STUDIES, StudyRow, imported
-from headscope.studies.sweep import Spec, sweep_result
+from headscope.studies.sweep import sweep_result
 from headscope.studies.sweep_folder import Cell
 from tests.helpers import encoders
 from tests.helpers.studies import call_with
-
-STORY = "Alice was very tired. She looked at the old keys again, and the door was shut. " * 40
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory) -> Path:
-    path = tmp_path_factory.mktemp("face") / "story.txt"
-    path.write_text(STORY)
-    return path
-
-
-@pytest.fixture(scope="module")
-def folder(gpt2_folder, corpus) -> Path:
-    """A run of a small model."""
-    place = corpus.parent / "run"
-    hs.classify(gpt2_folder, corpus, out=place, max_tokens=1_000, types=["positional"])
-    return place
 
 
 def cells() -> list[Cell]:
@@ -71,9 +53,7 @@ MADE_UP = {
     "patch": lambda ask, run, corpus: ask(run, clean="x1z", corrupt="x2z", heads="all", edges=2),
     "prune": lambda ask, run, corpus: ask(run, corpus, max_tokens=400),
     "redundancy": lambda ask, run, corpus: ask(run, windows=4, queries=3),
-    "sweep": lambda ask, run, corpus: sweep_result(
-        Spec(models=["m"], out="runs", settings={}), cells()
-    ),
+    "sweep": lambda ask, run, corpus: sweep_result("runs", cells()),
     "verify": lambda ask, run, corpus: ranks(run, corpus),
     "why": lambda ask, run, corpus: ask(run, ["L0H0", "L1H1"]),
 }
@@ -94,7 +74,7 @@ def amounts() -> dict[str, Amounts]:
 
 
 @pytest.fixture(scope="module")
-def found(folder, corpus, amounts) -> dict[str, hs.StudyResult]:
+def found(small_run, story, amounts) -> dict[str, hs.StudyResult]:
     results = {}
     for study in STUDIES:
         ask = getattr(hs, study.name)
@@ -105,7 +85,7 @@ def found(folder, corpus, amounts) -> dict[str, hs.StudyResult]:
             )
         if study.name != "ablate":
             call = MADE_UP.get(study.name, partial(plain_call, study))
-            results[study.name] = call(ask, folder, corpus)
+            results[study.name] = call(ask, small_run, story)
     return results
 
 
@@ -125,12 +105,12 @@ COUNTED = {*hs.head_types(), *NO_TYPE}
 
 
 @pytest.mark.parametrize("name", sorted(DECLARED))
-def test_a_bad_call_is_refused(name, folder, tmp_path, monkeypatch):
+def test_a_bad_call_is_refused(name, small_run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     values = {
-        "model": str(folder),
-        "run": folder,
-        "runs": folder,
+        "model": str(small_run),
+        "run": small_run,
+        "runs": small_run,
         "heads": "L0H0",
         "out": "nowhere",
         "corpus": "gum",
@@ -187,39 +167,13 @@ def test_a_study_is_a_table_a_figure_and_a_file(found, name, tmp_path):
         assert isinstance(study.figure(), Figure)
         study.figure().savefig(tmp_path / "drawn.svg")
     path = study.save(tmp_path / "new" / "found.csv")
+    with pytest.raises(WriteError, match="exists already"):
+        study.save(path)
+    with pytest.raises(WriteError, match=r"a table is written as .csv"):
+        study.save(tmp_path / "a.xlsx")
     again = pd.read_csv(path)
     assert list(again.columns) == list(study.table.columns)
     assert len(again) == len(study.table)
     assert "<table" in study._repr_html_()
     assert repr(study).startswith("<")
     assert "\n" not in repr(study)
-
-
-def test_a_file_is_not_replaced_unless_that_is_asked_for(found, tmp_path):
-    path = found["anatomy"].save(tmp_path / "a.csv")
-    with pytest.raises(WriteError, match="exists already"):
-        found["anatomy"].save(path)
-    assert found["anatomy"].save(path, overwrite=True) == path
-
-
-def test_a_table_is_no_workbook(found, tmp_path):
-    with pytest.raises(WriteError, match=r"a.xlsx: a table is written as .csv; for another format"):
-        found["anatomy"].save(tmp_path / "a.xlsx")
-
-
-def test_a_run_and_its_folder_give_the_same(found, folder, corpus):
-    again = hs.collapse(hs.load(folder), corpus, max_tokens=150, mixing=True)
-    pd.testing.assert_frame_equal(again.table, found["collapse"].table)
-
-
-def test_a_run_that_is_pruned_is_pruned_by_type_too(found):
-    assert set(found["prune"].table["order"]) == {"importance", "random", "type"}
-
-
-def test_causes_stand_beside_the_tags_of_the_run_that_was_ablated(folder):
-    run = hs.load(folder)
-    evidence = run.evidence.copy()
-    own = (evidence["layer"] == 0) & (evidence["head"] == 0) & (evidence["relation"] == "offset-1")
-    evidence.loc[own, "tagged"] = True
-    study = hs.ablate(replace(run, evidence=evidence), heads="L0H0")
-    assert "Causes:" in replace(run, causes=study.table).why("L0H0")

@@ -9,12 +9,7 @@ import torch
 import headscope as hs
 from headscope.models.load import load_model
 from headscope.models.token_rerun import LastTokenRunner
-from headscope.stimuli.few_shot import (
-    SHUFFLED,
-    ZERO_SHOT,
-    PromptSize,
-    spelled_task,
-)
+from headscope.stimuli.few_shot import SHUFFLED, ZERO_SHOT, PromptSize, spelled_task
 from headscope.stimuli.prompts import Spelling
 from headscope.studies.function_vectors import (
     EFFECTS,
@@ -23,13 +18,7 @@ from headscope.studies.function_vectors import (
     read_task,
     task_effects,
 )
-from tests.oracles.planted_tasks import (
-    FUNCTION_VECTOR,
-    LAZY,
-    save_model,
-    save_tasks_file,
-    tasks,
-)
+from tests.oracles.planted_tasks import FUNCTION_VECTOR, LAZY, save_model, save_tasks_file, tasks
 
 PLANTED = [(0.0, 0), (0.2, 2), pytest.param((0.2, 3), marks=pytest.mark.slow)]
 """Noise on all weights, and its seed. With the seeds 0 and 4 the model does too few of its tasks,
@@ -74,7 +63,7 @@ def test_a_model_without_the_head_does_no_task(tasks_file, tmp_path):
     found = hs.function_vectors(str(folder), tasks=str(tasks_file), progress=False)
     assert tagged(found) == []
     assert found.values["scored"] == []
-    assert "too hard: " in found.summary[1]
+    assert "too hard: " in found.notes[0]
     assert found.table["lift"].isna().all()
 
 

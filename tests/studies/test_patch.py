@@ -193,11 +193,14 @@ def patch_mini(**changes):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"corrupt": OTHER_SHORT + " man"}, r"tokens and the corrupt one \d+, .* differ from '"),
-        ({"corrupt": SHORT}, "the clean and the corrupt prompt are the same tokens"),
+        (
+            {"corrupt": OTHER_SHORT + " man"},
+            r"tokens and the corrupt one \d+, expected equally many",
+        ),
+        ({"corrupt": SHORT}, "is 0 after the clean prompt and 0 after the corrupt one"),
         ({"answer": " man saw"}, r"answer ' man saw' is 2 tokens \(' man', ' saw'\)"),
-        ({"wrong": ""}, r"wrong '' is 0 tokens \(none\)"),
-        ({"answer": " man", "wrong": " man"}, "answer and wrong are both ' man'"),
+        ({"wrong": ""}, "wrong is ''; it should have at least 1 character"),
+        ({"answer": " man", "wrong": " man"}, "' man' minus that of ' man' is 0 after"),
     ],
 )
 def test_what_cannot_be_patched_is_refused_with_what_would_do(changes, message):

@@ -68,23 +68,10 @@ def test_importance_leaves_the_weights_as_they_were(model, story):
     assert all(weight.grad is None for weight in network.parameters())
 
 
-def test_importance_is_normalised_by_layer():
-    raw = np.array([[3.0, 4.0], [0.0, 0.0], [0.0, 7.0]])
-    assert layer_normalised(raw).tolist() == [[0.6, 0.8], [0, 0], [0, 1]]
-    assert raw[0].tolist() == [3, 4]
-
-
 @pytest.fixture(scope="module")
-def run_folder(gpt2_folder, story, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("run") / "tiny"
-    hs.classify(str(gpt2_folder), story, out=folder, types=["delimiter"], examples=False)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def run(run_folder):
+def run(small_run):
     """Six heads with a tag: two look only at the first token, one of the others there too."""
-    run = hs.load(run_folder)
+    run = hs.load(small_run)
     kinds = {
         (0, 0): ["first-token"], (0, 1): ["first-token", "punctuation"], (0, 2): ["punctuation"],
         (1, 0): ["first-token"], (1, 1): ["punctuation"], (1, 3): ["punctuation"],
@@ -169,14 +156,6 @@ def losses(per_token: np.ndarray, tokens: np.ndarray = TOKENS) -> list[TextLoss]
     return [TextLoss(value * tokens, tokens) for value in per_token]
 
 
-def test_the_difference_is_that_of_the_mean_losses_in_every_resample():
-    made = {(IMPORTANCE, 0): losses(np.array([1.0, 3.0, 5.0, 6.0]))}
-    made |= {(RANDOM, i): losses(np.array([1.0, 2.5, 4.0, 6.0])) for i in range(3)}
-    # two windows or more of one loss and seeds that agree: no resample gives another number
-    expected = [[0, 0, 0], [0.5, 0.5, 0.5], [1, 1, 1], [0, 0, 0]]
-    assert over_random(made, seed=3)[IMPORTANCE] == pytest.approx(np.array(expected))
-
-
 def test_windows_weigh_by_their_tokens():
     nats = np.array([10.0, 0.0, 0.0, 0.0])
     nothing = TextLoss(np.zeros(4), TOKENS)
@@ -194,12 +173,3 @@ def test_the_interval_holds_what_other_seeds_would_have_given():
     assert value == pytest.approx(0)
     # half of the resamples have both seeds, a quarter each has one of them twice
     assert (low, high) == (pytest.approx(-1), pytest.approx(1))
-
-
-def test_a_single_window_has_no_interval():
-    tokens = np.array([10])
-    made = {(IMPORTANCE, 0): losses(np.array([0, 2.0, 2.5, 3]), tokens)}
-    made[RANDOM, 0] = losses(np.array([0, 1.0, 1.5, 3]), tokens)
-    difference, low, high = over_random(made, seed=0)[IMPORTANCE][1]
-    assert difference == pytest.approx(1)
-    assert np.isnan([low, high]).all()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import shutil
 import sys
@@ -14,7 +13,7 @@ from typer.testing import CliRunner
 
 import headscope as hs
 from headscope.cli import app
-from headscope.errors import HeadscopeError, ModelError, RunError
+from headscope.errors import HeadscopeError, RunError
 from headscope.studies.sweep import read_spec, where
 from headscope.studies.sweep_folder import SweepFolder, counted_types
 from tests.helpers.models import save_model
@@ -56,14 +55,14 @@ def test_a_file_gives_lists_and_settings_and_an_option_replaces_its_key(tmp_path
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("models: [mini]\nmax_token: 5", "'max_token' is no key of a sweep (is max_tokens"),
+        ("models: [mini]\nmax_token: 5", "no argument named 'max_token' (is max_tokens"),
         (
             "models: [mini]\ncorpora: [a.txt, []]",
             "corpora is a value of type list; it should",
         ),
-        ("seed: 1", "no models"),
-        ("- mini", "a sweep is keys with values"),
-        ("models: !!python/object/apply:os.system [ls]", "cannot be read as YAML: could not"),
+        ("seed: 1", "models is an empty tuple; it should not be empty"),
+        ("- mini", "no sweep in YAML, keys with values"),
+        ("models: !!python/object/apply:os.system [ls]", "could not determine a constructor"),
     ],
 )
 def test_an_invalid_key_is_named_with_the_file_and_the_expected_value(tmp_path, text, message):
@@ -118,17 +117,6 @@ def test_each_cell_is_a_run_folder_and_a_row(swept, checkpoints):
         assert row.unclassified == (run.heads["primary"] == "unclassified").sum()
 
 
-def test_counts_of_other_types_and_of_failed_runs_are_blank(swept):
-    measured = ["positional", "delimiter", "not identifiable", "unclassified"]
-    done, _, failed = csv.DictReader((swept / "sweep.csv").read_text().splitlines())
-    assert all(done[name].isdigit() for name in ("heads", *measured))
-    assert {done[name] for name in COUNTS if name not in measured} == {""}
-    assert {failed[name] for name in ("heads", *COUNTS)} == {""}
-    printed = (swept.parent / "stdout").read_text()
-    (header,) = (line for line in printed.splitlines() if line.startswith("folder "))
-    assert header.split() == " ".join(["folder", "heads", *measured]).split()
-
-
 def test_a_type_for_which_the_text_has_no_queries_is_blank_in_a_sweep(checkpoints, tmp_path):
     """Plain text has no trees and no mentions: 0 heads for objects would be an answer to nothing."""
     (tmp_path / "plain.txt").write_text("She saw the old keys again, and told them so. " * 40)
@@ -178,16 +166,16 @@ def test_a_folder_with_other_settings_or_other_files_is_refused(swept, checkpoin
 
 
 def test_a_damaged_sweep_is_refused_and_leads_nowhere_else(swept, tmp_path):
-    with pytest.raises(RunError, match="no sweep here"):
+    with pytest.raises(RunError, match="no sweep, or a damaged one"):
         hs.emergence(tmp_path)
     plan = json.loads((swept / "sweep.json").read_text())
     for folder in ("../elsewhere", "..", "", "/tmp"):
         plan["cells"][0]["folder"] = folder
         (tmp_path / "sweep.json").write_text(json.dumps(plan))
-        with pytest.raises(RunError, match="damaged: a run lies outside the folder"):
+        with pytest.raises(RunError, match="damaged one: a run lies outside the folder"):
             hs.emergence(tmp_path)
     (tmp_path / "sweep.json").write_text("[]")
-    with pytest.raises(RunError, match="this sweep is damaged"):
+    with pytest.raises(RunError, match="no sweep, or a damaged one"):
         hs.emergence(tmp_path)
 
 
@@ -204,8 +192,6 @@ def test_cells_of_one_name_get_folders_of_their_own(tmp_path):
 def test_a_revision_of_a_local_folder_is_a_folder_in_it(checkpoints):
     assert where(str(checkpoints), "step20") == (str(checkpoints / "step20"), None)
     assert where("EleutherAI/pythia-70m", "step20") == ("EleutherAI/pythia-70m", "step20")
-    with pytest.raises(ModelError, match="it holds step100, step20"):
-        where(str(checkpoints), "step21")
 
 
 def test_a_cluster_needs_ray(monkeypatch, tmp_path):

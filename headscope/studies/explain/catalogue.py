@@ -1,6 +1,4 @@
-"""The rows of text that feature models are fitted and judged on, and the cells of all features
-there.
-"""
+"""Rows of text that fit and judge feature models, and the cells of all features there."""
 
 from __future__ import annotations
 

@@ -1,13 +1,11 @@
-"""Explain each head as a feature model: a softmax over keys of a few weighted features of the
-text.
-"""
+"""Explain each head by a feature model: a softmax over keys of weighted features of the text."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import pandas as pd
 from pydantic import Field
@@ -30,7 +28,7 @@ from headscope.stimuli.natural_text import TextWindows
 from headscope.studies.explain.catalogue import Texts
 from headscope.studies.explain.feature import TokenFacts
 from headscope.studies.explain.feature_model import FeatureModel, explain_layer
-from headscope.studies.explain.select import Selector
+from headscope.studies.explain.fit import Selector
 from headscope.studies.study import Study, study, table_columns
 from headscope.views.study_result import StudyResult
 
@@ -93,54 +91,48 @@ def explain(
     than uniform attention.
 
     The terminal shows a row per head: its `bits` per query, the shares of them that sinks and
-    distance alone (`position`) and the feature model (`explained`) explain, and the `feature_model`
-    as text.
+    distance alone (`position`) and the model (`explained`) explain, and the `feature_model`.
 
     Raises:
         ModelError: the model cannot be loaded.
         CorpusError: the text cannot be read, or is too short.
     """
     run = run_named(model, revision=revision)
-    corpora = text_of(run, corpus, seed=seed)
+    corpora = asked_corpora(text_of(run, corpus, seed=seed))
     with progress_bar(progress, "explaining heads", unit="layers") as bar:
         loaded, _ = model_or_run(run or model, longest=LENGTH, revision=revision, device=device)
-        split = read_split_windows(loaded, corpora, windows=windows, seed=seed)
+        parts, notes = read_split_windows(loaded, corpora, windows=windows, seed=seed)
         relations = relations_of([ALL], loaded.attention_kind)
-        parts = (split.fitting, split.choosing, split.judging)
-        texts = Texts.of(parts, TokenFacts.of(split.fitting), relations)
+        texts = Texts.of(parts, TokenFacts.of(parts[0]), relations)
         steps = Steps(bar, len(loaded.attention_layers))
-        feature_models = fit_feature_models(loaded, texts, features, steps)
-    rows = [(r.layer, r.head, r.bits, r.position, *r.explained, r.sentence) for r in feature_models]
+        models = fit_models(loaded, texts, features, steps)
+    rows = [(m.layer, m.head, m.bits, m.position, *m.explained, m.sentence) for m in models]
     by_head = pd.DataFrame(rows, columns=BY_HEAD)
     mean = by_head[["position", "explained"]].mean()
+    terms = [
+        (m.layer, m.head, m.explained.value, rank, term.feature.name, term.feature.kind,
+         term.queries, term.weight, *term.unique)
+        for m in models
+        for rank, term in enumerate(m.terms, start=1)
+    ]  # fmt: skip
     return StudyResult(
         title=f"{loaded.name}: feature models explain {mean['explained']:.2f} of a head's bits "
-        f"(sinks and distance alone {mean['position']:.2f}), mean over {len(feature_models)} heads",
-        table=_feature_table(feature_models),
+        f"(sinks and distance alone {mean['position']:.2f}), mean over {len(models)} heads",
+        table=pd.DataFrame(terms, columns=FEATURE_MODEL_COLUMNS),
         terminal_table=by_head,
-        notes=split.notes,
+        notes=notes,
         values=mean.to_dict(),
     )
 
 
-class SplitWindows(NamedTuple):
-    """Windows by purpose; no two purposes share a document."""
-
-    fitting: tuple[Window, ...]
-    choosing: tuple[Window, ...]
-    judging: tuple[Window, ...]
-    notes: tuple[str, ...]
-
-
 def read_split_windows(
-    model: Model, corpus: str | Path | Sequence[str | Path], *, windows: int, seed: int
-) -> SplitWindows:
-    """Read windows spread over a corpus, and divide them by document.
+    model: Model, corpora: Sequence[str | Path], *, windows: int, seed: int
+) -> tuple[list[list[Window]], list[str]]:
+    """Windows spread over corpora that fit, choose and judge, of different documents, and notes.
 
     Raises:
         CorpusError: a corpus cannot be read, or has fewer than four windows.
     """
-    corpora = asked_corpora(corpus)
     length = min(LENGTH, model.context)
     limits = {"max_tokens": windows * SPREAD, "max_length": length, "seed": seed}
     text = TextWindows(corpora, model.tokenizer, **limits)
@@ -158,55 +150,32 @@ def read_split_windows(
         )
     documents = sorted({window.document for window in windows_read})
     part = {document: i % PARTS for i, document in enumerate(documents)}
-
-    def some(parts: Collection[int], count: int) -> tuple[Window, ...]:
-        of_parts = [window for window in windows_read if part[window.document] in parts]
-        return tuple(of_parts[i] for i in evenly(len(of_parts), max(1, count)))
-
-    return SplitWindows(
-        some((0, 1), windows // 2),
-        some((2,), windows // 4),
-        some((3,), windows // 4),
-        tuple(notes),
-    )
+    split = []
+    for parts, count in (((0, 1), windows // 2), ((2,), windows // 4), ((3,), windows // 4)):
+        members = [window for window in windows_read if part[window.document] in parts]
+        split.append([members[i] for i in evenly(len(members), max(1, count))])
+    return split, notes
 
 
 def explained_run(run: Result, explanation: StudyResult) -> Result:
-    """A run with the feature models of its heads, and `explained` and `feature_model` in the table
-    of its heads.
-    """
+    """A run with its feature models, and their columns in the table of heads."""
     columns = by_name(explanation.printed_table)[EXPLAINED_COLUMNS]
-    return replace(
-        run, heads=run.heads[HEAD_COLUMNS].join(columns), feature_models=explanation.table
-    )
+    heads = run.heads[HEAD_COLUMNS].join(columns)
+    return replace(run, heads=heads, feature_models=explanation.table)
 
 
-def fit_feature_models(
-    model: Model, texts: Texts, features: int, steps: Steps
-) -> list[FeatureModel]:
+def fit_models(model: Model, texts: Texts, features: int, steps: Steps) -> list[FeatureModel]:
     """Fit the feature models of every layer in one forward pass over all windows."""
     selector = Selector(texts)
-    feature_models: list[FeatureModel] = []
+    models: list[FeatureModel] = []
 
     def explain_heads(attention: LayerAttention) -> None:
         pattern = next(attention.probabilities()).cpu()
         rows = pattern[texts.window, :, texts.query].permute(1, 0, 2).float()
         rows = rows / rows.sum(-1, keepdim=True)
-        feature_models.extend(
-            explain_layer(texts, selector, attention.layer, rows, features=features)
-        )
+        models.extend(explain_layer(texts, selector, attention.layer, rows, features=features))
         give_back()
         steps.advance()
 
     stream_attention(model, texts.windows, whole_patterns, explain_heads, batch_tokens=ALL_TOGETHER)
-    return feature_models
-
-
-def _feature_table(heads: Sequence[FeatureModel]) -> pd.DataFrame:
-    rows = [
-        (model.layer, model.head, model.explained.value, rank, term.feature.name, term.feature.kind,
-         term.queries, term.weight, *term.unique)
-        for model in heads
-        for rank, term in enumerate(model.terms, start=1)
-    ]  # fmt: skip
-    return pd.DataFrame(rows, columns=FEATURE_MODEL_COLUMNS)
+    return models

@@ -15,9 +15,8 @@ from torch import Tensor
 from headscope.measure.bootstrap import interval, resample
 from headscope.studies.explain.catalogue import GATES, Term, Texts
 from headscope.studies.explain.feature import Feature
-from headscope.studies.explain.fit import LayerFit
+from headscope.studies.explain.fit import LayerFit, Selector
 from headscope.studies.explain.places import PLACE_FEATURES
-from headscope.studies.explain.select import Selector
 from headscope.studies.explain.softmax import Fitted, kl_divergences, log_pattern, map_heads, newton
 
 BIT = log(2)
@@ -92,8 +91,7 @@ def explained(
 ) -> Share:
     """1 − KL(head ‖ model) / KL(head ‖ uniform), with its interval over documents.
 
-    1 if the feature model equals the head, 0 if it is no better than uniform attention, below 0 if
-    worse.
+    1 if the model equals the head, 0 if it is no better than uniform attention, below 0 if worse.
 
     >>> explained(np.array([1.0, 1.0]), np.array([4.0, 4.0])).value
     0.75
@@ -128,9 +126,7 @@ def explain_layer(
     *,
     features: int,
 ) -> list[FeatureModel]:
-    """Fit and judge feature models of at most `features` features; the rows of attention sum to
-    1.
-    """
+    """Fit and judge models of at most `features` features; the rows of attention sum to 1."""
     seen, judged, selection = texts.seen, texts.judged, slice(texts.selection_rows)
     drafts = LayerFit(texts, selector, attention, features).grow()
     number = {feature: i for i, feature in enumerate(texts.features)}

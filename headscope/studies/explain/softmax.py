@@ -1,6 +1,4 @@
-"""A feature model's softmax over weighted features, its divergence from a head, and Newton's
-method.
-"""
+"""Softmax of a feature model, its divergence from a head, and Newton's method."""
 
 from __future__ import annotations
 

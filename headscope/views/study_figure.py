@@ -1,0 +1,190 @@
+"""Figures of studies, drawn from a declaration and the columns of a table."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import pandas as pd
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from pandas.api.types import is_numeric_dtype
+
+from headscope.heads import head_name
+from headscope.relations import head_types
+from headscope.statistics.tags import NO_TYPE
+from headscope.views.figure_style import outside_legend
+
+MOST_BARS, MOST_TICKS = 40, 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plot(ABC):
+    """Declaration of a figure: the columns that it shows."""
+
+    kind: ClassVar[str]
+    """Kind of the figure, for the reference."""
+    panels: tuple[str, ...] = ()
+    """Columns whose values have a panel each."""
+
+    def figure(self, title: str, table: pd.DataFrame) -> Figure:
+        """Draw a table under the part of the title before the colon."""
+        parts: list[tuple[Any, pd.DataFrame]] = [((title.split(":")[0],), table)]
+        if self.panels:
+            parts = list(table.groupby(list(self.panels), sort=False))
+        figure = Figure(figsize=(6.0, self.height(table) * len(parts)), layout="constrained")
+        subplots = figure.subplots(len(parts), squeeze=False)[:, 0]
+        for axes, (names, rows) in zip(subplots, parts, strict=True):
+            axes.set_title(" ".join(map(str, names)).replace("$", r"\$"), fontsize=9)
+            axes.tick_params(labelsize=7)
+            self.draw(axes, rows)
+        return figure
+
+    def height(self, table: pd.DataFrame) -> float:
+        """Inches of a panel."""
+        return 3.6
+
+    @abstractmethod
+    def draw(self, axes: Axes, table: pd.DataFrame) -> None:
+        """Draw the rows of one panel."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lines(Plot):
+    """Lines of means, with the range of rows that have the same place."""
+
+    kind = "line"
+    x: str
+    y: str
+    by: str
+    """Column whose values have a line each."""
+
+    def draw(self, axes: Axes, table: pd.DataFrame) -> None:
+        """Draw the rows of one panel; text has places in the order of the rows."""
+        places = table[self.x].unique()
+        for name, rows in table.astype({self.y: float}).groupby(self.by, sort=False):
+            spread = rows.groupby(self.x)[self.y].agg(["mean", "min", "max"]).reindex(places)
+            colour = _colour(name)
+            (line,) = axes.plot(
+                places, spread["mean"], "o-", ms=3, lw=1.2, color=colour, label=name
+            )
+            axes.fill_between(
+                places, spread["min"], spread["max"], color=line.get_color(), alpha=0.2, lw=0
+            )
+        _finish(axes, self.x, self.y, table)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Points(Plot):
+    """Points, with error bars if the table has intervals."""
+
+    kind = "scatter"
+    x: str
+    y: str
+    by: str
+    """Column whose values have a colour each."""
+    is_map: bool = False
+    """True if distances between points have a meaning, so that both axes have one scale."""
+
+    def draw(self, axes: Axes, table: pd.DataFrame) -> None:
+        """Draw the rows of one panel."""
+        for name, rows in table.groupby(self.by, sort=False):
+            errors = _error_bars(rows, self.y) if "ci_low" in rows else None
+            axes.errorbar(
+                rows[self.x], rows[self.y], errors, fmt="o", ms=4, color=_colour(name), label=name
+            )
+        if self.is_map:
+            axes.set_aspect("equal", adjustable="datalim")
+        _finish(axes, self.x, self.y, table)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bars(Plot):
+    """Bars of the rows with the largest first value, a head in each."""
+
+    kind = "bar"
+    values: tuple[str, ...]
+    """Columns with a bar each."""
+    labels: tuple[str, ...]
+    """Columns that name a row, after its head."""
+
+    def height(self, table: pd.DataFrame) -> float:
+        """Inches of a panel."""
+        return 1.2 + 0.25 * min(len(table), MOST_BARS)
+
+    def draw(self, axes: Axes, table: pd.DataFrame) -> None:
+        """Draw the rows of one panel."""
+        rows = table.loc[table[self.values[0]].abs().nlargest(MOST_BARS).index[::-1]]
+        size = 0.8 / len(self.values)
+        for number, column in enumerate(self.values):
+            positions = [row - number * size for row in range(len(rows))]
+            errors = _error_bars(rows, column) if number == 0 and "ci_low" in rows else None
+            axes.barh(positions, rows[column].astype(float), size, xerr=errors, label=column)
+        names = [
+            " ".join(
+                [head_name(int(row["layer"]), int(row["head"]))]
+                + [str(row[name]).strip() for name in self.labels if pd.notna(row[name])]
+            )
+            for row in rows.to_dict("records")
+        ]
+        axes.set_yticks(range(len(rows)), [name.replace("$", r"\$") for name in names])
+        axes.legend(fontsize=7)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeatMap(Plot):
+    """Heat map with 0 in white and missing values in grey."""
+
+    kind = "heat map"
+    value: str
+    x: str = "head"
+    y: str = "layer"
+    mark: str = ""
+    """Column with True for cells that have a dot."""
+
+    def height(self, table: pd.DataFrame) -> float:
+        """Inches of a panel."""
+        return 1.2 + 0.22 * table[self.y].nunique()
+
+    def draw(self, axes: Axes, table: pd.DataFrame) -> None:
+        """Draw the rows of one panel."""
+        wide = table.pivot(index=self.y, columns=self.x, values=self.value).astype(float)
+        largest = float(wide.abs().max(axis=None))
+        limit = largest if largest > 0 else 1.0
+        colours = colormaps["RdBu_r"].with_extremes(bad="#d9d9d9")
+        image = axes.imshow(wide, cmap=colours, vmin=-limit, vmax=limit, aspect="auto")
+        if self.mark:
+            for row in table[table[self.mark].eq(True)].to_dict("records"):
+                cell = wide.columns.get_loc(row[self.x]), wide.index.get_loc(row[self.y])
+                axes.plot(*cell, "ko", ms=3)
+        axes.set_yticks(range(len(wide)), wide.index)
+        axes.set_xticks(range(len(wide.columns)), wide.columns)
+        note = f"; dots: {self.mark}" if self.mark else ""
+        axes.figure.colorbar(image, ax=axes, label=f"{self.value}{note}")
+        axes.set_xlabel(self.x)
+        axes.set_ylabel(self.y)
+
+
+def _colour(name: object) -> str | None:
+    """The colour of a head type, grey for no type; None, which takes the next one, for others."""
+    known = head_types().get(str(name))
+    return known.colour if known else "0.7" if name in NO_TYPE else None
+
+
+def _error_bars(rows: pd.DataFrame, column: str) -> list[pd.Series]:
+    """Lengths of the error bars of a column, down to `ci_low` and up to `ci_high`."""
+    errors = [rows[column] - rows["ci_low"], rows["ci_high"] - rows[column]]
+    return [error.clip(lower=0) for error in errors]
+
+
+def _finish(axes: Axes, x: str, y: str, table: pd.DataFrame) -> None:
+    """Names of the axes, some of the names of places, and the legend."""
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+    if not is_numeric_dtype(table[x]):
+        step = -(-table[x].nunique() // MOST_TICKS)
+        axes.set_xticks(range(0, table[x].nunique(), step))
+        axes.tick_params(axis="x", rotation=45)
+    outside_legend(axes.legend(fontsize=7, loc="upper left", bbox_to_anchor=(1.0, 1.0)))
