@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -50,6 +49,10 @@ LISTED, BINS = 50, 20
 """Tokens in a table, and bins of the histogram of largest attention."""
 SAMPLED_TOKENS = 7_680
 """Tokens of a head's sequences together: eight cells of each take less than 1 MB."""
+CANDIDATES = 2
+"""Sequences whose strongest cells are kept, for each that is written of a head."""
+LEAST_LOGARITHM = -1e3
+"""Logarithm in place of −∞; its exponential is 0."""
 METRICS = {
     "self_attention_score": "Mean attention of a token to itself: the mean of the diagonal.",
     "prev_token_score": "Mean attention to the token before: the mean of the subdiagonal.",
@@ -86,10 +89,6 @@ EMPTY_FILES = ("umap/sequences.json", "server_config.json", "attributions/manife
 
 Sample = list[tuple[int, int]]
 """Numbers of the windows that are written of a head, and their tenths."""
-OnRows = Callable[[int, list[int], Float[Tensor, "head query key"], int], None]
-"""Called with the number of a window, the indices of a layer's heads among all heads, logarithms of
-their attention at some queries, and the position of the first of these queries."""
-
 
 STUDY = Study(
     rows="head, with the metrics of `scatter_data.json`",
@@ -144,18 +143,20 @@ def headvis(
         if not windows:
             raise CorpusError(f"{', '.join(map(str, corpora))}: no sequence of {SHORTEST} tokens")
         tokens = sum(map(len, windows))
-        reading = Reading(model, windows, exported_heads, Steps(bar, 2 * tokens).advance)
-        table, largest = reading.metrics()
+        longest = max(map(len, windows))
+        reading = Reading(windows, exported_heads, candidate_sequences(len(windows), longest))
+        reading.read(model, Steps(bar, tokens).advance)
+        table, largest = reading.metrics(), reading.largest
         samples = [
-            sample_sequences(maxima, np.random.default_rng([0, *head]), max(map(len, windows)))
+            sample_sequences(maxima, np.random.default_rng([0, *head]), reading.candidates, longest)
             for maxima, head in zip(largest.T, exported_heads, strict=True)
         ]
-        cells = reading.strongest(samples)
         with new_site(folder, overwrite=overwrite, site=HEADVIS) as new:
-            _write(new / "config.json", reading.config(run.name, corpora, list(table)[2:]))
+            _write(new / "config.json", page_config(run.name, corpora, model, windows, table))
             _write(new / "scatter_data.json", table.to_dict("records"))
             for i, head in enumerate(exported_heads):
-                content = head_file(windows, largest[:, i], samples[i], cells[i])
+                cells = reading.strongest(i, samples[i])
+                content = head_file(windows, largest[:, i], samples[i], cells)
                 _write(new / "heads" / f"{head_name(*head)}.json", content)
             for name in EMPTY_FILES:
                 _write(new / name, {})
@@ -175,58 +176,84 @@ def _write(path: Path, content: Any) -> None:
     write_file(path, text + "\n")
 
 
-@dataclass(frozen=True)
+class Cells(NamedTuple):
+    """The strongest keys of some queries of a head."""
+
+    first: int
+    """Position of the first query."""
+    keys: Int[ndarray, "query rank"]
+    attention: Float[ndarray, "query rank"]
+
+    def table(self) -> pd.DataFrame:
+        """A row per cell that is not too faint."""
+        order = self.keys.argsort(1)
+        keys, attention = (np.take_along_axis(x, order, 1) for x in (self.keys, self.attention))
+        row, column = np.nonzero(attention >= FAINTEST)
+        columns = {"query": self.first + row, "key": keys[row, column]}
+        return pd.DataFrame({**columns, "attention": attention[row, column].astype(float)})
+
+
 class Reading:
-    """Attention of some heads of a model in windows of text, read window by window."""
+    """Metrics of some heads and their strongest cells, from one pass over windows of text."""
 
-    model: Model
-    windows: Sequence[Window]
-    heads: Sequence[Head]
-    """Heads in the order of layers."""
-    advance: Callable[[int], None]
-    """Called with the tokens of each window when it is done."""
+    def __init__(
+        self, windows: Sequence[Window], heads: Sequence[Head], candidates: Int[ndarray, " window"]
+    ) -> None:
+        """Start with empty sums; strongest cells are kept for the windows with these numbers."""
+        self.candidates = candidates
+        self.largest: Float[ndarray, "window head"] = np.zeros((len(windows), len(heads)))
+        """Largest attention beyond the first token's row and column and the diagonal."""
+        self._windows, self._heads = windows, heads
+        self._sums: dict[str, Float[ndarray, " head"]] = defaultdict(lambda: np.zeros(len(heads)))
+        self._counts: dict[str, Float[ndarray, " head"]] = defaultdict(lambda: np.zeros(len(heads)))
+        self._cells: dict[tuple[int, int], list[Cells]] = defaultdict(list)
+        """Strongest cells by index of the head and number of the window, tile by tile."""
 
-    def rows(self, on_rows: OnRows) -> None:
-        """Run the model once, and pass on each tile of each layer with one of the heads."""
-        tiles = tiled_patterns(self.model)
+    def read(self, model: Model, advance: Callable[[int], None]) -> None:
+        """Run the model once; `advance` is called with the tokens of each window."""
+        tiles = tiled_patterns(model)
         indices: dict[int, list[int]] = defaultdict(list)
-        for index, (layer, _) in enumerate(self.heads):
+        for index, (layer, _) in enumerate(self._heads):
             indices[layer].append(index)
-        for number, window in enumerate(self.windows):
+        kept = set(self.candidates.tolist())
+        for number, window in enumerate(self._windows):
+            tokens = torch.from_numpy(window.tokens).to(model.device)
 
-            def on_layer(attention: LayerAttention, number: int = number) -> None:
+            def on_layer(
+                attention: LayerAttention, number: int = number, tokens: Tensor = tokens
+            ) -> None:
                 if attention.layer not in indices:
                     return
                 members, first = indices[attention.layer], 0
                 for rows in attention.rows:
-                    some = rows[0, [self.heads[index][1] for index in members]].float()
-                    on_rows(number, members, some if attention.logarithms else some.log(), first)
+                    some = rows[0, [self._heads[index][1] for index in members]].float()
+                    logarithms = some if attention.logarithms else some.log()
+                    self._add(number, members, row_numbers(logarithms, tokens, first))
+                    if number in kept:
+                        self._keep(number, members, logarithms.exp(), first)
                     first += some.shape[1]
 
-            stream_attention(self.model, [window], tiles, on_layer, layers=1 + max(indices))
-            self.advance(len(window))
+            stream_attention(model, [window], tiles, on_layer, layers=1 + max(indices))
+            advance(len(window))
 
-    def metrics(self) -> tuple[pd.DataFrame, Float[ndarray, "window head"]]:
-        """A row of metrics per head, and its largest attention in each window.
+    def _add(self, number: int, members: list[int], rows: Mapping[str, Tensor]) -> None:
+        for name, values in rows.items():
+            if name == "largest":
+                maxima = values.amax(1).cpu().numpy()
+                self.largest[number, members] = np.maximum(self.largest[number, members], maxima)
+            else:
+                self._sums[name][members] += values.double().nansum(1).cpu().numpy()
+                self._counts[name][members] += (~values.isnan()).sum(1).cpu().numpy()
 
-        The largest attention leaves out the first token's row and column and the diagonal.
-        """
-        count = len(self.heads)
-        largest = np.zeros((len(self.windows), count))
-        sums: dict[str, Float[ndarray, " head"]] = defaultdict(lambda: np.zeros(count))
-        counts: dict[str, Int[ndarray, " head"]] = defaultdict(lambda: np.zeros(count, np.int64))
+    def _keep(self, number: int, members: list[int], attention: Tensor, first: int) -> None:
+        top = attention.topk(min(STRONGEST, attention.shape[-1]), -1)
+        values, keys = top.values.cpu().numpy(), top.indices.int().cpu().numpy()
+        for row, index in enumerate(members):
+            self._cells[index, number].append(Cells(first, keys[row], values[row]))
 
-        def add(number: int, members: list[int], logarithms: Tensor, first: int) -> None:
-            tokens = torch.from_numpy(self.windows[number].tokens).to(logarithms.device)
-            rows = row_numbers(logarithms, tokens, first)
-            numbers = {name: values.double().cpu().numpy() for name, values in rows.items()}
-            maxima = numbers.pop("largest").max(1)
-            largest[number, members] = np.maximum(largest[number, members], maxima)
-            for name, values in numbers.items():
-                sums[name][members] += np.nansum(values, 1)
-                counts[name][members] += (~np.isnan(values)).sum(1)
-
-        self.rows(add)
+    def metrics(self) -> pd.DataFrame:
+        """A row of metrics per head."""
+        sums, counts = self._sums, self._counts
         with np.errstate(invalid="ignore"):  # no token of the text comes twice
             columns = {name: sums[name] / counts[name] for name in METRICS if name in sums}
         # a learned sink takes a part of each row's mass
@@ -234,40 +261,45 @@ class Reading:
         columns["qk_distance"] = distance
         columns["qk_distance_variance"] = sums["square"] / sums["mass"] - distance**2
         table = pd.DataFrame(columns)[list(METRICS)].dropna(axis=1).round(4) + 0.0  # −0 becomes 0
-        return pd.DataFrame(self.heads, columns=["layer", "head"]).join(table), largest
+        return pd.DataFrame(self._heads, columns=["layer", "head"]).join(table)
 
-    def strongest(self, samples: Sequence[Sample]) -> list[pd.DataFrame]:
-        """The strongest cells of each head in the windows of its sample; see `strongest_cells`."""
-        numbers = [{number for number, _ in sample} for sample in samples]
-        tables: list[list[pd.DataFrame]] = [[] for _ in samples]
+    def strongest(self, index: int, sample: Sample) -> pd.DataFrame:
+        """The strongest cells of a head in the windows of its sample, in the order of windows.
 
-        def add(number: int, members: list[int], logarithms: Tensor, first: int) -> None:
-            for index, pattern in zip(members, logarithms, strict=True):
-                if number in numbers[index]:
-                    cells = strongest_cells(pattern.exp(), first)
-                    tables[index].append(cells.assign(window=number))
+        Columns are `query`, `key`, `attention` in [`FAINTEST`, 1], and `window`. Each row of a
+        pattern has at most `STRONGEST` of them, in the order of keys.
+        """
+        numbers = sorted(number for number, _ in sample)
+        return pd.concat(
+            cells.table().assign(window=number)
+            for number in numbers
+            for cells in self._cells[index, number]
+        )
 
-        self.rows(add)
-        return [pd.concat(parts) for parts in tables]
 
-    def config(
-        self, model: str, corpora: Sequence[str | Path], metrics: Sequence[str]
-    ) -> dict[str, Any]:
-        """Entries of `config.json`: names of model and text, sizes, and settings of the page."""
-        return {
-            "model_name": name_of(model),
-            "dataset_name": ", ".join(name_of(str(path)) for path in corpora),
-            **PAGE,
-            "n_sequences": len(self.windows),
-            "seq_len": max(map(len, self.windows)),
-            "dtype": self.model.dtype,
-            "attn_implementation": f"headscope {self.model.engine.name}",
-            "heads": [list(head) for head in self.heads],
-            "n_layers": self.model.layers + len(self.model.others),
-            "n_heads": self.model.heads,
-            "metrics": metrics,
-            "metric_descriptions": {name: METRICS[name] for name in metrics},
-        }
+def page_config(
+    name: str,
+    corpora: Sequence[str | Path],
+    model: Model,
+    windows: Sequence[Window],
+    table: pd.DataFrame,
+) -> dict[str, Any]:
+    """Entries of `config.json`: names of model and text, sizes, and settings of the page."""
+    metrics = [column for column in table if column in METRICS]
+    return {
+        "model_name": name_of(name),
+        "dataset_name": ", ".join(name_of(str(path)) for path in corpora),
+        **PAGE,
+        "n_sequences": len(windows),
+        "seq_len": max(map(len, windows)),
+        "dtype": model.dtype,
+        "attn_implementation": f"headscope {model.engine.name}",
+        "heads": table[["layer", "head"]].to_numpy().tolist(),
+        "n_layers": model.layers + len(model.others),
+        "n_heads": model.heads,
+        "metrics": metrics,
+        "metric_descriptions": {name: METRICS[name] for name in metrics},
+    }
 
 
 def row_numbers(
@@ -284,18 +316,22 @@ def row_numbers(
     query = first + torch.arange(attention.shape[1], device=attention.device)
     key = torch.arange(attention.shape[2], device=attention.device)
     away = (query[:, None] - key).abs().to(attention.dtype)
-    before = attention.roll(1, -1)  # attention to key − 1
-    none = torch.full_like(attention[..., 0], torch.nan)
+    before = attention.diagonal(first - 1, -2, -1)
+    if first == 0:
+        before = torch.nn.functional.pad(before, (1, 0), value=torch.nan)
     # key k continues an earlier copy of the query's token if k − 1 has that token
     same = tokens[query][:, None] == tokens[(key - 1).clamp_min(0)]
     follows = same & (key > 0) & (key <= query[:, None])
-    induction = attention.masked_fill(~follows | (attention < LEAST_INDUCTION), 0.0).sum(-1)
+    row, column = follows.nonzero(as_tuple=True)
+    copied = attention[:, row, column]
+    copied = copied.masked_fill(copied < LEAST_INDUCTION, 0.0)
+    induction = torch.zeros_like(attention[..., 0]).index_add(1, row, copied)
     left_out = (query[:, None] == 0) | (key == 0) | (query[:, None] == key)
     return {
         "self_attention_score": attention.diagonal(first, -2, -1),
-        "prev_token_score": torch.where(query > 0, before.diagonal(first, -2, -1), none),
-        "pattern_entropy": -(attention * logarithms.masked_fill(attention == 0, 0.0)).sum(-1),
-        "induction_score": torch.where(follows.any(-1), induction, none),
+        "prev_token_score": before,
+        "pattern_entropy": -(attention * logarithms.clamp_min(LEAST_LOGARITHM)).sum(-1),
+        "induction_score": induction.masked_fill(~follows.any(-1), torch.nan),
         "mass": attention.sum(-1),
         "distance": (attention * away).sum(-1),
         "square": (attention * away**2).sum(-1),
@@ -303,35 +339,38 @@ def row_numbers(
     }
 
 
-def strongest_cells(attention: Float[Tensor, "query key"], first: int) -> pd.DataFrame:
-    """The strongest cells of some rows, at most `STRONGEST` of each, in the order of rows.
+def sequences_per_tenth(longest: int) -> int:
+    """Largest number of a head's sequences that are written of a tenth.
 
-    Columns are `query`, `key` and `attention`, in [`FAINTEST`, 1]. `first` is the position of the
-    first row's query.
+    `longest` is the length of the longest sequence in tokens.
     """
-    top = attention.topk(min(STRONGEST, attention.shape[1]), -1)
-    row, column = (top.values >= FAINTEST).nonzero(as_tuple=True)
-    query, key = first + row, top.indices[row, column]
-    columns = {"query": query, "key": key, "attention": top.values[row, column].double()}
-    table = pd.DataFrame({name: values.cpu().numpy() for name, values in columns.items()})
-    return table.sort_values(["query", "key"])
+    return max(1, min(PER_INTERVAL, SAMPLED_TOKENS // (INTERVALS * longest)))
+
+
+def candidate_sequences(count: int, longest: int) -> Int[ndarray, " candidate"]:
+    """Numbers of the sequences among which those to write are chosen, drawn at random."""
+    size = min(count, CANDIDATES * INTERVALS * sequences_per_tenth(longest))
+    return np.sort(np.random.default_rng(0).choice(count, size, replace=False))
 
 
 def sample_sequences(
-    largest: Float[ndarray, " sequence"], rng: np.random.Generator, longest: int
+    largest: Float[ndarray, " sequence"],
+    rng: np.random.Generator,
+    candidates: Int[ndarray, " candidate"],
+    longest: int,
 ) -> Sample:
-    """Numbers of sequences picked from each tenth by largest attention, with the tenth.
+    """Numbers of candidates picked from each tenth by largest attention, with the tenth.
 
     The strongest come first; tenth 10 has the largest attention. `longest` is the length of the
     longest sequence.
     """
-    per_interval = max(1, min(PER_INTERVAL, SAMPLED_TOKENS // (INTERVALS * longest)))
+    per_interval = sequences_per_tenth(longest)
     rank = np.empty(len(largest), np.int64)
     rank[np.argsort(largest, kind="stable")] = np.arange(1, len(largest) + 1)
-    tenths = -(-rank * INTERVALS // len(largest))
+    tenths = -(-rank[candidates] * INTERVALS // len(largest))
     sample: Sample = []
     for tenth in range(INTERVALS, 0, -1):
-        members = np.flatnonzero(tenths == tenth)
+        members = candidates[tenths == tenth]
         if len(members):
             picks = rng.choice(members, min(per_interval, len(members)), replace=False).tolist()
             sample += [(i, tenth) for i in sorted(picks, key=lambda i: (-largest[i], i))]
