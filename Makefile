@@ -92,9 +92,7 @@ coverage: install
 
 # measured side by side and by hand; CORPUS is a folder of long annotated documents, such as GUM
 bench: install
-	cd benchmarks && for name in startup forward profile_ops detect_head plain_loop memory scaling judge; do \
-		../$(PYTHON) $$name.py $(abspath $(CORPUS)) || exit 1; done
-	cd benchmarks && ../$(PYTHON) ablation.py $(SMOLLM2)
+	cd benchmarks && for name in startup forward memory; do ../$(PYTHON) $$name.py $(abspath $(CORPUS)) || exit 1; done
 	cd benchmarks && ../$(PYTHON) whole.py $(SMOLLM2)
 
 TIMES := 15
