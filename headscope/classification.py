@@ -8,9 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-from pydantic import PlainValidator
+from typing import TYPE_CHECKING, Any
 
 from headscope.corpus.shipped import asked_corpora
 from headscope.measure.plan import Plan, was_read
@@ -43,12 +41,6 @@ if TYPE_CHECKING:
     from headscope.models.model import Model as LoadedModel
 
 
-def _reader(value: Any) -> Any:
-    if value is not None and not hasattr(value, "narrow"):
-        raise ValueError("should be a reader of models, such as InProcess()")
-    return value
-
-
 @checked
 def classify(
     model: Model,
@@ -60,7 +52,7 @@ def classify(
     overwrite: Overwrite = False,
     progress: Progress = True,
     on_message: OnMessage = lambda line: None,
-    backend: Annotated[Any, PlainValidator(_reader)] = None,
+    backend: Any = None,
     **changes: Any,
 ) -> Run:
     """Run a model over annotated text and tag every head with what it does.
@@ -288,6 +280,8 @@ def _prepare(task: _Task, loaded: _Loaded, windows: RunWindows) -> _Prepared:
 
 def _measure(task: _Task, prepared: _Prepared, read: _Read) -> RunInfo:
     """The record of a run, whose windows the model has read."""
+    from headscope.measure.loss_check import check_loss, token_losses
+
     loaded, windows = prepared.loaded, prepared.windows
     stopping = StoppingRule(
         loaded.relations,
@@ -299,7 +293,13 @@ def _measure(task: _Task, prepared: _Prepared, read: _Read) -> RunInfo:
     )
     task.backend.read(_plan(prepared, read, stopping))
     task.clock.lap("measure")
-    text_loss, loss_notes = _check_loss(loaded, read)
+    text_loss, loss_notes = check_loss(
+        read.counts,
+        read.sample.windows,
+        partial(token_losses, loaded.model),
+        vocabulary=loaded.model.vocabulary_size,
+        seed=loaded.settings.seed,
+    )
     task.clock.lap("text loss")
     sources = loaded.model, windows.text, windows.prompts, prepared.checkpoint
     notes = [*loss_notes, *(note for source in sources for note in source.notes)]
@@ -326,19 +326,6 @@ def _plan(prepared: _Prepared, read: _Read, stopping: StoppingRule) -> Plan:
         stopping=None if settings.all else stopping,
         sample=read.sample if settings.examples else None,
         stimulus_tokens=read.stimulus_tokens,
-    )
-
-
-def _check_loss(loaded: _Loaded, read: _Read) -> tuple[dict[str, float | None] | None, list[str]]:
-    """The model's loss on the text that it has read, and notes for the reader."""
-    from headscope.measure.loss_check import check_loss, token_losses
-
-    return check_loss(
-        read.counts,
-        read.sample.windows,
-        partial(token_losses, loaded.model),
-        vocabulary=loaded.model.vocabulary_size,
-        seed=loaded.settings.seed,
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from numpy import ndarray
 from torch import Tensor
 
@@ -21,6 +21,7 @@ from headscope.measure.selection import find_all, hit_shares, request_of_cell, r
 from headscope.measure.sink_positions import (
     SinkPositions,
     find_sink_positions,
+    known_columns,
     late_queries,
     late_tiles,
     without_sinks,
@@ -36,29 +37,26 @@ from headscope.stimuli.natural_text import TEXT
 # torch says once per process that sparse CSR tensors are in beta; the product used here is tested
 warnings.filterwarnings("ignore", message="(?s).*Sparse CSR tensor support is in beta")
 
-TIE_BOUND = 1.02
-"""Largest sum of attention on two keys and the first token, rounding in half precision included."""
-
 
 @dataclass(frozen=True, eq=False)
 class TileReduction:
     """The cells that lie in one tile of rows, and how they add up.
 
     `cells` are the tile's distinct cells of every head, as flat indices into its rows
-    `[window head query key]`. `targets` are the places of the target cells among them, the first
-    token's left out, and `target_rows` their queries, as flat indices into `[window head query]`.
-    `mass` and `hit` are sparse matrices that add weighted cells up by block and relation, targets
-    first and controls below them.
+    `[window head query key]`; `targets` are those of the target cells, the first token's left out,
+    and `target_rows` their queries, as flat indices into `[window head query]`. `mass` and `hit`
+    are sparse matrices that add weighted cells up by block and relation, targets first and controls
+    below them.
     """
 
     cells: Int[Tensor, "cell head"]
-    targets: Int[Tensor, " target"]
+    targets: Int[Tensor, "target head"]
     target_rows: Int[Tensor, "target head"]
     mass: Tensor
     hit: Tensor
 
     def sums(
-        self, rows: Rows, sinks: Int[ndarray, "window column"], *, logarithms: bool
+        self, rows: Rows, sinks: Int[Tensor, "window column"], *, logarithms: bool
     ) -> tuple[Tensor, Tensor]:
         """Masses `[2 rows, head]` and arg-max hits `[rows, head]`.
 
@@ -70,46 +68,46 @@ class TileReduction:
             sinks: sink positions of each window, −1 for none, which are no row's largest.
             logarithms: whether rows are logarithms.
         """
+        rows = rows.contiguous()
         values = _at(rows, self.cells)
-        first = rows[..., 0].clone()
         with without_sinks(rows, sinks, logarithms=logarithms):
             largest = rows.amax(-1)
             # attention that is 0 hits nothing
             least = largest.exp() if logarithms else largest
             best = _at(largest.masked_fill(least <= 0, torch.inf), self.target_rows)
-            hits = _at(rows, self.cells[self.targets]) >= best
-            shares = _shares(hits, self.target_rows, rows, (largest, first), logarithms=logarithms)
+            hits = (_at(rows, self.targets) >= best).view(-1).nonzero()[:, 0]
+            shares = self._shares(hits, rows, largest)
         if logarithms:
             values = values.exp_()
         return self.mass @ values, self.hit @ shares
 
+    def _shares(
+        self,
+        hits: Int[Tensor, " hit"],
+        rows: Rows,
+        largest: Float[Tensor, "window head query"],
+    ) -> Float[Tensor, "target head"]:
+        """1/k for each hit in a row of which k keys are the largest, else 0.
+
+        Hits are flat indices into `targets`.
+        """
+        cells, hit_rows = self.targets.view(-1)[hits], self.target_rows.view(-1)[hits]
+        flat, largest = rows.view(-1), largest.view(-1)
+        count = torch.zeros_like(largest, dtype=torch.float32)
+        count.index_add_(0, hit_rows, torch.ones_like(hit_rows, dtype=count.dtype))
+        # if a row without its hits has the same maximum, other keys are as large: a rare case
+        flat.index_fill_(0, cells, -torch.inf)
+        tied = ((rows.amax(-1).view(-1) == largest) & (count > 0)).nonzero()[:, 0]
+        equal = rows.view(len(largest), -1)[tied] == largest[tied, None]
+        count[tied] += equal.sum(-1)
+        flat.index_copy_(0, cells, largest[hit_rows])
+        shares = torch.zeros_like(self.targets, dtype=torch.float32)
+        shares.view(-1)[hits] = 1 / count[hit_rows]
+        return shares
+
     def to(self, device: torch.device | str) -> TileReduction:
         """The same part with its tensors on a device."""
         return TileReduction(*(getattr(self, field.name).to(device) for field in fields(self)))
-
-
-def _shares(
-    hits: Bool[Tensor, "target head"],
-    target_rows: Int[Tensor, "target head"],
-    rows: Rows,
-    largest_and_first: tuple[Tensor, Tensor],
-    *,
-    logarithms: bool,
-) -> Float[Tensor, "target head"]:
-    """1/k for each hit in a row of which k keys are the largest, else 0."""
-    hit_rows = target_rows[hits]
-    largest, first = largest_and_first
-    twice = torch.stack([largest, largest, first]).view(3, -1).float()
-    # what two keys and the first token cannot share is no tie: few rows are left to be compared
-    may_tie = (twice.exp_() if logarithms else twice).sum(0) < TIE_BOUND
-    has_hit = torch.zeros_like(may_tie)
-    has_hit[hit_rows] = True
-    tied_rows = (has_hit & may_tie).nonzero()[:, 0]
-    share = torch.ones_like(twice[0])
-    keys = rows.reshape(-1, rows.shape[-1]).index_select(0, tied_rows)
-    equal = keys == largest.reshape(-1, 1).index_select(0, tied_rows)
-    share[tied_rows] = 1 / equal.sum(-1, dtype=torch.int32)
-    return hits.float().masked_scatter_(hits, share.index_select(0, hit_rows))
 
 
 def _at(values: Tensor, places: Int[Tensor, "place head"]) -> Float[Tensor, "place head"]:
@@ -265,10 +263,11 @@ def _tile_reduction(
         first = request.windows.start
         return np.asarray((window - first) * heads * queries + query - request.queries.start)
 
-    flat = torch.from_numpy(row(cells) * request.keys + cells % length)
+    flat = torch.from_numpy(row(cells) * request.keys + cells % length)[:, None]
+    flat = flat + head * request.keys
     return TileReduction(
-        cells=flat[:, None] + head * request.keys,
-        targets=torch.from_numpy(np.searchsorted(cells, target_cells)),
+        cells=flat,
+        targets=flat[torch.from_numpy(np.searchsorted(cells, target_cells))],
         target_rows=torch.from_numpy(row(target_cells))[:, None] + head,
         mass=all_cells.matrix(2 * rows, cells),
         hit=targets.matrix(rows, target_cells),
@@ -284,14 +283,21 @@ def _chance(window: Window, pairs: PairSet) -> float:
 class CellReader:
     """Sums of the attention on targets and controls, and of late queries on sink positions."""
 
-    def __init__(self, batch: Batch, selection: Selection | None, *, logarithms: bool) -> None:
+    def __init__(
+        self,
+        batch: Batch,
+        selection: Selection | None,
+        known_columns: Int[Tensor, "window column"],
+        *,
+        logarithms: bool,
+    ) -> None:
         self._batch, self._selection, self._logarithms = batch, selection, logarithms
         self._late = late_tiles(batch.windows)
         parts = () if selection is None else selection.parts
         self.requests: list[Request] = [*self._late, *(request for request, _ in parts)]
         self._reductions = {id(request): reduction for request, reduction in parts}
         self._late_rows: list[tuple[Tile, Rows]] = []
-        self._columns = find_sink_positions(batch.windows, [], logarithms=logarithms)
+        self._columns = self._known = known_columns
         self._sinks: dict[int, SinkPositions] = {}
         self._values: dict[int, list[tuple[Tensor, Tensor]]] = {}
 
@@ -300,9 +306,11 @@ class CellReader:
         if id(request) not in self._reductions:
             self._late_rows.append((request, rows))
             if len(self._late_rows) == len(self._late):
-                self._columns = self._sinks[layer] = find_sink_positions(
+                sinks = find_sink_positions(
                     self._batch.windows, self._late_rows, logarithms=self._logarithms
                 )
+                self._sinks[layer] = sinks
+                self._columns = torch.cat([sinks.columns, self._known.to(rows.device)], 1)
                 self._late_rows = []
             return
         reduction = self._reductions[id(request)].to(rows.device)
@@ -310,7 +318,9 @@ class CellReader:
             mass = reduction @ (rows.float().exp() if self._logarithms else rows.float())
             sums = mass, mass.new_zeros(len(mass) // 2, mass.shape[1])
         else:
-            sums = reduction.sums(rows, self._columns.of(request), logarithms=self._logarithms)
+            windows = request.windows if isinstance(request, Tile) else [request.window]
+            columns = self._columns[windows].to(rows.device)
+            sums = reduction.sums(rows, columns, logarithms=self._logarithms)
         self._values.setdefault(layer, []).append(sums)
 
     def add_to(self, tally: Tally) -> None:
@@ -324,7 +334,9 @@ class CellReader:
         np.add.at(tally.queries, rows, selection.queries)
         np.add.at(tally.chance, rows, selection.chance)
         for layer, values in self._values.items():
-            mass, hits = (_total(part) for part in zip(*values, strict=True))
+            mass, hits = (
+                _grained(sum(part, torch.zeros(()))) for part in zip(*values, strict=True)
+            )
             # the rows of a selection are distinct, so plain indexing adds each of them once
             tally.target[*rows, layer] += mass[: len(hits)]
             tally.control[*rows, layer] += mass[len(hits) :]
@@ -337,15 +349,16 @@ class CellReader:
         np.add.at(tally.queries[:, row], blocks, late_text)
         for layer, sinks in self._sinks.items():
             text = (late_text > 0)[:, None]
-            np.add.at(tally.target[:, row, layer], blocks, sinks.mass * text)
-            np.add.at(tally.control[:, row, layer], blocks, sinks.other * text)
+            np.add.at(tally.target[:, row, layer], blocks, _grained(sinks.mass) * text)
+            np.add.at(tally.control[:, row, layer], blocks, _grained(sinks.other) * text)
 
 
-def _total(sums: Sequence[Tensor]) -> Float[ndarray, "row head"]:
-    return grained(sum(sums, torch.zeros(())).cpu().double().numpy())
+def _grained(sums: Tensor) -> Float[ndarray, "row head"]:
+    return grained(sums.cpu().double().numpy())
 
 
 def cell_reader(batch: Batch, tiles: Sequence[Tile], config: ReaderConfig) -> MakeReader:
     """Reader of a batch's cells."""
     selection = select(batch, tiles, config)
-    return partial(CellReader, batch, selection, logarithms=config.logarithms)
+    known = known_columns(batch.windows).to(config.device)
+    return partial(CellReader, batch, selection, known, logarithms=config.logarithms)

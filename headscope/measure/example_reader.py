@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 from numpy import ndarray
+from torch import Tensor
 
 from headscope.corpus.window import Window
 from headscope.measure.batches import Batch, in_memory
@@ -31,7 +32,8 @@ class WindowPatterns:
         self.window = window
         self._row_ends = _row_ends(window)
         self._starts = np.cumsum(self._row_ends) - self._row_ends
-        self._parts: dict[int, list[Float[ndarray, "head cell"]]] = {}
+        self._parts: dict[int, list[Float[Tensor, "head cell"]]] = {}
+        self._layers: dict[int, Float[ndarray, "head cell"]] = {}
 
     def add(self, layer: int, tile: Tile, rows: Rows, *, logarithms: bool) -> None:
         """Keep the rows of a tile; those of a layer come one after the other."""
@@ -40,14 +42,13 @@ class WindowPatterns:
         flat = np.repeat(starts - np.cumsum(ends) + ends, ends) + np.arange(ends.sum())
         seen = rows[0].flatten(1).index_select(1, torch.from_numpy(flat).to(rows.device))
         values = seen.exp() if logarithms else seen
-        self._parts.setdefault(layer, []).append(values.half().cpu().numpy())
+        self._parts.setdefault(layer, []).append(values.half())
 
     def of_layer(self, layer: int) -> Float[ndarray, "head cell"]:
         """The patterns of a layer's heads, row after row."""
-        parts = self._parts[layer]
-        if len(parts) > 1:
-            self._parts[layer] = parts = [np.concatenate(parts, axis=1)]
-        return parts[0]
+        if layer not in self._layers:
+            self._layers[layer] = torch.cat(self._parts.pop(layer), 1).cpu().numpy()
+        return self._layers[layer]
 
     def values(
         self, layer: int, head: int, query: Int[ndarray, " cell"], key: Int[ndarray, " cell"]

@@ -28,23 +28,6 @@ DOCUMENTS = 8
 """First documents of each stimulus that are read: a picture describes and decides nothing."""
 
 
-def add_mean(
-    profile: Profile,
-    layer: int,
-    first: int,
-    pattern: Float[Tensor, "head query key"],
-) -> None:
-    """Add the rows of a window's first `SIDE` queries to the sums."""
-    count = min(SIDE - first, pattern.shape[1])
-    if count <= 0:
-        return
-    part = pattern[:, :count, :SIDE].double().cpu().numpy()
-    sums = profile.mean[layer].reshape(-1, SIDE, SIDE)  # a view: the sums are added in place
-    sums[:, first : first + count, : part.shape[-1]] += grained(part)
-    if layer == 0:
-        profile.mean_queries[first : first + count] += 1
-
-
 def mean_patterns(profile: Profile) -> Float[ndarray, "layer head query key"] | None:
     """The mean attention of each query position on each key position, in [0, 1].
 
@@ -103,21 +86,22 @@ class PictureReader:
     def __init__(self, pictures: Sequence[PictureCells], config: ReaderConfig) -> None:
         self.requests = [picture.cells for picture in pictures]
         self._pictures = {id(picture.cells): picture for picture in pictures}
-        self._profile = Profile.zeros(config.layers, config.heads)
+        self._values: list[tuple[int, PictureCells, Float[Tensor, "cell head"]]] = []
         self._logarithms = config.logarithms
 
     def on_rows(self, layer: int, request: Request, rows: Float[Tensor, "cell head"]) -> None:
-        """Add a layer's attention on the cells of a picture."""
-        picture, profile = self._pictures[id(request)], self._profile
+        """Keep a layer's attention on the cells of a picture."""
         shares = rows.float().exp() if self._logarithms else rows
-        values = grained(shares.double().cpu().numpy())
-        profile.stimulus_mean[picture.stimulus, layer][:, picture.pixels] += values.T
-        if layer == 0:
-            profile.stimulus_queries[picture.stimulus, picture.rows] += 1
+        self._values.append((layer, self._pictures[id(request)], shares))
 
     def add_to(self, tally: Tally) -> None:
         """Add the sums."""
-        tally.profile += self._profile
+        profile = tally.profile
+        for layer, picture, shares in self._values:
+            values = grained(shares.cpu().double().numpy())
+            profile.stimulus_mean[picture.stimulus, layer][:, picture.pixels] += values.T
+            if layer == 0:
+                profile.stimulus_queries[picture.stimulus, picture.rows] += 1
 
 
 def picture_reader(batch: Batch, tiles: Sequence[Tile], config: ReaderConfig) -> MakeReader | None:

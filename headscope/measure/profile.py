@@ -15,9 +15,8 @@ from torch import Tensor
 
 from headscope.measure.batches import Batch
 from headscope.measure.layer_reader import MakeReader, ReaderConfig
-from headscope.measure.mean_pattern import add_mean
 from headscope.measure.selection import ROW_CELLS
-from headscope.measure.tally import CORNER, OFFSETS, Profile, Tally, grained
+from headscope.measure.tally import CORNER, OFFSETS, SIDE, Profile, Tally, grained
 from headscope.models.engines.engine import Rows, Tile, row_sums
 from headscope.relations.query_sampling import LONG
 
@@ -54,10 +53,17 @@ class ProfileReader:
         self.batch, self.requests, self.config = batch, tiles, config
         self.profile = Profile.zeros(config.layers, config.heads)
         self.columns: dict[int, Float[Tensor, "head key"]] = {}
+        self._terms: list[tuple[ndarray, Tensor]] = []
+        """Arrays of the profile, each with values that are added when all layers are read."""
 
     def add_to(self, tally: Tally) -> None:
         """Add the profile."""
+        for sums, values in self._terms:
+            sums += grained(values.cpu().double().numpy())
         tally.profile += self.profile
+
+    def _add(self, sums: ndarray, values: Tensor) -> None:
+        self._terms.append((sums, values))
 
     def on_rows(self, layer: int, tile: Any, rows: Rows) -> None:
         """Add the rows of one tile."""
@@ -85,36 +91,42 @@ class ProfileReader:
         (pattern, logs), profile = pattern_and_logs, self.profile
         window, index = self.batch.windows[row], self.batch.profiled[row]
         length, end = min(LONG, len(window)), first + pattern.shape[1]
-        distance, inside = _by_key(pattern, first, window.sentence_of_token[: pattern.shape[-1]])
+        sums, entropy = row_sums(pattern), -(pattern * logs).sum(-1)
+        sentences = window.sentence_of_token[: pattern.shape[-1]]
+        distance, inside = _by_key(pattern, sums, first, sentences)
         if window.attention_kind.sees_future:
             queries = first + torch.arange(pattern.shape[1], device=pattern.device)
             keys = torch.arange(pattern.shape[2], device=pattern.device)
             distance = (pattern * (queries[:, None] - keys).abs()).sum(-1)
-        profile.distance[layer] += _numpy(distance.sum(-1))
-        profile.sentence[layer] += _numpy(inside.sum(-1))
-        entropy = -(pattern * logs).sum(-1)
         row_end = window.attention_kind.row_end(np.arange(first, end), length)
         others = torch.from_numpy(row_end - 1).to(pattern)
-        _add_row_sums(profile, layer, others, (pattern[..., 0], row_sums(pattern)), entropy)
+        self._add(profile.distance[layer], distance.sum(-1))
+        self._add(profile.sentence[layer], inside.sum(-1))
+        self._add(profile.entropy[layer], entropy.sum(-1))
+        self._add(profile.first_token[layer], pattern[..., 0].sum(-1))
+        self._add(profile.spread[layer], _spread(entropy, pattern[..., 0], sums, others).sum(-1))
         if self.config.sinks:
-            profile.sink[layer] += _numpy((1 - pattern.sum(-1)).sum(-1))
+            self._add(profile.sink[layer], (1 - pattern.sum(-1)).sum(-1))
         later_keys = pattern[..., 1:]
         # diagonal d of `rest` starts where both the query and the key are past the first token
         forward = FORWARD_OFFSETS if window.attention_kind.sees_future else 0
         for offset in range(min(OFFSETS, end - 1)):
-            sums = later_keys.diagonal(offset=first - 1 - offset + forward, dim1=-2, dim2=-1).sum(
-                -1
-            )
-            profile.diagonal[layer, :, offset] += _numpy(sums)
-        add_mean(profile, layer, first, pattern)
+            diagonal = later_keys.diagonal(first - 1 - offset + forward, -2, -1)
+            self._add(profile.diagonal[layer, :, offset], diagonal.sum(-1))
+        count = min(SIDE - first, pattern.shape[1])
+        if count > 0:
+            part = pattern[:, :count, :SIDE].clone()
+            mean = profile.mean[layer].reshape(-1, SIDE, SIDE)  # a view
+            self._add(mean[:, first : first + count, : part.shape[-1]], part)
         if layer == 0:
             profile.queries += end - first
+            profile.mean_queries[first : first + max(0, count)] += 1
         if first < CORNER <= length:
             corner = pattern.new_zeros(pattern.shape[0], CORNER, CORNER)
             corner[:, 0, 0] = first == 1  # the first token sees itself alone
             part = pattern[:, : CORNER - first, :CORNER]
             corner[:, first : first + part.shape[1], : part.shape[2]] = part
-            profile.corner[index, layer] += _numpy(corner.flatten(1))
+            self._add(profile.corner[index, layer], corner.flatten(1))
             profile.corners[index] += layer == 0 and first == 1
         self._add_stripe(layer, row, (length, end), later_keys.sum(-2))
 
@@ -131,12 +143,14 @@ class ProfileReader:
             self.columns[row] = columns
             return
         count = max(1, round((length - 1) * STRIPE_SHARE))
-        stripes = columns.topk(count, dim=-1).values.sum(-1)
-        self.profile.stripe[layer] += _numpy(stripes)
+        self._add(self.profile.stripe[layer], columns.topk(count, dim=-1).values.sum(-1))
 
 
 def _by_key(
-    pattern: Float[Tensor, "head query key"], start: int, sentences: Int[ndarray, " key"]
+    pattern: Float[Tensor, "head query key"],
+    row_mass: Float[Tensor, "head query"],
+    start: int,
+    sentences: Int[ndarray, " key"],
 ) -> tuple[Float[Tensor, "head query"], Float[Tensor, "head query"]]:
     """Each query's mean distance, and its attention within its sentence, by one product."""
     number = torch.from_numpy(np.unique(sentences, return_inverse=True)[1]).to(pattern.device)
@@ -146,24 +160,25 @@ def _by_key(
     weights[keys[1:], 1 + number[1:]] = 1  # the first token is in no sentence
     sums = pattern @ weights
     inside = sums.gather(-1, (1 + number[start:, None]).expand(*sums.shape[:2], 1))[..., 0]
-    return keys[start:] * row_sums(pattern) - sums[..., 0], inside
+    return keys[start:] * row_mass - sums[..., 0], inside
 
 
-def _add_row_sums(
-    profile: Profile,
-    layer: int,
-    others: Float[Tensor, " query"],
-    first_and_sums: tuple[Tensor, Tensor],
+def _spread(
     entropy: Float[Tensor, "head query"],
-) -> None:
-    first, sums = first_and_sums
-    # entropy of the attention beyond the first token, by algebra rather than a second pass
-    outside = (sums - first).clamp_min(1e-6)  # below a millionth there is nothing left to spread
+    first: Float[Tensor, "head query"],
+    row_mass: Float[Tensor, "head query"],
+    others: Float[Tensor, " query"],
+) -> Float[Tensor, "head query"]:
+    """The attention beyond the first token, times its entropy as a share of the largest.
+
+    The entropy beyond the first token is that of the row, by algebra rather than a second pass.
+    """
+    outside = (row_mass - first).clamp_min(
+        1e-6
+    )  # below a millionth there is nothing left to spread
     within = (entropy - torch.special.entr(first)) / outside + outside.log()
     spread = torch.where(others > 1, within / others.log().clamp_min(1e-9), 0)
-    profile.entropy[layer] += _numpy(entropy.sum(-1))
-    profile.first_token[layer] += _numpy(first.sum(-1))
-    profile.spread[layer] += _numpy((spread.clamp(0, 1) * outside).sum(-1))
+    return spread.clamp(0, 1) * outside
 
 
 def describe(profile: Profile, numbers: Sequence[int]) -> pd.DataFrame:
@@ -226,7 +241,3 @@ def _shapes(profile: Profile) -> list[str | float]:
     ]
     conditions, names = zip(*choices, strict=True)
     return [str(name) for name in np.select(conditions, names, default="mixed").ravel()]
-
-
-def _numpy(values: Tensor) -> ndarray:
-    return grained(values.double().cpu().numpy())

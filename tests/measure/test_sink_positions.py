@@ -41,8 +41,9 @@ def rows(a: np.ndarray, *, logarithms: bool) -> list:
 
 @pytest.mark.parametrize("logarithms", [False, True])
 def test_a_column_where_the_layer_rests_is_found_with_its_mass(logarithms):
-    found = find_sink_positions(windows(), iter(rows(patterns(0.6), logarithms=logarithms)),
-                         logarithms=logarithms)  # fmt: skip
+    found = find_sink_positions(
+        windows(), rows(patterns(0.6), logarithms=logarithms), logarithms=logarithms
+    )
     assert found.columns.tolist() == [[COLUMN, -1]]
     assert found.mass / LATE == pytest.approx(np.full((1, HEADS), 0.6), abs=1e-5)
     # the rest of a row, over the keys but the first token and the column
@@ -52,13 +53,16 @@ def test_a_column_where_the_layer_rests_is_found_with_its_mass(logarithms):
 
 
 @pytest.mark.parametrize("logarithms", [False, True])
-def test_rows_are_as_they_were_when_columns_come_back(logarithms):
+@pytest.mark.parametrize("columns", [[[3, -1], [1, 20]], [[], []]])
+def test_first_token_and_sinks_are_hidden_for_a_while(columns, logarithms):
     own = torch.rand(2, HEADS, 5, 9)
     before = own.clone()
-    with without_sinks(own, np.array([[3, -1], [1, 20]]), logarithms=logarithms):
-        assert (own[0, :, :, 3] < 0).all()
-        assert (own[1, :, :, 1] < 0).all()
-        assert torch.equal(own[0, :, :, 1], before[0, :, :, 1])
+    hidden = torch.zeros_like(own, dtype=torch.bool)
+    for window, keys in enumerate(columns):
+        hidden[window, :, :, [0, *(key for key in keys if 0 < key < 9)]] = True
+    with without_sinks(own, torch.tensor(columns, dtype=torch.long), logarithms=logarithms):
+        assert (own[hidden] < 0).all()
+        assert torch.equal(own[~hidden], before[~hidden])
     assert torch.equal(own, before)
 
 

@@ -14,7 +14,7 @@ import headscope as hs
 from headscope.corpus.read import read_corpus
 from headscope.corpus.shipped import data_folder
 from headscope.errors import ModelError
-from headscope.measure.sink_positions import LATE, find_sink_positions, late_tiles
+from headscope.measure.sink_positions import LATE, find_sink_positions, known_columns, late_tiles
 from headscope.models.load import load_model
 from headscope.models.tokenizer import Tokenizer
 from headscope.relations import relations_of
@@ -141,8 +141,9 @@ def test_the_template_is_in_no_sink_position(windows):
     rest = window.begins + 2
     pattern[..., rest] = 0.3
     (tile,) = late_tiles([window])
-    found = find_sink_positions([window], iter([(tile, pattern)]), logarithms=False)
-    assert {*range(1, window.begins), rest, len(window) - 1} == {*found.columns[0].tolist()} - {-1}
+    found = find_sink_positions([window], [(tile, pattern)], logarithms=False)
+    columns = {*found.columns[0].tolist(), *known_columns([window])[0].tolist()}
+    assert {*range(1, window.begins), rest, len(window) - 1} == columns - {-1}
     assert np.allclose(found.mass, LATE * 0.3, atol=1e-3)
 
 
