@@ -21,7 +21,7 @@ Rows = Float[ndarray, "query key"]
 AttentionRule = Callable[["WindowFeatures"], Rows]
 
 
-TAIL, FIRST_TOKEN = 2.25, (0.05, 0.4)
+TAIL, FIRST_TOKEN = 2.5, (0.0, 0.3)
 """Spread of a real head's logits, and the shares of its attention on the first token."""
 
 
