@@ -98,7 +98,6 @@ STUDIES: tuple[StudyRow, ...] = (
         group=SWEEP,
         summary="Count the languages in which each head has a tag.",
         examples=(
-            "headscope sweep languages bigscience/bloom-560m --corpus pud/",
             "headscope sweep languages model/ --corpus pud/ --languages de,ja,zh "
             "--figure languages.svg",
         ),
@@ -131,10 +130,7 @@ STUDIES: tuple[StudyRow, ...] = (
         name="compare",
         group=TOP,
         summary="Compare the heads of two or more runs.",
-        examples=(
-            "headscope compare runs/one runs/two --out changes.csv",
-            "headscope compare runs/base runs/new --fail-on 'lost induction > 0'",
-        ),
+        examples=("headscope compare runs/base runs/new --fail-on 'lost induction > 0'",),
     ),
     StudyRow(
         name="emergence",
@@ -163,7 +159,6 @@ STUDIES: tuple[StudyRow, ...] = (
         group=TOP,
         summary="Ablate tagged heads and their edges; measure the effect.",
         examples=(
-            "headscope ablate runs/mini",
             "headscope ablate runs/mini --only edges",
             "headscope ablate runs/mini --heads L4H3,L5H0 --how zero",
         ),

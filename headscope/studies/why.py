@@ -10,7 +10,6 @@ from typing import Annotated, Any
 import numpy as np
 import pandas as pd
 from pydantic import Field
-from rich.text import Text
 
 from headscope.errors import RunError
 from headscope.heads import head_name, layer_name, parse_head
@@ -114,7 +113,6 @@ def why(
         table=by_name(pd.DataFrame(rows)),
         notes=notes,
         run=run,
-        heads=positions,
         is_measured=is_measured,
         text="\n\n".join([*texts, "\n".join(notes)]),
     )
@@ -144,8 +142,6 @@ class HeadAnswers(StudyResult):
     run: Result
     """The run with the evidence. If a model was read for these heads, it has all heads of their
     layers, and its verdicts are preliminary."""
-    heads: Sequence[tuple[int, int]]
-    """Layer and number of each head, in the order of the question."""
     is_measured: bool
     """True if the model was read for these heads alone."""
     text: str
@@ -155,10 +151,6 @@ class HeadAnswers(StudyResult):
     def why(self, head: Head, relation: Name | None = None) -> str:
         """Every condition of a head's tags with its number; see `headscope.Run.why`."""
         return reasons.why(self.run, head, relation)
-
-    def lines(self) -> Text:
-        """The text, for the terminal."""
-        return Text(self.text)
 
     def __str__(self) -> str:
         return self.text
