@@ -215,7 +215,7 @@ class Reading:
         indices: dict[int, list[int]] = defaultdict(list)
         for index, (layer, _) in enumerate(self._heads):
             indices[layer].append(index)
-        kept = set(self.candidates.tolist())
+        candidates = set(self.candidates.tolist())
         for number, window in enumerate(self._windows):
             tokens = torch.from_numpy(window.tokens).to(model.device)
 
@@ -229,7 +229,7 @@ class Reading:
                     some = rows[0, [self._heads[index][1] for index in members]].float()
                     logarithms = some if attention.logarithms else some.log()
                     self._add(number, members, row_numbers(logarithms, tokens, first))
-                    if number in kept:
+                    if number in candidates:
                         self._keep(number, members, logarithms.exp(), first)
                     first += some.shape[1]
 
