@@ -148,8 +148,6 @@ class _Prepared:
     """The scored relations, followed by the parts that are summed beside them."""
     info: RunInfo
     checkpoint: RunCheckpoint
-    overwrite: bool
-    """True if a run that is in the folder already is replaced."""
 
 
 class _Read:
@@ -181,8 +179,8 @@ def _classify(task: _Task) -> Run:
     with _weights(prepared.loaded):
         prepared = replace(prepared, info=_measure(task, prepared, read))
         run = Run.of(_judge(task, prepared, read))
-    if task.target is not None:
-        prepared.checkpoint.finish(run, report=run.report, overwrite=prepared.overwrite)
+    if target := task.target:
+        prepared.checkpoint.finish(run, report=run.report, overwrite=target.overwrite)
     return run
 
 
@@ -205,8 +203,7 @@ def _load(task: _Task) -> _Loaded:
         RunError: a run is in the folder.
     """
     if target := task.target:
-        unfinished = target.folder.checkpoint.is_file()
-        target.folder.check_free(overwrite=target.overwrite or unfinished)
+        target.folder.check_free(overwrite=target.overwrite)
     model = task.backend.open(task.model, **task.settings.loading())
     if task.settings.direct_effects:
         refuse_encoder(model, "classify --direct-effects")
@@ -272,10 +269,9 @@ def _prepare(task: _Task, loaded: _Loaded, windows: RunWindows) -> _Prepared:
         windows.text,
         model=ReadState(Tally.zeros(*shape)),
     )
-    overwrite = False
     if target := task.target:
-        overwrite = checkpoint.resume(overwrite=target.overwrite, on_message=task.on_message)
-    return _Prepared(loaded, windows, relations, info, checkpoint, overwrite)
+        checkpoint.resume(overwrite=target.overwrite, on_message=task.on_message)
+    return _Prepared(loaded, windows, relations, info, checkpoint)
 
 
 def _measure(task: _Task, prepared: _Prepared, read: _Read) -> RunInfo:

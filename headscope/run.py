@@ -161,7 +161,7 @@ class Run(Result):
         self,
         heads: str = "tagged",
         *,
-        how: str = "mean",
+        how: Literal["mean", "zero"] = "mean",
         corpus: Corpus = None,
         bridge: Source = None,
         device: Device = "auto",
@@ -182,7 +182,7 @@ class Run(Result):
             A name such as `blocks.5.attn.hook_z` and a function for each layer with such heads.
 
         Raises:
-            ChoiceError: no such ablation method, or no such type or relation.
+            ChoiceError: no such type or relation.
             ModelError: the model cannot be loaded as a bridge, or has other heads than the run.
             CorpusError: the text cannot be read.
             HeadscopeError: no head has such a tag, or the run has no such head.

@@ -79,7 +79,7 @@ def test_an_unknown_argument_is_refused(name):
         ),
         (lambda: hs.pairs([1, 2], [0]), "2 queries and 1 keys"),
         (lambda: hs.register("word"), "head_type is 'word'; it should be an instance of HeadType"),
-        (lambda: hs.window_of_tokens([5]), "should be a list of tokens as text"),
+        (lambda: hs.window_of_tokens([5]), r"tokens\[0\] is 5; it should be a valid string"),
         (lambda: hs.ablate("run", heads=5), "heads is 5; it should be a valid string"),
         (lambda: hs.emergence(5), "sweep is 5; it should be the path of a file or folder"),
         (
@@ -99,7 +99,7 @@ def test_a_value_of_the_wrong_kind_is_named_with_what_would_do(call, message):
 
 def test_token_ids_are_refused_where_tokens_are_asked_for():
     pattern = np.tril(np.ones((1, 1, 3, 3))) / np.arange(1, 4)[:, None]
-    with pytest.raises(hs.HeadscopeError, match="not of their ids"):
+    with pytest.raises(hs.HeadscopeError, match=r"tokens\[0\] is 1; it should be a valid str"):
         hs.score_patterns([pattern], None, [[1, 2, 3]])
     with pytest.raises(
         hs.HeadscopeError, match=r"windows \(of hs\.windows\) and tokens should be lists"

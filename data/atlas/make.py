@@ -22,7 +22,7 @@ from headscope.models.locate import run_name
 from headscope.models.packaged import reserved_names
 from headscope.runs.site import check_site
 from headscope.views.gallery import gallery
-from headscope.views.gallery.atlas_card import ATLASES, TABLE, export_atlases
+from headscope.views.gallery.atlas_card import TABLE, export_atlases
 
 HERE = Path(__file__).parent
 README = HERE.parent / "README.md"
@@ -38,7 +38,7 @@ def main() -> None:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--max-tokens", type=int, default=hs.Settings.max_tokens)
     arguments = parser.parse_args()
-    check_site(arguments.out, overwrite=True, site=ATLASES)  # before minutes of work
+    check_site(arguments.out, overwrite=True)  # before minutes of work
     # so that another processor gives the same numbers
     settings = hs.Settings(
         types="all",

@@ -71,16 +71,13 @@ def gallery(
     ] = False,
     overwrite: Annotated[
         bool,
-        typer.Option("--overwrite", help="Replace the gallery in that folder; other files stay."),
+        typer.Option("--overwrite", help="Replace files of the same names in that folder."),
     ] = False,
 ) -> None:
     """Write many runs as a static site: an index and every report.
 
     The site needs no network. It can be opened from the disk, or published as it is.
     """
-    from headscope.runs.site import check_site
-
-    check_site(out, overwrite=overwrite)
     from headscope.views.gallery import gallery as write
 
     index = write(*runs, out=out, light=light, overwrite=overwrite)
@@ -121,11 +118,8 @@ def headvis(
     ] = Path("data"),
     overwrite: Annotated[
         bool,
-        typer.Option("--overwrite", help="Replace an export in that folder; other files stay."),
+        typer.Option("--overwrite", help="Replace files of the same names in that folder."),
     ] = False,
 ) -> None:
-    from headscope.runs.site import HEADVIS, check_site
-
-    check_site(out, overwrite=overwrite, site=HEADVIS)
     call.show(call.result(), [])
     print_written([out])

@@ -7,17 +7,17 @@ window never ends inside a sentence unless that sentence alone is longer than th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
-from jaxtyping import Bool, Int
+from jaxtyping import Int
 from numpy import ndarray
-from pydantic import PlainValidator
+from pydantic import Field
 
 from headscope.corpus.document import Document, Mention, Word
-from headscope.corpus.gold_links import NO_ARROWS, ArrowTable, arrow_table
+from headscope.corpus.gold_links import arrow_table
 from headscope.corpus.mentions import agreement, shared_words
 from headscope.corpus.window import MentionTable, Window, WordTable, no_mentions
 from headscope.errors import PatternError
@@ -68,11 +68,12 @@ def cut_windows(
     first, last = _word_tokens(document, tokenized.offsets)
     cuts.words += len(document.words)
     cuts.words_lost += int((last < first).sum())
-    within = ~_dividing_marks(document)
+    within = np.array([not _divides(document.text, word) for word in document.words], bool)
     for window_number, (start, end) in enumerate(_ranges(tokenized, first, max_length - 1, cuts)):
         inside = np.flatnonzero((first >= start) & (last < end) & (last >= first))
         inner = inside[within[inside]]
         words = _word_table(document, inside, first - start + 1, last - start + 1)
+        starts = np.array([document.words[i].start for i in inside], np.int64)
         yield Window(
             name=f"{document.name}#{window_number}",
             tokens=np.concatenate([[bos], tokenized.tokens[start:end]]),
@@ -80,7 +81,7 @@ def cut_windows(
             words=words,
             mentions=_mention_table(document, inside, words),
             inner=_positions(first[inner] - start + 1, last[inner] - start + 1),
-            arrows=_arrow_table(document, inside, words),
+            arrows=arrow_table(document.arrows, starts, words.first, words.last),
             stimulus=stimulus,
             document=number,
         )
@@ -151,13 +152,6 @@ def _word_table(
     )
 
 
-def _arrow_table(document: Document, inside: Int[ndarray, " kept"], words: WordTable) -> ArrowTable:
-    if not document.arrows:
-        return NO_ARROWS
-    starts = np.array([document.words[i].start for i in inside], np.int64)
-    return arrow_table(document.arrows, starts, words.first, words.last)
-
-
 def _mention_table(
     document: Document, inside: Int[ndarray, " kept"], words: WordTable
 ) -> MentionTable:
@@ -210,17 +204,13 @@ def _surface(document: Document, mention: Mention) -> str:
     return document.text[start:end].lower()
 
 
-def _dividing_marks(document: Document) -> Bool[ndarray, " word"]:
-    """Mask of the words of a document that are marks and divide it.
-
-    Not those with a letter or digit ("n't", "Dr.", "3.5"), nor those that are annotated as another
-    class than punctuation ("%", "&"), nor a hyphen between two letters ("well-known"), nor a mark
-    between two digits, which plain text takes for words of their own.
-    """
-    return np.array([_divides(document.text, word) for word in document.words], bool)
-
-
 def _divides(text: str, word: Word) -> bool:
+    """True for a mark that divides the text.
+
+    False for words with a letter or digit ("n't", "Dr.", "3.5") and those that are annotated as
+    another class than punctuation ("%", "&"), for a hyphen between two letters ("well-known"), and
+    for a mark between two digits, which plain text takes for words of their own.
+    """
     if any(char.isalnum() for char in word.form):
         return False
     if word.upos != "PUNCT" and word.upos not in _UNKNOWN:
@@ -231,17 +221,9 @@ def _divides(text: str, word: Word) -> bool:
     return not (word.form in _IN_NUMBERS and before.isdigit() and after.isdigit())
 
 
-def _tokens(value: Any) -> tuple[str, ...]:
-    is_list = isinstance(value, Iterable) and not isinstance(value, str | Mapping)
-    tokens = tuple(value) if is_list else ()
-    if not tokens or not all(isinstance(token, str) for token in tokens):
-        raise ValueError("should be a list of tokens as text, not of their ids")
-    return tokens
-
-
 @checked
 def window_of_tokens(
-    tokens: Annotated[Sequence[str], PlainValidator(_tokens)],
+    tokens: Annotated[Sequence[str], Field(min_length=1)],
     document: Document | None = None,
     *,
     bos: bool = True,
@@ -264,7 +246,7 @@ def window_of_tokens(
     >>> window_of_tokens(["<s>", "a", "b", "a", "b"]).copy_length
     2
     """
-    strings = tuple(str(token).translate(_MARKS) for token in tokens)
+    strings = tuple(token.translate(_MARKS) for token in tokens)
     numbers = {string: i for i, string in enumerate(dict.fromkeys(strings))}
     ids = np.array([numbers[string] for string in strings], np.int64)
     if document is None:

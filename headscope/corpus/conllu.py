@@ -57,8 +57,6 @@ def parse_rows(path: Path, lines: list[tuple[int, str]]) -> list[Row]:
     """
     rows = [_row(f"{path}:{number}", number, line) for number, line in lines]
     words = [row for row in rows if isinstance(row.id, int)]
-    if not words:
-        raise CorpusError(f"{path}:{rows[0].line}: a sentence without a word")
     _check_words(path, words)
     _check_ranges(path, rows, len(words))
     return rows

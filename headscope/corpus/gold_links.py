@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Int
@@ -40,6 +40,14 @@ def arrow(kind: str, query: int, right: Iterable[int], candidates: Iterable[int]
     return Arrow(kind, query, goal, tuple(others[-MAX_CANDIDATES:])) if goal else None
 
 
+def moved_rows(
+    table: Any, rows: ndarray, shift: int, positions: Iterable[str]
+) -> dict[str, ndarray]:
+    """Some rows of a table's columns, positions of tokens moved along."""
+    columns = {column.name: getattr(table, column.name)[rows] for column in fields(table)}
+    return columns | {name: columns[name] + shift for name in positions}
+
+
 def _none() -> Int[ndarray, " cell"]:
     return np.empty(0, np.int64)
 
@@ -62,17 +70,12 @@ class ArrowTable:
 
     def take(self, rows: ndarray) -> ArrowTable:
         """The rows of a mask, or at these places."""
-        return ArrowTable(
-            **{column.name: getattr(self, column.name)[rows] for column in fields(self)}
-        )
+        return ArrowTable(**moved_rows(self, rows, 0, ()))
 
     def between(self, start: int, stop: int, begins: int = 1) -> ArrowTable:
         """The rows that lie wholly in `[start, stop)`, position `start` now being `begins`."""
-        inside = self.take((self.first >= start) & (self.query < stop) & (self.last < stop))
-        moved = {
-            name: getattr(inside, name) - start + begins for name in ("query", "first", "last")
-        }
-        return ArrowTable(**moved, kind=inside.kind, right=inside.right)
+        inside = (self.first >= start) & (self.query < stop) & (self.last < stop)
+        return ArrowTable(**moved_rows(self, inside, begins - start, ("query", "first", "last")))
 
 
 NO_ARROWS = ArrowTable()

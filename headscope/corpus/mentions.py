@@ -16,7 +16,8 @@ from numpy import ndarray
 from headscope.corpus.document import Document, Mention, Word
 from headscope.errors import CorpusError
 
-_BRACKET = re.compile(r"\((?P<open>[^()]+)(?P<both>\))?|(?P<close>[^()]+)\)")
+_BRACKET = re.compile(r"\((?P<open>[^()]++)(?P<both>\))?+|(?P<close>[^()]++)\)")
+_BRACKETS = re.compile(rf"(?:{_BRACKET.pattern})*+")
 _PART = re.compile(r"\[\d+/\d+\]$")  # e5[1/2]: one part of a discontinuous mention
 
 
@@ -45,7 +46,12 @@ class EntityReader:
         Raises:
             CorpusError: a bracket that cannot be read, or one that closes nothing.
         """
-        for bracket in self._brackets(value, line):
+        if not _BRACKETS.fullmatch(value):
+            raise CorpusError(
+                f"{self.path}:{line}: cannot read Entity={value:.60}; "
+                "expected brackets such as (e1-person, e1) or (e1-person)"
+            )
+        for bracket in _BRACKET.finditer(value):
             if bracket["open"] is not None:
                 self._open.append((self._entity(bracket["open"]), word, line))
                 if bracket["both"]:
@@ -70,20 +76,6 @@ class EntityReader:
         """The mentions in the order of their first words, each with its syntactic head."""
         spans = sorted(self.mentions, key=lambda span: (span[1], -span[2]))
         return tuple(Mention(e, first, last, _head(words, first, last)) for e, first, last in spans)
-
-    def _brackets(self, value: str, line: int) -> list[re.Match[str]]:
-        brackets: list[re.Match[str]] = []
-        position = 0
-        while position < len(value):
-            bracket = _BRACKET.match(value, position)
-            if bracket is None:
-                raise CorpusError(
-                    f"{self.path}:{line}: cannot read Entity={value:.60}; "
-                    "expected brackets such as (e1-person, e1) or (e1-person)"
-                )
-            brackets.append(bracket)
-            position = bracket.end()
-        return brackets
 
     def _entity(self, fields: str) -> str:
         parts = fields.split("-")
@@ -189,12 +181,9 @@ def shared_words(
 
 def _words(document: Document, mention: Mention) -> set[str]:
     """The forms and lemmas of a mention's words of content, in lower case."""
-    positions = range(mention.first, mention.last + 1)
     words = [
-        document.words[i] for i in positions if i == mention.head or _content(document.words[i])
+        document.words[i]
+        for i in range(mention.first, mention.last + 1)
+        if i == mention.head or document.words[i].upos in _CONTENT
     ]
     return {text.lower() for word in words for text in (word.form, word.lemma or word.form)}
-
-
-def _content(word: Word) -> bool:
-    return word.upos in _CONTENT

@@ -17,6 +17,7 @@ from headscope.corpus.shipped import corpus_place, uncompressed
 from headscope.corpus.text import read_texts
 from headscope.errors import CorpusError
 from headscope.options import PathName, checked
+from headscope.paths import exists
 
 CODE = ".py"
 SUFFIXES = (".conllu", ".txt", ".md", CODE)
@@ -37,14 +38,10 @@ def corpus_files(paths: Iterable[str | Path]) -> list[Path]:
     """
     files: list[Path] = []
     for path in map(Path, paths):
-        try:
-            is_folder, is_file = path.is_dir(), path.is_file()
-        except OSError as error:  # such as a name that is too long
-            raise CorpusError(f"{path!s:.200}: cannot be read: {error.strerror}") from error
-        if is_folder:
+        if not exists(path) or not (path.is_dir() or path.is_file()):
+            raise CorpusError(f"{path!s:.200}: no such corpus file or folder")
+        if path.is_dir():
             files += _files_within(path)
-        elif not is_file:
-            raise CorpusError(f"{path}: no such corpus file or folder")
         elif _suffix(path) not in SUFFIXES:
             raise CorpusError(
                 f"{path}: cannot read {path.suffix or 'a file without suffix'}; "
@@ -127,10 +124,8 @@ def read_text_file(path: Path) -> str:
     """UTF-8 text without any byte-order mark, every line end a line feed.
 
     Raises:
-        CorpusError: there is no such file, or it is no UTF-8 text.
+        CorpusError: it cannot be read, is no UTF-8 text, or empty.
     """
-    if not path.is_file():
-        raise CorpusError(f"{path}: no such file")
     try:
         raw = path.read_bytes()
         raw = _COMPRESSED.get(path.suffix.lower(), bytes)(raw)

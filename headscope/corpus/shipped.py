@@ -115,9 +115,8 @@ def names_within(corpora: Sequence[str | Path], files: Sequence[Sequence[Path]])
     for corpus, corpus_files in zip(corpora, files, strict=True):
         title = PurePath(corpus_title(corpus))
         for file in corpus_files:
-            if (
-                file not in named_files
-            ):  # a file may be named alone and lie in a folder that is named
+            # a file may be named alone and lie in a folder that is named
+            if file not in named_files:
                 name = (title / file.relative_to(corpus)).as_posix()
                 files_by_name[unlike(name, files_by_name)] = file
                 named_files.add(file)

@@ -5,7 +5,7 @@ All positions are token positions in the window; position 0 is the beginning-of-
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -14,7 +14,7 @@ from numpy import ndarray
 
 from headscope.attention_kind import CAUSAL, UNLIMITED, AttentionKind
 from headscope.corpus.document import own_label
-from headscope.corpus.gold_links import NO_ARROWS, ArrowTable
+from headscope.corpus.gold_links import NO_ARROWS, ArrowTable, moved_rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,11 +63,10 @@ class WordTable:
     def between(self, start: int, stop: int, begins: int = 1) -> WordTable:
         """The words that lie wholly in `[start, stop)`, position `start` now being `begins`."""
         inside = np.flatnonzero((self.first >= start) & (self.last < stop))
-        columns = {column.name: getattr(self, column.name)[inside] for column in fields(self)}
+        columns = moved_rows(self, inside, begins - start, ("first", "last"))
         row = np.full(len(self) + 1, -1)
         row[inside] = np.arange(len(inside))
-        moved = {name: columns[name] - start + begins for name in ("first", "last")}
-        return WordTable(**columns | moved | {"head": row[columns["head"]]})
+        return WordTable(**columns | {"head": row[columns["head"]]})
 
     @cached_property
     def dependents(self) -> dict[str, _Positions]:
@@ -104,10 +103,9 @@ class MentionTable:
     def between(self, start: int, stop: int, begins: int = 1) -> MentionTable:
         """The mentions that lie wholly in `[start, stop)`, position `start` now being `begins`."""
         inside = (self.first >= start) & (self.last < stop)
-        columns = {column.name: getattr(self, column.name)[inside] for column in fields(self)}
-        moved = {name: columns[name] - start + begins for name in ("first", "last")}
+        columns = moved_rows(self, inside, begins - start, ("first", "last"))
         pairs = {name: columns[name][:, inside] for name in ("shared", "agrees")}
-        return MentionTable(**columns | moved | pairs)
+        return MentionTable(**columns | pairs)
 
     def __len__(self) -> int:
         return len(self.first)

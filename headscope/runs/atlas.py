@@ -18,6 +18,7 @@ import numpy as np
 from headscope.corpus.shipped import data_folder, named_corpora
 from headscope.errors import ChoiceError, RunError
 from headscope.measure.example import Example
+from headscope.paths import exists
 from headscope.printing import print_above_bars
 from headscope.runs.contents import CHECKED, RECORD, SUMS, TALLY, run_files, run_from_files
 from headscope.runs.folder import is_run
@@ -128,10 +129,7 @@ def is_packed(run: str | Path) -> bool:
     (True, False)
     """
     name = str(run)
-    try:
-        return name.startswith(PREFIX) or (name.endswith(SUFFIX) and Path(run).is_file())
-    except (OSError, ValueError):  # a name that is too long, or with a NUL in it
-        return False
+    return name.startswith(PREFIX) or (name.endswith(SUFFIX) and exists(Path(run)))
 
 
 def is_stored(run: str | Path) -> bool:
@@ -151,11 +149,8 @@ def pack(run: Result, path: Path, *, overwrite: bool = False) -> Path:
         overwrite: replace a file that is there.
 
     Raises:
-        RunError: the name of the file is that of no atlas.
         WriteError: it is there already (and `overwrite` is off), or cannot be written.
     """
-    if not path.name.endswith(SUFFIX):
-        raise RunError(f"{path}: the name of an atlas ends in {SUFFIX}")
     files = run_files(_smaller(run), path.parent, report="")
     stream = io.BytesIO()
     with (

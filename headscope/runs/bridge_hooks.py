@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headscope.corpus.window import Window
-from headscope.errors import ChoiceError, HeadscopeError, ModelError
+from headscope.errors import ModelError
 from headscope.measure.study_windows import text_windows
 from headscope.models.load import open_model
 from headscope.models.model import Model
@@ -23,8 +23,6 @@ HeadOutputs = Float[Tensor, "batch position head width"]
 Hook = tuple[str, Callable[..., HeadOutputs]]
 """The name of a hook point, and what is called there."""
 Corpora = str | Path | Sequence[str | Path] | None
-WAYS = ("mean", "zero")
-"""Ablation methods by a hook."""
 MEAN_TOKENS = 1_024
 """Tokens of text over which a head's mean output is taken."""
 
@@ -33,10 +31,6 @@ def ablation_hooks(
     run: Result, heads: str, method: str, *, corpus: Corpora, bridge: Any, device: str
 ) -> list[Hook]:
     """Forward hooks of a TransformerBridge that ablate heads; see `headscope.run.Run.hooks`."""
-    if method not in WAYS:
-        raise ChoiceError("ablation method of hooks", method, WAYS)
-    if method == "zero" and not (corpus is None and bridge is None):
-        raise HeadscopeError("zero takes no means: leave out corpus and bridge, or take how='mean'")
     by_layer: dict[int, list[int]] = {}
     for layer, head in selected_heads(run, heads):
         by_layer.setdefault(layer, []).append(head)

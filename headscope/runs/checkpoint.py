@@ -6,13 +6,11 @@ sums are here, and goes on. Sums add exactly, so that it ends with the same byte
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +20,7 @@ from headscope.corpus.read import file_sha256
 from headscope.errors import RunError, WriteError
 from headscope.measure.tally import ReadState, StoppedEarly
 from headscope.relations.relation import TagThresholds
-from headscope.runs.folder import RunFolder, is_run
+from headscope.runs.folder import RunFolder
 from headscope.runs.sums import from_npz, pack_sums, to_npz, unpack_sums
 from headscope.runs.write import write_file
 from headscope.statistics.result import Result
@@ -63,7 +61,6 @@ class RunCheckpoint:
 
     def _write(self, folder: RunFolder) -> None:
         facts = {
-            "code": _code(),
             "run": self.run,
             "names": list(self.text.paths),
             "files": self.text.files,
@@ -92,22 +89,18 @@ class RunCheckpoint:
         note = f"{count} batches did not fit into memory and were read in smaller ones"
         return [note] if count else []
 
-    def resume(self, *, overwrite: bool, on_message: Callable[[str], None]) -> bool:
+    def resume(self, *, overwrite: bool, on_message: Callable[[str], None]) -> None:
         """Take over the sums that an earlier process of this run kept, if it kept any.
 
         Args:
             overwrite: start anew if the sums are of another run, or damaged.
             on_message: called with one line if there are sums.
 
-        Returns:
-            True if the run folder may be replaced. It may if the process before this one was killed
-            between moving the finished run there and removing the checkpoint.
-
         Raises:
             RunError: the sums are not usable, or a run is in the folder.
         """
         if self.folder is None:
-            return overwrite
+            return
         path = self.folder.checkpoint
         if path.is_file():
             try:
@@ -117,10 +110,7 @@ class RunCheckpoint:
                     raise
                 path.unlink()
                 on_message(f"starts anew, because {str(error).partition('; ')[0]}")
-            else:
-                overwrite = overwrite or _is_of(self.folder, self.run)
         self.folder.check_free(overwrite=overwrite)
-        return overwrite
 
     def _load(self, path: Path) -> str:
         """Take over the sums of a checkpoint; one line that says how much is done.
@@ -195,17 +185,7 @@ def run_facts(
     return as_read_back
 
 
-def _is_of(folder: RunFolder, facts: dict[str, Any]) -> bool:
-    """True if the folder holds the run with these facts."""
-    if not is_run(folder.path):
-        return False
-    run = folder.load()
-    return run_facts(run.info, dict(run.thresholds), run.info["provenance"]["versions"]) == facts
-
-
 def _differences(facts: dict[str, Any], run: dict[str, Any], text: TextWindows) -> Iterator[str]:
-    if facts["code"] != _code():
-        yield "headscope's own code has changed since"
     yield from _unlike(facts["run"], run, "")
     if odd := sorted(set(facts["names"]) ^ set(text.paths)):
         there = "new" if odd[0] in text.paths else "gone"
@@ -213,15 +193,6 @@ def _differences(facts: dict[str, Any], run: dict[str, Any], text: TextWindows) 
     for name, sha256 in facts["files"].items():
         if name in text.paths and file_sha256(text.paths[name]) != sha256:
             yield f"the corpus file {name} has changed"
-
-
-@cache
-def _code() -> str:
-    """The sha256 of headscope's code: one version has many of them between two releases."""
-    home, digest = Path(__file__).parents[1], hashlib.sha256()
-    for path in sorted(home.rglob("*.py")):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
 
 
 def _unlike(then: Any, now: Any, name: str) -> Iterator[str]:

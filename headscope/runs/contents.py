@@ -1,23 +1,17 @@
-"""The contents of the files of a run, made from its results and read back, by name.
-
-`headscope.runs.folder` says what each file is, and when it is written.
-"""
+"""The contents of the files of a run, made from its results and read back, by name."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from headscope.errors import HeadscopeError, RunError
-from headscope.measure.example import Example
-from headscope.measure.tally import Tally
 from headscope.runs.patterns import (
-    StoredExamples,
     example_files,
     means_file,
     read_examples,
@@ -32,7 +26,7 @@ from headscope.runs.record import (
     record_sha256,
 )
 from headscope.runs.recorded_paths import inward, outward
-from headscope.runs.sums import packed_tally, plain_tally, read_packed, read_plain
+from headscope.runs.sums import packed_tally, plain_tally, read_tally
 from headscope.runs.tables import TABLES, table_to_csv
 from headscope.runs.write import utf8
 from headscope.statistics.result import Result, layers_of
@@ -108,23 +102,27 @@ def run_from_files(
             files[name] = content(name)
             if _sha256(files[name]) != sha256:
                 raise _altered(folder / name)
-    parts = {}
+    parts: dict[str, Any] = {}
     for table in TABLES:
         if table.file in files:
             with reading(folder / table.file):
                 parts[table.attribute] = table.read(files[table.file])
-    with reading(folder / MEANS):
-        means, pictures = read_means(files[MEANS]) if MEANS in files else (None, {})
+    if INDEX in files:
+        with reading(folder / PATTERNS):
+            parts["examples"] = read_examples(files[PATTERNS], files[INDEX])
+    if MEANS in files:
+        with reading(folder / MEANS):
+            parts["means"], parts["pictures"] = read_means(files[MEANS])
     with reading(folder):
-        run = Result(
-            **parts,
-            thresholds=record.relations,
-            info=inward(info, folder),
-            examples=_examples(files, folder),
-            means=means,
-            pictures=pictures,
-        )
-        return replace(run, tally=_tally(run, files, folder))
+        run = Result(**parts, thresholds=record.relations, info=inward(info, folder))
+    for name in (SUMS, TALLY):
+        if name in files:
+            with reading(folder / name):
+                relations = (*run.thresholds, *run.info.get("parts", ()))
+                shape = layers_of(run), int(run.heads["head"].max()) + 1
+                tally = read_tally(files[name], relations, shape, packed=name == SUMS)
+                run = replace(run, tally=tally)
+    return run
 
 
 def _read_record(content: bytes, folder: Path) -> tuple[dict[str, Any], Record]:
@@ -139,29 +137,6 @@ def _read_record(content: bytes, folder: Path) -> tuple[dict[str, Any], Record]:
             raise _altered(path)
         del info["files"]
         return info, record
-
-
-def _examples(files: Mapping[str, bytes], folder: Path) -> Sequence[Example]:
-    if INDEX not in files:
-        return ()
-    patterns, index = files[PATTERNS], files[INDEX]
-
-    def read() -> list[Example]:
-        with reading(folder / PATTERNS):
-            return read_examples(patterns, index)
-
-    return StoredExamples(read)
-
-
-def _tally(run: Result, files: Mapping[str, bytes], folder: Path) -> Tally | None:
-    """The sums of a run, if they are among the files."""
-    relations = (*run.thresholds, *run.info.get("parts", ()))
-    shape = (layers_of(run), int(run.heads["head"].max()) + 1)
-    for name, read in ((SUMS, read_packed), (TALLY, read_plain)):
-        if name in files:
-            with reading(folder / name):
-                return read(files[name], relations, shape)
-    return None
 
 
 def _sha256(content: bytes) -> str:

@@ -1,24 +1,7 @@
 """The run folder: all its files, and the one class that reads, writes, locks and replaces it.
 
-`RunFolder.save` writes all files of a run when `headscope classify` or `Run.save` has its results.
-`headscope ablate` and `headscope explain` save the run again, with a table more.
-
-================================= ========================================== =====================
-file                              content                                    written
-================================= ========================================== =====================
-`heads.csv`                       a row per head                             always
-`evidence.csv`                    a row per head × relation                  always
-`effects.csv`                     a row per head × effect on the logits      with `direct_effects`
-`causal.csv`                      effects of ablating heads                  by `ablate`
-`feature_model.csv`               features that predict a head's attention   by `explain`
-`patterns/examples.safetensors`   pattern of each example                    with `examples`
-`patterns/examples.json`          tokens and targets of each example         with `examples`
-`patterns/mean.safetensors`       mean pattern of each head                  if text was read
-`sums.npz`                        packed sums of all numbers                 unless `keep_sums`
-`tally.safetensors`               the sums without packing                   with `keep_sums`
-`report.html`                     visual report, never read back             always
-`run.json`                        model, text, settings, checksums           always, last
-================================= ========================================== =====================
+`docs/reference/columns.md` lists its files, which `RunFolder.save` writes. `headscope ablate` and
+`headscope explain` save the run again, with another table.
 
 Unfinished work lies next to the folder, in `.NAME.partial`:
 
@@ -33,9 +16,7 @@ file          purpose
 ============= ================================================================================
 
 No file is changed in place, so that a run folder is complete or absent. If a process is killed
-between two moves, the next one finishes or undoes them. Other files in the folder stay. Fetched
-models and unpacked GGUF files are in the user's cache: see `headscope.models.packaged` and
-`headscope.models.weights`.
+between two moves, the next one finishes or undoes them. Other files in the folder stay.
 """
 
 from __future__ import annotations
@@ -49,7 +30,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from headscope.errors import RunError, RunStoppedError
-from headscope.paths import resolved
+from headscope.paths import exists, resolved
 from headscope.runs.contents import (
     AGAIN,
     FILES,
@@ -194,8 +175,6 @@ class RunFolder:
                 self._release(parent_is_new=parent_is_new)
 
     def _acquire(self) -> None:
-        if self.work.is_symlink():
-            raise RunError(f"{self.work} is a link, and unfinished runs lie next to their folder")
         self.work.mkdir(parents=True, exist_ok=True)
         try:
             self._lock.acquire(timeout=0)
@@ -241,10 +220,8 @@ class RunFolder:
                 the working folder.
         """
         with writing(self.path):
-            if self.path.exists() and not self.path.is_dir():
-                raise RunError(f"{self.path} is a file; --out names a folder")
             check_left(self.path)
-            if not self.path.is_dir() or not any(self.path.iterdir()):
+            if not self.path.exists() or not any(self.path.iterdir()):
                 return
         if not is_run(self.path):
             raise RunError(
@@ -278,10 +255,7 @@ class RunFolder:
 
 def is_run(folder: Path) -> bool:
     """True if there is a run; False for what can be no folder at all."""
-    try:
-        return (folder / RECORD).is_file()
-    except (OSError, ValueError):  # a name that is too long, or with a NUL in it
-        return False
+    return exists(folder / RECORD)
 
 
 def check_foreign(path: Path) -> None:

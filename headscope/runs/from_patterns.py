@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import count, takewhile
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from headscope.attention_kind import CAUSAL, AttentionKind
+from headscope.attention_kind import CAUSAL
 from headscope.corpus.align import window_of_tokens
-from headscope.corpus.document import Document
 from headscope.corpus.window import Window
 from headscope.errors import PatternError, first_line
 from headscope.measure.batch_reader import attention_readers
@@ -39,10 +39,6 @@ from headscope.stimuli.natural_text import few_documents
 
 TOLERANCE = 1e-2
 """Largest distance of a row's sum from 1: half precision loses as much over a long row."""
-_EAGER = (
-    "transformers returns attention patterns only for a model loaded with "
-    'attn_implementation="eager"'
-)
 Pattern = Float[Tensor, "layer head query key"]
 Reader = Callable[[int, Window], Any]
 
@@ -93,7 +89,7 @@ def score_patterns(
     """
     texts = pattern_windows(windows, tokens)
     if relations is None:
-        relations = relations_of(types, _attention_kind(texts))
+        relations = relations_of(types, texts[0].attention_kind if texts else CAUSAL)
     check_relations(relations)
     baselines = fit_baselines(texts, relations)
     parts = baselines.parts(relations)
@@ -130,18 +126,6 @@ def _noted(
     for pattern, window in pairs:
         windows.append(window)
         yield pattern, window
-
-
-def _attention_kind(windows: Sequence[Window]) -> AttentionKind:
-    """The kind of attention of all windows.
-
-    Raises:
-        PatternError: some have another than others.
-    """
-    kinds = {window.attention_kind for window in windows}
-    if len(kinds) > 1:
-        raise PatternError("some windows are an encoder's and some are not; score them apart")
-    return kinds.pop() if kinds else CAUSAL
 
 
 def _notes(windows: Sequence[Window]) -> list[str]:
@@ -220,7 +204,6 @@ def arrays_of(
             may be one by layer.
     """
     read, batched = _reader(patterns, windows)
-    first: tuple[int, int] | None = None
     for i in range(len(windows)) if numbers is None else numbers:
         window = windows[i]
         where = f"patterns of document {i} ({window.name})"
@@ -230,10 +213,6 @@ def arrays_of(
                 array = array[..., : len(window), : len(window)]
             window = window.cut(array.shape[3])
         _check(array, window, where)
-        layers, heads = array.shape[:2]
-        first = first or (layers, heads)
-        if first != (layers, heads):
-            raise PatternError(f"{where}: {layers} layers × {heads} heads, unlike the first array")
         yield array, window
 
 
@@ -242,10 +221,15 @@ def _reader(patterns: Any, windows: Sequence[Window]) -> tuple[Reader, bool]:
     if callable(patterns):
         return lambda i, window: patterns(window), False
     if hasattr(patterns, "cache_dict"):
-        patterns = tuple(_cached_layers(patterns))
+        cache = patterns.cache_dict
+        names = (f"blocks.{layer}.attn.hook_pattern" for layer in count())
+        patterns = tuple(cache[name] for name in takewhile(cache.__contains__, names))
     parts = list(patterns) if isinstance(patterns, tuple | list) else [patterns]
     if not parts or any(part is None for part in parts):
-        raise PatternError(f"there are no patterns. {_EAGER}")
+        raise PatternError(
+            "there are no patterns: transformers returns them only for a model loaded with "
+            'attn_implementation="eager", and a cache must hold hook_pattern'
+        )
     if isinstance(patterns, tuple):
         shapes = {_shape(layer) for layer in patterns}
         if len(shapes) > 1 or len(next(iter(shapes))) != 4:
@@ -278,31 +262,17 @@ def _shape(value: Any) -> tuple[int, ...]:
         return ()
 
 
-def _cached_layers(cache: Any) -> Iterator[Tensor]:
-    layer = 0
-    while (name := f"blocks.{layer}.attn.hook_pattern") in cache.cache_dict:
-        yield cache.cache_dict[name]
-        layer += 1
-    if not layer:
+def _same_number(arrays: int, windows: Sequence[Window]) -> None:
+    if arrays != len(windows):
         raise PatternError(
-            "this cache has no blocks.0.attn.hook_pattern; run the model with a names_filter "
-            "that keeps hook_pattern"
-        )
-
-
-def _same_number(count: int, windows: Sequence[Window]) -> None:
-    if count != len(windows) or not windows:
-        raise PatternError(
-            f"{count} pattern arrays and {len(windows)} documents; there must be one of each for "
+            f"{arrays} pattern arrays and {len(windows)} documents; there must be one of each for "
             "every document. Patterns by layer are a tuple, as transformers gives them"
         )
 
 
 def _list(value: Any) -> list[Any]:
-    """The parts of an argument that is a list or something like it."""
+    """The parts of an argument that is a list or an array."""
     try:
-        if isinstance(value, str | bytes | dict | Document):
-            raise TypeError(f"a {type(value).__name__} is no list")
         return list(value)
     except Exception as error:  # an object may fail in any way when it is asked
         raise PatternError(
@@ -312,8 +282,6 @@ def _list(value: Any) -> list[Any]:
 
 def _array(where: str, values: Any) -> Tensor:
     """An array as given by NumPy, torch or lists; of real numbers."""
-    if values is None:
-        raise PatternError(f"{where}: None is no array of numbers. {_EAGER}")
     try:
         if isinstance(values, Tensor) and values.is_floating_point():
             values = values.detach().float().cpu()  # NumPy knows no bfloat16

@@ -93,12 +93,11 @@ def selected_heads(run: Result, heads: str) -> list[Head]:
     elif heads in set(types) | set(relations):
         rows = run.evidence["tagged"].astype(bool) & ((types == heads) | (relations == heads))
         tagged = {(int(row.layer), int(row.head)) for row in run.evidence[rows].itertuples()}
-    elif kind in set(types):
-        raise ChoiceError("relation", heads, [kind, *sorted(set(relations[types == kind]))])
-    elif any(map(str.isdigit, heads)):
+    elif kind not in set(types) and any(map(str.isdigit, heads)):
         return _heads_by_name(heads, known)
     else:
-        raise ChoiceError("type of heads", heads, ["tagged", "all", *sorted(set(types))])
+        choices = sorted(set(relations[types == kind])) or sorted(set(types))
+        raise ChoiceError("type or relation", heads, ["tagged", "all", *choices])
     if not tagged:
         tag = "a tag" if heads == "tagged" else f"a tag of {heads}"
         raise RunError(f"no head of this run has {tag}; name heads, or use --heads all")

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
-from typing import Any, overload
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -30,10 +28,7 @@ def example_files(examples: Sequence[Example]) -> tuple[bytes, str]:
     Of a pattern that looks at no later key the rows are written up to the query alone.
     """
     patterns = save({f"{i:05d}": _folded(example.pattern) for i, example in enumerate(examples)})
-    index = {
-        "sha256": hashlib.sha256(patterns).hexdigest(),
-        "examples": [_facts(example) for example in examples],
-    }
+    index = {"examples": [_facts(example) for example in examples]}
     text = json.dumps(index, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return patterns, text + "\n"
 
@@ -47,27 +42,6 @@ def read_examples(patterns: bytes, index: bytes) -> list[Example]:
     arrays = load(patterns)
     examples = json.loads(index)["examples"]
     return [_example(facts, arrays[f"{i:05d}"]) for i, facts in enumerate(examples)]
-
-
-class StoredExamples(Sequence[Example]):
-    """The examples of a run folder, made from their files when one of them is first asked for."""
-
-    def __init__(self, read: Callable[[], list[Example]]) -> None:
-        self._read = read
-
-    @cached_property
-    def _examples(self) -> list[Example]:
-        return self._read()
-
-    def __len__(self) -> int:
-        return len(self._examples)
-
-    @overload
-    def __getitem__(self, index: int) -> Example: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Example]: ...
-    def __getitem__(self, index: int | slice) -> Example | list[Example]:
-        return self._examples[index]
 
 
 def means_file(means: Means | None, pictures: Pictures) -> bytes:

@@ -93,6 +93,9 @@ def describe_input(
     from headscope.models.stream import batch_tokens_on  # imports torch, which takes seconds
 
     facts = {name: getattr(model, name) for name in _MODEL_FACTS}
+    chat = None
+    if (template := model.tokenizer.template) is not None:
+        chat = dict(zip(("before", "after"), template.text, strict=True))
     if model.attention_kind == BIDIRECTIONAL:
         facts["both_ways"] = True
     if model.others:
@@ -102,7 +105,7 @@ def describe_input(
         model={**facts, "name": title_of(model.name)},
         types=sorted({relation.type for relation in relations}),
         bos=model.tokenizer.bos_string,
-        chat=_chat(model),
+        chat=chat,
         corpora={"asked": [corpus_title(path) for path in corpora], "files": {}},
         places=places_of(
             None if model.origin is not None else model.name,
@@ -117,12 +120,6 @@ def describe_input(
             "batch_tokens": batch_tokens_on(model.device),
         },
     )
-
-
-def _chat(model: Model) -> dict[str, str] | None:
-    """The chat template around each document, if there is one."""
-    template = model.tokenizer.template
-    return None if template is None else dict(zip(("before", "after"), template.text, strict=True))
 
 
 def _command(

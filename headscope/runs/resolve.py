@@ -89,17 +89,15 @@ def run_names(runs: Sequence[Result | str | Path]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def run_named(model: Any, *, revision: str | None, source: Any = None) -> Result | None:
+def run_named(model: Any, *, revision: str | None) -> Result | None:
     """The run that a folder or a run stands for; None for a model.
 
     Args:
         model: a run, the folder of one, or what stands for a model.
-        revision: what was said of the model of that name.
-        source: where the run's model was said to be.
+        revision: the revision of a model of that name.
 
     Raises:
-        RunError: there is a run, but it cannot be read, or a revision is asked of it; or there is
-            none, and it was said where its model is.
+        RunError: there is a run, but it cannot be read, or a revision is asked of it.
     """
     run = model if isinstance(model, Result) else None
     if isinstance(model, str | Path):
@@ -109,10 +107,6 @@ def run_named(model: Any, *, revision: str | None, source: Any = None) -> Result
         run = load(folder) if is_stored(folder) else None
     if run is not None and revision is not None:
         raise RunError(f"a run has its own revision; {revision!r} is for the name of a model")
-    if run is None and source is not None:
-        raise RunError(
-            f"{source!s:.200} was given as where a run's model is, but {model!s:.200} is no run"
-        )
     return run
 
 
@@ -194,7 +188,7 @@ def model_or_run(
         RunError: the run has no model, or its weights have changed, or a revision is asked of it.
         ModelError: the model cannot be loaded.
     """
-    run = run_named(model, revision=revision, source=source)
+    run = run_named(model, revision=revision)
     if run is None:
         return the_model(model, longest=longest, revision=revision, device=device), None
     return model_of(run, source=source, longest=longest, device=device), run
@@ -242,12 +236,9 @@ def _where(run: Result, source: str | Path | None) -> tuple[str, str | None]:
     if source is not None or "model" not in places:  # on the hub, or shipped
         return name, facts["revision"] or None
     model_path = places["model"]
-    if model_path is None:
+    if model_path is None or not Path(model_path).exists():
         raise ModelError(
-            f"run.json does not state where this run's model {name!r:.100} lies; {SAY_SOURCE}"
-        )
-    if not Path(model_path).exists():
-        raise ModelError(
-            f"this run's model {name!r:.100} is no longer at {model_path}; {SAY_SOURCE}"
+            f"this run's model {name!r:.100} is not at {model_path or 'a known place'}; "
+            f"{SAY_SOURCE}"
         )
     return str(model_path), None

@@ -1,20 +1,11 @@
-"""The tables of a run, and how they are written as CSV and read back.
-
-A cell of text that begins with = + - @, a tab or a line end would be a formula in a spreadsheet.
-It is written with an apostrophe before it, which reading takes off again. Numbers stay numbers.
-"""
+"""The tables of a run, and how they are written as CSV and read back."""
 
 from __future__ import annotations
 
-import csv
 import io
-import re
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import isnan
 
-import numpy as np
 import pandas as pd
 
 from headscope.statistics.causes import CAUSE_COLUMNS
@@ -26,12 +17,6 @@ from headscope.statistics.columns import (
     GENERAL,
     HEAD_COLUMNS,
 )
-
-_FORMAT = "%.6g"  # far below the width of any interval
-
-# apostrophes that were there before get one more, so that reading gives back each text as it was
-_FORMULA = re.compile(r"'*[=+\-@\t\r\n]")
-_GUARDED = re.compile(r"''*[=+\-@\t\r\n]")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,22 +44,14 @@ class RunTable:
         kinds = {name: self.kinds.get(name, "float64") for name in columns}
         # a relation may be called "1", "null" or "NA": only numbers can be missing
         missing = {name: "" for name, kind in kinds.items() if kind != "str"}
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", pd.errors.ParserWarning)  # cells beyond the last column
-            table = pd.read_csv(
-                io.BytesIO(content),
-                dtype=kinds,
-                keep_default_na=False,
-                na_values=missing,
-                index_col=False,
-            )
+        table = pd.read_csv(
+            io.BytesIO(content), dtype=kinds, keep_default_na=False, na_values=missing
+        )
         if list(table.columns) not in (self.columns, columns):
             raise ValueError(
                 f"the columns are {', '.join(table.columns)!s:.400}, expected "
                 f"{', '.join(self.columns)}"
             )
-        for name in (name for name in table if kinds[name] == "str"):
-            table[name] = table[name].map(_unguard)
         return table
 
 
@@ -131,38 +108,5 @@ TABLES = (HEAD_TABLE, EVIDENCE_TABLE, EFFECT_TABLE, CAUSE_TABLE, FEATURE_MODEL_T
 
 
 def table_to_csv(table: pd.DataFrame) -> str:
-    """A table as CSV, every cell of text as text."""
-    guarded, returns = table.copy(), False
-    for column in table.columns:
-        if not pd.api.types.is_numeric_dtype(table[column]):
-            cells = table[column].tolist()
-            if pd.api.types.is_string_dtype(table[column]):
-                # tens of thousands of rows repeat a few hundred texts
-                row, texts = pd.factorize(table[column], use_na_sentinel=False)
-                cells = [_guard(cell) for cell in texts]
-                guarded[column] = np.array([*cells, None], object)[row]
-            else:  # factors would take False for 0
-                guarded[column] = [_guard(cell) for cell in cells]
-            # pandas leaves a carriage return bare, and reads it as the end of the row
-            returns |= any("\r" in cell for cell in cells if isinstance(cell, str))
-        elif pd.api.types.is_float_dtype(table[column]):
-            # as pandas' own `float_format`, with which a table takes a third longer
-            numbers = table[column].to_numpy(float, na_value=np.nan).tolist()
-            digits = ["" if isnan(number) else _FORMAT % number for number in numbers]
-            guarded[column] = np.array(digits, object)
-    return str(
-        guarded.to_csv(
-            index=False,
-            lineterminator="\n",
-            quoting=csv.QUOTE_ALL if returns else csv.QUOTE_MINIMAL,
-        )
-    )
-
-
-def _guard(cell: object) -> object:
-    return "'" + cell if isinstance(cell, str) and _FORMULA.match(cell) else cell
-
-
-def _unguard(cell: str) -> str:
-    """A cell of text as it was before it was written."""
-    return cell[1:] if _GUARDED.match(cell) else cell
+    """A table as CSV, with six digits of each fraction."""
+    return str(table.to_csv(index=False, lineterminator="\n", float_format="%.6g"))

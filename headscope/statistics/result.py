@@ -39,7 +39,7 @@ class Result:
     tally: Tally | None = None
     """The sums; not read back when a run is loaded for reading."""
     examples: Sequence[Example] = ()
-    """Queries of the tagged heads with their patterns; of a loaded run, read when asked for."""
+    """Queries of the tagged heads with their patterns."""
     causes: pd.DataFrame | None = None
     """Effects of ablating heads; see `headscope.studies.ablate`. None before `ablate`."""
     feature_models: pd.DataFrame | None = None

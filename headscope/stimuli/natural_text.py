@@ -15,7 +15,7 @@ import numpy as np
 from headscope.corpus.align import Cuts
 from headscope.corpus.code import is_code
 from headscope.corpus.document import Document
-from headscope.corpus.languages import foreign_notes
+from headscope.corpus.languages import foreign_languages
 from headscope.corpus.read import corpus_files, file_sha256, read_documents
 from headscope.corpus.shipped import corpus_place, listed, names_within
 from headscope.corpus.window import Window
@@ -159,7 +159,10 @@ class TextWindows:
         notes += [f"{at}: comments without a sentence skipped" for at in self._skipped_comments]
         if unread:
             notes.append(f"{len(unread)} files of code passed over (first {unread[0]})")
-        notes += foreign_notes(self.paths.values())
+        if languages := ", ".join(foreign_languages(self.paths.values())):
+            notes.append(
+                f"the text is {languages}: the challenge set, which is English, is left out"
+            )
         if self.documents and not self._is_annotated:
             notes.append(NO_ANNOTATION)
         return notes + few_documents(self.documents)

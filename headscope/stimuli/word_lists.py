@@ -55,8 +55,6 @@ class Property(NamedTuple):
     """Predicate of the person, with a place for the value."""
     question: str
     """Ends in a word that stands nowhere before: nothing follows it there to be repeated."""
-    cue: str
-    """The word of the question that tells it from those for other properties."""
     values: tuple[str, ...]
 
 
@@ -64,31 +62,26 @@ PROPERTIES = (
     Property(
         "lives in {}",
         "The city where {} has a home is",
-        "city",
         _words("Paris London Rome Berlin Madrid Vienna Moscow Tokyo Boston Chicago Dublin Athens"),
     ),
     Property(
         "teaches {}",
         "The subject that {} knows best is",
-        "subject",
         _words("music history physics biology chemistry art law medicine English French"),
     ),
     Property(
         "likes {}",
         "The colour that {} would choose is",
-        "colour",
         _words("red blue green yellow purple orange black white brown pink"),
     ),
     Property(
         "drinks {}",
         "What stands in the glass of {} is",
-        "glass",
         _words("water milk wine beer tea coffee juice"),
     ),
     Property(
         "trades with {}",
         "The land to which {} sends goods is",
-        "land",
         _words("France Spain Italy Germany China Japan India Russia Canada Mexico Brazil Egypt"),
     ),
 )

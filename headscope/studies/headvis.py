@@ -28,7 +28,7 @@ from headscope.progress import Progress, Steps, progress_bar
 from headscope.runs.listing import Head, selected_heads
 from headscope.runs.recorded_paths import name_of
 from headscope.runs.resolve import RunName, model_of, text_of, the_run
-from headscope.runs.site import HEADVIS, check_site, new_site
+from headscope.runs.site import check_site, new_site
 from headscope.runs.write import write_file
 from headscope.stimuli.natural_text import TextWindows
 from headscope.studies.study import Column, Study, study
@@ -126,11 +126,11 @@ def headvis(
         RunError: no run there, or one without a model.
         ModelError: the model cannot be loaded.
         CorpusError: the text cannot be read, or has no sequence of three tokens.
-        WriteError: the folder holds something else, or nothing can be written there.
+        WriteError: the folder holds files, or nothing can be written there.
         HeadscopeError: no such head, or none tagged.
     """
     folder = Path(out)
-    check_site(folder, overwrite=overwrite, site=HEADVIS)
+    check_site(folder, overwrite=overwrite)
     run = the_run(run)
     exported_heads = sorted(set(selected_heads(run, heads)))
     corpora = text_of(run, corpus)
@@ -151,7 +151,7 @@ def headvis(
             sample_sequences(maxima, np.random.default_rng([0, *head]), reading.candidates, longest)
             for maxima, head in zip(largest.T, exported_heads, strict=True)
         ]
-        with new_site(folder, overwrite=overwrite, site=HEADVIS) as new:
+        with new_site(folder, overwrite=overwrite) as new:
             _write(new / "config.json", page_config(run.name, corpora, model, windows, table))
             _write(new / "scatter_data.json", table.to_dict("records"))
             for i, head in enumerate(exported_heads):

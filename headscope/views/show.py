@@ -218,7 +218,7 @@ def show(
     """
     parse_head(head)
     check_unicode(text)
-    run = run_named(model, revision=revision, source=source)
+    run = run_named(model, revision=revision)
     if run is not None:
         loaded = model_of(run, source=source, device=device)
     else:

@@ -1,4 +1,4 @@
-"""Data that ship: texts, checksums, the generator's corpus, and atlases."""
+"""Data that ship: texts, checksums, the generator's corpus, atlases and published scores."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from data.corpora.make import controlled_corpus
 from headscope.attention_kind import KINDS
 from headscope.corpus.read import read_corpus
 from headscope.corpus.shipped import data_folder, mini_folder, synthetic_corpora
-from headscope.relations import head_types
+from headscope.relations import head_types, relations_of
 from headscope.runs.atlas import SUFFIX, atlas_names
 from headscope.runs.resolve import load
 from headscope.statistics.thresholds import THRESHOLDS
+from headscope.studies.verify import SHIPPED, published_metrics, read_scores
 
 GUM = ("vlog/GUM_vlog_pizzeria", "court/GUM_court_loan", "bio/GUM_bio_byron")
 
@@ -80,3 +81,26 @@ def test_every_atlas_that_ships_is_judged_by_the_installed_rules():
         for name, rule in run.thresholds.items():
             bare = replace(rule, source="", meaning="")
             assert name.partition("/")[0] not in head_types() or (name, bare) in installed
+
+
+RELATIONS = published_metrics()["relation"].to_dict()
+
+
+@pytest.fixture(scope="module")
+def shipped() -> pd.DataFrame:
+    return read_scores(data_folder() / SHIPPED)
+
+
+def test_the_induction_heads_of_gpt2_are_those_of_transformerlens_notebook(shipped):
+    rows = shipped[shipped["metric"] == "induction_random_repeat_len100"]
+    strong = rows[rows["value"] >= 0.8][["layer", "head"]]
+    assert set(map(tuple, strong.to_numpy())) == {(5, 1), (5, 5), (6, 9), (7, 2), (7, 10)}
+
+
+def test_ranked_metrics_have_a_score_for_each_head_and_a_known_relation(shipped):
+    known = {relation.id for relation in relations_of(["all"])} | {"entropy", "mean_distance"}
+    assert set(RELATIONS.values()) <= known
+    ranked = shipped[shipped["metric"].isin(RELATIONS)]
+    for _, table in ranked.groupby(["model", "revision", "metric"]):
+        count = (table["layer"].max() + 1) * (table["head"].max() + 1)
+        assert len(table.drop_duplicates(["layer", "head"])) == count

@@ -57,7 +57,7 @@ SOUND: dict[str, set[str]] = {
     "bridge": {"None"}, "corpus of hooks": {"None"}, "corpus of why": {"None"}, "workers": {"None", "0", "5"}, "models of sweep": NAMED, "revisions of sweep": NAMED | {"None", "no list"},
     "max_tokens of sweep": {"None", "5"}, "seed of sweep": {"None", "0", "5"},
     "corpora of sweep": NAMED - {"0", "5", "ids", "tuple"} | {"None", "no list"},
-    "document": {"None"}, "tokens of window_of_tokens": {"texts", "words array"},
+    "document": {"None"}, "tokens of window_of_tokens": {"texts"},
     "query": {"ids"}, "key": {"ids"}, "owner": {"None", "ids"}, "type of relation": WORDS | {"half", "huge text", "long"},
     "name of relation": WORDS | {"half", "huge text", "long"}, "control": {"function", "class"},
     "with_tally": {"True"}, "overwrite": {"True"}, "light": {"True"}, "mixing": {"True"}, "check": {"True"},

@@ -36,7 +36,9 @@ LAYERS, PER_LAYER, WIDTH, CONTEXT = 2, 17, 64, 256
 D_MODEL = PER_LAYER * WIDTH
 HALF = D_MODEL // 2
 CODE, SKETCH, WAVES, MOST_TRAITS = 256, 24, 16, 4
-PROPERTY_TRAITS = tuple(f"of {row.cue}" for row in PROPERTIES)
+CUES = ("city", "subject", "colour", "glass", "land")
+"""The word of each property's question that tells it from those for other properties."""
+PROPERTY_TRAITS = tuple(f"of {cue}" for cue in CUES)
 """Traits of the values of a property, and of the word by which a question asks for it."""
 TRAITS = (
     *("bos", "name", "value", "member", "article", "person", "noun", "plural", "cue"),
@@ -288,9 +290,9 @@ def _marked() -> dict[str, set[str]]:
 
     mark([*word_lists.WOMEN, *word_lists.MEN], "name")
     mark(VALUES, "value")
-    for row, trait in zip(PROPERTIES, PROPERTY_TRAITS, strict=True):
+    for row, cue, trait in zip(PROPERTIES, CUES, PROPERTY_TRAITS, strict=True):
         mark(row.values, trait)
-        mark([row.cue], "cue", trait)
+        mark([cue], "cue", trait)
     mark([word for members in IN_ORDER.values() for word in members], "member")
     mark(["the"], "article")
     for deck, kinds in ((word_lists.PEOPLE, ("person", "noun")), (word_lists.THINGS, ("noun",))):

@@ -104,7 +104,7 @@ def test_a_model_of_ones_own_does_not_say_where_it_lay(gpt2_folder, tmp_path):
     assert str(gpt2_folder.parent).encode() not in b"".join(files.values())
     assert json.loads(files["run.json"])["places"]["model"] is None
     text = "The king lost his ring."
-    with pytest.raises(hs.HeadscopeError, match="does not state where this run's model"):
+    with pytest.raises(hs.HeadscopeError, match="is not at a known place"):
         hs.show(tmp_path / "own.tar.xz", "L0H0", text)
     assert hs.show(tmp_path / "own.tar.xz", "L0H0", text, source=str(gpt2_folder))
 
@@ -188,5 +188,5 @@ def test_a_folder_of_atlases_has_a_card_and_a_table(packed, folder, tmp_path):
     for row in table.itertuples():
         assert f"`{row.file}`" in text
         assert hs.load(tmp_path / "out" / row.file).name == row.model
-    with pytest.raises(WriteError, match="holds a folder of atlases already"):
+    with pytest.raises(WriteError, match="holds files already"):
         export_atlases(folder, out=tmp_path / "out")

@@ -310,15 +310,6 @@ def test_what_a_killed_process_left_is_put_right(folder):
     assert names(folder.parent) == ["run"]
 
 
-def test_a_link_in_its_place_is_not_followed(folder, tmp_path):
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    folder.with_name(".run.partial").symlink_to(elsewhere)
-    with pytest.raises(RunError, match=r"\.run\.partial is a link"), RunFolder(folder).locked():
-        pass
-    assert names(elsewhere) == []
-
-
 def test_a_read_only_folder_is_named_and_left_as_it_is(gpt2_folder, folder, tmp_path):
     with disk(tmp_path / "fixed", "size=64m"):
         out = shutil.copytree(folder, tmp_path / "fixed" / "run")

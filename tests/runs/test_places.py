@@ -84,9 +84,7 @@ def test_what_shares_no_folder_with_the_run_has_no_place(home, out):
     shared = out.parent / "far"
     hs.Run(run.heads, run.evidence, run.thresholds, far).save(shared)
     again = hs.load(shared)
-    with pytest.raises(
-        ModelError, match=r"does not state where this run's model 'tiny' lies; .*--m"
-    ):
+    with pytest.raises(ModelError, match=r"model 'tiny' is not at a known place; .*--model"):
         again.show("L0H0", "the keys")
     with pytest.raises(
         CorpusError, match=r"does not state where the run's text 'texts' lies; .*--c"
@@ -104,7 +102,7 @@ def test_a_run_finds_its_model_and_its_text_and_so_it_does_when_all_are_moved(ho
     assert (run.show("L1H2", "the old keys").pattern == before).all()
     assert hs.redundancy(run, windows=2).values["windows"] == 2
     (moved / "hidden-ann" / "models" / "tiny").rename(moved / "small")
-    with pytest.raises(ModelError, match=r"model 'tiny' is no longer at .*tiny; say .* --model"):
+    with pytest.raises(ModelError, match=r"model 'tiny' is not at .*tiny; say .* --model"):
         run.show("L1H2", "the old keys")
     for command in (("show", run_folder := moved / "shared" / "run", "L1H2", "keys"),
                     ("study", "redundancy", run_folder, "--windows", 2),
@@ -119,8 +117,6 @@ def test_another_model_is_refused_where_the_run_asks_for_its_own(out, gpt2_folde
     save_model("gpt2", hs_tokenizer(other), other, spread=0.3)
     with pytest.raises(RunError, match="has other weights now than when this run was made"):
         hs.load(out).show("L0H0", "the keys", source=other)
-    with pytest.raises(RunError, match="is no run"):
-        hs.show(str(other), "L0H0", "the keys", source=str(other))
 
 
 def hs_tokenizer(folder: Path):

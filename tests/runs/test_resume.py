@@ -222,14 +222,6 @@ def test_another_text_is_refused(gpt2_folder, tmp_path):
         hs.classify(str(gpt2_folder), corpus, out=out, **OPTIONS)
 
 
-def test_other_code_of_the_same_version_is_refused(gpt2_folder, corpus, unfinished, monkeypatch):
-    from headscope.runs import checkpoint
-
-    monkeypatch.setattr(checkpoint, "_code", lambda: "0" * 64)
-    with pytest.raises(RunError, match="headscope's own code has changed since"):
-        hs.classify(str(gpt2_folder), corpus, out=unfinished, **OPTIONS)
-
-
 def test_a_damaged_state_is_named_and_overwrite_starts_anew(
     gpt2_folder, corpus, whole, unfinished, tmp_path
 ):
@@ -264,24 +256,6 @@ def test_overwrite_goes_on_with_its_own_run_and_keeps_the_old_one_until_then(
     )
     assert told[0].startswith("goes on")
     assert content(out) == content(whole)
-
-
-def test_a_run_killed_before_its_state_was_removed_is_finished(
-    gpt2_folder, corpus, whole, another, unfinished
-):
-    out = unfinished
-    state = state_of(out).read_bytes()
-    shutil.copytree(whole, out)
-    hs.classify(str(gpt2_folder), corpus, out=out, **OPTIONS)
-    assert content(out) == content(whole)
-    assert not state_of(out).exists()
-    # another run there is not replaced
-    shutil.rmtree(out)
-    shutil.copytree(another, out)
-    state_of(out).parent.mkdir()
-    state_of(out).write_bytes(state)
-    with pytest.raises(RunError, match="contains a run already"):
-        hs.classify(str(gpt2_folder), corpus, out=out, **OPTIONS)
 
 
 def test_an_interruption_says_how_to_go_on(gpt2_folder, corpus, tmp_path):

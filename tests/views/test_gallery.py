@@ -113,8 +113,6 @@ def test_the_command_refuses_in_one_sentence_and_leaves_nothing_half_written(fol
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "a.tex").write_text("precious")
     full = tmp_path / "full"
-    assert "contains other files and no gallery" in refused(
-        folders[0], "--out", full, "--overwrite"
-    )
+    assert "holds files already; choose another --out" in refused(folders[0], "--out", full)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["bad", "full"]
     assert everything(full) == {"a.tex": b"precious"}

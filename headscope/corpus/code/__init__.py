@@ -35,12 +35,9 @@ def read_python(path: Path, text: str) -> Document:
         source = SourceFile(text)
         arrows = arrows_of(source)
         ends = [token.start for token in source.tokens if token.kind == tokenize.NEWLINE]
-    except SyntaxError as error:
-        reason = str(error.msg).split("\n")[0]
-        raise CorpusError(f"{path}:{error.lineno or 1}: no Python: {reason:.100}") from error
-    except (ValueError, RecursionError, MemoryError, tokenize.TokenError) as error:
-        reason = first_line(error)
-        raise CorpusError(f"{path}:1: no Python that can be read: {reason:.100}") from error
+    except (SyntaxError, ValueError, RecursionError, MemoryError, tokenize.TokenError) as error:
+        line = getattr(error, "lineno", None) or 1
+        raise CorpusError(f"{path}:{line}: no Python: {first_line(error):.100}") from error
     words = tuple(
         Word(match.group(), match.start(), match.end(), bisect_right(ends, match.start() - 1))
         for match in _WORD.finditer(text)

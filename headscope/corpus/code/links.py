@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import ast
 import tokenize
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeGuard
 
 from headscope.corpus.code.scopes import (
-    DEF,
     IMPORT,
     PARAMETER,
     USE,
@@ -46,10 +45,16 @@ _Stretch = dict[object, int]
 
 def arrows_of(source: SourceFile) -> list[Arrow]:
     """Every arrow of a file, in the order of their queries."""
-    names = names_of(source.tree, source.character, source.after)
+    names = names_of(source)
+    called = {
+        source.start(call.func)
+        for _, call in _calls(source.tree)
+        if isinstance(call.func, ast.Name)
+    }
+    of_names = [link for link in _of_names(names, called) if link is not None]
     candidates = [
-        *_of_names(names, _called(source)),
-        *_of_calls(source, names),
+        *of_names,
+        *_of_calls(source, {link.query: link.right[0] for link in of_names if link.kind == "call"}),
         *_of_brackets(source),
         *_of_blocks(source),
         *_of_attributes(source, names),
@@ -96,18 +101,14 @@ def _of_names(names: Names, called: set[int]) -> Iterator[Arrow | None]:
         around[variable] = occurrence.start
 
 
-def _called(source: SourceFile) -> set[int]:
-    return {
-        source.character(node.func.lineno, node.func.col_offset)
-        for node in _nodes(source.tree)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
-    }
+def _of_calls(source: SourceFile, origins: Mapping[int, int]) -> Iterator[Arrow | None]:
+    """Arrows from arguments to the parameters of a function of the file, and of a method.
 
-
-def _of_calls(source: SourceFile, names: Names) -> Iterator[Arrow | None]:
-    """Arrows from arguments to the parameters of a function of the file, and of a method."""
+    Args:
+        source: the file.
+        origins: for each name that is called, where its `def` or `class` names it.
+    """
     functions = {position: node for node, position in _functions(source, _nodes(source.tree))}
-    origins = _origins(names)
     methods = {
         node: {method.name: position for method, position in _functions(source, node.body)}
         for node in _nodes(source.tree)
@@ -115,7 +116,7 @@ def _of_calls(source: SourceFile, names: Names) -> Iterator[Arrow | None]:
     }
     for owner, call in _calls(source.tree):
         if isinstance(call.func, ast.Name):
-            definition = origins.get(source.character(call.func.lineno, call.func.col_offset))
+            definition = origins.get(source.start(call.func))
         elif _is_self(call.func) and owner is not None:
             definition = methods[owner].get(call.func.attr)
             if definition is not None:
@@ -127,20 +128,6 @@ def _of_calls(source: SourceFile, names: Names) -> Iterator[Arrow | None]:
             yield from _arguments(source, call, functions[definition])
 
 
-def _origins(names: Names) -> dict[int, int]:
-    """For each use of a name that a `def` or `class` bound last, where that is."""
-    bound: dict[object, Occurrence] = {}
-    origins = {}
-    for occurrence, binds in names.events():
-        if occurrence.variable is None:
-            continue
-        if binds:
-            bound[occurrence.variable] = occurrence
-        elif occurrence.variable in bound and bound[occurrence.variable].role == DEF:
-            origins[occurrence.start] = bound[occurrence.variable].start
-    return origins
-
-
 def _arguments(
     source: SourceFile, call: ast.Call, function: FunctionNode
 ) -> Iterator[Arrow | None]:
@@ -150,18 +137,16 @@ def _arguments(
     skipped = int(isinstance(call.func, ast.Attribute) and not static)
     positional = [*function.args.posonlyargs, *function.args.args][skipped:]
     parameters = parameters_of(function)[skipped:]
-    positions = {
-        keyword.arg: source.character(keyword.lineno, keyword.col_offset) for keyword in parameters
-    }
+    positions = {keyword.arg: source.start(keyword) for keyword in parameters}
     for number, argument in enumerate(call.args[: len(positional)]):
         if isinstance(argument, ast.Starred):
             break
         if isinstance(argument, ast.Name):
-            query = source.character(argument.lineno, argument.col_offset)
+            query = source.start(argument)
             yield arrow("parameter", query, [positions[positional[number].arg]], positions.values())
     for keyword in call.keywords:
         if keyword.arg in positions:
-            query = source.character(keyword.lineno, keyword.col_offset)
+            query = source.start(keyword)
             yield arrow("parameter", query, [positions[keyword.arg]], positions.values())
 
 
@@ -228,7 +213,7 @@ def _attributes(source: SourceFile) -> Iterator[tuple[int, int]]:
             while isinstance(root, ast.Attribute | ast.Subscript | ast.Call):
                 root = root.func if isinstance(root, ast.Call) else root.value
             if isinstance(root, ast.Name):
-                yield _attribute(source, node), source.character(root.lineno, root.col_offset)
+                yield _attribute(source, node), source.start(root)
 
 
 def _of_returns(source: SourceFile) -> Iterator[Arrow | None]:
@@ -238,12 +223,12 @@ def _of_returns(source: SourceFile) -> Iterator[Arrow | None]:
 
     def walk(node: ast.AST, inside: int | None) -> None:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            inside = source.character(node.lineno, node.col_offset)
+            inside = source.start(node)
             defs.append(inside)
         elif isinstance(node, ast.Lambda | ast.JoinedStr):
             return
         elif isinstance(node, ast.Return | ast.Yield | ast.YieldFrom) and inside is not None:
-            returns.append((source.character(node.lineno, node.col_offset), inside))
+            returns.append((source.start(node), inside))
         for child in ast.iter_child_nodes(node):
             walk(child, inside)
 
@@ -277,7 +262,7 @@ def _calls(
 def _functions(source: SourceFile, nodes: Iterable[ast.AST]) -> Iterator[tuple[FunctionNode, int]]:
     for node in nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            start = source.after(source.character(node.lineno, node.col_offset), ("async", "def"))
+            start = source.after(source.start(node), ("async", "def"))
             if start is not None:
                 yield node, start
 
@@ -291,4 +276,4 @@ def _is_self(function: ast.expr) -> TypeGuard[ast.Attribute]:
 
 
 def _attribute(source: SourceFile, node: ast.Attribute) -> int:
-    return source.character(node.end_lineno or 0, node.end_col_offset or 0) - len(node.attr)
+    return source.end(node) - len(node.attr)

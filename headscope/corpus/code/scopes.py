@@ -6,9 +6,11 @@ Names within f-strings are left out: before Python 3.12 nobody says where they s
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+
+from headscope.corpus.code.source import SourceFile
 
 MODULE, FUNCTION, CLASS, COMPREHENSION = "module", "function", "class", "comprehension"
 USE, VARIABLE, PARAMETER, IMPORT, DEF = "use", "variable", "parameter", "import", "def"
@@ -71,41 +73,28 @@ class Names:
         return scope
 
 
-def names_of(tree: ast.Module, character_at: Callable[[int, int], int], after: NextName) -> Names:
-    """The names of a parsed file.
-
-    Args:
-        tree: the file.
-        character_at: the character at a line, counted from 1, and a column, in bytes.
-        after: where the next name begins that stands behind a character, skipping these words.
-    """
-    visitor = _Visitor(character_at, after)
-    visitor.visit(tree)
-    occurrences = [
-        visitor.resolved(occurrence)
-        for occurrence in sorted(visitor.raw, key=lambda raw: raw.start)
-    ]
+def names_of(source: SourceFile) -> Names:
+    """The names of a file."""
+    visitor = _Visitor(source)
+    visitor.visit(source.tree)
+    occurrences = []
+    for occurrence in sorted(visitor.raw, key=lambda raw: raw.start):
+        scope = visitor.owner(occurrence.name, occurrence.within)
+        variable = None if scope is None else (scope, occurrence.name)
+        occurrences.append(replace(occurrence, variable=variable))
     return Names(tuple(occurrences), tuple(visitor.scopes))
 
 
-NextName = Callable[[int, Iterable[str]], int | None]
-
-
 class _Visitor(ast.NodeVisitor):
-    def __init__(self, character_at: Callable[[int, int], int], after: NextName) -> None:
-        self.character_at, self.after = character_at, after
+    def __init__(self, source: SourceFile) -> None:
+        self.source = source
         self.scopes = [Scope(MODULE, -1)]
         self.current = 0
         self.raw: list[Occurrence] = []
         self.until = 0
         """End of the assignment whose targets are visited."""
 
-    def resolved(self, occurrence: Occurrence) -> Occurrence:
-        scope = self._owner(occurrence.name, occurrence.within)
-        variable = None if scope is None else (scope, occurrence.name)
-        return replace(occurrence, variable=variable)
-
-    def _owner(self, name: str, scope: int) -> int | None:
+    def owner(self, name: str, scope: int) -> int | None:
         standing = scope
         while scope >= 0:
             current = self.scopes[scope]
@@ -134,17 +123,15 @@ class _Visitor(ast.NodeVisitor):
         finally:
             self.current = before
 
-    def _start(self, node: ast.expr | ast.stmt | ast.arg | ast.alias) -> int:
-        return self.character_at(node.lineno, node.col_offset)
-
     def visit_Name(self, node: ast.Name) -> None:
-        self._note(node.id, self._start(node), USE if isinstance(node.ctx, ast.Load) else VARIABLE)
+        role = USE if isinstance(node.ctx, ast.Load) else VARIABLE
+        self._note(node.id, self.source.start(node), role)
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
         """Nothing of it is read."""
 
-    def _assigned(self, node: ast.Assign | ast.AugAssign | ast.AnnAssign) -> None:
-        before, end = self.until, self.character_at(node.end_lineno or 0, node.end_col_offset or 0)
+    def visit_Assign(self, node: ast.Assign | ast.AugAssign | ast.AnnAssign) -> None:
+        before, end = self.until, self.source.end(node)
         if isinstance(node, ast.AnnAssign):
             self.visit(node.annotation)
         if node.value is not None:
@@ -153,14 +140,7 @@ class _Visitor(ast.NodeVisitor):
         self._all(node.targets if isinstance(node, ast.Assign) else [node.target])
         self.until = before
 
-    def visit_Assign(self, node: ast.Assign) -> None:
-        self._assigned(node)
-
-    def visit_AugAssign(self, node: ast.AugAssign) -> None:
-        self._assigned(node)
-
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
-        self._assigned(node)
+    visit_AugAssign = visit_AnnAssign = visit_Assign
 
     def visit_NamedExpr(self, node: ast.NamedExpr) -> None:
         self.visit(node.value)
@@ -177,40 +157,32 @@ class _Visitor(ast.NodeVisitor):
     def visit_Nonlocal(self, node: ast.Nonlocal) -> None:
         self.scopes[self.current].elsewhere |= dict.fromkeys(node.names, "nonlocal")
 
-    def _imported(self, node: ast.Import | ast.ImportFrom) -> None:
+    def visit_Import(self, node: ast.Import | ast.ImportFrom) -> None:
         for alias in node.names:
-            start = self._start(alias)
+            start = self.source.start(alias)
             if alias.asname is not None:
-                end = self.character_at(alias.end_lineno or alias.lineno, alias.end_col_offset or 0)
+                end = self.source.end(alias)
                 self._note(alias.asname, end - len(alias.asname), IMPORT)
             elif alias.name != "*":
                 self._note(alias.name.split(".")[0], start, IMPORT)
 
-    def visit_Import(self, node: ast.Import) -> None:
-        self._imported(node)
-
-    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
-        self._imported(node)
+    visit_ImportFrom = visit_Import
 
     def visit_ExceptHandler(self, node: ast.ExceptHandler) -> None:
         if node.type is not None:
             self.visit(node.type)
         if node.name is not None and node.type is not None:
-            end = self.character_at(node.type.end_lineno or 0, node.type.end_col_offset or 0)
-            self._note(node.name, self.after(end, ("as",)), VARIABLE)
+            end = self.source.end(node.type)
+            self._note(node.name, self.source.after(end, ("as",)), VARIABLE)
         self._all(node.body)
 
-    def _defined(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         self._all(node.decorator_list)
-        name = self.after(self._start(node), ("async", "def"))
+        name = self.source.after(self.source.start(node), ("async", "def"))
         self._note(node.name, name, DEF)
         self._function(node, node.body)
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
-        self._defined(node)
-
-    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> None:
-        self._defined(node)
+    visit_AsyncFunctionDef = visit_FunctionDef
 
     def visit_Lambda(self, node: ast.Lambda) -> None:
         self._function(node, [node.body])
@@ -225,16 +197,16 @@ class _Visitor(ast.NodeVisitor):
             self.visit(node.returns)
         with self._inside(FUNCTION):
             for parameter in every:
-                self._note(parameter.arg, self._start(parameter), PARAMETER)
+                self._note(parameter.arg, self.source.start(parameter), PARAMETER)
             self._all(body)
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
         self._all([*node.decorator_list, *node.bases, *node.keywords])
-        self._note(node.name, self.after(self._start(node), ("class",)), DEF)
+        self._note(node.name, self.source.after(self.source.start(node), ("class",)), DEF)
         with self._inside(CLASS):
             self._all(node.body)
 
-    def _comprehension(
+    def visit_ListComp(
         self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp
     ) -> None:
         self.visit(node.generators[0].iter)
@@ -247,17 +219,7 @@ class _Visitor(ast.NodeVisitor):
             parts = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
             self._all(parts)
 
-    def visit_ListComp(self, node: ast.ListComp) -> None:
-        self._comprehension(node)
-
-    def visit_SetComp(self, node: ast.SetComp) -> None:
-        self._comprehension(node)
-
-    def visit_GeneratorExp(self, node: ast.GeneratorExp) -> None:
-        self._comprehension(node)
-
-    def visit_DictComp(self, node: ast.DictComp) -> None:
-        self._comprehension(node)
+    visit_SetComp = visit_GeneratorExp = visit_DictComp = visit_ListComp
 
     def _all(self, nodes: Iterable[ast.AST]) -> None:
         for node in nodes:

@@ -24,6 +24,10 @@ class Token:
     """First character in the file."""
 
 
+Node = ast.expr | ast.stmt | ast.arg | ast.alias | ast.keyword
+"""A node that states its place."""
+
+
 class SourceFile:
     """A file that parses.
 
@@ -45,7 +49,15 @@ class SourceFile:
         for line in self._lines:
             self._starts.append(self._starts[-1] + len(line) + 1)
 
-    def character(self, line: int, column: int) -> int:
+    def start(self, node: Node) -> int:
+        """The first character of a node."""
+        return self._character(node.lineno, node.col_offset)
+
+    def end(self, node: Node) -> int:
+        """The character after a node."""
+        return self._character(node.end_lineno or node.lineno, node.end_col_offset or 0)
+
+    def _character(self, line: int, column: int) -> int:
         """The character at a line, counted from 1, and a column in bytes, as the tree counts."""
         line_text = self._lines[line - 1]
         if not line_text.isascii():

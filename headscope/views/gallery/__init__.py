@@ -147,7 +147,7 @@ def gallery(
 
     Raises:
         RunError: a run cannot be read.
-        WriteError: the folder holds something else, or nothing can be written there.
+        WriteError: the folder holds files, or nothing can be written there.
     """
     folder = Path(out)
     check_site(folder, overwrite=overwrite)
@@ -192,7 +192,7 @@ def folder_names(names: Sequence[str]) -> list[str]:
     >>> folder_names(["mini", "a b/ü", "Mini", "…"])
     ['mini', 'a-b', 'Mini-2', 'run']
     """
-    used = {INDEX, "gallery.json"}
+    used = {INDEX}
     folders = []
     for name in names:
         plain = re.sub(r"[^A-Za-z0-9._]+", "-", name)[:_LONGEST].strip("-._") or "run"

@@ -17,14 +17,13 @@ from headscope.options import Overwrite, PathName, checked
 from headscope.progress import Progress, progress_bar
 from headscope.runs.atlas import PREFIX, STEPS_OF_ATTENTION, SUFFIX, pack
 from headscope.runs.resolve import RunName, run_names, the_run
-from headscope.runs.site import Site, check_site, new_site
+from headscope.runs.site import check_site, new_site
 from headscope.runs.tables import table_to_csv
 from headscope.runs.write import write_file
 from headscope.statistics.result import Result
 from headscope.statistics.tags import NO_TYPE
 from headscope.views.gallery import Card, card_of, folder_names
 
-ATLASES = Site("folder of atlases", "atlases.json")
 TABLE, CARD = "atlases.csv", "README.md"
 
 
@@ -42,13 +41,13 @@ def export_atlases(
 
     Raises:
         RunError: a run cannot be read.
-        WriteError: the folder holds something else, or nothing can be written there.
+        WriteError: the folder holds files, or nothing can be written there.
     """
     folder = Path(out)
-    check_site(folder, overwrite=overwrite, site=ATLASES)
+    check_site(folder, overwrite=overwrite)
     cards, rows = [], list[dict[str, Any]]()
     bar = progress_bar(progress, "packing", unit="runs", loads=False)
-    with new_site(folder, overwrite=overwrite, site=ATLASES) as new, bar as on_progress:
+    with new_site(folder, overwrite=overwrite) as new, bar as on_progress:
         for run, name in zip(runs, _file_names(runs), strict=True):
             result = the_run(run)
             file = pack(result, new / f"{name}{SUFFIX}")
