@@ -109,7 +109,7 @@ class Settings(Options):
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = _option(
         AUTO,
         "Precision; auto uses bfloat16 if the checkpoint has at most 16 bits, the processor "
-        "supports it and masses hardly change, otherwise float32.",
+        "supports it and masses stay close, otherwise float32.",
         _MODEL,
     )
     engine: Literal["auto", "fused", "lens"] = _option(

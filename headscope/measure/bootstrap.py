@@ -77,7 +77,7 @@ def ratio_error(
     Args:
         sums: what each item adds to the numerator.
         counts: what it adds to the denominator, of each head or of all alike; items that add
-            nothing are none. NaN with fewer than two.
+            nothing have no weight. NaN with fewer than two.
 
     >>> ratio_error(np.array([[1.0], [3.0]]), np.array([[1], [1]]))
     array([1.])

@@ -102,7 +102,7 @@ def without_sinks(
 
     Then the rows are as they were.
     """
-    # the first token stands for a column that is none, or beyond the rows
+    # the first token stands for an absent column, or one beyond the rows
     columns = columns.where(columns < rows.shape[-1], 0).clamp_min(0)
     columns = torch.nn.functional.pad(columns, (1, 0))
     places = columns[:, None, None].expand(*rows.shape[:-1], -1)

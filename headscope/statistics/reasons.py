@@ -121,7 +121,7 @@ def _general(row: Row, known: set[str]) -> list[str]:
         return []
     means = (
         " (labels that the head does not tell apart: a tag names one of them only where its lift "
-        f"is surely larger than every other's, and {TIMES_LABEL:g} times as large)"
+        f"is significantly larger than every other's, and {TIMES_LABEL:g} times as large)"
     )
     line = f"  general{means * (GENERAL not in known)}: {row[GENERAL]}"
     known.add(GENERAL)
