@@ -12,13 +12,9 @@ import pandas as pd
 from jaxtyping import Bool, Float
 from numpy import ndarray
 
-from headscope.statistics.wording import baseline_in_words, strictest_control
+from headscope.statistics.wording import TIMES_CONTROL, baseline_in_words, strictest_control
 
 MAX_Q = 0.01
-TIMES_CONTROL = 1.5
-"""Least mass in units of the strictest control. A lift can be certain and still be small: a head
-that puts 0.31 on prepositions that belong to its noun and 0.25 on others at the same distance is a
-head for prepositions."""
 MIN_HARD = 20
 """Hard queries without which a relation is not identifiable."""
 SECOND = 0.5
@@ -146,7 +142,7 @@ def _bound(numbers: Numbers) -> _Number:
 
 def _strictest(numbers: Numbers) -> _Number:
     controls = [numbers["control"], numbers["matched_control"]]
-    controls.append(np.where(numbers.has("times_chance"), numbers["chance"], np.nan))
+    controls.append(numbers["times_chance"] * numbers["chance"] / TIMES_CONTROL)
     return np.asarray(np.fmax.reduce(controls))
 
 

@@ -267,7 +267,7 @@ def _margins(sums: PartialSums, relation: Relation) -> Iterator[tuple[str, _Marg
         bound = TIMES_CONTROL * sums.mean(matched_control, "control")
         yield "control", sums.margin(name, mass, bound)
     if limits.times_chance is not None:
-        yield "control", sums.margin(name, mass, TIMES_CONTROL * sums.chance(name))
+        yield "control", sums.margin(name, mass, limits.times_chance * sums.chance(name))
 
 
 class PartialSums:
