@@ -89,8 +89,8 @@ def preference_reader(
     )
     cells = cells[np.lexsort((cells[:, 2], cells[:, 3]))]
     parts = [
-        (request, _comparisons(request, own, config))
-        for request, own in _by_request(cells, tiles, batch)
+        (request, _comparisons(request, read_cells, config))
+        for request, read_cells in _by_request(cells, tiles, batch)
     ]
     return partial(PreferenceReader, rows, parts)
 
@@ -128,8 +128,8 @@ def _by_request(
     """Requests with their cells: tiles of short windows, single cells of long ones."""
     if max(map(len, batch.windows)) > LONG:
         for place in np.unique(cells[:, _WINDOW]).tolist():
-            own = cells[cells[:, _WINDOW] == place]
-            yield Entries(place, own[:, _QUERY], own[:, _KEY]), own
+            in_window = cells[cells[:, _WINDOW] == place]
+            yield Entries(place, in_window[:, _QUERY], in_window[:, _KEY]), in_window
         return
     for tile in tiles:
         window, query = cells[:, _WINDOW], cells[:, _QUERY]

@@ -148,8 +148,8 @@ def _strictest(numbers: Numbers) -> _Number:
 
 def _control_margin(numbers: Numbers) -> Margin:
     strictest = _strictest(numbers)
-    own = strictest == numbers["control"]
-    error = np.where(own, numbers["control_error"], numbers["mass_error"])
+    is_control = strictest == numbers["control"]
+    error = np.where(is_control, numbers["control_error"], numbers["mass_error"])
     return _within(numbers["mass"] - TIMES_CONTROL * strictest, error)
 
 

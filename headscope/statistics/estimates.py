@@ -15,8 +15,8 @@ from headscope.measure.tally import Tally
 from headscope.relations.effects import Effect
 from headscope.relations.relation import EASY, HARD, MATCHED_CONTROL, MIN_QUERIES, SELF, Relation
 from headscope.statistics.columns import EFFECT_NUMBERS, EVIDENCE_COLUMNS, HARD_COLUMNS
-from headscope.statistics.conditions import TIMES_CONTROL
 from headscope.statistics.relation_sums import RelationSums, TallySums, preference, ratio
+from headscope.statistics.wording import TIMES_CONTROL
 
 Facts = Mapping[str, Mapping[str, Any]]
 """Rates of baselines on a text; see `facts` of `headscope.measure.fit_baselines`."""

@@ -16,11 +16,11 @@ from headscope.statistics.conditions import (
     CONDITIONS,
     MAX_Q,
     MIN_HARD,
-    TIMES_CONTROL,
     failures,
 )
 from headscope.statistics.general_labels import TIMES_LABEL
 from headscope.statistics.tags import with_thresholds
+from headscope.statistics.wording import TIMES_CONTROL
 
 THRESHOLDS: Mapping[str, Any] = {
     "conditions": [condition.name for condition in CONDITIONS],

@@ -130,7 +130,8 @@ def _facts(info: Mapping[str, Any]) -> dict[str, Any]:
     """Facts on a run that a difference may come from, by their names."""
     facts = {f"model {name}": value for name, value in info.get("model", {}).items()}
     facts |= {"engine": info.get("engine"), "corpora": info.get("corpora", {}).get("files")}
-    return facts | info.get("settings", {})
+    settings: dict[str, Any] = info.get("settings", {})
+    return facts | settings
 
 
 def relation_changes(first: Result, other: Result) -> pd.DataFrame:

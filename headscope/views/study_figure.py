@@ -146,7 +146,7 @@ class HeatMap(Plot):
 
     def height(self, table: pd.DataFrame) -> float:
         """Inches of a panel."""
-        return 1.2 + 0.22 * table[self.y].nunique()
+        return 1.2 + 0.22 * int(table[self.y].nunique())
 
     def draw(self, axes: Axes, table: pd.DataFrame) -> None:
         """Draw the rows of one panel."""
