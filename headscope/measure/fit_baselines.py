@@ -75,12 +75,12 @@ class BaselineHits:
         return ChosenBaseline(baseline, self.targets >= MIN_SHARE * self.targets.sum())
 
     def facts(
-        self, chosen: ChosenBaseline, hard: BaselineHits, easy: BaselineHits
+        self, choice: ChosenBaseline, hard: BaselineHits, easy: BaselineHits
     ) -> dict[str, Any]:
         """Facts of the relation; see `FittedBaselines.facts`."""
         classes, baselines = np.arange(CLASS_COUNT), len(ALL_BASELINES)
-        best = np.bincount(chosen.baseline, weights=self.queries, minlength=baselines).argmax()
-        right = self._allowed()[classes, chosen.baseline].clip(0).sum()
+        best = np.bincount(choice.baseline, weights=self.queries, minlength=baselines).argmax()
+        right = self._allowed()[classes, choice.baseline].clip(0).sum()
         back, forward = (slice(start, start + OFFSETS) for start in (1, len(EARLIER)))
         offset = max(self.right[:, offsets].sum(0).max() for offsets in (back, forward))
         return {
@@ -181,16 +181,16 @@ def fit_baselines(
         if window.stimulus in relation.stimuli:
             hits[relation.id].add(window, relation.pairs(window))
     tested = [relation for relation in tested if hits[relation.id].count]
-    chosen = {relation.id: hits[relation.id].choose() for relation in tested}
+    by_relation = {relation.id: hits[relation.id].choose() for relation in tested}
     compared = {(r.id, part): BaselineHits(r) for r in tested for part in (HARD, EASY)}
     for window, relation in product((*windows, *challenge), tested):
         if window.stimulus in (*relation.stimuli, CHALLENGE.name):
             for part in (HARD, EASY):
-                baseline = chosen[relation.id]
+                baseline = by_relation[relation.id]
                 targets = compared_targets(window, relation=relation, baseline=baseline, part=part)
                 compared[relation.id, part].add(window, targets)
     facts = {
         name: hits[name].facts(baseline, compared[name, HARD], compared[name, EASY])
-        for name, baseline in chosen.items()
+        for name, baseline in by_relation.items()
     }
-    return FittedBaselines(chosen, facts, challenge)
+    return FittedBaselines(by_relation, facts, challenge)
