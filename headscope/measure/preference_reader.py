@@ -76,15 +76,15 @@ def preference_reader(
     batch: Batch, tiles: Sequence[Tile], config: ReaderConfig
 ) -> MakeReader | None:
     """Reader of a batch's compared queries; None if absent."""
-    found = list(_compared_cells(batch, config))
-    if not found:
+    compared_cells = list(_compared_cells(batch, config))
+    if not compared_cells:
         return None
-    rows = np.concatenate([np.repeat([place], size, 0) for place, size, _ in found])
-    starts = np.cumsum([0, *(size for _, size, _ in found)])
+    rows = np.concatenate([np.repeat([row], size, 0) for row, size, _ in compared_cells])
+    starts = np.cumsum([0, *(size for _, size, _ in compared_cells)])
     cells = np.concatenate(
         [
             cells + np.array([0, 0, start, 0, 0])
-            for start, (*_, cells) in zip(starts[:-1], found, strict=True)
+            for start, (*_, cells) in zip(starts[:-1], compared_cells, strict=True)
         ]
     )
     cells = cells[np.lexsort((cells[:, 2], cells[:, 3]))]
@@ -104,7 +104,7 @@ def _compared_cells(
     """Block and relation, number of queries, and cells: window, query, number, side and key."""
     relations = of_attention(config.relations)
     compared = [(i, relation) for i, relation in enumerate(relations) if is_compared(relation.name)]
-    for place, (window, block) in enumerate(zip(batch.windows, batch.blocks, strict=True)):
+    for window_number, (window, block) in enumerate(zip(batch.windows, batch.blocks, strict=True)):
         for index, relation in compared:
             if window.stimulus not in relation.stimuli:
                 continue
@@ -117,7 +117,7 @@ def _compared_cells(
             for side, pairs in enumerate((targets, others)):
                 pairs = pairs.where(np.isin(pairs.owner, queries))
                 number = np.searchsorted(queries, pairs.owner)
-                columns = np.broadcast_arrays(place, pairs.query, number, side, pairs.key)
+                columns = np.broadcast_arrays(window_number, pairs.query, number, side, pairs.key)
                 sides.append(np.stack(columns, axis=1))
             yield (int(block), index), len(queries), np.concatenate(sides)
 
@@ -127,9 +127,9 @@ def _by_request(
 ) -> Iterator[tuple[Request, Int[ndarray, "cell 5"]]]:
     """Requests with their cells: tiles of short windows, single cells of long ones."""
     if max(map(len, batch.windows)) > LONG:
-        for place in np.unique(cells[:, _WINDOW]).tolist():
-            in_window = cells[cells[:, _WINDOW] == place]
-            yield Entries(place, in_window[:, _QUERY], in_window[:, _KEY]), in_window
+        for window_number in np.unique(cells[:, _WINDOW]).tolist():
+            in_window = cells[cells[:, _WINDOW] == window_number]
+            yield Entries(window_number, in_window[:, _QUERY], in_window[:, _KEY]), in_window
         return
     for tile in tiles:
         window, query = cells[:, _WINDOW], cells[:, _QUERY]

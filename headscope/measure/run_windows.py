@@ -129,8 +129,9 @@ def _fit_baselines(
     first = list(_up_to(stream, BASELINE_TOKENS))
     challenge = []
     if settings.challenge and not foreign_languages(text.paths.values()):
-        most = tokens // CHALLENGE_SHARE
-        challenge = challenge_windows(model.tokenizer, settings.max_length, most)
+        challenge = challenge_windows(
+            model.tokenizer, settings.max_length, tokens // CHALLENGE_SHARE
+        )
     baselines = fit_baselines([*first, *synthetic], relations, challenge)
     return first, stream, baselines
 

@@ -31,7 +31,7 @@ from headscope.relations.relation import (
 )
 from headscope.stimuli.challenge import CHALLENGE
 
-MOST = 8
+MAX_COMPARED = 8
 """Hard queries of a window that are compared, and as many easy ones but at least one, at random."""
 
 
@@ -78,7 +78,7 @@ def _compared_targets(
     targets = targets_of(relation, window)
     pick = baseline.picks(relation, window)
     hard = is_hard(targets, pick)
-    hard_queries = _first_in_turn(window, targets.owner[hard], MOST)
+    hard_queries = _first_in_turn(window, targets.owner[hard], MAX_COMPARED)
     easy = targets.owner[~hard & (pick[targets.query] >= 0)]
     easy_queries = _first_in_turn(window, easy, max(1, len(hard_queries)))
     return (
@@ -88,10 +88,10 @@ def _compared_targets(
 
 
 def _first_in_turn(
-    window: Window, queries: Int[ndarray, " pair"], most: int
+    window: Window, queries: Int[ndarray, " pair"], limit: int
 ) -> Int[ndarray, " query"]:
     queries = np.unique(queries)
-    return queries[np.argsort(turns(window)[queries], kind="stable")[:most]]
+    return queries[np.argsort(turns(window)[queries], kind="stable")[:limit]]
 
 
 def is_hard(targets: Pairs, pick: Int[ndarray, " position"]) -> Bool[ndarray, " pair"]:
