@@ -177,6 +177,8 @@ def pattern_windows(text: Any, tokens: Any) -> list[Window]:
             raise PatternError(
                 "windows are those of hs.windows, or documents of read_corpus beside their tokens"
             )
+        if len({window.attention_kind for window in windows}) > 1:
+            raise PatternError("some windows are an encoder's and some are not; score them apart")
         return windows
     tokens = _list(tokens)
     if tokens and isinstance(tokens[0], str):

@@ -11,6 +11,7 @@ from headscope.corpus.document import Document, Word
 from headscope.corpus.window import Window
 from headscope.measure.fit_baselines import fit_baselines
 from headscope.relations import relations_of
+from headscope.relations.relation import MATCHED_CONTROL
 
 OBJECT = [relation for relation in relations_of(["all"]) if relation.id == "syntactic/obj:dep>head"]
 
@@ -58,6 +59,6 @@ def test_the_challenge_set_counts_for_hard_and_easy_queries_alone():
     assert (facts["baseline_rate"], facts["hard_queries"]) == (0.75, 20)
     assert found.challenge == tuple(challenge)
     parts = {part.name.rpartition("/")[2]: part for part in found.parts(OBJECT)[1:]}
-    assert set(parts) == {"matched_control", "hard", "easy"}
+    assert set(parts) == {MATCHED_CONTROL, "hard", "easy"}
     assert parts["hard"].pairs(challenge[0]).query.tolist() == [5]
     assert parts["easy"].pairs(challenge[0]).query.tolist() == []

@@ -26,7 +26,6 @@ from headscope.measure.surrogate import (
 )
 from headscope.relations import relations_of
 from headscope.relations.relation import Relation
-from headscope.statistics.tags import verdicts
 from tests.helpers.prose import gum_windows, prose_windows
 
 NOUNS = ("NOUN", "PROPN")
@@ -219,6 +218,3 @@ def test_a_lazy_head_of_given_patterns_loses_its_tag_by_its_surrogate():
     run = hs.score_patterns(patterns, windows, relations=[det], progress=False)
     assert run.evidence["tagged"].tolist() == [False, True]
     assert (run.evidence["surrogate_margin_low"] > 0).tolist() == [False, True]
-    # all else that a tag asks for holds
-    without = run.evidence.assign(surrogate_margin_low=np.nan)
-    assert (verdicts(without, run.thresholds) == "tagged").all()

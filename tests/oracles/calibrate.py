@@ -158,7 +158,13 @@ def _classified(
         for layout, noise in grid:
             model = save(layout, noise, Path(folder) / f"{layout}-{noise}")
             run = classify(
-                str(model), file, types="all", progress=False, examples=False, **settings
+                str(model),
+                file,
+                types="all",
+                progress=False,
+                examples=False,
+                challenge=False,
+                **settings,
             )
             rows += [{"layout": layout, "noise": noise, **row} for row in score(run)]
     return pd.DataFrame(rows)

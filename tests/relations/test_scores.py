@@ -120,4 +120,4 @@ def test_a_previous_token_head_gains_nothing_in_a_relation_of_that_distance():
     run = hs.score_patterns(a, KEYS_TEXT, KEYS, types=["syntactic"])
     rows = run.evidence.set_index("relation")
     assert rows.loc["iobj:dep>head", "mass"] == 1
-    assert rows.loc["iobj:dep>head", "matched"] == 1
+    assert rows.loc["iobj:dep>head", "matched_control"] == 1

@@ -74,7 +74,7 @@ def test_evidence_from_what_is_kept_is_the_evidence_that_was_written(classified,
     table = pd.read_csv(io.StringIO(table_to_csv(again.evidence)), dtype=str)
     kept = pd.read_csv(folder / "evidence.csv", dtype=str)
     assert len(kept) > 300
-    assert kept[["ci_low", "hard_rate", "matched"]].notna().any().all()
+    assert kept[["ci_low", "hard_rate", "matched_control"]].notna().any().all()
     pd.testing.assert_frame_equal(
         table.drop(columns=AFTER_SURROGATES), kept.drop(columns=AFTER_SURROGATES)
     )
