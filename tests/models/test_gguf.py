@@ -50,7 +50,7 @@ WRONG = {
 def test_tensors_that_are_not_those_of_the_stated_model_are_refused(tmp_path, read, case):
     sizes, layers = WRONG[case]
     path = save_gguf(tmp_path / "m.gguf", sizes, layers=layers)
-    with pytest.raises(ModelError, match=r"holds .* numbers and the model that") as told:
+    with pytest.raises(ModelError, match=r"contains .* numbers and the model that") as told:
         read(path)
     assert "\n" not in str(told.value)
 

@@ -230,7 +230,7 @@ def test_layers_on_the_disk_give_the_same_sums_and_have_no_null_model(
     assert set(run.info["notes"]) == {*whole.info["notes"], "spread by accelerate over cpu, disk"}
     assert "--device-map auto" in run.info["command"]
     with pytest.raises(ModelError, match=r"run without --null-model"):
-        hs.classify(str(gpt2_folder), keys_file, device_map="auto", **options)
+        hs.classify(str(gpt2_folder), keys_file, device_map="auto", null_model=True, **options)
 
 
 def settings() -> tuple[object, ...]:

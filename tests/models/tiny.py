@@ -94,6 +94,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
         "indexer_kv_heads": 1, "indexer_head_dim": 8, "indexer_budget": 16,
         "indexer_compress_ratio": 4,
     },
+    "whisper": {"encoder_attention_heads": 4, "decoder_attention_heads": 4},
 }  # fmt: skip
 """Fields that must fit together beyond the common names, by model type."""
 

@@ -82,10 +82,12 @@ _OF_ANY = {"advmod", "cc", "conj", "cop", "discourse", "fixed", "list", "mark", 
 def relation_label(relation: str, meaning: str) -> str:
     """A relation's name in words; what it means, where it is no syntactic one.
 
-    >>> spoken("syntactic/aux:pass:head>dep", "…")
+    >>> relation_label("syntactic/aux:pass:head>dep", "…")
     'verb → its passive auxiliary'
-    >>> spoken("syntactic/obj:dep>head", "…"), spoken("sink/first-token", "the first token")
-    ('object → its verb', 'the first token')
+    >>> relation_label("syntactic/obj:dep>head", "…")
+    'object → its verb'
+    >>> relation_label("sink/first-token", "the first token")
+    'the first token'
     """
     kind, _, name = relation.partition("@")[0].partition("/")
     deprel, _, direction = name.rpartition(":")
