@@ -191,6 +191,7 @@ def summary(table: pd.DataFrame) -> str:
 
 def main(model: str, max_tokens: str, folder: str, step: str = "1") -> None:
     """Score what has not been scored, judge, and print the tables."""
+    Path(folder).mkdir(parents=True, exist_ok=True)
     file = Path(folder) / f"{model}-{max_tokens}.run"
     if not file.exists():
         file.write_bytes(pickle.dumps(score_heads(model, int(max_tokens), int(step))))
