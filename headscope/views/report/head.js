@@ -74,7 +74,7 @@ function bars(index) {
     const message = `${r.id}: mass ${number(value("mass"))}, control ${number(value("control"))}, lift ${number(value("lift"))} ` +
       `[${number(value("ci_low"))}, ${number(value("ci_high"))}], q ${small(value("q_value"))}, n ${r.n}` +
       (value("hit_rate") === null ? "" : `, hit rate ${number(value("hit_rate"))}`) +
-      (r.thresholds === null ? "" : ` (best baseline ${number(r.thresholds)})`) +
+      (r.baseline_rate === null ? "" : ` (baseline ${number(r.baseline_rate)})`) +
       (r.undecided.includes(index) ? `; or the baseline ${r.baseline} (the two differ at ${r.hard} queries)` : "");
     const width = (x) => `${Math.max(0, Math.min(1, x || 0)) * 100}%`;
     const base = value("control") || 0;
