@@ -202,7 +202,7 @@ def check_path(path: Any) -> str | Path:
         ValueError: it cannot; the message states the allowed values.
     """
     try:
-        _name(os.fspath(path))
+        _text(os.fspath(path))
     except (TypeError, ValueError, AttributeError) as error:
         raise ValueError("should be the path of a file or folder") from error
     return path if isinstance(path, str) else Path(path)
@@ -310,7 +310,7 @@ Device = Annotated[
     Name, Field(description="Device, such as cpu or cuda; auto uses a GPU if there is one.")
 ]
 Heads = Annotated[
-    str, Field(description="tagged, all, a type, a relation, or names such as L5H1,L6H9.")
+    Name, Field(description="tagged, all, a type, a relation, or names such as L5H1,L6H9.")
 ]
 Head = Annotated[str, Field(description="L5H1 or 5.1 for layer 5, head 1.")]
 Overwrite = Annotated[bool, Field(description="Replace existing files.")]

@@ -117,11 +117,6 @@ def find_checkpoint(name: str, path: Path) -> Checkpoint:
             f"{name} contains a PEFT adapter ({ADAPTER}): merge it into its model with "
             "merge_and_unload() and pass the merged model"
         )
-    if not (path / CONFIG).is_file():
-        raise ModelError(
-            f"{name}: no {CONFIG} there; a model is a folder in Hugging Face layout, a .gguf file "
-            "or a hub name"
-        )
     files = weight_files(name, path)
     if not files:
         raise ModelError(f"{name}: neither {WEIGHTS} nor {INDEX} in this folder; {_NEVER}")
@@ -132,8 +127,13 @@ def weight_files(name: str, folder: Path) -> tuple[Path, ...]:
     """The safetensors files that transformers reads from a folder; none if it holds none.
 
     Raises:
-        ModelError: an index that leads elsewhere, or names a pickle.
+        ModelError: no configuration, or an index that leads elsewhere or names a pickle.
     """
+    if not (folder / CONFIG).is_file():
+        raise ModelError(
+            f"{name}: no {CONFIG} there; a model is a folder in Hugging Face layout, a .gguf file "
+            "or a hub name"
+        )
     if (folder / WEIGHTS).is_file():
         return (folder / WEIGHTS,)
     index = folder / INDEX

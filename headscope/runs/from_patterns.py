@@ -275,6 +275,8 @@ def _same_number(arrays: int, windows: Sequence[Window]) -> None:
 def _list(value: Any) -> list[Any]:
     """The parts of an argument that is a list or an array."""
     try:
+        if isinstance(value, str):
+            raise TypeError("text is not a list")
         return list(value)
     except Exception as error:  # an object may fail in any way when it is asked
         raise PatternError(

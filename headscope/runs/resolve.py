@@ -89,15 +89,17 @@ def run_names(runs: Sequence[Result | str | Path]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def run_named(model: Any, *, revision: str | None) -> Result | None:
+def run_named(model: Any, *, revision: str | None, source: Any = None) -> Result | None:
     """The run that a folder or a run stands for; None for a model.
 
     Args:
         model: a run, the folder of one, or what stands for a model.
         revision: the revision of a model of that name.
+        source: the run's model, or where it is now.
 
     Raises:
-        RunError: there is a run, but it cannot be read, or a revision is asked of it.
+        RunError: there is a run, but it cannot be read, or a revision is asked of it; or there is
+            none, and a source is stated.
     """
     run = model if isinstance(model, Result) else None
     if isinstance(model, str | Path):
@@ -107,6 +109,8 @@ def run_named(model: Any, *, revision: str | None) -> Result | None:
         run = load(folder) if is_stored(folder) else None
     if run is not None and revision is not None:
         raise RunError(f"a run has its own revision; {revision!r} is for the name of a model")
+    if run is None and source is not None:
+        raise RunError(f"{source!s:.200} is to be a run's model, but {model!s:.200} is not a run")
     return run
 
 
@@ -188,7 +192,7 @@ def model_or_run(
         RunError: the run has no model, or its weights have changed, or a revision is asked of it.
         ModelError: the model cannot be loaded.
     """
-    run = run_named(model, revision=revision)
+    run = run_named(model, revision=revision, source=source)
     if run is None:
         return the_model(model, longest=longest, revision=revision, device=device), None
     return model_of(run, source=source, longest=longest, device=device), run

@@ -70,7 +70,7 @@ def weights(
         ModelError: the model cannot be loaded, or its norms cannot be folded.
         RunError: the run has no model, or its weights have changed since.
     """
-    run = run_named(model, revision=revision)
+    run = run_named(model, revision=revision, source=source)
     with progress_bar(progress, "reading weights", unit="steps") as bar:
         if run is not None:
             loaded = model_of(run, source=source, engine="lens", device=device)
