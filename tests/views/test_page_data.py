@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import base64
+import re
 import zlib
+from pathlib import Path
 
 import numpy as np
 
+import headscope as hs
+from headscope.statistics.columns import EXPLAINED_COLUMNS
+from headscope.views import report
 from headscope.views.report import circuitsvis_script, packed
 from headscope.views.report.data import pack_picture, page_data, to_json
 
@@ -39,3 +44,13 @@ def test_every_number_of_the_page_is_one_of_the_tables(run):
             expected = own.sort_values(["layer", "head"])[column]
             shown = np.array([np.nan if v is None else v for v in relation[column]])
             np.testing.assert_allclose(shown, expected, rtol=1e-3, atol=1e-12)
+
+
+def test_the_scripts_read_only_what_the_data_hold():
+    data = page_data(hs.load("atlas:mini"))
+    # what `explain` adds to heads
+    keys = {*data, *data["relations"][0], *data["rows"][0], *EXPLAINED_COLUMNS}
+    scripts = "".join(path.read_text() for path in Path(report.__file__).parent.glob("*.js"))
+    read = set(re.findall(r"\b(?:r|relation|row|DATA)\.([a-z_]+)\b(?!\()", scripts))
+    assert len(read) > 30
+    assert read <= keys
