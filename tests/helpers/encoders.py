@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 SPECIAL = ("[CLS]", "[SEP]", "[PAD]", "[MASK]", "[UNK]")
-PAIRS = 16
+PAIRS = 32
 """Verbs, each with an object of its own."""
 NOUNS, VERBS = ([f"{letter}{i}" for i in range(PAIRS)] for letter in "nv")
 WORDS = (*SPECIAL, *NOUNS, *VERBS, "so", ".", *(f"w{i}" for i in range(40)))
@@ -44,12 +44,16 @@ def save_tokenizer(words: tuple[str, ...], folder: Path) -> None:
 
 
 def corpus(documents: int, seed: int) -> str:
-    """Sentences of four verbs and their objects in any order: no baseline tells which is whose."""
+    """Sentences of four verbs and their objects in any order: no baseline tells which is whose.
+
+    No verb is twice in a document.
+    """
     rng, lines = random.Random(seed), []
     for document in range(documents):
         lines.append(f"# newdoc id = d{document}")
+        order = rng.sample(range(PAIRS), PAIRS)
         for sentence in range(8):
-            numbers = rng.sample(range(PAIRS), 4)
+            numbers = order[4 * sentence : 4 * sentence + 4]
             words = [NOUNS[i] for i in numbers] + [VERBS[i] for i in numbers] + ["so"] * 4
             rng.shuffle(words)
             words.append(".")
