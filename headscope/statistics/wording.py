@@ -78,6 +78,8 @@ def strictest_control(row: Mapping[str, Any]) -> tuple[float, str]:
     (0.34, 'keys of the same word class and distance at other queries (matched control)')
     >>> strictest_control({"type": "syntactic", "control": 0.01, "matched_control": float("nan")})
     (0.01, 'control keys')
+    >>> strictest_control({"type": "syntactic", "control": float("nan")})  # no finite attention
+    (nan, 'control keys')
     """
     controls = [(row["control"], "control keys")]
     controls.append(
@@ -87,4 +89,4 @@ def strictest_control(row: Mapping[str, Any]) -> tuple[float, str]:
         keys = f"the same keys by evenly spread attention, × {multiple / TIMES_CONTROL:g}"
         controls.append((row["chance"] * multiple / TIMES_CONTROL, keys))
     known = [control for control in controls if control[0] is not None and not isnan(control[0])]
-    return max(known, key=itemgetter(0))
+    return max(known, key=itemgetter(0), default=controls[0])
