@@ -93,8 +93,8 @@ def test_the_notebook_on_an_encoder_has_the_published_numbers():
 
 
 ROOT = Path(__file__).parents[1]
-OTHER_PROGRAMS = {"transformer_lens"}
-"""What the page on exporting hands files and hooks to."""
+OTHER_PROGRAMS = {"transformer_lens", "transformers"}
+"""What the page on exporting hands files and hooks to, and what loads a model into memory."""
 KNOWN = {"headscope", "numpy", "pandas", "matplotlib", "torch", *OTHER_PROGRAMS}
 KNOWN |= sys.stdlib_module_names
 # a stimulus with gold links, on the page about extending

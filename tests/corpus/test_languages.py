@@ -48,17 +48,21 @@ def test_every_word_has_the_tokens_of_its_characters(folder, language, tokenizer
     assert compared > 100
 
 
-def test_a_run_on_another_language_asks_no_english_sentences(folder, gpt2_folder):
-    for language, options in (("en", {}), ("zh", {}), ("en", {"challenge": False})):
-        run = hs.classify(
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_a_run_on_another_language_reads_no_english_challenge_set(folder, gpt2_folder, language):
+    run, without = (
+        hs.classify(
             gpt2_folder, folder / f"{language}_pud-ud-test.conllu", types=["syntactic"],
-            max_tokens=20_000, examples=False, **options,
-        )  # fmt: skip
-        asked = any(facts["synthetic_baselines"] for facts in run.info["baselines"].values())
-        assert asked == (language == "en" and not options)
-        said = "the text is zh: the synthetic sentences, which are English, are left out"
-        assert (said in run.info["notes"]) == (language == "zh")
-        assert ("--no-challenge" in run.info["command"]) == bool(options)
+            max_tokens=20_000, examples=False, challenge=challenge,
+        )
+        for challenge in (True, False)
+    )  # fmt: skip
+    more = run.evidence["hard_n"].sum() > without.evidence["hard_n"].sum()
+    assert more == (language == "en")
+    note = "the text is zh: the challenge set, which is English, is left out"
+    assert (note in run.info["notes"]) == (language == "zh")
+    assert "--no-challenge" not in run.info["command"]
+    assert "--no-challenge" in without.info["command"]
 
 
 def test_documents_are_read_up_to_a_number_of_them(folder, tokenizer, gpt2_folder):

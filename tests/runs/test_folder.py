@@ -246,7 +246,7 @@ def test_the_table_of_a_study_joins_a_run_and_nothing_else_changes(folder):
         RunFolder(folder).check_table(CAUSE_TABLE, overwrite=False)
     with pytest.raises(RunError, match="is no run folder, into which a table could be written"):
         RunFolder("atlas:mini").check_table(CAUSE_TABLE, overwrite=False)
-    with pytest.raises(RunError, match="this one was loaded without them"):
+    with pytest.raises(RunError, match="this run was loaded without; load it"):
         hs.load(folder).save(folder, overwrite=True)
     changed = replace(run, causes=run.causes.assign(moved=0.25))
     changed.save(folder, overwrite=True)
