@@ -165,7 +165,7 @@ class _Read:
         self.stimulus_tokens: Counter[str] = Counter()
         """Tokens that the model read of each stimulus."""
         tokens = prepared.windows.most_tokens(stopped)
-        self.listener = Count(task.progress, tokens, task.clock)
+        self.listener = Count(task.progress, tokens)
 
 
 def _classify(task: _Task) -> Run:

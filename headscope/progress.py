@@ -175,8 +175,8 @@ class Clock:
 class Count:
     """Turns "so many more tokens" into "so many of all"; how many come is known at the end."""
 
-    def __init__(self, progress: OnProgress, max_tokens: int, clock: Clock) -> None:
-        self._progress, self._most, self._clock = progress, max_tokens, clock
+    def __init__(self, progress: OnProgress, max_tokens: int) -> None:
+        self._progress, self._most = progress, max_tokens
         self._done = 0
         self.of_model(0)
 

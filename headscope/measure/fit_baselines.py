@@ -57,7 +57,7 @@ class BaselineHits:
         one_hot = classes[targets.query][:, None] == np.arange(CLASS_COUNT)
         # a product of small whole numbers, which single precision holds exactly
         counted = (right.astype(np.float32) @ one_hot.astype(np.float32)).T.astype(int)
-        # of a causal model's window only rules that look back
+        # the windows of causal models have only baselines that look back
         self.right[:, : len(right)] += counted
         self.queries += np.bincount(classes[targets.queries], minlength=CLASS_COUNT)
         self.targets += target_classes(window, targets)
@@ -142,10 +142,10 @@ def upper_hull(points: Float[ndarray, "point 2"]) -> Float[ndarray, "corner 2"]:
 
 @dataclass(frozen=True, eq=False)
 class FittedBaselines:
-    """The baselines to beat on a text, and their rates there."""
+    """The baselines of relations on a text, and the rates of all baselines."""
 
     baselines: dict[str, ChosenBaseline]
-    """Baselines by relation, of relations that have some and have queries."""
+    """Baselines by relation; relations without a baseline or a query are absent."""
     facts: dict[str, dict[str, Any]]
     """Facts by relation: `baseline`, the best one's name, `baseline_rate`, `best_offset_rate`, the
     number of `hard_queries`, and `baselines`, the rates at easy and at hard queries that no
@@ -167,12 +167,13 @@ class FittedBaselines:
 def fit_baselines(
     windows: Sequence[Window], relations: Sequence[Relation], challenge: Iterable[Window] = ()
 ) -> FittedBaselines:
-    """Choose the baselines to beat, and measure all of them at hard and easy queries.
+    """Choose the baseline of each relation, and measure all baselines at hard and easy queries.
 
     Args:
         windows: natural text, or a large part of it, and other stimuli.
-        relations: what is scored.
-        challenge: windows that are read for hard and easy queries alone.
+        relations: relations of the run.
+        challenge: windows that are read only for hard and easy queries. The model does not read
+            them if no relation with a baseline has a query.
     """
     challenge = tuple(challenge)
     tested = [relation for relation in relations if relation.baseline is not None]
@@ -193,4 +194,4 @@ def fit_baselines(
         name: hits[name].facts(baseline, compared[name, HARD], compared[name, EASY])
         for name, baseline in by_relation.items()
     }
-    return FittedBaselines(by_relation, facts, challenge)
+    return FittedBaselines(by_relation, facts, challenge if tested else ())

@@ -18,7 +18,7 @@ from headscope.corpus.window import Window
 from headscope.measure.batches import Batch, Chunk, batches, chunks
 from headscope.measure.example_reader import Sample
 from headscope.measure.tally import MIN_BLOCKS, ReadState, StoppedEarly, Tally
-from headscope.progress import Clock, Count, silent
+from headscope.progress import Count, silent
 from headscope.relations import all_stimuli
 from headscope.relations.relation import (
     EASY,
@@ -113,7 +113,7 @@ class Plan:
     """The model's sums so far; all further sums are added to them."""
     save_checkpoint: Callable[[], None] = lambda: None
     """Called when sums have been added."""
-    listener: Count = field(default_factory=lambda: Count(silent, 0, Clock()))
+    listener: Count = field(default_factory=lambda: Count(silent, 0))
     stopping: EarlyStopping | None = None
     """None: all is read in one round."""
     sample: Sample | None = None

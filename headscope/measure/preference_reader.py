@@ -28,10 +28,9 @@ _NO_DRAWS = np.random.default_rng(0)
 class _Comparisons:
     """Compared queries of one request.
 
-    `row` is the place of each query's sum. `sizes` are the cells of each query: first those of the
-    targets of all queries, then those of their other candidates. `cells` are flat indices into the
-    rows `[window head query key]` of a tile, in that order; None for single cells, which are read
-    in that order.
+    `row` is the index of each query's sum. `sizes` are numbers of cells: first of the targets of
+    each query, then of its other candidates. `cells` are flat indices of these cells in the rows
+    `[window head query key]` of a tile; None if the request reads exactly these cells.
     """
 
     row: Int[Tensor, " query"]
@@ -40,9 +39,7 @@ class _Comparisons:
 
 
 class PreferenceReader:
-    """Number of queries at which the largest attention on a target exceeds that on any other
-    candidate, by block and relation.
-    """
+    """Reader that counts queries at which a target has more attention than any other candidate."""
 
     def __init__(
         self, rows: Int[ndarray, "row 2"], parts: Sequence[tuple[Request, _Comparisons]]
@@ -75,7 +72,7 @@ class PreferenceReader:
 def preference_reader(
     batch: Batch, tiles: Sequence[Tile], config: ReaderConfig
 ) -> MakeReader | None:
-    """Reader of a batch's compared queries; None if absent."""
+    """Reader of a batch's compared queries; None if there are none."""
     compared_cells = list(_compared_cells(batch, config))
     if not compared_cells:
         return None

@@ -1,10 +1,9 @@
-"""Hard queries: those where the best baseline is wrong, so that a head must know better.
+"""Hard queries, where the baseline of a relation is wrong, and easy queries, where it is right.
 
-At each of them the attention on the targets competes with that on other candidates: words of the
-parts of speech that targets have, and the distractor, which is the key that the baseline picks. At
-some easy queries of the same window, where the baseline is right, it does so too. A baseline is
-right at all easy queries and no hard one; another baseline, or a mixture of two, trades one for the
-other.
+At a hard query, attention on the targets competes with attention on other candidates: the words of
+the parts of speech that targets have, and the distractor, which is the key that the baseline picks.
+The same comparison at easy queries of the window shows whether a head follows another baseline,
+which is right at some hard queries and wrong at easy ones.
 """
 
 from __future__ import annotations
@@ -32,12 +31,13 @@ from headscope.relations.relation import (
 from headscope.stimuli.challenge import CHALLENGE
 
 MAX_COMPARED = 8
-"""Hard queries of a window that are compared, and as many easy ones but at least one, at random."""
+"""Maximum number of hard queries of a window, drawn at random. There are as many easy queries, and
+at least one."""
 
 
 @dataclass(frozen=True, eq=False)
 class ChosenBaseline:
-    """The baseline of each class of query words, and what competes with targets."""
+    """The baseline of each class of query words, and the classes of candidates."""
 
     baseline: Int[ndarray, " class"]
     """Indices into `headscope.relations.baselines.BASELINES`."""
@@ -50,7 +50,9 @@ class ChosenBaseline:
         pick = picks(window)[baseline, np.arange(len(window))]
         find_own = None if relation.baseline is None else relation.baseline.find
         if find_own is not None and not baseline.all():
-            pick = np.where(baseline == 0, find_own(window), pick)  # a relation's own is the first
+            pick = np.where(
+                baseline == 0, find_own(window), pick
+            )  # the relation's own baseline has number 0
         return np.asarray(pick)
 
 
@@ -95,7 +97,7 @@ def _first_in_turn(
 
 
 def is_hard(targets: Pairs, pick: Int[ndarray, " position"]) -> Bool[ndarray, " pair"]:
-    """Mask of the targets of queries at which the pick is a key, but no target."""
+    """Mask of the targets of queries at which the baseline picks a key that is not a target."""
     right = np.zeros(len(pick), bool)
     right[targets.query[pick[targets.query] == targets.key]] = True
     return np.asarray(~right[targets.query] & (pick[targets.query] >= 0))
@@ -104,7 +106,7 @@ def is_hard(targets: Pairs, pick: Int[ndarray, " position"]) -> Bool[ndarray, " 
 def candidates(
     window: Window, targets: Pairs, _: object, *, relation: Relation, baseline: ChosenBaseline
 ) -> Pairs:
-    """Cells that compete with the targets of each query: other candidates, and the distractor."""
+    """Cells of the other candidates of each query, and of the distractor."""
     token_class, word_of = _classes_of_tokens(window)
     pick = baseline.picks(relation, window)
     queries, position = targets.queries, np.arange(len(window))

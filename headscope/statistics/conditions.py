@@ -70,46 +70,46 @@ def _within(value: _Number, error: _Number) -> Margin:
 
 @dataclass(frozen=True)
 class Condition:
-    """One requirement of a tag. `holds` is vectorised over rows, `say` describes one row."""
+    """One requirement of a tag. `holds` is vectorised over rows; `describe` takes one row."""
 
     name: str
     holds: Callable[[Numbers], _Truth]
-    say: Callable[[Row], str]
+    describe: Callable[[Row], str]
     applies: Callable[[Numbers], _Truth] | None = None
-    """Rows that it applies to; all when None."""
+    """Rows to which the condition applies; all if None."""
     means: str = ""
     """Explanation in a few words, for a reader who sees it the first time."""
     margin: Callable[[Numbers], Margin] | None = None
     """Distance of the number above its threshold; None if that has no interval."""
-    says_interval: bool = False
-    """True if `say` gives the interval of the margin."""
+    states_interval: bool = False
+    """True if `describe` states the interval of the margin."""
 
-    def account(self, row: Row, margins: Margin | None = None, i: int = 0) -> str:
-        """Sentence of `say` for a row that fails, with its margin and an interval if there is one.
+    def message(self, row: Row, margins: Margin | None = None, i: int = 0) -> str:
+        """Description of a row that fails, with the margin and its interval if there is one.
 
         Args:
-            row: of `with_thresholds`.
-            margins: of the table that the row stands in; of the row alone when None.
-            i: the row's place in that table.
+            row: row of `with_thresholds`.
+            margins: margins of the whole table; those of the row alone if None.
+            i: number of the row in that table.
 
         >>> row = {"mass": 0.265, "threshold": 0.267, "mass_error": 0.02}
-        >>> CONDITIONS[1].account(row)
+        >>> CONDITIONS[1].message(row)
         'mass 0.265, threshold 0.267, margin -0.002 [-0.022, +0.018]'
         """
-        if self.margin is None or self.says_interval:
-            return self.say(row)
+        if self.margin is None or self.states_interval:
+            return self.describe(row)
         margins = self.margin(Numbers(row)) if margins is None else margins
         value, low, high = (float(end[i]) for end in margins)
         margin = "" if isnan(low) else f", margin {value:+.3f} [{low:+.3f}, {high:+.3f}]"
-        return self.say(row) + margin
+        return self.describe(row) + margin
 
     def fails(self, numbers: Numbers) -> _Truth:
-        """Rows that it applies to and where it does not hold."""
+        """Rows to which the condition applies and where it does not hold."""
         failed = ~self.holds(numbers)
         return failed if self.applies is None else failed & self.applies(numbers)
 
-    def is_asked(self, row: Row) -> bool:
-        """True if it applies to a row."""
+    def applies_to(self, row: Row) -> bool:
+        """True if the condition applies to a row."""
         return self.applies is None or bool(self.applies(Numbers(row))[0])
 
 
@@ -182,7 +182,7 @@ def _hard_in_words(row: Row) -> str:
 
 
 def open_in_words(row: Row) -> str:
-    """Reason why a text cannot distinguish a relation from baselines, of a row where it cannot."""
+    """Reason why the text cannot distinguish the relation of a row from baselines."""
     hard = (
         f"{row['hard_n']:.0f} hard queries, where “{baseline_in_words(row['baseline'])}” is wrong"
     )
@@ -194,7 +194,7 @@ def open_in_words(row: Row) -> str:
 
 
 BESIDE_LIFT = ("matched control tokens", "moved", "stands out")
-"""Conditions that stand behind an effect's lift where it is told in a sentence."""
+"""Conditions that the sentence on a direct effect states after its lift."""
 
 CONDITIONS = (
     Condition(
@@ -224,7 +224,7 @@ CONDITIONS = (
         ),
         means="false discovery rate over all heads and relations, for lift = mass − control > 0",
         margin=lambda t: Margin(t["lift"], t["ci_low"], t["ci_high"]),
-        says_interval=True,
+        states_interval=True,
     ),
     Condition(
         "control",
@@ -243,7 +243,7 @@ CONDITIONS = (
         "candidate, against that of the best mixture of baselines that is right as often "
         "at easy queries",
         margin=lambda t: Margin(*(t[f"hard_{end}"] - _bound(t) for end in ("rate", "low", "high"))),
-        says_interval=True,
+        states_interval=True,
     ),
     Condition(
         "surrogate",
@@ -258,7 +258,7 @@ CONDITIONS = (
         "a model of the head fitted on parts of speech, word forms, distance, order and repeated "
         "tokens of other documents",
         margin=lambda t: Margin(*(t[f"surrogate_margin{end}"] for end in ("", "_low", "_high"))),
-        says_interval=True,
+        states_interval=True,
     ),
     Condition(
         "paired relation",

@@ -144,7 +144,7 @@ def _account(
     )
     lines, holding = [], []
     for condition in CONDITIONS:
-        if not condition.is_asked(row):
+        if not condition.applies_to(row):
             continue
         fails = bool(condition.fails(numbers)[0])
         if is_brief and not fails:
@@ -153,7 +153,7 @@ def _account(
         means = "" if condition.name in known else f" ({condition.means})"
         known.add(condition.name)
         holds = "no " if fails else "yes"
-        numbers_in_words = condition.account(row) if fails else condition.say(row)
+        numbers_in_words = condition.message(row) if fails else condition.describe(row)
         lines.append(f"  {holds} {condition.name}{means}: {numbers_in_words}")
     if holding:
         lines.append(f"  these hold: {', '.join(holding)}")
@@ -188,7 +188,7 @@ def _refusal(row: Row) -> str:
     failed = failing(row)
     verdict = _VERDICTS.get(str(row["verdict"]), "No tag")
     if len(failed) == 1:
-        verdict += f": {failed[0].account(row)}"
+        verdict += f": {failed[0].message(row)}"
     elif failed:
         verdict += f": it fails {', '.join(condition.name for condition in failed)}"
     sentences = [_masses(row), _hit_rate_and_baseline(row), f"{verdict}."]
@@ -404,8 +404,8 @@ def _write_line(row: dict[Any, Any], facts: Mapping[str, Mapping[str, Any]], bef
     )
     row = row | {"second": fact["second"]}
     for condition in CONDITIONS:
-        if condition.name in BESIDE_LIFT and condition.is_asked(row):
-            line += f"; {condition.say(row)}"
+        if condition.name in BESIDE_LIFT and condition.applies_to(row):
+            line += f"; {condition.describe(row)}"
     if pd.notna(row["share"]):
         line += f"; {row['share']:.0%} of what all heads write there"
     return line

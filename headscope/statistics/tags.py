@@ -222,7 +222,7 @@ def reasons(table: pd.DataFrame, thresholds: Mapping[str, TagThresholds]) -> lis
         _reason(
             row,
             thresholds[row["id"]].meaning,
-            [c.account(row, margins[c.name], i) for c in CONDITIONS if fails[c.name][i]],
+            [c.message(row, margins[c.name], i) for c in CONDITIONS if fails[c.name][i]],
         )
         for i, row in enumerate(table.to_dict("records"))
     ]

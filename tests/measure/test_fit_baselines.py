@@ -62,3 +62,10 @@ def test_the_challenge_set_counts_for_hard_and_easy_queries_alone():
     assert set(parts) == {MATCHED_CONTROL, "hard", "easy"}
     assert parts["hard"].pairs(challenge[0]).query.tolist() == [5]
     assert parts["easy"].pairs(challenge[0]).query.tolist() == []
+
+
+def test_the_challenge_set_is_left_out_if_no_relation_with_a_baseline_has_a_query():
+    challenge = [window(100, far=True, stimulus="challenge")]
+    plain = [replace(text, words=text.words.between(0, 0, 0)) for text in texts([False, True])]
+    assert fit_baselines(plain, OBJECT, challenge).challenge == ()
+    assert fit_baselines(texts([False]), OBJECT, challenge).challenge == tuple(challenge)

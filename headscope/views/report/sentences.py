@@ -265,7 +265,7 @@ def ladders(run: Result) -> list[dict[str, Any]]:
             "steps": [
                 [
                     c.name,
-                    c.account(row, margins[c.name], i) if fails[c.name][i] else c.say(row),
+                    c.message(row, margins[c.name], i) if fails[c.name][i] else c.describe(row),
                     int(not fails[c.name][i]),
                 ]
                 for c in CONDITIONS
