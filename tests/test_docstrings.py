@@ -1,7 +1,9 @@
-"""The examples in docstrings are true."""
+"""Examples in docstrings are true, and names in docstrings exist."""
 
 from __future__ import annotations
 
+import pkgutil
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -26,3 +28,21 @@ def test_every_example_is_true(tmp_path):
     )  # fmt: skip
     # an example that doctest does not see, as in a comment, would be no example of its module
     assert done.stdout.split("\n")[-2] == f"0 {len(modules)}", done.stdout + done.stderr
+
+
+def exists(name: str) -> bool:
+    """True for a module, or an attribute or a field of something in it."""
+    try:
+        pkgutil.resolve_name(name)
+    except (ImportError, AttributeError):
+        parent, _, field = name.rpartition(".")
+        return field in getattr(pkgutil.resolve_name(parent), "__annotations__", ())
+    return True
+
+
+def test_every_name_of_the_package_in_a_docstring_exists():
+    texts = [path.read_text(encoding="utf-8") for path in (ROOT / "headscope").rglob("*.py")]
+    names = set(re.findall(r"`(headscope(?:\.\w+)+)`", "".join(texts)))
+    assert len(names) > 50
+    # the last is the group of entry points
+    assert [name for name in sorted(names) if not exists(name)] == ["headscope.types"]

@@ -81,7 +81,7 @@ def listed(paths: str | Path | Iterable[str | Path] | None) -> list[str | Path]:
 
 
 def asked_corpora(corpus: str | Path | Iterable[str | Path] | None) -> list[str | Path]:
-    """The corpora that were asked for, names of what ships as paths; the default if none was."""
+    """Paths of the named corpora; the default corpus if none is named."""
     return [corpus_place(name) for name in listed(corpus)] or [*shipped_corpora()]
 
 

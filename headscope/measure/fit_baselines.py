@@ -36,7 +36,7 @@ class BaselineHits:
 
     def __init__(self, relation: Relation) -> None:
         self.relation, self._baseline = relation, relation.baseline or Baseline()
-        self.right: Int[ndarray, "class rule"] = np.zeros(
+        self.right: Int[ndarray, "class baseline"] = np.zeros(
             (CLASS_COUNT, len(ALL_BASELINES)), np.int64
         )
         self.queries: Int[ndarray, " class"] = np.zeros(CLASS_COUNT, np.int64)
@@ -109,11 +109,11 @@ class BaselineHits:
         corners: list[list[float]] = upper_hull(np.concatenate(rates)).round(6).tolist()
         return corners
 
-    def _rates(self) -> Float[ndarray, "class rule"]:
+    def _rates(self) -> Float[ndarray, "class baseline"]:
         """The share of all queries that each baseline gets right, class by class."""
         return np.asarray(self._allowed().clip(0) / max(self.queries.sum(), 1))
 
-    def _allowed(self) -> Int[ndarray, "class rule"]:
+    def _allowed(self) -> Int[ndarray, "class baseline"]:
         right = self.right.copy()
         right[..., [ALL_BASELINES.index(name) for name in self._baseline.without]] = -1
         if self._baseline.find is None:

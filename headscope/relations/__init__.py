@@ -58,7 +58,7 @@ QUICK = (
     "syntactic",
     "coreference",
 )
-"""Types and single relations that a quick run asks for: those that most heads have."""
+"""Types and single relations of a quick run: those that most heads have."""
 ENTRY_POINTS = "headscope.types"
 """The group of entry points by which an installed package brings head types of its own."""
 _registered: dict[str, HeadType] = {}

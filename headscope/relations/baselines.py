@@ -28,7 +28,7 @@ CLASSES = {name: frozenset({name}) for name in UPOS} | {
     "function-word": frozenset({"ADP", "AUX", "CCONJ", "DET", "PART", "PRON", "SCONJ"}),
     "word": frozenset(UPOS) - {"PUNCT", "SYM"},
 }
-"""Classes of rules by class; a word is anything but a mark or a symbol."""
+"""Parts of speech by class of words; `word` is all but punctuation and symbols."""
 OFFSETS = 64
 WORDS_BACK = 8
 
@@ -36,8 +36,8 @@ _BY_CLASS = (
     "nearest-{}", "nearest-{}-in-sentence", "second-{}", "first-{}-in-sentence", "first-{}",
 )  # fmt: skip
 FALLING_BACK = ("second-{}-in-sentence", "next-to-first-{}-in-sentence")
-"""The second of a class from the word, or from the beginning of its sentence; where the sentence
-has one alone so far, that one. In most sentences these are the nearest of the class too."""
+"""The second word of a class from the query, or from the beginning of its sentence. If the sentence
+has only one so far, it is picked; in most sentences it is the nearest of the class too."""
 BASELINES = (
     "own",
     *(f"offset-{d}" for d in range(1, OFFSETS + 1)),
@@ -56,10 +56,12 @@ _ANCHORS = {"adposition": "ADP", "conjunction": "CCONJ", "mark": "PUNCT"}
 _PHRASE_CLASSES = (
     "NOUN", "VERB", "name-or-noun", "nominal", "verbal", "content-word", "function-word",
 )  # fmt: skip
-PHRASE_RULES = tuple(f"{name}-before-{anchor}" for anchor in _ANCHORS for name in _PHRASE_CLASSES)
+PHRASE_BASELINES = tuple(
+    f"{name}-before-{anchor}" for anchor in _ANCHORS for name in _PHRASE_CLASSES
+)
 """The last word of a class before the nearest adposition, conjunction or mark."""
-EARLIER = (*BASELINES, *PHRASE_RULES)
-"""Every rule that a causal model's heads may follow."""
+EARLIER = (*BASELINES, *PHRASE_BASELINES)
+"""Baselines of causal models."""
 _AHEAD = (
     *(f"offset+{d}" for d in range(1, OFFSETS + 1)),
     *(f"{d}-words-ahead" for d in range(1, WORDS_BACK + 1)),
@@ -71,18 +73,18 @@ ALL_BASELINES = (
     *(f"nearest-{name}-on-either-side" for name in CLASSES),
     "same-class-on-either-side",
 )
-"""`EARLIER`, and behind them what an encoder's heads may follow too: each rule read from the end of
-the text (`later-first-VERB` is its last verb), and the nearest of a class on either side."""
+"""Baselines of encoders: those of causal models, the same read from the end of the text
+(`later-first-VERB` is its last verb), and the nearest word of a class on either side."""
 CLASS_COUNT = len(UPOS) + 1
 """Classes of queries: those of words, and one for positions where no word of them ends."""
 
 
 @lru_cache(maxsize=4)
-def picks(window: Window) -> Int[ndarray, "rule position"]:
-    """The key position that each rule names at each query, −1 if it names none.
+def picks(window: Window) -> Int[ndarray, "baseline position"]:
+    """The key position that each baseline picks at each query, −1 if it picks none.
 
-    A rule about words speaks at a word's last token, of an earlier word's last token. In an
-    encoder's window the rules are those of `ALL_BASELINES`.
+    A baseline about words picks the last token of an earlier word at the last token of a word. In
+    windows of encoders the baselines are `ALL_BASELINES`.
     """
     length, words = len(window), window.words
     pick = np.full((len(EARLIER), length), -1)
@@ -99,8 +101,10 @@ def picks(window: Window) -> Int[ndarray, "rule position"]:
     return pick
 
 
-def _ahead(window: Window, earlier: Int[ndarray, "rule position"]) -> Int[ndarray, "more position"]:
-    """Picks of the rules of `ALL_BASELINES` after those of `EARLIER`."""
+def _ahead(
+    window: Window, earlier: Int[ndarray, "baseline position"]
+) -> Int[ndarray, "more position"]:
+    """Picks of the baselines of `ALL_BASELINES` after those of `EARLIER`."""
     length, words, stop = len(window), window.words, window.stop
     pick = np.full((len(ALL_BASELINES) - len(EARLIER), length), -1)
     token = np.arange(length)
@@ -148,7 +152,7 @@ def of_class(words: WordTable, name: str) -> Bool[ndarray, " word"]:
 
 
 def _by_word(window: Window, words: WordTable, step: int = 1) -> Iterator[Int[ndarray, " word"]]:
-    """Picks of each rule about words at each word, in the order of `EARLIER`."""
+    """Picks of each baseline about words at each word, in the order of `EARLIER`."""
     count = np.arange(len(words))
     for d in range(1, WORDS_BACK + 1):
         yield np.where(count >= d, count - d, -1)

@@ -1,6 +1,6 @@
 """Code heads: from a position in a Python file to what its grammar says that it points back to.
 
-The annotation is Python's own (`ast`, `tokenize`). The rule to beat is the nearest candidate of the
+The annotation is Python's own (`ast`, `tokenize`). The baseline is the nearest candidate of the
 same kind: names of the same scope, other brackets, other blocks.
 """
 

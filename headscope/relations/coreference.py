@@ -108,7 +108,7 @@ def _neighbours(
 def nearest_mention(window: Window, *, rule: Antecedents) -> Int[ndarray, " position"]:
     """Nearest eligible mention that agrees with each mention; −1 if absent.
 
-    Clark et al. 2019 (4.3), who do not ask for agreement; it is the harder rule to beat.
+    Clark et al. 2019 (4.3), who do not ask for agreement; this baseline is harder to exceed.
     """
     return _nearest(window, _eligible(window, rule) & window.mentions.agrees)
 

@@ -56,7 +56,7 @@ class ChosenBaseline:
         return np.asarray(pick)
 
 
-def baseline_picks(relation: Relation, window: Window) -> Int[ndarray, "rule position"]:
+def baseline_picks(relation: Relation, window: Window) -> Int[ndarray, "baseline position"]:
     """Picks of every baseline, those of the relation's own in the first row."""
     if relation.baseline is None or relation.baseline.find is None:
         return picks(window)

@@ -26,7 +26,7 @@ _COLOUR = re.compile(r"#[0-9a-f]{6}")
 
 @dataclass(frozen=True, kw_only=True)
 class HeadType:
-    """One kind of head, as tables, pictures, reports and studies know it.
+    """One kind of head: its relations and stimuli, and its name, colour and words in outputs.
 
     Gold links are part of a stimulus: its documents have `arrows` from a word to the words that it
     points to, which `headscope.relations.annotated_links` makes targets and controls of.

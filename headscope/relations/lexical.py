@@ -15,7 +15,7 @@ from headscope.attention_kind import BIDIRECTIONAL
 from headscope.corpus.window import Window
 from headscope.relations.baselines import (
     FALLING_BACK,
-    PHRASE_RULES,
+    PHRASE_BASELINES,
     nearest,
     nearest_equal,
     next_equal,
@@ -43,11 +43,11 @@ from headscope.relations.relation import (
 
 THRESHOLD = 0.2
 SOURCE = (
-    "ours: a fifth of a head's attention on one earlier word, twice what syntax asks, because the "
-    "question is asked of every word"
+    "ours: a fifth of a head's attention on one earlier word, twice the threshold of syntax, "
+    "because every word is a query"
 )
-_OF_PHRASES = frozenset((*PHRASE_RULES, *(f"later-{name}" for name in PHRASE_RULES)))
-"""Most are in most sentences what is asked for: the nearest verb of the clause."""
+_OF_PHRASES = frozenset((*PHRASE_BASELINES, *(f"later-{name}" for name in PHRASE_BASELINES)))
+"""Baselines that are equivalent to the relations in most sentences."""
 NEAREST = ("NOUN", "PROPN", "VERB", "AUX", "ADJ", "ADV", "ADP", "DET", "PRON", "CCONJ", "SCONJ",
            "PART", "NUM")  # fmt: skip
 
@@ -150,8 +150,8 @@ def _following(mask: Bool[ndarray, " word"]) -> Int[ndarray, " word"]:
     return np.where(mirrored >= 0, len(mask) - 1 - mirrored, -1)
 
 
-def _rules(side: str, name: str) -> tuple[str, ...]:
-    """Baselines that find what the relation asks for, in most sentences at least."""
+def _equivalent_baselines(side: str, name: str) -> tuple[str, ...]:
+    """Baselines that are equivalent to the relation in most sentences."""
     forms = ("nearest-{}", "nearest-{}-in-sentence", *FALLING_BACK)
     return tuple(side + form.format(name) for form in forms)
 
@@ -174,7 +174,7 @@ _NEAREST, _NEXT = (
             f"{meaning} {name}",
             partial(find, name=name),
             words_of_its_class,
-            *_rules(side, name),
+            *_equivalent_baselines(side, name),
         )
         for name in NEAREST
     )
@@ -202,14 +202,14 @@ _FIRST_PIECE = _row("first-piece", "the first piece of the word", first_piece, o
 
 def _within(which: str) -> tuple[Relation, Relation]:
     """Relations to words and their pieces that are `earlier` or `other`."""
-    rule = TagThresholds(THRESHOLD, SOURCE, f"{which} pieces of the same word")
+    thresholds = TagThresholds(THRESHOLD, SOURCE, f"{which} pieces of the same word")
     meaning = f"{which} occurrences of the same word"
     same: tuple[str, ...] = ("same-lemma", "first-same-lemma")
     if which != "earlier":
         same += ("later-same-lemma", "later-first-same-lemma")
     return (
         _row("duplicate", meaning, same_word, other_words, *same),
-        Relation("lexical", "in-word", earlier_pieces, across_words, rule),
+        Relation("lexical", "in-word", earlier_pieces, across_words, thresholds),
     )
 
 

@@ -101,8 +101,8 @@ _BACK = _rows(
 
 
 def _local(meaning: str) -> Relation:
-    rule = TagThresholds(LOCAL_THRESHOLD, LOCAL_SOURCE, meaning, broad=True)
-    return Relation("positional", "local", near_tokens, tokens_before_those, rule)
+    thresholds = TagThresholds(LOCAL_THRESHOLD, LOCAL_SOURCE, meaning, broad=True)
+    return Relation("positional", "local", near_tokens, tokens_before_those, thresholds)
 
 
 RELATIONS = [*_BACK, _local(f"the {NEAR} tokens before")]

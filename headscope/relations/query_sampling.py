@@ -1,7 +1,7 @@
-"""Long windows: at which of their queries a relation is asked.
+"""Long windows: queries at which a relation is measured.
 
-In a window longer than `LONG` tokens, relations that most tokens are asked about are read at `ROWS`
-queries, drawn at random with a seed that is the text itself; a whole row of attention for each
+In a window longer than `LONG` tokens, frequent relations are measured at `ROWS` queries. They are
+drawn at random, seeded by the text of the window. A whole row of attention for each
 query would cost more than reading the text. Rare relations are read at all of their queries.
 """
 
@@ -18,7 +18,7 @@ from headscope.corpus.window import Window
 from headscope.relations.pairs import Pairs
 
 LONG = 512
-"""Tokens; in a window of no more every relation is asked at each of its queries."""
+"""Length in tokens up to which every relation is measured at all of its queries."""
 ROWS = 256
 """Queries of a longer window whose whole rows are read."""
 FREQUENT = 8
@@ -50,7 +50,7 @@ def row_queries(window: Window) -> Int[ndarray, " query"]:
 
 
 def queries_in_turn(window: Window, targets: Pairs) -> Pairs:
-    """The targets at queries that are asked: a frequent relation's in a long window are a sample.
+    """Targets of the measured queries; those of a frequent relation in a long window are a sample.
 
     The sample depends on no attention, so that a mean over it is an unbiased estimate of the mean
     over the window's queries.

@@ -74,49 +74,49 @@ class TagThresholds:
     paired_relation: str | None = None
     """A relation whose mass must clear the same threshold, if it was measured."""
     beats_surrogate: bool = False
-    """True if a tag asks a head for more than a surrogate of it knows that has the surface of
-    the text alone; see `headscope.measure.surrogate`."""
+    """True if a tag requires that the head exceeds its surrogate, which is fitted on surface
+    features; see `headscope.measure.surrogate`."""
 
 
 above_baseline = partial(TagThresholds, beat_baseline_by=0.10)
-"""Thresholds of a head that must know better than any baseline, by 10 points of its hit rate."""
+"""Thresholds of a relation whose heads must exceed baselines at hard queries by 10 points."""
 
 
 @dataclass(frozen=True)
 class EffectThresholds(TagThresholds):
-    """Conditions of a tag by what a head writes; the threshold is the least lift, in logits."""
+    """Thresholds of a tag by direct effect; `threshold` is the least lift, in logits."""
 
     sign: int = 1
-    """−1 for a head that lowers what it is asked about."""
+    """1 if the head must raise the logits of the tokens in question, −1 if it must lower them."""
     second: str = ""
     """Matched control in words: "tokens that …"; empty if absent."""
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """The baselines that a head of a relation must know better than.
+    """The baselines that a head of a relation must exceed.
 
-    The best of `headscope.relations.baselines.RULES` is chosen by the text; queries where
-    it is wrong are hard, and a tag is decided there.
+    The best of `headscope.relations.baselines.BASELINES` is chosen on the text. Queries where it
+    is wrong are hard queries.
     """
 
     find: FindPicks | None = None
-    """A rule of the relation's own beside those: the key at each query, −1 if it has none."""
+    """A further baseline of the relation: the key at each query, −1 if it picks none."""
     without: frozenset[str] = frozenset()
-    """Rules that say what the relation says."""
+    """Names of baselines that are equivalent to the relation."""
     by_class: bool = True
     """True if the best is chosen separately for each class of query words."""
 
 
 @dataclass(frozen=True)
 class Label:
-    """A relation's place in a tree of labels, those that a head may fail to tell apart."""
+    """Place of a relation in a tree of labels, for heads that do not distinguish some of them."""
 
     name: str
     """Name in lists, e.g. `det`."""
     general: tuple[str, ...]
     """Names of relations above it, the most general first, e.g. `phrase-head:dep>head`; labels with
-    the same first one are held against each other."""
+    the same first name are compared."""
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ class Relation:
     label: Label | None = None
     """Place in a tree of labels, if it is in one."""
     of_template: bool = False
-    """True if its keys are tokens of a chat template, which no other relation asks about."""
+    """True if its keys are tokens of a chat template, which other relations leave out."""
 
     def __post_init__(self) -> None:
         for name in ("pairs", "control", "matched_control"):
@@ -220,7 +220,7 @@ def find(relation: Relation, window: Window, seed: Sequence[int]) -> PairSet | N
 
 
 def targets_of(relation: Relation, window: Window) -> Pairs:
-    """Targets of a relation in a window; kept for a while, as its parts ask for the same."""
+    """Targets of a relation in a window; cached, because its parts use them too."""
     return _in_message(_pairs_in(relation.pairs, window), window, any_key=relation.of_template)
 
 

@@ -1,9 +1,9 @@
-"""Retrieval heads look from where something is asked for to where the text says it.
+"""Retrieval heads attend from a question to the answer in the text.
 
-By the count of Wu et al. 2024 (arXiv 2404.15574) induction heads are retrieval heads. So the
-question here is in other words than the text: a head that looks at what followed, or at the same
-word, has nothing to look at. One thing of one of three people is asked for, each equally often: a
-head that knows the person alone is right at half of the questions, the property alone at a third.
+The metric of Wu et al. 2024 (arXiv 2404.15574) counts induction heads as retrieval heads. The
+question here is therefore a paraphrase of the text, so that attention to the same word, or to the
+token after it, does not find the answer. Each question is about one property of one of three
+people: a head that finds the person alone is right at half of them, the property alone at a third.
 """
 
 from __future__ import annotations

@@ -119,7 +119,7 @@ _MEANINGS = {
 }
 
 RELATED = "related-word"
-"""The label of a head that looks at related words and does not tell in which way."""
+"""General label of a head that does not distinguish semantic relations."""
 
 RELATIONS = [
     Relation(

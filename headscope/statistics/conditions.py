@@ -28,8 +28,8 @@ lift's mean over a hundred tokens is some tenths of it, and of either sign."""
 QUERIES, HARD_QUERIES = "queries", "hard queries"
 
 Row = Mapping[str, Any]
-"""A row of `headscope.statistics.tags.with_thresholds` by its columns' names. Numbers of effects,
-whose rule has a `sign`, count upwards in the direction that is asked for."""
+"""A row of `headscope.statistics.tags.with_thresholds`, by column. Numbers of direct effects with the
+sign −1 have their signs changed."""
 _Number = Float[ndarray, " row"]
 _Truth = Bool[ndarray, " row"]
 

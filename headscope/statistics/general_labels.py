@@ -1,8 +1,8 @@
-"""General labels: what a head does not tell apart shares one name, so that it counts once.
+"""General labels: relations that a head does not distinguish share one name and count once.
 
-A head that looks at the head of its phrase, whatever the word is, has the tag of every label that
-the text can decide. The tag of such a head is the most specific label of a tree that holds all
-labels which the head does not tell apart; see `headscope.relations.syntactic.LABEL_TREE`.
+A head that attends to the head of its phrase earns a tag for every label that the text can decide.
+Its general label is the lowest in the tree above all labels that the head does not distinguish;
+see `headscope.relations.syntactic.LABEL_TREE`.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def distinct_tags(evidence: pd.DataFrame) -> pd.DataFrame:
 def _undistinguished(
     members: pd.DataFrame, relations: dict[str, Relation], sums: TallySums, column: int
 ) -> list[str]:
-    """A head's tags of one family and the labels that it does not tell from the strongest."""
+    """Tags of a head in one family, and labels that it does not distinguish from the strongest."""
     members = members.sort_values("lift", ascending=False, kind="stable")
     strongest = members[members["tagged"].astype(bool)].iloc[0]
     names = []

@@ -144,7 +144,7 @@ class WeighedRun:
 
     @property
     def surrogate_requests(self) -> list[SurrogateRequest]:
-        """The heads whose tags ask for more than their surrogates know, relation by relation."""
+        """Heads whose tags are compared with a surrogate, relation by relation."""
         number = {relation.id: i for i, relation in enumerate(self.relations)}
         rows = self.evidence[self._is_requested]
         places = zip(rows["layer"].tolist(), rows["head"].tolist(), rows["id"], strict=True)
@@ -285,7 +285,7 @@ def _with_untested(info: RunInfo, tags: pd.DataFrame, test: str) -> RunInfo:
 def _effect_table(
     judging: Judging, effects: Sequence[Effect]
 ) -> tuple[pd.DataFrame | None, list[str]]:
-    """The table of effects, None if nothing was measured, and what a reader must know of it."""
+    """The table of effects, None if nothing was measured, and notes for the reader."""
     table = judging.effects(effects)
     if not len(table):
         note = "what heads write was not measured: no path from them to the logits is known here"

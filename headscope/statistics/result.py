@@ -103,7 +103,7 @@ def by_name(rows: pd.DataFrame) -> pd.DataFrame:
 
 @dataclass(frozen=True, kw_only=True)
 class RunInfo:
-    """The content of `run.json` but for the rules of relations and the checksums of files.
+    """The content of `run.json` but for the thresholds of relations and the checksums of files.
 
     A step that knows more makes a new record with `dataclasses.replace`. What is None is not said.
     """
@@ -137,7 +137,7 @@ class RunInfo:
     decidable: Mapping[str, int] | None = None
     """Number of `relations` that the text can decide, `of` those that give tags."""
     effects: Mapping[str, Mapping[str, Any]] | None = None
-    """Effects on logits that were measured, each with its rule."""
+    """Effects on logits that were measured, each with its thresholds."""
     preliminary: Sequence[str] | None = None
     """Additions of a full run to a quick run, whose verdicts are preliminary."""
     thresholds: Mapping[str, Any] | None = None

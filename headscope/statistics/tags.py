@@ -26,17 +26,17 @@ from headscope.statistics.conditions import (
 
 UNCLASSIFIED = "unclassified"
 NO_TAG = "no tag, closest to"
-"""Before the relation that a head without a tag is shown with, wherever it is shown."""
+"""Words before the closest relation of a head without a tag."""
 TAGGED, UNIDENTIFIABLE, INCONCLUSIVE, NO = "tagged", "not identifiable", "inconclusive", "no"
 VERDICTS = (TAGGED, UNIDENTIFIABLE, INCONCLUSIVE, NO)
 """The four verdicts on a head and a relation."""
 OPEN = (UNIDENTIFIABLE, INCONCLUSIVE)
-"""Verdicts that neither give a tag nor refuse it for sure."""
+"""Verdicts that are neither a tag nor a rejection."""
 NO_TYPE = (UNIDENTIFIABLE, UNCLASSIFIED)
 """Primary types of heads without a tag; see `with_no_type`."""
 
 SINK_RELATIONS = ("sink/first-token", "sink/position")
-"""Relations that are no function."""
+"""Relations of attention sinks, which are not a function of a head."""
 
 _THRESHOLDS = ("threshold", "beat_baseline_by", "times_chance", "sign")
 _PAIRED = {
@@ -165,7 +165,7 @@ def head_table(
 def with_no_type(heads: pd.DataFrame, evidence: pd.DataFrame) -> pd.DataFrame:
     """The heads, with one of two words as the `primary` of those without a tag.
 
-    `not identifiable` where the verdict on some relation is: the text cannot tell it from a rule.
+    `not identifiable` where the verdict on some relation is.
     Else `unclassified`.
     """
     open_rows = evidence.loc[evidence["verdict"] == UNIDENTIFIABLE, ["layer", "head"]]

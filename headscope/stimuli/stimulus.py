@@ -52,7 +52,7 @@ class StimulusConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class Stimulus:
-    """One kind of windows, as runs, relations, studies and examples know it."""
+    """One kind of windows that runs, relations, studies and examples read."""
 
     name: str
     """Value of `Window.stimulus` in its windows."""

@@ -56,7 +56,7 @@ class Study:
     encoders: bool = True
     """True if the study runs on encoders; other studies refuse them."""
     bad_call: Mapping[str, Any]
-    """Arguments that the function refuses."""
+    """Invalid arguments, for tests."""
 
     @property
     def names(self) -> list[str]:

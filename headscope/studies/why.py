@@ -193,7 +193,7 @@ def _read(
 
 
 def _title(rows: pd.DataFrame, row: Row, tags: Sequence[str]) -> str:
-    """The tags, and the relation of largest lift that the text cannot tell from a baseline."""
+    """The tags, and the relation of largest lift that is not identifiable."""
     undecided = rows[rows["verdict"] == UNIDENTIFIABLE]
     undecided = undecided.sort_values("lift", ascending=False, kind="stable")
     others = f" (and {len(undecided) - 1} more)" * (len(undecided) > 1)

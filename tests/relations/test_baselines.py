@@ -14,7 +14,7 @@ from headscope.relations.baselines import (
     CLASSES,
     EARLIER,
     FALLING_BACK,
-    PHRASE_RULES,
+    PHRASE_BASELINES,
     UPOS,
     picks,
 )
@@ -43,7 +43,7 @@ def slow_phrase(window: Window, q: int, baseline: str) -> int | None:
 
 def slow(window: Window, q: int, baseline: str) -> int | None:
     """The word that a rule picks for word q, by going back word by word."""
-    if baseline in PHRASE_RULES:
+    if baseline in PHRASE_BASELINES:
         return slow_phrase(window, q, baseline)
     words = window.words
     earlier = [k for k in range(q) if words.last[k] < words.last[q]]

@@ -16,7 +16,7 @@ from headscope.relations.baselines import (
     EARLIER,
     FALLING_BACK,
     OFFSETS,
-    PHRASE_RULES,
+    PHRASE_BASELINES,
     UPOS,
     nearest,
     of_class,
@@ -40,7 +40,7 @@ _OF_TWO = {form.format(name) for name in CLASSES for form in FALLING_BACK}
 _FEATURES = {
     name
     for name in (*BASELINES[1 + OFFSETS :], *ALL_BASELINES[len(EARLIER) + OFFSETS :])
-    if name.removeprefix("later-") not in (*_OF_TWO, *PHRASE_RULES)
+    if name.removeprefix("later-") not in (*_OF_TWO, *PHRASE_BASELINES)
 }
 """Baselines that are features: those of `BASELINES` for every model, the others for encoders."""
 

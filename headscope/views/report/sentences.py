@@ -110,7 +110,7 @@ def in_words(meaning: str) -> str:
 
 
 def types_in_words(names: Collection[str]) -> list[dict[str, Any]]:
-    """Every head type that is asked for, or by default: its letter, what it looks at."""
+    """Head types of a run, with their letters and the keys that they attend to."""
     return [
         {
             "name": kind.name,
