@@ -28,8 +28,8 @@ lift's mean over a hundred tokens is some tenths of it, and of either sign."""
 QUERIES, HARD_QUERIES = "queries", "hard queries"
 
 Row = Mapping[str, Any]
-"""A row of `headscope.statistics.tags.with_thresholds`, by column. Numbers of direct effects with the
-sign −1 have their signs changed."""
+"""A row of `headscope.statistics.tags.with_thresholds`, by column. The numbers of direct effects
+whose sign is −1 have changed signs."""
 _Number = Float[ndarray, " row"]
 _Truth = Bool[ndarray, " row"]
 
