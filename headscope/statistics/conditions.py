@@ -15,7 +15,7 @@ from numpy import ndarray
 from headscope.statistics.wording import TIMES_CONTROL, baseline_in_words, strictest_control
 
 MAX_Q = 0.01
-MIN_HARD = 20
+MIN_HARD = 10
 """Hard queries without which a relation is not identifiable."""
 SECOND = 0.5
 """Least share of the threshold that a direct effect must have over the matched control, too."""

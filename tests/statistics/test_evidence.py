@@ -154,7 +154,7 @@ def test_every_condition_alone_prevents_a_tag_and_says_so(change, condition):
 @pytest.mark.parametrize(
     ("change", "lacking"),
     [
-        ({"hard_n": 19.0}, "19 hard queries, where “nearest verb” is wrong; needs 20"),
+        ({"hard_n": 9.0}, "9 hard queries, where “nearest verb” is wrong; needs 10"),
         ({"hard_low": np.nan}, "in too few documents for an interval"),
         ({"hard_n": 0.0, "hard_low": np.nan, "hard_rate": np.nan}, "0 hard queries"),
         # 80 of 80 preferred targets say at least 0.954: Wilson 1927
@@ -197,7 +197,7 @@ def test_a_type_that_no_head_could_earn_is_not_counted():
 
     assert counted(HARD) == ["t"]
     assert counted(HARD | {"mass": 0.0}) == ["t"]  # measured, and no
-    for change in ({"n": 49}, {"ci_low": np.nan}, {"hard_n": 19.0}):
+    for change in ({"n": 49}, {"ci_low": np.nan}, {"hard_n": 9.0}):
         assert counted(HARD | change) == []
         assert decidable_relations(pd.DataFrame([HARD | change]), {"t/r": RULE}) == {
             "relations": 0,
