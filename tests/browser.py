@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import atexit
 import base64
-import importlib.util
 import json
 import os
 import shutil
@@ -18,6 +17,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from importlib.resources import files
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -256,10 +256,7 @@ def visit(html: str, script: str, folder: Path, **how: Any) -> Visit:
 
 def axe_faults(page: Page, places: Sequence[str | None] = (None,)) -> dict[str, list[str]]:
     """What axe-core finds wrong with a page as it is, or at each of its addresses; empty if nothing."""
-    spec = importlib.util.find_spec("axe_core_python")
-    if spec is None or not spec.submodule_search_locations:
-        pytest.skip("needs axe-core-python")
-    script = Path(spec.submodule_search_locations[0]) / "axe.min.js"
+    script = files("axe_core_python") / "axe.min.js"
     page._evaluate(script.read_text(encoding="utf-8") + "; 0")
     seen = page.run(AXE % json.dumps(list(places)))
     assert seen.errors == []

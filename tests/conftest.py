@@ -10,17 +10,17 @@ from pathlib import Path
 import pytest
 import typer.main
 import typer.testing
+from filelock import FileLock
 
+import headscope as hs
 from headscope.corpus.shipped import data_folder
+from headscope.models.packaged import PACKAGED
 from tests.helpers.installed import installed as installed
 from tests.helpers.installed import sdist as sdist
 from tests.helpers.installed import wheel as wheel
 from tests.helpers.models import LAYOUTS, save_model
-from tests.helpers.places import SMOLLM2
 from tests.helpers.shell import headscope
 from tests.helpers.texts import SENTENCES
-from tests.skips import pytest_make_collect_report as pytest_make_collect_report
-from tests.skips import pytest_runtest_makereport as pytest_runtest_makereport
 
 # what the tests import is no garbage: Python looks through it less often
 gc.set_threshold(10_000)
@@ -54,6 +54,17 @@ def annotated(request) -> list[Path]:
 
 
 @pytest.fixture(scope="session")
+def mini_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of one run of `mini` for all processes of tests, which read it and write into copies."""
+    home = tmp_path_factory.getbasetemp()
+    home = home.parent if "PYTEST_XDIST_WORKER" in os.environ else home
+    with FileLock(home / "mini.lock"):
+        if not (home / "mini").is_dir():
+            hs.classify("mini", ["controlled", "gold"], max_tokens=3_000, out=home / "mini")
+    return home / "mini"
+
+
+@pytest.fixture(scope="session")
 def prose() -> Path:
     """Prose for a real model, with enough pronouns in a few thousand tokens: biographies."""
     return data_folder() / "gum" / "bio"
@@ -61,9 +72,10 @@ def prose() -> Path:
 
 @pytest.fixture(scope="session")
 def smollm2() -> str:
-    if not SMOLLM2.exists():
+    path = PACKAGED["smollm2"].path
+    if not path.exists():
         pytest.skip("needs smollm2 in the cache: headscope check models --fetch smollm2")
-    return str(SMOLLM2)
+    return str(path)
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""`mini`, the model that ships: what its heads must have learned, on a run as users make it."""
+"""`mini`, the model that ships: what its heads must have learned."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ import pandas as pd
 import pytest
 
 import headscope as hs
-from headscope.corpus.shipped import MINI, mini_folder
+from headscope.corpus.shipped import mini_folder
 
 
 @pytest.fixture(scope="module")
-def run():
-    # a fifth of the text that a run reads by default
-    return hs.classify(MINI, max_tokens=8_000)
+def run(mini_run):
+    return hs.load(mini_run)
 
 
 def best(run, name: str) -> pd.Series:
@@ -61,11 +60,3 @@ def test_every_published_file_of_it_is_small_and_no_pickle():
     files = list(mini_folder().iterdir())
     assert sum(path.stat().st_size for path in files) < 16e6
     assert not [path for path in files if path.suffix in (".bin", ".pt", ".pkl")]
-
-
-@pytest.mark.slow
-def test_two_runs_give_the_same_tables(tmp_path):
-    for name in ("one", "two"):
-        hs.classify(MINI, max_tokens=1_000, out=tmp_path / name)
-    for file in ("heads.csv", "evidence.csv", "sums.npz", "patterns/examples.safetensors"):
-        assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes()

@@ -206,7 +206,6 @@ def test_a_device_that_computes_something_else_is_refused(gpt2_folder, monkeypat
 @pytest.fixture
 def spread(monkeypatch, tmp_path):
     """accelerate would keep so small a model in one piece: the second layer goes to the disk."""
-    pytest.importorskip("accelerate")
     own = AutoModelForCausalLM.from_pretrained
     parts = ("transformer.wte", "transformer.wpe", "transformer.h.0", "transformer.ln_f")
     places = dict.fromkeys([*parts, "lm_head"], "cpu") | {"transformer.h.1": "disk"}

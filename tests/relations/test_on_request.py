@@ -7,10 +7,9 @@ from headscope.relations import relations_of
 from headscope.relations.effects import effects_of
 
 
-def test_types_on_request_are_read_by_name_or_by_all():
-    default, every = (
-        hs.classify("mini", types=types, max_tokens=600, examples=False) for types in (None, "all")
-    )
+def test_types_on_request_are_read_by_name_or_by_all(mini_run):
+    default = hs.load(mini_run)
+    every = hs.classify("mini", types="all", max_tokens=600, examples=False)
     stimuli = [
         {stimulus for relation in relations_of(types) for stimulus in relation.stimuli}
         for types in (None, ["all"])

@@ -25,16 +25,8 @@ ROOT = data_folder().parent
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("runs") / "small"
-    types = ["positional", "delimiter", "induction"]
-    hs.classify("mini", corpus="gold", types=types, max_tokens=1500, out=folder, progress=False)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def packed(folder, tmp_path_factory) -> Path:
-    return pack(hs.load(folder), tmp_path_factory.mktemp("atlases") / "small.tar.xz")
+def packed(mini_run, tmp_path_factory) -> Path:
+    return pack(hs.load(mini_run), tmp_path_factory.mktemp("atlases") / "mini.tar.xz")
 
 
 @pytest.fixture
@@ -65,8 +57,8 @@ def archive(path: Path, files: dict[str, bytes], kind: bytes = tarfile.REGTYPE) 
     return path
 
 
-def test_an_atlas_holds_the_tables_of_its_run(folder, packed):
-    run, atlas = hs.load(folder), hs.load(packed)
+def test_an_atlas_holds_the_tables_of_its_run(mini_run, packed):
+    run, atlas = hs.load(mini_run), hs.load(packed)
     pd.testing.assert_frame_equal(atlas.heads, run.heads)
     pd.testing.assert_frame_equal(atlas.evidence, run.evidence)
     assert atlas.thresholds == run.thresholds
@@ -77,11 +69,11 @@ def test_an_atlas_holds_the_tables_of_its_run(folder, packed):
         np.testing.assert_equal(one.mass, other.mass)
         coarse = np.abs(one.pattern.astype(float) - other.pattern.astype(float))
         assert coarse.max() <= 0.5 / STEPS_OF_ATTENTION + 1e-3  # and half precision
-    assert packed.stat().st_size < sum(f.stat().st_size for f in folder.rglob("*")) / 5
+    assert packed.stat().st_size < sum(f.stat().st_size for f in mini_run.rglob("*")) / 5
 
 
-def test_an_atlas_says_what_was_left_out_and_nothing_of_the_machine(folder, packed):
-    stated = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+def test_an_atlas_says_what_was_left_out_and_nothing_of_the_machine(mini_run, packed):
+    stated = json.loads((mini_run / "run.json").read_text(encoding="utf-8"))
     assert {"time", "seconds"} <= stated["provenance"].keys()
     files = members(packed)
     assert set(files) <= set(MEMBERS)
@@ -90,7 +82,7 @@ def test_an_atlas_says_what_was_left_out_and_nothing_of_the_machine(folder, pack
     assert not {"time", "seconds"} & info["provenance"].keys()
     assert any("without its sums" in note for note in info["notes"])
     text = b"".join(files.values())
-    for private in (str(folder.parent), str(Path.home()), str(ROOT)):
+    for private in (str(mini_run.parent), str(Path.home()), str(ROOT)):
         assert private.encode() not in text
     with tarfile.open(packed) as archive:
         assert {(m.mtime, m.uid, m.uname) for m in archive} == {(0, 0, "")}
@@ -109,8 +101,8 @@ def test_a_model_of_ones_own_does_not_say_where_it_lay(gpt2_folder, tmp_path):
     assert hs.show(tmp_path / "own.tar.xz", "L0H0", text, source=str(gpt2_folder))
 
 
-def test_the_same_run_is_packed_into_the_same_bytes(folder, packed, tmp_path):
-    assert pack(hs.load(folder), tmp_path / "again.tar.xz").read_bytes() == packed.read_bytes()
+def test_the_same_run_is_packed_into_the_same_bytes(mini_run, packed, tmp_path):
+    assert pack(hs.load(mini_run), tmp_path / "again.tar.xz").read_bytes() == packed.read_bytes()
     again = pack(hs.load(packed), tmp_path / "repacked.tar.xz")
     assert members(again) == members(packed)
 
@@ -128,17 +120,17 @@ def test_every_model_with_a_name_of_its_own_has_an_atlas():
         assert not re.search(rb"/(root|home|tmp|work|Users)/", text)
 
 
-def test_the_bare_name_of_a_model_is_its_atlas_where_no_run_is_called_so(command, folder):
+def test_the_bare_name_of_a_model_is_its_atlas_where_no_run_is_called_so(command, mini_run):
     code, said, note = command("why", "smollm2", "L10H1")
     assert code == 0
     assert said.startswith("L10H1")
     assert "no run folder is called smollm2; this is atlas:smollm2" in note
     code, same, note = command("why", "atlas:smollm2", "L10H1")
     assert (code, same, note) == (0, said, "")
-    hs.load(folder).save("smollm2")
+    hs.load(mini_run).save("smollm2")
     code, other, note = command("why", "smollm2", "L5H1")
     assert (code, note) == (0, "")
-    assert other == command("why", folder, "L5H1")[1]
+    assert other == command("why", mini_run, "L5H1")[1]
 
 
 def test_nothing_is_written_into_an_atlas(command):
@@ -177,16 +169,16 @@ def test_a_broken_atlas_is_refused_in_one_sentence(kind, packed, tmp_path, comma
     assert not (tmp_path / "escaped").exists()
 
 
-def test_a_folder_of_atlases_has_a_card_and_a_table(packed, folder, tmp_path):
-    card = export_atlases(folder, "atlas:minilm", out=tmp_path / "out", progress=False)
+def test_a_folder_of_atlases_has_a_card_and_a_table(packed, mini_run, tmp_path):
+    card = export_atlases(mini_run, "atlas:minilm", out=tmp_path / "out", progress=False)
     text = card.read_text(encoding="utf-8")
     assert text.startswith("---\npretty_name: ")
     table = pd.read_csv(tmp_path / "out" / "atlases.csv", keep_default_na=False)
-    assert list(table["file"]) == ["small.tar.xz", "minilm.tar.xz"]
+    assert list(table["file"]) == ["mini.tar.xz", "minilm.tar.xz"]
     assert list(table["heads"]) == [48, 72]
     assert list(table["licence"]) == ["MIT", "Apache-2.0"]
     for row in table.itertuples():
         assert f"`{row.file}`" in text
         assert hs.load(tmp_path / "out" / row.file).name == row.model
     with pytest.raises(WriteError, match="holds files already"):
-        export_atlases(folder, out=tmp_path / "out")
+        export_atlases(mini_run, out=tmp_path / "out")

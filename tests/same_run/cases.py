@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.helpers.places import SMOLLM2
+from headscope.models.packaged import PACKAGED
 
 HERE = Path(__file__).parent
 MODULES = HERE / "modules"
@@ -49,7 +49,7 @@ def _study(name: str, *commands: str, files: tuple[str, ...] = ()) -> Case:
 
 CASES = (
     _classify("mini", "mini"),
-    _classify("smollm2", f"{SMOLLM2} --max-tokens 8000 --direct-effects", "smollm2"),
+    _classify("smollm2", f"{PACKAGED['smollm2'].path} --max-tokens 8000 --direct-effects", "smollm2"),
     _classify("encoder", "@encoder --corpus @pairs --max-tokens 6000"),
     _classify("code", "mini --corpus @modules --max-tokens 6000"),
     _classify("lens", "mini --engine lens --max-tokens 2000 --corpus gold"),

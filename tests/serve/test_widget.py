@@ -15,7 +15,6 @@ from headscope.serve.live_page import live_data, widget_module
 from tests.browser import visit
 
 TEXT = "the old keys & <b>she</b> told"
-ANYWIDGET = "needs anywidget"
 # what a notebook gives a widget: values, a way to change them, and news of changes
 NOTEBOOK = """
   const values = %s, listeners = {}, saved = [];
@@ -97,7 +96,6 @@ def test_what_is_clicked_is_chosen_and_what_python_chooses_is_drawn(live_with_ru
 
 @pytest.fixture
 def chosen(live_with_run):
-    pytest.importorskip("anywidget", reason=ANYWIDGET)
     from headscope.serve.head_widget import HeadWidget
 
     return HeadWidget(live_with_run, "0.1", TEXT)

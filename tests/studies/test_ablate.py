@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import numpy as np
 import pytest
 import torch
@@ -31,7 +33,7 @@ from headscope.stimuli.repeat import repeat_windows
 from headscope.studies.ablate import HeadOfType, ablate_heads, output_norms
 from headscope.studies.ablate_texts import minimal_pairs, near_and_away, repeats
 from tests.helpers.encoders import HEADS, WIDTH, WORDS, corpus, hand_built, save_tokenizer
-from tests.helpers.report import data_of
+from tests.helpers.run_folders import data_of
 from tests.helpers.shell import headscope
 
 
@@ -105,31 +107,24 @@ def test_repeats_are_scored_from_the_second_token_of_the_copy(rerunner):
         assert own.tolist() == list(range(window.copy_length + 2, 2 * window.copy_length + 1))
 
 
-@pytest.fixture(scope="module")
-def mini_run(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("causes") / "mini"
-    options = {"types": ["positional", "delimiter", "induction"], "max_tokens": 3_000}
-    hs.classify("mini", ["controlled", "gold"], out=folder, examples=False, **options)
-    return folder
-
-
-def test_the_command_writes_causes_that_why_and_the_report_show(mini_run):
-    run = load(mini_run)
+def test_the_command_writes_causes_that_why_and_the_report_show(mini_run, tmp_path):
+    folder = shutil.copytree(mini_run, tmp_path / "mini")
+    run = load(folder)
     row = run.evidence[run.evidence["tagged"] & (run.evidence["type"] == "induction")].iloc[0]
     name = f"L{row['layer']}H{row['head']}"
-    done = headscope("ablate", mini_run, "--heads", name, "--how", "zero", "--queries", "24")
+    done = headscope("ablate", folder, "--heads", name, "--how", "zero", "--queries", "24")
     assert done.returncode == 0, done.stderr
     assert "induction" in done.stdout
-    table = CAUSE_TABLE.read((mini_run / CAUSE_TABLE.file).read_bytes())
+    table = CAUSE_TABLE.read((folder / CAUSE_TABLE.file).read_bytes())
     assert table is not None
     assert set(zip(table["layer"], table["head"], strict=True)) == {(row["layer"], row["head"])}
     lines = cause_lines(table, int(row["layer"]), int(row["head"]))
     assert "knocking out the edges to its targets" in lines[0]
     line = next(each for each in lines if each.startswith("induction: "))
     assert "ablating it (zero) changes the log-probability of repeated tokens" in line
-    said = headscope("why", mini_run, name, "--full").stdout
+    said = headscope("why", folder, name, "--full").stdout
     assert line in " ".join(said.split())  # lines are folded
-    assert line[:60] in data_of(mini_run / "report.html")
+    assert line[:60] in data_of(folder / "report.html")
 
 
 def test_norms_are_those_of_z_times_each_head_s_rows_of_w_o(rerunner):
