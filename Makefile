@@ -7,7 +7,7 @@
 # make lists: the lists in docs/ and headscope/__init__.py as the code has them.
 # make docs: documentation into docs/_build/html.  make coverage: the tests, and which lines they run.
 # make test SLOW=yes: the slow tests too.
-# make fuzz: 15 times as much bad input as in the tests, or TIMES=60.  make kill: a run killed 20 times.
+# make fuzz: 15 times as much bad input as in the tests, or TIMES=60
 # make calibrate: how often tags are right, on heads whose function is known; some minutes
 # make same: whole commands against the numbers that are kept of them, some 20 minutes
 # make soak: two million tokens in flat memory, or TOKENS=200000
@@ -22,7 +22,7 @@ CONSTRAINTS := -c .ci/constraints.txt $(if $(shell command -v nvidia-smi),,-c .c
 PIP := $(PYTHON) -m pip --quiet --disable-pip-version-check
 INSTALL := $(PIP) install --no-compile $(CONSTRAINTS)
 
-.PHONY: demo gallery atlas test pytest calibrate same lists pictures pages docs coverage fuzz kill soak lint style types prose bench install \
+.PHONY: demo gallery atlas test pytest calibrate same lists pictures pages docs coverage fuzz soak lint style types prose bench install \
 	clean
 
 demo: $(VENV)/installed-plain
@@ -97,7 +97,7 @@ bench: install
 
 TIMES := 15
 fuzz: install
-	FUZZ=$(TIMES) $(PYTHON) -m pytest tests/fuzz tests/corpus/test_any_file.py tests/runs/test_folder.py
+	FUZZ=$(TIMES) $(PYTHON) -m pytest tests/fuzz tests/corpus/test_any_file.py
 
 calibrate: install
 	$(PYTHON) -m tests.oracles.calibrate
@@ -105,10 +105,6 @@ calibrate: install
 # CASES=mini names some of tests/same_run/cases.py
 same: install
 	$(PYTHON) -m tests.same_run.check $(CASES)
-
-KILLS := 20
-kill: install
-	$(PYTHON) -m tests.kill.kill $(KILLS)
 
 TOKENS := 2000000
 soak: install

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pty
 import re
@@ -11,11 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 
-import pytest
-
 import headscope as hs
 from headscope.progress import RunSteps, progress_bar
-from tests.helpers.terminal import in_terminal
 
 SMALL = {"examples": False, "types": ["delimiter", "positional"]}
 PROGRAM = """
@@ -63,58 +61,6 @@ def test_nothing_is_printed_where_nobody_waits(gpt2_folder, story, capfd):
     assert capfd.readouterr() == ("", "")
 
 
-COMMAND = """
-import sys
-from headscope.cli import main
-
-*words, folder = sys.argv[1:]
-for name, more in (("one", ["--quiet"]), ("two", [])):
-    sys.argv = ["headscope", *words, "--out", f"{folder}/{name}", *more]
-    try:
-        main()
-    except SystemExit as end:
-        print("ended with", end.code, file=sys.stderr)
-"""
-
-
-def test_the_command_shows_the_same_bar_unless_it_is_quiet(gpt2_folder, story, tmp_path):
-    words = ["classify", str(gpt2_folder), "--corpus", str(story), "--types", "delimiter"]
-    words += ["--no-examples", str(tmp_path)]
-    both, _ = seen_in_terminal(COMMAND, words, tmp_path)
-    quiet, seen, rest = both.split("ended with 0\r\n")
-    assert (quiet, rest) == ("", "")
-    assert re.search(r"reading attention: +\d+%", seen)
-
-
-def test_a_notebook_shows_the_bar_and_progress_false_none(gpt2_folder, story, tmp_path):
-    nbformat = pytest.importorskip("nbformat")
-    nbclient = pytest.importorskip("nbclient")
-    pytest.importorskip("ipykernel")
-    cells = [
-        f"import headscope as hs\nhs.classify({str(gpt2_folder)!r}, {str(story)!r}, "
-        f"examples=False, types=['delimiter'], progress={progress}); None"
-        for progress in (True, False)
-    ]
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
-    states = []
-
-    class Client(nbclient.NotebookClient):
-        """Keeps what the bar's widgets, of ipywidgets, are told."""
-
-        def process_message(self, message, cell, number):
-            states.append(message["content"].get("data", {}).get("state", {}))
-            return super().process_message(message, cell, number)
-
-    Client(notebook, timeout=240, kernel_name="python3").execute(cwd=tmp_path)
-    assert [len(cell.outputs) for cell in notebook.cells] == [1, 0]
-    told = " ".join(str(state.get("value")) for state in states).replace("\u2007", " ")
-    assert "loading the model" in told
-    assert "reading attention: " in told
-    (most,) = (state["max"] for state in states if state.get("max", 1.0) != 1.0)
-    done = [state["value"] for state in states if isinstance(state.get("value"), float)]
-    assert 1 < max(done) <= most
-
-
 def test_a_stand_in_for_a_notebooks_kernel_is_one_who_waits(monkeypatch, capsys):
     def shown() -> str:
         with progress_bar(True, "counting") as bar:
@@ -135,8 +81,16 @@ def test_there_may_be_no_standard_error_at_all(monkeypatch):
         bar(1, 2)
 
 
+class Terminal(io.StringIO):
+    """Standard error as a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
 def test_lines_stand_above_a_bar_and_the_bar_comes_back(monkeypatch):
-    terminal = in_terminal(monkeypatch)
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
     from headscope.cli.terminal import warn
 
     with progress_bar(True, "counting", loads=True) as bar:

@@ -30,8 +30,8 @@ class LoadedError(BaseException):
 
 
 @pytest.fixture(scope="module")
-def desk(tmp_path_factory) -> Desk:
-    made = make_desk(tmp_path_factory.mktemp("before") / "desk")
+def desk(tmp_path_factory, mini_run) -> Desk:
+    made = make_desk(tmp_path_factory.mktemp("before") / "desk", mini_run)
     for name, content in BAD.items():
         if content is not None:
             (made.home / f"fr_{name}-ud-test.conllu").write_bytes(content)

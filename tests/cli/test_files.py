@@ -15,7 +15,7 @@ from headscope.errors import HeadscopeError
 from headscope.models.locate import run_name
 from headscope.run import load
 from tests.fuzz import commands
-from tests.fuzz.folders import make_run
+from tests.helpers.run_folders import make_run
 from tests.helpers.studies import COMMANDS, FUNCTIONS, line, words_with
 
 FOLDERS = {(name, "out") for name in commands.FOLDERS}
@@ -123,24 +123,6 @@ def test_what_the_user_put_into_a_run_folder_survives_overwrite(folder):
     assert after["link"] == b"2"
     assert sorted(path.name for path in folder.parent.iterdir()) == ["run"]
     load(folder, with_tally=True)
-
-
-def test_what_the_user_put_there_survives_a_kill_at_any_moment(folder):
-    """The old run is moved away, the new one into place, then the user's files back."""
-    (folder / "atlas.pdf").write_bytes(b"mine")
-    before = everything(folder)
-    work = folder.with_name(".run.partial")
-    from headscope.runs.folder import OLD, RunFolder
-
-    for new_in_place in (False, True):
-        work.mkdir()
-        folder.rename(work / OLD)
-        if new_in_place:
-            shutil.copytree(work / OLD, folder)
-            (folder / "atlas.pdf").unlink()
-        with RunFolder(folder).locked():
-            assert everything(folder) == before
-        assert not work.exists()
 
 
 def test_the_working_folder_is_not_replaced(folder, monkeypatch):

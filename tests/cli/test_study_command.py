@@ -12,8 +12,6 @@ from headscope.cli import app
 from headscope.studies.study_table import GROUPS, STUDIES, imported
 from tests.helpers.studies import COMMANDS
 
-ROWS = {study.name: study for study in STUDIES}
-
 
 class CalledError(Exception):
     """The function of a study was called with these arguments."""

@@ -20,10 +20,9 @@ import pytest
 import headscope as hs
 from headscope.cli.terminal import folded, harmless
 from headscope.errors import RunError
-from tests.fuzz.folders import make_run
+from tests.helpers.run_folders import make_run
 
 COMMAND = (sys.executable, "-c", "from headscope.cli import main; main()")
-EVIL = "evil\x1b]0;owned\x07\x1b[2J\u202e"
 
 
 @pytest.fixture(scope="module")

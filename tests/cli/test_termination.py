@@ -5,16 +5,27 @@ from __future__ import annotations
 import resource
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from headscope.runs.folder import CHECKPOINT
-from tests.kill.kill import COMMAND, arguments
 
+CODE = "from headscope.runs import checkpoint; checkpoint.EVERY = 0; from headscope.cli import main; main()"
+COMMAND = (sys.executable, "-c", CODE)
+"""The command line, which writes a run's state after every batch."""
 ROOM = 64 * 2**30
 """Bytes of address space: enough for a run, and a limit."""
+
+
+def arguments(corpus: Path, out: Path, *, tokens: int) -> list[str]:
+    """A short run of mini."""
+    return [
+        "classify", "mini", "--corpus", str(corpus), "--types", "positional,induction,delimiter",
+        "--max-tokens", str(tokens), "--out", str(out),
+    ]  # fmt: skip
 
 
 def limited() -> None:

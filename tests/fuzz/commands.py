@@ -10,7 +10,7 @@ from typing import Any, get_args, get_type_hints
 
 import typer
 
-from tests.fuzz.desk import Desk, Fault, odd_message
+from tests.fuzz.desk import Desk, odd_message
 from tests.helpers.shell import headscope
 from tests.helpers.studies import COMMANDS, FUNCTIONS, line, words_with
 from tests.limits import Hang
@@ -127,9 +127,9 @@ def _bad(desk: Desk, command: str, parameter: Parameter) -> Sequence[str]:
     return paths
 
 
-def try_command(desk: Desk, line: list[str]) -> Fault | None:
-    """Fault of a bad command line, which should end with exit code 2."""
-    name, wrong = " ".join(f"{word!r:.60}" for word in line), ""
+def fault_of(desk: Desk, line: list[str]) -> str:
+    """Fault of a bad command line, which should end with exit code 2; empty if it does."""
+    wrong = ""
     with desk.guarded() as changed:
         try:
             done = headscope(*line)
@@ -139,7 +139,7 @@ def try_command(desk: Desk, line: list[str]) -> Fault | None:
         except BaseException as error:
             wrong = f"{type(error).__name__}: {error!s:.200}"
     wrong = "; ".join([wrong, *changed][not wrong :])
-    return Fault(name, wrong) if wrong else None
+    return f"{' '.join(f'{word!r:.60}' for word in line)}: {wrong}" if wrong else ""
 
 
 def _odd_end(code: object, told: str) -> str:

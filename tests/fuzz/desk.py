@@ -13,25 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import headscope as hs
-from tests.fuzz.folders import make_run
+from tests.helpers.run_folders import make_run
 from tests.helpers.texts import SENTENCES
 from tests.limits import no_hang
 
 LONGEST_MESSAGE = 1500
 SECONDS = 120
 """For one attempt: what is refused is refused at once, but the machine may have other work."""
-
-
-@dataclass
-class Fault:
-    """A bad input that ended badly."""
-
-    attempt: str
-    what: str
-
-    def __str__(self) -> str:
-        return f"{self.attempt}: {self.what}"
 
 
 @dataclass
@@ -94,14 +82,11 @@ class Desk:
                 _remove(self.home / name)
 
 
-def make_desk(home: Path) -> Desk:
-    """Lay everything out."""
+def make_desk(home: Path, mini_run: Path) -> Desk:
+    """Lay everything out, a copy of a run of `mini` too."""
     home.mkdir()
     make_run(home / "runs" / "given")
-    hs.classify(
-        "mini", types=["positional"], max_tokens=600, max_length=64, examples=False,
-        out=home / "runs" / "mini",
-    )  # fmt: skip
+    shutil.copytree(mini_run, home / "runs" / "mini")
     (home / "folder").mkdir()
     (home / "notes.rst").write_text("my notes")
     (home / "folder" / "thesis.tex").write_text("precious")

@@ -33,14 +33,10 @@ def named(words: Sequence[str]) -> str:
     return name
 
 
-def arguments(study: StudyRow) -> tuple[str, ...]:
-    """The names of what a study's function takes."""
-    return tuple(imported(study.function).options().model_fields)
-
-
 def call_with(study: StudyRow, values: Mapping[str, Any]) -> dict[str, Any]:
     """The values that a study's function takes, by the names of its arguments."""
-    return {name: values[name] for name in arguments(study) if name in values}
+    fields = imported(study.function).options().model_fields
+    return {name: values[name] for name in fields if name in values}
 
 
 def words_with(command: str, values: Mapping[str, object]) -> list[str]:

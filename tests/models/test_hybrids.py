@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from transformers import AutoModelForCausalLM
 
 import headscope as hs
 from headscope.errors import ModelError, RunError
@@ -13,16 +14,30 @@ from headscope.models.layout.projections import output_projection
 from headscope.models.load import load_model
 from headscope.models.rerun import Rerunner, TokenRows
 from headscope.runs.resolve import load
-from tests.helpers.hybrids import WITH, save_hybrid
+from tests.helpers.models import save_uneven
 from tests.helpers.shell import headscope
+from tests.models.tiny import tiny_config
 
+WITH = (1, 3)
+"""Layers with attention, of four."""
+LAYERS = {
+    "jamba": {"num_hidden_layers": 4},
+    "qwen3_next": {
+        "num_hidden_layers": 4, "layer_types": ["linear_attention", "full_attention"] * 2,
+        "mlp_only_layers": [],
+    },
+}  # fmt: skip
 NAMES = [f"L{layer}H{head}" for layer in WITH for head in range(4)]
 NOTE = "layers 0, 2 have no softmax attention"
 
 
-@pytest.fixture(scope="module", params=["jamba", "qwen3_next"])
+@pytest.fixture(scope="module", params=LAYERS)
 def folder(request, tokenizer, tmp_path_factory):
-    return save_hybrid(request.param, tokenizer, tmp_path_factory.mktemp(request.param) / "model")
+    """A model with random weights that let heads attend unevenly."""
+    config = tiny_config(request.param)
+    stated = config.to_dict() | LAYERS[request.param] | {"vocab_size": 400}
+    network = AutoModelForCausalLM.from_config(type(config)(**stated))
+    return save_uneven(network, tokenizer, tmp_path_factory.mktemp(request.param) / "model")
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ import headscope as hs
 from headscope.cli import app
 from headscope.errors import CorpusError, ModelError, RunError
 from headscope.runs.contents import RECORD
-from tests.helpers.report import data_of
+from tests.helpers.run_folders import data_of
 
 TEXT = "Alice was very tired. She looked at the old keys again. " * 60
 

@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import headscope as hs
-from headscope import relations
 from headscope.errors import RunError, RunStoppedError
-from headscope.measure import plan
-from headscope.measure.tally import Tally
 from headscope.models import stream
 from headscope.runs import checkpoint
-from headscope.statistics import early_stopping
-from headscope.stimuli.repeat import REPEAT
 from tests.helpers.disks import disk, fill
 from tests.helpers.models import save_model
-from tests.kill.kill import content, state_of
+from tests.helpers.run_folders import content, state_of
 
 TEXT = "Alice was very tired. She looked at the old keys again. "
 # windows so short that stretches are merged on the way
@@ -131,34 +125,6 @@ def test_a_run_broken_off_twice_ends_with_the_same_bytes(gpt2_folder, corpus, wh
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
         str(n) for n in (1, batches // 2)
     )
-
-
-@pytest.mark.slow
-def test_a_run_broken_off_at_any_batch_remembers_which_stimuli_had_ended(
-    gpt2_folder, corpus, tmp_path, monkeypatch
-):
-    monkeypatch.setattr(plan, "ROUND_DOCUMENTS", 2)
-    monkeypatch.setattr(early_stopping, "ROUND_DOCUMENTS", 2)
-    induction = replace(hs.head_types()["induction"], stimuli=(replace(REPEAT, before_text=1),))
-    monkeypatch.setitem(relations._registered, "induction", induction)
-
-    def should_stop(
-        self: early_stopping.StoppingRule, tally: Tally, number: int
-    ) -> dict[str, float]:
-        # what comes after says of the sums at the next round that nothing has ended
-        return {"repeat": 0.25} if number == 2 else {}
-
-    monkeypatch.setattr(early_stopping.StoppingRule, "should_stop", should_stop)
-    whole = tmp_path / "whole"
-    hs.classify(str(gpt2_folder), corpus, out=whole, **OPTIONS)
-    read = hs.load(whole).info["text_read"]
-    assert read["repeat"] == {"documents": 4, "of": 16, "expected_changes": 0.25}
-    batches = batches_of(gpt2_folder, corpus)
-    out = tmp_path / "broken"
-    for after in range(batches - 8, batches):
-        broken(gpt2_folder, corpus, out, after)
-    hs.classify(str(gpt2_folder), corpus, out=out, **OPTIONS)
-    assert content(out) == content(whole)
 
 
 def test_batches_that_are_done_are_not_run_again(gpt2_folder, corpus, tmp_path, monkeypatch):

@@ -9,8 +9,8 @@ import pytest
 import headscope as hs
 from headscope.runs.tables import HEAD_TABLE, table_to_csv
 from headscope.statistics.columns import HEAD_COLUMNS
-from tests.fuzz.folders import make_run
 from tests.helpers.formats import columns_of
+from tests.helpers.run_folders import make_run
 
 TEXTS = ["=1+1", "-2", "'", '"', ",", "a\nb", "NA", "null", "1", ""]
 

@@ -24,7 +24,7 @@ from headscope.studies.explain.softmax import kl_divergences, log_pattern, newto
 from tests.helpers.encoders import corpus, save_hand_built
 from tests.helpers.formats import columns_of
 from tests.helpers.prose import prose_windows
-from tests.helpers.report import data_of
+from tests.helpers.run_folders import data_of
 
 
 @pytest.fixture(scope="module")
