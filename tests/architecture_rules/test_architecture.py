@@ -3,23 +3,148 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
-from tests.architecture_rules.measure import (
-    Module,
-    arguments,
-    broken_rules,
-    circle,
-    functions,
-    length,
-    modules,
-    public,
-)
-
 PROJECT = Path(__file__).parents[2]
+ROOT = PROJECT / "headscope"
+ROOMS = (
+    "corpus", "stimuli", "relations", "models", "measure", "statistics", "runs", "views", "studies", "serve",
+)  # fmt: skip
+"""No room knows one that stands behind it, and models do not know relations. Nothing but the entry points knows `cli`;
+`run` and `classification` are known to studies alone."""
+SWEEPS = ("sweep", "emergence", "languages")
+MAY_CLASSIFY = (*SWEEPS, "why")
+"""The studies that run `classify`; no other study knows the rooms above it."""
+TOP = ("run", "classification")
+
 LONG_FUNCTION, MANY_ARGUMENTS = 40, 6
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass
+class Module:
+    """A file of the package: its name without `headscope.`, its tree, and what it imports."""
+
+    name: str
+    tree: ast.Module
+    imports: set[str] = field(default_factory=set)
+
+
+def modules() -> dict[str, Module]:
+    """Every module by its name; imports inside functions count, those for type checkers do not."""
+    found = {}
+    for path in sorted(ROOT.rglob("*.py")):
+        name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix("__init__")
+        name = name.rstrip(".")
+        found[name] = Module(name, ast.parse(path.read_text(encoding="utf-8")))
+    for module in found.values():
+        module.imports = {
+            target
+            for target in _imports(module, found)
+            if target in found and target != module.name
+        }
+    return found
+
+
+def _imports(module: Module, found: dict[str, Module]) -> Iterator[str]:
+    hidden = {
+        id(inner)
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+        for statement in node.body
+        for inner in ast.walk(statement)
+    }
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Import) and id(node) not in hidden:
+            yield from (_inner(alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and id(node) not in hidden:
+            # a name of a package is a module of it, or comes from its __init__
+            for alias in node.names:
+                whole = _inner(f"{node.module}.{alias.name}")
+                yield whole if whole in found else _inner(node.module or "")
+
+
+def _inner(name: str) -> str:
+    return name.removeprefix("headscope").removeprefix(".") if name.startswith("headscope") else "?"
+
+
+def broken_rules(found: dict[str, Module]) -> list[str]:
+    """Every import that a room must not have, as `importer -> imported`."""
+    return [
+        f"{module.name} -> {target}"
+        for module in found.values()
+        for target in sorted(module.imports)
+        if _forbidden(module.name, target)
+    ]
+
+
+def _forbidden(name: str, target: str) -> bool:
+    own, other = name.split("."), target.split(".")
+    if other[0] == "cli":
+        return own[0] not in ("cli", "__main__")
+    if own[0] == "studies" and other[0] != "serve":
+        if other[0] in TOP:
+            return own[1:2] != [] and own[1] not in MAY_CLASSIFY
+        return other[0] == "studies" and len(own) > 1 and not _one_study(own[1], other[1])
+    if own[0] not in ROOMS:
+        return False
+    if (own[0], other[0]) == ("models", "relations") or other[0] in TOP:
+        return True
+    return other[0] in ROOMS[ROOMS.index(own[0]) + 1 :]
+
+
+def _one_study(name: str, target: str) -> bool:
+    """True for the files of one study, for sweeps, and for the declaration that all studies use."""
+    one, other = name.partition("_")[0], target.partition("_")[0]
+    return one == other or {one, other} <= {*SWEEPS} or target == "study"
+
+
+def circle(found: dict[str, Module]) -> list[str]:
+    """Modules that import one another, if there are any."""
+    try:
+        TopologicalSorter({module.name: module.imports for module in found.values()}).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def functions(found: dict[str, Module]) -> Iterator[tuple[Module, Function]]:
+    """Every function and method."""
+    for module in found.values():
+        for node in ast.walk(module.tree):
+            if isinstance(node, Function):
+                yield module, node
+
+
+def length(function: Function) -> int:
+    """Lines of a function, its docstring left out."""
+    first = function.body[0]
+    lines = (function.end_lineno or function.lineno) - function.lineno + 1
+    documented = ast.get_docstring(function) is not None
+    return lines - ((first.end_lineno or first.lineno) - first.lineno + 1) * documented
+
+
+def arguments(function: Function) -> int:
+    """Arguments of a function, `self` and `cls` left out."""
+    named = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
+    return sum(name.arg not in ("self", "cls") for name in named)
+
+
+def public(module: Module) -> Iterator[ast.ClassDef | Function]:
+    """Public functions, classes and their public methods."""
+    for node in module.tree.body:
+        if isinstance(node, ast.ClassDef | Function) and not node.name.startswith("_"):
+            yield node
+            inner = node.body if isinstance(node, ast.ClassDef) else []
+            yield from (
+                own for own in inner if isinstance(own, Function) and not own.name.startswith("_")
+            )
 
 
 @pytest.fixture(scope="module")

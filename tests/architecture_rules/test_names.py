@@ -46,12 +46,6 @@ def fillers() -> dict[str, list[str]]:
     return found
 
 
-def test_bindings_are_found_wherever_python_binds_a_name():
-    source = "class Found:\n def own(self, each=1):\n  (kept := [told for told in each])\n"
-    names = bindings(ast.parse(source))
-    assert {"Found", "own", "each", "kept", "told"} <= set(names)
-
-
 def test_no_name_is_a_filler_but_for_a_reason():
     for word, places in fillers().items():
         assert word in EXCEPTIONS, f"{word} says nothing of its value: {sorted(set(places))}"
