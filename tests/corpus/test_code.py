@@ -12,7 +12,6 @@ import pytest
 
 import headscope as hs
 from headscope.corpus.code import read_python
-from headscope.corpus.document import Document
 from headscope.corpus.read import corpus_files, read_corpus
 from headscope.errors import CorpusError
 from headscope.stimuli.natural_text import TextWindows
@@ -145,27 +144,3 @@ def test_positions_hold_beside_letters_of_several_bytes():
     forms = {word.start: word.form for word in document.words}
     told = [(forms[a.query], forms[a.right[0]]) for a in document.arrows if a.kind == "definition"]
     assert told == [("größe", "größe"), ("x", "x"), ("ß", "ß"), ("größe", "größe")]
-
-
-FILLER = "".join(f"def filler_{i}(value):\n    return value + {i}\n" for i in range(80))
-CODE = f"""\
-import os
-import sys
-def pad(text, width):
-    return text + sys.path * width
-{FILLER}
-def main(width, text):
-    first = pad(text, width)
-    again = pad(text, width)
-    return pad(sys.path, os.sep), pad(sys.path, os.sep), sys, os
-"""
-
-
-def read(code: str) -> Document:
-    return read_python(Path("tools/pad.py"), code)
-
-
-def said(document: Document) -> list[tuple[str, str, str]]:
-    """Kind, query word and key word of each link."""
-    forms = {word.start: word.form for word in document.words}
-    return [(a.kind, forms[a.query], forms[a.right[-1]]) for a in document.arrows]

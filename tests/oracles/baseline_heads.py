@@ -101,11 +101,7 @@ _LISTS = {
 
 
 def classes_of(words: str) -> tuple[str, ...]:
-    """Parts of speech by a name in `CLASSES`, or joined by bars.
-
-    >>> classes_of("nominal"), classes_of("VERB|AUX")
-    (('NOUN', 'PROPN', 'PRON'), ('VERB', 'AUX'))
-    """
+    """Parts of speech by a name in `CLASSES`, or joined by bars."""
     return CLASSES.get(words) or tuple(words.split("|"))
 
 
@@ -366,11 +362,7 @@ _OF_QUERIES = (
 
 
 def baseline_heads(attention_kind: AttentionKind = CAUSAL) -> tuple[BaselineHead, ...]:
-    """Every baseline head; of encoders mirror images, and heads that look on either side too.
-
-    >>> [head.name for head in baseline_heads()][:3]
-    ['nearest VERB', 'nearest NOUN', 'nearest PROPN']
-    """
+    """Every baseline head; of encoders mirror images, and heads that look on either side too."""
     words = list(_of_words())
     tokens_back = [_back(distance) for distance in range(1, 9)]
     heads = (*words, *tokens_back, *_OF_TOKENS, *_mixtures())
@@ -465,11 +457,7 @@ def mirrored_head(head: BaselineHead) -> BaselineHead:
 
 
 def _ahead(tags: tuple[str, ...]) -> tuple[str, ...]:
-    """Tags of the mirror image.
-
-    >>> _ahead(("lexical/nearest-VERB", "positional/offset-1"))
-    ('lexical/next-VERB', 'positional/offset+1')
-    """
+    """Tags of the mirror image."""
     swaps = (("/nearest", "/next"), ("/same-class", "/next-same-class"), ("/offset-", "/offset+"))
     for old, new in swaps:
         tags = tuple(tag.replace(old, new) for tag in tags)

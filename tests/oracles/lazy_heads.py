@@ -91,11 +91,7 @@ STRENGTH = 0.6
 
 
 def lazy_heads(attention_kind: AttentionKind = CAUSAL) -> tuple[BaselineHead, ...]:
-    """Every lazy head; of encoders also those that read the text from its end.
-
-    >>> [head.name for head in lazy_heads()][:2]
-    ['nearest nominal beyond the nearest VERB', 'nearest nominal beyond the nearest AUX']
-    """
+    """Every lazy head; of encoders also those that read the text from its end."""
     heads = tuple(_causal())
     return (*heads, *map(mirrored_head, heads)) if attention_kind.sees_future else heads
 

@@ -1,16 +1,11 @@
-"""HeadVis' folder: its contract, numbers of loops over transformers' attention, and Neuronpedia's own programs."""
+"""HeadVis' folder: its contract, and numbers of loops over transformers' attention."""
 
 from __future__ import annotations
 
-import importlib.util
 import math
-import sys
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
-from types import ModuleType
-from typing import Any
-from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -23,7 +18,6 @@ from headscope.models.load import load_model
 from headscope.stimuli.natural_text import TextWindows
 from headscope.studies.headvis import row_numbers
 from tests.helpers import encoders
-from tests.helpers.places import SHARED
 from tests.studies import headvis_data as slow
 from tests.studies.headvis_data import check_data, read
 
@@ -211,83 +205,3 @@ def test_rows_in_tiles_have_the_numbers_of_whole_patterns():
         joined = torch.cat([part[name] for part in parts], 1)
         torch.testing.assert_close(joined, expected, equal_nan=True)
     assert torch.isnan(whole["prev_token_score"][:, 0]).all()
-
-
-CLIENT = SHARED.parent / "clients" / "neuronpedia_headvis"
-COLUMNS = {
-    "selfAttentionScore": "self_attention_score",
-    "prevTokenScore": "prev_token_score",
-    "patternEntropy": "pattern_entropy",
-    "qkDistance": "qk_distance",
-    "qkDistanceVariance": "qk_distance_variance",
-    "inductionScore": "induction_score",
-    "qkDistanceHistogram": "qk_distance_histogram",
-    "topQueryTokens": "top_query_tokens",
-    "topKeyTokens": "top_key_tokens",
-    "activationHistogram": "histogram",
-    "headStatistics": "statistics",
-}
-with_programs = pytest.mark.skipif(
-    not CLIENT.is_dir(), reason=f"needs Neuronpedia's programs in {CLIENT}"
-)
-
-
-def program(name: str, monkeypatch: pytest.MonkeyPatch) -> Any:
-    spec = importlib.util.spec_from_file_location("theirs", CLIENT / name)
-    module: Any = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "theirs", module)
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.fixture
-def inserted(monkeypatch) -> list[tuple[Any, ...]]:
-    """Rows that a loader inserts into an empty database."""
-    rows: list[tuple[Any, ...]] = []
-    extras = ModuleType("psycopg2.extras")
-    extras.Json = lambda value: value
-    extras.execute_values = lambda cursor, query, values: rows.extend(values)
-    database = MagicMock()
-    cursor = database.connect.return_value.cursor.return_value.__enter__.return_value
-    cursor.fetchall.return_value, cursor.fetchone.return_value = [], (0,)
-    for name, module in (("psycopg2", database), ("psycopg2.extras", extras)):
-        monkeypatch.setitem(sys.modules, name, module)
-    monkeypatch.setitem(sys.modules, "dotenv", MagicMock())
-    monkeypatch.syspath_prepend(CLIENT)
-    return rows
-
-
-@with_programs
-def test_neuronpedia_s_loaders_take_an_export_as_it_is(
-    run_folder, texts, tmp_path, inserted, monkeypatch
-):
-    folder = tmp_path / "gpt2-small" / "headvis" / "texts"
-    hs.headvis(run_folder, folder, sequences=30, max_length=48)
-    monkeypatch.setattr(sys, "argv", ["load", str(tmp_path)])
-    metrics = program("load-head-metrics.py", monkeypatch)
-    metrics.main()
-    rows = [dict(zip(metrics.COLUMNS, row, strict=True)) for row in inserted]
-    inserted.clear()
-    loaded = program("load-head-sequences.py", monkeypatch)
-    loaded.main()
-    sequences = [dict(zip(loaded.COLUMNS, row, strict=True)) for row in inserted]
-    scatter = read(folder / "scatter_data.json")
-    assert len(scatter) == len(rows) == 8
-    for row, numbers in zip(rows, scatter, strict=True):
-        place = row["layer"], row["headIndex"]
-        assert place == (numbers["layer"], numbers["head"])
-        facts = ("modelId", "datasetName", "nSequences", "seqLen")
-        assert [row[name] for name in facts] == ["gpt2-small", texts.name, 30, 48]
-        file = read(folder / "heads" / "L{}H{}.json".format(*place))
-        expected = {**numbers, **file}
-        assert {name: row[name] for name in COLUMNS} == {
-            name: expected[key] for name, key in COLUMNS.items()
-        }
-        own = [s for s in sequences if (s["layer"], s["headIndex"]) == place]
-        assert len(own) == len(file["sequences"]) == 30
-        for found, each in zip(own, file["sequences"], strict=True):
-            assert found["tokens"] == each["tokens"]
-            assert found["interval"] == each["interval"]
-            assert found["attentionIndices"] == each["attention_indices"]
-            assert found["attentionValues"] == each["attention_values"]
-            assert found["maxActivation"] == each["max_activation"]

@@ -26,7 +26,7 @@ from headscope.studies.prune import (
 )
 from tests.helpers.models import save_model
 
-LAYERS, HEADS, WIDTH = 2, 4, 8
+LAYERS, HEADS = 2, 4
 
 
 @pytest.fixture(scope="module")
