@@ -82,21 +82,6 @@ def test_an_empty_environment_classifies_mini_outside_the_checkout(installed, tm
     assert "<script" in (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
 
 
-def test_the_changelog_keeps_its_form():
-    """https://keepachangelog.com/en/1.1.0/, "How do I make a good changelog?"."""
-    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-    first, *released = re.findall(r"^## \[(.+?)\](.*)$", text, re.MULTILINE)
-    assert first == ("Unreleased", "")
-    versions = [[*map(int, name.split("."))] for name, _ in released]
-    assert versions == sorted(versions, reverse=True)
-    assert versions[0] <= [*map(int, PROJECT["version"].split("."))]
-    assert all(re.fullmatch(r" - \d{4}-\d\d-\d\d", date) for _, date in released)
-    kinds = {"Breaking", "Added", "Changed", "Fixed"}
-    assert set(re.findall(r"^### (.+)$", text, re.MULTILINE)) <= kinds
-    for name, _ in (first, *released):
-        assert re.search(rf"^\[{re.escape(name)}\]: https://\S+$", text, re.MULTILINE)
-
-
 def test_the_wheel_is_small_and_atlases_are_in_it(wheel):
     assert wheel.stat().st_size <= 20_000_000
     with zipfile.ZipFile(wheel) as archive:

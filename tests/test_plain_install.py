@@ -95,19 +95,6 @@ def python(installed) -> Path:
     return installed / "python"
 
 
-def test_the_environment_has_nothing_of_the_extras_and_all_of_the_dependencies(python, tmp_path):
-    code = (
-        "import importlib.util as u, importlib.metadata as m\n"
-        "def there(name):\n"
-        "    try: return bool(m.version(name))\n"
-        "    except m.PackageNotFoundError: return False\n"
-        "print([(n, u.find_spec(n) is not None, there(n)) for n in ('ray', 'gguf', 'pytest')])"
-    )
-    assert call(python, "-c", code, cwd=tmp_path) == (
-        "[('ray', False, False), ('gguf', True, True), ('pytest', False, False)]\n"
-    )
-
-
 def test_every_module_but_the_widget_s_is_imported_without_extras(python, tmp_path):
     code = (
         "import headscope, importlib, pkgutil\n"

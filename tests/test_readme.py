@@ -40,14 +40,3 @@ def test_the_citation_is_that_of_the_project():
     entry = README.split("```bibtex\n")[1]
     assert f"title = {{{citation['title']}}}" in entry
     assert f"version = {{{citation['version']}}}" in entry
-
-
-def test_the_readme_is_short():
-    prose = re.sub(r"```.*?```", "", README, flags=re.DOTALL)
-    assert len(prose.split()) <= 470  # with the table of two heads and addresses of links
-    assert max(map(len, README.splitlines())) <= 120
-
-
-def test_every_page_and_folder_in_the_readme_exists():
-    for path in re.findall(r"\]\((?!http)([^)#]+)\)", README):
-        assert (ROOT / path).exists(), path
