@@ -15,9 +15,6 @@ from filelock import FileLock
 import headscope as hs
 from headscope.corpus.shipped import data_folder
 from headscope.models.packaged import PACKAGED
-from tests.helpers.installed import installed as installed
-from tests.helpers.installed import sdist as sdist
-from tests.helpers.installed import wheel as wheel
 from tests.helpers.models import LAYOUTS, save_model
 from tests.helpers.shell import headscope
 from tests.helpers.texts import SENTENCES
