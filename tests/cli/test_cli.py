@@ -88,14 +88,6 @@ def test_heads_lists_filters_and_exports(run):
     )
 
 
-def test_why_gives_every_condition_with_its_number(run):
-    for spelling in ("L1H2", "1.2"):
-        told = headscope("why", run, spelling, "--full")
-        assert told.returncode == 0
-        assert told.stdout.startswith("L1H2: ")
-        assert "threshold" in told.stdout
-
-
 def test_a_run_is_only_replaced_when_asked(run, gpt2_folder, tmp_path):
     before = (run / "heads.csv").read_bytes()
     refused = headscope("classify", gpt2_folder, "--types", "induction", "--out", run, "-q")

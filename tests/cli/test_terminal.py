@@ -20,6 +20,7 @@ import pytest
 import headscope as hs
 from headscope.cli.terminal import folded, harmless
 from headscope.errors import RunError
+from tests.helpers.hand_built import run_of
 from tests.helpers.run_folders import make_run
 
 COMMAND = (sys.executable, "-c", "from headscope.cli import main; main()")
@@ -125,12 +126,7 @@ def test_why_keeps_to_the_terminals_width_and_to_100_columns_in_a_pipe(tmp_path,
     """A real terminal states its width."""
     from rich.cells import cell_len
 
-    a = np.zeros((1, 1, 21, 21))
-    place = np.arange(1, 21)
-    a[0, 0, place, place - 1] = 0.9
-    a[..., 0] += 1 - a.sum(-1)
-    tokens = [["<s>", *(f"w{document}-{i}" for i in range(20))] for document in range(10)]
-    hs.score_patterns([a] * 10, None, tokens).save(tmp_path / "run")
+    run_of("P", name="one head", size=10).save(tmp_path / "run")
     command = [sys.executable, "-m", "headscope", "why", str(tmp_path / "run"), "L0H0", "--full"]
     piped = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     ours, theirs = pty.openpty()

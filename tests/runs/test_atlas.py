@@ -11,10 +11,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
 
 import headscope as hs
-from headscope.cli import app
 from headscope.corpus.shipped import data_folder
 from headscope.errors import WriteError
 from headscope.models.packaged import reserved_names
@@ -30,16 +28,10 @@ def packed(mini_run, tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def command(monkeypatch, tmp_path):
-    """Run a command in an empty folder; its exit code, and what it prints and says."""
+def command(command, monkeypatch, tmp_path):
+    """The command line in an empty folder."""
     monkeypatch.chdir(tmp_path)
-
-    def run(*words: object) -> tuple[int, str, str]:
-        done = CliRunner().invoke(app, [*map(str, words)])
-        error = "" if done.exception is None else str(done.exception)
-        return done.exit_code, done.stdout, done.stderr + error
-
-    return run
+    return command
 
 
 def members(path: Path) -> dict[str, bytes]:
@@ -165,7 +157,7 @@ def test_a_broken_atlas_is_refused_in_one_sentence(kind, packed, tmp_path, comma
     assert code != 0
     assert said == ""
     (line,) = error.strip().splitlines()
-    assert line.startswith(f"{path}: this atlas is damaged (")
+    assert line.startswith(f"headscope: {path}: this atlas is damaged (")
     assert not (tmp_path / "escaped").exists()
 
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-import headscope as hs
 from headscope.statistics.causes import (
     CAUSAL_EFFECT,
     CAUSE_COLUMNS,
@@ -18,23 +17,7 @@ from headscope.statistics.causes import (
     evidence_counts,
     type_evidence,
 )
-
-
-def some_run() -> hs.Run:
-    """Four heads: two look at the copy's next token, one at the token before, one at the first."""
-    tokens = ["<s>", *"abcdefgh", *"abcdefgh"]
-    size = len(tokens)
-    induction = np.zeros((size, size))
-    induction[:, 0] = 1
-    for query in range(9, 16):
-        induction[query] = np.eye(size)[query - 7]
-    before = np.eye(size, k=-1)
-    before[0, 0] = 1
-    rest = np.tile(np.eye(size)[0], (size, 1))
-    patterns = np.stack([induction, induction, before, rest])[None]
-    return hs.score_patterns(
-        [patterns] * 40, None, [tokens] * 40, types=["positional", "induction", "sink"]
-    )
+from tests.helpers.hand_built import run_of
 
 
 def verdict(head: int, type: str, relation: str, said: str) -> dict[str, object]:
@@ -44,7 +27,8 @@ def verdict(head: int, type: str, relation: str, said: str) -> dict[str, object]
 
 
 def test_evidence_by_type_is_what_was_measured():
-    run = some_run()
+    # two heads look at the copy's next token, one at the token before, one at the first
+    run = run_of("IIPS", name="four heads", types=["positional", "induction", "sink"])
     table = type_evidence(run)
     assert {*table["direct_effect"]} == {*table["causal_effect"]} == {NOT_MEASURED}
     assert "sink" not in set(table["type"])  # a sink is no function

@@ -9,38 +9,20 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
 
 import headscope as hs
-from headscope.cli import app
 from headscope.errors import ChoiceError, RunError
 from headscope.studies.compare import changed, compare, condition_outcomes, relation_changes
 from headscope.views.study_result import StudyResult
-
-N = 30  # tokens of a repeat
-
-
-def pattern(layers: int, heads: int, previous=(), induction=()) -> np.ndarray:
-    """Heads that look one token back, or to what followed the earlier copy; the rest at the start."""
-    a = np.zeros((layers, heads, 2 * N + 1, 2 * N + 1))
-    place = np.arange(1, 2 * N + 1)
-    second = np.arange(N + 1, 2 * N + 1)
-    for layer, head in previous:
-        a[layer, head, place, place - 1] = 0.9
-    for layer, head in induction:
-        a[layer, head, second, second - N + 1] = 0.8
-    a[..., 0] += 1 - a.sum(-1)
-    return a
+from tests.helpers.hand_built import run_of
+from tests.helpers.shell import headscope
 
 
 @pytest.fixture(scope="session")
 def make(tmp_path_factory) -> Callable[..., Path]:
-    def make_run(name: str, layers: int, heads: int, *, types=("positional", "induction"), **which):
+    def make_run(name: str, *layers: str) -> Path:
         folder = tmp_path_factory.mktemp("compared") / name
-        tokens = [["<bos>", *[f"w{i}-{j}" for j in range(N)] * 2] for i in range(10)]
-        hs.score_patterns(
-            [pattern(layers, heads, **which)] * 10, None, tokens, types=list(types), name=name, out=folder
-        )  # fmt: skip
+        run_of(*layers, name=name, types=["positional", "induction"], out=folder)
         return folder
 
     return make_run
@@ -48,18 +30,18 @@ def make(tmp_path_factory) -> Callable[..., Path]:
 
 @pytest.fixture(scope="session")
 def before(make) -> Path:
-    return make("before", 2, 3, previous=[(0, 0)], induction=[(1, 2)])
+    return make("before", "PSS", "SSI")
 
 
 @pytest.fixture(scope="session")
 def after(make) -> Path:
     """L0H0 stays, L0H1 learned to look back, L1H2 forgot its induction."""
-    return make("after", 2, 3, previous=[(0, 0), (0, 1)])
+    return make("after", "PPS", "SSS")
 
 
 @pytest.fixture(scope="session")
 def deep(make) -> Path:
-    return make("deep", 4, 2, induction=[(3, 0), (3, 1)])
+    return make("deep", "SS", "SS", "SS", "II")
 
 
 def changes(result: StudyResult) -> pd.DataFrame:
@@ -139,21 +121,19 @@ def test_one_run_or_runs_of_different_shapes_are_refused(before, deep):
         hs.compare(before, deep)
 
 
-def run(*arguments: object):
-    return CliRunner().invoke(app, ["compare", *map(str, arguments)])
-
-
 def test_a_lost_type_fails_with_exit_code_1_and_names_the_head(before, after):
-    done = run(before, after, "--fail-on", "lost induction > 0")
-    assert done.exit_code == 1
+    done = headscope("compare", before, after, "--fail-on", "lost induction > 0")
+    assert done.returncode == 1
     assert "FAILED: lost induction > 0: 1 heads: L1H2" in " ".join(done.stdout.split())
 
 
 def test_what_is_within_bounds_passes(before, after):
-    done = run(before, after, "--fail-on", "lost induction > 1", "--fail-on", "sure lost >= 9")
-    assert done.exit_code == 0
+    done = headscope(
+        "compare", before, after, "--fail-on", "lost induction > 1", "--fail-on", "sure lost >= 9"
+    )
+    assert done.returncode == 0
     assert "passed: lost induction > 1: 1 heads: L1H2" in " ".join(done.stdout.split())
-    assert run(before, before, "--fail-on", "changes > 0").exit_code == 0
+    assert headscope("compare", before, before, "--fail-on", "changes > 0").returncode == 0
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 from headscope.measure.example import Example
 from headscope.views.report import report_html
-from tests.views.hand_built import run_of
+from tests.helpers.hand_built import run_of
 
 TOKENS = (
     "<bos>", "</script><script>alert(1)</script>", "\"'<b>&amp;", "\u202eabc\u200f", "\ufffd", "\ud83d", "a\nb",

@@ -13,7 +13,7 @@ import headscope as hs
 from headscope.cli import app
 from headscope.errors import HeadscopeError
 from tests.browser import axe_faults, opened, visit
-from tests.views.hand_built import run_of
+from tests.helpers.hand_built import run_of
 
 EVIL = "<b>six</b>\u202e heads"
 

@@ -14,7 +14,7 @@ from headscope.studies.emergence import cell_emergence
 from headscope.studies.sweep_folder import COMPLETE, Cell
 from headscope.views.figure_style import fitted, picture
 from headscope.views.figures import FIGURES
-from tests.views.hand_built import run_of
+from tests.helpers.hand_built import run_of
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ from headscope.views.figures import atlas_figure, layers_figure
 from headscope.views.html_page import atlas_html
 from headscope.views.summary import summary
 from tests.browser import visit
-from tests.views.hand_built import run_of
+from tests.helpers.hand_built import run_of
 
 NI, UN = "not identifiable", "unclassified"
 COUNTS = {"positional": 1, "sink": 1, NI: 3, UN: 2}

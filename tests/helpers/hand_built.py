@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 import headscope as hs
 
 
 def run_of(
-    *layers: str, name: str, size: int = 30, documents: int = 10, repeats: bool = True
+    *layers: str, name: str, size: int = 30, documents: int = 10, repeats: bool = True, **how: Any
 ) -> hs.Run:
     """A run on sequences of random words and their copies.
 
@@ -19,6 +21,7 @@ def run_of(
         size: words of a sequence.
         documents: how many.
         repeats: False for words that never come again.
+        how: further arguments of `score_patterns`.
     """
     length = 2 * size + 1
     a = np.zeros((len(layers), len(layers[0]), length, length))
@@ -35,4 +38,4 @@ def run_of(
     a[..., 0] += 1 - a.sum(-1)
     words = [f"w{i}" for i in range(size)] * 2 if repeats else [f"w{i}" for i in range(2 * size)]
     texts = [["<bos>", *(f"{word}-{i}" for word in words)] for i in range(documents)]
-    return hs.score_patterns([a] * documents, None, texts, name=name)
+    return hs.score_patterns([a] * documents, None, texts, name=name, **how)
