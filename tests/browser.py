@@ -27,7 +27,7 @@ import pytest
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 KEYS = {
     "Tab": ("Tab", 9, None), "Enter": ("Enter", 13, "\r"), "ArrowRight": ("ArrowRight", 39, None),
-    "ArrowDown": ("ArrowDown", 40, None), "ArrowUp": ("ArrowUp", 38, None), "Space": (" ", 32, " "),
+    "ArrowDown": ("ArrowDown", 40, None),
 }  # fmt: skip
 # the page is watched from before its first script
 WATCH = """
@@ -137,10 +137,6 @@ class Page:
             down = {"type": "keyDown" if text else "rawKeyDown", **facts}
             self._ask("Input.dispatchKeyEvent", down | ({"text": text} if text else {}))
             self._ask("Input.dispatchKeyEvent", {"type": "keyUp", **facts})
-
-    def write(self, text: str) -> None:
-        """Type into what has the focus."""
-        self._ask("Input.insertText", {"text": text})
 
     def tab_to(self, selector: str, most: int = 80) -> int:
         """Press Tab until the focus is on what a selector names; how many presses that took."""
