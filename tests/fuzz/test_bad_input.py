@@ -23,6 +23,7 @@ def desk(tmp_path_factory, mini_run):
 def test_bad_command_lines_are_refused_in_one_line(desk):
     every = list(commands.attempts(desk))
     tried = random.Random(0).sample(every, min(len(every), TIMES * len(every) // LINES))
+    tried += [line for line in every if "pipe" in line and line not in tried]  # it never ends
     faults = [commands.fault_of(desk, line) for line in tried]
     print(f"{len(tried)} bad command lines tried, {sum(map(bool, faults))} ended badly")
     assert [fault for fault in faults if fault] == []
