@@ -8,23 +8,22 @@ from collections.abc import Callable
 
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
 
 import headscope as hs
-from headscope.cli import app
 from headscope.corpus.shipped import data_folder
 from headscope.measure.precision_check import PrecisionCheck
 from headscope.statistics.tags import NO_TYPE
 from headscope.studies.study_table import STUDIES
 from tests.helpers.formats import DESCRIBED, PAGE, ROWS, columns_of
+from tests.helpers.shell import headscope
 from tests.helpers.studies import words_with
 from tests.helpers.treebanks import save_treebanks
 from tests.oracles.planted_tasks import save_model, save_tasks_file
 
 
 def shell(*arguments: object) -> str:
-    done = CliRunner().invoke(app, [*map(str, arguments)], catch_exceptions=False)
-    assert done.exit_code == 0, done.output
+    done = headscope(*arguments)
+    assert done.returncode == 0, done.stderr
     return done.stdout
 
 

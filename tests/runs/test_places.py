@@ -8,22 +8,21 @@ from pathlib import Path
 
 import pytest
 from safetensors import safe_open
-from typer.testing import CliRunner
 
 import headscope as hs
-from headscope.cli import app
 from headscope.errors import CorpusError, ModelError, RunError
 from headscope.runs.contents import RECORD
+from tests.helpers.models import save_model
 from tests.helpers.run_folders import data_of
+from tests.helpers.shell import headscope
 
 TEXT = "Alice was very tired. She looked at the old keys again. " * 60
 
 
-def headscope(*arguments: object) -> str:
-    words = [str(each) for each in arguments]
-    done = CliRunner().invoke(app, words, catch_exceptions=False)
-    assert done.exit_code == 0, (words, done.output)
-    return done.output
+def written(*arguments: object) -> None:
+    """Run a command that must succeed."""
+    done = headscope(*arguments)
+    assert done.returncode == 0, (arguments, done.stderr)
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +39,7 @@ def home(gpt2_folder, tmp_path_factory) -> Path:
 def out(home) -> Path:
     run = home.parent / "shared" / "run"
     asked = ("--max-tokens", 600, "--max-length", 32, "--types", "positional,induction")
-    headscope("classify", home / "models" / "tiny", "--corpus", home / "texts", "--out", run,
+    written("classify", home / "models" / "tiny", "--corpus", home / "texts", "--out", run,
               *asked, "-q")  # fmt: skip
     return run
 
@@ -107,22 +106,13 @@ def test_a_run_finds_its_model_and_its_text_and_so_it_does_when_all_are_moved(ho
     for command in (("show", run_folder := moved / "shared" / "run", "L1H2", "keys"),
                     ("study", "redundancy", run_folder, "--windows", 2),
                     ("study", "weights", run_folder)):  # fmt: skip
-        headscope(*command, "--model", moved / "small")
+        written(*command, "--model", moved / "small")
 
 
-def test_another_model_is_refused_where_the_run_asks_for_its_own(out, gpt2_folder, tmp_path):
-    from tests.helpers.models import save_model
-
-    other = shutil.copytree(gpt2_folder, tmp_path / "other")
-    save_model("gpt2", hs_tokenizer(other), other, spread=0.3)
+def test_another_model_is_refused_where_the_run_asks_for_its_own(out, tokenizer, tmp_path):
+    other = save_model("gpt2", tokenizer, tmp_path / "other", spread=0.3)
     with pytest.raises(RunError, match="has other weights now than when this run was made"):
         hs.load(out).show("L0H0", "the keys", source=other)
-
-
-def hs_tokenizer(folder: Path):
-    from transformers import AutoTokenizer
-
-    return AutoTokenizer.from_pretrained(folder)
 
 
 def test_no_file_that_a_command_writes_says_where_its_model_lies(home, out, tmp_path):
@@ -131,15 +121,15 @@ def test_no_file_that_a_command_writes_says_where_its_model_lies(home, out, tmp_
     shutil.copytree(out, two)
     made = tmp_path / "made"
     made.mkdir()
-    headscope("compare", out, two, "--out", made / "compare.csv")
-    headscope("study", "redundancy", two, "--windows", 2, "--out", made / "r.csv",
+    written("compare", out, two, "--out", made / "compare.csv")
+    written("study", "redundancy", two, "--windows", 2, "--out", made / "r.csv",
               "--figure", made / "r.svg")  # fmt: skip
-    headscope("study", "weights", two, "--out", made / "w.csv")
-    headscope("show", two, "L0H0", "the keys", "--out", made / "show.html")
-    headscope("study", "prune", two, "--corpus", text, "--max-tokens", 1200, "--out", made / "p.csv", "--figure", made / "p.svg")  # fmt: skip
-    headscope("study", "collapse", model, "--corpus", text, "--max-tokens", 100,
+    written("study", "weights", two, "--out", made / "w.csv")
+    written("show", two, "L0H0", "the keys", "--out", made / "show.html")
+    written("study", "prune", two, "--corpus", text, "--max-tokens", 1200, "--out", made / "p.csv", "--figure", made / "p.svg")  # fmt: skip
+    written("study", "collapse", model, "--corpus", text, "--max-tokens", 100,
               "--out", made / "c.csv", "--figure", made / "c.svg")  # fmt: skip
-    headscope("report", two, "--out", made / "page.html")
+    written("report", two, "--out", made / "page.html")
     assert len(list(made.iterdir())) == 10
     assert said_in(made, str(home.parent)) == []
 
@@ -152,8 +142,7 @@ def test_no_file_of_a_sweep_says_where_its_models_lie(home):
     asked = ("--models", f"{home}/models/tiny,{elsewhere},{home}/broken", "--corpus", home / "texts",
              "--out", home.parent / "shared" / "sweep", "--max-tokens", 300,
              "--types", "positional", "-q")  # fmt: skip
-    first = CliRunner().invoke(app, [str(each) for each in ("sweep", "run", *asked)])
-    assert first.exit_code == 1  # the broken one
+    assert headscope("sweep", "run", *asked).returncode == 1  # the broken one
     folder = home.parent / "shared" / "sweep"
     assert said_in(folder, str(home.parent)) == []
     plan = json.loads((folder / "sweep.json").read_text())
