@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
@@ -26,6 +25,7 @@ from headscope.measure.sink_positions import (
     late_tiles,
     without_sinks,
 )
+from headscope.measure.sparse import summing_matrix
 from headscope.measure.tally import Tally, grained
 from headscope.models.engines.engine import Entries, PatternRegion, QueryRows, Request, Rows, Tile
 from headscope.relations.effects import of_attention
@@ -33,9 +33,6 @@ from headscope.relations.pairs import Pairs, distinct_values
 from headscope.relations.relation import PairSet
 from headscope.relations.sink import POSITION
 from headscope.stimuli.natural_text import TEXT
-
-# torch says once per process that sparse CSR tensors are in beta; the product used here is tested
-warnings.filterwarnings("ignore", message="(?s).*Sparse CSR tensor support is in beta")
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,14 +178,8 @@ class _Side:
 
     def matrix(self, rows: int, cells: Int[ndarray, " cell"]) -> Tensor:
         """The sparse matrix `[row cell]` of the weights."""
-        order = np.argsort(self.row, kind="stable")
-        return torch.sparse_csr_tensor(
-            torch.from_numpy(np.searchsorted(self.row[order], np.arange(rows + 1))),
-            torch.from_numpy(np.searchsorted(cells, self.cell[order])),
-            torch.from_numpy(self.weight[order]).float(),
-            size=(rows, len(cells)),
-            check_invariants=False,
-        )
+        cell = np.searchsorted(cells, self.cell)
+        return summing_matrix(self.row, cell, self.weight, (rows, len(cells)))
 
 
 _WindowPairs = Sequence[tuple[int, int, int, PairSet]]

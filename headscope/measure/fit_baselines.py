@@ -22,7 +22,7 @@ from headscope.relations.hard_queries import (
     with_parts,
 )
 from headscope.relations.pairs import Pairs
-from headscope.relations.relation import EASY, HARD, Baseline, Relation, is_part
+from headscope.relations.relation import EASY, HARD, Baseline, Relation, is_part, targets_of
 from headscope.stimuli.challenge import CHALLENGE
 
 FEWEST = 20
@@ -180,7 +180,7 @@ def fit_baselines(
     hits = {relation.id: BaselineHits(relation) for relation in tested}
     for window, relation in product(windows, tested):
         if window.stimulus in relation.stimuli:
-            hits[relation.id].add(window, relation.pairs(window))
+            hits[relation.id].add(window, targets_of(relation, window))
     tested = [relation for relation in tested if hits[relation.id].count]
     by_relation = {relation.id: hits[relation.id].choose() for relation in tested}
     compared = {(r.id, part): BaselineHits(r) for r in tested for part in (HARD, EASY)}

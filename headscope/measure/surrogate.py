@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
 from hashlib import blake2b
 from itertools import product
 from typing import NamedTuple
@@ -20,11 +19,12 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from numpy import ndarray
-from torch import Tensor
+from torch import Tensor, nn
 
 from headscope.corpus.window import Window
 from headscope.measure.batches import Batch, assign_blocks, batches, in_memory
 from headscope.measure.bootstrap import estimate
+from headscope.measure.sparse import summing_matrix
 from headscope.measure.surface import Surface
 from headscope.models.engines.engine import Rows, full_tile
 from headscope.models.model import Model
@@ -47,7 +47,8 @@ FEWEST_TOKENS = 4_096
 """… so many tokens."""
 QUERIES = (50, 200)
 """Queries of a relation after which others come first, and no further window is taken for it."""
-
+HEADS_AT_ONCE = 64
+"""Heads that are fitted together, which bounds memory."""
 LONGEST = 1_024
 """Tokens of the longest window that is read again: cells of rows grow with their square."""
 Heads = Sequence[tuple[int, int]]
@@ -82,10 +83,10 @@ RowTokens = Mapping[int, Int[ndarray, " query"]]
 """Tokens whose rows are read, by number of a window."""
 ReadRows = Callable[
     [Sequence[Window], RowTokens, Heads],
-    Iterable[tuple[int, int, Float[ndarray, " cell"]]],
+    Iterable[tuple[int, Sequence[int], Float[ndarray, "head cell"]]],
 ]
-"""Reads rows of heads: a window's number, the head's slot among the heads, and the rows of the
-tokens one after the other, each with the keys that it sees."""
+"""Reads rows of heads: a window's number, slots among the heads, and the rows of the tokens one
+after the other, each with the keys that it sees."""
 
 
 class SurrogateText(NamedTuple):
@@ -117,21 +118,27 @@ def score_surrogates(
         return [NO_SURROGATE] * len(requests)
     heads = sorted({(want.layer, want.head) for want in requests})
     rows = SurrogateRows.of(sample, questions, len(heads))
-    length = sum(map(len, sample))
-    parts = len(rows.tokens) * len(heads)
-    for part, (window, slot, values) in enumerate(read(sample, rows.tokens, heads)):
-        rows.add(window, slot, values)
-        progress(length * (part + 1) // parts, 2 * length)
-    scores: dict[SurrogateRequest, SurrogateScore] = {}
-    for slot, head in enumerate(heads):
-        surrogate_of = cache(
-            partial(rows.surrogate, slot)
-        )  # of one head at a time, as they are large
-        for want in requests:
-            if (want.layer, want.head) == head:
-                scores[want] = rows.score(slot, questions[want.relation], surrogate_of, text.seed)
-        progress(length + length * (slot + 1) // len(heads), 2 * length)
-    return [scores[want] for want in requests]
+    length, read_rows = sum(map(len, sample)), 0
+    for window, slots, values in read(sample, rows.tokens, heads):
+        rows.add(window, slots, values)
+        read_rows += len(slots)
+        progress(length * read_rows // (len(rows.tokens) * len(heads)), 2 * length)
+    targets = {number: rows.targets(relation) for number, relation in questions.items()}
+    slots_of = {
+        number: [heads.index(want[:2]) for want in requests if want.relation == number]
+        for number in questions
+    }
+    classes = np.unique(rows.upos).tolist()
+    for number, upos in enumerate(classes):
+        tested = [number for number, cells in targets.items() if upos in rows.upos[cells.row]]
+        slots = sorted({slot for relation in tested for slot in slots_of[relation]})
+        for start in range(0, len(slots), HEADS_AT_ONCE):
+            part = slots[start : start + HEADS_AT_ONCE]
+            rows.fit_class(upos, part, [targets[relation] for relation in tested])
+        progress(length + length * (number + 1) // len(classes), 2 * length)
+    return [
+        rows.score(heads.index(want[:2]), targets[want.relation], text.seed) for want in requests
+    ]
 
 
 def tokens_again(tokens_read: int) -> int:
@@ -175,9 +182,18 @@ def _turn(window: Window, seed: int) -> int:
 
 
 def _targets(relation: Relation, window: Window) -> Pairs:
-    """A relation's targets in windows that it is asked in, or decided by."""
+    """Targets of a relation in windows of its stimuli and of the challenge set."""
     stimuli = (*relation.stimuli, CHALLENGE.name)
     return targets_of(relation, window) if window.stimulus in stimuli else no_pairs()
+
+
+class Targets(NamedTuple):
+    """Targets of a relation's queries, each once."""
+
+    row: Int[ndarray, " target"]
+    cell: Int[ndarray, " target"]
+    surrogate: Float[ndarray, "head target"]
+    """Attention of the heads' surrogates on them, as far as they are fitted."""
 
 
 @dataclass(eq=False)
@@ -199,7 +215,7 @@ class SurrogateRows:
     def of(
         cls, windows: Sequence[Window], questions: Mapping[int, Relation], heads: int
     ) -> SurrogateRows:
-        """Rows without attention, of the words of every part of speech that is asked."""
+        """Rows without attention, of the words of every part of speech that queries have."""
         all_words = [Surface(window, np.empty(0, np.int64)) for window in windows]
         classes: set[int] = set()
         for surface, relation in product(all_words, questions.values()):
@@ -237,9 +253,11 @@ class SurrogateRows:
             if len(surface.queries)
         }
         """The tokens whose rows are read, by window."""
+        self.strongest = np.zeros((len(self.attention), len(self.sizes)), np.int64)
+        """The cell of each row that a head's surrogate picks among words."""
 
-    def add(self, window: int, slot: int, values: Float[ndarray, " cell"]) -> None:
-        """Keep the rows of a head on a window, the tokens of a word added up."""
+    def add(self, window: int, slots: Sequence[int], values: Float[ndarray, "head cell"]) -> None:
+        """Keep the rows of some heads on a window, the tokens of a word added up."""
         surface = self.surfaces[window]
         rows = slice(*self._first_row[window : window + 2])
         sizes, last = self.sizes[rows], surface.last
@@ -248,64 +266,11 @@ class SurrogateRows:
         item = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         first = np.append(0, last[:-1] + 1)
         start = int(self.starts[rows][0])
-        summed = np.add.reduceat(values, offset + first[item])
-        self.attention[slot, start : start + len(summed)] = summed
+        summed = np.add.reduceat(values, offset + first[item], axis=1)
+        self.attention[slots, start : start + len(item)] = summed
 
-    def surrogate(self, slot: int, upos: int) -> Float[ndarray, " cell"]:
-        """A head's surrogate at the words of a part of speech, both halves; 0 in all other rows."""
-        surrogate = np.zeros(self.attention.shape[1])
-        for half in (0, 1):
-            of_class = self.upos == upos
-            fitted, judged = (
-                of_class & (self.block % 2 != half),
-                of_class & (self.block % 2 == half),
-            )
-            cells = np.repeat(judged, self.sizes)
-            if cells.any():
-                weights = self._fit(slot, fitted)
-                views = [view[cells] for view in self.views]
-                surrogate[cells] = predict(weights, views, self.sizes[judged])
-        return surrogate
-
-    def _fit(self, slot: int, rows: Bool[ndarray, " row"]) -> list[Float[ndarray, " class"]]:
-        cells, sizes = np.repeat(rows, self.sizes), self.sizes[rows]
-        attention = self.attention[slot, cells].astype(float)
-        if len(sizes):
-            # a learned sink leaves less than 1
-            total = np.add.reduceat(attention, np.cumsum(sizes) - sizes)
-            attention /= np.repeat(np.where(total > 0, total, 1), sizes)
-        return fit([view[cells] for view in self.views], sizes, attention)
-
-    def score(
-        self,
-        slot: int,
-        relation: Relation,
-        surrogate_of: Callable[[int], Float[ndarray, " cell"]],
-        seed: int,
-    ) -> SurrogateScore:
-        """The score of a head's surrogate by a relation."""
-        rows, cells = self._targets(relation)
-        if not len(rows):
-            return NO_SURROGATE
-        queries, query = np.unique(rows, return_inverse=True)
-        classes = np.unique(self.upos[queries]).tolist()
-        surrogate = np.sum([surrogate_of(upos) for upos in classes], axis=0)
-        picks = self._strongest(surrogate, queries)
-        right = np.zeros(len(queries), bool)
-        np.logical_or.at(right, query, cells == picks[query])
-        attention = self.attention[slot]
-        mass, surrogate_mass, targets = (
-            np.bincount(query, values)
-            for values in (attention[cells], surrogate[cells], cells >= 0)
-        )
-        block = self.block[queries[~right]]
-        # bincount of nothing has integers
-        beyond = np.bincount(block, (mass - targets * attention[picks])[~right]).astype(float)
-        mean, low, high, _ = estimate(beyond, np.bincount(block), seed=seed)
-        return SurrogateScore(float(surrogate_mass.mean()), float(right.mean()), mean, low, high)
-
-    def _targets(self, relation: Relation) -> tuple[Int[ndarray, " cell"], Int[ndarray, " cell"]]:
-        """Rows of a relation's queries, and the cells of their targets, each once."""
+    def targets(self, relation: Relation) -> Targets:
+        """The targets of a relation, without attention of surrogates."""
         pairs = [np.empty((2, 0), np.int64)]
         for number, surface in enumerate(self.surfaces):
             targets = _targets(relation, surface.window)
@@ -316,66 +281,131 @@ class SurrogateRows:
             known &= surface.last[query] == targets.query
             row = self._first_row[number] + row[known]
             pairs.append(np.stack([row, self.starts[row] + key[known]]))
-        rows, cells = np.unique(np.concatenate(pairs, axis=1), axis=1)
-        return rows, cells
+        row, cell = np.unique(np.concatenate(pairs, axis=1), axis=1)
+        return Targets(row, cell, np.zeros((len(self.attention), len(cell)), np.float32))
 
-    def _strongest(
-        self, surrogate: Float[ndarray, " cell"], rows: Int[ndarray, " query"]
-    ) -> Int[ndarray, " query"]:
-        strength = np.where(self.is_word, surrogate, -1.0)
-        maximum = np.maximum.reduceat(strength, self.starts)
-        strongest = np.flatnonzero(strength == np.repeat(maximum, self.sizes))
-        return np.asarray(strongest[np.searchsorted(strongest, self.starts[rows])])
+    def fit_class(self, upos: int, slots: Sequence[int], relations: Sequence[Targets]) -> None:
+        """Fit surrogates of heads at the words of a part of speech, each half by the other one.
+
+        Their strongest cells, and their attention on targets, are kept.
+        """
+        is_fitted = self.upos == upos
+        for half in (0, 1):
+            in_half = self.block % 2 == half
+            fitted, judged = is_fitted & ~in_half, np.flatnonzero(is_fitted & in_half)
+            if not len(judged):
+                continue
+            weights = fit(*self._cells(fitted), self._attention(slots, fitted))
+            surrogate = predict(weights, *self._cells(is_fitted & in_half)).T.numpy()
+            cells = np.flatnonzero(np.repeat(is_fitted & in_half, self.sizes))
+            for slot, of_head in zip(slots, surrogate, strict=True):
+                self.strongest[slot, judged] = cells[
+                    strongest(np.where(self.is_word[cells], of_head, -1.0), self.sizes[judged])
+                ]
+            for targets in relations:
+                numbers = np.flatnonzero(np.isin(targets.row, judged))
+                cell = np.searchsorted(cells, targets.cell[numbers])
+                targets.surrogate[np.ix_(slots, numbers)] = surrogate[:, cell]
+
+    def _cells(self, rows: Bool[ndarray, " row"]) -> tuple[list[ndarray], ndarray]:
+        """Views of the cells of some rows, and the sizes of these rows."""
+        cells = np.repeat(rows, self.sizes)
+        return [view[cells] for view in self.views], self.sizes[rows]
+
+    def _attention(
+        self, slots: Sequence[int], rows: Bool[ndarray, " row"]
+    ) -> Float[Tensor, "cell head"]:
+        cells = np.repeat(rows, self.sizes)
+        return torch.from_numpy(self.attention[slots][:, cells]).T.contiguous()
+
+    def score(self, slot: int, targets: Targets, seed: int) -> SurrogateScore:
+        """The score of a head's surrogate by a relation."""
+        if not len(targets.row):
+            return NO_SURROGATE
+        queries, query = np.unique(targets.row, return_inverse=True)
+        picks, cells = self.strongest[slot, queries], targets.cell
+        right = np.zeros(len(queries), bool)
+        np.logical_or.at(right, query, cells == picks[query])
+        attention = self.attention[slot]
+        mass, surrogate_mass, count = (
+            np.bincount(query, values)
+            for values in (attention[cells], targets.surrogate[slot], cells >= 0)
+        )
+        block = self.block[queries[~right]]
+        # bincount of nothing has integers
+        beyond = np.bincount(block, (mass - count * attention[picks])[~right]).astype(float)
+        mean, low, high, _ = estimate(beyond, np.bincount(block), seed=seed)
+        return SurrogateScore(float(surrogate_mass.mean()), float(right.mean()), mean, low, high)
+
+
+def strongest(
+    strength: Float[ndarray, " cell"], sizes: Int[ndarray, " row"]
+) -> Int[ndarray, " row"]:
+    """The first of the strongest cells of each row."""
+    starts = np.cumsum(sizes) - sizes
+    maximum = np.repeat(np.maximum.reduceat(strength, starts), sizes)
+    cells = np.flatnonzero(strength == maximum)
+    return np.asarray(cells[np.searchsorted(cells, starts)])
 
 
 def fit(
     views: Sequence[Int[ndarray, " cell"]],
     sizes: Int[ndarray, " row"],
-    attention: Float[ndarray, " cell"],
-) -> list[Float[ndarray, " class"]]:
-    """Weights of a surrogate in logits, for each view those of its classes.
+    attention: Float[Tensor, "cell head"],
+) -> list[Float[Tensor, "class head"]]:
+    """Weights of surrogates, for each view those of its classes.
 
     Args:
         views: the class of each cell, by view.
         sizes: the cells of each row; rows follow one another.
-        attention: the head's, each row summing to 1.
+        attention: of the heads; a row that sums to less than 1 has a learned sink.
     """
-    weights = [np.zeros(int(view.max(initial=-1)) + 1) for view in views]
     if not len(sizes):
-        return weights
-    starts = np.cumsum(sizes) - sizes
-    attended = [np.bincount(view, attention) for view in views]
-    surrogate = np.repeat(1 / sizes, sizes)
+        return [attention.new_ones(0, attention.shape[1], dtype=torch.float64)] * len(views)
+    row, row_sums = _grouped(np.repeat(np.arange(len(sizes)), sizes))
+    groups = [_grouped(view) for view in views]
+    total = (row_sums @ attention)[row]
+    attention = attention / total.where(total > 0, 1)
+    goals = [sums @ attention + PRIOR for _, sums in groups]
+    weights = [torch.ones_like(goal, dtype=torch.float64) for goal in goals]
+    surrogate = torch.ones_like(attention)
+    surrogate /= (row_sums @ surrogate)[row]
     for _ in range(ROUNDS):
-        for view, weight, goal in zip(views, weights, attended, strict=True):
-            step = np.log((goal + PRIOR) / (np.bincount(view, surrogate) + PRIOR))
-            weight += step
-            surrogate *= np.exp(step)[view]
-            surrogate /= np.repeat(np.add.reduceat(surrogate, starts), sizes)
+        for (cell_class, sums), weight, goal in zip(groups, weights, goals, strict=True):
+            step = goal / (sums @ surrogate + PRIOR)
+            weight *= step
+            surrogate *= step.index_select(0, cell_class)
+            surrogate *= (1 / (row_sums @ surrogate)).index_select(0, row)
     return weights
 
 
 def predict(
-    weights: Sequence[Float[ndarray, " class"]],
+    weights: Sequence[Float[Tensor, "class head"]],
     views: Sequence[Int[ndarray, " cell"]],
     sizes: Int[ndarray, " row"],
-) -> Float[ndarray, " cell"]:
-    """The rows of a surrogate, each summing to 1; classes that it was not fitted on weigh
-    nothing.
-    """
-    logits = np.zeros(len(views[0]))
+) -> Float[Tensor, "cell head"]:
+    """The rows of surrogates, each summing to 1; classes without a weight have weight 1."""
+    strength = torch.ones(len(views[0]), weights[0].shape[1], dtype=torch.float64)
     for weight, view in zip(weights, views, strict=True):
-        known = view < len(weight)
-        logits[known] += weight[view[known]]
-    starts = np.cumsum(sizes) - sizes
-    strength = np.exp(logits - np.repeat(np.maximum.reduceat(logits, starts), sizes))
-    return np.asarray(strength / np.repeat(np.add.reduceat(strength, starts), sizes))
+        unknown = max(0, int(view.max()) + 1 - len(weight))
+        strength *= nn.functional.pad(weight, (0, 0, 0, unknown), value=1.0)[torch.from_numpy(view)]
+    row, row_sums = _grouped(np.repeat(np.arange(len(sizes)), sizes))
+    return strength / (row_sums.double() @ strength)[row]
+
+
+def _grouped(
+    group: Int[ndarray, " cell"],
+) -> tuple[Int[Tensor, " cell"], Float[Tensor, "group cell"]]:
+    """The group of each cell, and the matrix that adds up the cells of each group."""
+    cells = np.arange(len(group))
+    shape = int(group.max()) + 1, len(group)
+    return torch.from_numpy(group), summing_matrix(group, cells, np.ones(len(group)), shape)
 
 
 def rows_of_model(
     model: Model, windows: Sequence[Window], tokens: RowTokens, heads: Heads
-) -> Iterator[tuple[int, int, ndarray]]:
-    """Rows of a loaded model, which runs to the last layer that is asked for; see `ReadRows`."""
+) -> Iterator[tuple[int, Sequence[int], ndarray]]:
+    """Rows of a loaded model, which runs to the last layer of the heads; see `ReadRows`."""
     # in place of its block each window has its number
     numbered = Batch(windows, np.arange(len(windows)))
     for batch in batches(numbered, tokens=batch_tokens_on(model.device)):
@@ -385,28 +415,27 @@ def rows_of_model(
 
 def _rows(
     model: Model, batch: Batch, tokens: RowTokens, heads: Heads
-) -> list[tuple[int, int, ndarray]]:
+) -> list[tuple[int, Sequence[int], ndarray]]:
     """Rows of some heads in a batch."""
     members = [
         (row, number, *map(torch.from_numpy, row_cells(batch.windows[row], tokens[number])))
         for row, number in enumerate(batch.blocks.tolist())
         if number in tokens
     ]
-    results: list[tuple[int, int, ndarray]] = []
+    results: list[tuple[int, Sequence[int], Tensor]] = []
 
     def on_layer(layer: int, all_rows: Iterable[Rows]) -> None:
         slots = [slot for slot, (at, _) in enumerate(heads) if at == layer]
+        of_layer = [head for at, head in heads if at == layer]
         for rows in all_rows if slots else ():
             for row, number, query, key in members:
-                for slot in slots:
-                    values = rows[row, heads[slot][1]][query, key].float()
-                    values = values.exp() if model.engine.logarithms else values
-                    results.append((number, slot, values.cpu().numpy()))
+                values = rows[row, of_layer][:, query, key].float()
+                results.append((number, slots, values.exp() if model.engine.logarithms else values))
 
     if members:
         ids, last = batch.tokens().to(model.device), max(layer for layer, _ in heads)
         model.engine.run(ids, [full_tile(*ids.shape)], on_layer, last + 1)
-    return results
+    return [(number, slots, values.cpu().numpy()) for number, slots, values in results]
 
 
 def rows_of_patterns(
@@ -416,13 +445,13 @@ def rows_of_patterns(
     windows: Sequence[Window],
     tokens: RowTokens,
     heads: Heads,
-) -> Iterator[tuple[int, int, ndarray]]:
+) -> Iterator[tuple[int, Sequence[int], ndarray]]:
     """Rows of given patterns; see `ReadRows`."""
     for number, (pattern, window) in enumerate(patterns(windows)):
         if number in tokens:
             query, key = row_cells(window, tokens[number])
-            for slot, (layer, head) in enumerate(heads):
-                yield number, slot, np.asarray(pattern[layer, head])[query, key]
+            rows = [np.asarray(pattern[layer, head])[query, key] for layer, head in heads]
+            yield number, range(len(heads)), np.stack(rows)
 
 
 def row_cells(

@@ -130,7 +130,7 @@ def _read(
     with quiet_logging():
         tokenizer = load_tokenizer(name, checkpoint.path)
         if unpacked is not None:
-            keep_unpacked(unpacked, network, tokenizer)
+            keep_unpacked(unpacked, network, tokenizer, checkpoint.stored_bits())
     return network, tokenizer, unread
 
 

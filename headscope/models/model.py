@@ -153,5 +153,6 @@ def reason_for_wide(model: Model) -> str:
         return f"the {model.engine.name} engine keeps a model as it is"
     if not multiplies_natively(model.device):
         return f"this {torch.device(model.device).type} has no instructions for bfloat16"
-    bits = model.checkpoint.stored_bits()
+    config = model.engine.network.config
+    bits = getattr(config, "stored_bits", None) or model.checkpoint.stored_bits()
     return f"its weights are stored in {bits} bits" if bits > NARROW_BITS else ""

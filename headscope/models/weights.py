@@ -93,11 +93,15 @@ def unpacked_gguf(sha256: str) -> Path:
     """
     # another version of the reader may give other numbers
     reader = f"{version('transformers')}-{version('gguf')}"
-    return cache_root() / "unpacked" / f"{sha256[:32]}-{reader}"
+    return cache_root() / "unpacked" / f"{reader}-{sha256[:32]}"
 
 
-def keep_unpacked(folder: Path, network: Any, tokenizer: Any) -> None:
-    """Write a loaded GGUF for the next time, in single precision alone, if it can be written."""
+def keep_unpacked(folder: Path, network: Any, tokenizer: Any, stored_bits: int) -> None:
+    """Write a loaded GGUF for the next time, in single precision alone, if it can be written.
+
+    The configuration keeps the bits of its matrices, as reading them in a GGUF takes seconds.
+    """
+    network.config.stored_bits = stored_bits
     weights = [*network.parameters()]
     size = sum(weight.numel() * weight.element_size() for weight in weights)
     if size > _MOST_KEPT or any(weight.dtype != torch.float32 for weight in weights):

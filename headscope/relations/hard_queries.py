@@ -21,6 +21,7 @@ from headscope.relations.baselines import CLASS_COUNT, picks, query_class
 from headscope.relations.pairs import Pairs, pairs
 from headscope.relations.query_sampling import turns
 from headscope.relations.relation import (
+    CACHED_PAIRS,
     EASY,
     HARD,
     MATCHED_CONTROL,
@@ -73,7 +74,7 @@ def compared_targets(
     return _compared_targets(window, relation, baseline)[part == EASY]
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=CACHED_PAIRS)
 def _compared_targets(
     window: Window, relation: Relation, baseline: ChosenBaseline
 ) -> tuple[Pairs, Pairs]:

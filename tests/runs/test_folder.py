@@ -76,7 +76,7 @@ def test_each_file_that_is_not_the_one_that_was_written_is_named(folder, name, h
     else:
         other = (folder / REPORT).read_bytes()
         path.write_bytes(
-            {"edited": raw.replace(b"1", b"2", 1), "cut": raw[:-1], "other": other}[how]
+            {"edited": raw[:-1] + bytes([raw[-1] ^ 1]), "cut": raw[:-1], "other": other}[how]
         )
     message = "is missing" if how == "gone" else "this file is not the one that was written"
     with pytest.raises(RunError, match=rf"{path}: .*{message}"):
