@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+
+from headscope.corpus.window import Window
 
 LAYOUTS = ("gpt2", "gpt_neox", "llama")
 SHAPE = {"layers": 2, "heads": 4}
@@ -85,3 +90,15 @@ def save_uneven(network: Any, tokenizer: Any, folder: Path) -> Path:
     network.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
+
+
+def eager_attention(folder: Path, windows: Iterable[Window]) -> list[np.ndarray]:
+    """Attention of each window by transformers' own eager code, layer × head × query × key."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    network = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager").eval()
+    with torch.no_grad():
+        tokens = [torch.from_numpy(window.tokens)[None] for window in windows]
+        outputs = [network(each, output_attentions=True).attentions for each in tokens]
+    return [torch.cat(layers).double().numpy() for layers in outputs]

@@ -9,10 +9,9 @@ import torch
 import headscope as hs
 from headscope.corpus.shipped import asked_corpora
 from headscope.corpus.window import Window
-from headscope.measure.batch_reader import BatchReader, empty_state
+from headscope.measure.batch_reader import measure
 from headscope.measure.effect_queries import EVERY, TopKeyQueries
 from headscope.measure.logit_effects import partners
-from headscope.measure.plan import Plan, read_plan
 from headscope.models.direct_paths import direct_paths
 from headscope.models.load import load_model
 from headscope.relations.effects import EFFECTS, sum_names
@@ -40,7 +39,7 @@ def test_the_sums_are_those_of_a_slow_loop(engine, tokenizer, tmp_path):
         asked_corpora("gold"), model.tokenizer, max_tokens=150, max_length=64, seed=0
     )
     windows = list(text)
-    tally = measured(model, windows, [])
+    tally = measure(model, windows, [], EFFECTS, seed=0, batch_tokens=256)
     names, patterns, effects = sum_names(EFFECTS), {}, {}
     expected = np.zeros((2, 3, model.layers, model.heads))  # copy and suppress/predicted
     queries = 0
@@ -78,17 +77,6 @@ def test_the_sums_are_those_of_a_slow_loop(engine, tokenizer, tmp_path):
         assert found[2].sum() > 3
 
 
-def measured(model, text, synthetic):
-    """The sums of all effects, and of nothing else."""
-    setting, done = BatchReader(model, EFFECTS, 0), empty_state(model, EFFECTS)
-    read_plan(
-        Plan(text, synthetic, EFFECTS, 0, done),
-        lambda steps: (setting.read(s, setting.prepare(s.batch)) for s in steps),
-        batch_tokens=256,
-    )
-    return done.tally
-
-
 def by_hand(model, window: Window):
     """Each layer's pattern, its heads' effects on every token, and what its input predicts."""
     tokens = torch.from_numpy(window.tokens)[None]
@@ -115,7 +103,7 @@ def test_named_tokens_are_asked_of_every_head_alike(tokenizer, tmp_path):
     model = load_model(str(save_model("gpt2", tokenizer, tmp_path)))
     vocabulary = model.tokenizer.ordinary_tokens(model.vocabulary_size)
     windows = repeat_windows(vocabulary, model.tokenizer, max_length=40, seed=0, count=3)
-    tally = measured(model, [], windows)
+    tally = measure(model, [], windows, EFFECTS, seed=0, batch_tokens=256)
     index = sum_names(EFFECTS).index("writes/induction/repeat")
     expected, asked = np.zeros((model.layers, model.heads)), 0
     for window in windows:

@@ -9,8 +9,6 @@ from functools import partial
 
 import numpy as np
 import pytest
-import torch
-from transformers import AutoModelForCausalLM
 
 from headscope.corpus.shipped import data_folder
 from headscope.corpus.window import Window
@@ -34,6 +32,7 @@ from headscope.relations import relations_of
 from headscope.relations.pairs import no_pairs
 from headscope.stimuli.natural_text import TextWindows
 from headscope.stimuli.repeat import repeat_windows
+from tests.helpers.models import eager_attention
 
 RELATIONS = relations_of(["positional", "delimiter", "induction"])
 SHOWN = [
@@ -104,13 +103,8 @@ def test_every_example_shows_its_query_and_its_targets(found):
 @pytest.fixture(scope="module")
 def attention(found, gpt2_folder) -> dict[str, np.ndarray]:
     """The head's attention in each window, by transformers' eager code."""
-    plain = AutoModelForCausalLM.from_pretrained(gpt2_folder, attn_implementation="eager").eval()
-    patterns = {}
-    for name, window in found[1].items():
-        with torch.inference_mode():
-            tokens = torch.from_numpy(window.tokens)[None]
-            patterns[name] = plain(tokens, output_attentions=True).attentions[1][0, 2].numpy()
-    return patterns
+    patterns = eager_attention(gpt2_folder, found[1].values())
+    return {name: own[1, 2] for name, own in zip(found[1], patterns, strict=True)}
 
 
 @pytest.mark.parametrize("name", SHOWN)

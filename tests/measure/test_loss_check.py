@@ -8,7 +8,7 @@ from math import log
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, CohereConfig, CohereForCausalLM
+from transformers import AutoModelForCausalLM
 
 import headscope as hs
 from headscope.corpus.shipped import mini_folder, synthetic_corpora
@@ -23,6 +23,7 @@ from headscope.measure.loss_check import (
 )
 from headscope.models.load import load_model
 from headscope.stimuli.natural_text import TextWindows
+from tests.models.every_layout import save_tiny
 from tests.oracles.network import save_random
 
 
@@ -57,14 +58,7 @@ def test_losses_of_sampled_tokens_are_those_of_full_logits(engine):
 
 
 def test_a_model_that_scales_its_logits_keeps_its_scale(tokenizer, tmp_path):
-    torch.manual_seed(0)
-    config = CohereConfig(
-        vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
-        intermediate_size=64, max_position_embeddings=256, logit_scale=0.25, initializer_range=0.4,
-        bos_token_id=0, eos_token_id=0, pad_token_id=0,
-    )  # fmt: skip
-    CohereForCausalLM(config).save_pretrained(tmp_path)
-    tokenizer.save_pretrained(tmp_path)
+    save_tiny("cohere", tokenizer, tmp_path, logit_scale=0.25, max_position_embeddings=256)
     model = load_model(str(tmp_path))
     targets = draw_targets(windows_of(model, 600), seed=1)
     expected = slow_losses(tmp_path, targets)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
-from transformers import GPT2Model
 
 import headscope as hs
 from headscope.measure.batch_reader import measure
@@ -14,6 +12,7 @@ from headscope.models.load import load_model
 from headscope.relations import relations_of
 from headscope.stimuli.repeat import REPEAT
 from headscope.stimuli.stimulus import StimulusConfig
+from tests.helpers.models import eager_attention
 
 
 def score(lengths: list[int], seed: int = 0):
@@ -95,12 +94,10 @@ def test_a_models_pictures_are_the_mean_of_its_own_patterns(gpt2_folder):
     config = StimulusConfig(model.tokenizer, model.vocabulary_size, 64, 0, 9)
     windows = REPEAT.windows(config)
     tally = measure(model, [], windows, relations_of(["induction"]), seed=0, batch_tokens=256)
-    eager = GPT2Model.from_pretrained(gpt2_folder, attn_implementation="eager").eval()
     sums, counts = np.zeros((SIDE, SIDE)), np.zeros(SIDE)
-    for window in windows[:8]:  # of each stimulus the first eight documents
-        with torch.no_grad():
-            out = eager(torch.from_numpy(window.tokens)[None], output_attentions=True)
-        own = out.attentions[1][0, 2].double().numpy()
+    profiled = windows[:8]  # of each stimulus the first eight documents
+    for window, patterns in zip(profiled, eager_attention(gpt2_folder, profiled), strict=True):
+        own = patterns[1, 2]
         places = [*range(12), *range(window.copy_length + 1, window.copy_length + 13)]
         for query in range(1, SIDE):
             counts[query] += 1

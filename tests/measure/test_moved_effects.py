@@ -7,8 +7,7 @@ import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from headscope.measure.batch_reader import BatchReader, empty_state
-from headscope.measure.plan import Plan, read_plan
+from headscope.measure.batch_reader import measure
 from headscope.models.load import load_model
 from headscope.relations.effects import EFFECTS, sum_names
 from headscope.statistics.judge_heads import Judging
@@ -69,15 +68,9 @@ def test_what_is_read_at_the_own_position_earns_no_tag(engine, noise, tokenizer,
     vocabulary = model.tokenizer.ordinary_tokens(model.vocabulary_size)
     windows = repeat_windows(vocabulary, model.tokenizer, max_length=LENGTH, seed=0, count=16)
     assert {window.copy_length for window in windows} == {20}
-    done = empty_state(model, EFFECTS)
-    setting = BatchReader(model, EFFECTS, 0)
-    read_plan(
-        Plan([], windows, EFFECTS, 0, done),
-        lambda steps: (setting.read(s, setting.prepare(s.batch)) for s in steps),
-        batch_tokens=256,
-    )
-    assert done.tally.relations == sum_names(EFFECTS)
-    evidence, _ = Judging(done.tally, seed=0).relations(EFFECTS)
+    tally = measure(model, [], windows, EFFECTS, seed=0, batch_tokens=256)
+    assert tally.relations == sum_names(EFFECTS)
+    evidence, _ = Judging(tally, seed=0).relations(EFFECTS)
     evidence = evidence[evidence["relation"] == "repeat"]
     table = evidence.set_index(["layer", "head"])
     assert set(table.index[table["tagged"]]) == {MOVER, LATE}

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
-from transformers import AutoModelForCausalLM
 
 from headscope.corpus.shipped import data_folder
 from headscope.measure.batch_reader import measure
@@ -13,6 +11,7 @@ from headscope.measure.profile import describe
 from headscope.models.load import load_model
 from headscope.relations import relations_of
 from headscope.stimuli.natural_text import TextWindows
+from tests.helpers.models import eager_attention
 
 WINDOWS = 4
 
@@ -25,13 +24,8 @@ def both(request, gpt2_folder):
     text = TextWindows([corpus], model.tokenizer, max_tokens=2_000, max_length=96, seed=0)
     windows = list(text)[:WINDOWS]
     tally = measure(model, windows, [], relations_of(["sink"]), seed=0, batch_tokens=200)
-    plain = AutoModelForCausalLM.from_pretrained(gpt2_folder, attn_implementation="eager").eval()
-    patterns = []
-    for window in windows:
-        with torch.inference_mode():
-            found = plain(torch.from_numpy(window.tokens)[None], output_attentions=True)
-        patterns.append(np.stack([layer[0].double().numpy() for layer in found.attentions]))
-    return describe(tally.profile, range(model.layers)), patterns
+    table = describe(tally.profile, range(model.layers))
+    return table, eager_attention(gpt2_folder, windows)
 
 
 def mean(patterns, of_row) -> np.ndarray:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
-from transformers import AutoModelForCausalLM
 
 import headscope as hs
 from headscope.corpus.window import Window
@@ -15,7 +13,7 @@ from headscope.models.load import load_model
 from headscope.relations import relations_of
 from headscope.relations.pairs import Pairs, pairs
 from headscope.relations.query_sampling import ROWS, row_queries
-from tests.helpers.models import save_model
+from tests.helpers.models import eager_attention, save_model
 
 LENGTHS = (700, 130, 1000)
 
@@ -46,14 +44,7 @@ def folder(request, tokenizer, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def attentions(folder) -> list[np.ndarray]:
-    network = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager").eval()
-    with torch.no_grad():
-        return [
-            torch.cat(network(torch.tensor(w.tokens)[None], output_attentions=True).attentions)
-            .double()
-            .numpy()
-            for w in WINDOWS
-        ]
+    return eager_attention(folder, WINDOWS)
 
 
 def tally_of(folder, engine: str, batch_tokens: int) -> Tally:

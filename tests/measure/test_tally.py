@@ -8,8 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
-from transformers import AutoModelForCausalLM
 
 from headscope.corpus.shipped import data_folder
 from headscope.measure.batch_reader import measure
@@ -20,6 +18,7 @@ from headscope.relations import relations_of
 from headscope.relations.delimiter import kinds_of
 from headscope.stimuli.natural_text import TextWindows
 from headscope.stimuli.repeat import repeat_windows
+from tests.helpers.models import eager_attention
 
 RELATIONS = relations_of(["all"])
 INDEX = {relation.id: i for i, relation in enumerate(RELATIONS)}
@@ -60,13 +59,7 @@ def tally_of(model, windows, batch_tokens=1500) -> Tally:
 @pytest.fixture(scope="module")
 def attentions(model_folder, windows):
     """[layer head query key] of every window, one window at a time, from transformers alone."""
-    model = AutoModelForCausalLM.from_pretrained(model_folder, attn_implementation="eager").eval()
-    found = []
-    for window in windows:
-        with torch.no_grad():
-            out = model(torch.tensor(window.tokens)[None], output_attentions=True)
-        found.append(torch.stack([a[0] for a in out.attentions]).double().numpy())
-    return found
+    return eager_attention(model_folder, windows)
 
 
 def slow_targets(window, relation) -> dict[int, set[int]]:

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModelForCausalLM
 
 import headscope as hs
 from headscope.errors import HeadscopeError
@@ -21,6 +20,7 @@ from headscope.models.load import load_model
 from headscope.stimuli.natural_text import TextWindows
 from headscope.studies.headvis import row_numbers
 from tests.helpers import encoders
+from tests.helpers.models import eager_attention
 
 # a strict reader in place of the page: the rules of the docstrings of HeadVis' `data_pipeline.py`
 CONFIG = {
@@ -236,14 +236,10 @@ def windows(gpt2_folder, texts):
 @pytest.fixture(scope="module")
 def patterns(gpt2_folder, windows) -> dict[tuple[int, int], list[torch.Tensor]]:
     """Patterns of transformers by head."""
-    network = AutoModelForCausalLM.from_pretrained(gpt2_folder, attn_implementation="eager").eval()
     found: dict[tuple[int, int], list[torch.Tensor]] = {}
-    with torch.inference_mode():
-        for window in windows:
-            output = network(torch.from_numpy(window.tokens)[None], output_attentions=True)
-            for layer, attention in enumerate(output.attentions):
-                for head in range(4):
-                    found.setdefault((layer, head), []).append(attention[0, head].double())
+    for patterns in eager_attention(gpt2_folder, windows):
+        for head in np.ndindex(2, 4):
+            found.setdefault(head, []).append(torch.from_numpy(patterns[head]))
     return found
 
 

@@ -9,7 +9,6 @@ import pytest
 import torch
 from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import jensenshannon, pdist, squareform
-from transformers import AutoModelForCausalLM
 
 import headscope as hs
 from headscope.measure.study_windows import evenly
@@ -22,6 +21,7 @@ from headscope.studies.redundancy import (
     plane,
     silhouette,
 )
+from tests.helpers.models import eager_attention
 
 
 def drawn(*shape: int, seed: int = 0) -> np.ndarray:
@@ -116,15 +116,12 @@ def test_equal_heads_are_one_cluster():
 def test_distances_are_those_of_the_models_own_attention(model_folder, story):
     options = {"max_tokens": 2000, "max_length": 64}
     run = hs.classify(model_folder, story, types=["positional"], **options)
-    plain = AutoModelForCausalLM.from_pretrained(model_folder, attn_implementation="eager").eval()
     tokenizer = load_model(str(model_folder)).tokenizer
     text = [w for w in TextWindows([story], tokenizer, seed=0, **options) if len(w) > 1]
     total, count = np.zeros((8, 8)), 0
-    for window in (text[i] for i in evenly(len(text), 3)):
-        with torch.inference_mode():
-            tokens = torch.from_numpy(window.tokens)[None]
-            patterns = plain(tokens, output_attentions=True).attentions
-        heads = torch.cat([layer[0] for layer in patterns]).double().numpy()
+    windows = [text[i] for i in evenly(len(text), 3)]
+    for window, patterns in zip(windows, eager_attention(model_folder, windows), strict=True):
+        heads = patterns.reshape(8, len(window), len(window))
         for query in 1 + evenly(len(window) - 1, 5):
             count += 1
             for i in range(8):
