@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, GraniteConfig, GraniteForCausalLM
+from transformers import AutoModelForCausalLM
 
 from headscope.corpus.window import Window
 from headscope.errors import HeadscopeError
@@ -15,6 +15,7 @@ from headscope.models.loss import loss
 from headscope.models.stream import ALL_TOGETHER, stream_attention, tiled_patterns, whole_patterns
 from headscope.studies.collapse import collapse
 from tests.helpers.models import edit_config
+from tests.models.every_layout import save_tiny
 
 LENGTHS = (9, 23, 14)
 
@@ -81,15 +82,8 @@ def test_chunks_of_logits_change_nothing(model, story, monkeypatch):
 
 
 def test_a_model_that_scales_its_logits_is_refused(tokenizer, tmp_path):
-    torch.manual_seed(0)
-    config = GraniteConfig(
-        hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16,
-        vocab_size=len(tokenizer), max_position_embeddings=64, logits_scaling=4.0,
-        initializer_range=0.4, bos_token_id=0, eos_token_id=0,
-    )  # fmt: skip
-    GraniteForCausalLM(config).save_pretrained(tmp_path)
-    tokenizer.save_pretrained(tmp_path)
+    save_tiny("granite", tokenizer, tmp_path, logits_scaling=4.0)
     with pytest.raises(HeadscopeError, match="its logits are not its last residual stream"):
         collapse(str(tmp_path))
     edit_config(tmp_path, logits_scaling=1.0)
-    assert len(collapse(str(tmp_path), max_tokens=100).table) == 7
+    assert len(collapse(str(tmp_path), max_tokens=100).table) == 10

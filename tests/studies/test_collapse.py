@@ -12,6 +12,7 @@ from headscope.models.layout.projections import attention_modules, output_projec
 from headscope.models.load import load_model
 from headscope.models.loss import loss, network_of
 from headscope.studies.collapse import WAYS, collapse, collapsed
+from tests.models.every_layout import save_tiny
 
 
 @pytest.fixture(scope="module")
@@ -111,15 +112,7 @@ def test_it_equals_a_model_whose_w_o_is_the_identity(model_folder, keys_file):
 
 
 def test_heads_of_another_width_are_refused(tokenizer, tmp_path, keys_file):
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    config = LlamaConfig(
-        hidden_size=32, num_hidden_layers=1, num_attention_heads=4, head_dim=4,
-        intermediate_size=16, vocab_size=len(tokenizer), max_position_embeddings=64,
-        bos_token_id=0, eos_token_id=0,
-    )  # fmt: skip
-    LlamaForCausalLM(config).save_pretrained(tmp_path)
-    tokenizer.save_pretrained(tmp_path)
+    save_tiny("llama", tokenizer, tmp_path, head_dim=4)
     said = "its heads have 16 numbers together and the residual stream 32"
     with pytest.raises(ModelError, match=said):
         collapse(tmp_path, keys_file, mixing=True, max_tokens=100)

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, Gemma2Config, Gemma2ForCausalLM
+from transformers import AutoModelForCausalLM
 
 import headscope as hs
 from headscope.corpus.shipped import MINI
@@ -26,6 +26,7 @@ from headscope.studies.weights import (
 )
 from tests.helpers.formats import columns_of
 from tests.helpers.models import LAYOUTS, save_model
+from tests.models.every_layout import save_tiny
 from tests.oracles.planted import HEADS, save_planted
 from tests.oracles.planted import LAYOUTS as PLANTED_LAYOUTS
 
@@ -89,13 +90,7 @@ def test_factors_are_transformer_lens_own_processed_weights(normed_folder, folde
 
 
 def test_norms_behind_attention_are_refused(tokenizer, tmp_path):
-    config = Gemma2Config(
-        vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=2,
-        num_attention_heads=4, num_key_value_heads=2, head_dim=8, max_position_embeddings=64,
-        bos_token_id=tokenizer.bos_token_id, eos_token_id=tokenizer.eos_token_id,
-    )  # fmt: skip
-    Gemma2ForCausalLM(config).save_pretrained(tmp_path)
-    tokenizer.save_pretrained(tmp_path)
+    save_tiny("gemma2", tokenizer, tmp_path)
     with pytest.raises(ModelError, match=r"norms of a Gemma2ForCausalLM do not fold"):
         head_factors(load_model(str(tmp_path), engine="lens"))
 
