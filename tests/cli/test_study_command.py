@@ -9,8 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from headscope.cli import app
-from headscope.studies.study_table import GROUPS, STUDIES, imported
-from tests.helpers.studies import COMMANDS
+from headscope.studies.study_table import imported
 
 
 class CalledError(Exception):
@@ -48,12 +47,3 @@ def test_an_option_reaches_its_function(called):
     assert (explained["features"], explained["windows"]) == (4, 56)
     counted = called("study", "anatomy", "mini", "--context", "3")
     assert counted == {"model": "mini", "context": 3}
-
-
-def test_every_study_of_a_group_is_a_command_with_its_examples():
-    for study in STUDIES:
-        # `why` is declared by hand, as it answers for a run's heads too
-        assert (study.name in COMMANDS) == bool(study.group) or study.name == "why"
-        if study.group:
-            assert study.group in GROUPS
-            assert all(example in COMMANDS[study.name].epilog for example in study.examples)

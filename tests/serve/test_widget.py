@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 
 import pytest
 
-import headscope as hs
 from headscope.errors import HeadscopeError
 from headscope.serve.answers import head_answer, sentence_answer
 from headscope.serve.live_page import live_data, widget_module
@@ -136,9 +134,3 @@ def test_what_cannot_be_chosen_is_said_and_changes_nothing(chosen, name, value, 
     with pytest.raises(HeadscopeError, match=re.escape(said)):
         setattr(chosen, name, value)
     assert chosen.get_state() == before
-
-
-def test_without_anywidget_one_message_says_what_to_install(gpt2_folder, monkeypatch):
-    monkeypatch.setitem(sys.modules, "anywidget", None)
-    with pytest.raises(HeadscopeError, match=r"pip install 'headscope\[widget\]'"):
-        hs.widget(str(gpt2_folder), "L0H1", TEXT)

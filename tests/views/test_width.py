@@ -1,0 +1,48 @@
+"""No page is wider than its screen, a telephone's or a desk's, in a browser."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+import pytest
+
+import headscope as hs
+from headscope.views.report import report_html
+from tests.browser import Page, opened
+
+OPEN = 'document.querySelectorAll("details").forEach((own) => { own.open = true; })'
+WIDTHS = "[document.documentElement.scrollWidth, document.documentElement.clientWidth]"
+
+
+@pytest.fixture(scope="module")
+def mini() -> hs.Run:
+    """A run with tables of all types and long names of relations."""
+    return hs.load("atlas:mini")
+
+
+def too_wide(page: Page, places: Iterable[str]) -> list[str]:
+    """Places of a page, its addresses after `#`, that are wider than the screen with all folds open."""
+    wide = []
+    for place in places:
+        page.read(f"location.hash = {json.dumps(place)}")
+        page.read(OPEN)
+        content, screen = page.read(WIDTHS)
+        if content > screen + 1:
+            wide.append(place)
+    return wide
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_no_page_of_a_report_is_too_wide(mini, tmp_path, width):
+    heads = mini.heads.drop_duplicates("primary").index
+    types = dict.fromkeys(mini.evidence["type"])
+    places = ["", "scatter", "about", *(f"type={name}" for name in types), *heads]
+    assert too_wide(opened(report_html(mini), tmp_path, width=width), places) == []
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_gallery_is_not_too_wide(mini, tmp_path, width):
+    index = hs.gallery(mini, hs.load("atlas:minilm"), out=tmp_path / "site", light=True)
+    page = opened(index.read_text(encoding="utf-8"), tmp_path, width=width)
+    assert too_wide(page, [""]) == []
