@@ -64,7 +64,7 @@ AXE = """
 
 @dataclass
 class Visit:
-    """What a script found in a page, the page's errors, and what it requested."""
+    """Result of a script in a page, the page's errors, and its requests."""
 
     found: Any
     errors: list[str]
@@ -115,11 +115,11 @@ class Page:
             self._answer()
 
     def run(self, script: str) -> Visit:
-        """What the body of an asynchronous function returns in the page."""
+        """Result of the body of an asynchronous function in the page."""
         return Visit(**({"found": None} | self._evaluate(DRIVE % script)))
 
     def read(self, script: str, *, after: int = 150) -> Any:
-        """What an expression is in the page, so many milliseconds after the last key."""
+        """Value of an expression in the page, so many milliseconds after the last key."""
         wait = f"await new Promise((go) => setTimeout(go, {after}));"
         return self._evaluate(f"(async () => {{ {wait} return ({script}); }})()")
 
@@ -251,7 +251,7 @@ def visit(html: str, script: str, folder: Path, **how: Any) -> Visit:
 
 
 def axe_faults(page: Page, places: Sequence[str | None] = (None,)) -> dict[str, list[str]]:
-    """What axe-core finds wrong with a page as it is, or at each of its addresses; empty if nothing."""
+    """Faults that axe-core finds in a page as it is, or at each of its addresses."""
     script = files("axe_core_python") / "axe.min.js"
     page._evaluate(script.read_text(encoding="utf-8") + "; 0")
     seen = page.run(AXE % json.dumps(list(places)))

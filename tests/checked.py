@@ -62,7 +62,7 @@ def checked(made: Any) -> Any:
 
 
 def _is_next(function: FunctionType) -> bool:
-    """Whether this call of a function is one of those that are checked."""
+    """True if this call of a function is one of those that are checked."""
     _calls[function.__code__] += 1
     return _calls[function.__code__] <= FIRST or _calls[function.__code__] % EVERY == 0
 

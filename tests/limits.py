@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 SECONDS = 10
 TIMES = int(os.environ.get("FUZZ", "1"))
-"""How much more bad input is tried than in the tests, always the same there; `make fuzz` says it."""
+"""Multiple of the bad input that tests try, which is always the same; `make fuzz` sets it."""
 
 
 class Hang(BaseException):

@@ -40,7 +40,7 @@ def test_it_has_learned_to_look_at_the_first_token_or_at_punctuation(run):
 
 
 def test_it_has_learned_what_words_are_made_of_and_where_they_stood_before(run):
-    """What looked like syntax in it was the nearest word of a class."""
+    """Attention that resembled syntax was on the nearest word of a class."""
     tagged = run.evidence[(run.evidence["type"] == "lexical") & run.evidence["tagged"]]
     assert len(tagged[["layer", "head"]].drop_duplicates()) >= 3
     assert {"in-word", "duplicate"} <= set(tagged["relation"])

@@ -30,8 +30,7 @@ from headscope.studies import ablate
 hs.classify = remembered(hs.classify)
 ablate.CONTROLS = 2
 """
-"""What notebooks ask alike is read once: most begin with the same run. Two control heads are
-ablated beside each head, instead of five: they take most of the time."""
+"""Notebooks share equal runs, with which most begin, and ablate two control heads per head, not five."""
 FORGET = "%reset -f"
 
 

@@ -1,4 +1,4 @@
-"""What is not installed is asked for in one module, and everything else is a dependency."""
+"""Optional packages are imported in one module; everything else is a dependency."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headscope.packages import EXTRAS, optional_package
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 MODULES = {"pyyaml": "yaml"}
-"""What a distribution's module is called, if not as the distribution."""
+"""Names of modules that differ from their distribution's."""
 
 
 def sources() -> list[tuple[str, ast.Module]]:

@@ -1,4 +1,4 @@
-"""What is published works alone: sdist, wheel, and an environment that never saw the checkout."""
+"""The published package works alone: sdist, wheel, and an environment without the checkout."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.helpers.studies import COMMANDS, named
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 LEFT_OUT = {"__pycache__", "_build", "generated"}
-"""What tools leave behind in folders of source."""
+"""Folders that tools leave behind in folders of source."""
 
 
 def call(*command: object, cwd: Path, code: int = 0) -> str:

@@ -27,7 +27,7 @@ for progress in (False, True):
 
 
 def seen_in_terminal(code: str, words: list[str], folder: Path) -> tuple[str, str]:
-    """What a program writes to a terminal on standard error, and to a file on standard output."""
+    """Output of a program to a terminal on standard error, and to a file on standard output."""
     reader, writer = pty.openpty()
     with (folder / "stdout").open("w") as out:
         program = subprocess.Popen(

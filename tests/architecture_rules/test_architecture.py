@@ -209,7 +209,7 @@ def test_one_place_resolves_paths():
 
 
 def test_no_test_file_imports_another():
-    """What tests share is a module of its own: a moved test breaks no other."""
+    """Code that tests share is a module of its own: a moved test breaks no other."""
     for path in sorted((PROJECT / "tests").rglob("*.py")):
         names = imported(path.read_text(encoding="utf-8"))
         last = {name.rpartition(".")[2] for name in names if name.startswith("tests.")}

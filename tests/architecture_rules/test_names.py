@@ -37,7 +37,7 @@ def bindings(tree: ast.AST) -> list[str]:
 
 
 def fillers() -> dict[str, list[str]]:
-    """By filler the files that bind it."""
+    """Files that bind a filler, by filler."""
     found = defaultdict(list)
     for path in sorted(ROOT.rglob("*.py")):
         for name in bindings(ast.parse(path.read_text(encoding="utf-8"))):

@@ -22,7 +22,7 @@ WORD, BEFORE, UNREAD = slice(0, CODE), slice(CODE, 2 * CODE), slice(2 * CODE, 3 
 POSITION = slice(3 * CODE, 3 * CODE + 2 * WAVES)
 CONSTANT = POSITION.stop
 PREVIOUS, INDUCTION, DECOY, IDLE, AVERAGE = (0, 0), (1, 0), (1, 1), (1, 2), (1, 3)
-"""What each planted head does; the last writes into places that are not unembedded."""
+"""Places of the planted heads; the last writes into places that are not unembedded."""
 
 
 def save_matching(

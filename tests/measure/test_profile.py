@@ -29,7 +29,7 @@ def both(request, gpt2_folder):
 
 
 def mean(patterns, of_row) -> np.ndarray:
-    """Of each head over all queries but the first token's."""
+    """Mean of each head over all queries but the first token's."""
     rows = [of_row(own[..., i, : i + 1]) for own in patterns for i in range(1, own.shape[-1])]
     return np.mean(rows, axis=0).ravel()
 

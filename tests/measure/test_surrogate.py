@@ -30,7 +30,7 @@ from tests.helpers.prose import gum_windows, prose_windows
 
 NOUNS = ("NOUN", "PROPN")
 Choice = np.ndarray
-"""Which word each word looks at, word × word."""
+"""Words that each word attends to, word × word."""
 
 
 def relation(name: str) -> Relation:
@@ -55,7 +55,7 @@ def last_noun_of_the_next_four(window: Window) -> Choice:
 
 
 def content_word_before_the_last_preposition(window: Window) -> Choice:
-    """Of nouns; the preposition is the last before the noun."""
+    """Choice of nouns alone; the preposition is the last before the noun."""
     upos = window.words.upos
     adposition = np.where(upos == "ADP", np.arange(len(upos)), -1)
     nearest = np.append(-1, np.maximum.accumulate(adposition)[:-1])
@@ -177,7 +177,7 @@ def _rows(logits: list[float], rows: list[range]) -> list[float]:
 
 
 def test_the_score_is_that_of_a_slow_loop(monkeypatch):
-    """Of an even surrogate, as it is before its first round; of equal words the first is
+    """Scores of an even surrogate, as before its first round; the first of equal words is
     strongest."""
     monkeypatch.setattr(surrogate_module, "ROUNDS", 0)
     windows, name, noise = text()[:6], "syntactic/nsubj:head>dep", 0.4

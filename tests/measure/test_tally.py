@@ -144,7 +144,7 @@ def slow_targets(window, relation) -> dict[int, set[int]]:
 
 
 def slow_sink_positions(window, a) -> list[list[int]]:
-    """Of each layer the one or two early keys that the last 16 queries look at most."""
+    """One or two early keys of each layer that the last 16 queries attend to most."""
     n = len(window)
     if n < 64:
         return [[] for _ in a]

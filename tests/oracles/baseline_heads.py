@@ -68,7 +68,7 @@ class BaselineHead(KnownHead):
         return self.attention(WindowFeatures(window))
 
     def patterns(self, reading: WindowFeatures) -> Iterator[Rows]:
-        """Its one pattern, as oracles have several."""
+        """The one pattern of a baseline head; oracles have several."""
         yield self.attention(reading)
 
 

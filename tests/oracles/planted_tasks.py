@@ -51,7 +51,7 @@ TRAIT, WAVE = 8.0, 5.0
 """Sizes of traits and marks, and of positional waves, in units of a code's entries: small weights
 read what is large, and so take little noise."""
 BOOST = 2.5
-"""What is written, in units of a word's own code."""
+"""Size of what heads write, in units of a word's own code."""
 TEMPERATURE = 0.05
 """Gain of the last norm: logits of some 20."""
 

@@ -12,7 +12,7 @@ import pandas as pd
 from safetensors.numpy import load_file
 
 Columns = dict[str, np.ndarray]
-"""By `file:column`, what the column holds: numbers, or texts."""
+"""Numbers or texts of each column, by `file:column`."""
 
 TOLERANCE = 1e-6
 """Relative to the larger of two numbers, or absolute below 1: what another order of sums moves."""
@@ -127,7 +127,7 @@ def unequal_bytes(expected: Columns, came: Columns) -> list[str]:
 
 
 def _without_new(expected: Columns, came: Columns) -> Columns:
-    """What came, of each file of tensors those alone that were there when the numbers were kept."""
+    """Columns that came, without tensors that are newer than the kept numbers."""
     kept = dict(came)
     for column, names in expected.items():
         file, _, what = column.rpartition(":")

@@ -86,7 +86,7 @@ LLAMA_2_70B = LLAMA_7B | {"num_hidden_layers": 80, "num_attention_heads": 64, "n
 def test_released_models_have_the_known_numbers_from_their_configuration(
     fields, total, attention, feed_forward, tmp_path
 ):
-    """As transformers counts them on the hub; Brown et al. 2020, table 2.1, state 175.0B for GPT-3."""
+    """Counts of transformers on the hub; Brown et al. 2020, table 2.1, state 175.0B for GPT-3."""
     result = hs.anatomy(config_only(tmp_path / "config.json", **fields))
     rows = parameters(result)
     for column in ("value", "counted"):

@@ -1,4 +1,4 @@
-"""What changed between runs, against runs whose heads are known and slow loops."""
+"""Changes between runs, against runs whose heads are known and slow loops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every study hands back, by the one door: a table, a figure and a file."""
+"""Results of every study: a table, a figure and a file."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def plain_call(study: StudyRow, ask, run: Path, corpus: Path) -> hs.StudyResult:
 
 @pytest.fixture(scope="module")
 def amounts() -> dict[str, Amounts]:
-    """By study, what its progress was called with."""
+    """Arguments of the calls of each study's progress."""
     return {}
 
 

@@ -26,7 +26,7 @@ Look = Callable[[Window], dict[int, int]]
 
 
 def knows(deprel: str) -> Look:
-    """From the later of a word and its governor to the earlier."""
+    """Attention from the later of a word and its governor to the earlier."""
 
     def look(window: Window) -> dict[int, int]:
         words, found = window.words, {}
@@ -39,7 +39,7 @@ def knows(deprel: str) -> Look:
 
 
 def noun(number: int) -> Look:
-    """From a verb to a noun of its sentence by its place: 0 the first, −1 the nearest.
+    """Attention from a verb to a noun of its sentence by its place: 0 the first, −1 the nearest.
 
     Where there are fewer, the farthest that there is on that way.
     """
@@ -78,7 +78,7 @@ def patterns(heads: Sequence[Look], share: float = 0.9) -> Callable[[Window], np
 
 
 def read(folder: Path, language: str, heads: Sequence[Look], encoder: object) -> hs.Run:
-    """What such heads hold in a language of `tests.helpers.treebanks`."""
+    """Run of such heads on a language of `tests.helpers.treebanks`."""
     windows = hs.windows(folder / f"{language}_pud-ud-test.conllu", encoder)
     return hs.score_patterns(patterns(heads), windows, types=["syntactic"], name="planted")
 
@@ -87,7 +87,7 @@ SUBJECT, OBJECT = "nsubj:head>dep", "obj:head>dep"
 HABITS = {f"noun {number}": noun(number) for number in (0, 1, 2, -1, -2, -3)}
 KNOWING = {"subject": knows("nsubj"), "object": knows("obj")}
 EUROPEAN = ("en", "fr")
-"""Where one planted head knows the subject; elsewhere it rests."""
+"""Languages in which one planted head knows the subject; elsewhere it rests."""
 
 
 @pytest.fixture(scope="module")

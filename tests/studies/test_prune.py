@@ -35,7 +35,7 @@ def model(model_folder):
 
 
 def test_importance_equals_a_finite_difference(model_folder, story):
-    """In double precision, window by window: mean over tokens of |nats(1 + ε) − nats(1 − ε)| / 2ε."""
+    """Mean over tokens of |nats(1 + ε) − nats(1 − ε)| / 2ε, in double precision, window by window."""
     model = load_model(str(model_folder))
     network, windows = network_of(model).double(), text_windows(model, story)
     for norm in network.modules():

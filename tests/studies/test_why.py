@@ -114,7 +114,7 @@ def test_the_command_prints_a_few_lines_on_each_head_and_every_condition_on_requ
 
 
 def example(query: int, targets: tuple[int, ...], **values) -> Example:
-    """Of the words a0 to a19; later targets have more attention."""
+    """An example of the words a0 to a19; later targets have more attention."""
     pattern = np.zeros((20, 20), np.float16)
     pattern[query] = np.arange(20) / 200
     tokens = tuple(f" a{i}" for i in range(20))
