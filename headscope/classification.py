@@ -365,7 +365,7 @@ def _surrogates(
     loaded, state = prepared.loaded, prepared.checkpoint.model
     text = prepared.windows.first[: read.counts.windows]
     others = [window for window in prepared.windows.others if was_read(window, state.stopped)]
-    windows = [window for window in (*text, *others) if len(window) <= surrogate.LONGEST]
+    windows = [window.cut(surrogate.LONGEST) for window in (*text, *others)]
     return surrogate.score_surrogates(
         partial(surrogate.rows_of_model, loaded.model),
         surrogate.SurrogateText(

@@ -35,22 +35,23 @@ from headscope.relations.relation import Relation, targets_of
 from headscope.stimuli.challenge import CHALLENGE
 
 ROUNDS = 6
-"""Times that the weights of every view are scaled."""
+"""Times that the weights of every view are scaled, and then each row to sum to 1."""
 PRIOR = 0.5
 """Rows' worth of attention that is added to what a class has and to what it should have: of a rare
 class the other views decide."""
 TOKENS = 16_384
 """Tokens of a run's windows that are read again for surrogates, at most."""
-SHARE = 0.15
+SHARE = 0.3
 """Share of what the model has read that is read again, and at least …"""
-FEWEST_TOKENS = 4_096
+FEWEST_TOKENS = 8_192
 """… so many tokens."""
 QUERIES = (50, 200)
 """Queries of a relation after which others come first, and no further window is taken for it."""
 HEADS_AT_ONCE = 64
 """Heads that are fitted together, which bounds memory."""
-LONGEST = 1_024
-"""Tokens of the longest window that is read again: cells of rows grow with their square."""
+LONGEST = 128
+"""Tokens of a window that are read again; its cells grow with their square, and many beginnings
+have more documents than a few long windows."""
 Heads = Sequence[tuple[int, int]]
 
 
@@ -144,8 +145,8 @@ def score_surrogates(
 def tokens_again(tokens_read: int) -> int:
     """Tokens that are read again after so many.
 
-    >>> [tokens_again(tokens) for tokens in (1_000, 60_000, 1_000_000)]
-    [4096, 9000, 16384]
+    >>> [tokens_again(tokens) for tokens in (1_000, 40_000, 1_000_000)]
+    [8192, 12000, 16384]
     """
     return min(TOKENS, max(FEWEST_TOKENS, int(SHARE * tokens_read)))
 
@@ -375,7 +376,7 @@ def fit(
             step = goal / (sums @ surrogate + PRIOR)
             weight *= step
             surrogate *= step.index_select(0, cell_class)
-            surrogate *= (1 / (row_sums @ surrogate)).index_select(0, row)
+        surrogate *= (1 / (row_sums @ surrogate)).index_select(0, row)
     return weights
 
 
@@ -439,15 +440,13 @@ def _rows(
 
 
 def rows_of_patterns(
-    patterns: Callable[
-        [Sequence[Window]], Iterable[tuple[Float[Tensor, "layer head query key"], Window]]
-    ],
+    patterns: Callable[[Sequence[Window]], Iterable[Float[Tensor, "layer head query key"]]],
     windows: Sequence[Window],
     tokens: RowTokens,
     heads: Heads,
 ) -> Iterator[tuple[int, Sequence[int], ndarray]]:
     """Rows of given patterns; see `ReadRows`."""
-    for number, (pattern, window) in enumerate(patterns(windows)):
+    for number, (pattern, window) in enumerate(zip(patterns(windows), windows, strict=True)):
         if number in tokens:
             query, key = row_cells(window, tokens[number])
             rows = [np.asarray(pattern[layer, head])[query, key] for layer, head in heads]

@@ -22,6 +22,7 @@ from headscope.measure.batches import assign_blocks
 from headscope.measure.fit_baselines import fit_baselines
 from headscope.measure.layer_reader import ReaderConfig, read_layer, shared_requests
 from headscope.measure.surrogate import (
+    LONGEST,
     SurrogateText,
     rows_of_patterns,
     score_surrogates,
@@ -107,12 +108,14 @@ def score_patterns(
         **baselines.record(parts),
     )
     weighed = weigh_run(tally, relations, seed=seed, info=info)
-    number = {id(window): i for i, window in enumerate(as_scored)}
+    beginnings = [window.cut(LONGEST) for window in as_scored]
+    number = {id(window): i for i, window in enumerate(beginnings)}
 
-    def again(sample: Sequence[Window]) -> Iterator[tuple[Pattern, Window]]:
-        return arrays_of(patterns, texts, [number[id(window)] for window in sample])
+    def again(sample: Sequence[Window]) -> Iterator[Pattern]:
+        wanted = [number[id(window)] for window in sample]
+        return (pattern for pattern, _ in arrays_of(patterns, texts, wanted))
 
-    text = SurrogateText(as_scored, tokens_again(sum(map(len, as_scored))), seed)
+    text = SurrogateText(beginnings, tokens_again(sum(map(len, as_scored))), seed)
     surrogates = score_surrogates(
         partial(rows_of_patterns, again), text, relations, weighed.surrogate_requests
     )
