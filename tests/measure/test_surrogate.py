@@ -114,16 +114,16 @@ def surrogate_of(windows, choose, name, *, noise=0.2, tokens=12_000):
 
 
 @pytest.mark.parametrize(
-    ("habit", "two_sided", "name"),
+    ("rule", "two_sided", "name"),
     [
         (last_noun_of_the_next_four, True, "syntactic/det:dep>head"),
         (last_noun_of_the_next_four, True, "syntactic/obj:head>dep"),
         (content_word_before_the_last_preposition, False, "syntactic/nmod:dep>head"),
     ],
 )
-def test_a_lazy_head_knows_no_more_than_its_surrogate(habit, two_sided, name):
+def test_a_lazy_head_knows_no_more_than_its_surrogate(rule, two_sided, name):
     """Each is right at a third of the queries and more, and no baseline's name says it."""
-    score = surrogate_of(text(two_sided), habit, name)
+    score = surrogate_of(text(two_sided), rule, name)
     assert score.mass > 0.25
     assert score.beyond < 0
     assert not score.low > 0

@@ -48,8 +48,8 @@ def test_most_attention_rests_on_the_first_token_as_the_literature_says(run):
 def test_its_best_syntactic_heads_beat_every_fixed_offset_by_far(run, relation):
     rows = run.evidence[run.evidence["relation"] == relation]
     best = rows.sort_values("lift").iloc[-1]
-    # so short a text may hold too few queries where the nearest verb is another, or too little to fit
-    # a surrogate on that is surely less
+    # so short a text may have too few hard queries, or too little to fit a surrogate whose interval
+    # lies below the head's score
     assert best["verdict"] in ("tagged", *OPEN)
     assert best["q_value"] < 0.01
 

@@ -154,7 +154,7 @@ HEADS = (
         fits=((None, "bos", SINK_LOGITS),),
     ),
     _attention_head("nearest verb", "lexical/nearest-VERB", (None, "verb")),
-    # baselines that find many a determiner, verb or subject without any syntax, and are none of it
+    # baselines that find many determiners, verbs or subjects without any syntax
     _attention_head("noun to determiner", None, ("noun", "determiner")),
     _attention_head("object to verb", None, ("noun", "verb")),
     _attention_head("verb to subject", None, ("verb", "person")),

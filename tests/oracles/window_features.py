@@ -121,7 +121,7 @@ class WindowFeatures:
 
     @property
     def proper(self) -> Bool[ndarray, " key"]:
-        """Tokens of the text proper, which the first is none of."""
+        """Tokens of the text, without the first token."""
         proper = np.arange(len(self.window)) > 0
         return proper if self.original is None else proper[::-1]
 

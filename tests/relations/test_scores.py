@@ -15,14 +15,14 @@ from tests.relations.examples import EXAMPLES, KEYS, KEYS_TEXT, Example
 every_example = pytest.mark.parametrize("example", EXAMPLES, ids=lambda e: e.relation)
 
 
-def pattern(example: Example, *, habit: str) -> np.ndarray:
+def pattern(example: Example, *, kind: str) -> np.ndarray:
     """One head: `perfect` looks at the targets, `never` at others, `uniform` everywhere."""
     n = len(example.tokens)
     a = np.zeros((n, n))
     for q in range(n):
-        if habit == "uniform":
+        if kind == "uniform":
             a[q, : q + 1] = 1 / (q + 1)
-        elif habit == "perfect" and q in example.targets:
+        elif kind == "perfect" and q in example.targets:
             a[q, example.targets[q]] = 1 / len(example.targets[q])
         else:
             # anything that is no target: the first token, or the query itself
@@ -30,25 +30,25 @@ def pattern(example: Example, *, habit: str) -> np.ndarray:
     return a[None, None]
 
 
-HABITS = ("perfect", "never", "uniform")
+KINDS = ("perfect", "never", "uniform")
 
 
-def habits(example: Example) -> np.ndarray:
-    """A head of each baseline."""
-    return np.concatenate([pattern(example, habit=habit) for habit in HABITS], axis=1)
+def heads(example: Example) -> np.ndarray:
+    """A head of each kind."""
+    return np.concatenate([pattern(example, kind=kind) for kind in KINDS], axis=1)
 
 
 def rows(run: hs.Run, example: Example) -> dict[str, pd.Series]:
-    """Evidence on the example's relation, for the head of each baseline."""
+    """Evidence on the example's relation, for the head of each kind."""
     found = run.evidence[run.evidence["type"] + "/" + run.evidence["relation"] == example.relation]
     assert found["head"].tolist() == [0, 1, 2]
-    return dict(zip(HABITS, (row for _, row in found.iterrows()), strict=True))
+    return dict(zip(KINDS, (row for _, row in found.iterrows()), strict=True))
 
 
 @cache
 def _scored(place: int) -> dict[str, pd.Series]:
     example = EXAMPLES[place]
-    a, types = habits(example), on_request(example)
+    a, types = heads(example), on_request(example)
     return rows(hs.score_patterns(a, example.document, example.tokens, types=types), example)
 
 
@@ -58,13 +58,13 @@ def on_request(example: Example) -> list[str] | None:
     return [name] if head_types()[name].on_request else None
 
 
-def row(example: Example, habit: str) -> pd.Series:
-    return _scored(EXAMPLES.index(example))[habit]
+def row(example: Example, kind: str) -> pd.Series:
+    return _scored(EXAMPLES.index(example))[kind]
 
 
 @every_example
 def test_a_perfect_head_scores_1_one_that_never_looks_0_and_a_uniform_one_the_closed_form(example):
-    perfect, never, uniform = (row(example, habit) for habit in HABITS)
+    perfect, never, uniform = (row(example, kind) for kind in KINDS)
     assert perfect["n"] == len(example.targets)
     assert perfect["mass"] == pytest.approx(1)
     assert never["mass"] == 0
@@ -84,7 +84,7 @@ def test_a_perfect_head_scores_1_one_that_never_looks_0_and_a_uniform_one_the_cl
 @every_example
 def test_its_type_alone_and_beside_a_document_too_short_finds_the_same(example):
     """Short documents and other types contribute nothing; inputs are left as they were."""
-    a, short = habits(example), np.array([[[[1.0, 0], [0.5, 0.5]]]]).repeat(len(HABITS), axis=1)
+    a, short = heads(example), np.array([[[[1.0, 0], [0.5, 0.5]]]]).repeat(len(KINDS), axis=1)
     before, tokens = a.copy(), list(example.tokens)
     run = hs.score_patterns(
         [a, short],
@@ -95,8 +95,8 @@ def test_its_type_alone_and_beside_a_document_too_short_finds_the_same(example):
     assert np.array_equal(a, before)
     assert example.tokens == tokens
     columns = ["n", "mass", "control", "chance", "hit_rate"]
-    for habit, alone in rows(run, example).items():
-        together = row(example, habit)[columns].astype(float)
+    for kind, alone in rows(run, example).items():
+        together = row(example, kind)[columns].astype(float)
         assert alone[columns].astype(float).to_numpy() == pytest.approx(together, nan_ok=True)
 
 

@@ -135,7 +135,7 @@ def test_nothing_is_written_into_an_atlas(command):
 
 
 def damaged(kind: str, packed: Path, path: Path) -> Path:
-    """A file that is called an atlas, and is none."""
+    """A file with the name of an atlas and other content."""
     raw, files = packed.read_bytes(), members(packed)
     match kind:
         case "a link":

@@ -102,8 +102,7 @@ def _leaves(value: Any, at: str = "") -> Columns:
 def differences(expected: Columns, came: Columns) -> list[str]:
     """A line for each column that is missing or holds other numbers; none if all agree.
 
-    A checksum that differs is no difference where the sums agree within `TOLERANCE`; columns and
-    tensors that are new are none either.
+    Other checksums do not count if the sums agree within `TOLERANCE`, nor do new columns and tensors.
     """
     lines, came = [], _without_new(expected, came)
     for name, values in expected.items():

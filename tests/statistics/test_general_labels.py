@@ -75,9 +75,9 @@ def test_a_tag_keeps_a_label_that_the_head_tells_apart_and_else_has_the_one_abov
 
 
 def test_a_lift_that_documents_do_not_bear_out_is_neither_apart_nor_a_member():
-    # half as much, but not surely less
+    # half as much, and the interval of the difference includes 0
     assert labels("det", det=0.4, aux=0.19, spread=0.35, blocks=9) == ["phrase (det, aux)"]
-    # not surely above 0
+    # the interval includes 0
     assert labels("det", det=0.4, aux=0.05, spread=0.3, blocks=9) == [""]
 
 

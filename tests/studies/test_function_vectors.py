@@ -49,9 +49,9 @@ def test_the_planted_head_is_tagged_and_no_other(found):
 
 def test_the_lazy_heads_earn_nothing_of_what_the_planted_one_does(found):
     rows = found.table.set_index(["layer", "head"])
-    for head, habit in LAZY.items():
-        assert not rows.loc[head, "function_vector"], habit
-        assert rows.loc[head, "lift"] < rows.loc[FUNCTION_VECTOR, "lift"] / 4, habit
+    for head, rule in LAZY.items():
+        assert not rows.loc[head, "function_vector"], rule
+        assert rows.loc[head, "lift"] < rows.loc[FUNCTION_VECTOR, "lift"] / 4, rule
     # it raises the answers of the task, and not the right one of them
     raiser = rows.loc[1, 5]
     assert raiser["first_half"] > THRESHOLD

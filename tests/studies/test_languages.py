@@ -84,7 +84,7 @@ def read(folder: Path, language: str, heads: Sequence[Look], encoder: object) ->
 
 
 SUBJECT, OBJECT = "nsubj:head>dep", "obj:head>dep"
-HABITS = {f"noun {number}": noun(number) for number in (0, 1, 2, -1, -2, -3)}
+BASELINES = {f"noun {number}": noun(number) for number in (0, 1, 2, -1, -2, -3)}
 KNOWING = {"subject": knows("nsubj"), "object": knows("obj")}
 EUROPEAN = ("en", "fr")
 """Languages in which one planted head knows the subject; elsewhere it rests."""
@@ -104,7 +104,7 @@ def runs(folder, tokenizer) -> dict[str, hs.Run]:
             [
                 *KNOWING.values(),
                 knows("nsubj") if language in EUROPEAN else rests,
-                *HABITS.values(),
+                *BASELINES.values(),
             ],
             tokenizer,
         )
@@ -138,9 +138,9 @@ def test_a_head_that_knows_a_relation_has_the_tag_wherever_a_text_decides(found)
     assert (two["holds_in"], two["not_in"]) == ("en;fr", "ja;zh")
 
 
-@pytest.mark.parametrize("habit", HABITS)
-def test_habits_of_place_have_no_tag_in_any_word_order(found, habit):
-    head = len(KNOWING) + 1 + list(HABITS).index(habit)
+@pytest.mark.parametrize("baseline", BASELINES)
+def test_baselines_of_place_have_no_tag_in_any_word_order(found, baseline):
+    head = len(KNOWING) + 1 + list(BASELINES).index(baseline)
     own = found.table[found.table["head"] == head]
     assert len(own) >= 3
     assert not own["tagged"].any(), own[["relation", "holds_in", "lift"]]
@@ -157,7 +157,7 @@ def test_the_mean_lift_is_that_of_the_languages_that_decide(found, evidence):
 
 def test_a_text_read_twice_gives_the_interval_of_one_if_its_documents_are_the_same(runs):
     twice = {"en": runs["en"], "fr": runs["en"]}
-    head = len(KNOWING) + 1 + list(HABITS).index("noun -1")
+    head = len(KNOWING) + 1 + list(BASELINES).index("noun -1")
     one, other = (row(compared(twice, documents=n), head, SUBJECT) for n in (24, None))
     tally = runs["en"].tally
     index = tally.relations.index(f"syntactic/{SUBJECT}")
@@ -208,8 +208,8 @@ def test_a_head_with_a_tag_everywhere_has_it_more_often_than_its_layer_by_chance
     assert everywhere["by_chance"] == in_two["by_chance"] == pytest.approx(sum(chances))
     assert everywhere["p_value"] == pytest.approx(np.prod(chances))
     assert in_two["p_value"] > 20 * everywhere["p_value"]
-    habit = row(found, len(KNOWING) + 1, SUBJECT)
-    assert (habit["tagged"], habit["p_value"]) == (0, pytest.approx(1))
+    baseline = row(found, len(KNOWING) + 1, SUBJECT)
+    assert (baseline["tagged"], baseline["p_value"]) == (0, pytest.approx(1))
 
 
 def test_texts_that_decide_nothing_are_an_error(folder, tokenizer):
