@@ -306,7 +306,7 @@ class SurrogateRows:
             for targets in relations:
                 numbers = np.flatnonzero(np.isin(targets.row, judged))
                 cell = np.searchsorted(cells, targets.cell[numbers])
-                targets.surrogate[np.ix_(slots, numbers)] = surrogate[:, cell]
+                targets.surrogate[np.array(slots)[:, None], numbers] = surrogate[:, cell]
 
     def _cells(self, rows: Bool[ndarray, " row"]) -> tuple[list[ndarray], ndarray]:
         """Views of the cells of some rows, and the sizes of these rows."""
