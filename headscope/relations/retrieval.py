@@ -4,6 +4,8 @@ The metric of Wu et al. 2024 (arXiv 2404.15574) counts induction heads as retrie
 question here is therefore a paraphrase of the text, so that attention to the same word, or to the
 token after it, does not find the answer. Each question is about one property of one of three
 people: a head that finds the person alone is right at half of them, the property alone at a third.
+All values of a text are of one kind and follow the same preposition, so that neither the word
+before a value nor its capital letter tells it from the others.
 """
 
 from __future__ import annotations

@@ -12,12 +12,7 @@ from headscope.corpus.document import Document, Word
 from headscope.corpus.gold_links import arrow
 from headscope.corpus.window import Window
 from headscope.stimuli.stimulus import Stimulus, StimulusConfig, cut_document
-from headscope.stimuli.word_lists import (
-    MEN,
-    PROPERTIES,
-    TWO_PROPERTIES,
-    WOMEN,
-)
+from headscope.stimuli.word_lists import MEN, WOMEN
 
 KIND, PROPERTY, HALF_RIGHT = "value", "property", "half-right"
 """Kinds of arrows from a question to its answer: among all values of the text, among those of the
@@ -27,6 +22,54 @@ IN_DOCUMENT = 4
 """Texts of one document: those read before the text hold more than 50 queries."""
 _WORD = re.compile(r"\w+|[^\w\s]")
 _NAMES = frozenset({*WOMEN, *MEN})
+
+
+class Domain(NamedTuple):
+    """Values of one kind, and two properties that have them."""
+
+    values: str
+    predicates: tuple[str, str]
+    """Predicates of a person, one for each property, with the same word before the value."""
+    questions: tuple[str, str]
+    """Paraphrases that ask for a person's value. They end in a word that stands nowhere before:
+    nothing follows it there to be repeated."""
+
+
+DOMAINS = (
+    Domain(
+        "Paris London Rome Berlin Madrid Vienna Moscow Tokyo Boston Chicago Dublin Athens",
+        ("lives in {}", "works in {}"),
+        ("The city where {} has a home is", "The city where {} has a job is"),
+    ),
+    Domain(
+        "music history physics biology chemistry art law medicine",
+        ("gives lessons in {}", "takes lessons in {}"),
+        ("The subject that {} teaches is", "The subject that {} learns is"),
+    ),
+    Domain(
+        "red blue green yellow purple orange black white brown pink",
+        ("writes in {}", "dresses in {}"),
+        ("The colour of the ink of {} is", "The colour of the coat of {} is"),
+    ),
+    Domain(
+        "water milk wine beer tea coffee juice",
+        ("starts the day with {}", "ends the day with {}"),
+        ("The drink that {} has each morning is", "The drink that {} has each night is"),
+    ),
+    Domain(
+        "France Spain Italy Germany China Japan India Russia Canada Mexico Brazil Egypt",
+        ("comes from {}", "buys from {}"),
+        ("The land where {} was born is", "The land that sells goods to {} is"),
+    ),
+)
+TWO_PROPERTIES = (
+    "{name} {first} and {second}.",
+    "{name}, who {first}, {second}.",
+    "{name} {first}. {pronoun} also {second}.",
+    "{name} {first}, but {second}.",
+)
+"""Forms of what is said of a person: values stand at several distances from the name, in one
+sentence with it or in the next."""
 
 
 class Facts(NamedTuple):
@@ -45,54 +88,45 @@ class Facts(NamedTuple):
 def facts(rng: np.random.Generator, number: int) -> Facts:
     """Two properties of three people in sentences of several forms, and a question for one.
 
-    Each property, each person and each place of the value in what is said of a person, the first
-    or the second, is asked for as often as the others: who knows the person alone is right half of
-    the time, who knows the property alone a third.
+    All values of a text are of one kind and follow the same preposition, so that only the person
+    and the verb tell them apart. Each property, each person and each place of the value in what is
+    said of a person, the first or the second, is asked for as often as the others: a head that
+    finds the person alone is right half of the time, the property alone a third.
 
     >>> one = facts(np.random.default_rng(0), 1)
-    >>> one.text[:75]
-    'George teaches physics, and at times lives in Boston. Hugo, who lives in Du'
-    >>> one.text[-37:], one.right, one.of_person
-    ('The subject that George knows best is', 'physics', 'Boston')
+    >>> one.text[:58]
+    'Ruth takes lessons in biology. She also gives lessons in a'
+    >>> one.text[-31:], one.right, one.of_person
+    ('The subject that Ruth learns is', 'biology', 'art')
     """
-    count = len(PROPERTIES)
-    prop, entity, rank = (
-        number % count,
-        number // count % ENTITIES,
-        number // (count * ENTITIES) % 2,
-    )
-    other = (prop + int(rng.integers(1, count))) % count
+    domain = DOMAINS[number % len(DOMAINS)]
+    target, entity = number % 2, number // 2 % ENTITIES
+    first_of_target = (target + number // (2 * ENTITIES)) % 2
     names = rng.permutation([*WOMEN, *MEN])[:ENTITIES].tolist()
-    values, others = (rng.permutation(PROPERTIES[i].values).tolist() for i in (prop, other))
-    ranks = [rank if i == entity else int(rng.integers(2)) for i in range(ENTITIES)]
+    values = rng.permutation(domain.values.split())[: 2 * ENTITIES].reshape(2, ENTITIES).tolist()
     forms = rng.permutation(len(TWO_PROPERTIES))[:ENTITIES].tolist()
     sentences = []
     for i, name in enumerate(names):
-        predicates = [
-            PROPERTIES[prop].predicate.format(values[i]),
-            PROPERTIES[other].predicate.format(others[i]),
-        ]
-        first, second = predicates[ranks[i]], predicates[1 - ranks[i]]
+        first = first_of_target if i == entity else int(rng.integers(2))
+        predicates = [domain.predicates[j].format(values[j][i]) for j in (first, 1 - first)]
         pronoun = "She" if name in WOMEN else "He"
         form = TWO_PROPERTIES[forms[i]]
-        sentences.append(form.format(name=name, first=first, second=second, pronoun=pronoun))
-    distractors = [i for i in range(ENTITIES) if i != entity]
-    question = PROPERTIES[prop].question.format(names[entity])
-    return Facts(
-        " ".join([*sentences, question]),
-        values[entity],
-        others[entity],
-        tuple(values[i] for i in distractors),
-        tuple(others[i] for i in distractors),
-    )
+        sentences.append(
+            form.format(name=name, first=predicates[0], second=predicates[1], pronoun=pronoun)
+        )
+    question = domain.questions[target].format(names[entity])
+    of_property, of_other = values[target], values[1 - target]
+    right, of_person = of_property.pop(entity), of_other.pop(entity)
+    text = " ".join([*sentences, question])
+    return Facts(text, right, of_person, tuple(of_property), tuple(of_other))
 
 
 def fact_documents(document: int, *, seed: int) -> Iterator[Document]:
     """Texts of one document, each a separate text.
 
     >>> first = next(fact_documents(0, seed=0))
-    >>> first.text[-44:]
-    ' The city where George has a home is Madrid.'
+    >>> first.text[-41:]
+    'The city where Ruth has a home is Madrid.'
     >>> first.text[first.arrows[0].right[0] :][:6]
     'Madrid'
     """

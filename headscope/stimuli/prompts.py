@@ -112,8 +112,8 @@ def retrievals(rng: np.random.Generator, number: int) -> list[Prompt]:
     """A prompt of what three people have, and then, in other words, what one of them has.
 
     >>> prompt, = retrievals(np.random.default_rng(0), 1)
-    >>> prompt.text[-33:], prompt.right[0] in prompt.text
-    ('subject that George knows best is', True)
+    >>> prompt.text[-27:], prompt.right[0] in prompt.text
+    ('subject that Ruth learns is', True)
     """
     one = facts(rng, number)
     return [Prompt("retrieval", one.text, (one.right,), one.of_property, (one.of_person,))]

@@ -7,7 +7,6 @@ order, words of a kind and pairs of forms.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -46,54 +45,6 @@ IN_ORDER = {
 }
 """The lists of Gould et al. 2023 that are single words."""
 CYCLIC = ("days", "months")
-
-
-class Property(NamedTuple):
-    """Something that a person has, a paraphrase that asks for it, and what it may be."""
-
-    predicate: str
-    """Predicate of the person, with a place for the value."""
-    question: str
-    """Ends in a word that stands nowhere before: nothing follows it there to be repeated."""
-    values: tuple[str, ...]
-
-
-PROPERTIES = (
-    Property(
-        "lives in {}",
-        "The city where {} has a home is",
-        _words("Paris London Rome Berlin Madrid Vienna Moscow Tokyo Boston Chicago Dublin Athens"),
-    ),
-    Property(
-        "teaches {}",
-        "The subject that {} knows best is",
-        _words("music history physics biology chemistry art law medicine English French"),
-    ),
-    Property(
-        "likes {}",
-        "The colour that {} would choose is",
-        _words("red blue green yellow purple orange black white brown pink"),
-    ),
-    Property(
-        "drinks {}",
-        "What stands in the glass of {} is",
-        _words("water milk wine beer tea coffee juice"),
-    ),
-    Property(
-        "trades with {}",
-        "The land to which {} sends goods is",
-        _words("France Spain Italy Germany China Japan India Russia Canada Mexico Brazil Egypt"),
-    ),
-)
-TWO_PROPERTIES = (
-    "{name} {first} and {second}.",
-    "{name}, who {first}, {second}.",
-    "{name} {first}. {pronoun} also {second}.",
-    "{name} {first}, and at times {second}.",
-)
-"""Forms of what is said of a person: values stand at several distances from the name, in one
-sentence with it or in the next."""
-VALUES = tuple(dict.fromkeys(word for row in PROPERTIES for word in row.values))
 
 INDIRECT_OBJECT_TEMPLATES = (
     "When {0} and {1} went to the {2}, {3} gave the {4} to",

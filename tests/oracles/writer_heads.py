@@ -33,7 +33,7 @@ class Writer(BuiltHead):
     flags: tuple[tuple[str, float], ...] = ()
     """Traits of a key, and their scores."""
     cued: float = 0.0
-    """Score of a value of the property that is asked for."""
+    """Score of a key whose last cue is of the property of the query's last cue."""
     match: tuple[str, str, float] | None = None
     """A property of the query, one of the key, and the score if they are the same."""
 
@@ -86,7 +86,7 @@ WRITERS = (
     Writer("raises plural verbs", 0, "plural", near=50.0),
     Writer("lowers the token before", 0, "copy", -1.0, may=_LOWERS, near=50.0, offset=1),
     Writer(
-        "marks what is asked",
+        "marks the last cue",
         0,
         "cued",
         near=100.0,

@@ -3,8 +3,8 @@
 Each word has a code of ±1, which is its unembedding too, so that a head that hands codes on
 copies, and one that hands them on with the other sign suppresses. Each coordinate comes again with
 the other sign, so that norms only scale. A first layer marks each token with the token before it,
-the name that was read last and the property that was asked for last, by which heads of the second
-look.
+the name that was read last and the cue of a property that was read last, by which heads of the
+second look.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from jaxtyping import Float
 from numpy import ndarray
 
 from headscope.stimuli import word_lists
-from headscope.stimuli.word_lists import CYCLIC, IN_ORDER, PROPERTIES, VALUES
+from headscope.stimuli.facts import DOMAINS
+from headscope.stimuli.word_lists import CYCLIC, IN_ORDER
 from tests.oracles.network import (
     HeadMaps,
     NetworkSize,
@@ -36,13 +37,14 @@ LAYERS, PER_LAYER, WIDTH, CONTEXT = 2, 17, 64, 256
 D_MODEL = PER_LAYER * WIDTH
 HALF = D_MODEL // 2
 CODE, SKETCH, WAVES, MOST_TRAITS = 256, 24, 16, 4
-CUES = ("city", "subject", "colour", "glass", "land")
-"""The word of each property's question that tells it from those for other properties."""
-PROPERTY_TRAITS = tuple(f"of {cue}" for cue in CUES)
-"""Traits of the values of a property, and of the word by which a question asks for it."""
+CUES = {
+    "first": "lives home gives teaches writes ink starts morning comes born",
+    "second": "works job takes learns dresses coat ends night buys sells",
+}
+"""Words of statements and questions that tell the two properties of a domain apart."""
 TRAITS = (
     *("bos", "name", "value", "member", "article", "person", "noun", "plural", "cue"),
-    *PROPERTY_TRAITS,
+    *CUES,
 )
 # places in the first half of the residual stream
 WORD = slice(0, CODE)
@@ -50,12 +52,12 @@ TRAIT = CODE
 FILLER = TRAIT + len(TRAITS)
 MARKS = {"previous": FILLER + 1, "named": FILLER + 1 + SKETCH}
 CUED = FILLER + 1 + 2 * SKETCH
-"""The first of as many places as there are properties: the one that was asked for last."""
-POSITION = slice(CUED + len(PROPERTIES), CUED + len(PROPERTIES) + 2 * WAVES)
+"""The first of a place for each property: the one whose cue was read last."""
+POSITION = slice(CUED + len(CUES), CUED + len(CUES) + 2 * WAVES)
 ROTARY_BASE = 1e6
 """So large that the second half of a head's waves stand still within a window."""
-_CUED = CUED + np.arange(len(PROPERTIES))
-_PROPERTY_TRAITS = TRAIT + np.array([TRAITS.index(trait) for trait in PROPERTY_TRAITS])
+_CUED = CUED + np.arange(len(CUES))
+_CUE_TRAITS = TRAIT + np.array([TRAITS.index(trait) for trait in CUES])
 ROTARY_GAIN = 2.0
 """Rotary waves are longer, so that the same score is less sharp."""
 CHANNELS = np.r_[WAVES : WIDTH // 2, WIDTH // 2 + WAVES : WIDTH]
@@ -162,13 +164,13 @@ class _Plan:
             size = score / SKETCH * np.sqrt(WIDTH)
             q[:, CHANNELS[:SKETCH]] = self._read(query_source) * size
             k[:, CHANNELS[:SKETCH]] = self._read(key_source)
-        properties, flags = np.split(CHANNELS[SKETCH:], [len(PROPERTIES)])
+        properties, flags = np.split(CHANNELS[SKETCH:], [len(CUES)])
         for channel, (trait, score) in zip(flags, head.flags, strict=False):
             k[TRAIT + TRAITS.index(trait), channel] = 1.0
             _plain(q)[channel] += score * np.sqrt(WIDTH)
         if head.cued:
             q[_CUED, properties] = head.cued * np.sqrt(WIDTH)
-            k[_PROPERTY_TRAITS, properties] = 1.0
+            k[_CUED, properties] = 1.0
 
     def _read(self, source: str) -> Float[ndarray, "d_model sketch"]:
         directions = np.zeros((D_MODEL, SKETCH))
@@ -182,8 +184,8 @@ class _Plan:
         """One head's V and the transpose of its O."""
         v, o = np.zeros((2, D_MODEL, WIDTH))
         if head.writes == "cued":
-            channels = np.arange(len(PROPERTIES))
-            v[_PROPERTY_TRAITS, channels] = o[_CUED, channels] = 1.0
+            channels = np.arange(len(CUES))
+            v[_CUE_TRAITS, channels] = o[_CUED, channels] = 1.0
             return v, o
         if head.writes in MARKS:
             v[WORD, :SKETCH] = self.sketch
@@ -289,10 +291,10 @@ def _marked() -> dict[str, set[str]]:
             marked_words.setdefault(word, set()).update(traits)
 
     mark([*word_lists.WOMEN, *word_lists.MEN], "name")
-    mark(VALUES, "value")
-    for row, cue, trait in zip(PROPERTIES, CUES, PROPERTY_TRAITS, strict=True):
-        mark(row.values, trait)
-        mark([cue], "cue", trait)
+    for domain in DOMAINS:
+        mark(domain.values.split(), "value")
+    for trait, words in CUES.items():
+        mark(words.split(), "cue", trait)
     mark([word for members in IN_ORDER.values() for word in members], "member")
     mark(["the"], "article")
     for deck, kinds in ((word_lists.PEOPLE, ("person", "noun")), (word_lists.THINGS, ("noun",))):

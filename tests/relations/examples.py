@@ -76,8 +76,8 @@ RELATED_TOKENS = [
 
 LONG_WORD = ["<bos>", "in", "com", "pre", "hension"]
 
-# "Ruth lives in Madrid. George lives in Moscow. Alice lives in Rome. The city where Ruth has a home
-# is Madrid."
+# "Ruth, who lives in Madrid, works in Berlin. George works in Boston, but lives in Moscow. Alice
+# works in Tokyo and lives in Rome. The city where Ruth has a home is"
 FACTS_TEXT = next(fact_documents(0, seed=0))
 FACTS = ["<bos>", *(word.form for word in FACTS_TEXT.words)]
 
@@ -188,7 +188,7 @@ EXAMPLES = [
     Example("semantic/hypernym", RELATED_TOKENS, {17: [12]}, RELATED_TEXT),
     Example("semantic/synonym", RELATED_TOKENS, {16: [11]}, RELATED_TEXT),
     Example("concept-induction/next-word", WORDS, {9: [4], 11: [7], 14: [9]}, WORDS_TEXT),
-    Example("retrieval/value", FACTS, {42: [4]}, FACTS_TEXT),
+    Example("retrieval/value", FACTS, {38: [6]}, FACTS_TEXT),
     *(
         Example(f"code/{kind}", code_example.TOKENS, targets, code_example.TEXT)
         for kind, targets in code_example.TARGETS.items()

@@ -67,6 +67,30 @@ def of_the_person(window: Window) -> dict[int, list[int]]:
     return {q: sorted({*keys} - {*own[q]} | {answers[q]}) for q, keys in half.items()}
 
 
+def like_the_answer(feature: Callable[[Window, int], object]) -> Look:
+    """Values of the person that is asked for, if they share a feature of their word's row."""
+
+    def look(window: Window) -> Keys:
+        def of(key: int) -> object:
+            return feature(window, int(np.searchsorted(window.words.last, key)))
+
+        answers = knows(KIND)(window)
+        return {
+            query: [key for key in keys if of(key) == of(answers[query])]
+            for query, keys in of_the_person(window).items()
+        }
+
+    return look
+
+
+def word_before(window: Window, row: int) -> str:
+    return str(window.words.lemma[row - 1])
+
+
+def has_capital(window: Window, row: int) -> bool:
+    return window.strings[window.words.first[row]].strip()[:1].isupper()
+
+
 def same_token(window: Window, behind: int = 0) -> Keys:
     """The last earlier token that is the same, or else that of the token before, and so on."""
     query = next(iter(knows(KIND)(window)))
@@ -86,6 +110,8 @@ RETRIEVAL = Case(
         "nearest of the property": candidate(PROPERTY, -1),
         "the property": candidates(PROPERTY),
         "the person": of_the_person,
+        "the person, and the answer's preposition": like_the_answer(word_before),
+        "the person, and the answer's capital": like_the_answer(has_capital),
         "whatever could be the answer": candidates(KIND),
         "same token": same_token,
         "after the same token": lambda window: same_token(window, 1),
