@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from headscope.corpus.code.links import KINDS
+from headscope.corpus.code import KINDS
 from headscope.relations.annotated_links import nearest_candidate, other_candidates, pointed_to
 from headscope.relations.head_type import HeadType
 from headscope.relations.relation import Baseline, Relation, above_baseline
@@ -22,14 +22,8 @@ SOURCE = (
 
 _MEANINGS = {
     "definition": "where the name was last bound",
-    "previous-use": "the last use of the same variable",
-    "call": "the name of the function or class that is called, where it is defined",
-    "parameter": "the parameter that the argument is passed to",
     "bracket": "the bracket that the closing one closes",
     "block": "the line that opened the block",
-    "attribute": "the name of the object whose attribute it is",
-    "import": "where the name was imported",
-    "return": "the def of the function that it returns from",
 }
 
 RELATIONS = tuple(
@@ -51,9 +45,8 @@ TYPE = HeadType(
     colour="#44aa99",
     marker="d",
     relations=RELATIONS,
-    looks_at="in Python files: the definition of a name, its previous use, the function that "
-    "is called, a parameter, an opening bracket, the line that opened a block, the "
-    "object of an attribute, an import, the def of a return",
+    looks_at="in Python files: where a name was last bound, an opening bracket, the line that "
+    "opened a block",
     control_keys="other candidates of the same kind, nearer and farther; the nearest one",
     on_request=True,
     behaviour="text",

@@ -44,7 +44,7 @@ def test_lines_are_sentences_and_words_are_names_and_marks(folder):
     assert [word.form for word in document.words[:8]] == ["def", "f", "(", "a", ",", "b", ")", ":"]
     lines = {GOOD.count("\n", 0, word.start) for word in document.words}
     assert len({word.sentence for word in document.words}) == len(lines)
-    assert {arrow.kind for arrow in document.arrows} >= {"definition", "bracket", "return", "block"}
+    assert {arrow.kind for arrow in document.arrows} == {"definition", "bracket", "block"}
 
 
 def test_a_file_that_does_not_parse_is_named_with_its_line(folder, tokenizer):

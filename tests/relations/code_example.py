@@ -31,12 +31,6 @@ TEXT = read_python(Path("tools/pad.py"), CODE)
 # a query without another candidate has no control, and does not count
 TARGETS: dict[str, dict[int, list[int]]] = {
     "definition": {14: [10], 18: [8], 22: [10], 25: [16]},
-    "previous-use": {22: [14], 25: [18], 46: [39]},
-    "call": {37: [6]},
-    "parameter": {39: [8]},
     "bracket": {23: [21], 29: [28], 47: [45], 48: [41], 51: [49], 52: [38]},
     "block": {16: [13], 24: [5], 31: [26], 36: [26]},
-    "attribute": {20: [18], 35: [33]},
-    "import": {33: [4], 42: [2]},
-    "return": {36: [26]},
 }

@@ -14,7 +14,7 @@ import pytest
 
 import headscope as hs
 from headscope.corpus.align import TokenizedDocument
-from headscope.corpus.code.links import KINDS
+from headscope.corpus.code import KINDS
 from headscope.corpus.document import Document
 from headscope.corpus.shipped import mini_folder
 from headscope.corpus.window import NO_FRAME, MentionTable, Window
@@ -347,14 +347,11 @@ def code() -> tuple[Window, ...]:
     return tuple(text)
 
 
-DECIDED = ("definition", "bracket", "block")
-"""Kinds of links of which these files have hard queries enough."""
-
 GRAMMAR = Case(
     "code",
     code,
     {
-        **{kind: knows(kind) for kind in DECIDED},
+        **{kind: knows(kind) for kind in KINDS},
         **{f"nearest {kind}": candidate(kind, -1) for kind in KINDS},
         **{f"farthest {kind}": candidate(kind, 0) for kind in KINDS},
         **{f"last but one {kind}": candidate(kind, -2) for kind in KINDS},
@@ -365,7 +362,7 @@ GRAMMAR = Case(
         "two back": words_back(2),
         "one back": words_back(1),
     },
-    {kind: {kind} for kind in DECIDED},
+    {kind: {kind} for kind in KINDS},
 )
 
 CASES = {

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field, replace
 from headscope.corpus.code.source import SourceFile
 
 MODULE, FUNCTION, CLASS, COMPREHENSION = "module", "function", "class", "comprehension"
-USE, VARIABLE, PARAMETER, IMPORT, DEF = "use", "variable", "parameter", "import", "def"
-"""Roles of an occurrence of a name: it is read, or bound in one of four ways."""
+USE, VARIABLE, DEFINITION = "use", "variable", "definition"
+"""Roles of an occurrence of a name: it is read, bound as a variable or parameter, or bound by an
+import, a `def` or a `class`."""
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 Variable = tuple[int, str]
@@ -48,33 +49,8 @@ class Scope:
     """Names that are declared `global` or `nonlocal` here."""
 
 
-@dataclass(frozen=True)
-class Names:
-    """All names of a file in the order of the text, and its scopes."""
-
-    occurrences: tuple[Occurrence, ...]
-    scopes: tuple[Scope, ...]
-
-    def events(self) -> Iterator[tuple[Occurrence, bool]]:
-        """Each name where it stands, and again, with True, where it begins to be bound."""
-        events = [(occurrence.start, False, occurrence) for occurrence in self.occurrences]
-        events += [
-            (occurrence.bound_from, True, occurrence)
-            for occurrence in self.occurrences
-            if occurrence.role != USE
-        ]
-        for _, binds, occurrence in sorted(events, key=lambda event: event[:2]):
-            yield occurrence, binds
-
-    def function(self, scope: int) -> int:
-        """The function, class or module that a comprehension stands in."""
-        while self.scopes[scope].kind == COMPREHENSION:
-            scope = self.scopes[scope].parent
-        return scope
-
-
-def names_of(source: SourceFile) -> Names:
-    """The names of a file."""
+def names_of(source: SourceFile) -> list[Occurrence]:
+    """The names of a file in the order of the text."""
     visitor = _Visitor(source)
     visitor.visit(source.tree)
     occurrences = []
@@ -82,7 +58,7 @@ def names_of(source: SourceFile) -> Names:
         scope = visitor.owner(occurrence.name, occurrence.within)
         variable = None if scope is None else (scope, occurrence.name)
         occurrences.append(replace(occurrence, variable=variable))
-    return Names(tuple(occurrences), tuple(visitor.scopes))
+    return occurrences
 
 
 class _Visitor(ast.NodeVisitor):
@@ -162,9 +138,9 @@ class _Visitor(ast.NodeVisitor):
             start = self.source.start(alias)
             if alias.asname is not None:
                 end = self.source.end(alias)
-                self._note(alias.asname, end - len(alias.asname), IMPORT)
+                self._note(alias.asname, end - len(alias.asname), DEFINITION)
             elif alias.name != "*":
-                self._note(alias.name.split(".")[0], start, IMPORT)
+                self._note(alias.name.split(".")[0], start, DEFINITION)
 
     visit_ImportFrom = visit_Import
 
@@ -179,7 +155,7 @@ class _Visitor(ast.NodeVisitor):
     def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         self._all(node.decorator_list)
         name = self.source.after(self.source.start(node), ("async", "def"))
-        self._note(node.name, name, DEF)
+        self._note(node.name, name, DEFINITION)
         self._function(node, node.body)
 
     visit_AsyncFunctionDef = visit_FunctionDef
@@ -191,18 +167,19 @@ class _Visitor(ast.NodeVisitor):
         arguments = node.args
         self._all(arguments.defaults)
         self._all(parameter for parameter in arguments.kw_defaults if parameter is not None)
-        every = parameters_of(node)
+        starred = [name for name in (arguments.vararg, arguments.kwarg) if name is not None]
+        every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, *starred]
         self._all(parameter.annotation for parameter in every if parameter.annotation is not None)
         if not isinstance(node, ast.Lambda) and node.returns is not None:
             self.visit(node.returns)
         with self._inside(FUNCTION):
             for parameter in every:
-                self._note(parameter.arg, self.source.start(parameter), PARAMETER)
+                self._note(parameter.arg, self.source.start(parameter), VARIABLE)
             self._all(body)
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
         self._all([*node.decorator_list, *node.bases, *node.keywords])
-        self._note(node.name, self.source.after(self.source.start(node), ("class",)), DEF)
+        self._note(node.name, self.source.after(self.source.start(node), ("class",)), DEFINITION)
         with self._inside(CLASS):
             self._all(node.body)
 
@@ -224,11 +201,3 @@ class _Visitor(ast.NodeVisitor):
     def _all(self, nodes: Iterable[ast.AST]) -> None:
         for node in nodes:
             self.visit(node)
-
-
-def parameters_of(node: Function) -> list[ast.arg]:
-    """The parameters of a function in the order of the text."""
-    arguments = node.args
-    last = [arguments.vararg] if arguments.vararg is not None else []
-    keyword_rest = [arguments.kwarg] if arguments.kwarg is not None else []
-    return [*arguments.posonlyargs, *arguments.args, *last, *arguments.kwonlyargs, *keyword_rest]
