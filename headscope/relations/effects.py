@@ -19,7 +19,7 @@ from headscope.attention_kind import BIDIRECTIONAL
 from headscope.corpus.window import Window
 from headscope.relations import head_types
 from headscope.relations.head_type import ALL
-from headscope.relations.induction import follower_of_earlier_same, in_second_copy
+from headscope.relations.induction import in_second_copy
 from headscope.relations.pairs import Pairs, no_pairs, pairs
 from headscope.relations.relation import (
     MATCHED_CONTROL,
@@ -179,27 +179,6 @@ def sum_names(relations: Sequence[Relation]) -> tuple[str, ...]:
     return (*(relation.id for relation in (*of_attention(relations), *effects)), *parts)
 
 
-def other_tokens(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
-    """Random other tokens of the same text."""
-    query = np.repeat(np.unique(targets.query), 8)
-    token = window.tokens[rng.integers(1, max(2, window.stop), len(query))]
-    size = int(max(window.tokens.max(), targets.key.max(initial=0))) + 1
-    free = ~np.isin(query * size + token, targets.query * size + targets.key)
-    return token_pairs(query[free], token[free])
-
-
-_COPY = partial(
-    EffectThresholds,
-    0.5,
-    "ours: half a logit makes a token 1.6 times as likely; heads planted to write 1.5 logits keep "
-    "1.4 or more with noise 0.2 on their weights",
-)
-_INDUCTION = partial(
-    EffectThresholds,
-    0.5,
-    "ours: half a logit makes the token 1.6 times as likely; heads planted for 1.5 logits keep "
-    "1.1 or more with noise 0.2 on their weights",
-)
 _SUPPRESS = partial(
     EffectThresholds,
     0.3,
@@ -211,12 +190,6 @@ _PROMPT = partial(
     0.3,
     "ours: heads planted to write 1.5 logits keep 0.68 or more with noise 0.1 on their weights; "
     "99.9 % of SmolLM2-135M's shuffled heads have less than 0.09",
-)
-_RELATED = partial(
-    EffectThresholds,
-    0.3,
-    "ours: as for successors; 99.9 % of SmolLM2-135M's shuffled heads have less than 0.04; none "
-    "was planted",
 )
 
 
@@ -251,12 +224,6 @@ def outside_copy(window: Window, targets: Pairs, rng: np.random.Generator) -> Pa
     return token_pairs(np.repeat(query, len(outside)), np.tile(outside, len(query)))
 
 
-def followers_in_text(window: Window) -> Pairs:
-    """Tokens that followed the same token before, in text."""
-    followers = follower_of_earlier_same(window)
-    return token_pairs(followers.query, window.tokens[followers.key])
-
-
 _ELSEWHERE = "tokens that it looks at from elsewhere"
 _UNSEEN_NAMES = "names that the text does not hold"
 
@@ -266,7 +233,13 @@ EFFECTS: tuple[Effect, ...] = (
     Effect(
         "copy",
         "looked-at",
-        thresholds=_COPY("raises the token that it looks at", second=_ELSEWHERE),
+        thresholds=EffectThresholds(
+            0.5,
+            "ours: half a logit makes a token 1.6 times as likely; heads planted to write 1.5 "
+            "logits keep 1.4 or more with noise 0.2 on their weights",
+            "raises the token that it looks at",
+            second=_ELSEWHERE,
+        ),
         top_key=TopKeyCondition(),
     ),
     # McDougall et al. 2023 (arXiv 2310.04625) describe copy suppression of GPT-2 small's L10H7 and
@@ -296,19 +269,12 @@ EFFECTS: tuple[Effect, ...] = (
         later_in_copy,
         stimuli=(REPEAT.name,),
         matched_control=outside_copy,
-        thresholds=_INDUCTION(
+        thresholds=EffectThresholds(
+            0.5,
+            "ours: half a logit makes the token 1.6 times as likely; heads planted for 1.5 logits "
+            "keep 1.1 or more with noise 0.2 on their weights",
             "raises what followed the current token before, in random tokens",
             second="tokens that stand nowhere in the text",
-        ),
-        moved=True,
-    ),
-    Effect(
-        "induction",
-        "natural",
-        followers_in_text,
-        other_tokens,
-        thresholds=_INDUCTION(
-            "raises what followed the current token before, in natural text", taggable=False
         ),
         moved=True,
     ),
@@ -357,24 +323,6 @@ EFFECTS: tuple[Effect, ...] = (
         "number",
         _PROMPT("raises verb forms of the subject's number over the others"),
         prompt="agreement",
-    ),
-    # relations that MAPS (Elhelo and Geva 2024, arXiv 2412.11965) reads off weights, against a head
-    # that raises all past tenses, or copies the word
-    *(
-        prompt_effect(
-            "relation",
-            kind,
-            _RELATED(
-                f"raises {meaning} where it is asked for", second="the word that it is asked of"
-            ),
-            prompt=kind,
-        )
-        for kind, meaning in (
-            ("antonym", "a word's opposite"),
-            ("capital", "a country's capital"),
-            ("past", "a verb's past tense"),
-            ("comparative", "an adjective's comparative"),
-        )
     ),
 )
 

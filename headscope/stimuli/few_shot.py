@@ -1,15 +1,12 @@
 """Tasks of a question word and an answer word, and their few-shot prompts (Todd et al. 2024).
 
-Prompts are clean, with shuffled answers, or zero-shot. Word lists were written here or in
-`data/task_words.csv`, but for antonyms, kinds and synonyms (`word_pairs.csv`).
+Prompts are clean, with shuffled answers, or zero-shot.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,14 +21,10 @@ from headscope.corpus.shipped import data_folder
 from headscope.errors import ChoiceError, CorpusError, first_line
 from headscope.stimuli.prompts import Spelling
 from headscope.stimuli.stimulus import TextTokenizer
-from headscope.stimuli.word_lists import ADJECTIVES, COUNTRIES, DIGITS, GENDERS, NOUNS, VERBS
-from headscope.stimuli.word_pairs import Lexicon, WordPair, shipped_pairs
 
 Pair = tuple[str, str]
 """A question and its answer."""
 COLUMNS = ["task", "question", "answer"]
-LETTERED = 120
-"""Words whose letters are asked for."""
 QUESTION, ANSWER, END = "Q: ", "\nA:", "\n\n"
 CLEAN, SHUFFLED, ZERO_SHOT = "clean", "shuffled", "zero-shot"
 PARTS = 2
@@ -39,55 +32,13 @@ PARTS = 2
 TRIES = 200
 
 
-@cache
 def shipped_tasks() -> dict[str, tuple[Pair, ...]]:
     """The tasks that ship with headscope, by name; no question comes twice in one.
 
     >>> [answer for question, answer in shipped_tasks()["gerund"] if question == "write"]
     ['writing']
     """
-    pairs = shipped_pairs().pairs
-    words = list(dict.fromkeys(pair.first for pair in pairs if pair.first.islower()))[:LETTERED]
-    tasks: dict[str, Iterable[Pair]] = {
-        "antonym": _antonyms(shipped_pairs()),
-        "capital": [(country, capital) for country, capital, _ in COUNTRIES],
-        "capitalised": [(word, word.capitalize()) for word in words],
-        "comparative": [(adjective, comparative) for adjective, comparative, _ in ADJECTIVES],
-        "country": [(capital, country) for country, capital, _ in COUNTRIES],
-        "first-letter": [(word, word[0]) for word in words],
-        "gender": [(male, female) for male, female in GENDERS],
-        "gerund": [(verb, gerund) for verb, _, gerund in VERBS],
-        "kind": _kinds(pairs),
-        "last-letter": [(word, word[-1]) for word in words],
-        "next-number": pairwise(DIGITS),
-        "past": [(verb, past) for verb, past, _ in VERBS],
-        "people": [(country, people) for country, _, people in COUNTRIES],
-        "plural": [(noun, plural) for noun, plural in NOUNS],
-        "present": [(past, verb) for verb, past, _ in VERBS],
-        "singular": [(plural, noun) for noun, plural in NOUNS],
-        "superlative": [(adjective, superlative) for adjective, _, superlative in ADJECTIVES],
-        "synonym": [(pair.first, pair.second) for pair in pairs if pair.relation == "synonym"],
-    }
-    tasks |= read_tasks(data_folder() / "task_words.csv")
-    return {name: _once(pairs) for name, pairs in sorted(tasks.items())}
-
-
-def _antonyms(lexicon: Lexicon) -> Iterator[Pair]:
-    """Pairs of opposites that share no word."""
-    used = set[str]()
-    for pair in lexicon.pairs:
-        if pair.relation == "antonym" and not {pair.first, pair.second} & used:
-            used |= {pair.first, pair.second}
-            yield pair.first, min(lexicon.related["antonym"][pair.first.lower()])
-
-
-def _kinds(pairs: Iterable[WordPair]) -> list[Pair]:
-    """Nouns with their kind; a noun with several would make an unclear question."""
-    kinds: dict[str, list[str]] = {}
-    for pair in pairs:
-        if pair.relation == "hypernym" and pair.upos == "NOUN":
-            kinds.setdefault(pair.first, []).append(pair.second)
-    return [(word, names[0]) for word, names in kinds.items() if len(names) == 1]
+    return read_tasks(data_folder() / "task_words.csv")
 
 
 def read_tasks(path: Path) -> dict[str, tuple[Pair, ...]]:

@@ -31,7 +31,6 @@ from headscope.stimuli.word_lists import (
     ON_THINGS,
     PEOPLE,
     PLACES,
-    RELATED,
     THINGS,
     WOMEN,
     pick,
@@ -138,39 +137,16 @@ def agreements(rng: np.random.Generator, number: int) -> list[Prompt]:
     return [Prompt("agreement", text, right, wrong)]
 
 
-def related(rng: np.random.Generator, number: int) -> list[Prompt]:
-    """A word, and a question for the one that is related to it, against those of other words.
-
-    The matched control is the word itself: what is like it in form or meaning is raised by a head
-    that copies it, but not more than it.
-
-    >>> prompt, = related(np.random.default_rng(0), 1)
-    >>> prompt.kind, prompt.text, prompt.right
-    ('capital', 'The capital of Peru is', ('Lima',))
-    """
-    kind = list(RELATED)[number % len(RELATED)]
-    template, pairs = RELATED[kind]
-    pair = int(rng.integers(len(pairs)))
-    # a word that is another's answer too is no wrong one
-    fitting = {pairs[pair][1], *(b for a, b in pairs if a == pairs[pair][0])}
-    unrelated = [b for i, (_, b) in enumerate(pairs) if i != pair and b not in fitting]
-    wrong = tuple(rng.permutation(unrelated)[:OTHERS].tolist())
-    first, second = pairs[pair]
-    return [Prompt(kind, template.format(first), (second,), wrong, (first,))]
-
-
 def draws(count: int, *, seed: int) -> Iterator[tuple[int, list[Prompt]]]:
     """Prompts of every kind, `count` documents of them, each with its document.
 
-    A document has one prompt of each kind, and one of each relation between words.
+    A document has one prompt of each kind.
     """
     for document in range(count):
         rng = np.random.default_rng([seed, document])
         for draw in (successors, indirect_objects, retrievals, agreements):
             # both halves of the documents, the even and the odd ones, have every version
             yield document, list(draw(rng, document // 2))
-        for relation in range(len(RELATED)):
-            yield document, related(rng, relation)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
-"""Word lists of controlled English, for sentences, prompts and tasks.
+"""Word lists of controlled English, for sentences and prompts.
 
 A closed list of common words, so that a model can be built by hand over them; words in their
-order, words of a kind and pairs of forms.
+order and words of a kind.
 """
 
 from __future__ import annotations
@@ -18,10 +18,6 @@ def pick(rng: np.random.Generator, words: Sequence[str]) -> str:
 
 def _words(text: str) -> tuple[str, ...]:
     return tuple(text.split())
-
-
-def _rows(text: str) -> tuple[tuple[str, ...], ...]:
-    return tuple(tuple(row.split("/")) for row in text.split())
 
 
 DAYS = _words("Monday Tuesday Wednesday Thursday Friday Saturday Sunday")
@@ -53,73 +49,6 @@ INDIRECT_OBJECT_TEMPLATES = (
     "Before {0} and {1} left the {2}, {3} brought the {4} to",
 )
 """Prompts of indirect objects, after Wang et al. 2022: two names, one of which comes again."""
-
-ADJECTIVES = _rows(
-    "big/bigger/biggest small/smaller/smallest tall/taller/tallest short/shorter/shortest "
-    "long/longer/longest fast/faster/fastest slow/slower/slowest old/older/oldest "
-    "young/younger/youngest high/higher/highest low/lower/lowest strong/stronger/strongest "
-    "weak/weaker/weakest warm/warmer/warmest cold/colder/coldest light/lighter/lightest "
-    "dark/darker/darkest hard/harder/hardest soft/softer/softest deep/deeper/deepest "
-    "wide/wider/widest rich/richer/richest poor/poorer/poorest cheap/cheaper/cheapest "
-    "clean/cleaner/cleanest thick/thicker/thickest thin/thinner/thinnest close/closer/closest "
-    "great/greater/greatest late/later/latest early/earlier/earliest easy/easier/easiest "
-    "happy/happier/happiest heavy/heavier/heaviest large/larger/largest near/nearer/nearest "
-    "new/newer/newest safe/safer/safest simple/simpler/simplest smart/smarter/smartest "
-    "broad/broader/broadest tight/tighter/tightest bright/brighter/brightest "
-    "few/fewer/fewest fine/finer/finest hot/hotter/hottest loud/louder/loudest "
-    "nice/nicer/nicest quick/quicker/quickest steep/steeper/steepest tough/tougher/toughest "
-    "good/better/best bad/worse/worst"
-)
-"""Each with its comparative and its superlative."""
-VERBS = _rows(
-    "go/went/going take/took/taking see/saw/seeing give/gave/giving come/came/coming "
-    "make/made/making find/found/finding think/thought/thinking know/knew/knowing "
-    "say/said/saying tell/told/telling write/wrote/writing speak/spoke/speaking "
-    "bring/brought/bringing buy/bought/buying fall/fell/falling feel/felt/feeling "
-    "hold/held/holding keep/kept/keeping leave/left/leaving lose/lost/losing meet/met/meeting "
-    "run/ran/running sell/sold/selling send/sent/sending sit/sat/sitting sleep/slept/sleeping "
-    "stand/stood/standing teach/taught/teaching win/won/winning begin/began/beginning "
-    "break/broke/breaking choose/chose/choosing draw/drew/drawing drive/drove/driving "
-    "eat/ate/eating fly/flew/flying grow/grew/growing throw/threw/throwing wear/wore/wearing "
-    "ask/asked/asking call/called/calling help/helped/helping look/looked/looking "
-    "move/moved/moving open/opened/opening play/played/playing start/started/starting "
-    "turn/turned/turning use/used/using walk/walked/walking want/wanted/wanting "
-    "work/worked/working build/synthetic/building pay/paid/paying lead/led/leading"
-)
-"""Each with its past tense and its -ing form."""
-COUNTRIES = _rows(
-    "France/Paris/French England/London/English Italy/Rome/Italian Germany/Berlin/German "
-    "Spain/Madrid/Spanish Austria/Vienna/Austrian Russia/Moscow/Russian Japan/Tokyo/Japanese "
-    "Ireland/Dublin/Irish Greece/Athens/Greek Egypt/Cairo/Egyptian China/Beijing/Chinese "
-    "Poland/Warsaw/Polish Norway/Oslo/Norwegian Sweden/Stockholm/Swedish "
-    "Portugal/Lisbon/Portuguese Cuba/Havana/Cuban Iran/Tehran/Iranian Iraq/Baghdad/Iraqi "
-    "Kenya/Nairobi/Kenyan Peru/Lima/Peruvian Hungary/Budapest/Hungarian "
-    "Finland/Helsinki/Finnish Turkey/Ankara/Turkish Syria/Damascus/Syrian "
-    "Lebanon/Beirut/Lebanese Afghanistan/Kabul/Afghan Denmark/Copenhagen/Danish "
-    "Belgium/Brussels/Belgian Canada/Ottawa/Canadian "
-    "Australia/Canberra/Australian Vietnam/Hanoi/Vietnamese Thailand/Bangkok/Thai "
-    " Jordan/Amman/Jordanian Romania/Bucharest/Romanian "
-    "Serbia/Belgrade/Serbian Scotland/Edinburgh/Scottish Wales/Cardiff/Welsh"
-)
-"""Each with its capital and its people or language."""
-CAPITALS, PAST, COMPARATIVE = (
-    tuple(row[:2] for row in rows) for rows in (COUNTRIES[:24], VERBS[:40], ADJECTIVES[:30])
-)
-"""Pairs that prompts ask for; the rows after these are for questions to weights alone."""
-ANTONYMS = _rows(
-    "hot/cold big/small tall/short fast/slow old/new high/low strong/weak light/dark hard/soft "
-    "deep/shallow wide/narrow rich/poor clean/dirty thick/thin happy/sad good/bad early/late "
-    "open/closed full/empty loud/quiet heavy/light dry/wet true/false right/wrong near/far "
-    "first/last black/white up/down inside/outside alive/dead"
-)
-RELATED = {
-    "antonym": ("The opposite of {0} is", ANTONYMS),
-    "capital": ("The capital of {0} is", CAPITALS),
-    "past": ("Today they {0}, and yesterday they", PAST),
-    "comparative": ("This one is {0}, but that one is even", COMPARATIVE),
-}
-"""Relations between words, each with a prompt that asks for the second of a pair."""
-
 
 WOMEN = _words(
     "Anna Mary Sarah Emma Alice Lucy Clara Julia Laura Helen Nora Ruth Grace Jane Kate Susan Lily "
@@ -162,15 +91,6 @@ PLACES = _words(
     "school/schools kitchen/kitchens road/roads forest/forests hill/hills castle/castles "
     "shop/shops stable/stables"
 )
-NOUNS = tuple(tuple(entry.split("/")) for entry in (*PEOPLE, *THINGS, *PLACES, *FEMALE, *MALE))
-"""Each with its plural."""
-GENDERS = _rows(
-    "man/woman boy/girl king/queen uncle/aunt father/mother brother/sister son/daughter "
-    "husband/wife prince/princess grandfather/grandmother nephew/niece waiter/waitress "
-    "actor/actress he/she him/her himself/herself men/women boys/girls brothers/sisters "
-    "sons/daughters male/female gentleman/lady fathers/mothers kings/queens dad/mom guy/girl"
-)
-"""Each male word with the female one."""
 # base/third person/past/participle
 ON_THINGS = _words(
     "open/opens/opened/opened carry/carries/carried/carried find/finds/found/found "
