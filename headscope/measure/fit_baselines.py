@@ -53,12 +53,13 @@ class BaselineHits:
         if not len(targets):
             return
         classes = query_class(window)
-        right = baseline_picks(self.relation, window)[:, targets.query] == targets.key
-        one_hot = classes[targets.query][:, None] == np.arange(CLASS_COUNT)
+        present = np.flatnonzero(np.bincount(classes[targets.query]))
+        right = baseline_picks(self.relation, window, targets.query) == targets.key
+        one_hot = classes[targets.query] == present[:, None]
         # a product of small whole numbers, which single precision holds exactly
-        counted = (right.astype(np.float32) @ one_hot.astype(np.float32)).T.astype(int)
+        counted = (one_hot.astype(np.float32) @ right.T.astype(np.float32)).astype(int)
         # the windows of causal models have only baselines that look back
-        self.right[:, : len(right)] += counted
+        self.right[present, : len(right)] += counted
         self.queries += np.bincount(classes[targets.queries], minlength=CLASS_COUNT)
         self.targets += target_classes(window, targets)
 

@@ -109,14 +109,14 @@ def _compared_cells(
             if not len(targets):
                 continue
             others = relation.control(window, targets, _NO_DRAWS)
-            queries = np.intersect1d(targets.owner, others.owner)
-            sides = []
-            for side, pairs in enumerate((targets, others)):
-                pairs = pairs.where(np.isin(pairs.owner, queries))
-                number = np.searchsorted(queries, pairs.owner)
-                columns = np.broadcast_arrays(window_number, pairs.query, number, side, pairs.key)
-                sides.append(np.stack(columns, axis=1))
-            yield (int(block), index), len(queries), np.concatenate(sides)
+            queries = others.queries
+            targets = targets.of_queries(queries, len(window))
+            cells = np.full((len(targets) + len(others), 5), window_number)
+            cells[:, _QUERY] = np.concatenate([targets.query, others.query])
+            cells[:, _NUMBER] = np.searchsorted(queries, cells[:, _QUERY])
+            cells[:, _SIDE] = np.arange(len(cells)) >= len(targets)
+            cells[:, _KEY] = np.concatenate([targets.key, others.key])
+            yield (int(block), index), len(queries), cells
 
 
 def _by_request(

@@ -18,7 +18,7 @@ from numpy import ndarray
 
 from headscope.corpus.window import Window
 from headscope.relations.baselines import CLASS_COUNT, picks, query_class
-from headscope.relations.pairs import Pairs, pairs
+from headscope.relations.pairs import Pairs, distinct_values
 from headscope.relations.query_sampling import turns
 from headscope.relations.relation import (
     CACHED_PAIRS,
@@ -57,11 +57,14 @@ class ChosenBaseline:
         return np.asarray(pick)
 
 
-def baseline_picks(relation: Relation, window: Window) -> Int[ndarray, "baseline position"]:
-    """Picks of every baseline, those of the relation's own in the first row."""
-    if relation.baseline is None or relation.baseline.find is None:
-        return picks(window)
-    return np.concatenate([relation.baseline.find(window)[None], picks(window)[1:]])
+def baseline_picks(
+    relation: Relation, window: Window, queries: Int[ndarray, " query"]
+) -> Int[ndarray, "baseline query"]:
+    """Picks of every baseline at some queries, those of the relation's own in the first row."""
+    pick = picks(window)[:, queries]
+    if relation.baseline is not None and relation.baseline.find is not None:
+        pick[0] = relation.baseline.find(window)[queries]
+    return pick
 
 
 def compared_targets(
@@ -85,15 +88,15 @@ def _compared_targets(
     easy = targets.owner[~hard & (pick[targets.query] >= 0)]
     easy_queries = _first_in_turn(window, easy, max(1, len(hard_queries)))
     return (
-        targets.where(np.isin(targets.owner, hard_queries)),
-        targets.where(np.isin(targets.owner, easy_queries)),
+        targets.of_queries(hard_queries, len(window)),
+        targets.of_queries(easy_queries, len(window)),
     )
 
 
 def _first_in_turn(
     window: Window, queries: Int[ndarray, " pair"], limit: int
 ) -> Int[ndarray, " query"]:
-    queries = np.unique(queries)
+    queries = distinct_values(queries)
     return queries[np.argsort(turns(window)[queries], kind="stable")[:limit]]
 
 
@@ -121,7 +124,8 @@ def candidates(
     competes &= (position != queries[:, None]) & ((word_of != own_word) | (own_word < 0))
     competes[np.searchsorted(queries, targets.owner), targets.key] = False
     row, key = np.nonzero(competes)
-    return pairs(queries[row], key, attention_kind=window.attention_kind)
+    weight = np.ones(len(key))
+    return Pairs(queries[row], key, queries[row], weight, weight)
 
 
 @lru_cache(maxsize=32)

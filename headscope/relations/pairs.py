@@ -43,6 +43,12 @@ class Pairs:
         """The pairs that a mask keeps: these themselves where it keeps all."""
         return self if which.all() else self.take(which)
 
+    def of_queries(self, queries: Int[ndarray, " query"], length: int) -> Pairs:
+        """The pairs of some queries of a window of this length."""
+        is_query = np.zeros(length, bool)
+        is_query[queries] = True
+        return self.where(is_query[self.owner])
+
     @property
     def queries(self) -> Int[ndarray, " query"]:
         """The distinct owners, in order."""

@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-from itertools import accumulate
-
 from headscope.corpus.read import corpus_files, read_documents
 from headscope.corpus.shipped import data_folder
 from headscope.corpus.window import Window
@@ -18,10 +16,12 @@ CHALLENGE = Stimulus(name="challenge", example_windows=0)
 def challenge_windows(tokenizer: TextTokenizer, max_length: int, max_tokens: int) -> list[Window]:
     """The first windows of the challenge set, of at most so many tokens together."""
     documents = read_documents(corpus_files([data_folder() / "challenge"]))
-    windows = [
-        window
-        for number, document in enumerate(documents)
-        for window in cut_document(document, tokenizer, CHALLENGE.name, max_length, number=number)
-    ]
-    tokens = accumulate(len(window) for window in windows)
-    return [window for window, total in zip(windows, tokens, strict=True) if total <= max_tokens]
+    windows: list[Window] = []
+    tokens = 0
+    for number, document in enumerate(documents):
+        for window in cut_document(document, tokenizer, CHALLENGE.name, max_length, number=number):
+            tokens += len(window)
+            if tokens > max_tokens:
+                return windows
+            windows.append(window)
+    return windows
