@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 from importlib.metadata import version as installed
-from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -15,7 +14,6 @@ from headscope import cli
 from headscope.cli.app import WORDS
 from headscope.corpus.read import read_corpus
 
-ROOT = Path(__file__).parents[2]
 GROUPS = sorted({words[:1] for words in WORDS.values() if len(words) > 1})
 VERSION = installed("headscope")
 

@@ -5,14 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import typer
-
-from headscope.cli import app
 from headscope.cli.app import WORDS, all_commands
 from headscope.studies.study_table import StudyRow, imported
-
-ROOT: Any = typer.main.get_command(app)
-
 
 _ALL = all_commands()
 COMMANDS: Mapping[str, Any] = {name: _ALL[words] for name, words in WORDS.items()}
