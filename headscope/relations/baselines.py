@@ -50,6 +50,7 @@ BASELINES = (
     "last-of-sentence-before",
     "after-punctuation",
     "capitalised",
+    "nearest-mention",
 )
 """Baselines by name; `own` is the one that a relation brings itself, if any."""
 _ANCHORS = {"adposition": "ADP", "conjunction": "CCONJ", "mark": "PUNCT"}
@@ -72,9 +73,10 @@ ALL_BASELINES = (
     *_AHEAD,
     *(f"nearest-{name}-on-either-side" for name in CLASSES),
     "same-class-on-either-side",
+    "nearest-mention-on-either-side",
 )
 """Baselines of encoders: those of causal models, the same read from the end of the text
-(`later-first-VERB` is its last verb), and the nearest word of a class on either side."""
+(`later-first-VERB` is its last verb), and the nearest word of a class or mention on either side."""
 CLASS_COUNT = len(UPOS) + 1
 """Classes of queries: those of words, and one for positions where no word of them ends."""
 
@@ -116,7 +118,7 @@ def _ahead(
     by_word = np.where(mirrored >= 0, len(words) - 1 - mirrored, -1)[:, ::-1]
     apart = (by_word >= 0) & (words.first[by_word] > words.last[None, :])
     pick[OFFSETS : len(_AHEAD), words.last] = np.where(apart, words.last[by_word], -1)
-    names = [*(f"nearest-{name}" for name in CLASSES), "same-class"]
+    names = [*(f"nearest-{name}" for name in CLASSES), "same-class", "nearest-mention"]
     before = earlier[[BASELINES.index(name) for name in names]]
     after = pick[[_AHEAD.index(f"later-{name}") for name in names]]
     nearer = (before >= 0) & ((after < 0) | (token - before <= after - token))
@@ -184,6 +186,7 @@ def _by_word(window: Window, words: WordTable, step: int = 1) -> Iterator[Int[nd
     yield _after(of_class(words, "PUNCT"))
     capitals = [window.strings[p].strip()[:1].isupper() for p in window.words.first[::step]]
     yield nearest(np.array(capitals, bool))
+    yield nearest(np.isin(window.words.first, window.mentions.first)[::step])
     near_class = dict(zip(CLASSES, near, strict=True))
     for anchor in _ANCHORS.values():
         anchor_word = near_class[anchor]

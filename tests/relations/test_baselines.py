@@ -75,6 +75,8 @@ def slow(window: Window, q: int, baseline: str) -> int | None:
         return None if mark is None or mark + 1 >= q else mark + 1
     if baseline == "capitalised":
         return last([k for k in earlier if capital(k)])
+    if baseline == "nearest-mention":
+        return last([k for k in earlier if words.first[k] in window.mentions.first])
     if baseline in OF_TWO:
         found = of(OF_TWO[baseline], inside)
         place = 1 if baseline.startswith("next-to-first") else -2
