@@ -34,8 +34,6 @@ def interval(
     sums: Float[ndarray, "item ..."],
     counts: Real[ndarray, "count ..."],
     draws: Float[ndarray, "resample item"],
-    *,
-    fewest: int = 2,
 ) -> Float[ndarray, "bound ..."]:
     """The 95 % interval, low and high, of Σ sums / Σ counts over items (Efron 1979).
 
@@ -43,14 +41,13 @@ def interval(
         sums: what each item adds to the numerator, of one quantity or of many heads.
         counts: what it adds to the denominator: its queries or tokens; of all heads alike, or
             `[item head]`. Resamples in which such a head has no item say nothing of it.
-        draws: from `resample`.
-        fewest: NaN with fewer items, which cannot say how sure they are.
+        draws: from `resample`. A single item has no interval: NaN.
 
     >>> interval(np.full(9, 2.0), np.full(9, 4), resample(9, np.random.default_rng(0)))
     array([0.5, 0.5])
     """
     heads = sums.shape[1:]
-    if len(counts) < fewest:
+    if len(counts) < 2:
         return np.full((2, *heads), np.nan)
     levels = ((1 - LEVEL) / 2, (1 + LEVEL) / 2)
     if counts.ndim > 1:

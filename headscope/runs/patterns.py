@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from numpy import ndarray
 from safetensors.numpy import load, save
 
@@ -97,9 +98,8 @@ def _folded(pattern: Float[ndarray, "query key"]) -> ndarray:
     >>> _folded(np.array([[1, 0], [0.25, 0.75]], np.float16)).tolist()
     [1.0, 0.25, 0.75]
     """
-    if np.triu(pattern, 1).any():
-        return np.ascontiguousarray(pattern)
-    return np.ascontiguousarray(pattern[np.tril_indices(len(pattern))])
+    lower = lower_triangle(len(pattern))
+    return np.ascontiguousarray(pattern if pattern[~lower].any() else pattern[lower])
 
 
 def _unfolded(stored: ndarray, size: int) -> Float[ndarray, "query key"]:
@@ -107,5 +107,11 @@ def _unfolded(stored: ndarray, size: int) -> Float[ndarray, "query key"]:
     if stored.shape == (size, size):
         return stored
     pattern = np.zeros((size, size), stored.dtype)
-    pattern[np.tril_indices(size)] = stored
+    pattern[lower_triangle(size)] = stored
     return pattern
+
+
+@lru_cache(maxsize=64)
+def lower_triangle(size: int) -> Bool[ndarray, "query key"]:
+    """Mask of the cells of a pattern whose key is not after the query."""
+    return np.tri(size, dtype=bool)

@@ -312,7 +312,6 @@ class PartialSums:
         name: str,
         sums: Float[ndarray, "block head"],
         threshold: float | Float[ndarray, " head"] = 0.0,
-        share: float | None = None,
         *,
         of_lower_end: bool = False,
     ) -> _Margin:
@@ -322,14 +321,12 @@ class PartialSums:
             name: the relation.
             sums: see `block_sums` and `excess`.
             threshold: of the condition.
-            share: part of the relation's queries that was read; that of the text if None.
             of_lower_end: whether the interval, as wide as it will be, must lie above the threshold.
         """
         queries = self._tally.queries[:, self._place[name]]
         full = queries > 0
         rate, error = sums.sum(0) / queries.sum(), ratio_error(sums[full], queries[full, None])
-        share = self.share if share is None else share
         above = rate - threshold
         if of_lower_end:
-            above = above - Z_95 * error * share**0.5
-        return _Margin(above, error * (1 - share) ** 0.5)
+            above = above - Z_95 * error * self.share**0.5
+        return _Margin(above, error * (1 - self.share) ** 0.5)

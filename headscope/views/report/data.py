@@ -8,17 +8,17 @@ from __future__ import annotations
 import base64
 import json
 import math
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from numpy import ndarray
 
 from headscope.errors import RunError
 from headscope.measure.example import Example
 from headscope.measure.tally import SIDE, picture_title
+from headscope.runs.patterns import lower_triangle
 from headscope.settings import not_default
 from headscope.statistics.causes import cause_lines
 from headscope.statistics.head_lists import best_heads, strongest, undecided
@@ -107,8 +107,8 @@ def hundredths(shares: Float[ndarray, " cell"]) -> str:
     >>> hundredths(np.array([0.0, 0.014, 1.0]))
     '()\x8c'
     """
-    levels = np.clip(shares.astype(float) * 100, 0, 100).round().astype(int)
-    return "".join(map(chr, levels + _ZERO))
+    levels = np.clip(shares.astype(float) * 100, 0, 100).round() + _ZERO
+    return levels.astype(np.uint8).tobytes().decode("latin-1")
 
 
 def _indexed(rows: pd.DataFrame, row_of_layer: dict[int, int], heads: int) -> pd.DataFrame:
@@ -215,13 +215,8 @@ def pack_picture(pattern: Float[ndarray, "query key"]) -> str:
 
 def shown_cells(pattern: Float[ndarray, "query key"]) -> Float[ndarray, " cell"]:
     """The cells of a pattern's lower triangle, or all where some query looks ahead."""
-    lower = _lower_triangle(pattern.shape)
+    lower = lower_triangle(len(pattern))
     return pattern.ravel() if pattern[~lower].any() else pattern[lower]
-
-
-@lru_cache(maxsize=64)
-def _lower_triangle(shape: tuple[int, int]) -> Bool[ndarray, "query key"]:
-    return np.tri(*shape, dtype=bool)
 
 
 def mean_pictures(run: Result) -> dict[str, Any] | None:
