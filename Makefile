@@ -3,6 +3,7 @@
 # make gallery: a site of runs of what ships, into site/.  make atlas: the result tables that ship, or of
 # MODELS="gpt2 EleutherAI/pythia-70m" into atlases/, with a site and a data set card.
 # make pictures: the pictures of the documentation, by a headless browser, or NAMES="gallery live".
+# make notebooks: the notebooks with their outputs; NAMES="01_classify" runs one.
 # make pages: the documentation's pages of measured models, after make atlas; RUNS=FOLDER adds one of a run.
 # make lists: the lists in docs/ and headscope/__init__.py as the code has them.
 # make docs: documentation into docs/_build/html.  make coverage: the tests, and which lines they run.
@@ -22,8 +23,8 @@ CONSTRAINTS := -c .ci/constraints.txt $(if $(shell command -v nvidia-smi),,-c .c
 PIP := $(PYTHON) -m pip --quiet --disable-pip-version-check
 INSTALL := $(PIP) install --no-compile $(CONSTRAINTS)
 
-.PHONY: demo gallery atlas test pytest calibrate same lists pictures pages docs coverage fuzz soak lint style types prose bench install \
-	clean
+.PHONY: demo gallery atlas test pytest calibrate same lists pictures notebooks pages docs coverage fuzz soak lint style types \
+	prose bench install clean
 
 demo: $(VENV)/installed-plain
 	$(VENV)/bin/headscope classify mini --out runs/mini --overwrite
@@ -79,6 +80,10 @@ NAMES :=
 pictures: install
 	$(PYTHON) -m docs.pictures $(NAMES)
 
+# run the notebooks and store their outputs, which GitHub shows
+notebooks: install
+	$(PYTHON) docs/notebooks.py $(NAMES)
+
 RUNS :=
 pages: install
 	$(PYTHON) -m docs.model_pages $(RUNS)
@@ -112,9 +117,10 @@ soak: install
 
 lint: style types prose
 
-# words and phrases that the documentation avoids
+# words and phrases that documentation, docstrings, help and pages avoid; `is None` is Python
+PROSE := '*.md' 'notebooks/*' 'headscope/*.py' 'headscope/*.js' 'headscope/*.html'
 prose:
-	! grep -nEif .ci/prose.txt README.md CHANGELOG.md CONTRIBUTING.md $$(git ls-files 'docs/*.md')
+	! git grep -nEif .ci/prose.txt -- $(PROSE) | grep -vE 'is None\b|is none %}'
 
 style: install
 	$(VENV)/bin/ruff check .

@@ -173,7 +173,7 @@ def capital(text: str) -> str:
 
 def api_page() -> str:
     """Names of `import headscope as hs`, from the docstrings."""
-    lines = ["# Python interface", "", "All of it is there after `import headscope as hs`.", ""]
+    lines = ["# Python interface", "", "`import headscope as hs` provides these names.", ""]
     listed = {f"headscope.{name}": getattr(headscope, name) for name in sorted(headscope.__all__)}
     lines += section("Functions", listed, inspect.isroutine)
     lines += section("Classes", listed, inspect.isclass)
@@ -249,8 +249,8 @@ def command_page(name: str, command: Any) -> str:
         declared = imported(study.function).study
         lines += ["## Table", "", f"A row per {declared.rows}.", ""]
         lines += [*table(("column", "unit and range", "meaning"), declared.columns), ""]
-        lines += [f"The figure is a {declared.figure.kind}.", ""] if declared.figure else []
-        lines += [] if declared.encoders else ["Encoders are refused.", ""]
+        lines += [f"Figure: {declared.figure.kind}.", ""] if declared.figure else []
+        lines += [] if declared.encoders else ["Encoders are not supported.", ""]
     return "\n".join(lines)
 
 

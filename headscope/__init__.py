@@ -1,4 +1,4 @@
-"""headscope: what does each attention head of a model do, and how sure are we?
+"""Tag the attention heads of a transformer, and test each tag against baselines.
 
     import headscope as hs
 
@@ -9,8 +9,8 @@
 Every study is a function of this module, such as `hs.prune`. Names are loaded when they are first
 used, so that `import headscope` stays fast.
 
-`headscope.classification` shows a whole run. `headscope.relations` lists the head types with their
-relations and stimuli, and `headscope.statistics.conditions` what decides a tag.
+`headscope.classification` contains a whole run. `headscope.relations` lists the head types with
+their relations and stimuli, and `headscope.statistics.conditions` the conditions of a tag.
 """
 
 from __future__ import annotations

@@ -57,8 +57,8 @@ def classify(
 ) -> Run:
     """Run a model over annotated text and tag every head with what it does.
 
-    With `out` the sums so far are kept beside that folder, and a run that was broken off goes on
-    from there when it is called again in the same way; it ends with the same numbers.
+    With `out` the sums so far are kept next to that folder. The same call resumes an interrupted
+    run from there, and ends with the same numbers.
 
     Args:
         model: `mini`, `smollm2` or `minilm`, a folder in Hugging Face layout, a `.gguf` file, or a
@@ -67,14 +67,14 @@ def classify(
             its changes.
         corpus: files or folders of CoNLL-U or plain text, or `gum`, `gold` or `controlled`, which
             ship with headscope; `gum` when None.
-        settings: what else is asked for; see `headscope.settings.Settings`.
-        relations: the relations to score instead of the table's, for types of one's own.
+        settings: all other options; see `headscope.settings.Settings`.
+        relations: the relations to score instead of those that ship.
         out: where to write the run folder; nothing is written when None.
-        overwrite: replace a run that is there already, and start anew where sums of another run
+        overwrite: replace a run that is there already, and start again if sums of another run
             were kept.
         progress: True for a bar on a terminal or in a notebook, False for none, or a function that
             is called with the tokens done and the tokens in all.
-        on_message: called with a line for the user, e.g. that a run goes on.
+        on_message: called with a line for the user, e.g. that a run resumes.
         backend: reader of the model; a new `InProcess` when None. It keeps the model it read last.
         changes: single settings by name, e.g. `max_tokens=10_000`, in place of those of `settings`.
 
@@ -253,7 +253,7 @@ def _choose_precision(task: _Task, loaded: _Loaded, windows: RunWindows) -> _Loa
 
 
 def _prepare(task: _Task, loaded: _Loaded, windows: RunWindows) -> _Prepared:
-    """Take over the sums of a run that was broken off."""
+    """Take over the sums of an interrupted run."""
     model, settings = loaded.model, loaded.settings
     parts = windows.baselines.parts(loaded.relations)
     relations = [*parts, *loaded.effects]

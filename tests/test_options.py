@@ -111,9 +111,9 @@ def test_token_ids_are_refused_where_tokens_are_asked_for():
     ):
         hs.score_patterns(pattern, None, None)
     for odd in ([[[[1.0], [1.0, 2.0]]]], (np.full((1, 1, 3, 3), "a"),)):
-        with pytest.raises(hs.HeadscopeError, match="is no array of numbers"):
+        with pytest.raises(hs.HeadscopeError, match="not an array of numbers"):
             hs.score_patterns(odd, None, ["<s>", "a", "b"])
-    with pytest.raises(hs.HeadscopeError, match="is no array of numbers"):
+    with pytest.raises(hs.HeadscopeError, match="not an array of numbers"):
         hs.score_patterns(["words"], None, [["a", "b"]])
 
 

@@ -75,8 +75,8 @@ def _help_lines(group: CommandGroup, ctx: Any) -> Iterator[str]:
 app = typer.Typer(
     name="headscope",
     cls=_Commands,
-    help="What does each head of a pretrained transformer do, and how sure are we?",
-    epilog="Type first:\n\nheadscope classify mini\n\nheadscope why runs/mini L5H1",
+    help="Tag the attention heads of a transformer, and test each tag against baselines.",
+    epilog="Start with:\n\nheadscope classify mini\n\nheadscope why runs/mini L5H1",
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )

@@ -31,7 +31,7 @@ def compare(
     ] = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Compare runs of the same layers × heads with the first: changed tags and lifts.
+    """Compare runs with the first one, head by head: changed tags and lifts.
 
     A change counts as sure if the 95 % intervals of the lift do not overlap. With --fail-on the
     command guards a model in CI.

@@ -1,4 +1,4 @@
-"""Commands that export a run: as a picture, as a site, as the data of other programs."""
+"""Commands that export a run as a figure, a site, or the data of other programs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class PictureKind(StrEnum):
 
 @command(
     DRAW,
-    "Draw a run as a picture for a paper.",
+    "Draw a figure of a run.",
     "headscope draw atlas runs/mini --out atlas.pdf",
     "headscope draw atlas runs/mini --kind layers --width 3.3 --out layers.svg",
 )
@@ -48,7 +48,7 @@ def atlas(
     ] = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Draw a run as a picture for a paper: heads by type, types by layer, or best heads."""
+    """Draw a figure of a run: heads by type, types by layer, or the best head of each relation."""
     check_targets((out, PICTURES), overwrite=overwrite)
     from headscope.run import load
 

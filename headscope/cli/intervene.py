@@ -13,7 +13,7 @@ from headscope.printing import one_line
 
 @body("ablate")
 def ablate(call: StudyCall, run: Run, overwrite: Overwrite = False) -> None:
-    """Ablate heads, and knock out the edges of their tags; writes RUN/causal.csv."""
+    """Ablate heads and knock out the edges of their tags; write RUN/causal.csv."""
     from headscope.run import load
     from headscope.runs.contents import REPORT
     from headscope.runs.folder import RunFolder

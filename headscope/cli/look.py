@@ -1,4 +1,4 @@
-"""Commands that show what there is: runs, heads, patterns, and what ships."""
+"""Commands that show runs, heads, patterns and shipped models."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def heads(
 ) -> None:
     """List the heads of a run, the strongest first.
 
-    A head without a tag comes with "no tag, closest to" and the relation that it comes closest to.
+    A head without a tag is listed with "no tag, closest to" and its closest relation.
     """
     from headscope.run import load
     from headscope.runs.listing import list_heads, write_heads
@@ -134,8 +134,8 @@ def why(
 ) -> None:
     """Explain heads: tags, evidence, near misses and an example, in a few lines each.
 
-    A run, and a model whose results ship, are used as they are. Any other model is measured as by
-    classify --quick, up to the last of these heads' layers. With a text or a setting, a model whose
+    A run, and a model whose results ship, are read. Any other model is measured as by
+    classify --quick, up to the last layer of these heads. With --corpus or a setting, a model whose
     results ship is measured too.
     """
     from headscope.heads import parse_head
@@ -245,7 +245,7 @@ def serve(
     ] = "auto",
     source: Source = None,
 ) -> None:
-    """Show every head on any sentence, on a live page; ablate heads and see the effect.
+    """Serve a live page: every head on any sentence, and the effect of ablating heads.
 
     For a run the page shows tags; for a model without a run it shows patterns only.
     """

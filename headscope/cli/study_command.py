@@ -82,7 +82,7 @@ def body(name: str) -> Callable[[_Body], _Body]:
 
 
 def command_of(name: str) -> Callable[[_Body], _Body]:
-    """Make a function the whole command of a study, where its options are no signature's."""
+    """Make a function the whole command of a study; its options come from no signature."""
     (study,) = (study for study in STUDIES if study.name == name)
     return command(study.group, study.summary, *study.examples, name=study.command)
 
@@ -94,7 +94,7 @@ def _run(call: StudyCall) -> None:
 
 
 def add_studies() -> None:
-    """Add the command of each study that has one and is no command yet.
+    """Add the command of each study that has one and is not a command yet.
 
     Its options come from its function's model when it is called.
     """
@@ -134,7 +134,7 @@ def study_command(study: StudyRow) -> Callable[..., None]:
 _DEFAULTS: Mapping[str, Any] = {
     field.name: field.default for field in fields(StudyCall) if field.default is not MISSING
 }
-"""Options that are no arguments of functions, with their defaults."""
+"""Options that are not arguments of functions, with their defaults."""
 
 
 def _shell(study: StudyRow, has_messages: bool) -> dict[str, tuple[Any, Any]]:

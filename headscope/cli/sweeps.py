@@ -101,9 +101,9 @@ def languages(
 
 @contextmanager
 def _runs_kept() -> Iterator[None]:
-    """Say at a stop that what is complete is kept, with the exit code of the stop."""
+    """Print at a stop that complete runs are kept, and exit with the code of the stop."""
     try:
         yield
     except KeyboardInterrupt as stop:
-        warn("headscope: stopped; complete runs are kept, and the same command goes on")
+        warn("headscope: stopped; complete runs are kept, and the same command resumes")
         raise typer.Exit(stop_code(stop)) from None

@@ -81,7 +81,7 @@ def print_rich(what: object) -> None:
     from rich.text import Text
 
     # rich itself would end the program, and silently, where a pipe closes: it draws into memory.
-    # A pipe has no width: do not fold rows for it. Names and tokens are no markup
+    # A pipe has no width: do not fold rows for it. Names and tokens are not markup
     seen, buffer = sys.stdout.isatty(), io.StringIO()
     console = Console(file=buffer, force_terminal=seen, width=None if seen else 160, markup=False)
     parts = console.render(Text(what) if isinstance(what, str) else what)  # type: ignore[arg-type]

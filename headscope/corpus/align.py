@@ -238,7 +238,7 @@ def window_of_tokens(
         document: the annotated text that they spell, from `headscope.read_corpus`.
         bos: whether the first of them is a beginning-of-text token, or whatever else stands before
             the text. Otherwise it spells the text's beginning, and its word, at the place where
-            heads attend to sinks, is no word of the window.
+            heads attend to sinks, is not a word of the window.
 
     Raises:
         PatternError: the tokens do not spell the document's text.

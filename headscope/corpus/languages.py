@@ -43,7 +43,7 @@ def by_language(
     """The treebanks among some files and folders by their languages, in the order of the codes.
 
     Raises:
-        CorpusError: a path is no corpus, or a file's name states no language.
+        CorpusError: a path is not a corpus, or a file's name states no language.
         ChoiceError: a language of `only` is not there.
     """
     files_of: dict[str, list[Path]] = {}

@@ -29,7 +29,7 @@ def corpus_files(paths: Iterable[str | Path]) -> list[Path]:
     """The corpus files that the paths name, folders read recursively in the order of names.
 
     Raises:
-        CorpusError: a path that does not exist or is no file or folder, a folder without corpus
+        CorpusError: a path that does not exist or is not a file or folder, a folder without corpus
             files, or a suffix that headscope does not read.
 
     >>> corpus_files(["ring.pdf"])
@@ -55,7 +55,7 @@ def corpus_files(paths: Iterable[str | Path]) -> list[Path]:
 def _files_within(folder: Path) -> list[Path]:
     """The treebanks of a folder, or else its files of the most frequent suffix.
 
-    Notes beside a treebank, a licence beside code and a README beside texts are no corpus.
+    Notes with a treebank, a licence with code and a README with texts are not part of the corpus.
     """
     files = sorted(p for p in folder.rglob("*") if _suffix(p) in SUFFIXES and p.is_file())
     if not files:
@@ -124,7 +124,7 @@ def read_text_file(path: Path) -> str:
     """UTF-8 text without any byte-order mark, every line end a line feed.
 
     Raises:
-        CorpusError: it cannot be read, is no UTF-8 text, or empty.
+        CorpusError: it cannot be read, is not UTF-8 text, or is empty.
     """
     try:
         raw = path.read_bytes()

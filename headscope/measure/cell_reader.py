@@ -62,7 +62,7 @@ class TileReduction:
 
         Args:
             rows: the tile's rows, probabilities or their logarithms; they are as before afterwards.
-            sinks: sink positions of each window, −1 for none, which are no row's largest.
+            sinks: sink positions of each window, −1 for none; never the largest of a row.
             logarithms: whether rows are logarithms.
         """
         rows = rows.contiguous()

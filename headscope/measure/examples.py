@@ -112,7 +112,7 @@ class ExampleText:
         return np.unique(pairs.key[pairs.owner == query])
 
     def is_readable(self, relation: int, window: int, query: int) -> bool:
-        """True if the query and its targets are no fragments of characters."""
+        """True if neither the query nor its targets are fragments of characters."""
         strings = self.windows[window].strings
         positions = [query, *self.target_keys(relation, window, query).tolist()]
         texts = [strings[position].strip() for position in positions]

@@ -1,6 +1,6 @@
 """The plan of a run's reading, and the one loop that reads it.
 
-Steps go out in order and their sums come back in order, so that a run that was broken off goes on
+Steps go out in order and their sums come back in order, so that an interrupted run resumes
 from the last sums that were kept, wherever its model is held.
 """
 
@@ -117,7 +117,7 @@ class Plan:
     stopping: EarlyStopping | None = None
     """None: all is read in one round."""
     sample: Sample | None = None
-    """Windows whose patterns are kept as they are read; None if no examples are asked for."""
+    """Windows whose patterns are kept as they are read; None without examples."""
     stimulus_tokens: Counter[str] = field(default_factory=Counter)
     """Tokens that the model has read of each stimulus, those of an earlier process included."""
 
@@ -185,7 +185,7 @@ def read_plan(plan: Plan, read: ReadSteps, *, batch_tokens: int) -> None:
     read_before = plan.model.batches
     for number, steps in enumerate(_steps_of_rounds(plan, batch_tokens)):
         _add(plan, read(unread(steps, read_before)))
-        # with more batches than planned so far a run that was broken off went on from here
+        # with more batches than planned so far an interrupted run resumed here
         if planned == plan.model.batches:
             _stop_stimuli(plan, number)
 

@@ -68,6 +68,6 @@ def compare_precisions(wide: Tally, narrow: Tally, tokens: int) -> PrecisionChec
     if not isfinite(mean):
         reason = "numbers overflow in half precision"
     else:
-        reason = f"rounding is {'small beside the noise of the text' if holds else 'too large'}"
+        reason = f"rounding is {'small compared with noise' if holds else 'too large'}"
     dtype = NARROW if holds else WIDE
     return PrecisionCheck(dtype, reason, tokens, differences.size, mean, largest)

@@ -72,7 +72,7 @@ class PreferenceReader:
 def preference_reader(
     batch: Batch, tiles: Sequence[Tile], config: ReaderConfig
 ) -> MakeReader | None:
-    """Reader of a batch's compared queries; None if there are none."""
+    """Reader of a batch's compared queries; None without such queries."""
     compared_cells = list(_compared_cells(batch, config))
     if not compared_cells:
         return None

@@ -57,7 +57,7 @@ def late_tiles(windows: Sequence[Window]) -> list[Tile]:
 
 
 def known_columns(windows: Sequence[Window]) -> Int[Tensor, "window column"]:
-    """Positions that are no row's largest in any layer, −1 if absent.
+    """Positions that never count as the largest of a row, per layer, −1 if absent.
 
     An encoder's last token, if it closes the window, and the tokens of a chat template, which has a
     relation of its own.

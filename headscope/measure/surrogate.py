@@ -71,10 +71,10 @@ class SurrogateScore(NamedTuple):
     hit_rate: float
     """Share of queries at which the surrogate's strongest word is a target, in [0, 1]."""
     beyond: float
-    """Margin at queries at which that word is no target: the head's attention on the targets less
-    that on the word, times the number of the targets; 0 or less for a head that is a surrogate."""
+    """Margin at queries at which that word is not a target: the head's attention on the targets
+    minus that on the word, times the number of targets; 0 or less for a surrogate."""
     low: float
-    """Lower bound of its 95 % interval, blocks of documents drawn anew."""
+    """Lower bound of its 95 % interval, from resampled blocks of documents."""
     high: float
 
 
@@ -157,7 +157,7 @@ def choose_windows(
     """Windows with queries of relations, drawn at random for the rarest relation first.
 
     First until each relation has a few queries, then until it has enough, or no tokens are left.
-    A window's turn hangs on its own tokens alone, so that others that are read do not change it.
+    The turn of a window depends on its own tokens only: other windows do not change it.
     """
     counts = np.array([[len(_targets(r, window).queries) for r in relations] for window in windows])
     order = np.argsort([_turn(window, seed) for window in windows], kind="stable")

@@ -183,7 +183,7 @@ def _safetensors(files: tuple[Path, ...]) -> Iterator[tuple[str, tuple[int, ...]
     for path in files:
         try:
             with safe_open(path, framework="np") as file:
-                for key in file.keys():  # noqa: SIM118, this is no dict
+                for key in file.keys():  # noqa: SIM118, this is not a dict
                     tensor = file.get_slice(key)
                     yield key, tuple(tensor.get_shape()), tensor.get_dtype()
         except (SafetensorError, OSError) as error:

@@ -36,7 +36,7 @@ class Intervention(ABC):
     @property
     @abstractmethod
     def layers(self) -> frozenset[int]:
-        """Numbers of the layers that it changes; those below the lowest run as ever."""
+        """Numbers of the layers that it changes; layers below the lowest run unchanged."""
 
     @abstractmethod
     def applied(self, model: Model) -> AbstractContextManager[None]:

@@ -91,7 +91,7 @@ class Rerunner:
     """A model whose blocks can be run again from any of them.
 
     Raises:
-        ModelError: its blocks cannot be told apart; or see `network_of`.
+        ModelError: its blocks are ambiguous; or see `network_of`.
     """
 
     def __init__(self, model: Model) -> None:

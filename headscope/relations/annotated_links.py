@@ -1,4 +1,4 @@
-"""Relations from arrows: from a position to what exact annotation says that it points back to."""
+"""Relations of gold links: from a position to the positions that it is linked to."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from headscope.stimuli.natural_text import TEXT
 
 THRESHOLD = 0.1
 SOURCE = (
-    "ours: a tenth of a head's attention on one place, as for syntactic heads, beside "
+    "ours: a tenth of a head's attention on one place, as for syntactic heads, besides "
     "the best baseline plus 10 points where that baseline is wrong"
 )
 

@@ -1,7 +1,7 @@
-"""Concept induction heads go by words: from the end of a word to the end of what followed it.
+"""Concept induction heads: from the end of a word to the end of the word that followed it before.
 
-Feucht et al. 2025 (The dual-route model of induction, arXiv 2504.03022) find heads that copy words
-whole: where a word of several tokens is due, they look at its last token in the earlier copy.
+Feucht et al. 2025 (The dual-route model of induction, arXiv 2504.03022) find heads that copy whole
+words: before a word of several tokens they attend to its last token in the earlier copy.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from headscope.stimuli.words import WORDS
 
 THRESHOLD = 0.2
 SOURCE = (
-    "ours: half of the threshold of token induction on random repeats, as the end of a word holds "
-    "it for more than one reader; Feucht et al. 2025 set no threshold"
+    "ours: half of the threshold of token induction on random repeats; Feucht et al. 2025 set no "
+    "threshold"
 )
 
 
 def next_word_end(window: Window) -> Pairs:
     """The last token of each repeated word with that of the word that followed it the first time.
 
-    Words of one token are no targets: there tokens and words are the same.
+    Words of one token are not targets: there tokens and words are the same.
     """
     words = window.words
     query, following = _following(words)
@@ -50,7 +50,7 @@ def near_word_ends(window: Window, targets: Pairs, rng: np.random.Generator) -> 
 def other_steps(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
     """Same query, together the other tokens behind the earlier copy, as many as the longest word.
 
-    Token induction looks at the first of them.
+    Token induction attends to the first of them.
     """
     words = window.words
     start = words.first[np.searchsorted(words.last, targets.key)]
@@ -67,7 +67,7 @@ def _as_one(cells: Pairs, window: Window) -> Pairs:
 
 
 def same_step(window: Window) -> Int[ndarray, " position"]:
-    """Token so far behind the earlier copy of each query as most words of the text end."""
+    """Token at the distance after the earlier copy at which most words of the text end."""
     words = window.words
     pick = np.full(len(window), -1)
     query, following = _following(words)

@@ -24,11 +24,10 @@ already far below the differences between documents."""
 
 
 def other_keys(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
-    """Same query, other keys: any position from 1 to the query that is no target.
+    """Same query, other keys: any position from 1 to the query that is not a target.
 
-    In an encoder any position of the text. A head that spreads its attention evenly gains nothing.
-    The first token is left out: it is where heads attend to sinks, and so is what closes an
-    encoder's text.
+    In an encoder any position of the text. A head with uniform attention has lift 0.
+    The first token and an encoder's closing token are excluded: they are attention sinks.
     """
     return _same_query(targets, np.arange(1, window.stop), rng, window.attention_kind)
 
@@ -41,7 +40,7 @@ def keys_from(
 
 
 def same_distance(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
-    """Other query, same distance and side: a head with a fixed offset gains nothing."""
+    """Other query, same distance and side: a head with a fixed offset has lift 0."""
     distance = np.repeat(targets.query - targets.key, DRAWS)
     owner = np.repeat(targets.owner, DRAWS)
     back, ahead = np.maximum(distance, 0), np.maximum(-distance, 0)
@@ -89,7 +88,7 @@ def _no_targets(controls: Pairs, targets: Pairs) -> Pairs:
 def words_of_its_class(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
     """Same query, other words of the target's class: for each target the next nearer and farther.
 
-    Where the window has no other word of the class, the words beside the target serve.
+    If the window has no other word of the class, the neighbours of the target are used.
     """
     words = window.words
     query, key = word_pairs(words, targets)

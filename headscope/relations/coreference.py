@@ -1,8 +1,8 @@
 """Coreference heads: from a mention to an earlier mention of the same entity.
 
 Queries and keys are the mentions' head words. Antecedents with the same surface ("he" … "he") are
-left out of `pronoun` and `nominal`: a head that looks for duplicates finds those. In an encoder a
-mention may go to those after it too, and the nearest mention is so on either side.
+excluded from `pronoun` and `nominal`: a duplicate-token head finds them. In an encoder, mentions
+after the query count too.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from headscope.relations.relation import (
 
 THRESHOLD = 0.1
 SOURCE = (
-    "ours: a tenth of a head's attention on mentions of the right entity, beside the nearest "
+    "ours: a tenth of a head's attention on mentions of the right entity, besides the nearest "
     "mention plus 10 points; Clark et al. 2019 (4.3) report arg-max accuracy only"
 )
 
@@ -36,7 +36,7 @@ Antecedents = Callable[[MentionTable], _Table]
 
 
 def pronoun(mentions: MentionTable) -> _Table:
-    """A personal pronoun's query may go to a mention that is no pronoun and looks different."""
+    """A personal pronoun's query may go to a mention that is not a pronoun and has another form."""
     differs = mentions.surface[:, None] != mentions.surface[None, :]
     return np.asarray(mentions.personal[:, None] & ~mentions.pronoun[None, :] & differs)
 
@@ -44,7 +44,7 @@ def pronoun(mentions: MentionTable) -> _Table:
 def nominal(mentions: MentionTable) -> _Table:
     """A name's or noun's query may go to another that shares no word with it.
 
-    "Margit Solheim" is no other word for "Solheim": a head that looks for duplicates finds it.
+    "Margit Solheim" does not count for "Solheim": a head for duplicates finds it.
     """
     return np.asarray(~mentions.pronoun[:, None] & ~mentions.pronoun[None, :] & ~mentions.shared)
 
@@ -108,7 +108,7 @@ def _neighbours(
 def nearest_mention(window: Window, *, rule: Antecedents) -> Int[ndarray, " position"]:
     """Nearest eligible mention that agrees with each mention; −1 if absent.
 
-    Clark et al. 2019 (4.3), who do not ask for agreement; this baseline is harder to exceed.
+    Clark et al. 2019 (4.3), who do not require agreement; this baseline is harder to exceed.
     """
     return _nearest(window, _eligible(window, rule) & window.mentions.agrees)
 

@@ -20,7 +20,7 @@ from headscope.relations.relation import Relation, TagThresholds
 
 THRESHOLD = 0.2
 SOURCE = (
-    "ours: a fifth of a head's attention, beside three times chance; Clark et al. 2019 (3.2) "
+    "ours: a fifth of a head's attention, besides three times chance; Clark et al. 2019 (3.2) "
     "find over half of BERT's attention on [SEP] in some layers, where no first token takes it"
 )
 TIMES_CHANCE = 3.0
@@ -80,9 +80,9 @@ def turn_marks(window: Window) -> Pairs:
 
 
 def no_delimiters(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
-    """Same query, earlier keys that are no delimiter of any kind, nor the first token.
+    """Same query, earlier keys that are neither a delimiter of any kind nor the first token.
 
-    In an encoder later keys too, and not what closes the text.
+    In an encoder also later keys, without the closing token.
     """
     return keys_from(window, _positions(window, lambda kinds: not kinds), targets, rng)
 

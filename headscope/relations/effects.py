@@ -84,7 +84,7 @@ class Effect(Relation):
     writes there, and not raise what earlier layers predict there already."""
 
     def __post_init__(self) -> None:
-        """Leaves the functions as they are: their cells are no positions of a window."""
+        """Leave the functions unchanged: their cells are not positions of a window."""
 
     @property
     def id(self) -> str:
@@ -153,7 +153,7 @@ def prompt_tokens(window: Window, *drawn_from: object, kind: str, side: str) -> 
 
 def token_pairs(query: Int[ndarray, " cell"], token: Int[ndarray, " cell"]) -> Pairs:
     """Cells (query, token)."""
-    # tokens are no positions: none of them is after a query
+    # tokens are not positions: none of them is after a query
     return pairs(query, token, attention_kind=BIDIRECTIONAL)
 
 

@@ -84,7 +84,7 @@ class HeadType:
         by_kind = self.relations_by_kind.values()
         for relation in chain(self.relations, self.chat_relations, *by_kind):
             if relation.type != self.name:
-                raise HeadscopeError(f"{relation.id} is no relation of the type {self.name}")
+                raise HeadscopeError(f"{relation.id} is not a relation of the type {self.name}")
 
     def relations_of(self, attention_kind: AttentionKind) -> tuple[Relation, ...]:
         """Relations of heads of a kind of attention."""
@@ -117,7 +117,7 @@ def relation(
         type: the head type, a word.
         name: the relation's own name.
         control: draws the cells that a baseline head would hit as often as the targets.
-        threshold: the least mass that a tag asks for.
+        threshold: the least mass of a tag.
         stimuli: names of the stimuli that are read: `text`, `repeat`, or one of the type's own.
         **other_thresholds: further conditions of a tag; see
             `headscope.relations.relation.TagThresholds`.

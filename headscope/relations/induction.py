@@ -1,8 +1,8 @@
-"""Induction heads look at what followed the current token last time.
+"""Induction heads: the token that followed the earlier copy of the current token.
 
-Duplicate-token heads look at that last time itself.
+Duplicate-token heads attend to the earlier copy itself.
 
-On repeated random tokens nothing but the repeat can guide a head (Elhage et al. 2021; Olsson
+In repeated random tokens a head can use only the repeat (Elhage et al. 2021; Olsson
 et al. 2022). The scores differ from `detect_head`'s `mul`, which divides by all rows, so that a
 perfect induction head gets about 0.5 there: here the mean runs over the second copy's queries.
 """

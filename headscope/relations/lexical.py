@@ -1,6 +1,6 @@
 """Lexical heads: by word class and spelling alone, without syntax.
 
-In an encoder the next later word of a class is asked for too, and words and pieces on either side.
+Encoders also have the next later word of a class, and words and pieces on either side.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def nearest_alike(window: Window) -> Pairs:
 
 
 def same_word(window: Window) -> Pairs:
-    """Every word with all earlier words of the same lemma and class; marks are no words.
+    """Every word with all earlier words of the same lemma and class; marks are not words.
 
     In an encoder with the later ones too.
     """

@@ -112,7 +112,7 @@ def distinct_values(values: Int[ndarray, " value"]) -> Int[ndarray, " distinct"]
 
 
 def without(controls: Pairs, targets: Pairs) -> Pairs:
-    """The drawn cells that are no target cells, of which there is at least one.
+    """The drawn cells that are not target cells; at least one exists.
 
     >>> drawn = pairs(np.array([5, 5]), np.array([1, 2]))
     >>> without(drawn, pairs(np.array([5]), np.array([2]))).key.tolist()

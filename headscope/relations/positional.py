@@ -1,7 +1,7 @@
-"""Positional heads: a fixed distance back, whatever the tokens are.
+"""Positional heads: attention at a fixed distance, independent of the tokens.
 
-Natural text and random tokens are scored apart, and a tag asks for both: on text alone, a
-head that follows words may look like one that counts positions.
+Natural text and random tokens are scored separately, and a tag requires both: on text only, a
+head that follows words can look positional.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ THRESHOLD = 0.4
 SOURCE = (
     "the strongest previous-token heads of GPT-2 small reach it on random tokens in "
     "TransformerLens' published scores: L4H11 0.99, L3H7 0.53, L6H8 0.49, L2H2 0.48, L5H6 0.40; "
-    "Voita et al. 2019 ask for the arg-max in 90 % of the cases, in a model without a sink"
+    "Voita et al. 2019 require the arg-max in 90 % of the cases, in a model without a sink"
 )
 
 
 NEAR = 4
 LOCAL_THRESHOLD = 0.3
 LOCAL_SOURCE = (
-    "ours: nearly a third of a head's attention on the four tokens before, half as much again as "
-    "four of the eight before those get"
+    "ours: nearly a third of a head's attention on the four tokens before, and 1.5 times the "
+    "control"
 )
 
 

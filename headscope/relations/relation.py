@@ -193,7 +193,7 @@ class Checked:
         """Cells of the function in a window.
 
         Raises:
-            HeadscopeError: they are no `Pairs`, or outside the window.
+            HeadscopeError: they are not `Pairs`, or outside the window.
         """
         cells = self.func(window, *options)
         if not isinstance(cells, Pairs):

@@ -1,4 +1,4 @@
-"""Semantic heads look from a word to an earlier one that is related to it in meaning.
+"""Semantic heads: from a word to an earlier word of related meaning.
 
 Pairs are found by lemma, in annotated text and in sentences made around them. Voita et al. 2019
 and Clark et al. 2019 report no such heads; whether a model has them is an open question.
@@ -24,7 +24,7 @@ from headscope.stimuli.word_pairs import RELATIONS as NAMES
 THRESHOLD = 0.1
 SOURCE = (
     "ours: a tenth of a head's attention on one earlier word, which is what syntactic and "
-    "coreference heads are asked for"
+    "coreference heads must have"
 )
 SENTENCES_BACK = 1
 """Related words count when they stand in one sentence or in two neighbouring ones."""
@@ -46,8 +46,8 @@ def related_words(window: Window, name: str) -> Pairs:
 def unrelated_words(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
     """Same query, unrelated words of the key's class: for each key the next nearer and farther.
 
-    A head that likes nouns gains nothing. One that likes near words gains where no word lies nearer
-    than the related one: a tag also asks for more than the nearest word of the class gets right.
+    A head that prefers nouns has lift 0. A head that prefers near words has a positive lift if no
+    word is nearer than the related one: a tag must also exceed the nearest word of the class.
     """
     words, lexicon = window.words, shipped_pairs()
     query_rows, key_rows = [], []
@@ -97,7 +97,7 @@ def _related_rows(words: WordTable, name: str) -> tuple[ndarray, ndarray]:
         if word_class is None:
             continue
         for partner in sorted(related.get(lemma, ())):
-            # "drinking coffee" is no coffee and drink
+            # "drinking coffee" does not relate coffee and drink
             for earlier in seen.get((partner, word_class), ()):
                 if words.sentence[row] - words.sentence[earlier] <= SENTENCES_BACK:
                     query_rows.append(row)
@@ -111,7 +111,7 @@ def _word_at(words: WordTable, position: Int[ndarray, " pair"]) -> Int[ndarray, 
 
 
 _MEANINGS = {
-    "synonym": "a word of like meaning",
+    "synonym": "a word of similar meaning",
     "antonym": "a word of opposite meaning",
     "hypernym": "the kind of thing that the word is, or a thing of its kind",
     "category": "another member of the word's category",

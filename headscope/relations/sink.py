@@ -1,8 +1,8 @@
-"""Sinks: the first token, and sink positions.
+"""Attention sinks: the first token and other sink positions.
 
-A sink position is a key position in the first half of a window on which a layer's late queries put
-much of their attention, whatever they are. It is found in the patterns, and is left out of every
-arg-max, as the first token is.
+A sink position is a key position in the first half of a window on which the late queries of a layer
+put much of their attention. It is found in the patterns. Like the first token, it is excluded from
+every arg-max.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def template(window: Window) -> Pairs:
 
 
 def text_keys(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
-    """Same query, any earlier key but the first token; in an encoder any other of the text."""
+    """Same query, any earlier key but the first token; in an encoder any other key of the text."""
     pool = np.arange(1, window.stop)
     return keys_from(window, pool, targets, rng)
 

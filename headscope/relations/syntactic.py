@@ -2,7 +2,7 @@
 
 One relation per Universal Dependencies relation and direction: `obj:dep>head` is the query at
 the object with its verb as key, `obj:head>dep` the query at the verb with its object as key.
-A causal model shows a direction only where the key comes first; an encoder shows both (Clark et al.
+A causal model can show a direction only if the key comes first; an encoder shows both (Clark et al.
 2019, 4.2). The matched control is another query at the same distance, with a key of the same class.
 """
 
@@ -29,9 +29,8 @@ _unlinked: WeakKeyDictionary[Window, _Unlinked] = WeakKeyDictionary()
 def same_distance_same_class(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
     """Word pairs that no dependency links, at the target's distance and with a key of its class.
 
-    Where the window has none of that class, any unlinked pair at that distance serves; where it
-    has none at all, the query gets no control and does not count; nor do an encoder's later
-    targets.
+    If the window has no such pair of that class, any unlinked pair at that distance is used.
+    Without any pair the query has no control and is excluded, as are an encoder's later targets.
     """
     words = window.words
     targets = targets.where(targets.key < targets.owner)
@@ -99,9 +98,9 @@ class _Unlinked:
 
 THRESHOLD = 0.1
 SOURCE = (
-    "ours: a tenth of a head's attention on one word, beside the best baseline plus 10 points "
-    "(as Voita et al. 2019, 5.2, ask of the best offset), at the queries where that baseline is "
-    "wrong; GPT-2's heads keep 57 % on the first token (Vig & Belinkov 2019)"
+    "ours: a tenth of a head's attention on one word, besides the best baseline plus 10 points "
+    "(as Voita et al. 2019, 5.2, require over the best offset), at the queries where that baseline "
+    "is wrong; GPT-2's heads keep 57 % on the first token (Vig & Belinkov 2019)"
 )
 LABEL_TREE = {
     "phrase-head": "advmod amod case cc compound det discourse mark nmod:poss nummod",

@@ -82,7 +82,7 @@ class Atlas:
         ) as error:
             raise RunError(
                 f"{self.path}: this atlas is damaged ({str(error).rstrip('.'):.300}); copy the "
-                "file again, or install headscope anew"
+                "file again, or reinstall headscope"
             ) from error
 
 
@@ -173,7 +173,7 @@ def _files(path: Path) -> dict[str, bytes]:
         for member in archive:
             bytes_left -= member.size
             if member.name not in MEMBERS or not member.isreg() or bytes_left < 0:
-                raise RunError(f"{member.name!r:.100} is no file of an atlas, or too large")
+                raise RunError(f"{member.name!r:.100} is not a file of an atlas, or too large")
             content = archive.extractfile(member)
             files[member.name] = b"" if content is None else content.read()
     return files

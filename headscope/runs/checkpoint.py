@@ -30,7 +30,7 @@ EVERY = 60.0
 """Seconds between two writings."""
 _COUNTS = ("batches", "tokens", "halved")
 _FACTS = "facts"
-"""Name of the array that holds what is no sum, as JSON."""
+"""Name of the array that holds everything but the sums, as JSON."""
 
 
 @dataclass
@@ -76,10 +76,10 @@ class RunCheckpoint:
         with suppress(WriteError):  # the checkpoint that was there stays whole
             self._write(folder)
         if not folder.checkpoint.is_file():
-            return RunError(f"{error}; the sums are lost; free room there and start anew")
+            return RunError(f"{error}; the sums are lost; free space there and start again")
         return RunError(
-            f"{error}; the sums are kept in {folder.work}; free room there and give the same "
-            "command again, which goes on from there"
+            f"{error}; the sums are kept in {folder.work}; free space there and repeat the "
+            "command, which resumes from there"
         )
 
     @property
@@ -93,7 +93,7 @@ class RunCheckpoint:
         """Take over the sums that an earlier process of this run kept, if it kept any.
 
         Args:
-            overwrite: start anew if the sums are of another run, or damaged.
+            overwrite: start again if the sums are of another run, or damaged.
             on_message: called with one line if there are sums.
 
         Raises:
@@ -109,7 +109,7 @@ class RunCheckpoint:
                 if not overwrite:
                     raise
                 path.unlink()
-                on_message(f"starts anew, because {str(error).partition('; ')[0]}")
+                on_message(f"starts again, because {str(error).partition('; ')[0]}")
         self.folder.check_free(overwrite=overwrite)
 
     def _load(self, path: Path) -> str:
@@ -122,17 +122,16 @@ class RunCheckpoint:
             # as large as in memory, and less than a megabyte of facts
             arrays = from_npz(path.read_bytes(), 2 * self.model.tally.size)
             facts = json.loads(arrays.pop(_FACTS).tobytes())
-        except Exception as error:  # a file that is no checkpoint can make a library raise anything
+        except Exception as error:  # a file of another kind can make a library raise anything
             raise RunError(
                 f"{path}: this is not what a run wrote (edited, cut short, or from elsewhere): "
-                f"{error!s:.200}; remove it or add --overwrite to start anew"
+                f"{error!s:.200}; remove it or add --overwrite to start again"
             ) from error
         unlike = next(_differences(facts, self.run, self.text), None)
         if unlike is not None:
             raise RunError(
-                f"{path} is of another run than this: {unlike}; give the command of the run that "
-                "was broken off to go on with it, add --overwrite to start anew, or choose another "
-                "--out"
+                f"{path} is of another run: {unlike}; repeat the command of the interrupted run "
+                "to resume it, add --overwrite to start again, or choose another --out"
             )
         empty = self.model.tally
         shape = empty.numbers, empty.heads
@@ -143,7 +142,7 @@ class RunCheckpoint:
             stimulus: StoppedEarly(*values) for stimulus, values in facts["stopped"].items()
         }
         return (
-            f"goes on with the run that was broken off: {self.model.tokens:,} tokens "
+            f"resumes the interrupted run: {self.model.tokens:,} tokens "
             f"in {self.model.batches:,} batches were read"
         )
 

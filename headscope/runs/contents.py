@@ -40,7 +40,7 @@ CHECKED = (*(table.file for table in TABLES), PATTERNS, INDEX, MEANS, SUMS, TALL
 FILES = (*CHECKED, REPORT, RECORD)
 """All files that headscope writes into a run folder; any other is the user's."""
 
-AGAIN = "copy the folder again, or write it anew with headscope classify --overwrite"
+AGAIN = "copy the folder again, or write it again with headscope classify --overwrite"
 
 
 @contextmanager

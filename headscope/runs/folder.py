@@ -167,8 +167,7 @@ class RunFolder:
             if not self.checkpoint.is_file():
                 raise
             raise RunStoppedError(
-                f"stopped; what is done is kept in {self.work}, and the same command goes on from "
-                "there"
+                f"stopped; sums are kept in {self.work}, and the same command resumes from there"
             ) from stop
         finally:
             if is_outer:
@@ -242,7 +241,7 @@ class RunFolder:
         """
         if not is_run(self.path):
             raise RunError(
-                f"{self.path} is no run folder, into which a table could be written; headscope "
+                f"{self.path} is not a run folder, into which a table could be written; headscope "
                 "classify makes one, and hs.load(…).save(…) makes one of an atlas"
             )
         check_left(self.path)

@@ -296,7 +296,7 @@ def _array(where: str, values: Any) -> Tensor:
         return torch.as_tensor(array.astype(np.float32, casting="same_kind"))
     except Exception as error:
         raise PatternError(
-            f"{where}: this is no array of numbers [layer head query key]: {first_line(error):.200}"
+            f"{where}: not an array of numbers [layer head query key]: {first_line(error):.200}"
         ) from error
 
 

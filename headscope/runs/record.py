@@ -87,8 +87,8 @@ def describe_input(
     Args:
         model: the loaded model.
         relations: the relations to score.
-        corpora: the corpora that were asked for.
-        settings: what else was asked for.
+        corpora: the corpora as they were named.
+        settings: all other options.
     """
     from headscope.models.stream import batch_tokens_on  # imports torch, which takes seconds
 
@@ -162,4 +162,4 @@ def _left_out(model: Model, relations: Sequence[Relation], settings: Settings) -
     if settings.max_tokens < MAX_TOKENS:
         added.append(f"{MAX_TOKENS:,} tokens of text instead of {settings.max_tokens:,}")
     challenge = [] if settings.challenge else ["the challenge set"]
-    return [*added, *challenge, "surrogates, which a tag must beat"]
+    return [*added, *challenge, "the surrogates"]

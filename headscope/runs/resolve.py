@@ -29,7 +29,7 @@ SAY_SOURCE = "state its location with --model, or source=… in Python"
 RunName = Annotated[
     Result | str | Path,
     PlainValidator(lambda value: value if isinstance(value, Result) else check_path(value)),
-    Field(description="A run folder; in Python also a run."),
+    Field(description="A run folder or atlas:NAME; in Python also a run."),
 ]
 ModelOrRun = Annotated[
     Any,

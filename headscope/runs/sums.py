@@ -98,7 +98,7 @@ def from_npz(content: bytes, limit: int) -> Arrays:
         limit: bytes that all arrays may take; a small file can unpack to any size.
 
     Raises:
-        ValueError: they take more; or other errors of NumPy and zipfile for what is no such file.
+        ValueError: they take more; or other errors of NumPy and zipfile for other files.
     """
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         size = sum(entry.file_size for entry in archive.infolist())

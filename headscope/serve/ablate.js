@@ -24,17 +24,17 @@ function ablationBox(items, toggle, how, setHow) {
 function predictionsView(read, without, at, choose) {
   if (read.loss === undefined) return el("p", { class: "lead" }, read.no_ablation_reason);
   const change = without && without.losses.map((loss, i) => loss - read.losses[i]);
-  const message = without ? el("p", { class: "loss", id: "change" }, "Loss ", el("strong", {}, number(read.loss)), " → ", el("strong", {}, number(without.loss)), ` nats per token (${signed(without.loss - read.loss)}) without ${without.heads.length === 1 ? without.heads[0] : `${without.heads.length} heads`}.`)
+  const message = without ? el("p", { class: "loss", id: "change" }, "Loss ", el("strong", {}, number(read.loss)), " → ", el("strong", {}, number(without.loss)), ` nats per token (${signed(without.loss - read.loss)}) with ${without.heads.length === 1 ? without.heads[0] : `${without.heads.length} heads`} ablated.`)
     : el("p", { class: "loss", id: "change" }, "Loss on this sentence: ", el("strong", {}, number(read.loss)), ` nats per token${PAIR && read.other ? `; ${DATA.names[1]}: ${number(read.other.loss)}` : ""}.`);
   const token = (text, i) => {
     const more = change && i > 0 ? change[i - 1] : 0, share = Math.min(1, Math.abs(more) / 3);
     return el("button", {
       type: "button", class: `word${more > 0.005 ? " worse" : more < -0.005 ? " better" : ""}`, style: `--share:${(100 * share).toFixed(0)}%`, "aria-pressed": String(i === at), onclick: () => choose(i),
-      title: i === 0 ? "the beginning-of-text token, which nothing predicts" : `loss ${number(read.losses[i - 1])}${change ? ` → ${number(without.losses[i - 1])} (${signed(more)})` : ""}`,
+      title: i === 0 ? "the beginning-of-text token, which is not predicted" : `loss ${number(read.losses[i - 1])}${change ? ` → ${number(without.losses[i - 1])} (${signed(more)})` : ""}`,
     }, visible(text));
   };
   return el("div", {}, message, el("div", { class: "words", role: "group", "aria-label": "The sentence's tokens" }, read.tokens.map(token)),
-    el("p", { class: "small" }, change ? "Orange: tokens that are predicted worse than before; blue: better. Choose a token to see the likeliest next tokens; bold: the token that does come next." : "Choose a token to see the likeliest next tokens; bold: the token that does come next."),
+    el("p", { class: "small" }, change ? "Orange: tokens that are predicted worse than before; blue: better. Choose a token to see the likeliest next tokens; bold: the actual next token." : "Choose a token to see the likeliest next tokens; bold: the actual next token."),
     el("div", { class: "beside" }, likeliest(`After “${visible(read.tokens[at]).trim()}”`, read.best[at], read.tokens[at + 1]), without ? likeliest("with ablated heads", without.best[at], read.tokens[at + 1]) : ""));
 }
 

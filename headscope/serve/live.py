@@ -94,7 +94,7 @@ class Live:
         """The layer and the number of a head.
 
         Raises:
-            HeadscopeError: it is no name of a head, or the model has no such head.
+            HeadscopeError: it is not the name of a head, or the model has no such head.
         """
         layer, head = parse_head(name)
         self.model.check_head(layer, head)

@@ -55,7 +55,7 @@ async function readText() {
 function farthest() {
   if (!read.apart) return [];
   const most = [...read.apart.keys()].sort((a, b) => read.apart[b] - read.apart[a]).slice(0, 5);
-  return [el("p", { class: "small", id: "apart" }, `Heads that differ most on this sentence, with the share of attention that ${DATA.names[1]} puts elsewhere: `, most.flatMap((place, i) => [i ? ", " : "", nameButton(DATA.rows[place]), ` ${number(read.apart[place])}`]))];
+  return [el("p", { class: "small", id: "apart" }, `Heads that differ most on this sentence, with the share of attention that differs: `, most.flatMap((place, i) => [i ? ", " : "", nameButton(DATA.rows[place]), ` ${number(read.apart[place])}`]))];
 }
 
 const nameButton = (row) => el("button", { type: "button", class: "name-link", onclick: () => chooseHead(headName(row.layer, row.head)) }, headName(row.layer, row.head));

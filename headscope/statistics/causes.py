@@ -137,11 +137,11 @@ def _edge_line(row: dict[str, object]) -> str:
     return (
         f"{name}: knocking out the edges to its targets ({row['moved']:.2f} of the attention, at "
         f"{row['n']} queries) changes what is predicted there by {row['effect']:.4f} nats, "
-        f"as much of the layer's other attention by {row['control']:.4f}: {row['excess']:+.4f} "
+        f"as much other attention of the layer by {row['control']:.4f}: {row['excess']:+.4f} "
         f"[{row['excess_low']:+.4f}, {row['excess_high']:+.4f}], typically "
         f"{row['times']:.1f} times as much [{row['times_low']:.1f}, {row['times_high']:.1f}]; "
-        f"the token that follows loses {row['loss']:+.3f} nats, {row['loss_excess']:+.3f} "
-        f"[{row['loss_low']:+.3f}, {row['loss_high']:+.3f}] more than by the other"
+        f"the loss of the next token changes by {row['loss']:+.3f} nats, {row['loss_excess']:+.3f} "
+        f"[{row['loss_low']:+.3f}, {row['loss_high']:+.3f}] more than with the control"
         f"{_q(row)}: {row['verdict']}"
     )
 
@@ -158,7 +158,7 @@ def _head_line(row: dict[str, object], away: pd.Series) -> str:
     elif row["behaviour"] in NEAR:
         line += "; its relation has queries at every token, so there are no other tokens"
     if pd.notna(row["control"]):
-        line += f"; heads of its depth and size {row['control']:+.3f}{_q(row)}"
+        line += f"; control heads {row['control']:+.3f}{_q(row)}"
     return f"{line}: {row['verdict']}"
 
 

@@ -267,8 +267,8 @@ CONDITIONS = (
             f"mass {r['paired_mass']:.3f} for {r['paired_relation']}, threshold {r['threshold']:g}"
         ),
         lambda t: t.has("paired_mass"),
-        means="a relation that must reach the threshold too: a positional head looks the same "
-        "distance back in random tokens as in text",
+        means="a relation that must reach the threshold too: a positional head attends the same "
+        "distance back in random tokens and in text",
         margin=lambda t: _within(t["paired_mass"] - t["threshold"], t["paired_error"]),
     ),
     Condition(

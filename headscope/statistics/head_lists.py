@@ -160,7 +160,7 @@ def partial_sink_lines(
     return {
         (row["layer"], row["head"]): (
             f"Partial sink: {row['mass']:.2f} of its attention on {row['description']}; "
-            f"the tag asks for {row['threshold']:g}."
+            f"the tag requires {row['threshold']:g}."
         )
         for row in partial_sinks(evidence, thresholds).to_dict("records")
     }

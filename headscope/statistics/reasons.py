@@ -34,7 +34,7 @@ from headscope.statistics.tags import (
 from headscope.statistics.wording import baseline_in_words, strictest_control
 
 NEAR_MISSES = 3
-NEAR_LIFT = 0.02  # below that a relation is no near miss but noise
+NEAR_LIFT = 0.02  # below that a relation counts as noise, not as a near miss
 MOST_TAGS = 3
 _VERDICTS = {INCONCLUSIVE: "Inconclusive", UNIDENTIFIABLE: "Not identifiable"}
 MIN_UNIQUE = 0.005
@@ -43,10 +43,10 @@ MAX_TERMS = 5
 MAX_NEAR_EFFECTS = 3
 """Effects without a tag that are shown of a head."""
 NEAR_EFFECT = 0.5
-"""Share of the threshold below which an effect is no near miss."""
+"""Share of the threshold below which an effect does not count as a near miss."""
 _PLAIN = ("positional/", "sink/", "delimiter/", "induction/")
 _MARKS = (
-    "[[query]], «target», … left out; 30: the position of the token that follows; elsewhere: the "
+    "[[query]], «target», … omitted tokens; 30: position of the next token; elsewhere: "
     "attention on tokens not shown"
 )
 
@@ -98,7 +98,7 @@ def explain_tags(
     if not len(explained):
         lines += [
             "",
-            f"{NO_TAG.capitalize()} nothing: of no relation is the lift above {NEAR_LIFT}.",
+            f"No tag: no relation has a lift above {NEAR_LIFT}.",
         ]
     return "\n".join(lines)
 
@@ -108,11 +108,11 @@ def _accuracy(row: Row) -> list[str]:
     if not row["baseline"] or isnan(row["baseline_rate"]):
         return []
     line = (
-        f"  right, by its strongest attention, at {row['hit_rate']:.0%} of its queries; "
+        f"  its largest attention is on a target at {row['hit_rate']:.0%} of its queries; "
         f"“{baseline_in_words(row['baseline'])}” at {row['baseline_rate']:.0%}"
     )
     is_behind = row["hit_rate"] < row["baseline_rate"]
-    return [line + ": less often than that baseline" * is_behind]
+    return [line + ", more often" * is_behind]
 
 
 def _general(row: Row, known: set[str]) -> list[str]:
@@ -120,7 +120,7 @@ def _general(row: Row, known: set[str]) -> list[str]:
     if not row[GENERAL]:
         return []
     means = (
-        " (labels that the head does not tell apart: a tag names one of them only where its lift "
+        " (labels that the head does not separate: a tag names one of them only if its lift "
         f"is significantly larger than every other's, and {TIMES_LABEL:g} times as large)"
     )
     line = f"  general{means * (GENERAL not in known)}: {row[GENERAL]}"
@@ -140,7 +140,7 @@ def _account(
     head = (
         f"{row['id']}: {row['mass']:.3f} of its attention on {limits.meaning}; "
         f"control {row['control']:.3f}{' (its attention on control keys)' * is_first}, "
-        f"chance {row['chance']:.3f}{' (were its attention spread evenly)' * is_first}"
+        f"chance {row['chance']:.3f}{' (with uniform attention)' * is_first}"
     )
     lines, holding = [], []
     for condition in CONDITIONS:
@@ -172,7 +172,7 @@ def findings(rows: pd.DataFrame, thresholds: Mapping[str, TagThresholds]) -> lis
         return [_refusal(row) for row in rows.head(1).to_dict("records")]
     lines = [_tag(row) for row in tagged.head(MOST_TAGS).to_dict("records")]
     others = len(tagged) - MOST_TAGS
-    return lines + [f"Tags besides, below: {others}."] * (others > 0)
+    return lines + [f"Other tags, below: {others}."] * (others > 0)
 
 
 def _tag(row: Row) -> str:
@@ -184,7 +184,7 @@ def _tag(row: Row) -> str:
 
 
 def _refusal(row: Row) -> str:
-    """The relation that a head without a tag comes closest to, and what it fails there."""
+    """The closest relation of a head without a tag, and the conditions that fail."""
     failed = failing(row)
     verdict = _VERDICTS.get(str(row["verdict"]), "No tag")
     if len(failed) == 1:
@@ -259,7 +259,7 @@ def head_in(result: Result, head: str) -> tuple[int, int]:
 
     Raises:
         RunError: the run has no such head.
-        HeadscopeError: it is no name of a head.
+        HeadscopeError: it is not the name of a head.
     """
     layer, number = parse_head(head)
     heads, label = result.heads, head_name(layer, number)
@@ -319,12 +319,12 @@ def _examples(result: Result, layer: int, head: int) -> list[str]:
 
 
 def _examples_title(result: Result, layer: int, head: int) -> str:
-    """Title that says what the lines below it are, and how they are marked."""
+    """Title of the examples, with the meaning of their marks."""
     title = (
-        "Examples: a query of the best tenth (decile), a middling one and one of the worst, with "
+        "Examples: a query of the best tenth (decile), of the middle and of the worst tenth, with "
         "their mass; the report has more:"
     )
-    bare = "It has no tag: they are of the relation of largest lift that it could have one by."
+    bare = "The head has no tag: these are queries of its taggable relation with the largest lift."
     return "\n".join([title, *([] if _tags(result, layer, head) else [bare]), _MARKS])
 
 
@@ -347,7 +347,7 @@ def feature_model_lines(
     account = rows_of_head(heads, layer, head).iloc[0]
     lines = [
         f"{account['feature_model']}",
-        f"explains {account['explained']:.0%} of its bits above even attention",
+        f"explains {account['explained']:.0%} of its bits above uniform attention",
     ]
     terms = rows_of_head(feature_models, layer, head)
     for row in terms.head(MAX_TERMS).itertuples():
@@ -361,7 +361,7 @@ def explained_by(
 ) -> list[tuple[str, str]]:
     """Tags whose relation has no bits of its own, each with the feature that has most instead.
 
-    A relation in the feature model with unique bits is no consequence of another. Positions, the
+    A relation in the feature model with unique bits is not a consequence of another. Positions, the
     first token and delimiters are features under names of their own and are not asked here.
     """
     terms = rows_of_head(feature_models, layer, head)
@@ -390,7 +390,7 @@ def direct_effect_lines(
     )
     lines = [_write_line(row, facts, "") for row in tagged.to_dict("records")]
     lines += [_write_line(row, facts, "no tag: ") for row in near.to_dict("records")]
-    return lines or ["nothing that was asked for"]
+    return lines or ["none near a tag"]
 
 
 def _write_line(row: dict[Any, Any], facts: Mapping[str, Mapping[str, Any]], before: str) -> str:
@@ -407,5 +407,5 @@ def _write_line(row: dict[Any, Any], facts: Mapping[str, Mapping[str, Any]], bef
         if condition.name in BESIDE_LIFT and condition.applies_to(row):
             line += f"; {condition.describe(row)}"
     if pd.notna(row["share"]):
-        line += f"; {row['share']:.0%} of what all heads write there"
+        line += f"; {row['share']:.0%} of the sum over all heads"
     return line

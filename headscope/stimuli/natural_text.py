@@ -245,7 +245,7 @@ def readable(
 ) -> list[str | Path]:
     """The corpora as a list, checked before a model is loaded for them.
 
-    The document that comes first with this seed is read, which finds what is no text, or not what
+    The document that comes first with this seed is read, which finds what is not text, or not what
     its suffix says. Later documents are read when their turn comes.
 
     Raises:

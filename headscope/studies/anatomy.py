@@ -98,11 +98,11 @@ def anatomy(
     *,
     context: Annotated[
         Positive | None,
-        Field(description="Tokens in the cache; by default the model's longest input, or 4,096."),
+        Field(description="Tokens in the cache. Default: the model's longest input, or 4,096."),
     ] = None,
     revision: Revision = None,
 ) -> StudyResult:
-    """Count a model's parameters, by formula and from its tensors, and its key/value cache.
+    """Count parameters, by formula and from the tensors, and the size of the key/value cache.
 
     Cache sizes are those of one sequence in float16, as if every layer attended to the whole
     context: with as many key/value heads as heads (`full`), the model's number (`own`), and one

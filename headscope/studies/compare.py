@@ -248,7 +248,7 @@ def _parsed(text: str, types: Sequence[str]) -> re.Match[str]:
     match = FORM.fullmatch(" ".join(text.split()))
     if match is None or (match[2] == "changes" and match[3]):
         raise RunError(
-            f"--fail-on {text!r:.80} is no condition; write for example 'lost induction > 0', "
+            f"--fail-on {text!r:.80} is not a condition; write for example 'lost induction > 0', "
             "'sure changes > 3', 'gained > 10' or 'sure lost coreference >= 1'"
         )
     if match[3] and match[3] not in types:

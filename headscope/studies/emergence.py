@@ -156,7 +156,7 @@ class HeadCallback(TrainerCallback):  # type: ignore[misc]
         ArgumentError: an invalid value.
         ChoiceError: no such type.
         CorpusError: the text cannot be read.
-        WriteError: `out` is no .csv file, or exists already.
+        WriteError: `out` is not a .csv file, or exists already.
     """
 
     @checked

@@ -93,7 +93,7 @@ def languages(
     ],
     *,
     languages: Annotated[
-        Names | None, Field(description="Codes of the languages to read; all by default.")
+        Names | None, Field(description="Codes of the languages to read. Default: all.")
     ] = None,
     out: Annotated[
         PathName, Field(description="Folder of the runs and of languages.csv.")

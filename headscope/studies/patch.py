@@ -70,16 +70,14 @@ STUDY = Study(
 def patch(
     run: RunName,
     *,
-    clean: Annotated[str, Field(min_length=1, description="Prompt.")],
-    corrupt: Annotated[
-        str, Field(min_length=1, description="Prompt of as many tokens with another next token.")
-    ],
+    clean: Annotated[str, Field(min_length=1, description="Clean prompt.")],
+    corrupt: Annotated[str, Field(min_length=1, description="Corrupt prompt with as many tokens.")],
     answer: Annotated[
         Token | None,
-        Field(description="Token after the clean prompt, with its space; the most likely if None."),
+        Field(description="Token after the clean prompt, with space. Default: the most likely."),
     ] = None,
     wrong: Annotated[
-        Token | None, Field(description="Token after the corrupt prompt, as for answer.")
+        Token | None, Field(description="Token after the corrupt prompt. Default: the most likely.")
     ] = None,
     heads: Heads = "tagged",
     edges: Annotated[
@@ -91,7 +89,7 @@ def patch(
     source: Source = None,
     device: Device = "auto",
 ) -> StudyResult:
-    """Patch single heads, and edges of them, between a clean and a corrupt prompt.
+    """Patch single heads and their edges between a clean and a corrupt prompt.
 
     The metric is the logit of `answer` minus that of `wrong` after the last token. Denoising runs
     the corrupt prompt with a part of the clean one; `recovered` is the share of the difference

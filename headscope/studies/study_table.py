@@ -14,15 +14,15 @@ from typing import Any
 TOP, DRAW, EXPORT, SWEEP, STUDY, CHECK = "top", "draw", "export", "sweep", "study", "check"
 GROUPS: Mapping[str, str] = MappingProxyType(
     {
-        TOP: "What a day's work needs.",
-        DRAW: "A run as a picture for a paper.",
-        EXPORT: "Runs as a site, or as the data of other programs.",
-        SWEEP: "Many models, revisions, corpora or languages.",
-        STUDY: "One question about a model: its weights, size, likeness, pruning, …",
-        CHECK: "Which models load.",
+        TOP: "Classify and explain heads.",
+        DRAW: "Draw figures for papers.",
+        EXPORT: "Export runs as a site or for other programs.",
+        SWEEP: "Classify many models, revisions, corpora or languages.",
+        STUDY: "Study a model: weights, size, redundancy, pruning, patching.",
+        CHECK: "List or download models.",
     }
 )
-"""Groups of commands, and what their commands are for; those of `TOP` stand in none."""
+"""Groups of commands, and what their commands are for; those of `TOP` have no group name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +119,7 @@ STUDIES: tuple[StudyRow, ...] = (
     StudyRow(
         name="headvis",
         group=EXPORT,
-        summary="Write the data that the HeadVis page shows.",
+        summary="Write the data for HeadVis and Neuronpedia.",
         examples=(
             "headscope export headvis runs/mini --heads L1H0,L5H3 --sequences 100 --overwrite",
         ),

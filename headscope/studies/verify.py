@@ -79,7 +79,7 @@ def verify(
     model: Annotated[
         Name | None,
         Flag("--as"),
-        Field(description="Published name, if the model of the run has another name."),
+        Field(description="Name of the model in the published scores, if it differs."),
     ] = None,
     scores: Annotated[
         PathName | None,

@@ -64,7 +64,7 @@ def weights(
     source: Source = None,
     device: Annotated[Device, Flag("")] = "cpu",
 ) -> StudyResult:
-    """Read OV copying, effective ranks and K-composition of every head from its weights.
+    """Compute OV copying, effective ranks and K-composition of every head from its weights.
 
     Raises:
         ModelError: the model cannot be loaded, or its norms cannot be folded.

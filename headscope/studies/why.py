@@ -43,7 +43,7 @@ NUMBERS = (
     *("baseline", "baseline_rate", "hard_n", "hard_rate"),
 )
 """Columns of the evidence that the table has."""
-MARKS_MEAN = "best query: its mass, [[query]], «target»; … is left out"
+MARKS_MEAN = "best query: its mass, [[query]], «target»; …: omitted tokens"
 NEAR = 3
 """Near misses that are named."""
 WIDTH = 68
@@ -86,7 +86,7 @@ def why(
 ) -> HeadAnswers:
     """Describe heads in a few lines each: tags, evidence, near misses and an example.
 
-    A run, and a model whose atlas ships, are used as they are. Any other model is read as
+    A run, and a model whose atlas ships, are read. Any other model is measured as
     `classify` with `quick=True` does, but only the layers of these heads and those before them.
 
     Raises:
@@ -167,8 +167,8 @@ def _stored_run(model: Any, explicit: Sequence[str]) -> Result | None:
         run = load(model) if atlas_of(model) is not None else None
     if run is not None and explicit:
         raise RunError(
-            f"{', '.join(explicit)}: a run is read as it is; give the name of its model, "
-            f"{run.name}, to read that"
+            f"{', '.join(explicit)}: a run is not measured again; name its model, "
+            f"{run.name}, to measure it"
         )
     return run
 
@@ -217,20 +217,20 @@ def _numbers(rows: pd.DataFrame, row: Row) -> Iterator[str]:
 
 
 def _notes(run: Result, measured: Sequence[tuple[int, int]]) -> Iterator[str]:
-    """The text that was read, and what was not tested."""
+    """The text that was read, and the relations that it cannot decide."""
     info = run.info
     read = info.get("text_read") or {}
-    names = ", ".join(info.get("corpora", {}).get("asked", ())) or "made sequences"
+    names = ", ".join(info.get("corpora", {}).get("asked", ())) or "synthetic stimuli"
     text = f"{read['tokens']:,} tokens of {names}" if read.get("tokens") else names
     layers = ", ".join(layer_name(layer) for layer in sorted({layer for layer, _ in measured}))
-    scope = f"; of {layers} alone, whose heads are all that q values count" if layers else ""
+    scope = f"; {layers} only: q values correct for their heads" if layers else ""
     yield f"read: {one_line(name_of(run.name))}, {one_line(text)}{scope}"
     if added := info.get(PRELIMINARY, ()):
         yield f"{PRELIMINARY}, not measured: {'; '.join(added)}"
     if decidable := info.get("decidable"):
         yield (
             f"this text can decide {decidable['relations']} of the {decidable['of']} relations "
-            "that were asked"
+            "that were measured"
         )
     yield from (f"note: {note}" for note in info.get("notes", ()) if note[:12].isupper())
 

@@ -32,16 +32,16 @@ def describe_models() -> RenderableType:
     for layout in LAYOUTS:
         table.add_row(*layout_cells(layout))
     return Group(
-        Text("A model is named by\n", style="bold"),
+        Text("Names of models\n", style="bold"),
         Text("  mini           the small trained model that ships inside headscope"),
         *(Text(f"  {model.name:<15}{describe_package(model)} *") for model in PACKAGED.values()),
         Text("  gpt2           its name on the Hugging Face hub (downloaded once)"),
         Text("  path/to/folder config.json, *.safetensors and tokenizer.json"),
-        Text("  model.gguf     de-quantised when it is loaded\n"),
+        Text("  model.gguf     a quantised model, unpacked when it is loaded\n"),
         Text("* fetched from the package index when first named, and kept for use offline.\n"),
         Text(
-            "Layouts that are read (model_type in config.json), each measured on a tiny "
-            "model with random weights. Any other is tried.\n"
+            "Layouts (model_type in config.json), each tested on a tiny model with random "
+            "weights. headscope also tries other layouts.\n"
         ),
         table,
     )

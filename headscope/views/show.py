@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _SHADES = " ·░▒▓█"
-_LEGEND = "a row per query, a column per key: the darker, the more attention; last, its largest"
+_LEGEND = "rows: queries, columns: keys; darker: more attention; at the right: the strongest key"
 LEAST = 0.02
 """Attention that a small picture draws; what is less cannot be seen."""
 _numbers = count()

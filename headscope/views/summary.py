@@ -94,7 +94,7 @@ def _facts(run: Result) -> Iterator[Text]:
     if decidable := info.get("decidable"):
         yield Text(
             f"this text can decide {decidable['relations']} of {decidable['of']} relations: those "
-            "with 50 queries or more, in enough documents, and enough hard ones"
+            "with at least 50 queries in enough documents, and enough hard queries"
         )
     if settings := not_default(dict(info.get("settings", {}))):
         yield Text(f"not the default: {settings}")

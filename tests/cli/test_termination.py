@@ -65,7 +65,7 @@ def test_a_run_keeps_its_sums_and_says_how_to_go_on(corpus, tmp_path, limit):
     words = arguments(corpus, out, tokens=40_000)
     code, said = terminated(words, state.is_file, limit=limit)
     assert (code, out.exists()) == (128 + signal.SIGTERM, False)
-    assert said.strip().splitlines()[-1].endswith("and the same command goes on from there")
+    assert said.strip().splitlines()[-1].endswith("and the same command resumes from there")
     assert "Traceback" not in said
     assert state.is_file()
 
@@ -80,7 +80,7 @@ def test_a_sweep_ends_without_a_stack_of_another_language(corpus, tmp_path, work
     code, said = terminated(words, lambda: any(out.glob(".*.partial")), limit=workers == "1")
     assert code == 128 + signal.SIGTERM
     assert said.strip() == (
-        "headscope: stopped; complete runs are kept, and the same command goes on"
+        "headscope: stopped; complete runs are kept, and the same command resumes"
     )
 
 

@@ -68,11 +68,11 @@ def test_the_pages_ask_no_other_host(built):
 
 def test_the_examples_of_other_programs_run(monkeypatch):
     monkeypatch.chdir(DOCS.parent)
-    page = (DOCS / "how-to" / "neuronpedia_and_transformerlens.md").read_text(encoding="utf-8")
-    part = page[page.index("## TransformerLens") :]
     names: dict[str, Any] = {}
-    for block in re.findall(r"```python\n(.*?)```", part, flags=re.DOTALL):
-        exec(block, names)
+    for page in ("neuronpedia_and_transformerlens.md", "patterns_of_other_programs.md"):
+        text = (DOCS / "how-to" / page).read_text(encoding="utf-8")
+        for block in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL):
+            exec(block, names)
     assert names["ablated"].shape == (1, names["tokens"].shape[1], 1024)
     assert not torch.equal(names["ablated"], names["bridge"](names["tokens"]))
     assert names["paths"].shape == (6, 8)

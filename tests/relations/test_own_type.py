@@ -171,7 +171,7 @@ no_baseline = replace(one_back, thresholds=replace(one_back.thresholds, beat_bas
         ({"name": "two words"}, "a name is a lower-case word"),
         ({"name": "unclassified"}, "a name is a lower-case word"),
         ({"colour": "red"}, "expected one like #0072b2"),
-        ({"name": "other"}, "words/one-back is no relation of the type other"),
+        ({"name": "other"}, "words/one-back is not a relation of the type other"),
         ({"name": "induction", "relations": ()}, "called induction is there already"),
         ({"behaviour": "flying"}, "no behaviour of words named 'flying'"),
         ({"relations": (replace(one_back, stimuli=("built",)),)}, "text, repeat, pairs"),

@@ -129,7 +129,7 @@ def test_nothing_is_written_into_an_atlas(command):
     before = {path: path.read_bytes() for path in atlas_folder().iterdir() if path.is_file()}
     code, _, said = command("ablate", "mini")
     assert code != 0
-    assert "mini is no run folder, into which a table could be written" in said
+    assert "mini is not a run folder, into which a table could be written" in said
     assert {path: path.read_bytes() for path in before} == before
     assert hs.load("atlas:mini", with_tally=True).tally is None
 

@@ -214,7 +214,7 @@ def test_the_table_of_a_study_joins_a_run_and_nothing_else_changes(folder):
     before = content(folder)
     with pytest.raises(RunError, match=r"causal\.csv exists already; add --overwrite"):
         RunFolder(folder).check_table(CAUSE_TABLE, overwrite=False)
-    with pytest.raises(RunError, match="is no run folder, into which a table could be written"):
+    with pytest.raises(RunError, match="is not a run folder, into which a table could be written"):
         RunFolder("atlas:mini").check_table(CAUSE_TABLE, overwrite=False)
     with pytest.raises(RunError, match="this run was loaded without; load it"):
         hs.load(folder).save(folder, overwrite=True)

@@ -115,7 +115,7 @@ def test_a_run_broken_off_twice_ends_with_the_same_bytes(gpt2_folder, corpus, wh
         out = tmp_path / f"{first}"
         assert broken(gpt2_folder, corpus, out, first) == []
         (line,) = broken(gpt2_folder, corpus, out, second)
-        assert line.startswith("goes on with the run that was broken off: ")
+        assert line.startswith("resumes the interrupted run: ")
         told: list[str] = []
         hs.classify(str(gpt2_folder), corpus, out=out, on_message=told.append, **OPTIONS)
         assert len(told) == 1
@@ -203,7 +203,7 @@ def test_a_damaged_state_is_named_and_overwrite_starts_anew(
     hs.classify(
         str(gpt2_folder), corpus, out=out, overwrite=True, on_message=told.append, **OPTIONS
     )
-    assert told[0].startswith("starts anew, because ")
+    assert told[0].startswith("starts again, because ")
     assert content(out) == content(whole)
     assert [p.name for p in tmp_path.iterdir()] == ["run"]
 
@@ -220,13 +220,13 @@ def test_overwrite_goes_on_with_its_own_run_and_keeps_the_old_one_until_then(
     hs.classify(
         str(gpt2_folder), corpus, out=out, overwrite=True, on_message=told.append, **OPTIONS
     )
-    assert told[0].startswith("goes on")
+    assert told[0].startswith("resumes")
     assert content(out) == content(whole)
 
 
 def test_an_interruption_says_how_to_go_on(gpt2_folder, corpus, tmp_path):
     out = tmp_path / "run"
-    with pytest.raises(RunStoppedError, match="and the same command goes on from there") as stop:
+    with pytest.raises(RunStoppedError, match="and the same command resumes from there") as stop:
         hs.classify(str(gpt2_folder), corpus, out=out, progress=interrupt, **OPTIONS)
     assert str(state_of(out).parent) in str(stop.value)
     with pytest.raises(KeyboardInterrupt) as plain:
@@ -255,6 +255,6 @@ def test_a_full_disk_keeps_the_last_sums_and_the_run_goes_on_from_them(
         (small / "filler").unlink()
         told: list[str] = []
         hs.classify(str(gpt2_folder), corpus, out=out, on_message=told.append, **OPTIONS)
-        assert told[0].startswith("goes on with the run")
+        assert told[0].startswith("resumes the interrupted run")
         assert content(out) == content(whole)
         assert sorted(path.name for path in small.iterdir()) == ["run"]

@@ -42,7 +42,7 @@ def test_no_number_that_is_missing_is_printed():
     assert "nan" not in text
     assert "q not known (too few documents), must be below 0.01; lift 0.400 (no interval" in text
     # what has no interval is no near miss
-    assert "closest to nothing" in told(few | {"tagged": False, "verdict": "no"})
+    assert "no relation has a lift" in told(few | {"tagged": False, "verdict": "no"})
 
 
 def terms(*rows: tuple[str, float, float]) -> pd.DataFrame:

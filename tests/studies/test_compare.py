@@ -140,7 +140,7 @@ def test_what_is_within_bounds_passes(before, after):
     "text", ["lost", "lost > x", "more than 3", "changes induction > 0", "lost >= 0", "lost > -1"]
 )
 def test_what_is_no_condition_is_refused(before, after, text):
-    with pytest.raises(RunError, match=r"is no condition; write for example"):
+    with pytest.raises(RunError, match=r"is not a condition; write for example"):
         condition_outcomes(compare(before, after), [text])
 
 

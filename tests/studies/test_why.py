@@ -47,7 +47,7 @@ def test_q_values_count_the_heads_that_were_read_and_the_answer_says_so(some, wh
     both = both[both["q_value"].notna()]
     assert len(both) > 100
     assert not (both["q_value"] - both["q_value_whole"]).abs().max() < 1e-6
-    assert "of L2, L4 alone, whose heads are all that q values count" in str(some)
+    assert "; L2, L4 only: q values correct for their heads" in str(some)
 
 
 def test_examples_are_of_these_heads_alone(some):
@@ -93,7 +93,7 @@ def test_a_run_answers_as_it_is():
 def test_a_setting_has_a_model_with_an_atlas_read():
     assert not hs.why("mini", "L0H0", progress=False).is_measured
     assert hs.why("mini", "L0H0", max_tokens=300, types=["positional"], progress=False).is_measured
-    with pytest.raises(RunError, match="seed: a run is read as it is"):
+    with pytest.raises(RunError, match="seed: a run is not measured again"):
         hs.why("atlas:mini", "L0H0", seed=3)
 
 

@@ -46,7 +46,7 @@ def test_examples_are_arcs_over_tokens_and_evil_ones_stay_text(page, tmp_path):
     assert found["shown"]["targets"] == [EVIL, "⟨RLO⟩abc⟨RLM⟩"]
     assert found["shown"]["gaps"] == ["left out here: 0.25", "left out here: 0.00"]
     # even attention of a ninth on each token, and a quarter on what the excerpt leaves out
-    assert found["first"]["said"].startswith("“end” at 91 attends to tokens left out (…) 0.25")
+    assert found["first"]["said"].startswith("“end” at 91 attends to omitted tokens (…) 0.25")
     assert found["first"]["aimed"] == 2
     assert found["first"]["arcs"] == 10
     assert found["over"].startswith("“\"'<b>&amp;” at 41 attends to")

@@ -52,7 +52,7 @@ STUDY = Study(
         feature | a name | `token 0`, `offset-1`, `key NOUN`, `nearest-VERB`, a relation such as
             `syntactic/obj:dep>head`, …
         kind | `sink`, `position`, `delimiter`, `lexical`, `induction`, `syntactic`, `coreference`,
-            `semantic`, or a type of one's own | type that attention on the feature counts as
+            `semantic`, or a type of a plugin | type that attention on the feature counts as
         queries | a kind of word | queries at which the feature applies; empty for every query
         weight | logits | weight in the softmax: a key with the feature is preferred by a factor of
             e^weight
@@ -68,7 +68,7 @@ def explain(
     model: ModelOrRun,
     corpus: Annotated[
         Paths | None,
-        Field(description="Files or folders of text; by default those of the run, or what ships."),
+        Field(description="Files or folders of text. Default: those of the run, or gum."),
     ] = None,
     *,
     features: Annotated[

@@ -36,7 +36,7 @@ from headscope.studies.explain.feature import (
 
 _MARKS = ("punctuation", "sentence-end", "newline", "quote-bracket")
 _OF_TWO = {form.format(name) for name in CLASSES for form in FALLING_BACK}
-"""Baselines that are no features: each picks what one of two others picks."""
+"""Baselines that are not features: each picks what one of two others picks."""
 _FEATURES = {
     name
     for name in (*BASELINES[1 + OFFSETS :], *ALL_BASELINES[len(EARLIER) + OFFSETS :])

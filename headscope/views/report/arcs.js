@@ -90,7 +90,7 @@ function arcView(view, { pinned = null, onpin = () => {} } = {}) {
 
   function describe(query, shares) {
     const best = line.map((item, i) => [item, shares[i]]).filter(([, share]) => share >= 0.05).sort((a, b) => b[1] - a[1]).slice(0, 3);
-    const name = (item) => ("token" in item ? `“${visible(view.tokens[item.token]).trim()}”` : "tokens left out (…)");
+    const name = (item) => ("token" in item ? `“${visible(view.tokens[item.token]).trim()}”` : "omitted tokens (…)");
     const at = view.positions && view.positions.length ? ` at ${view.positions[query]}` : "";
     message.textContent = `“${visible(view.tokens[query]).trim()}”${at} attends to ${best.length ? best.map(([item, share]) => `${name(item)} ${number(share)}`).join(", ") : "no token for more than 0.05"}${query === state.pinned ? " (pinned)" : ""}`;
   }

@@ -25,7 +25,7 @@ function legendLine() {
   if (!THUMB) return el("p", { class: "small" }, cells);
   const [text, ...others] = DATA.means.shown;
   const where = others.length ? ` A head whose primary relation is measured on other input is drawn on that: ${others.join("; ")}.` : "";
-  const pictures = `Picture: mean attention, queries downward and keys to the right, on ${text}.${where} The first token is left out; the bar at the left edge is the share of the attention on it.`;
+  const pictures = `Picture: mean attention, queries downward and keys to the right, on ${text}.${where} The first token is excluded; the bar at the left edge is the share of the attention on it.`;
   return el("p", { class: "small" }, `${pictures} ${cells}`);
 }
 
@@ -116,15 +116,15 @@ function findings() {
   const types = ALL_TYPES.filter((type) => !isSink(type) && countable(type) && taggedWith(type).length).sort((a, b) => taggedWith(b).length - taggedWith(a).length);
   const tagged = DATA.rows.filter((row) => tagsOf(row).some((type) => !isSink(type))).length;
   const count = (test, one, many) => { const heads = DATA.rows.filter(test).length; return heads ? [`${heads} ${heads === 1 ? one : many}`] : []; };
-  const others = [...count((row) => isSink(row.primary), "attends only to a sink", "attend only to a sink"), ...count((row) => row.primary === UNDECIDED, "is not identifiable", "are not identifiable"), ...count((row) => row.primary === UNCLASSIFIED, "has no tag", "have no tag")];
+  const others = [...count((row) => isSink(row.primary), "is only an attention sink", "are only attention sinks"), ...count((row) => row.primary === UNDECIDED, "is not identifiable", "are not identifiable"), ...count((row) => row.primary === UNCLASSIFIED, "has no tag", "have no tag")];
   return el("p", { class: "findings" },
-    `${tagged} of ${plural(DATA.rows.length, "head")} have a tag for where they attend`, types.length ? [" (", listed(types.map((type) => el("span", {}, `${taggedWith(type).length} `, el("a", { href: `#type=${encodeURIComponent(type)}` }, type)))), ")"] : "",
+    `${tagged} of ${plural(DATA.rows.length, "head")} have a functional tag`, types.length ? [" (", listed(types.map((type) => el("span", {}, `${taggedWith(type).length} `, el("a", { href: `#type=${encodeURIComponent(type)}` }, type)))), ")"] : "",
     others.length ? ["; ", listed(others)] : "", ". ", types.length ? largestLift(types.map((type) => strongestOf(type)[0])) : "");
 }
 
 function largestLift(heads) {
   const [place, r] = heads.reduce((best, next) => (next[1].lift[next[0]] > best[1].lift[best[0]] ? next : best));
-  return ["The largest lift (mass − control, with its 95 % interval) is that of ", headLink(DATA.rows[place]), `: ${attentionOn(r, place)}.`];
+  return [headLink(DATA.rows[place]), ` has the largest lift (mass − control, with its 95 % interval): ${attentionOn(r, place)}.`];
 }
 
 function runFacts() {
@@ -141,7 +141,7 @@ function runFacts() {
   return el("dl", { class: "facts" }, pairs.map(([term, value]) => el("div", {}, el("dt", {}, term), el("dd", {}, value))));
 }
 
-/* What rules explain: layers × heads, each cell shaded by the share of the head's bits that its rule explains. */
+/* Layers × heads, each cell shaded by the share of the head's bits that its feature model explains. */
 
 const explainedRows = () => DATA.rows.filter((row) => Number.isFinite(row.explained));
 
@@ -149,15 +149,15 @@ function coverageMap() {
   const known = explainedRows();
   if (!known.length) return null;
   const mean = known.reduce((sum, row) => sum + row.explained, 0) / known.length;
-  const title = "Share of each head's bits that its rule explains, in per cent";
+  const title = "Share of each head's bits that its feature model explains, in per cent";
   const head = el("tr", {}, el("td", {}), Array.from({ length: DATA.heads }, (_, h) => el("th", { scope: "col" }, `H${h}`)));
   const rows = DATA.layers.map((layer) =>
     el("tr", {}, el("th", { scope: "row" }, layerName(layer)),
       Array.from({ length: DATA.heads }, (_, h) => el("td", {}, explainedCell(rowOf(layer, h))))));
-  return el("section", { class: "coverage" }, el("h2", {}, "What rules explain"),
-    el("p", { class: "small" }, `A rule of a few features predicts a head's attention on documents that it was not fitted on. Shown is the share that it explains of the bits above uniform attention, in per cent; ${percent(mean)} on average over heads. Pale: hardly explained.`),
+  return el("section", { class: "coverage" }, el("h2", {}, "Feature models"),
+    el("p", { class: "small" }, `A model of a few features predicts a head's attention on held-out documents. Each cell is the share of the bits above uniform attention that it explains, in per cent; the mean over heads is ${percent(mean)}.`),
     savable(el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": title },
-      el("table", { class: "grid", style: `--heads:${DATA.heads}` }, el("caption", { class: "hidden" }, title), el("thead", {}, head), el("tbody", {}, rows))), `${DATA.model.name} what rules explain`));
+      el("table", { class: "grid", style: `--heads:${DATA.heads}` }, el("caption", { class: "hidden" }, title), el("thead", {}, head), el("tbody", {}, rows))), `${DATA.model.name} feature models`));
 }
 
 const percent = (share) => `${Math.round(100 * share)}`;

@@ -76,7 +76,7 @@ const examplesOfHead = (row) => examplesAt(row.layer).filter((e) => e.head === r
 /* What is shown is in the address: a page and after a question mark its state. */
 function addressed() {
   let hash = location.hash.slice(1);
-  try { hash = decodeURIComponent(hash); } catch { /* a bare % is no escape: take it as it stands */ }
+  try { hash = decodeURIComponent(hash); } catch { /* a bare % is not an escape: keep it */ }
   const cut = hash.indexOf("?");
   return cut < 0 ? [hash, new URLSearchParams()] : [hash.slice(0, cut), new URLSearchParams(hash.slice(cut + 1))];
 }

@@ -73,7 +73,7 @@ function examplesOf(row, examples) {
       type: "button", class: "filter", "aria-pressed": String(name === relation), onclick: () => { for (const k of ["pin0", "pin1", "pin2", "pinS", "at"]) setState(k, null); setState("relation", name); fill(); },
     }, DATA.relations.find((r) => r.id === name).label))) : "";
     box.replaceChildren(el("h3", {}, "Examples, from its best to its worst queries"), choose,
-      el("p", { class: "small" }, strange ? `No examples were kept for “${mainRelation.label}”; these are for “${about.label}”. ` : "", `Framed: the query. Underlined: ${about.meaning}. Arcs: the attention of the query. Point at a token to see its attention; click to pin it. “…”: tokens left out.`),
+      el("p", { class: "small" }, strange ? `No examples were kept for “${mainRelation.label}”; these are for “${about.label}”. ` : "", `Framed: the query. Underlined: ${about.meaning}. Arcs: the attention of the query. Point at a token to see its attention; click to pin it. “…”: omitted tokens.`),
       ...three.map((example, i) => exampleView(example, i, about.type)), slider(own, about));
   };
   fill();

@@ -98,8 +98,8 @@ function columnsInWords() {
     ["lift, 95 %", "mass − control, with its 95 % interval (bootstrap over documents)"],
     ["q", "one-sided test of a lift above 0, Benjamini–Hochberg over all heads and relations"],
     ["n", "number of queries"],
-    ["hit rate", "share of queries whose largest attention is on a target; the first token is left out"],
-    ["baseline", "the best of simple heuristics such as the nearest verb or a fixed distance; its hit rate stands beside the head's"],
+    ["hit rate", "share of queries whose largest attention is on a target; sinks are excluded"],
+    ["baseline", "the best of simple heuristics such as the nearest verb or a fixed distance, with its hit rate"],
     ["tag", "needs a mass of 1.5 times every control and, for words, a preference for the target at hard queries, where the best baseline is wrong"],
     ["split-half", "agreement of the tags from two halves of the documents (Cohen's κ); below 0.5 is marked unreliable"],
   ];

@@ -80,7 +80,7 @@ _OF_ANY = {"advmod", "cc", "conj", "cop", "discourse", "fixed", "list", "mark", 
 
 
 def relation_label(relation: str, meaning: str) -> str:
-    """A relation's name in words; what it means, where it is no syntactic one.
+    """A relation's name in words; its meaning if it is not syntactic.
 
     >>> relation_label("syntactic/aux:pass:head>dep", "…")
     'verb → its passive auxiliary'
@@ -144,11 +144,11 @@ _VERDICTS = {
 
 
 def head_sentences(run: Result) -> dict[tuple[int, int], list[str]]:
-    """The lines of each head: general labels, partial sinks, and of what the run measured more.
+    """The lines of each head: general labels, partial sinks, effects and feature model.
 
     Args:
-        run: a run; with `effects` for what heads write, `causes` for whether it matters, and
-            `feature_models` for the feature model of a head's attention.
+        run: a run, optionally with `effects` (direct effects), `causes` (ablations) and
+            `feature_models`.
 
     Returns:
         By layer and head.
@@ -172,7 +172,7 @@ def _general(tags: pd.DataFrame) -> dict[tuple[int, int], list[str]]:
     sentences: dict[tuple[int, int], dict[str, None]] = {}
     for layer, head, kind, name in tags[["layer", "head", "type", GENERAL]].to_numpy().tolist():
         if not pd.isna(name) and name:
-            sentence = f"General tag {kind}/{name}: the head does not tell these labels apart."
+            sentence = f"General tag {kind}/{name}: the head does not separate these labels."
             sentences.setdefault((layer, head), {})[sentence] = None
     return {key: list(once) for key, once in sentences.items()}
 
@@ -197,7 +197,7 @@ def _write(run: Result, effect: dict[Any, Any]) -> str:
     meaning = facts.get("meaning", name)
     return (
         f"Direct effect: it {meaning}, by {abs(effect['lift']):.2f} logits against control tokens "
-        f"(the difference lies between {effect['ci_low']:+.2f} and {effect['ci_high']:+.2f}, over "
+        f"(95 % interval {effect['ci_low']:+.2f} to {effect['ci_high']:+.2f}, "
         f"{effect['n']} queries; {effect['type']})."
     )
 
@@ -220,11 +220,11 @@ def _cause(cause: dict[Any, Any]) -> str:
             f"without its attention on the targets of {cause['type']}/{cause['relation']}, {what}"
         )
         change = f"moves by {cause['effect']:.4f} nats"
-        other = f"{cause['control']:.4f} where as much attention is moved from control keys"
+        other = f"{cause['control']:.4f} if as much attention is moved from control keys"
     else:
         done = f"without the head, {what}"
         change = f"changes by {cause['effect']:+.3f} {unit}"
-        other = f"{cause['control']:+.3f} without a head of its depth and size"
+        other = f"{cause['control']:+.3f} without a control head"
     control_note = "" if pd.isna(cause["control"]) else f", {other}"
     return f"{_VERDICTS[cause['verdict']]}: {done} {change}{control_note}."
 

@@ -68,5 +68,5 @@ function aboutPage() {
     info.precision ? list("Precision, chosen by the run (differences of masses on the text's beginning)", info.precision) : null,
     info.corpora ? list("Corpora (sha256)", info.corpora.files) : null,
     list("Thresholds", info.thresholds), list("Versions and times", { ...info.provenance.versions, time: info.provenance.time, seconds: info.provenance.seconds, tokens: info.provenance.tokens }),
-    el("p", { class: "small" }, "A tag describes where a head attends, not what it writes or whether the model needs it."));
+    el("p", { class: "small" }, "A tag describes attention. It does not show a head's output or that the model needs it."));
 }
