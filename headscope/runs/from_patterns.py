@@ -112,8 +112,8 @@ def score_patterns(
     number = {id(window): i for i, window in enumerate(beginnings)}
 
     def again(sample: Sequence[Window]) -> Iterator[Pattern]:
-        wanted = [number[id(window)] for window in sample]
-        return (pattern for pattern, _ in arrays_of(patterns, texts, wanted))
+        positions = [number[id(window)] for window in sample]
+        return (pattern for pattern, _ in arrays_of(patterns, texts, positions))
 
     text = SurrogateText(beginnings, tokens_again(sum(map(len, as_scored))), seed)
     surrogates = score_surrogates(
