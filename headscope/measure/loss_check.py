@@ -24,11 +24,10 @@ from headscope.models.model import Model
 
 WINDOWS = 8
 """Windows that are read once more."""
-READ = 129
-"""Tokens of each that are read, from its beginning: some 1,000 in all."""
 ROWS = 64
-"""Tokens of each that are predicted: logits of so few rows fit into memory whatever the vocabulary,
-and 512 tokens give the mean loss to about 0.15 nats, where unigrams are some nats away."""
+"""Tokens of each that are predicted, the first ones if none sees the future: logits of so few rows
+fit into memory whatever the vocabulary, and 512 tokens give the mean loss to about 0.15 nats, where
+unigrams are some nats away."""
 
 
 MASKED = 0.15
@@ -80,20 +79,20 @@ class TokenCounts:
 
 
 def draw_targets(windows: Sequence[Window], *, seed: int) -> list[Targets]:
-    """Some tokens of some windows, each with the same chance in its window."""
+    """Some tokens of some windows: in causal models the first ones, else drawn."""
     rng = np.random.default_rng(seed)
     usable = [window for window in windows if window.stop > window.begins]
     order = rng.permutation(len(usable))[:WINDOWS]
     targets = []
     for i in sorted(order.tolist()):
         window = usable[i]
-        # what comes after says nothing of the tokens before it, unless they see it
-        sees_future = window.attention_kind.sees_future
-        begins = window.begins
-        stop = window.stop if sees_future else min(window.stop, READ - 1 + begins)
-        places = begins + rng.permutation(stop - begins)[:ROWS]
-        tokens = np.asarray(window.tokens)
-        targets.append(Targets(tokens if sees_future else tokens[:stop], np.sort(places)))
+        places, tokens = np.arange(window.begins, window.stop), np.asarray(window.tokens)
+        if window.attention_kind.sees_future:
+            places = np.sort(rng.permutation(places)[:ROWS])
+        else:  # tokens after the last of them are not read
+            places = places[:ROWS]
+            tokens = tokens[: places[-1] + 1]
+        targets.append(Targets(tokens, places))
     return targets
 
 
