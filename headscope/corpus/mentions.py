@@ -108,26 +108,13 @@ FEATURES = ("Number", "Gender", "Person")
 """Features that must agree (https://universaldependencies.org/u/feat/) if both are known.
 A noun has no person: it stands for a third."""
 
-_HE, _SHE, _IT = (f"Number=Sing|Gender={gender}|Person=3" for gender in ("Masc", "Fem", "Neut"))
-_THEY = "Number=Plur|Person=3"
-PRONOUNS = (
-    dict.fromkeys(("he", "him", "his", "himself"), _HE)
-    | dict.fromkeys(("she", "her", "hers", "herself"), _SHE)
-    | dict.fromkeys(("it", "its", "itself"), _IT)
-    | dict.fromkeys(("they", "them", "their", "theirs", "themselves"), _THEY)
-    | dict.fromkeys(("i", "me", "my", "mine", "myself"), "Number=Sing|Person=1")
-    | dict.fromkeys(("we", "us", "our", "ours", "ourselves"), "Number=Plur|Person=1")
-    | dict.fromkeys(("you", "your", "yours", "yourself"), "Person=2")
-)
-"""English pronouns by their forms, for where the annotation says nothing of them."""
-
 
 def agreement(document: Document, mentions: Sequence[Mention]) -> Bool[ndarray, "mention mention"]:
     """Mask of mentions that do not contradict each other in number, gender and person.
 
     >>> from headscope.corpus.document import Word
-    >>> forms = ("Ann", "he", "she")
-    >>> words = tuple(Word(f, 0, 1, 0, upos="PRON" if f != "Ann" else "PROPN") for f in forms)
+    >>> feats = {"Ann": "Number=Sing", "he": "Gender=Masc", "she": "Gender=Fem"}
+    >>> words = tuple(Word(form, 0, 1, 0, feats=feats[form]) for form in feats)
     >>> mentions = [Mention("e", i, i, i) for i in range(3)]
     >>> agreement(Document("d", "", words), mentions).astype(int).tolist()
     [[1, 1, 1], [1, 1, 0], [1, 0, 1]]
@@ -144,8 +131,6 @@ def agreement(document: Document, mentions: Sequence[Mention]) -> Bool[ndarray, 
 def _features(document: Document, mention: Mention) -> dict[str, str]:
     head = document.words[mention.head]
     features = _parsed(head.feats)
-    if head.upos == "PRON" and not features.keys() & set(FEATURES):
-        features = _parsed(PRONOUNS.get(head.form.lower(), ""))
     if head.upos in ("NOUN", "PROPN"):
         features["Person"] = "3"
     inside = document.words[mention.first : mention.last + 1]

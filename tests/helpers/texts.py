@@ -21,7 +21,7 @@ SENTENCES = """\
 
 # text = "They were here," said Maria.
 1	"	"	PUNCT	_	_	4	punct	_	SpaceAfter=No
-2	They	they	PRON	_	PronType=Prs	4	nsubj	_	Entity=(e3-object)
+2	They	they	PRON	_	Number=Plur|PronType=Prs	4	nsubj	_	Entity=(e3-object)
 3	were	be	AUX	_	_	4	cop	_	_
 4	here	here	ADV	_	_	0	root	_	SpaceAfter=No
 5	,	,	PUNCT	_	_	4	punct	_	SpaceAfter=No

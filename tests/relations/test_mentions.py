@@ -23,11 +23,11 @@ ROWS = {
     "Ann": ("PROPN", "Number=Sing"),
     "men": ("NOUN", "Number=Plur"),
     "he": ("PRON", "Case=Nom|Gender=Masc|Number=Sing|Person=3"),
-    "she": ("PRON", ""),  # by the list of pronouns
-    "they": ("PRON", ""),
+    "she": ("PRON", "Gender=Fem|Number=Sing|Person=3"),
+    "they": ("PRON", "Number=Plur|Person=3"),
     "I": ("PRON", "Number=Sing|Person=1"),
     "who": ("PRON", "PronType=Rel"),
-    "it": ("PRON", "PronType=Prs"),
+    "it": ("PRON", "Gender=Neut|PronType=Prs"),
 }
 
 
@@ -62,8 +62,8 @@ def test_two_people_are_they():
         "1\tTom\tTom\tPROPN\t_\tNumber=Sing\t0\troot\t_\tEntity=(e1",
         "2\tand\tand\tCCONJ\t_\t_\t3\tcc\t_\t_",
         "3\tAnn\tAnn\tPROPN\t_\tNumber=Sing\t1\tconj\t_\tEntity=e1)",
-        "4\tthey\tthey\tPRON\t_\t_\t1\tdep\t_\tEntity=(e1)",
-        "5\the\the\tPRON\t_\t_\t1\tdep\t_\tEntity=(e2)",
+        "4\tthey\tthey\tPRON\t_\tNumber=Plur\t1\tdep\t_\tEntity=(e1)",
+        "5\the\the\tPRON\t_\tNumber=Sing\t1\tdep\t_\tEntity=(e2)",
     ]
     (document,) = read_conllu(Path("a.conllu"), "\n".join([*rows, "", ""]))
     window = window_of_tokens(["<bos>", "Tom", "and", "Ann", "they", "he"], document)
