@@ -15,7 +15,6 @@ from headscope.options import (
     Corpus,
     Device,
     Head,
-    Heads,
     MaxTokens,
     Name,
     NonNegative,
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
 
     from headscope.corpus.window import Window
     from headscope.views.show import AttentionView, LayerView
-    from headscope.views.study_result import StudyResult
 
 
 class Run(Result):
@@ -136,25 +134,6 @@ class Run(Result):
         if kind not in FIGURES:
             raise ChoiceError("picture", kind, FIGURES)
         return fitted(FIGURES[kind](self), width)
-
-    @checked
-    def ablate(
-        self,
-        *,
-        heads: Heads = "tagged",
-        how: Literal["mean", "zero"] = "mean",
-        **options: Any,
-    ) -> StudyResult:
-        """Measure the effects of ablating heads, and of knocking out the edges of their tags.
-
-        Args:
-            heads: `tagged`, `all`, a type, a relation, or names such as `L5H1,L6H9`.
-            how: replaces a head's output by its `mean` over the batch, or by `zero`.
-            options: others of `headscope.studies.ablate.ablate`.
-        """
-        from headscope.studies.ablate import ablate
-
-        return ablate(self, heads=heads, how=how, **options)
 
     @checked
     def hooks(
