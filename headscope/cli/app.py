@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
@@ -11,7 +10,6 @@ from typer.core import TyperGroup
 
 from headscope.cli.terminal import print_text, stop_code, warn
 from headscope.errors import HeadscopeError
-from headscope.paths import exists
 from headscope.studies.study_table import GROUPS, TOP, StudyRow
 
 WORDS: dict[str, tuple[str, ...]] = {}
@@ -36,10 +34,6 @@ class CommandGroup(TyperGroup):
         """Find the command, and read its options from its function."""
         name, command, others = super().resolve_command(ctx, args)
         words = (str(name),) if ctx.parent is None else (str(self.name), str(name))
-        if words in _LATER and others and exists(Path(others[0], "config.json")):
-            from headscope.models.checkpoint import check_local_model
-
-            check_local_model(others[0])  # before the command's module imports torch
         return name, built_command(words, command), others
 
 

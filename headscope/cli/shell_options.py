@@ -39,22 +39,6 @@ def corpus_path(text: str) -> Path:
     return Path(text)
 
 
-def local_model(name: str | None) -> str | None:
-    """A model's name, after its files were checked without importing torch."""
-    if name is not None:
-        from headscope.models.checkpoint import check_local_model
-
-        check_local_model(name)
-    return name
-
-
-def local_model_or_run(name: str | None) -> str | None:
-    """The same for what may also be a run folder."""
-    if name is not None and (Path(name) / "config.json").is_file():
-        local_model(name)
-    return name
-
-
 def _show_all(ctx: Any, is_given: bool) -> bool:
     """Print the help with the options that `--help` leaves out."""
     if is_given:
@@ -72,14 +56,12 @@ Run = Annotated[
 Model = Annotated[
     str,
     typer.Argument(
-        callback=local_model,
         help="mini, smollm2 or minilm; a hub name such as gpt2, a folder, or a .gguf file.",
     ),
 ]
 ModelOrRun = Annotated[
     str,
     typer.Argument(
-        callback=local_model_or_run,
         help="A model as for classify, a run folder, or atlas:smollm2, minilm or mini.",
     ),
 ]

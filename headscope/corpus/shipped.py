@@ -7,7 +7,7 @@ from collections.abc import Container, Iterable, Sequence
 from pathlib import Path, PurePath
 
 from headscope.options import checked
-from headscope.paths import real_name
+from headscope.paths import resolved
 
 
 @checked
@@ -101,7 +101,7 @@ def corpus_title(corpus: str | Path) -> str:
     ('gum', 'alice.txt')
     """
     path = Path(corpus)
-    return path.name if path.name not in ("", "..") else real_name(path) or str(corpus)
+    return path.name if path.name not in ("", "..") else resolved(path).name or str(corpus)
 
 
 def names_within(corpora: Sequence[str | Path], files: Sequence[Sequence[Path]]) -> dict[str, Path]:

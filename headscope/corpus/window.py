@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Bool, Int
 from numpy import ndarray
 
-from headscope.attention_kind import CAUSAL, UNLIMITED, AttentionKind
+from headscope.attention_kind import CAUSAL, AttentionKind
 from headscope.corpus.document import own_label
 from headscope.corpus.gold_links import NO_ARROWS, ArrowTable, moved_rows
 
@@ -136,8 +136,6 @@ class Frame:
     """The token that closes a window, such as `[SEP]`."""
     end_string: str = ""
     attention_kind: AttentionKind = CAUSAL
-    short_rope: int = UNLIMITED
-    """See `Window.short_rope`."""
 
     @property
     def closing_tokens(self) -> int:
@@ -146,9 +144,8 @@ class Frame:
 
     def close(self, window: Window) -> Window:
         """The window of a model with this frame."""
-        model = (self.attention_kind, self.short_rope)
-        if model != (window.attention_kind, window.short_rope):
-            window = replace(window, attention_kind=self.attention_kind, short_rope=self.short_rope)
+        if self.attention_kind != window.attention_kind:
+            window = replace(window, attention_kind=self.attention_kind)
         if self.end is None:
             return window
         return replace(
@@ -230,9 +227,6 @@ class Window:
     A window with -1 is a separate document."""
     attention_kind: AttentionKind = CAUSAL
     """Kind of attention: which of its tokens each of them may see."""
-    short_rope: int = UNLIMITED
-    """Tokens of the longest text that the model reads with the rotary frequencies of short texts.
-    LongRoPE (Phi-3) has two sets of frequencies and takes one by the longest text of a batch."""
     ends: int = 0
     """Tokens behind its text: 1 if one closes it, such as `[SEP]`; those that end a template."""
     outside: Int[ndarray, " outside"] = field(default_factory=lambda: np.empty(0, np.int64))
@@ -250,11 +244,6 @@ class Window:
     def stop(self) -> int:
         """The position after its last token of text."""
         return len(self) - self.ends
-
-    @property
-    def has_long_rope(self) -> bool:
-        """True if the model reads it with the rotary frequencies of long texts."""
-        return len(self) > self.short_rope
 
     @property
     def closing(self) -> int:

@@ -15,9 +15,6 @@ from typing import Any
 
 from headscope.corpus.read import file_sha256
 from headscope.errors import ModelError, first_line
-from headscope.models.families import check_family
-from headscope.models.packaged import local_path
-from headscope.paths import exists
 
 Shapes = Mapping[str, tuple[int, ...]]
 CONFIG = "config.json"
@@ -84,21 +81,6 @@ class Checkpoint:
         return bits
 
 
-def check_local_model(name: str) -> None:
-    """Check the files of a model on this disk without torch; a name on the hub passes.
-
-    Raises:
-        ModelError: the files cannot be a model that headscope reads.
-    """
-    path = local_path(name)
-    if not exists(path):
-        return
-    checkpoint = find_checkpoint(name, path)
-    if not checkpoint.is_gguf:  # the header of a GGUF takes seconds
-        check_family(name, read_entries(name, path / CONFIG))
-        _ = checkpoint.shapes
-
-
 def find_checkpoint(name: str, path: Path) -> Checkpoint:
     """The files of a model that is to be loaded.
 
@@ -162,18 +144,6 @@ def pretrained_source(path: Path) -> dict[str, Any]:
     if path.suffix.lower() == ".gguf" and path.is_file():
         return {"pretrained_model_name_or_path": path.parent, "gguf_file": path.name, **safe}
     return {"pretrained_model_name_or_path": path, **safe}
-
-
-def read_entries(name: str, file: Path) -> dict[str, Any]:
-    """The entries of a model's config.json.
-
-    Raises:
-        ModelError: the file cannot be read, or is not a JSON object.
-    """
-    try:
-        return {**json.loads(file.read_text(encoding="utf-8"))}
-    except (OSError, RecursionError, TypeError, ValueError) as error:
-        raise ModelError(f"{name}: {file.name} is not a JSON object: {error!s:.200}") from error
 
 
 def _safetensors(files: tuple[Path, ...]) -> Iterator[tuple[str, tuple[int, ...], str]]:

@@ -342,7 +342,6 @@ def _text_tokenizer(
         bos=bos,
         rows=rows,
         attention_kind=kind,
-        short_rope=dimensions.short_rope,
     )
     return tokenizer.in_chat() if options.chat else tokenizer, notes
 

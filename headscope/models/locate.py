@@ -21,7 +21,7 @@ from headscope.models.packaged import (
     packaged_path,
     reserved_names,
 )
-from headscope.paths import exists, real_name
+from headscope.paths import exists, resolved
 from headscope.printing import are_bars_wanted
 
 FILES = ("*.json", "*.safetensors", "*.model", "*.txt", "*.jinja")
@@ -108,7 +108,7 @@ def title_of(model: str) -> str:
     path = local_path(model)
     if is_reserved(model) or not (_is_path(model) or exists(path)):
         return model
-    return path.name if path.name not in _NO_NAMES else real_name(path) or model
+    return path.name if path.name not in _NO_NAMES else resolved(path).name or model
 
 
 def run_name(model: str) -> str:

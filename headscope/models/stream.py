@@ -37,8 +37,6 @@ def batch_tokens_on(device: str) -> int:
 def in_batches(windows: Sequence[Window], tokens: int) -> Iterator[Sequence[Window]]:
     """Neighbouring windows, as many at a time as are so many tokens together, padding included.
 
-    Windows with other rotary frequencies run apart.
-
     >>> lengths = [6, 4, 3, 9]
     >>> windows = [Window("w", np.arange(n), ("a",) * n) for n in lengths]
     >>> [[len(window) for window in batch] for batch in in_batches(windows, 12)]
@@ -49,8 +47,7 @@ def in_batches(windows: Sequence[Window], tokens: int) -> Iterator[Sequence[Wind
         stop, longest = start + 1, len(windows[start])
         while stop < len(windows):
             longest = max(longest, len(windows[stop]))
-            same_rope = windows[stop].has_long_rope == windows[start].has_long_rope
-            if not same_rope or (stop + 1 - start) * longest > tokens:
+            if (stop + 1 - start) * longest > tokens:
                 break
             stop += 1
         yield windows[start:stop]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from jaxtyping import Int
 from numpy import ndarray
 from transformers import AutoTokenizer
 
-from headscope.attention_kind import CAUSAL, UNLIMITED, AttentionKind
+from headscope.attention_kind import CAUSAL, AttentionKind
 from headscope.corpus.align import TokenizedDocument
 from headscope.corpus.document import Document
 from headscope.corpus.window import NO_FRAME, ChatTemplate, Frame
@@ -31,7 +30,6 @@ class Tokenizer:
         bos: text of the token to put before each document; the tokenizer's own when None.
         rows: of the model's embedding; None if no model belongs to it.
         attention_kind: of the model; an encoder's texts stand between two special tokens.
-        short_rope: of the model; see `headscope.corpus.window.Window.short_rope`.
 
     Raises:
         ModelError: no offsets, no beginning-of-text token, or tokens that the model has no
@@ -46,7 +44,6 @@ class Tokenizer:
         bos: str | None = None,
         rows: int | None = None,
         attention_kind: AttentionKind = CAUSAL,
-        short_rope: int = UNLIMITED,
     ) -> None:
         if not getattr(backend, "is_fast", False):
             raise ModelError(
@@ -59,8 +56,7 @@ class Tokenizer:
         if is_encoder and bos is None:
             bos = backend.cls_token or backend.bos_token
         self.bos_string, self.bos = _find_bos(backend, name, bos)
-        frame = _find_frame(backend, attention_kind) if is_encoder else NO_FRAME
-        self.frame = replace(frame, short_rope=short_rope)
+        self.frame = _find_frame(backend, attention_kind) if is_encoder else NO_FRAME
         """End of each window, and whether its tokens see those after them."""
         self.mask: int | None = backend.mask_token_id if is_encoder else None
         """The token that stands for one to be filled in."""

@@ -13,7 +13,7 @@ from pydantic import Field, PlainValidator
 from headscope.corpus.shipped import shipped_corpora
 from headscope.errors import CorpusError, ModelError, RunError, nearest
 from headscope.options import check_model, check_path
-from headscope.paths import real_name
+from headscope.paths import resolved
 from headscope.runs.atlas import atlas_names, atlas_of, is_stored
 from headscope.runs.contents import RECORD
 from headscope.runs.folder import RunFolder, is_run
@@ -79,7 +79,7 @@ def run_names(runs: Sequence[Result | str | Path]) -> tuple[str, ...]:
     plain = [
         Path(str(run.info.get("model", {}).get("name", "run"))).name or "run"
         if isinstance(run, Result)
-        else real_name(Path(run)) or str(run)
+        else resolved(Path(run)).name or str(run)
         for run in runs
     ]
     total, seen, names = Counter(plain), Counter[str](), list[str]()

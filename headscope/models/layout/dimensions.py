@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from headscope.attention_kind import CAUSAL, UNLIMITED, AttentionKind
+from headscope.attention_kind import CAUSAL, AttentionKind
 from headscope.errors import ModelError, first_line
 from headscope.models.layout.table import find_layout
 
@@ -31,8 +31,6 @@ class AttentionDimensions:
     context: int | None
     """Longest input in tokens; None if the configuration states none."""
     attention_kind: AttentionKind = CAUSAL
-    short_rope: int = UNLIMITED
-    """See `headscope.corpus.window.Window.short_rope`."""
     others: tuple[int, ...] = ()
     """Numbers of a hybrid's layers without softmax attention; the network says
     which these are, not the configuration."""
@@ -85,7 +83,6 @@ def read_dimensions(name: str, config: Any) -> AttentionDimensions:
             vocabulary=text.vocab_size,
             context=_context(text),
             attention_kind=attention_kind(config),
-            short_rope=_short_rope(text),
         )
     # transformers': what is missing, or parts or layers that differ
     except (AttributeError, RuntimeError, TypeError, ValueError) as error:
@@ -119,26 +116,15 @@ def _key_value_heads(config: Any, heads: int) -> int:
 
 
 def _context(config: Any) -> int | None:
-    stated = (getattr(config, key, None) for key in CONTEXT)
+    stated = [getattr(config, key, None) for key in CONTEXT]
+    rope = getattr(config, "rope_parameters", None) or {}
+    # LongRoPE (Phi-3) takes its rotary frequencies by the longest text of a batch: windows as short
+    # as in training have the same ones in every batch
+    if rope.get("rope_type") == "longrope":
+        stated = [rope["original_max_position_embeddings"]]
     # XLNet states −1
     context: int | None = next((length for length in stated if length and length > 0), None)
     layout = find_layout(config.model_type)
     if context is not None and layout is not None and layout.positions_after_padding:
         context -= (config.pad_token_id or 0) + 1
     return context
-
-
-def _short_rope(config: Any) -> int:
-    """The longest text with LongRoPE's short factors; some models state them for kinds of layers.
-
-    The other kind of rotary frequencies that depends on the text, `dynamic`, is the same for all
-    texts that fit into the context.
-    """
-    stated = getattr(config, "rope_parameters", None) or {}
-    rows = [row for row in (stated, *stated.values()) if isinstance(row, dict)]
-    lengths = [
-        row.get("original_max_position_embeddings", UNLIMITED)
-        for row in rows
-        if row.get("rope_type") == "longrope"
-    ]
-    return min(lengths, default=UNLIMITED)
