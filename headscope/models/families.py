@@ -57,6 +57,8 @@ def _unread_kind(model_type: str, entries: Mapping[str, Any]) -> str | None:
     """The kind of an unlisted model in words; None for a decoder."""
     if entries.get("index_topk"):
         return "a decoder that attends only to the keys that a learned index picks"
+    if model_type == "falcon" and entries.get("alibi"):
+        return "a decoder to whose scores transformers' eager attention adds ALiBi twice"
     # importing transformers takes two seconds
     from transformers.models.auto import modeling_auto as auto
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModelForCausalLM
 
 from headscope.errors import ModelError
 from headscope.models.engines.attention import attention, by_rows, overridden, softmax_attend
@@ -13,8 +12,6 @@ from headscope.models.engines.engine import Entries, QueryRows, Tile
 from headscope.models.engines.scores import Scores, ScoreTerms, log_probabilities, pattern
 from headscope.models.load import load_model
 from headscope.models.loss import network_of
-from tests.models.every_layout import save_tiny
-from tests.models.tiny import CONTEXT
 
 LENGTH, SCALE = 150, 0.3
 GENERATOR = torch.Generator().manual_seed(0)
@@ -114,16 +111,6 @@ def test_log_sum_exps_of_half_precision_are_in_single_precision():
     scores = query.double() @ key.double().transpose(-1, -2) * 0.25
     scores = scores.masked_fill(torch.ones(40, 40).triu(1).bool(), -torch.inf)
     assert torch.allclose(normaliser.double(), scores.logsumexp(-1), atol=1e-4)
-
-
-def test_a_falcon_gets_its_bias_once(tokenizer, tmp_path):
-    """transformers' own eager attention adds it twice; its kernels, by which it is trained, once."""
-    save_tiny("falcon", tokenizer, tmp_path, multi_query=False, num_kv_heads=4, alibi=True)
-    model = load_model(str(tmp_path), engine="fused")
-    own = AutoModelForCausalLM.from_pretrained(tmp_path, attn_implementation="sdpa").eval()
-    tokens = torch.arange(CONTEXT)[None]
-    with torch.no_grad():
-        assert torch.allclose(model.engine.network(tokens).logits, own(tokens).logits, atol=1e-4)
 
 
 @pytest.mark.parametrize(

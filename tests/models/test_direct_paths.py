@@ -13,7 +13,7 @@ from tests.models.every_layout import save_tiny
 LAYOUTS = {
     "gpt2": {}, "gpt_neox": {}, "llama": {}, "qwen2": {}, "qwen3": {}, "gemma": {}, "gemma2": {},
     "olmo2": {}, "granite": {"residual_multiplier": 0.4, "logits_scaling": 3.0}, "cohere": {},
-    "bloom": {}, "falcon": {}, "opt": {},
+    "opt": {},
 }  # fmt: skip
 BEHIND = ("gemma2", "olmo2")
 LENGTH, CANDIDATES = 30, torch.arange(3, 200, 11)

@@ -30,6 +30,11 @@ def test_a_decoder_or_a_listed_encoder_passes(model_type):
     check_family("m", {"model_type": model_type})
 
 
+def test_a_falcon_with_alibi_is_refused():
+    with pytest.raises(ModelError, match=r"^m: falcon is .* adds ALiBi twice"):
+        check_family("m", {"model_type": "falcon", "alibi": True})
+
+
 @pytest.mark.parametrize("model_type", ["albert", "whisper"])
 @pytest.mark.parametrize("in_memory", [False, True])
 def test_a_network_of_such_a_type_is_refused_by_the_same_sentence(

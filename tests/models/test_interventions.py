@@ -13,7 +13,7 @@ from headscope.models.rerun import Rerunner, TokenRows
 from tests.models.every_layout import save_tiny
 from tests.models.tiny import CONTEXT
 
-LAYOUTS = ("bloom", "codegen", "deepseek_v3", "falcon", "gpt_neo", "gpt_oss", "mistral")
+LAYOUTS = ("deepseek_v3", "gpt_neo", "gpt_oss", "mistral")
 TOKENS = torch.arange(2 * CONTEXT).view(2, -1) % 300
 
 

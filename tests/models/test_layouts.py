@@ -1,4 +1,4 @@
-"""Every causal layout and encoder that transformers knows."""
+"""The layouts of the table, and some that are refused."""
 
 from __future__ import annotations
 
@@ -52,8 +52,7 @@ def test_a_layout_shows_its_own_attention_or_is_refused_in_one_sentence(
     assert model.engine.name == stated.engine
     assert ("hybrid" in stated.attention) == bool(model.others)
     assert ("sink" in stated.attention) == getattr(model.engine, "sinks", False)
-    if model_type != "jetmoe":  # its queries are of experts, and not of all tokens
-        check_null_model(model, tokens, seen)
+    check_null_model(model, tokens, seen)
     check_batches(model)
     # a test of even attention would prove little
     assert max(float(pattern[..., 20:, :].max(-1).values.mean()) for pattern in own) > 0.08

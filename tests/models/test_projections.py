@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from transformers import AttentionInterface, AutoModelForCausalLM, GPTBigCodeConfig
+from transformers import AttentionInterface, AutoModelForCausalLM
 
 from headscope.models.layout.dimensions import read_dimensions
 from headscope.models.layout.projections import attention_modules, projections
@@ -34,18 +34,9 @@ def network_of(config):
     return network.eval()
 
 
-def star_coder(*, multi_query: bool) -> GPTBigCodeConfig:
-    return GPTBigCodeConfig(
-        n_layer=1, n_head=4, n_embd=32, n_positions=16, vocab_size=50, multi_query=multi_query
-    )
-
-
 CONFIGS = {
-    "starcoder": star_coder(multi_query=True),
-    "starcoder without shared keys": star_coder(multi_query=False),
-} | {
     name: tiny_config(name)
-    for name in ("gpt2", "opt", "biogpt", "gpt_neox", "phi3", "llama", "stablelm")
+    for name in ("gpt2", "opt", "biogpt", "gpt_bigcode", "gpt_neox", "phi3", "llama", "stablelm")
 }
 
 

@@ -71,12 +71,9 @@ SMALL |= POSITIONS | WINDOWS | VOCABULARY | TOKENS
 LINEAR_AND_FULL = {"layer_types": ["linear_attention", "full_attention"]}
 CONV_AND_FULL = {"layer_types": ["conv", "full_attention"]}
 SPECIAL: dict[str, dict[str, Any]] = {
-    "bailing_hybrid": LINEAR_AND_FULL,
     "bamba": {"mamba_d_head": 16, "attn_layer_indices": [1]},
     "bloom": {"seq_length": CONTEXT},
     "distilbert": {"dim": 32, "hidden_dim": 64},
-    "dots1": {"n_shared_experts": 1},
-    "falcon_h1": {"mamba_d_head": 16},
     "gemma3n_text": {"num_kv_shared_layers": 1},
     "gpt_bigcode": {"num_key_value_heads": 1},
     "gpt_neo": {"attention_types": [[["global", "local"], 1]], "attention_layers": ["global", "local"]},
@@ -85,15 +82,8 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "kimi_linear": LINEAR_AND_FULL,
     "lfm2": CONV_AND_FULL,
     "lfm2_moe": CONV_AND_FULL,
-    "lfm3": {"layer_types": ["conv", "sliding_attention"]},
     "qwen3_next": LINEAR_AND_FULL,
     "qwen3_5_text": LINEAR_AND_FULL,
-    "qwen3_5_moe_text": LINEAR_AND_FULL,
-    "qwen4_exp_text": {
-        "layer_types": ["linear_attention", "indexed_attention"], "indexer_n_heads": 2,
-        "indexer_kv_heads": 1, "indexer_head_dim": 8, "indexer_budget": 16,
-        "indexer_compress_ratio": 4,
-    },
     "whisper": {"encoder_attention_heads": 4, "decoder_attention_heads": 4},
 }  # fmt: skip
 """Fields that must fit together beyond the common names, by model type."""

@@ -2,23 +2,18 @@
 
 The kernel returns the layer's output and the log-sum-exp of every row; scores minus that are
 log-probabilities, and exponentials are taken only of the cells that a relation asks about.
-
-Layouts that transformers wrote before its attention interface are adapted. Each adapter replaces a
-method of one attention module, makes queries, keys and values as the module's own code does, and
-hands them to the registered function. What the model builds as a mask is left aside: texts are
-padded on the right alone, and a causal model never sees that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from types import MethodType
 from typing import Any
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from headscope.models.engines.attention import NAME, attention, capturing
 from headscope.models.engines.engine import OnLayer, Request, StoppedError, Tile
@@ -107,108 +102,33 @@ class FusedEngine:
 def attend_by(network: Any, name: str) -> None:
     """Let a network's attention be computed by a function of transformers' interface.
 
+    GPT-Neo, which transformers wrote before that interface, is adapted: a method of its attention
+    modules hands queries, keys and values to the registered function. The model's causal mask is
+    left aside: texts are padded on the right alone, and a causal model never sees that.
+
     Args:
         network: a model of transformers.
         name: `headscope` or `eager`.
     """
     number_layers(network)
-    modules = adapted_modules(network)
+    modules: list[Any] = [m for m in network.modules() if type(m).__name__ == "GPTNeoSelfAttention"]
     if not modules:
         network.set_attn_implementation(name)
     for layer, module in enumerate(modules):
-        kind = type(module).__name__
-        method, replacement = _ADAPTERS[kind]
-        vars(module).pop(method, None)
+        vars(module).pop("_attn", None)
         if name != EAGER:
-            setattr(module, method, MethodType(replacement, module))
+            module._attn = MethodType(_attend_in_gpt_neo, module)
             # attributes of modules that use the interface
             module.layer_idx, module.is_causal = layer, True
-        elif kind == "FalconAttention":
-            module.forward = MethodType(_eager_falcon, module)
 
 
-def adapted_modules(network: nn.Module) -> list[Any]:
-    """The attention modules that need an adapter, in the order of the layers."""
-    return [module for module in network.modules() if type(module).__name__ in _ADAPTERS]
-
-
-def _attend(
-    module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float
-) -> Tensor:
-    """Every head's output, `[batch position head width]`."""
-    return attention(
-        module, query.to(value.dtype), key.to(value.dtype), value, mask, scaling=scale
-    )[0]
-
-
-def _scores_of_gpt_neo(
+def _attend_in_gpt_neo(
     module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
 ) -> tuple[Tensor, None]:
     """GPT-Neo does not scale its scores; its local layers have masks of their own."""
     length, local = key.shape[-2], None
     if module.attention_type == "local" and length > module.config.window_size:
         local = module.bias[:, :, :length, :length]
-    return _attend(module, query, key, value, local, 1.0).transpose(1, 2), None
-
-
-def _forward_of_bloom(
-    module: Any, states: Tensor, residual: Tensor, alibi: Tensor, *_: Any, **options: Any
-) -> tuple[Tensor, None]:
-    query, key, value = module._reshape(module.query_key_value(states))
-    scale = module.inv_norm_factor
-    by_head = alibi.view(len(states), module.num_heads, -1)
-    query, key = _with_bias(query, key, by_head / scale)
-    output = module.dense(_attend(module, query, key, value, None, scale).flatten(2))
-    return residual + output, None
-
-
-def _forward_of_falcon(
-    module: Any,
-    states: Tensor,
-    alibi: Tensor | None = None,
-    position_embeddings: tuple[Tensor, Tensor] | None = None,
-    **options: Any,
-) -> tuple[Tensor, None]:
-    # only a Falcon gets here, so that its code is loaded already
-    from transformers.models.falcon.modeling_falcon import apply_rotary_pos_emb
-
-    split = module._split_heads(module.query_key_value(states))
-    query, key, value = (part.transpose(1, 2) for part in split)
-    if alibi is not None:
-        query, key = _with_bias(query, key, alibi.view(len(states), module.num_heads, -1))
-    elif position_embeddings is not None:
-        query, key = apply_rotary_pos_emb(query, key, *position_embeddings)
-    scale = module.inv_norm_factor
-    return module.dense(_attend(module, query, key, value, None, scale).flatten(2)), None
-
-
-_ADAPTERS: dict[str, tuple[str, Callable[..., tuple[Tensor, None]]]] = {
-    "BloomAttention": ("forward", _forward_of_bloom),
-    "FalconAttention": ("forward", _forward_of_falcon),
-    "GPTNeoSelfAttention": ("_attn", _scores_of_gpt_neo),
-}
-"""The method that is replaced, and its replacement, by the class of an attention module."""
-
-
-def _with_bias(query: Tensor, key: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
-    """One more number of each query and key, whose product is a bias that depends on the key.
-
-    ALiBi is linear in the distance, and what all keys of a query have in common changes no
-    softmax; so no matrix of biases is needed, and the plain kernel computes it.
-    """
-    if key.shape[1] < bias.shape[1]:
-        key = key.repeat_interleave(bias.shape[1] // key.shape[1], 1)
-    added = bias[..., None].to(key.dtype).expand(*key.shape[:3], 1)
-    return torch.cat([query, torch.ones_like(query[..., :1])], -1), torch.cat([key, added], -1)
-
-
-def _eager_falcon(module: Any, states: Tensor, *args: Any, **options: Any) -> Any:
-    """Falcon's own code with ALiBi added once.
-
-    transformers adds it to the mask for its kernels, and its eager attention adds it again.
-    """
-    mask = options.get("attention_mask")
-    if options.get("alibi") is not None and mask is not None:
-        visible = mask > torch.finfo(mask.dtype).min / 2
-        options["attention_mask"] = mask.masked_fill(visible, 0)
-    return type(module).forward(module, states, *args, **options)
+    query, key = query.to(value.dtype), key.to(value.dtype)
+    output, _ = attention(module, query, key, value, local, scaling=1.0)
+    return output.transpose(1, 2), None

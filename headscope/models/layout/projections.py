@@ -20,8 +20,6 @@ from transformers.pytorch_utils import Conv1D
 from headscope.errors import ModelError
 from headscope.models.layout.dimensions import AttentionDimensions
 
-CODEGEN_PARTS = 4
-"""Parts of CodeGen's matrix: as many as the devices that it was trained on."""
 UNNUMBERED = "DistilBertSelfAttention"
 """Class of attention that is not told the number of its layer."""
 _Matrices = list[Float[Tensor, "..."]]
@@ -50,12 +48,6 @@ def _by_key_head(rows: list[_Rows], dimensions: AttentionDimensions) -> _Matrice
     return [groups[:, :-2].squeeze(1), groups[:, -2], groups[:, -1]]
 
 
-def _in_codegen(rows: list[_Rows], _: AttentionDimensions) -> _Matrices:
-    """Four parts, each with queries, values and keys."""
-    parts = rows[0].view(CODEGEN_PARTS, 3, -1, rows[0].shape[1])
-    return [parts[:, 0], parts[:, 2], parts[:, 1]]
-
-
 @dataclass(frozen=True)
 class Projections:
     """Modules of a layer's attention that hold W_Q, W_K and W_V."""
@@ -64,24 +56,18 @@ class Projections:
     """Attributes of the attention, for Q, K and V or for the one that holds all three."""
     split: Callable[[list[_Rows], AttentionDimensions], _Matrices] = _separate
     """Takes the rows of these modules apart."""
-    attention_class: str = ""
-    """Class of the attention; empty if the names of the modules say enough."""
 
     def fits(self, attention: nn.Module) -> bool:
         """Test if an attention module holds these modules."""
-        if self.attention_class and type(attention).__name__ != self.attention_class:
-            return False
         return all(_has(attention, name) for name in self.modules)
 
 
 FORMS = (
-    Projections(("qkv_proj",), _in_codegen, attention_class="CodeGenAttention"),
-    Projections(("c_attn",), _by_key_head, attention_class="GPTBigCodeAttention"),
     Projections(("q_proj", "k_proj", "v_proj")),
     Projections(("self.query", "self.key", "self.value")),  # BERT
-    Projections(("query_key_value",), _by_key_head),  # GPT-NeoX, BLOOM, Falcon
+    Projections(("query_key_value",), _by_key_head),  # GPT-NeoX
     Projections(("q_lin", "k_lin", "v_lin")),  # DistilBERT
-    Projections(("c_attn",), _in_blocks),  # GPT-2
+    Projections(("c_attn",), _in_blocks),  # GPT-2, StarCoder
     Projections(("qkv_proj",), _in_blocks),  # Phi-3
     Projections(("Wqkv",), _in_blocks),  # MPT, ModernBERT
 )
