@@ -20,7 +20,7 @@ from headscope.cli.shell_options import (
     Source,
     takes_settings,
 )
-from headscope.cli.terminal import print_folded, print_rich, print_text, put, warn
+from headscope.cli.terminal import print_folded, print_rich, print_text, put
 from headscope.printing import one_line
 from headscope.runs.write import write_file
 from headscope.settings import QUICK_TOKENS
@@ -235,9 +235,6 @@ def serve(
             show_default=False,
         ),
     ] = None,
-    host: Annotated[
-        str, typer.Option(help="Address to listen on; the default serves this machine only.")
-    ] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port; 0 uses a free one.", min=0, max=65535)] = 0,
     no_open: Annotated[bool, typer.Option("--no-open", help="Do not open a browser.")] = False,
     device: Annotated[
@@ -249,7 +246,7 @@ def serve(
 
     For a run the page shows tags; for a model without a run it shows patterns only.
     """
-    from headscope.serve.server import lets_others_in, live_of
+    from headscope.serve.server import live_of
     from headscope.serve.server import serve as answer
 
     live = live_of(model, source=source, device=device)
@@ -260,15 +257,13 @@ def serve(
         )
 
     def started(address: str) -> None:
-        if lets_others_in(host):
-            warn(f"headscope: listening on {host}: other machines can reach this page")
         print_text(f"{address} (Ctrl-C ends it)")
         if not no_open:
             import webbrowser
 
             webbrowser.open(address)
 
-    answer(live, other_model, host=host, port=port, on_start=started)
+    answer(live, other_model, port=port, on_start=started)
 
 
 @command(

@@ -37,7 +37,7 @@ class Checkpoint:
 
     path: Path
     files: tuple[Path, ...]
-    """Weight files in order; none for a folder that holds only a configuration."""
+    """Weight files in order."""
 
     @property
     def is_gguf(self) -> bool:
@@ -99,28 +99,17 @@ def find_checkpoint(name: str, path: Path) -> Checkpoint:
             f"{name} contains a PEFT adapter ({ADAPTER}): merge it into its model with "
             "merge_and_unload() and pass the merged model"
         )
-    files = weight_files(name, path)
-    if not files:
-        raise ModelError(f"{name}: neither {WEIGHTS} nor {INDEX} in this folder; {_NEVER}")
-    return Checkpoint(path, files)
+    return Checkpoint(path, _weight_files(name, path))
 
 
-def weight_files(name: str, folder: Path) -> tuple[Path, ...]:
-    """The safetensors files that transformers reads from a folder; none if it holds none.
-
-    Raises:
-        ModelError: no configuration, or an index that leads elsewhere or names a pickle.
-    """
-    if not (folder / CONFIG).is_file():
-        raise ModelError(
-            f"{name}: no {CONFIG} there; a model is a folder in Hugging Face layout, a .gguf file "
-            "or a hub name"
-        )
+def _weight_files(name: str, folder: Path) -> tuple[Path, ...]:
+    """The safetensors files that transformers reads from a folder."""
+    config_file(name, folder)
     if (folder / WEIGHTS).is_file():
         return (folder / WEIGHTS,)
     index = folder / INDEX
     if not index.is_file():
-        return ()
+        raise ModelError(f"{name}: neither {WEIGHTS} nor {INDEX} in this folder; {_NEVER}")
     try:
         names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
         files = tuple(folder / file for file in names)
@@ -133,6 +122,21 @@ def weight_files(name: str, folder: Path) -> tuple[Path, ...]:
                 f"folder; {_NEVER}"
             )
     return files
+
+
+def config_file(name: str, path: Path) -> Path:
+    """The file with a model's configuration: in a folder its `config.json`, else the path itself.
+
+    Raises:
+        ModelError: the folder has none.
+    """
+    file = path / CONFIG if path.is_dir() else path
+    if not file.is_file():
+        raise ModelError(
+            f"{name}: no {CONFIG} there; a model is a folder in Hugging Face layout, a .gguf file "
+            "or a hub name"
+        )
+    return file
 
 
 def pretrained_source(path: Path) -> dict[str, Any]:

@@ -6,7 +6,7 @@ only the layers from the first changed one on run again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from enum import Enum
@@ -153,14 +153,6 @@ class Rerunner:
         """Stream that is unembedded at every token of each row; see `distributions`."""
         with self._rerun(clean, intervention):
             return last_stream(self.network, clean.rows.tokens)
-
-    @contextmanager
-    def before_each_block(self, pause: Callable[[], None]) -> Iterator[None]:
-        """Call a function before each block that runs within this context."""
-        with ExitStack() as hooks:
-            for block in self.blocks:
-                hooks.enter_context(block.register_forward_pre_hook(lambda *_: pause()))
-            yield
 
     @contextmanager
     def _rerun(self, clean: CleanRun, intervention: Intervention | None) -> Iterator[None]:

@@ -29,7 +29,7 @@ from transformers.utils import logging as transformers_logging
 
 from headscope.attention_kind import CAUSAL
 from headscope.errors import HeadscopeError, ModelError
-from headscope.models.checkpoint import CONFIG, Checkpoint, Shapes, pretrained_source
+from headscope.models.checkpoint import Checkpoint, Shapes, config_file, pretrained_source
 from headscope.models.families import check_family
 from headscope.models.layout.dimensions import attention_kind, read_dimensions
 from headscope.models.packaged import cache_root
@@ -154,30 +154,6 @@ def fuse_activations(network: nn.Module) -> None:
                 setattr(module, name, nn.GELU(approximate="tanh"))
 
 
-def examine(name: str, checkpoint: Checkpoint) -> tuple[PreTrainedConfig, tuple[str, ...]]:
-    """Check that configuration and weights fit, by the headers of the files: no weight is read.
-
-    Args:
-        name: of the model, for messages.
-        checkpoint: its files.
-
-    Returns:
-        The configuration, and notes on what is not read.
-
-    Raises:
-        ModelError: they do not fit, or one of them cannot be read.
-    """
-    _ = checkpoint.shapes  # damaged headers are named before transformers reads them
-    config = read_config(name, checkpoint.path)
-    if checkpoint.is_gguf:
-        _check_size(name, checkpoint.shapes, empty_network(name, config))
-        return config, ()
-    network, info = _from_pretrained(
-        name, checkpoint, config, device_map={"": "meta"}, dtype=torch.float32
-    )
-    return config, _check(name, checkpoint, network, info)
-
-
 def _check(
     name: str, checkpoint: Checkpoint, network: nn.Module, info: dict[str, Any]
 ) -> tuple[str, ...]:
@@ -240,7 +216,7 @@ def read_config(name: str, path: Path) -> PreTrainedConfig:
     Raises:
         ModelError: it cannot be read.
     """
-    source = pretrained_source(path / CONFIG if path.is_dir() else path)
+    source = pretrained_source(config_file(name, path))
     with in_one_sentence(name, "transformers cannot read its configuration"), quiet_logging():
         config = AutoConfig.from_pretrained(**source)
     # weights are read from the files that are checked, not from another that it names

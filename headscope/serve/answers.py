@@ -9,26 +9,25 @@ from jaxtyping import Float
 from numpy import ndarray
 
 from headscope.errors import HeadscopeError
-from headscope.serve.live import Live, Pause, SentencePredictions, SentenceReading
+from headscope.serve.live import Live, SentencePredictions, SentenceReading
 from headscope.views.report.data import pack_picture
 
 SIDE = 64
 """Largest side of a small picture in cells; for longer sentences several cells become one."""
 
 
-def sentence_answer(live: Live, other: Live | None, text: str, pause: Pause) -> dict[str, Any]:
+def sentence_answer(live: Live, other: Live | None, text: str) -> dict[str, Any]:
     """Every head's picture on a sentence, with the loss and the likeliest next tokens.
 
     Args:
         live: the model.
         other: the one that it is compared with, if there is one.
         text: the sentence.
-        pause: called between layers.
 
     Raises:
         HeadscopeError: see `Live.read`; or the two models do not have the same tokens for it.
     """
-    reading = live.read(text, pause)
+    reading = live.read(text)
     answer = {
         "tokens": list(reading.tokens),
         "no_ablation_reason": live.no_ablation_reason,
@@ -37,15 +36,13 @@ def sentence_answer(live: Live, other: Live | None, text: str, pause: Pause) -> 
     if reading.predictions is not None:
         answer |= predictions_answer(reading.predictions)
     if other is not None:
-        other_reading = _read_other(reading, other, text, pause)
+        other_reading = _read_other(reading, other, text)
         answer["other"] = _pictures(other_reading) | _loss(other_reading)
         answer["apart"] = _apart(reading, other_reading)
     return answer
 
 
-def head_answer(
-    live: Live, other: Live | None, text: str, head: str, pause: Pause
-) -> dict[str, Any]:
+def head_answer(live: Live, other: Live | None, text: str, head: str) -> dict[str, Any]:
     """A head's whole pattern on a sentence, a list of keys for each query; six decimals.
 
     Raises:
@@ -53,10 +50,10 @@ def head_answer(
     """
     layer, number = live.head(head)
     row = live.model.attention_layers.index(layer)
-    reading = live.read(text, pause)
+    reading = live.read(text)
     answer = {"head": head, "matrix": _rows(reading, row, number)}
     if other is not None:
-        answer["other"] = _rows(_read_other(reading, other, text, pause), row, number)
+        answer["other"] = _rows(_read_other(reading, other, text), row, number)
     return answer
 
 
@@ -99,8 +96,8 @@ def _pictures(reading: SentenceReading) -> dict[str, Any]:
     }
 
 
-def _read_other(reading: SentenceReading, other: Live, text: str, pause: Pause) -> SentenceReading:
-    other_reading = other.read(text, pause)
+def _read_other(reading: SentenceReading, other: Live, text: str) -> SentenceReading:
+    other_reading = other.read(text)
     if other_reading.tokens != reading.tokens:
         raise HeadscopeError(
             f"the two models read this text as other tokens ({len(reading.tokens)} and "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -27,9 +27,6 @@ BEST = 5
 """Likeliest next tokens that are shown."""
 AblationMethod = Literal["mean", "zero"]
 """Ablation methods; one sentence has no other row to exchange with."""
-
-Pause = Callable[[], None]
-"""Called between layers; what it raises ends the reading."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +64,7 @@ class Live:
         self._rerunner = self._make_rerunner()
         self._last: tuple[str, SentenceReading] | None = None
 
-    def read(self, text: str, pause: Pause = lambda: None) -> SentenceReading:
+    def read(self, text: str) -> SentenceReading:
         """Every head's pattern on a sentence, and what the model predicts there.
 
         The last reading is kept, for the queries that follow on the same sentence.
@@ -76,7 +73,7 @@ class Live:
             HeadscopeError: the text is empty, too long, or no Unicode.
         """
         if self._last is None or self._last[0] != text:
-            self._last = text, self._read(self.window(text), pause)
+            self._last = text, self._read(self.window(text))
         return self._last[1]
 
     def window(self, text: str) -> Window:
@@ -101,11 +98,7 @@ class Live:
         return layer, head
 
     def without(
-        self,
-        text: str,
-        heads: Sequence[str],
-        method: AblationMethod = "mean",
-        pause: Pause = lambda: None,
+        self, text: str, heads: Sequence[str], method: AblationMethod = "mean"
     ) -> SentencePredictions:
         """Predictions of the model on a sentence with some heads ablated.
 
@@ -113,7 +106,6 @@ class Live:
             text: the sentence.
             heads: their names; none leaves the model as it is.
             method: `mean`, each head's mean over the sentence without its first token; or `zero`.
-            pause: called between layers.
 
         Raises:
             HeadscopeError: no such head; the text cannot be read; or the model has no heads that
@@ -122,12 +114,11 @@ class Live:
         by_layer: dict[int, list[int]] = {}
         for layer, head in dict.fromkeys(map(self.head, heads)):
             by_layer.setdefault(layer, []).append(head)
-        clean = self.read(text, pause).clean
+        clean = self.read(text).clean
         if self._rerunner is None or clean is None:
             raise HeadscopeError(self.no_ablation_reason)
         without = ablated(method, clean, by_layer) if by_layer else None
-        with self._rerunner.before_each_block(pause):
-            return self._predictions(self._rerunner, clean, without)
+        return self._predictions(self._rerunner, clean, without)
 
     def _make_rerunner(self) -> Rerunner | None:
         if not self.model.attention_kind.predicts_next:
@@ -139,20 +130,18 @@ class Live:
             self.no_ablation_reason = str(error)
             return None
 
-    def _read(self, window: Window, pause: Pause) -> SentenceReading:
+    def _read(self, window: Window) -> SentenceReading:
         patterns: list[Tensor] = []
 
         def add(attention: LayerAttention) -> None:
-            pause()
             patterns.extend(pattern[0].float().cpu() for pattern in attention.probabilities())
 
         stream_attention(self.model, [window], whole_patterns, add)
         clean, predictions = None, None
         if self._rerunner is not None:
             ids = torch.from_numpy(window.tokens)[None].to(self.model.device)
-            with self._rerunner.before_each_block(pause):
-                clean = self._rerunner.clean(_rows(ids))
-                predictions = self._predictions(self._rerunner, clean, None)
+            clean = self._rerunner.clean(_rows(ids))
+            predictions = self._predictions(self._rerunner, clean, None)
         return SentenceReading(tuple(window.strings), torch.stack(patterns), clean, predictions)
 
     def _predictions(

@@ -10,13 +10,13 @@ from functools import partial
 from typing import Any
 
 import uvicorn
-from anyio import CapacityLimiter, create_task_group
-from anyio.from_thread import check_cancelled
+from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
 from pydantic import BaseModel, ConfigDict, ValidationError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
@@ -24,10 +24,12 @@ from starlette.routing import Route
 from headscope.errors import HeadscopeError
 from headscope.runs.resolve import model_or_run
 from headscope.serve.answers import head_answer, predictions_answer, sentence_answer
-from headscope.serve.guard import EVERYWHERE, LOCAL, MOST_BYTES, Guard, error_response
-from headscope.serve.live import AblationMethod, Live, Pause
+from headscope.serve.guard import MOST_BYTES, Guard, error_response
+from headscope.serve.live import AblationMethod, Live
 from headscope.serve.live_page import asset, page_html
 
+HOST = "127.0.0.1"
+"""Address that is bound: other machines cannot reach the page."""
 GONE = 499
 """Status as nginx logs it: the client closed the request, and reads no answer."""
 
@@ -43,7 +45,7 @@ class Query(BaseModel):
     method: AblationMethod = "mean"
 
 
-Answer = Callable[[Query, Pause], dict[str, Any]]
+Answer = Callable[[Query], dict[str, Any]]
 
 
 def live_of(
@@ -68,7 +70,6 @@ def serve(
     live: Live,
     other: Live | None = None,
     *,
-    host: str = "127.0.0.1",
     port: int = 0,
     on_start: Callable[[str], None] = lambda address: None,
 ) -> None:
@@ -77,18 +78,15 @@ def serve(
     Args:
         live: the model.
         other: one of the same shape to compare it with.
-        host: the address to bind; any but this machine's own lets others in.
         port: 0 takes a free one.
         on_start: called with the page's address when it can be opened.
 
     Raises:
-        HeadscopeError: the address or port cannot be had, or the models differ in shape.
+        HeadscopeError: the port is taken, or the models differ in shape.
     """
-    app = serve_app(live, other, host=host)
-    bound = bind(host, port)
-    address = "127.0.0.1" if host in EVERYWHERE else host
-    number = bound.getsockname()[1]
-    on_start(f"http://{f'[{address}]' if ':' in address else address}:{number}/")
+    app = serve_app(live, other)
+    bound = bind(port)
+    on_start(f"http://{HOST}:{bound.getsockname()[1]}/")
     config = uvicorn.Config(
         app, log_level="error", access_log=False, server_header=False, timeout_graceful_shutdown=2
     )
@@ -96,29 +94,22 @@ def serve(
         uvicorn.Server(config).run(sockets=[bound])
 
 
-def lets_others_in(host: str) -> bool:
-    """True if other machines can reach a server that is bound there."""
-    return host not in LOCAL
-
-
-def bind(host: str, port: int) -> socket.socket:
+def bind(port: int) -> socket.socket:
     """A socket that listens there.
 
     Raises:
-        HeadscopeError: no such address, or the port is taken.
+        HeadscopeError: the port is taken.
     """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        socket.getaddrinfo(host, port)  # an empty name is no address, and would be bound to all
-        return socket.create_server((host, port), family=family)
-    except (OSError, OverflowError, TypeError, UnicodeError) as error:
+        return socket.create_server((HOST, port))
+    except OSError as error:
         raise HeadscopeError(
-            f"cannot listen on {host!r:.100} port {port}: {error}; choose another with --port, "
-            "where 0 takes a free one"
+            f"cannot listen on port {port}: {error}; choose another with --port, where 0 takes a "
+            "free one"
         ) from error
 
 
-def serve_app(live: Live, other: Live | None = None, *, host: str = "127.0.0.1") -> Starlette:
+def serve_app(live: Live, other: Live | None = None) -> Starlette:
     """The page of a model, and what answers it.
 
     `POST /read {text}`, `/head {text, head}` and `/ablate {text, heads, method}` answer JSON; an
@@ -127,7 +118,6 @@ def serve_app(live: Live, other: Live | None = None, *, host: str = "127.0.0.1")
     Args:
         live: the model.
         other: one of the same shape to compare it with.
-        host: the address that the server is bound to.
 
     Raises:
         HeadscopeError: the two models are not of the same shape.
@@ -136,10 +126,10 @@ def serve_app(live: Live, other: Live | None = None, *, host: str = "127.0.0.1")
         _check_same_shape(live, other)
     page = page_html(live, other)
     answers: dict[str, Answer] = {
-        "/read": lambda query, pause: sentence_answer(live, other, query.text, pause),
-        "/head": lambda query, pause: head_answer(live, other, query.text, query.head, pause),
-        "/ablate": lambda query, pause: predictions_answer(
-            live.without(query.text, query.heads, query.method, pause)
+        "/read": lambda query: sentence_answer(live, other, query.text),
+        "/head": lambda query: head_answer(live, other, query.text, query.head),
+        "/ablate": lambda query: predictions_answer(
+            live.without(query.text, query.heads, query.method)
         ),
     }
     app = Starlette(
@@ -151,7 +141,11 @@ def serve_app(live: Live, other: Live | None = None, *, host: str = "127.0.0.1")
                 for path, answer in answers.items()
             ),
         ],
-        middleware=[Middleware(Guard, host=host)],
+        middleware=[
+            Middleware(Guard),
+            # a stranger's page can make its own name mean this machine (DNS rebinding)
+            Middleware(TrustedHostMiddleware, allowed_hosts=[HOST, "localhost"]),
+        ],
         exception_handlers={HTTPException: _refused, Exception: _failed},
     )
     app.state.limiter = CapacityLimiter(1)
@@ -159,11 +153,14 @@ def serve_app(live: Live, other: Live | None = None, *, host: str = "127.0.0.1")
 
 
 async def _respond(answer: Answer, request: Request) -> Response:
-    """The answer to a query when its turn has come; none if the client has gone away."""
+    """The answer to a query when its turn has come; none if the client has left before."""
     start = time.perf_counter()
     try:
         query = Query.model_validate_json(await _body(request))
-        values = await _in_turn(partial(answer, query, check_cancelled), request)
+        async with request.app.state.limiter:
+            if await request.is_disconnected():
+                return Response(status_code=GONE)
+            values = await run_sync(answer, query)
     except HeadscopeError as error:
         return error_response(400, str(error))
     except ValidationError as error:
@@ -172,30 +169,7 @@ async def _respond(answer: Answer, request: Request) -> Response:
         return error_response(400, f"{where}{first['msg']}")
     except ClientDisconnect:
         return Response(status_code=GONE)
-    if values is None:
-        return Response(status_code=GONE)
     return JSONResponse(values | {"seconds": round(time.perf_counter() - start, 3)})
-
-
-async def _in_turn(query: Callable[[], dict[str, Any]], request: Request) -> dict[str, Any] | None:
-    """The result of a query when its turn has come; None if its client has gone away."""
-    values: dict[str, Any] | None = None
-    failure: Exception | None = None
-    async with create_task_group() as group:
-
-        async def leave() -> None:
-            await request.receive()  # after the body, the next message is that the client has left
-            group.cancel_scope.cancel()
-
-        group.start_soon(leave)
-        try:
-            values = await run_sync(query, limiter=request.app.state.limiter)
-        except Exception as error:  # the group would wrap it
-            failure = error
-        group.cancel_scope.cancel()
-    if failure is not None:
-        raise failure
-    return values
 
 
 async def _body(request: Request) -> bytes:

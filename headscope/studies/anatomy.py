@@ -1,7 +1,7 @@
 """Parameters of a model, by formula and as counted in its tensors, and its key/value cache.
 
-No weight is loaded: shapes come from the headers of files, or from the empty model that
-transformers builds for a configuration.
+No weight is loaded: tensors are those of the empty model that transformers builds for a
+configuration.
 """
 
 from __future__ import annotations
@@ -16,24 +16,17 @@ import pandas as pd
 from pydantic import Field
 
 from headscope.errors import ModelError
-from headscope.models.checkpoint import CONFIG, Checkpoint, Shapes, weight_files
+from headscope.models.checkpoint import CONFIG
 from headscope.models.layout.dimensions import read_dimensions
 from headscope.models.layout.projections import FORMS, OUTPUTS
 from headscope.models.layout.table import layer_tensors
 from headscope.models.locate import locate
-from headscope.models.weights import (
-    BUFFER,
-    empty_network,
-    examine,
-    quantisation_method,
-    read_config,
-)
+from headscope.models.weights import empty_network, read_config
 from headscope.options import PathName, Positive, Revision
 from headscope.studies.study import Study, study, table_columns
 from headscope.views.study_result import StudyResult
 
 UNLIMITED_CONTEXT = 4096
-EMPTY = "counted from the empty model that transformers builds"
 FOUR_TIMES = ("gpt2", "gpt_bigcode", "gpt_neo", "gptj")
 """Model types whose d_ff is 4 × d_model if the configuration states none."""
 SUMS = {
@@ -52,15 +45,6 @@ WEIGHT_OF["feed-forward biases"] = "feed-forward weights"
 
 Dimensions = Mapping[str, int | None]
 """Sizes by name: `layers`, `heads`, …; `tied` is True if the unembedding is the embedding."""
-
-
-class Source(NamedTuple):
-    """A model's configuration and the shapes of its tensors."""
-
-    config: Any
-    shapes: Shapes
-    counted_from: str
-    notes: Sequence[str] = ()
 
 
 class TensorCounts(NamedTuple):
@@ -112,10 +96,11 @@ def anatomy(
         ModelError: the model cannot be found or read.
     """
     name = str(model)
-    source = read_source(name, revision)
-    dimensions = dimensions_of(name, source.config)
-    counts = count_tensors(source.shapes, dimensions)
-    texts = formulas(dimensions, source.config)
+    path, _ = locate(name, revision, files=[CONFIG])
+    config = read_config(name, path)
+    dimensions = dimensions_of(name, config)
+    counts = count_tensors(parameter_shapes(name, config), dimensions)
+    texts = formulas(dimensions, config)
     tokens = context or dimensions["context"] or UNLIMITED_CONTEXT
     rows = (
         *(("dimensions", part, "", "", size, "", "") for part, size in dimensions.items()),
@@ -126,34 +111,17 @@ def anatomy(
     heads = f"{dimensions['heads']} heads, {dimensions['key_value_heads']} key/value heads"
     return StudyResult(
         title=f"{name}: {dimensions['layers']} layers × {heads}, {counts.model['total']:,} "
-        f"parameters; {source.counted_from}",
+        "parameters",
         table=table,
-        notes=[*source.notes, *_notes(source.config, counts)],
-        values={"counted_from": source.counted_from, "context": tokens},
+        notes=list(_notes(config, counts)),
+        values={"context": tokens},
     )
 
 
-def read_source(name: str, revision: str | None = None) -> Source:
-    """Find a model's configuration and the shapes of its tensors.
-
-    Raises:
-        ModelError: nothing is there, or it cannot be read.
-    """
-    path, _ = locate(name, revision, files=[CONFIG])
-    is_gguf = path.suffix.lower() == ".gguf"
-    files = (path,) if is_gguf else weight_files(name, path) if path.is_dir() else ()
-    if not is_gguf:
-        config = read_config(name, path)
-        method = quantisation_method(config)
-        if not files or method is not None:
-            reason = f"weights are quantised ({method}) and packed" if files else "no weights here"
-            parameters = empty_network(name, config).named_parameters()
-            shapes = {key: tuple(parameter.shape) for key, parameter in parameters}
-            return Source(config, shapes, f"{reason}: {EMPTY}")
-    checkpoint = Checkpoint(path, files)
-    config, notes = examine(name, checkpoint)
-    label = files[0].name if len(files) == 1 else f"{len(files)} safetensors files"
-    return Source(config, checkpoint.shapes, f"counted from {label}", notes)
+def parameter_shapes(name: str, config: Any) -> Mapping[str, tuple[int, ...]]:
+    """The shapes of the parameters of the empty model, by name; a tied one is there once."""
+    parameters = empty_network(name, config).named_parameters()
+    return {key: tuple(parameter.shape) for key, parameter in parameters}
 
 
 def dimensions_of(name: str, config: Any) -> Dimensions:
@@ -312,38 +280,27 @@ def _projection_names() -> Mapping[str, str]:
     return {part: "|".join(modules) for part, modules in names.items()}
 
 
-LAYER = re.compile(r"(?:^|\.)(?:h|layers?|blocks|blk)\.(\d+)\.(.+)$")
+LAYER = re.compile(r"(?:^|\.)(?:h|layers?|blocks)\.(\d+)\.(.+)$")
 ATTENTION = r"(?:self_attn|self_attention|attention|attn)(?:\.attention|\.self)?"
-GGUF_NAMES = {
-    "QKV": rf"{ATTENTION}\.qkv|attn_qkv",
-    "Q": "attn_q",
-    "K": "attn_k",
-    "V": "attn_v",
-    "O": "attn_output",
-}
 LAYER_PARTS = (
-    *(
-        (part, rf"{ATTENTION}\.(?:{names})|{GGUF_NAMES[part]}")
-        for part, names in _projection_names().items()
-    ),
+    *((part, rf"{ATTENTION}\.(?:{names})") for part, names in _projection_names().items()),
     ("norms", r"(?:.*[._])?(?:ln_\d|\w*layer_?norm|norm(?:_\d)?|\w+_norm|LayerNorm)"),
-    ("feed-forward", r"(?:mlp|ffn|feed_forward|block_sparse_moe)\..+|fc[12]|ffn_\w+"),
+    ("feed-forward", r"(?:mlp|ffn|feed_forward|block_sparse_moe)\..+|fc[12]"),
     ("feed-forward", r"(?:intermediate|output)\.dense"),
 )
 """Parts of a layer, and patterns of names after its number, without .weight or .bias."""
 MODEL_PARTS = (
-    ("embedding", r"(?:.*\.)?(?:wte|embed_tokens|embed_in|word_embeddings|token_embd)"),
-    ("positions", r"(?:.*\.)?(?:wpe|embed_positions|position_embeddings|position_embd)"),
-    ("unembedding", r"lm_head|embed_out|output"),
-    ("final norm", r"(?:.*\.)?(?:ln_f|norm|norm_f|final_layer_?norm|output_norm)"),
+    ("embedding", r"(?:.*\.)?(?:wte|embed_tokens|embed_in|word_embeddings)"),
+    ("positions", r"(?:.*\.)?(?:wpe|embed_positions|position_embeddings)"),
+    ("unembedding", r"lm_head|embed_out"),
+    ("final norm", r"(?:.*\.)?(?:ln_f|norm|norm_f|final_layer_?norm)"),
 )
 
 
-def count_tensors(shapes: Shapes, dimensions: Dimensions) -> TensorCounts:
+def count_tensors(shapes: Mapping[str, tuple[int, ...]], dimensions: Dimensions) -> TensorCounts:
     """Count the parameters of each part by the names of the tensors.
 
-    A fused query/key/value tensor is split in the proportion heads : KV heads : KV heads. Stored
-    masks and positions, and a tied unembedding that is stored again, are not counted.
+    A fused query/key/value tensor is split in the proportion heads : KV heads : KV heads.
     """
     layers: defaultdict[int, Counter[str]] = defaultdict(Counter)
     model: Counter[str] = Counter()
@@ -351,9 +308,6 @@ def count_tensors(shapes: Shapes, dimensions: Dimensions) -> TensorCounts:
     for key, shape in shapes.items():
         inside = LAYER.search(key)
         part = _part(inside[2], LAYER_PARTS) if inside else _part(key, MODEL_PARTS)
-        is_again = part == "unembedding" and dimensions["tied"] and key.endswith(".weight")
-        if BUFFER.fullmatch(key) or is_again:
-            continue
         size = prod(shape)
         model["total"] += size
         if part is None:

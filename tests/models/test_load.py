@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import shutil
-import subprocess
-import sys
 import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -109,30 +107,6 @@ def bad(gpt2_folder, tmp_path_factory) -> Path:
 def test_a_bad_folder_is_refused_by_what_is_wrong_with_it(bad, name):
     with pytest.raises(ModelError, match=BAD[name][1]):
         load_model(str(bad / name))
-
-
-def test_the_command_line_refuses_bad_folders_without_importing_torch(bad):
-    code = (
-        "import sys\n"
-        "sys.modules['torch'] = sys.modules['transformers'] = None\n"
-        "from headscope.cli import main\n"
-        "for folder in sys.argv[1:]:\n"
-        "    for words in (['classify'], ['explain'], ['study', 'weights']):\n"
-        "        sys.argv = ['headscope', *words, folder]\n"
-        "        try:\n"
-        "            main()\n"
-        "        except SystemExit as stop:\n"
-        "            print(stop.code)\n"
-    )
-    # what has no configuration may be a run for two of the three commands
-    names = [name for name in BAD if name not in ("no configuration", "no tokenizer", "a flag")]
-    done = subprocess.run(
-        [sys.executable, "-c", code, *(str(bad / name) for name in names)],
-        capture_output=True,
-        text=True,
-    )
-    assert done.stdout.split() == ["2"] * 3 * len(names), done.stderr
-    assert "torch" not in done.stderr
 
 
 def no_bos(tokenizer, folder: Path, **special: str) -> PreTrainedTokenizerFast:

@@ -13,7 +13,6 @@ from jaxtyping import Float
 from numpy import ndarray
 from torch import Tensor
 
-from headscope.models.checkpoint import find_checkpoint
 from headscope.models.layout.dimensions import read_dimensions
 from headscope.models.layout.projections import (
     attention_by_layer,
@@ -25,7 +24,7 @@ from headscope.models.layout.projections import (
 )
 from headscope.models.locate import locate
 from headscope.models.tokenizer import load_tokenizer
-from headscope.models.weights import examine, network_class, quiet_logging
+from headscope.models.weights import network_class, quiet_logging, read_config
 
 NORMS = {"gpt2": "ln_1", "gpt_neox": "input_layernorm", "llama": "input_layernorm"}
 """The norm before a layer's attention, by layout."""
@@ -133,7 +132,7 @@ def save_network(
 def save_random(name: str, folder: Path, *, seed: int) -> Path:
     """Write a model of the same architecture and tokenizer with newly drawn weights."""
     path, _ = locate(name, None)
-    config, _ = examine(name, find_checkpoint(name, path))
+    config = read_config(name, path)
     torch.manual_seed(seed)
     with quiet_logging():
         network_class(name, config).from_config(config).save_pretrained(folder)

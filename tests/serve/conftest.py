@@ -23,7 +23,7 @@ def start() -> Iterator[Callable[[Any], Served]]:
     servers = []
 
     def serve(app: Any) -> Served:
-        bound = bind("127.0.0.1", 0)
+        bound = bind(0)
         server = uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]}, daemon=True)
         thread.start()
