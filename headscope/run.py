@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import pandas as pd
 from pydantic import Field
@@ -34,8 +34,6 @@ from headscope.statistics.reasons import why
 from headscope.statistics.result import PRELIMINARY, Result, by_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from matplotlib.figure import Figure
 
     from headscope.corpus.window import Window
@@ -134,41 +132,6 @@ class Run(Result):
         if kind not in FIGURES:
             raise ChoiceError("picture", kind, FIGURES)
         return fitted(FIGURES[kind](self), width)
-
-    @checked
-    def hooks(
-        self,
-        heads: str = "tagged",
-        *,
-        how: Literal["mean", "zero"] = "mean",
-        corpus: Corpus = None,
-        bridge: Source = None,
-        device: Device = "auto",
-    ) -> list[tuple[str, Callable[..., Any]]]:
-        """Hooks that ablate heads in a TransformerBridge: `bridge.run_with_hooks(…, fwd_hooks=…)`.
-
-        Args:
-            heads: a type such as `induction`, a relation such as `positional/offset-1`, `tagged`,
-                `all`, or names such as `L5H1,L6H9`.
-            how: `mean`, each head outputs its mean over the tokens of a text; or `zero`.
-            corpus: files or folders of that text, of which 1,024 tokens are read; the run's when
-                None.
-            bridge: the bridge whose means are taken, as one in compatibility mode may have folded
-                its biases; the run's model, loaded as a raw bridge, when None.
-            device: where the run's model is loaded; `auto` takes a GPU when there is one.
-
-        Returns:
-            A name such as `blocks.5.attn.hook_z` and a function for each layer with such heads.
-
-        Raises:
-            ChoiceError: no such type or relation.
-            ModelError: the model cannot be loaded as a bridge, or has other heads than the run.
-            CorpusError: the text cannot be read.
-            HeadscopeError: no head has such a tag, or the run has no such head.
-        """
-        from headscope.runs.bridge_hooks import ablation_hooks
-
-        return ablation_hooks(self, heads, how, corpus=corpus, bridge=bridge, device=device)
 
     @checked
     def save(self, folder: PathName, *, overwrite: Overwrite = False) -> Path:

@@ -91,13 +91,9 @@ class DirectPaths:
     """W_O of each layer; what goes in is every head's output z, side by side."""
     post_norms: Sequence[FrozenNorm | None]
     """The norm between W_O and the residual stream, if there is one."""
-    residual_factor: float
-    """Factor of what is added to the stream (Granite); 1 in most layouts."""
     final_norm: FrozenNorm
     """The last one."""
     unembedding: Any
-    logit_factor: float
-    """Factor of the logits."""
 
     @property
     def layers(self) -> int:
@@ -109,7 +105,7 @@ class DirectPaths:
         """Each token's unembedding as a direction of the residual stream before the last norm."""
         weight = self.unembedding.weight
         rows = weight[tokens.to(weight.device)].float()
-        return self.final_norm.pulled_back(rows) * self.logit_factor
+        return self.final_norm.pulled_back(rows)
 
     @torch.no_grad()
     def through_heads(
@@ -120,7 +116,7 @@ class DirectPaths:
         pulled = directions if post_norm is None else post_norm.pulled_back(directions)
         matrix = output_matrix(self.outputs[layer])
         at_heads = pulled.to(matrix.device) @ matrix.float().T
-        return (at_heads * self.residual_factor).view(len(directions), self.heads, -1)
+        return at_heads.view(len(directions), self.heads, -1)
 
     @contextmanager
     def watching(
@@ -180,15 +176,15 @@ class DirectPaths:
 
 
 def direct_paths(model: Any) -> DirectPaths | None:
-    """The direct paths of a loaded model; None if its logits are another function of its heads.
+    """The direct paths of a model; None if its logits are another function of its heads.
 
     Args:
-        model: a `headscope.models.model.Model`.
+        model: a `headscope.models.model.Model` that the fused engine reads; any other has none.
     """
-    if not model.attention_kind.predicts_next:
+    if not model.attention_kind.predicts_next or model.engine.name != "fused":
         return None
     try:
-        return _find_paths(model.engine, model.heads)
+        return _find_paths(model.engine.network, model.heads)
     except Exception:  # a model's own code may fail in any way
         return None
 
@@ -202,41 +198,23 @@ class _Call(NamedTuple):
 
 
 @torch.inference_mode()
-def _find_paths(engine: Any, heads: int) -> DirectPaths:
+def _find_paths(network: Any, heads: int) -> DirectPaths:
     """The modules that what heads write goes through.
 
     Raises:
         ModelError: what a block adds is not what its attention and one other module write, or the
             logits are not what the last norm hands on, unembedded.
     """
-    network, blocks, outputs = _parts(engine)
+    outputs = [output_projection(module) for module in projection_modules(network)]
+    blocks = list(layer_list(network, len(outputs)))
     weight = network.get_input_embeddings().weight
     tokens = (torch.arange(TOKENS, device=weight.device)[None] * 7 + 3) % len(weight)
     calls = _calls(network, tokens)
-    config = getattr(network.config, "get_text_config", lambda **_: network.config)(decoder=True)
-    residual_factor = float(getattr(config, "residual_multiplier", None) or 1.0)
     post_norms = [
-        _post_norm(calls, block, output, residual_factor)
-        for block, output in zip(blocks, outputs, strict=True)
+        _post_norm(calls, block, output) for block, output in zip(blocks, outputs, strict=True)
     ]
-    final_norm, unembedding, logit_factor = _final_modules(
-        network, tokens, calls, config, blocks[-1]
-    )
-    return DirectPaths(
-        heads, blocks, outputs, post_norms, residual_factor, final_norm, unembedding, logit_factor
-    )
-
-
-def _parts(engine: Any) -> tuple[Any, list[nn.Module], list[nn.Module]]:
-    """The network, its blocks, and W_O of each."""
-    bridge = getattr(engine, "bridge", None)
-    if bridge is not None:
-        blocks = list(bridge.blocks)
-        return bridge.original_model, blocks, [block.attn.o for block in blocks]
-    network = engine.network
-    outputs = [output_projection(module) for module in projection_modules(network)]
-    blocks = list(layer_list(network, len(outputs)))
-    return network, blocks, outputs
+    final_norm, unembedding = _final_modules(network, tokens, calls, blocks[-1])
+    return DirectPaths(heads, blocks, outputs, post_norms, final_norm, unembedding)
 
 
 def _calls(network: Any, tokens: Tensor) -> dict[nn.Module, _Call]:
@@ -260,7 +238,7 @@ def _calls(network: Any, tokens: Tensor) -> dict[nn.Module, _Call]:
 
 
 def _post_norm(
-    calls: dict[nn.Module, _Call], block: nn.Module, output: nn.Module, residual_factor: float
+    calls: dict[nn.Module, _Call], block: nn.Module, output: nn.Module
 ) -> FrozenNorm | None:
     """The norm between W_O and the stream, if there is one; checks what the block adds."""
     layer = calls[block]
@@ -274,18 +252,21 @@ def _post_norm(
     ]
     for norm in (None, *norms):
         by_attention = written if norm is None else norm.outputs.reshape(shape).float()
-        # the other module's output comes with the same factor
-        by_other = added - residual_factor * by_attention
-        others = (residual_factor * call.outputs.reshape(shape).float() for call in inside)
+        by_other = added - by_attention
+        others = (call.outputs.reshape(shape).float() for call in inside)
         if any(float((by_other - other).norm()) <= slack for other in others):
             return None if norm is None else _frozen_norm(norm)
     raise ModelError("a block adds more than what its attention and one other module write")
 
 
 def _final_modules(
-    network: Any, tokens: Tensor, calls: dict[nn.Module, _Call], config: Any, last: nn.Module
-) -> tuple[FrozenNorm, Any, float]:
-    """The last norm, the unembedding, and by what the logits are multiplied."""
+    network: Any, tokens: Tensor, calls: dict[nn.Module, _Call], last: nn.Module
+) -> tuple[FrozenNorm, Any]:
+    """The last norm and the unembedding.
+
+    Raises:
+        ModelError: the logits are not what the last norm hands on, unembedded.
+    """
     stream = calls[last].outputs
     final = network.base_model(tokens, use_cache=False).last_hidden_state
     logits = network(tokens, use_cache=False).logits.float()
@@ -299,24 +280,11 @@ def _final_modules(
         and _is_close(call.inputs, stream)
     ]
     plain = unembedding(final).float()
-    cap = getattr(config, "final_logit_softcapping", None)
-
-    def fits(factor: float) -> bool:
-        capped = plain * factor if cap is None else torch.tanh(plain * factor / cap) * cap
-        return _share_off(capped, logits) < _tolerance(final)
-
-    factor = next(factor for factor in _logit_factors(config) if fits(factor))
-    # the innermost module that does it, as the bridge wraps some in others
-    return _frozen_norm(norms[0]), unembedding, factor
-
-
-def _logit_factors(config: Any) -> Iterator[float]:
-    """Factors of the logits that a configuration may mean: some layouts multiply, some divide."""
-    yield 1.0
-    if scale := getattr(config, "logit_scale", None):
-        yield float(scale)
-    if divisor := getattr(config, "logits_scaling", None):
-        yield 1 / float(divisor)
+    cap = getattr(network.config.get_text_config(decoder=True), "final_logit_softcapping", None)
+    capped = plain if cap is None else torch.tanh(plain / cap) * cap
+    if _share_off(capped, logits) >= _tolerance(final):
+        raise ModelError("the logits are not the last norm's output, unembedded")
+    return _frozen_norm(norms[0]), unembedding
 
 
 @torch.inference_mode()

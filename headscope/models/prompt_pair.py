@@ -104,36 +104,15 @@ class PromptPair:
 
     def _change(
         self, patches: Sequence[Patch], base: PromptRun, source: PromptRun, *, attention_only: bool
-    ) -> RowHeadsSet | AttentionAdded:
+    ) -> RowHeadsSet:
         layer, heads = patches[0].layer, [patch.head for patch in patches]
         if patches[0].query is None and not attention_only:
             return RowHeadsSet(layer, heads, source.clean.z[layer][0][:, heads].transpose(0, 1))
         other, here = source.attention[layer], base.attention[layer]
         values = here.value if attention_only else other.value
         rows = [_difference(patch, here, other, values) for patch in patches]
-        return AttentionAdded(layer, heads, torch.stack(rows))
-
-
-@dataclass(frozen=True, eq=False)
-class AttentionAdded(AttentionChange):
-    """Adds a vector to one head's output in each row."""
-
-    layer: int
-    heads: Sequence[int]
-    """Head of each row."""
-    addition: Float[Tensor, "row position width"]
-
-    @property
-    def layers(self) -> frozenset[int]:
-        """The patched layer."""
-        return frozenset({self.layer})
-
-    def attend(self, call: AttentionCall) -> Output:
-        """The layer's output with the addition."""
-        output = call.output().clone()
-        rows = torch.arange(len(output), device=output.device)
-        output[rows, :, self.heads] += self.addition.to(output)
-        return output
+        own = base.clean.z[layer][0][:, heads].transpose(0, 1)
+        return RowHeadsSet(layer, heads, own + torch.stack(rows).to(own))
 
 
 @dataclass(frozen=True, eq=False)

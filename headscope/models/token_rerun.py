@@ -7,7 +7,6 @@ alone. A token that is changed is thus run again alone, and costs a token instea
 from __future__ import annotations
 
 import inspect
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -31,8 +30,8 @@ AT_ONCE = 256
 ITEMS_AT_ONCE, TOKENS_AT_ONCE = 512, 1_024
 """Last tokens that are run again at once, and tokens of prompts that are read at once."""
 ROUNDING = 1e-2
-"""Nats, or share of its length, by which an untouched token that is run again may differ; half
-precision rounds so much."""
+"""Nats by which the prediction of an untouched token that is run again may diverge; half precision
+rounds so much."""
 TINY = 1e-12
 ALL, AS_MUCH = 0, -1
 """Draws of the head's own cells: all of their attention, or as much as other cells hold."""
@@ -48,39 +47,6 @@ class _EveryLayer(AttentionChange):
     def layers(self) -> frozenset[int]:
         """All layers with attention."""
         return frozenset(self.attention_layers)
-
-
-class _TokenRerunner(ABC):
-    """A causal model whose tokens can be run again, each on the keys of the tokens before it.
-
-    Raises:
-        ModelError: it runs under another engine, is an encoder, or has layers that mix tokens in
-            another way than by attention, as hybrids have.
-    """
-
-    def __init__(self, model: Model) -> None:
-        self.model = model
-        self.network: Any = network_of(model)
-        difference = self._difference()
-        if not difference <= ROUNDING:
-            raise ModelError(
-                f"{model.name}: a token run alone on the keys of those before it gives another "
-                f"result (by {difference:.2g}): this model mixes tokens by more than attention"
-            )
-
-    @abstractmethod
-    def _difference(self) -> float:
-        """Difference of untouched tokens that are run again from the clean run."""
-
-    def _streams(
-        self, tokens: Int[Tensor, " item"], position: Int[Tensor, " item"]
-    ) -> Float[Tensor, "item d_model"]:
-        """Stream that is unembedded of tokens that run by themselves, told where they stand."""
-        parameters = inspect.signature(self.network.base_model.forward).parameters
-        # where attention alone knows of places, a network takes none
-        knows_places = "position_ids" in parameters
-        options = {"position_ids": position[:, None]} if knows_places else {}
-        return last_stream(self.network, tokens[:, None], **options)[:, 0]
 
 
 class Moves(NamedTuple):
@@ -175,8 +141,23 @@ class _QueriesOnCleanKeys(_EveryLayer):
         self.moved[items] = moved.sum(-1)
 
 
-class QueryRerunner(_TokenRerunner):
-    """A causal model whose queries can be run again, with cells of a head moved to the sink."""
+class QueryRerunner:
+    """A causal model whose queries can be run again, with cells of a head moved to the sink.
+
+    Raises:
+        ModelError: it runs under another engine, is an encoder, or has layers that mix tokens in
+            another way than by attention, as hybrids have.
+    """
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.network: Any = network_of(model)
+        difference = self._difference()
+        if not difference <= ROUNDING:
+            raise ModelError(
+                f"{model.name}: a token run alone on the keys of those before it gives another "
+                f"result (by {difference:.2g}): this model mixes tokens by more than attention"
+            )
 
     @torch.inference_mode()
     def run(self, tokens: Int[ndarray, " position"], moves: Moves) -> Changed:
@@ -199,7 +180,7 @@ class QueryRerunner(_TokenRerunner):
         moved = torch.zeros(len(position), device=ids.device)
         queries = _QueriesOnCleanKeys(self.model.attention_layers, clean, moves, moved)
         with queries.applied(self.model):
-            stream = self._streams(ids[position], position)
+            stream = self.streams(ids[position], position)
         unique, back = np.unique(moves.query, return_inverse=True)
         before = self._logarithms(clean_stream[torch.from_numpy(unique)])[torch.from_numpy(back)]
         after = self._logarithms(stream)
@@ -212,6 +193,16 @@ class QueryRerunner(_TokenRerunner):
         )
         columns = (divergence, moved, known, changed)
         return Changed(*(column.double().cpu().numpy() for column in columns))
+
+    def streams(
+        self, tokens: Int[Tensor, " item"], position: Int[Tensor, " item"]
+    ) -> Float[Tensor, "item d_model"]:
+        """Stream that is unembedded of single tokens at these positions, each run alone."""
+        parameters = inspect.signature(self.network.base_model.forward).parameters
+        # a network of which attention alone uses positions takes none
+        takes_positions = "position_ids" in parameters
+        options = {"position_ids": position[:, None]} if takes_positions else {}
+        return last_stream(self.network, tokens[:, None], **options)[:, 0]
 
     def _logarithms(self, stream: Tensor) -> Tensor:
         logits: Tensor = self.network.get_output_embeddings()(stream)
@@ -270,16 +261,21 @@ class LastToken:
     """Empty unless wanted."""
 
 
-class LastTokenRunner(_TokenRerunner):
+class LastTokenRunner:
     """A causal model whose prompts' last tokens can be run again, with a head's output set.
 
     What follows a prompt is predicted at its last token. It is run again from the changed layer on;
     all heads of a layer, values and prompts run side by side.
+
+    Raises:
+        ModelError: see `QueryRerunner`.
     """
 
     def __init__(self, model: Model) -> None:
+        self.model = model
         self.rerunner = Rerunner(model)
-        super().__init__(model)
+        self.queries = QueryRerunner(model)
+        self.network = self.queries.network
 
     @torch.inference_mode()
     def read(
@@ -369,16 +365,7 @@ class LastTokenRunner(_TokenRerunner):
             again.applied(self.model),
             change.applied(self.model),
         ):
-            return self._streams(tokens, positions)
-
-    def _difference(self) -> float:
-        """Distance of the last state of a short prompt, as a share of its length."""
-        tokens = torch.arange(1, 13) % self.model.vocabulary_size
-        (run,) = self.read([tokens], keys=True)
-        layer = self.model.attention_layers[0]
-        items = torch.zeros(1, dtype=torch.long)
-        again = self.states([run], layer, prompt=items, head=items, value=run.z[layer][:1])[0]
-        return float((again - run.state).float().norm() / run.state.float().norm())
+            return self.queries.streams(tokens, positions)
 
 
 @dataclass

@@ -61,10 +61,10 @@ def save_amplifier(tokenizer, folder, *, copy_length: int, noise: float) -> None
     tokenizer.save_pretrained(folder)
 
 
-@pytest.mark.parametrize(("engine", "noise"), [("fused", 0.0), ("fused", 0.1), ("lens", 0.1)])
-def test_what_is_read_at_the_own_position_earns_no_tag(engine, noise, tokenizer, tmp_path):
+@pytest.mark.parametrize("noise", [0.0, 0.1])
+def test_what_is_read_at_the_own_position_earns_no_tag(noise, tokenizer, tmp_path):
     save_amplifier(tokenizer, tmp_path, copy_length=20, noise=noise)
-    model = load_model(str(tmp_path), engine=engine)
+    model = load_model(str(tmp_path))
     vocabulary = model.tokenizer.ordinary_tokens(model.vocabulary_size)
     windows = repeat_windows(vocabulary, model.tokenizer, max_length=LENGTH, seed=0, count=16)
     assert {window.copy_length for window in windows} == {20}

@@ -85,7 +85,7 @@ class SelfEntries:
     """Attention of queries of one window to their own positions, and the values there.
 
     What is read is their attention to themselves `[query head]`, and the values there
-    `[query width]`, those of all key/value heads side by side; None if they are not seen.
+    `[query width]`, those of all key/value heads side by side; by the fused engine alone.
     """
 
     window: int
@@ -106,8 +106,6 @@ def slice_pattern(
     in_window, queries = pattern[region.window], torch.from_numpy(region.queries).to(pattern.device)
     if isinstance(region, QueryRows):
         return in_window[:, queries, : region.keys][None]
-    if isinstance(region, SelfEntries):
-        return in_window[:, queries, queries].T
     return in_window[:, queries, torch.from_numpy(region.keys).to(pattern.device)].T
 
 

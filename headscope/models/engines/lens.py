@@ -18,7 +18,6 @@ from headscope.errors import ModelError
 from headscope.models.engines.engine import (
     OnLayer,
     Request,
-    SelfEntries,
     StoppedError,
     Tile,
     full_tile,
@@ -59,28 +58,16 @@ class LensEngine:
         from transformer_lens.model_bridge.exceptions import StopAtLayerException
 
         last = max(n for n in self.attention_layers if layers is None or n < layers)
-        values: dict[int, Tensor] = {}
-
-        def take_value(value: Tensor, hook: Any, layer: int) -> None:
-            values.clear()
-            if value.shape[:2] == tokens.shape:
-                values[layer] = value
 
         def take_pattern(pattern: Tensor, hook: Any, layer: int) -> None:
             if layer in self.attention_layers:
-                value = values.get(layer)
-                on_layer(layer, (_show(pattern, value, request) for request in tiles))
+                on_layer(layer, (slice_pattern(pattern, request) for request in tiles))
             if layer == last and not on:
                 raise StopAtLayerException(pattern)
 
-        takes: dict[str, Any] = {"pattern": take_pattern}
-        if any(isinstance(request, SelfEntries) for request in tiles):
-            takes["v"] = take_value
         hooks = [
-            (f"blocks.{layer}.attn.hook_{name}", partial(take, layer=layer))
+            (f"blocks.{layer}.attn.hook_pattern", partial(take_pattern, layer=layer))
             for layer in range(last + 1)
-            for name, take in takes.items()
-            if name == "pattern" or f"blocks.{layer}.attn.hook_{name}" in self.bridge.hook_dict
         ]
         with suppress(StoppedError):
             self.bridge.run_with_hooks(tokens, fwd_hooks=hooks, return_type=None, use_cache=False)
@@ -102,16 +89,6 @@ class LensEngine:
                     "null model; run without --null-model"
                 ) from error
         return matrices
-
-
-def _show(pattern: Tensor, value: Tensor | None, request: Request) -> Any:
-    """The requested part of a layer's pattern, and of `SelfEntries` the values there."""
-    attention = slice_pattern(pattern, request)
-    if not isinstance(request, SelfEntries):
-        return attention
-    if value is None:
-        return attention, None
-    return attention, value[request.window, torch.from_numpy(request.queries)].flatten(1)
 
 
 def boot(name: str, network: Any, tokenizer: Any, dimensions: AttentionDimensions) -> LensEngine:

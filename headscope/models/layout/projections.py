@@ -210,12 +210,9 @@ def output_matrix(output: nn.Module) -> Float[Tensor, "head_d_value d_model"]:
     """W_O as z meets it from the left, in place.
 
     Args:
-        output: from `output_projection`, or of a TransformerLens bridge.
+        output: from `output_projection`.
     """
-    linear: Any = getattr(output, "original_component", output)
-    weight: Tensor = linear.weight.detach()
-    # GPT-2's Conv1D keeps the transpose of what a linear map keeps
-    return weight if type(linear).__name__ == "Conv1D" else weight.T
+    return _rows_of(output).T
 
 
 def _has(attention: nn.Module, name: str) -> bool:
