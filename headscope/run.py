@@ -9,7 +9,7 @@ import pandas as pd
 from pydantic import Field
 
 from headscope.attention_kind import CAUSAL, KindName, kind_of
-from headscope.errors import ChoiceError, HeadscopeError
+from headscope.errors import ChoiceError
 from headscope.options import (
     LARGEST,
     Corpus,
@@ -17,7 +17,6 @@ from headscope.options import (
     Head,
     MaxTokens,
     Name,
-    NonNegative,
     Overwrite,
     PathName,
     Seed,
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from headscope.corpus.window import Window
-    from headscope.views.show import AttentionView, LayerView
+    from headscope.views.show import AttentionView
 
 
 class Run(Result):
@@ -79,26 +78,13 @@ class Run(Result):
     @checked
     def show(
         self,
-        head: Head | None = None,
-        text: Text | None = None,
+        head: Head,
+        text: Text,
         *,
-        layer: NonNegative | None = None,
         device: Device = "auto",
         source: Source = None,
-    ) -> AttentionView | LayerView:
-        """A head of the run's model on any text; see `headscope.views.show.show`.
-
-        With `layer` alone all heads of that layer on a text that the run kept; no model is loaded.
-
-        Raises:
-            HeadscopeError: neither a head and a text nor a layer alone; and see there.
-        """
-        if layer is not None and head is None and text is None:
-            from headscope.views.show import layer_view
-
-            return layer_view(self, layer)
-        if layer is not None or head is None or text is None:
-            raise HeadscopeError("show takes a head and a text, or layer=5 alone")
+    ) -> AttentionView:
+        """A head of the run's model on any text; see `headscope.views.show.show`."""
         # what draws is slow to import
         from headscope.views.show import show
 

@@ -141,7 +141,7 @@ class Settings(Options):
         options = {name: getattr(self, name) for name in _LOADED}
         # auto is decided when the model is loaded; see `headscope.measure.precision_check`
         dtype = "float32" if self.dtype == AUTO else self.dtype
-        return options | {"dtype": dtype, "longest": self.max_length}
+        return options | {"dtype": dtype}
 
     def words(self) -> Iterator[str]:
         """The options of the command line that differ from their defaults.

@@ -11,7 +11,6 @@ import typer
 from headscope.cli.app import command
 from headscope.cli.files import PICTURES, check_targets, draw, print_written
 from headscope.cli.shell_options import Overwrite, Run
-from headscope.cli.study_command import StudyCall, body
 from headscope.runs.write import write_file
 from headscope.studies.study_table import DRAW, EXPORT
 
@@ -108,18 +107,3 @@ def pack(
 
     card = export_atlases(*runs, out=out, overwrite=overwrite)
     print_written([card])
-
-
-@body("headvis")
-def headvis(
-    call: StudyCall,
-    out: Annotated[
-        Path, typer.Option(help="The folder, new or empty; HeadVis looks for one named data.")
-    ] = Path("data"),
-    overwrite: Annotated[
-        bool,
-        typer.Option("--overwrite", help="Replace files of the same names in that folder."),
-    ] = False,
-) -> None:
-    call.show(call.result(), [])
-    print_written([out])

@@ -246,11 +246,12 @@ def serve(
 
     For a run the page shows tags; for a model without a run it shows patterns only.
     """
-    from headscope.serve.server import live_of
+    from headscope.runs.resolve import model_or_run
+    from headscope.serve.live import Live
     from headscope.serve.server import serve as answer
 
-    live = live_of(model, source=source, device=device)
-    other_model = None if other is None else live_of(other, device=device)
+    live = Live(*model_or_run(model, source=source, device=device))
+    other_model = None if other is None else Live(*model_or_run(other, device=device))
     if live.run is None:
         print_text(
             f"no tags without a run; headscope classify {one_line(model)} finds what its heads do"

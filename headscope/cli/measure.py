@@ -1,4 +1,4 @@
-"""Commands that measure: `classify`, `sweep`, `languages`, `weights`, `anatomy`."""
+"""The command `classify`."""
 
 from __future__ import annotations
 
@@ -8,12 +8,7 @@ from typing import Annotated
 import typer
 
 from headscope.cli.app import command
-from headscope.cli.shell_options import (
-    Corpus,
-    HelpAll,
-    Model,
-    takes_settings,
-)
+from headscope.cli.shell_options import Corpus, HelpAll, Model, takes_settings
 from headscope.cli.terminal import message, print_rich, print_text
 from headscope.printing import one_line
 from headscope.settings import Settings

@@ -10,6 +10,7 @@ import os
 import shutil
 import signal
 import sys
+import textwrap
 import threading
 import time
 import unicodedata
@@ -42,29 +43,26 @@ def print_folded(text: str) -> None:
 
 
 def folded(text: str, width: int) -> str:
-    """Text with lines of at most so many columns; what goes on is indented by two more.
-
-    A character of double width counts twice. In a window too narrow for words they are broken.
+    """Text with lines of at most so many characters; what goes on is indented by two more.
 
     >>> print(folded("  yes mass: 0.93 of its attention", 20))
       yes mass: 0.93 of
         its attention
     """
-    from rich.console import Console
-    from rich.text import Text
-
-    console, lines = Console(file=io.StringIO(), width=width), []
+    lines = []
     for line in text.split("\n"):
         words = line.lstrip(" ")
         indent = min(len(line) - len(words), width // 2)
-        remaining_width = max(2, width - indent - 2)
-        first, *others = Text(words).wrap(console, remaining_width + 2) if words else [Text()]
-        if others:
-            # the first line has two columns more than those after it
-            prefix_width = len(first.plain)
-            others = list(Text(words[prefix_width:].lstrip(" ")).wrap(console, remaining_width))
-        lines.append(" " * indent + first.plain.rstrip(" "))
-        lines += [" " * (indent + 2) + other.plain.rstrip(" ") for other in others]
+        first, others = " " * indent, " " * (indent + 2)
+        lines.append(
+            textwrap.fill(
+                words,
+                width,
+                initial_indent=first,
+                subsequent_indent=others,
+                break_on_hyphens=False,
+            )
+        )
     return "\n".join(lines)
 
 

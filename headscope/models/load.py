@@ -10,7 +10,6 @@ from __future__ import annotations
 import copy
 import hashlib
 from dataclasses import dataclass, replace
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,7 @@ from headscope.models.families import check_family
 from headscope.models.layout.dimensions import AttentionDimensions, attention_kind, read_dimensions
 from headscope.models.layout.projections import layers_without_softmax
 from headscope.models.locate import locate, title_of
-from headscope.models.model import LONGEST_ENCODED, Model
+from headscope.models.model import Model
 from headscope.models.tokenizer import Tokenizer, load_tokenizer, substitute_bos
 from headscope.models.weights import (
     check_plain_weights,
@@ -40,6 +39,8 @@ from headscope.models.weights import (
 )
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+UNSTATED_CONTEXT = 2048
+"""Context in tokens of a model that states none, as BLOOM was trained (Le Scao et al. 2022)."""
 STATE = "state_dict"
 """Name of the checksum of a model in memory; a file's checksum has the file's name."""
 FROM_MEMORY = "read from memory: to repeat the run, save the model and name its folder"
@@ -69,8 +70,6 @@ class LoadOptions:
     device_map: str | None = None
     """`auto`, `balanced` or `sequential` spread a model that is too large for one device over all
     of them, the processor too, with accelerate; fused engine only."""
-    longest: int | None = None
-    """Tokens of the longest window that will be read; the whole context when None."""
 
     def __post_init__(self) -> None:
         if self.device_map and (self.device != "auto" or self.engine == "lens"):
@@ -220,11 +219,7 @@ def _in_memory(source: Any, options: LoadOptions) -> Model:
 
 
 def _check_network(name: str, network: Any) -> None:
-    """Refuse what has no plain weights here or predicts no next token."""
-    if any(tensor.is_meta for tensor in chain(network.parameters(), network.buffers())):
-        raise ModelError(
-            f"{name}: some of its weights are on the meta device, which holds none; load it whole"
-        )
+    """Refuse what has no plain weights or predicts no next token."""
     check_plain_weights(name, network)
     check_family(name, network.config.to_dict())
     if network.get_output_embeddings() is None and attention_kind(network.config) == CAUSAL:
@@ -277,7 +272,7 @@ def model_around(
         name: name of the model.
         network: a language model with eager attention, in evaluation mode.
         tokenizer: its tokenizer, as transformers loads it.
-        options: its `bos`, `chat`, `engine` and `longest` are heeded.
+        options: its `bos`, `chat` and `engine` are heeded.
         bridge: TransformerLens' bridge around the network, which is then read as it is.
         notes: notes on how it was loaded.
         facts: the other fields of `Model` that the network does not say.
@@ -291,7 +286,6 @@ def model_around(
     dimensions = replace(dimensions, others=layers_without_softmax(network, dimensions.layers))
     rows = int(network.get_input_embeddings().weight.shape[0])
     text_tokenizer, bos_notes = _text_tokenizer(name, config, tokenizer, options, dimensions, rows)
-    context = dimensions.longest_input(options.longest)
     engine: Engine
     engine_notes: tuple[str, ...]
     if bridge is not None:
@@ -305,7 +299,6 @@ def model_around(
             engine_name=options.engine,
             device=facts["device"],
         )
-    other_notes = _notes(network, dimensions, options.longest, context)
     return Model(
         name=name,
         engine=engine,
@@ -314,11 +307,11 @@ def model_around(
         layers=len(dimensions.attention_layers),
         heads=dimensions.heads,
         key_value_heads=dimensions.key_value_heads,
-        context=context,
+        context=dimensions.context or UNSTATED_CONTEXT,
         vocabulary_size=rows,
         attention_kind=dimensions.attention_kind,
         others=dimensions.others,
-        notes=(*notes, *bos_notes, *engine_notes, *other_notes),
+        notes=(*notes, *bos_notes, *engine_notes, *_notes(network, dimensions)),
         **facts,
     )
 
@@ -346,21 +339,14 @@ def _text_tokenizer(
     return tokenizer.in_chat() if options.chat else tokenizer, notes
 
 
-def _notes(
-    network: Any, dimensions: AttentionDimensions, longest: int | None, context: int
-) -> tuple[str, ...]:
-    """The devices of its parts, the layers that are not read, and the cut of its texts."""
+def _notes(network: Any, dimensions: AttentionDimensions) -> tuple[str, ...]:
+    """The devices of its parts, and the layers that are not read."""
     notes = []
     if devices := dict.fromkeys(map(str, getattr(network, "hf_device_map", {}).values())):
         names = [f"cuda:{device}" if device.isdigit() else device for device in devices]
         notes.append(f"spread by accelerate over {', '.join(names)}")
     if dimensions.others:
         notes.append(f"{without_softmax(dimensions.others)}: what they mix is not read")
-    limit = min(context, LONGEST_ENCODED)
-    if longest and longest > limit and dimensions.attention_kind.sees_future:
-        notes.append(
-            f"windows of {longest:,} tokens were asked for; an encoder's are cut at {limit:,}"
-        )
     return tuple(notes)
 
 

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from headscope.errors import ModelError
 from headscope.models.engines.engine import Engine
 
 
@@ -45,26 +43,9 @@ def stored_matrices(engine: Engine) -> list[Tensor]:
     """The distinct attention matrices of an engine, each a view into a parameter.
 
     Raises:
-        ModelError: an attention layer shows no such matrices, they are not in memory, or the model
-            computes them from other tensors: they cannot be shuffled.
+        ModelError: an attention layer shows no such matrices.
     """
-    source: Any = engine
-    network: nn.Module = source.bridge if engine.name == "lens" else source.network
-    stored = {weights.untyped_storage().data_ptr() for weights in network.parameters()}
-    matrices = {}
-    for matrix in engine.matrices():
-        if matrix.is_meta:
-            raise ModelError(
-                "some layers fit on no device and are loaded as they are needed, so that their "
-                "matrices cannot be shuffled; run without --null-model"
-            )
-        if matrix.untyped_storage().data_ptr() not in stored:
-            raise ModelError(
-                "some attention weights are computed from other tensors (as by weight_norm), so "
-                "that they cannot be shuffled; run without --null-model, or make "
-                "them plain by torch.nn.utils.parametrize.remove_parametrizations"
-            )
-        matrices[matrix.data_ptr(), matrix.shape, matrix.stride()] = matrix
+    matrices = {(m.data_ptr(), m.shape, m.stride()): m for m in engine.matrices()}
     return list(matrices.values())
 
 

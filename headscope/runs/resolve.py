@@ -127,16 +127,14 @@ def model_of(
     source: Any = None,
     engine: str = "auto",
     device: str = "auto",
-    longest: int | None = None,
 ) -> Model:
-    """The model of a run, loaded again for an engine and windows as `load_model` knows them.
+    """The model of a run, loaded again for an engine as `load_model` knows them.
 
     Args:
         run: the run.
         source: its model, or where it is now; where it was when the run was made if None.
         engine: `fused`, `lens` or `auto`.
         device: `cpu`, `cuda`, …; `auto` takes a GPU when there is one.
-        longest: tokens of the longest window that will be read.
 
     Raises:
         RunError: the run was made from given patterns, or the model's weights have changed since.
@@ -149,7 +147,7 @@ def model_of(
     if "weights_sha256" not in facts:
         raise RunError("this run was made from given patterns; it has no model to show")
     held = run.source if source is None else source
-    options = {"bos": run.info["bos"], "engine": engine, "longest": longest}
+    options = {"bos": run.info["bos"], "engine": engine}
     options["chat"] = run.info.get("chat") is not None
     if held is not None and not isinstance(held, str | Path):
         model = open_model(held, device=device, **options)
@@ -175,7 +173,6 @@ def model_or_run(
     model: Any,
     *,
     source: Any = None,
-    longest: int | None = None,
     revision: str | None = None,
     device: str = "auto",
 ) -> tuple[Model, Result | None]:
@@ -184,7 +181,6 @@ def model_or_run(
     Args:
         model: a model or a run, or what stands for one.
         source: the run's model, or where it is now if it is not where it was.
-        longest: tokens of the longest window that will be read.
         revision: branch, tag or commit on the hub, for the name of a model.
         device: `cpu`, `cuda`, …; `auto` takes a GPU if there is one.
 
@@ -194,8 +190,8 @@ def model_or_run(
     """
     run = run_named(model, revision=revision, source=source)
     if run is None:
-        return the_model(model, longest=longest, revision=revision, device=device), None
-    return model_of(run, source=source, longest=longest, device=device), run
+        return the_model(model, revision=revision, device=device), None
+    return model_of(run, source=source, device=device), run
 
 
 def corpora_of(run: Result) -> list[str]:

@@ -1,4 +1,4 @@
-"""Server of the live page: loads a run or a model, binds an address and answers."""
+"""Server of the live page: binds an address and answers."""
 
 from __future__ import annotations
 
@@ -22,9 +22,8 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from headscope.errors import HeadscopeError
-from headscope.runs.resolve import model_or_run
 from headscope.serve.answers import head_answer, predictions_answer, sentence_answer
-from headscope.serve.guard import MOST_BYTES, Guard, error_response
+from headscope.serve.guard import Guard, error_response
 from headscope.serve.live import AblationMethod, Live
 from headscope.serve.live_page import asset, page_html
 
@@ -46,24 +45,6 @@ class Query(BaseModel):
 
 
 Answer = Callable[[Query], dict[str, Any]]
-
-
-def live_of(
-    model: Any, *, source: Any = None, revision: str | None = None, device: str = "auto"
-) -> Live:
-    """The model of a run, with the run; or a model alone.
-
-    Args:
-        model: a run or its folder, or a model as for `classify`.
-        source: the run's model, or where it is now if it is not where it was.
-        revision: branch, tag or commit on the hub, for the name of a model.
-        device: `cpu`, `cuda`, …; `auto` takes a GPU if there is one.
-
-    Raises:
-        RunError: the run has no model, or its weights have changed.
-        ModelError: the model is no longer where it was, or cannot be loaded.
-    """
-    return Live(*model_or_run(model, source=source, revision=revision, device=device))
 
 
 def serve(
@@ -146,7 +127,7 @@ def serve_app(live: Live, other: Live | None = None) -> Starlette:
             # a stranger's page can make its own name mean this machine (DNS rebinding)
             Middleware(TrustedHostMiddleware, allowed_hosts=[HOST, "localhost"]),
         ],
-        exception_handlers={HTTPException: _refused, Exception: _failed},
+        exception_handlers={Exception: _failed},
     )
     app.state.limiter = CapacityLimiter(1)
     return app
@@ -156,7 +137,7 @@ async def _respond(answer: Answer, request: Request) -> Response:
     """The answer to a query when its turn has come; none if the client has left before."""
     start = time.perf_counter()
     try:
-        query = Query.model_validate_json(await _body(request))
+        query = Query.model_validate_json(await request.body())
         async with request.app.state.limiter:
             if await request.is_disconnected():
                 return Response(status_code=GONE)
@@ -172,15 +153,6 @@ async def _respond(answer: Answer, request: Request) -> Response:
     return JSONResponse(values | {"seconds": round(time.perf_counter() - start, 3)})
 
 
-async def _body(request: Request) -> bytes:
-    body = bytearray()
-    async for part in request.stream():
-        body += part
-        if len(body) > MOST_BYTES:
-            raise HTTPException(413, f"more than {MOST_BYTES // 1024} KB; send a sentence")
-    return bytes(body)
-
-
 def _check_same_shape(live: Live, other: Live) -> None:
     shapes = [(len(served.model.attention_layers), served.model.heads) for served in (live, other)]
     if shapes[0] != shapes[1]:
@@ -194,15 +166,9 @@ def _check_same_shape(live: Live, other: Live) -> None:
 async def _asset(request: Request) -> Response:
     content = asset(request.path_params["name"])
     if content is None:
-        return error_response(404, "nothing is there")
+        raise HTTPException(404)
     text, kind = content
     return Response(text, media_type=kind)
-
-
-async def _refused(_: Request, error: Exception) -> Response:
-    status = error.status_code if isinstance(error, HTTPException) else 500
-    detail = error.detail if isinstance(error, HTTPException) else ""
-    return error_response(status, detail)
 
 
 async def _failed(_: Request, error: Exception) -> Response:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from headscope.heads import parse_head
 from headscope.options import Device, Head, Revision, Source, Text, checked
 from headscope.packages import optional_package
-from headscope.runs.resolve import ModelOrRun
+from headscope.runs.resolve import ModelOrRun, model_or_run
 
 if TYPE_CHECKING:
     from headscope.serve.head_widget import HeadWidget
@@ -40,7 +40,8 @@ def widget(
     """
     optional_package("a widget", "anywidget")
     from headscope.serve.head_widget import HeadWidget
-    from headscope.serve.server import live_of
+    from headscope.serve.live import Live
 
     parse_head(head)
-    return HeadWidget(live_of(model, source=source, revision=revision, device=device), head, text)
+    loaded = model_or_run(model, source=source, revision=revision, device=device)
+    return HeadWidget(Live(*loaded), head, text)

@@ -20,7 +20,6 @@ from pydantic import Field
 
 from headscope.corpus.window import Window
 from headscope.measure.bootstrap import estimate
-from headscope.measure.study_windows import LENGTH
 from headscope.models.intervention import ablated
 from headscope.models.layout.projections import output_matrix
 from headscope.models.rerun import Rerunner, Score, TokenRows
@@ -122,7 +121,7 @@ def ablate(
     corpora = text_of(run, corpus, seed=seed)
     tables = []
     with progress_bar(progress, "ablating", unit="steps") as bar:
-        model = model_of(run, longest=LENGTH, source=source, device=device)
+        model = model_of(run, source=source, device=device)
         if only != "edges":
             rerunner = Rerunner(model)
             norms = output_norms(rerunner, short_windows(model, corpora, NORM_TOKENS, seed))

@@ -18,7 +18,7 @@ from pydantic import Field
 from torch import Tensor
 
 from headscope.errors import ModelError
-from headscope.measure.study_windows import MAX_LENGTH, MAX_TOKENS, rise, text_windows, token_count
+from headscope.measure.study_windows import MAX_TOKENS, rise, text_windows, token_count
 from headscope.models.families import refuse_encoder
 from headscope.models.intervention import Intervention, PatternReplaced
 from headscope.models.layout.projections import outputs_by_layer
@@ -95,7 +95,7 @@ def collapse(
     """
     corpus = readable(corpus, seed=seed)
     with progress_bar(progress) as bar:
-        loaded, _ = model_or_run(model, longest=MAX_LENGTH, revision=revision, device=device)
+        loaded, _ = model_or_run(model, revision=revision, device=device)
         changes: dict[str, Change] = {way: partial(collapsed, way=way) for way in WAYS}
         if mixing:
             changes[NO_MIXING] = Unmixed

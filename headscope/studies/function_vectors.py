@@ -47,7 +47,6 @@ from headscope.views.study_figure import HeatMap
 from headscope.views.study_result import StudyResult
 
 PROMPTS, SHOTS, MIN_PROMPTS = 12, 5, 6
-LONGEST = 256
 MEANS, EFFECTS = 0, 1
 """The part of a task's words that mean outputs, and effects, are measured on."""
 UNINFORMED = (SHUFFLED, ZERO_SHOT)
@@ -117,7 +116,7 @@ def function_vectors(
     pairs = chosen_tasks(tasks)
     size = PromptSize(shots, prompts, seed)
     with progress_bar(progress, "patching heads", unit="steps") as bar:
-        loaded, _ = model_or_run(model, longest=LONGEST, revision=revision, device=device)
+        loaded, _ = model_or_run(model, revision=revision, device=device)
         refuse_encoder(loaded, "study function-vectors")
         runner = LastTokenRunner(loaded)
         spelling = Spelling(loaded.tokenizer)

@@ -135,7 +135,7 @@ def headvis(
     exported_heads = sorted(set(selected_heads(run, heads)))
     corpora = text_of(run, corpus)
     with progress_bar(progress) as bar:
-        model = model_of(run, longest=max_length, source=source, device=device)
+        model = model_of(run, source=source, device=device)
         length = min(max_length, model.longest_window)
         limits = {"max_tokens": sequences * length, "max_length": length, "seed": 0}
         text = TextWindows(corpora, model.tokenizer, **limits)

@@ -17,7 +17,6 @@ from headscope.corpus.window import Window
 from headscope.errors import CorpusError, RunError
 from headscope.measure.bootstrap import LEVEL, resample
 from headscope.measure.study_windows import (
-    MAX_LENGTH,
     MAX_TOKENS,
     RESAMPLES,
     rise,
@@ -104,9 +103,7 @@ def prune(
     """
     corpus = readable(corpus, seed=seed)
     with progress_bar(progress) as bar:
-        loaded, model_run = model_or_run(
-            model, longest=MAX_LENGTH, revision=revision, device=device
-        )
+        loaded, model_run = model_or_run(model, revision=revision, device=device)
         classified = model_run if run is None else the_run(run)
         ranks = None if classified is None else _type_ranks(classified, loaded)
         refuse_encoder(loaded, "study prune")

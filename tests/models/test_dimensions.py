@@ -41,8 +41,3 @@ def test_the_numbers_of_a_model_that_also_sees_are_those_of_its_text():
     found = layout("Gemma3Config", text_config=text)
     assert (found.layers, found.heads, found.key_value_heads) == (3, 6, 2)
     assert (found.d_model, found.d_head, found.vocabulary) == (48, 16, 99)
-
-
-def test_bloom_which_states_no_context_is_read_at_the_length_that_is_asked():
-    found = layout("BloomConfig")
-    assert (found.context, found.longest_input(), found.longest_input(4096)) == (None, 2048, 4096)

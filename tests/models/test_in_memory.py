@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 from transformers import (
-    AutoConfig,
     AutoModel,
     AutoModelForCausalLM,
     AutoTokenizer,
@@ -76,17 +75,10 @@ def test_a_bridge_and_a_loaded_model_give_the_evidence_of_their_folder(model_fol
     assert close.all()
 
 
-def meta(folder):
-    config = AutoConfig.from_pretrained(folder)
-    with torch.device("meta"):
-        return AutoModelForCausalLM.from_config(config)
-
-
 WRONG = {
     "no tokenizer": (lambda m, t, f: (m, None), "is no model and its tokenizer; give"),
     "turned": (lambda m, t, f: (t, m), "is no model and its tokenizer; give"),
     "alone": (lambda m, t, f: m, "is no model and its tokenizer; give"),
-    "meta": (lambda m, t, f: (meta(f), t), "on the meta device"),
     "no head": (lambda m, t, f: (AutoModel.from_pretrained(f), t), "predicts no next token"),
     "number": (lambda m, t, f: 123, "it should be the name or path of a model"),
     "module": (lambda m, t, f: torch.nn.Linear(2, 2), "it should be the name or path of a model"),

@@ -10,7 +10,6 @@ import pytest
 import torch
 from torch.ao.nn.quantized.dynamic import Linear as DynamicLinear
 from torch.ao.quantization import quantize_dynamic
-from torch.nn.utils.parametrizations import weight_norm
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 import headscope as hs
@@ -53,11 +52,6 @@ def shared_attention(model: Any) -> None:
     model.model.layers[2].self_attn = attention(model, 0)
 
 
-def parametrised(model: Any) -> None:
-    for layer in LAYERS:
-        weight_norm(attention(model, layer).q_proj)
-
-
 def halved(model: Any) -> None:
     with torch.no_grad():
         for weights in model.model.layers.parameters():
@@ -82,7 +76,6 @@ FORMS: dict[str, Callable[[Any], None]] = {
     "same storage": same_storage,
     "shared layers": shared_layers,
     "shared attention": shared_attention,
-    "parametrised": parametrised,
     "bfloat16": halved,
     "int8": int8,
     "packed": packed,
@@ -91,7 +84,6 @@ REFUSED = {
     "shared attention": r"3 attention patterns of .* heads come from 2 layers",
     "int8": "its weights are quantised; pass the model before",
     "packed": "its weights are quantised; pass the model before",
-    "parametrised": "weight_norm.*--null-model.*remove_parametrizations",
 }
 STUDIES: dict[str, Callable[[Any, Any], object]] = {
     "ablate": lambda pair, text: hs.ablate(
@@ -152,9 +144,6 @@ def test_classify_leaves_every_form_of_weights_as_it_was(form, words, text):
     else:
         hs.classify((model, words), text, null_model=True, **TYPES)
     assert state(model) == before
-    if form == "parametrised":
-        assert len(hs.classify((model, words), text, **TYPES).heads)
-        assert state(model) == before
 
 
 @pytest.mark.parametrize("study", STUDIES)

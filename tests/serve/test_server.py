@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from headscope.models.load import load_model
-from headscope.serve.guard import MOST_BYTES
 from headscope.serve.live import Live
 from headscope.serve.server import serve_app
 
@@ -48,7 +47,6 @@ def slow(gpt2_folder):
         ("/read", {}, 400, "text: Field required"),
         ("/read", b"[" * 60_000, 400, "Invalid JSON"),
         ("/read", {"text": "x" * 400}, 400, "reads 256 at most"),
-        ("/read", {"text": "x" * MOST_BYTES}, 413, "64 KB"),
         ("/head", {"text": TEXT, "head": "L7H1"}, 400, "no head L7H1"),
         ("/ablate", {"text": TEXT, "heads": [], "method": "loud"}, 400, "'mean' or 'zero'"),
     ],

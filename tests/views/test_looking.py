@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import numpy as np
-import pytest
 
 import headscope as hs
-from headscope.errors import HeadscopeError, RunError
 from headscope.views import show
 from headscope.views.show import AttentionView
 from tests.browser import visit
@@ -52,18 +49,3 @@ def test_one_output_of_a_notebook_brings_the_script_that_draws_all(monkeypatch, 
     alone = visit(page.format(outputs[1]), script, tmp_path)  # its first output was cleared
     assert alone.errors == []
     assert alone.found == [[False, 4]]
-
-
-def test_a_layer_is_shown_by_the_examples_of_the_run(run):
-    (own,) = [e for e in run.examples if e.query < 0]
-    other = replace(own, head=1, pattern=np.eye(len(own.tokens), dtype=np.float16))
-    view = replace(run, examples=[own, other]).show(layer=1)
-    assert sorted(view.names) == ["L1H1", "L1H2"]
-    assert view.tokens == own.tokens
-    eye = view.patterns[view.names.index("L1H1")]
-    np.testing.assert_array_equal(eye, np.eye(len(own.tokens)))
-    for layer in (7, 0):  # a layer that the model has not, and one without examples
-        with pytest.raises(RunError, match=f"layer {layer}"):
-            run.show(layer=layer)
-    with pytest.raises(HeadscopeError, match="a head and a text, or layer=5 alone"):
-        run.show(head="L0H0", layer=1)

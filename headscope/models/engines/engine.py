@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -106,7 +106,8 @@ def slice_pattern(
     in_window, queries = pattern[region.window], torch.from_numpy(region.queries).to(pattern.device)
     if isinstance(region, QueryRows):
         return in_window[:, queries, : region.keys][None]
-    return in_window[:, queries, torch.from_numpy(region.keys).to(pattern.device)].T
+    cells = cast(Entries, region)  # no engine that builds patterns is asked for `SelfEntries`
+    return in_window[:, queries, torch.from_numpy(cells.keys).to(pattern.device)].T
 
 
 class StoppedError(Exception):

@@ -13,8 +13,6 @@ from headscope.errors import ModelError, first_line
 from headscope.models.layout.table import find_layout
 
 CONTEXT = ("max_position_embeddings", "max_seq_len", "seq_length")
-UNSTATED_CONTEXT = 2048
-"""Tokens that BLOOM was trained on at a time (Le Scao et al. 2022)."""
 
 
 @dataclass(frozen=True)
@@ -51,10 +49,6 @@ class AttentionDimensions:
     def forward_options(self) -> dict[str, bool]:
         """Options of a forward pass that computes no cache for a next token."""
         return {"use_cache": False} if self.attention_kind.predicts_next else {}
-
-    def longest_input(self, requested: int | None = None) -> int:
-        """The context in tokens; the requested length or 2,048 if none is stated, as in BLOOM."""
-        return self.context or requested or UNSTATED_CONTEXT
 
 
 def read_dimensions(name: str, config: Any) -> AttentionDimensions:

@@ -100,7 +100,7 @@ def explain(
     run = run_named(model, revision=revision)
     corpora = asked_corpora(text_of(run, corpus, seed=seed))
     with progress_bar(progress, "explaining heads", unit="layers") as bar:
-        loaded, _ = model_or_run(run or model, longest=LENGTH, revision=revision, device=device)
+        loaded, _ = model_or_run(run or model, revision=revision, device=device)
         parts, notes = read_split_windows(loaded, corpora, windows=windows, seed=seed)
         relations = relations_of([ALL], loaded.attention_kind)
         texts = Texts.of(parts, TokenFacts.of(parts[0]), relations)

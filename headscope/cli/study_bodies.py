@@ -1,0 +1,202 @@
+"""Commands of studies that do more than call their function, write and print."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from headscope.cli.files import CSV, PICTURES, check_targets, print_written, write_study
+from headscope.cli.shell_options import ModelOrRun, Overwrite, Run, takes_settings
+from headscope.cli.study_command import StudyCall, body, command_of
+from headscope.cli.terminal import message_listener, print_rich, print_text, stop_code, warn
+from headscope.printing import one_line
+
+_LIST = "repeatable, or separated by commas"
+
+
+@body("sweep")
+@takes_settings("types", "quick", "max_tokens")
+def sweep(
+    call: StudyCall,
+    settings: dict[str, Any],
+    models: Annotated[
+        list[str] | None,
+        typer.Option(help=f"Models, as for classify; {_LIST}.", show_default=False),
+    ] = None,
+    revisions: Annotated[
+        list[str] | None,
+        typer.Option(
+            help=f"Revisions of each model on the hub, or folders in a local one; {_LIST}.",
+            show_default=False,
+        ),
+    ] = None,
+    corpus: Annotated[
+        list[str] | None,
+        typer.Option(help="Corpora, each read on its own. Default: gum, which ships; repeatable."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the sweep. Default: runs/FILE.")
+    ] = None,
+) -> None:
+    """Classify models × revisions × corpora: a run folder each, sweep.json and sweep.csv.
+
+    Options replace the file's keys, which may be any setting of classify. Complete runs are kept,
+    and the same command resumes after a stop. Failed runs are listed in sweep.csv and at the end,
+    with exit code 1.
+    """
+    own = {"models": models, "revisions": revisions, "corpora": corpus, "out": out}
+    settings |= {name: value for name, value in own.items() if value}
+    with _runs_kept():
+        result = call.result(
+            on_message=message_listener(call.quiet), progress=not call.quiet, **settings
+        )
+    print_rich(result.lines())
+    if result.notes:
+        raise typer.Exit(1)
+
+
+@body("languages")
+@takes_settings(
+    *("types", "quick", "max_tokens"),
+    help_texts={
+        "types": "Head types to score: names separated by commas. Default: syntactic.",
+    },
+)
+def languages(
+    call: StudyCall,
+    settings: dict[str, Any],
+    corpus: Annotated[
+        list[str],
+        typer.Option(
+            help="Treebanks or folders of them, with names of Universal Dependencies such as "
+            "de_pud-ud-test.conllu; repeatable.",
+            show_default=False,
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="Folder of the runs and of languages.csv.")] = Path(
+        "runs/languages"
+    ),
+) -> None:
+    """Count the languages in which each head has a tag, with a run for each language.
+
+    Parallel treebanks are read up to the same document. Complete runs are kept. Failed languages
+    are listed, with exit code 1.
+    """
+    call.check()
+    from headscope.studies.languages import TABLE
+
+    listener, progress = message_listener(call.quiet), not call.quiet
+    with _runs_kept():
+        result = call.result(
+            corpus=corpus, out=out, on_message=listener, progress=progress, **settings
+        )
+    print_rich(result.lines())
+    print_written([out / TABLE, *call.write(result)])
+    if result.notes:
+        raise typer.Exit(1)
+
+
+@contextmanager
+def _runs_kept() -> Iterator[None]:
+    """Print at a stop that complete runs are kept, and exit with the code of the stop."""
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        warn("headscope: stopped; complete runs are kept, and the same command resumes")
+        raise typer.Exit(stop_code(stop)) from None
+
+
+@body("ablate")
+def ablate(call: StudyCall, run: Run, overwrite: Overwrite = False) -> None:
+    """Ablate heads and knock out the edges of their tags; write RUN/causal.csv."""
+    from headscope.run import load
+    from headscope.runs.contents import REPORT
+    from headscope.runs.folder import RunFolder
+    from headscope.runs.tables import CAUSE_TABLE
+
+    loaded, folder = load(run, with_tally=True), RunFolder(run)
+    folder.check_table(CAUSE_TABLE, overwrite=overwrite)
+    result = call.result(run=loaded)
+    known = replace(loaded, causes=result.table)
+    folder.save(known, report=known.report, overwrite=True)
+    print_rich(result.lines())
+    path, report = (one_line(folder.path / name) for name in (CAUSE_TABLE.file, REPORT))
+    print_text(f"\nwritten to {path}; headscope why --full and {report} show it")
+
+
+@body("explain")
+def explain(call: StudyCall, model: ModelOrRun) -> None:
+    """Fit a small feature model to each head; for a run, also write RUN/feature_model.csv."""
+    call.check()
+    from headscope.run import Run, load
+    from headscope.runs.folder import RunFolder, is_run
+    from headscope.runs.tables import FEATURE_MODEL_TABLE
+
+    folder = RunFolder(model) if is_run(Path(model)) else None
+    if folder is not None:
+        folder.check_table(FEATURE_MODEL_TABLE, overwrite=call.overwrite)
+    from headscope.studies.explain.explanation import explained_run
+
+    explanation = call.result()
+    files = call.write(explanation)
+    if folder is not None:
+        run = Run.of(explained_run(load(folder.path, with_tally=True), explanation))
+        folder.save(run, report=run.report, overwrite=True)
+        files.append(folder.path / FEATURE_MODEL_TABLE.file)
+    call.show(explanation, files)
+
+
+@command_of("compare")
+def compare(
+    runs: Annotated[list[Path], typer.Argument(help="Two run folders or more.")],
+    out: Annotated[Path | None, typer.Option(help="Write the table to this .csv file.")] = None,
+    figure: Annotated[
+        Path | None, typer.Option(help="Draw the lift differences: a .png, .svg or .pdf file.")
+    ] = None,
+    fail_on: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Exit with code 1 if this holds: 'lost induction > 0', 'sure changes > 3'; "
+            "repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """Compare runs with the first one, head by head: changed tags and lifts.
+
+    A change counts as sure if the 95 % intervals of the lift do not overlap. With --fail-on the
+    command guards a model in CI.
+    """
+    check_targets((out, CSV), (figure, PICTURES), overwrite=overwrite)
+    from headscope.studies.compare import compare as compare_runs
+    from headscope.studies.compare import condition_outcomes
+
+    result = compare_runs(*runs)
+    outcomes = condition_outcomes(result, fail_on or [])
+    result = replace(result, notes=(*map(str, outcomes), *result.notes))
+    files = write_study(result, out, figure, overwrite=overwrite)
+    print_rich(result.lines())
+    print_written(files)
+    if any(outcome.failed for outcome in outcomes):
+        raise typer.Exit(1)
+
+
+@body("headvis")
+def headvis(
+    call: StudyCall,
+    out: Annotated[
+        Path, typer.Option(help="The folder, new or empty; HeadVis looks for one named data.")
+    ] = Path("data"),
+    overwrite: Annotated[
+        bool,
+        typer.Option("--overwrite", help="Replace files of the same names in that folder."),
+    ] = False,
+) -> None:
+    call.show(call.result(), [])
+    print_written([out])
