@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from functools import partial
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -19,7 +17,6 @@ from headscope.printing import no_other_bars
 OnProgress = Callable[[int, int], None]
 """Called with how much is done, and how much there is in all."""
 
-COLUMNS, ROWS = 80, 24
 LOADING = "loading the model"
 QUIET_SECONDS = 2.0
 """Seconds that work without loading a model goes on before its bar appears."""
@@ -93,7 +90,7 @@ def _drawn_bar(unit: str, *, loads: bool) -> Iterator[Any]:
         unit=f" {unit}",
         unit_scale=True,
         leave=False,
-        **_width(),
+        dynamic_ncols=True,
         delay=0 if loads else QUIET_SECONDS,
         file=sys.stderr,
         disable=False,
@@ -107,15 +104,6 @@ def _set_total(bar: Any, total: int) -> None:
     if container := getattr(bar, "container", None):
         _, fill, _ = container.children
         fill.max = total
-
-
-def _width() -> dict[str, Any]:
-    """Width of a bar: the terminal's, or the most common one if that is not known."""
-    try:
-        known = os.get_terminal_size(sys.stderr.fileno()).columns > 0
-    except (OSError, ValueError, AttributeError):
-        known = False
-    return {"dynamic_ncols": True} if known else {"ncols": COLUMNS, "nrows": ROWS}
 
 
 def silent(*arguments: Any) -> None:
@@ -133,30 +121,6 @@ class Steps:
         """Add some steps."""
         self._done += count
         self._on_progress(self._done, self._total)
-
-
-class RunSteps:
-    """Sum of the progress of several runs; those to come count like the last one."""
-
-    def __init__(self, on_progress: OnProgress, runs: int) -> None:
-        self._on_progress, self._runs = on_progress, runs
-        self._done: dict[int, int] = {}
-        """Steps done of each run that has begun, in their order, failed runs included."""
-        self._total = 0
-
-    def of(self, run: int) -> OnProgress:
-        """The callback of the run of this number."""
-        return partial(self.of_run, run)
-
-    def of_run(self, run: int, done: int, total: int) -> None:
-        """Take over the progress of a run."""
-        self._done[run] = done
-        newest = next(reversed(self._done))
-        if run == newest:
-            self._total = total
-        before = sum(steps for number, steps in self._done.items() if number != newest)
-        runs = self._runs - len(self._done) + 1
-        self._on_progress(before + self._done[newest], before + self._total * runs)
 
 
 class Clock:

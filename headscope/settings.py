@@ -137,11 +137,8 @@ class Settings(Options):
         return cls(**{name: value for name, value in facts.items() if name in cls.model_fields})
 
     def loading(self) -> dict[str, Any]:
-        """Options for loading the model: fields of `headscope.models.load.LoadOptions`."""
-        options = {name: getattr(self, name) for name in _LOADED}
-        # auto is decided when the model is loaded; see `headscope.measure.precision_check`
-        dtype = "float32" if self.dtype == AUTO else self.dtype
-        return options | {"dtype": dtype}
+        """Settings of loading the model, as `headscope.models.load.open_model` takes them."""
+        return {name: getattr(self, name) for name in _LOADED}
 
     def words(self) -> Iterator[str]:
         """The options of the command line that differ from their defaults.

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import headscope as hs
-from headscope.progress import RunSteps, progress_bar
+from headscope.progress import progress_bar
 
 SMALL = {"examples": False, "types": ["delimiter", "positional"]}
 PROGRAM = """
@@ -101,11 +101,3 @@ def test_lines_stand_above_a_bar_and_the_bar_comes_back(monkeypatch):
     assert len(cleared) == 2
     assert cleared[0].rsplit("\r", 1)[-1].strip() == ""  # the bar's own line is empty by then
     assert "counting" in cleared[1]
-
-
-def test_runs_to_come_count_like_the_last_one():
-    seen: list[tuple[int, int]] = []
-    runs = RunSteps(lambda done, total: seen.append((done, total)), 3)
-    for run, tokens in enumerate((10, 30, 20)):
-        runs.of(run)(tokens, tokens)
-    assert seen == [(10, 30), (40, 70), (60, 60)]

@@ -138,10 +138,6 @@ def why(
     classify --quick, up to the last layer of these heads. With --corpus or a setting, a model whose
     results ship is measured too.
     """
-    from headscope.heads import parse_head
-
-    for name in heads:
-        parse_head(name)  # before torch is imported, which takes seconds
     from headscope.studies.why import why as answers_on
 
     answers = answers_on(model, heads, corpus or None, **settings)

@@ -47,9 +47,6 @@ def classify(
 
     After a kill or Ctrl-C the same command resumes from the sums in .NAME.partial next to it.
     """
-    from headscope.stimuli.natural_text import readable
-
-    readable(corpus or None, seed=settings.seed)  # before torch is imported, which takes seconds
     from headscope.classification import classify as run_classify
     from headscope.models.locate import run_name
     from headscope.runs.listing import clearest_head

@@ -16,7 +16,6 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import typer
 
 from headscope.cli.terminal import print_text
-from headscope.errors import ArgumentError
 from headscope.settings import Settings, panel
 
 
@@ -26,17 +25,6 @@ class Format(StrEnum):
     table = "table"
     csv = "csv"
     json = "json"
-
-
-def corpus_path(text: str) -> Path:
-    """The path that an option names; an empty one would be the folder that the shell is in.
-
-    Raises:
-        ArgumentError: it is empty, as an empty variable of a shell is.
-    """
-    if not text:
-        raise ArgumentError("--corpus is empty; name a file, a folder or a corpus that ships")
-    return Path(text)
 
 
 def _show_all(ctx: Any, is_given: bool) -> bool:
@@ -67,9 +55,8 @@ ModelOrRun = Annotated[
 ]
 Head = Annotated[str, typer.Argument(help="L5H1 or 5.1 for layer 5, head 1.")]
 Corpus = Annotated[
-    list[Path] | None,
+    list[str] | None,
     typer.Option(
-        parser=corpus_path,
         metavar="PATH",
         help="File or folder of CoNLL-U, plain text, Markdown or Python (also .gz, .xz), or "
         "gum, gold or controlled, which ship; repeatable.",

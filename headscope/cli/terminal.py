@@ -31,9 +31,9 @@ class ReaderGoneError(Exception):
 
 
 def print_text(text: str) -> None:
-    """Print lines for a person; on a terminal none is wider than that."""
+    """Print lines for a person."""
     with _stdout():
-        print(_fitted(harmless(text), is_terminal=sys.stdout.isatty()))
+        print(harmless(text))
 
 
 def print_folded(text: str) -> None:
@@ -92,12 +92,7 @@ def print_rich(what: object) -> None:
 def warn(text: str) -> None:
     """Print lines for a person on standard error."""
     with suppress(OSError), above_bars():  # the exit code remains
-        print(_fitted(harmless(text), is_terminal=sys.stderr.isatty()), file=sys.stderr)
-
-
-def _fitted(text: str, *, is_terminal: bool) -> str:
-    """The text in lines between whose words a terminal breaks; elsewhere as it is."""
-    return folded(text, shutil.get_terminal_size().columns) if is_terminal else text
+        print(harmless(text), file=sys.stderr)
 
 
 def message(line: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from headscope.models.families import check_family
 from headscope.models.layout.dimensions import AttentionDimensions, attention_kind, read_dimensions
 from headscope.models.layout.projections import layers_without_softmax
 from headscope.models.locate import locate, title_of
-from headscope.models.model import Model
+from headscope.models.model import WIDE, Model
 from headscope.models.tokenizer import Tokenizer, load_tokenizer, substitute_bos
 from headscope.models.weights import (
     check_plain_weights,
@@ -37,8 +37,8 @@ from headscope.models.weights import (
     quiet_logging,
     unpacked_gguf,
 )
+from headscope.settings import AUTO, Settings
 
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 UNSTATED_CONTEXT = 2048
 """Context in tokens of a model that states none, as BLOOM was trained (Le Scao et al. 2022)."""
 STATE = "state_dict"
@@ -47,36 +47,19 @@ FROM_MEMORY = "read from memory: to repeat the run, save the model and name its 
 _PAIR = "give (model, tokenizer), as transformers' from_pretrained returns them"
 
 
-@dataclass(frozen=True, kw_only=True)
-class LoadOptions:
-    """Options of a model's loading.
+def _settings(options: dict[str, Any]) -> Settings:
+    """The settings of loading.
 
     Raises:
         ModelError: a device map with a device or the lens engine.
     """
-
-    revision: str | None = None
-    """Branch, tag or commit on the hub, e.g. Pythia's `step1000`."""
-    device: str = "auto"
-    """`cpu`, `cuda`, `mps`, …; `auto` takes a GPU when there is one."""
-    dtype: str = "float32"
-    """`float32`, `bfloat16` or `float16`."""
-    bos: str | None = None
-    """Text of the token to put before each document; the tokenizer's own when None."""
-    chat: bool = False
-    """Documents stand in the tokenizer's chat template, as a user's message."""
-    engine: str = "auto"
-    """`fused`, `lens`, or `auto`: fused if the model supports it."""
-    device_map: str | None = None
-    """`auto`, `balanced` or `sequential` spread a model that is too large for one device over all
-    of them, the processor too, with accelerate; fused engine only."""
-
-    def __post_init__(self) -> None:
-        if self.device_map and (self.device != "auto" or self.engine == "lens"):
-            raise ModelError(
-                "--device-map chooses the devices and goes with the fused engine; leave --device "
-                f"{self.device} and --engine {self.engine} out"
-            )
+    settings = Settings(**options)
+    if settings.device_map and (settings.device != AUTO or settings.engine == "lens"):
+        raise ModelError(
+            "--device-map chooses the devices and goes with the fused engine; leave --device "
+            f"{settings.device} and --engine {settings.engine} out"
+        )
+    return settings
 
 
 def load_model(name: str, **options: Any) -> Model:
@@ -85,31 +68,32 @@ def load_model(name: str, **options: Any) -> Model:
     Args:
         name: `mini`, a packaged model such as `smollm2`, a folder in Hugging Face layout, a `.gguf`
             file, or a hub name such as `gpt2`.
-        options: fields of `LoadOptions`.
+        options: settings of loading; see `headscope.settings.Settings.loading`.
 
     Raises:
         ModelError: not found, not loadable, or its patterns do not sum to 1, look ahead, or
             have another number of heads than the configuration says; or it has attention that
             the fused engine does not know, and that one was asked for.
     """
-    load_options = LoadOptions(**options)
-    device, is_spread = _device(load_options.device), load_options.device_map is not None
-    path, commit = locate(name, load_options.revision)
+    settings = _settings(options)
+    device, is_spread = _device(settings.device), settings.device_map is not None
+    dtype = WIDE if settings.dtype == AUTO else settings.dtype
+    path, commit = locate(name, settings.revision)
     checkpoint = find_checkpoint(name, path)
     sha256 = checkpoint.sha256()
-    network, tokenizer, unread = _read(name, checkpoint, sha256, load_options)
+    network, tokenizer, unread = _read(name, checkpoint, sha256, dtype, settings.device_map)
     if is_spread:
-        load_options = replace(load_options, engine="fused")
+        settings = settings.model_copy(update={"engine": "fused"})
         device = str(network.get_input_embeddings().weight.device)
     with quiet_logging():
         return model_around(
             name,
             network,
             tokenizer,
-            load_options,
+            settings,
             notes=unread,
             device=device,
-            dtype=load_options.dtype,
+            dtype=dtype,
             revision=commit,
             weights_sha256=sha256,
             checkpoint=None if is_spread else checkpoint,
@@ -117,7 +101,11 @@ def load_model(name: str, **options: Any) -> Model:
 
 
 def _read(
-    name: str, checkpoint: Checkpoint, sha256: dict[str, str], options: LoadOptions
+    name: str,
+    checkpoint: Checkpoint,
+    sha256: dict[str, str],
+    dtype: str,
+    device_map: str | None,
 ) -> tuple[Any, Any, tuple[str, ...]]:
     """The network, its tokenizer, and notes on what of its files is not read."""
     unpacked = None
@@ -125,7 +113,7 @@ def _read(
         unpacked = unpacked_gguf(*sha256.values())
         if unpacked.is_dir():
             checkpoint, unpacked = find_checkpoint(name, unpacked), None
-    network, unread = load_weights(name, checkpoint, DTYPES[options.dtype], options.device_map)
+    network, unread = load_weights(name, checkpoint, getattr(torch, dtype), device_map)
     with quiet_logging():
         tokenizer = load_tokenizer(name, checkpoint.path)
         if unpacked is not None:
@@ -144,23 +132,23 @@ def open_model(source: Any, **options: Any) -> Model:
     Args:
         source: a name or path as for `load_model`, a pair of a causal model and a fast tokenizer of
             transformers, a loaded model, or a TransformerBridge of TransformerLens.
-        options: fields of `LoadOptions`. What is in memory stays on its device, in its precision.
+        options: as for `load_model`. What is in memory stays on its device, in its precision.
 
     Raises:
         ModelError: it cannot be loaded or read, or is asked to be another than it is.
     """
     if isinstance(source, str | Path):
         return load_model(str(source), **options)
-    load_options = LoadOptions(**options)
+    settings = _settings(options)
     if not isinstance(source, Model):
-        return _in_memory(source, load_options)
-    if load_options.engine not in ("auto", source.engine.name):
+        return _in_memory(source, settings)
+    if settings.engine not in (AUTO, source.engine.name):
         raise ModelError(
             f"{source.name} is loaded for the {source.engine.name} engine, and "
-            f"{load_options.engine} is asked; give its name instead"
+            f"{settings.engine} is asked; give its name instead"
         )
-    _check_options(source.name, source.dtype, load_options)
-    if load_options.chat and source.tokenizer.template is None:
+    _check_settings(source.name, source.dtype, settings)
+    if settings.chat and source.tokenizer.template is None:
         return replace(source, tokenizer=source.tokenizer.in_chat())
     return source
 
@@ -187,16 +175,16 @@ def _network_and_tokenizer(source: Any) -> tuple[Any, Any]:
     raise ModelError(f"({kinds}) is no model and its tokenizer; {_PAIR}, or a TransformerBridge")
 
 
-def _in_memory(source: Any, options: LoadOptions) -> Model:
+def _in_memory(source: Any, settings: Settings) -> Model:
     network, tokenizer = _network_and_tokenizer(source)
     bridge = None if isinstance(source, tuple) else source
     path = str(getattr(network.config, "name_or_path", "") or "")
     name = title_of(path) if path else type(network).__name__
     dtype = str(network.dtype).removeprefix("torch.")
     _check_network(name, network)
-    _check_options(name, dtype, options)
+    _check_settings(name, dtype, settings)
     if bridge is not None and (
-        options.engine == "fused" or attention_kind(network.config) != CAUSAL
+        settings.engine == "fused" or attention_kind(network.config) != CAUSAL
     ):
         raise ModelError(
             f"{name}: a bridge is read by the lens engine; for the fused one, which reads encoders "
@@ -207,7 +195,7 @@ def _in_memory(source: Any, options: LoadOptions) -> Model:
             name,
             network if bridge is not None else _sharing(network),
             tokenizer,
-            options,
+            settings,
             bridge=bridge,
             notes=(FROM_MEMORY,),
             device=str(network.get_input_embeddings().weight.device),
@@ -229,11 +217,11 @@ def _check_network(name: str, network: Any) -> None:
         )
 
 
-def _check_options(name: str, dtype: str, options: LoadOptions) -> None:
-    """Refuse options that would load a model that is loaded in another way."""
-    usual = LoadOptions()
+def _check_settings(name: str, dtype: str, settings: Settings) -> None:
+    """Refuse settings that would load a model that is loaded in another way."""
+    usual = Settings()
     for option in ("device", "revision", "device_map", "dtype"):
-        value = getattr(options, option)
+        value = getattr(settings, option)
         if value != getattr(usual, option) and (option, value) != ("dtype", dtype):
             raise ModelError(
                 f"{name} is in memory already, and {option} {value!r} is asked of it; give its "
@@ -260,7 +248,7 @@ def model_around(
     name: str,
     network: Any,
     tokenizer: Any,
-    options: LoadOptions,
+    settings: Settings,
     *,
     bridge: Any = None,
     notes: tuple[str, ...],
@@ -272,7 +260,7 @@ def model_around(
         name: name of the model.
         network: a language model with eager attention, in evaluation mode.
         tokenizer: its tokenizer, as transformers loads it.
-        options: its `bos`, `chat` and `engine` are heeded.
+        settings: its `bos`, `chat` and `engine` are heeded.
         bridge: TransformerLens' bridge around the network, which is then read as it is.
         notes: notes on how it was loaded.
         facts: the other fields of `Model` that the network does not say.
@@ -285,7 +273,7 @@ def model_around(
     dimensions = read_dimensions(name, config)
     dimensions = replace(dimensions, others=layers_without_softmax(network, dimensions.layers))
     rows = int(network.get_input_embeddings().weight.shape[0])
-    text_tokenizer, bos_notes = _text_tokenizer(name, config, tokenizer, options, dimensions, rows)
+    text_tokenizer, bos_notes = _text_tokenizer(name, config, tokenizer, settings, dimensions, rows)
     engine: Engine
     engine_notes: tuple[str, ...]
     if bridge is not None:
@@ -296,7 +284,7 @@ def model_around(
             network,
             tokenizer,
             dimensions,
-            engine_name=options.engine,
+            engine_name=settings.engine,
             device=facts["device"],
         )
     return Model(
@@ -320,12 +308,12 @@ def _text_tokenizer(
     name: str,
     config: Any,
     backend: Any,
-    options: LoadOptions,
+    settings: Settings,
     dimensions: AttentionDimensions,
     rows: int,
 ) -> tuple[Tokenizer, tuple[str, ...]]:
     """The tokenizer, and a note on the token that serves as BOS if it has none."""
-    bos, kind = options.bos, dimensions.attention_kind
+    bos, kind = settings.bos, dimensions.attention_kind
     notes: tuple[str, ...] = ()
     if bos is None and kind.predicts_next:
         bos, notes = substitute_bos(backend, config.get_text_config(decoder=True))
@@ -336,7 +324,7 @@ def _text_tokenizer(
         rows=rows,
         attention_kind=kind,
     )
-    return tokenizer.in_chat() if options.chat else tokenizer, notes
+    return tokenizer.in_chat() if settings.chat else tokenizer, notes
 
 
 def _notes(network: Any, dimensions: AttentionDimensions) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ from headscope.measure.in_process import InProcess
 from headscope.options import Name, OnMessage, PathName, Positive, check_paths, several_names
 from headscope.packages import optional_package
 from headscope.paths import given_file
-from headscope.progress import OnProgress, Progress, RunSteps, progress_bar
+from headscope.progress import OnProgress, Progress, progress_bar
 from headscope.relations import check_types
 from headscope.runs.folder import is_run
 from headscope.runs.recorded_paths import lies, shorten_paths
@@ -93,16 +93,17 @@ def sweep(
     cells = folder.plan(spec.models, spec.revisions, spec.corpora)
     was_complete = [is_run(folder.path / cell.folder) for cell in cells]
     done: list[Cell] = []
-    with progress_bar(progress) as bar:
-        results = _results(spec, cells, workers, address, RunSteps(bar, was_complete.count(False)))
-        with closing(results):
+    with (
+        progress_bar(progress) as bar,
+        closing(_results(spec, cells, workers, address, bar)) as results,
+    ):
+        folder.write()
+        for cell in results:
+            folder.cells[cell.folder] = cell
             folder.write()
-            for cell in results:
-                folder.cells[cell.folder] = cell
-                folder.write()
-                end = ", as it was" if was_complete[len(done)] else ""
-                done.append(cell)
-                on_message(f"{len(done)} of {len(cells)}: {cell}: {cell.error or cell.status}{end}")
+            end = ", as it was" if was_complete[len(done)] else ""
+            done.append(cell)
+            on_message(f"{len(done)} of {len(cells)}: {cell}: {cell.error or cell.status}{end}")
     return sweep_result(spec.out, done)
 
 
@@ -203,7 +204,7 @@ def where(model: str, revision: str | None) -> tuple[str, str | None]:
 
 
 def _results(
-    spec: SweepFile, cells: Sequence[Cell], workers: int, address: str | None, steps: RunSteps
+    spec: SweepFile, cells: Sequence[Cell], workers: int, address: str | None, bar: OnProgress
 ) -> Generator[Cell, None, None]:
     run = partial(_run, spec)
     if address is not None:
@@ -211,7 +212,7 @@ def _results(
     if workers > 1:
         return _results_of_processes(run, cells, workers)
     backend = InProcess()
-    return (run(cell, backend, progress=steps.of(number)) for number, cell in enumerate(cells))
+    return (run(cell, backend, progress=bar) for cell in cells)
 
 
 def _results_of_processes(
