@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 import warnings
@@ -17,6 +18,7 @@ from headscope.printing import no_other_bars
 OnProgress = Callable[[int, int], None]
 """Called with how much is done, and how much there is in all."""
 
+COLUMNS, ROWS = 80, 24
 LOADING = "loading the model"
 QUIET_SECONDS = 2.0
 """Seconds that work without loading a model goes on before its bar appears."""
@@ -90,7 +92,7 @@ def _drawn_bar(unit: str, *, loads: bool) -> Iterator[Any]:
         unit=f" {unit}",
         unit_scale=True,
         leave=False,
-        dynamic_ncols=True,
+        **_width(),
         delay=0 if loads else QUIET_SECONDS,
         file=sys.stderr,
         disable=False,
@@ -104,6 +106,15 @@ def _set_total(bar: Any, total: int) -> None:
     if container := getattr(bar, "container", None):
         _, fill, _ = container.children
         fill.max = total
+
+
+def _width() -> dict[str, Any]:
+    """Width of a bar: the terminal's, or the most common one if that is not known."""
+    try:
+        known = os.get_terminal_size(sys.stderr.fileno()).columns > 0
+    except (OSError, ValueError, AttributeError):
+        known = False
+    return {"dynamic_ncols": True} if known else {"ncols": COLUMNS, "nrows": ROWS}
 
 
 def silent(*arguments: Any) -> None:

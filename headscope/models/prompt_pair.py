@@ -111,8 +111,8 @@ class PromptPair:
         other, here = source.attention[layer], base.attention[layer]
         values = here.value if attention_only else other.value
         rows = [_difference(patch, here, other, values) for patch in patches]
-        own = base.clean.z[layer][0][:, heads].transpose(0, 1)
-        return RowHeadsSet(layer, heads, own + torch.stack(rows).to(own))
+        z = base.clean.z[layer][0][:, heads].transpose(0, 1)
+        return RowHeadsSet(layer, heads, z + torch.stack(rows).to(z))
 
 
 @dataclass(frozen=True, eq=False)

@@ -53,8 +53,8 @@ class Guard:
     def _refused(self, method: str, headers: Headers) -> JSONResponse | None:
         if method in ("GET", "HEAD"):
             return None
-        own = f"http://{headers.get('host', '')}"
-        is_own_page = headers.get("origin", own) == own
+        address = f"http://{headers.get('host', '')}"
+        is_own_page = headers.get("origin", address) == address
         if not is_own_page or headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
             return error_response(403, "requests from another site's page are rejected")
         if headers.get("content-type", "").split(";")[0].strip() != "application/json":

@@ -111,18 +111,6 @@ def test_help_and_models_answer_without_heavy_imports():
     assert done.stdout.split() == ["False", "False"]
 
 
-def test_a_corpus_that_is_not_there_is_refused_without_torch(tmp_path):
-    code = (
-        "import sys; from headscope.cli import main\n"
-        "try: main()\n"
-        "except SystemExit as end: print(end.code, 'torch' in sys.modules)"
-    )
-    words = [sys.executable, "-c", code, "classify", "mini", "--corpus", str(tmp_path / "none.txt")]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert done.stdout.strip() == "2 False"
-    assert "no such corpus file or folder" in done.stderr
-
-
 def test_reading_a_run_imports_no_torch(run):
     code = f"import sys, headscope; headscope.load({str(run)!r}).why('0.0'); print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
