@@ -12,6 +12,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
+from headscope.errors import ModelError
 from headscope.models.engines.engine import Engine
 
 
@@ -43,9 +44,15 @@ def stored_matrices(engine: Engine) -> list[Tensor]:
     """The distinct attention matrices of an engine, each a view into a parameter.
 
     Raises:
-        ModelError: an attention layer shows no such matrices.
+        ModelError: an attention layer shows no such matrices, or they are not in memory.
     """
-    matrices = {(m.data_ptr(), m.shape, m.stride()): m for m in engine.matrices()}
+    stored = engine.matrices()
+    if any(matrix.is_meta for matrix in stored):
+        raise ModelError(
+            "some layers fit on no device and are loaded as they are needed, so that their "
+            "matrices cannot be shuffled; run without --null-model"
+        )
+    matrices = {(m.data_ptr(), m.shape, m.stride()): m for m in stored}
     return list(matrices.values())
 
 
