@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache, lru_cache, partial
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -12,7 +13,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 import pandas as pd
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from numpy import ndarray
 from pydantic import Field
 from torch import Tensor
@@ -154,9 +155,10 @@ def headvis(
         with new_site(folder, overwrite=overwrite) as new:
             _write(new / "config.json", page_config(run.name, corpora, model, windows, table))
             _write(new / "scatter_data.json", table.to_dict("records"))
+            texts = Texts(windows, reading.candidates.tolist())
             for i, head in enumerate(exported_heads):
                 cells = reading.strongest(i, samples[i])
-                content = head_file(windows, largest[:, i], samples[i], cells)
+                content = head_file(texts, largest[:, i], samples[i], cells)
                 _write(new / "heads" / f"{head_name(*head)}.json", content)
             for name in EMPTY_FILES:
                 _write(new / name, {})
@@ -177,20 +179,40 @@ def _write(path: Path, content: Any) -> None:
 
 
 class Cells(NamedTuple):
-    """The strongest keys of some queries of a head."""
+    """The strongest cells of a head, in the order of windows, queries and keys."""
 
-    first: int
-    """Position of the first query."""
-    keys: Int[ndarray, "query rank"]
-    attention: Float[ndarray, "query rank"]
+    window: Int[ndarray, " cell"]
+    query: Int[ndarray, " cell"]
+    key: Int[ndarray, " cell"]
+    attention: Float[ndarray, " cell"]
 
-    def table(self) -> pd.DataFrame:
-        """A row per cell that is not too faint."""
-        order = self.keys.argsort(1)
-        keys, attention = (np.take_along_axis(x, order, 1) for x in (self.keys, self.attention))
-        row, column = np.nonzero(attention >= FAINTEST)
-        columns = {"query": self.first + row, "key": keys[row, column]}
-        return pd.DataFrame({**columns, "attention": attention[row, column].astype(float)})
+    def some(self, which: Any) -> Cells:
+        """The cells of a slice or a mask."""
+        return Cells(*(column[which] for column in self))
+
+
+class Texts:
+    """Windows as text, their tokens numbered in alphabetical order."""
+
+    def __init__(self, windows: Sequence[Window], numbers: Sequence[int]) -> None:
+        """Spell the windows with these numbers."""
+        self.windows = windows
+        self.tokens = {n: list(map(visible, windows[n].strings)) for n in numbers}
+        every = np.array([token for tokens in self.tokens.values() for token in tokens], object)
+        self._codes, self._names = pd.factorize(every, sort=True)
+        self._start = np.zeros(len(windows), np.int64)
+        lengths = [len(windows[n]) for n in numbers]
+        self._start[numbers] = np.cumsum(lengths) - lengths
+
+    def table(self, cells: Cells, positions: Int[ndarray, " cell"]) -> list[dict[str, Any]]:
+        """The tokens at one side of cells that have the largest share of their attention."""
+        codes = self._codes[self._start[cells.window] + positions]
+        sums = np.bincount(codes, cells.attention, len(self._names))
+        weights = sums / max(sums.sum(), 1e-9)
+        order = np.argsort(-weights, kind="stable")[:LISTED]
+        return [
+            {"token": self._names[i], "weight": round(weights[i], 4)} for i in order if weights[i]
+        ]
 
 
 class Reading:
@@ -206,8 +228,9 @@ class Reading:
         self._windows, self._heads = windows, heads
         self._sums: dict[str, Float[ndarray, " head"]] = defaultdict(lambda: np.zeros(len(heads)))
         self._counts: dict[str, Float[ndarray, " head"]] = defaultdict(lambda: np.zeros(len(heads)))
-        self._cells: dict[tuple[int, int], list[Cells]] = defaultdict(list)
-        """Strongest cells by index of the head and number of the window, tile by tile."""
+        self._tiles: dict[tuple[int, int], list[tuple[int, ndarray, ndarray]]] = defaultdict(list)
+        """First query, keys and attention [query rank] of the strongest cells of tiles, by index of
+        the head and number of the window."""
 
     def read(self, model: Model, advance: Callable[[int], None]) -> None:
         """Run the model once; `advance` is called with the tokens of each window."""
@@ -218,9 +241,12 @@ class Reading:
         candidates = set(self.candidates.tolist())
         for number, window in enumerate(self._windows):
             tokens = torch.from_numpy(window.tokens).to(model.device)
+            followers_of = cache(partial(Followers.of, tokens))
 
             def on_layer(
-                attention: LayerAttention, number: int = number, tokens: Tensor = tokens
+                attention: LayerAttention,
+                number: int = number,
+                followers_of: Callable[..., Followers] = followers_of,
             ) -> None:
                 if attention.layer not in indices:
                     return
@@ -228,9 +254,11 @@ class Reading:
                 for rows in attention.rows:
                     some = rows[0, [self._heads[index][1] for index in members]].float()
                     logarithms = some if attention.logarithms else some.log()
-                    self._add(number, members, row_numbers(logarithms, tokens, first))
+                    weights = some.exp() if attention.logarithms else some
+                    followers = followers_of(first, *weights.shape[1:])
+                    self._add(number, members, row_numbers(weights, logarithms, followers, first))
                     if number in candidates:
-                        self._keep(number, members, logarithms.exp(), first)
+                        self._keep(number, members, weights, first)
                     first += some.shape[1]
 
             stream_attention(model, [window], tiles, on_layer, layers=1 + max(indices))
@@ -247,9 +275,10 @@ class Reading:
 
     def _keep(self, number: int, members: list[int], attention: Tensor, first: int) -> None:
         top = attention.topk(min(STRONGEST, attention.shape[-1]), -1)
-        values, keys = top.values.cpu().numpy(), top.indices.int().cpu().numpy()
+        sorted_keys, order = top.indices.sort(-1)
+        values, keys = top.values.gather(-1, order).cpu().numpy(), sorted_keys.cpu().numpy()
         for row, index in enumerate(members):
-            self._cells[index, number].append(Cells(first, keys[row], values[row]))
+            self._tiles[index, number].append((first, keys[row], values[row]))
 
     def metrics(self) -> pd.DataFrame:
         """A row of metrics per head."""
@@ -263,18 +292,18 @@ class Reading:
         table = pd.DataFrame(columns)[list(METRICS)].dropna(axis=1).round(4) + 0.0  # −0 becomes 0
         return pd.DataFrame(self._heads, columns=["layer", "head"]).join(table)
 
-    def strongest(self, index: int, sample: Sample) -> pd.DataFrame:
-        """The strongest cells of a head in the windows of its sample, in the order of windows.
+    def strongest(self, index: int, sample: Sample) -> Cells:
+        """The strongest cells of a head in the windows of its sample.
 
-        Columns are `query`, `key`, `attention` in [`FAINTEST`, 1], and `window`. Each row of a
-        pattern has at most `STRONGEST` of them, in the order of keys.
+        Their attention is in [`FAINTEST`, 1]. Each row of a pattern has at most `STRONGEST`.
         """
-        numbers = sorted(number for number, _ in sample)
-        return pd.concat(
-            cells.table().assign(window=number)
-            for number in numbers
-            for cells in self._cells[index, number]
-        )
+        parts = []
+        for number in sorted(number for number, _ in sample):
+            for first, keys, attention in self._tiles[index, number]:
+                row, rank = np.nonzero(attention >= FAINTEST)
+                window = np.full(len(row), number)
+                parts.append((window, first + row, keys[row, rank], attention[row, rank]))
+        return Cells(*map(np.concatenate, zip(*parts, strict=True)))
 
 
 def page_config(
@@ -303,40 +332,65 @@ def page_config(
 
 
 def row_numbers(
-    logarithms: Float[Tensor, "head query key"], tokens: Int[Tensor, " position"], first: int
+    attention: Float[Tensor, "head query key"],
+    logarithms: Float[Tensor, "head query key"],
+    followers: Followers,
+    first: int,
 ) -> dict[str, Float[Tensor, "head query"]]:
     """Numbers of each row of attention; NaN for a row without such a number.
 
     They are the metrics that are means over queries; the row's `mass`, `distance` Σ A |q − k| and
     `square` Σ A |q − k|²; and its `largest` attention without first token and diagonal.
-    `logarithms` are −∞ at keys that a query does not see, `tokens` are those of the whole window,
-    and `first` is the position of the first query.
+    `logarithms` are those of attention, and `first` is the position of the first query.
     """
-    attention = logarithms.exp()
-    query = first + torch.arange(attention.shape[1], device=attention.device)
-    key = torch.arange(attention.shape[2], device=attention.device)
-    away = (query[:, None] - key).abs().to(attention.dtype)
+    powers, left_out = _places(first, *attention.shape[1:], attention.device)
+    mass, distance, square = torch.bmm(attention.transpose(0, 1), powers).permute(2, 1, 0)
     before = attention.diagonal(first - 1, -2, -1)
     if first == 0:
         before = torch.nn.functional.pad(before, (1, 0), value=torch.nan)
-    # key k continues an earlier copy of the query's token if k − 1 has that token
-    same = tokens[query][:, None] == tokens[(key - 1).clamp_min(0)]
-    follows = same & (key > 0) & (key <= query[:, None])
-    row, column = follows.nonzero(as_tuple=True)
-    copied = attention[:, row, column]
+    copied = attention[:, followers.query, followers.key]
     copied = copied.masked_fill(copied < LEAST_INDUCTION, 0.0)
-    induction = torch.zeros_like(attention[..., 0]).index_add(1, row, copied)
-    left_out = (query[:, None] == 0) | (key == 0) | (query[:, None] == key)
+    induction = torch.zeros_like(mass).index_add(1, followers.query, copied)
     return {
         "self_attention_score": attention.diagonal(first, -2, -1),
         "prev_token_score": before,
         "pattern_entropy": -(attention * logarithms.clamp_min(LEAST_LOGARITHM)).sum(-1),
-        "induction_score": induction.masked_fill(~follows.any(-1), torch.nan),
-        "mass": attention.sum(-1),
-        "distance": (attention * away).sum(-1),
-        "square": (attention * away**2).sum(-1),
+        "induction_score": induction.masked_fill(followers.missing, torch.nan),
+        "mass": mass,
+        "distance": distance,
+        "square": square,
         "largest": attention.masked_fill(left_out, -1.0).amax(-1),
     }
+
+
+@lru_cache(maxsize=16)
+def _places(
+    first: int, queries: int, keys: int, device: torch.device
+) -> tuple[Float[Tensor, "query key power"], Bool[Tensor, "query key"]]:
+    """Powers 0, 1 and 2 of |q − k|, and flags of the first token's cells and the diagonal."""
+    query = first + torch.arange(queries, device=device)[:, None]
+    key = torch.arange(keys, device=device)
+    powers = (query - key).abs().float()[..., None] ** torch.arange(3, device=device)
+    return powers, (query == 0) | (key == 0) | (query == key)
+
+
+class Followers(NamedTuple):
+    """Keys that follow an earlier copy of the query's token."""
+
+    query: Int[Tensor, " pair"]
+    """Number of the query among some queries."""
+    key: Int[Tensor, " pair"]
+    missing: Bool[Tensor, " query"]
+    """Flags of queries without such a key."""
+
+    @staticmethod
+    def of(tokens: Int[Tensor, " position"], first: int, queries: int, keys: int) -> Followers:
+        """The followers of the queries from `first` on in a window of these tokens."""
+        query = first + torch.arange(queries, device=tokens.device)
+        key = torch.arange(keys, device=tokens.device)
+        same = tokens[query][:, None] == tokens[(key - 1).clamp_min(0)]
+        follows = same & (key > 0) & (key <= query[:, None])
+        return Followers(*follows.nonzero(as_tuple=True), ~follows.any(-1))
 
 
 def sequences_per_tenth(longest: int) -> int:
@@ -378,55 +432,50 @@ def sample_sequences(
 
 
 def head_file(
-    windows: Sequence[Window],
-    largest: Float[ndarray, " window"],
-    sample: Sample,
-    cells: pd.DataFrame,
+    texts: Texts, largest: Float[ndarray, " window"], sample: Sample, cells: Cells
 ) -> dict[str, Any]:
-    """Content of `heads/L{layer}H{head}.json`; `cells` are those of `strongest_cells`."""
-    tokens = {number: list(map(visible, windows[number].strings)) for number, _ in sample}
-    by_window = dict(iter(cells.groupby("window")))
+    """Content of `heads/L{layer}H{head}.json`; `cells` are those of `Reading.strongest`."""
     sequences = []
     for number, tenth in sample:
-        strong, length = by_window.get(number, cells[:0]), len(windows[number])
+        length = len(texts.windows[number])
+        strong = cells.some(slice(*np.searchsorted(cells.window, [number, number + 1])))
         sequence = {
             "sequence_id": number,
             "interval": tenth,
-            "tokens": tokens[number],
-            "attention_indices": (strong["query"] * length + strong["key"]).tolist(),
-            "attention_values": strong["attention"].round(4).tolist(),
+            "tokens": texts.tokens[number],
+            "attention_indices": (strong.query * length + strong.key).tolist(),
+            "attention_values": strong.attention.astype(float).round(4).tolist(),
             "seq_len": length,
             "max_activation": largest[number].round(4),
         }
         sequences.append(sequence)
-    inner = cells[(cells["query"] > 0) & (cells["key"] > 0)]
-    pairs = inner[inner["attention"] >= TOP_PAIR]
-    pairs = pairs.sort_values("attention", ascending=False, kind="stable")
-    pairs = pairs.drop_duplicates(["window", "query"])
-    doublings = (max(map(len, windows)) - 1).bit_length()
-    edges = [0, *(2**n for n in range(doublings + 1))]
-    distances, _ = np.histogram((pairs["query"] - pairs["key"]).abs(), edges)
+    inner = cells.some((cells.query > 0) & (cells.key > 0))
+    longest = max(map(len, texts.windows))
+    edges = [0, *(2**n for n in range((longest - 1).bit_length() + 1))]
+    distances, _ = np.histogram(top_distances(inner, longest), edges)
     maxima, bins = np.histogram(largest.clip(0, 1), BINS, (0, 1))
     return {
         "sequences": sequences,
         "qk_distance_histogram": {"bin_edges": edges, "bin_values": distances.tolist()},
-        "top_query_tokens": token_table(inner, tokens, "query"),
-        "top_key_tokens": token_table(inner, tokens, "key"),
+        "top_query_tokens": texts.table(inner, inner.query),
+        "top_key_tokens": texts.table(inner, inner.key),
         "histogram": {"bin_edges": bins.round(4).tolist(), "bin_values": maxima.tolist()},
         "statistics": {
             "mean_max_activation": largest.mean().round(4),
-            "n_samples": len(windows),
-            "n_tokens": sum(map(len, windows)),
+            "n_samples": len(texts.windows),
+            "n_tokens": sum(map(len, texts.windows)),
         },
     }
 
 
-def token_table(
-    cells: pd.DataFrame, tokens: Mapping[int, Sequence[str]], side: str
-) -> list[dict[str, Any]]:
-    """Tokens with the largest share of attention as `query` or as `key`."""
-    positions = zip(cells["window"], cells[side], strict=True)
-    names = np.array([tokens[window][position] for window, position in positions], object)
-    sums = cells["attention"].groupby(names).sum()
-    weights = (sums / sums.sum()).sort_values(ascending=False, kind="stable").head(LISTED)
-    return [{"token": token, "weight": round(weight, 4)} for token, weight in weights.items()]
+def top_distances(cells: Cells, longest: int) -> Int[ndarray, " query"]:
+    """Distances in tokens of queries from their strongest key, if it has `TOP_PAIR`.
+
+    `longest` is the length of the longest window.
+    """
+    pairs = cells.some(cells.attention >= TOP_PAIR)
+    row = pairs.window * longest + pairs.query
+    order = np.lexsort((-pairs.attention, row))
+    _, strongest = np.unique(row[order], return_index=True)
+    best = pairs.some(order[strongest])
+    return np.abs(best.query - best.key)

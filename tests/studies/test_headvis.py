@@ -18,7 +18,7 @@ import headscope as hs
 from headscope.errors import HeadscopeError
 from headscope.models.load import load_model
 from headscope.stimuli.natural_text import TextWindows
-from headscope.studies.headvis import row_numbers
+from headscope.studies.headvis import Followers, row_numbers
 from tests.helpers import encoders
 from tests.helpers.models import eager_attention
 
@@ -325,8 +325,12 @@ def test_rows_in_tiles_have_the_numbers_of_whole_patterns():
     scores = torch.randn(2, 9, 9, generator=generator) * 3
     scores = scores.masked_fill(torch.ones(9, 9).triu(1).bool(), -torch.inf).log_softmax(-1)
     tokens = torch.tensor([0, 1, 2, 1, 2, 3, 1, 1, 2])
-    whole = row_numbers(scores, tokens, 0)
-    parts = [row_numbers(scores[:, a:b, :b], tokens, a) for a, b in ((0, 1), (1, 4), (4, 9))]
+
+    def numbers(first: int, last: int) -> dict[str, torch.Tensor]:
+        part = scores[:, first:last, :last]
+        return row_numbers(part.exp(), part, Followers.of(tokens, first, last - first, last), first)
+
+    whole, parts = numbers(0, 9), [numbers(*ends) for ends in ((0, 1), (1, 4), (4, 9))]
     for name, expected in whole.items():
         joined = torch.cat([part[name] for part in parts], 1)
         torch.testing.assert_close(joined, expected, equal_nan=True)
