@@ -363,7 +363,7 @@ LISTS: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "docs/how-to/a_few_heads.md": {"cards": partial(cards, "atlas:mini", "L5H3", "L4H3")},
     "docs/reference/columns.md": {
         "heads.csv": partial(column_list, [*HEAD_COLUMNS, *EXPLAINED_COLUMNS]),
-        "evidence.csv": partial(column_list, EVIDENCE_COLUMNS),
+        "evidence.csv.gz": partial(column_list, EVIDENCE_COLUMNS),
         "effects.csv": partial(column_list, EFFECT_COLUMNS),
     },
     "docs/reference/head_types.md": {"types": type_table},

@@ -94,7 +94,9 @@ class Settings(Options):
     direct_effects: bool = _option(False, "Also measure direct effects on the logits.", _RESULTS)
     examples: bool = _option(True, "Store example patterns of tagged heads.", _RESULTS)
     keep_sums: bool = _option(
-        False, "Store all sums uncompressed, in files at least 10 times as large.", _RESULTS
+        False,
+        "Store the sums behind all numbers, for hs.load(…, with_tally=True).",
+        _RESULTS,
     )
     seed: Seed = _option(0, "Random seed.", _RESULTS)
     revision: Name | None = _option(

@@ -20,7 +20,7 @@ from headscope.errors import ChoiceError, RunError
 from headscope.measure.example import Example
 from headscope.paths import exists
 from headscope.printing import print_above_bars
-from headscope.runs.contents import CHECKED, RECORD, SUMS, TALLY, run_files, run_from_files
+from headscope.runs.contents import CHECKED, RECORD, SUMS, run_files, run_from_files
 from headscope.runs.folder import is_run
 from headscope.runs.recorded_paths import PLACES, lies
 from headscope.runs.write import write_file
@@ -29,7 +29,7 @@ from headscope.statistics.result import Result
 PREFIX = "atlas:"
 """Start of the name of an atlas that ships."""
 SUFFIX = ".tar.xz"
-MEMBERS = (RECORD, *(name for name in CHECKED if name not in (SUMS, TALLY)))
+MEMBERS = (RECORD, *(name for name in CHECKED if name != SUMS))
 """Files of a run that an atlas may hold."""
 MOST_BYTES = 2**30
 """Bytes of all files of an atlas: a small file from elsewhere can unpack to any size."""

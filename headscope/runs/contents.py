@@ -26,19 +26,17 @@ from headscope.runs.record import (
     record_sha256,
 )
 from headscope.runs.recorded_paths import inward, outward
-from headscope.runs.sums import packed_tally, plain_tally, read_tally
+from headscope.runs.sums import read_sums, sums_file
 from headscope.runs.tables import TABLES, table_to_csv
 from headscope.runs.write import utf8
 from headscope.statistics.result import Result, layers_of
 
 RECORD, REPORT = "run.json", "report.html"
-SUMS, TALLY = "sums.npz", "tally.safetensors"
+SUMS = "sums.npz"
 PATTERNS, INDEX = "patterns/examples.safetensors", "patterns/examples.json"
 MEANS = "patterns/mean.safetensors"
-CHECKED = (*(table.file for table in TABLES), PATTERNS, INDEX, MEANS, SUMS, TALLY)
-"""Files that are read back, each with its sha256 in `run.json`."""
-FILES = (*CHECKED, REPORT, RECORD)
-"""All files that headscope writes into a run folder; any other is the user's."""
+CHECKED = (*(table.file for table in TABLES), PATTERNS, INDEX, MEANS, SUMS)
+"""Files that are read back, each with the sha256 of its content in `run.json`."""
 
 AGAIN = "copy the folder again, or write it again with headscope classify --overwrite"
 
@@ -68,11 +66,8 @@ def run_files(run: Result, folder: Path, report: str) -> dict[str, bytes]:
         files |= {PATTERNS: patterns, INDEX: utf8(index)}
     if run.means is not None or run.pictures:
         files[MEANS] = means_file(run.means, run.pictures)
-    if run.tally is not None:
-        if run.info.get("settings", {}).get("keep_sums"):
-            files[TALLY] = plain_tally(run.tally)
-        else:
-            files[SUMS] = packed_tally(run.tally)
+    if run.tally is not None and run.info.get("settings", {}).get("keep_sums"):
+        files[SUMS] = sums_file(run.tally)
     info = {
         VERSION: FORMAT_VERSION,
         **outward(run.info, folder),
@@ -98,7 +93,7 @@ def run_from_files(
     info, record = _read_record(content(RECORD), folder)
     files = {}
     for name, sha256 in record.files.items():
-        if name in CHECKED and (with_tally or name not in (SUMS, TALLY)):
+        if name in CHECKED and (with_tally or name != SUMS):
             files[name] = content(name)
             if _sha256(files[name]) != sha256:
                 raise _altered(folder / name)
@@ -115,13 +110,11 @@ def run_from_files(
             parts["means"], parts["pictures"] = read_means(files[MEANS])
     with reading(folder):
         run = Result(**parts, thresholds=record.relations, info=inward(info, folder))
-    for name in (SUMS, TALLY):
-        if name in files:
-            with reading(folder / name):
-                relations = (*run.thresholds, *run.info.get("parts", ()))
-                shape = layers_of(run), int(run.heads["head"].max()) + 1
-                tally = read_tally(files[name], relations, shape, packed=name == SUMS)
-                run = replace(run, tally=tally)
+    if SUMS in files:
+        with reading(folder / SUMS):
+            relations = (*run.thresholds, *run.info.get("parts", ()))
+            shape = layers_of(run), int(run.heads["head"].max()) + 1
+            run = replace(run, tally=read_sums(files[SUMS], relations, shape))
     return run
 
 

@@ -21,10 +21,12 @@ between two moves, the next one finishes or undoes them. Other files in the fold
 
 from __future__ import annotations
 
+import gzip
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cached_property
+from io import BytesIO
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -33,21 +35,27 @@ from headscope.errors import RunError, RunStoppedError
 from headscope.paths import exists, resolved
 from headscope.runs.contents import (
     AGAIN,
-    FILES,
+    CHECKED,
     PATTERNS,
     RECORD,
+    REPORT,
     SUMS,
-    TALLY,
     reading,
     run_files,
     run_from_files,
 )
-from headscope.runs.tables import RunTable
+from headscope.runs.tables import EVIDENCE_TABLE, RunTable
 from headscope.runs.write import LEFTOVERS, check_writable, write_files, writing
 from headscope.statistics.result import Result
 
 LOCK, CHECKPOINT = "lock", "state.npz"
 NEW, OLD = "new", "old"
+PACKED = {EVIDENCE_TABLE.file: f"{EVIDENCE_TABLE.file}.gz"}
+"""Files that the folder holds compressed, and their names there; checksums are of their content."""
+FILES = tuple(PACKED.get(name, name) for name in (*CHECKED, REPORT, RECORD))
+"""All files that headscope writes into a run folder; any other is the user's."""
+MOST_BYTES = 2**30
+"""Bytes of a compressed file's content that are read: a small file can unpack to any size."""
 
 
 class RunFolder:
@@ -95,12 +103,15 @@ class RunFolder:
         """
         with self.locked():
             self.check_free(overwrite=overwrite)
-            if run.tally is None and any((self.path / name).is_file() for name in (SUMS, TALLY)):
+            if run.tally is None and (self.path / SUMS).is_file():
                 raise RunError(
                     f"{self.path} contains the sums of its run, and this run was loaded without; "
                     "load it with_tally=True, or save it elsewhere"
                 )
             files = run_files(run, self.path, report())
+            for name in PACKED:
+                # without a time, so that the same run gives the same bytes
+                files[PACKED[name]] = gzip.compress(files.pop(name), 6, mtime=0)
             with writing(self.path):
                 write_files({self.work / NEW / name: content for name, content in files.items()})
                 if self._destination.exists():
@@ -137,12 +148,13 @@ class RunFolder:
         return path
 
     def _content(self, name: str) -> bytes:
-        path = self.file(name)
+        path = self.file(PACKED.get(name, name))
         if not path.is_file():
             there = "no regular file" if os.path.lexists(path) else "missing"
             raise RunError(f"{path}: this file of the run is {there}; {AGAIN}")
         with reading(path):
-            return path.read_bytes()
+            raw = path.read_bytes()
+            return gzip.open(BytesIO(raw)).read(MOST_BYTES) if name in PACKED else raw
 
     @contextmanager
     def locked(self) -> Iterator[None]:

@@ -1,7 +1,6 @@
-"""The sums of a run as arrays of one file: `sums.npz`, or all of them in `tally.safetensors`.
+"""The sums of a run as arrays of one file, `sums.npz`, exact to the last bit.
 
-In most blocks most relations have no query: `sums.npz` has rows for the others alone. Both forms
-are exact to the last bit.
+In most blocks most relations have no query: the file has rows for the others alone.
 """
 
 from __future__ import annotations
@@ -12,43 +11,28 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy import ndarray
-from safetensors.numpy import load as load_safetensors
-from safetensors.numpy import save as save_safetensors
 
 from headscope.measure.tally import Tally
 
 _SUMS = ("target", "control", "hits", "queries", "chance")
-_STIMULUS_MEANS = ("profile.stimulus_mean", "profile.stimulus_queries")
-"""Sums of mean patterns on other stimuli than text. Those that are drawn are in a file apart."""
 
 Arrays = dict[str, ndarray]
 Shape = tuple[int | Sequence[int], int]
 """Layers, as a number or as their numbers in the model, and the heads of a layer."""
 
 
-def packed_tally(tally: Tally) -> bytes:
+def sums_file(tally: Tally) -> bytes:
     """The content of `sums.npz`."""
-    arrays = {n: array for n, array in pack_sums(tally).items() if n not in _STIMULUS_MEANS}
-    return to_npz(arrays, compressed=True)
+    return to_npz(pack_sums(tally), compressed=True)
 
 
-def plain_tally(tally: Tally) -> bytes:
-    """The content of `tally.safetensors`."""
-    arrays = tally.arrays()
-    return save_safetensors({n: np.asarray(a, order="C") for n, a in arrays.items()})
-
-
-def read_tally(content: bytes, relations: tuple[str, ...], shape: Shape, *, packed: bool) -> Tally:
-    """The sums of `sums.npz` or `tally.safetensors`.
+def read_sums(content: bytes, relations: tuple[str, ...], shape: Shape) -> Tally:
+    """The sums of `sums.npz`.
 
     Raises:
-        ValueError: another run's sums, or more than fit in a tally; or other errors of NumPy and
-            safetensors.
+        ValueError: another run's sums, or more than fit in a tally; or other errors of NumPy.
     """
-    if packed:
-        arrays = from_npz(content, 2 * Tally.zeros(relations, *shape).size)
-    else:
-        arrays = load_safetensors(content)
+    arrays = from_npz(content, 2 * Tally.zeros(relations, *shape).size)
     return unpack_sums(arrays, relations, shape)
 
 
@@ -63,18 +47,15 @@ def pack_sums(tally: Tally) -> Arrays:
 
 
 def unpack_sums(arrays: Mapping[str, ndarray], relations: tuple[str, ...], shape: Shape) -> Tally:
-    """The tally of arrays, packed or not; sums of the profile that are not there are 0.
+    """The tally of packed arrays.
 
     Raises:
         ValueError: the arrays are not those of a tally; or KeyError or IndexError.
     """
     tally = Tally.zeros(relations, *shape)
-    cells = (arrays["block"], arrays["relation"]) if "block" in arrays else ...
+    cells = arrays["block"], arrays["relation"]
     for name, sums in tally.arrays().items():
-        if name in _SUMS:
-            sums[cells] = arrays[name]
-        elif name in arrays:
-            sums[...] = arrays[name]
+        sums[cells if name in _SUMS else ...] = arrays[name]
     return tally
 
 

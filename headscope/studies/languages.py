@@ -119,6 +119,7 @@ def languages(
         raise HeadscopeError(f"{len(treebanks)} languages; name treebanks of at least two")
     types = settings.get("types")
     settings = settings | {"types": TYPES if types is None else types, "challenge": False}
+    settings["keep_sums"] = True  # intervals come from resampled documents
     run_settings = settings_of(None, settings)
     _check_types(run_settings)
     folder = Path(out)

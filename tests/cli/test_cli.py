@@ -39,8 +39,8 @@ def test_classify_prints_a_summary_and_writes_the_run_folder(run):
     (head,) = re.findall(rf"next: headscope why {re.escape(str(run))} (L\dH\d) prints", printed)
     assert head in {f"L{layer}H{number}" for layer in range(2) for number in range(4)}
     files = {path.name for path in run.iterdir()} - {"stdout"}
-    assert files >= {"run.json", "evidence.csv", "heads.csv", "sums.npz", "report.html"}
-    assert list(pd.read_csv(run / "evidence.csv").columns) == columns_of("evidence.csv")
+    assert files >= {"run.json", "evidence.csv.gz", "heads.csv", "report.html"}
+    assert list(pd.read_csv(run / "evidence.csv.gz").columns) == columns_of("evidence.csv.gz")
     heads = pd.read_csv(run / "heads.csv")
     assert list(heads.columns) == HEADS_BEFORE_EXPLAIN
     assert len(heads) == 8
@@ -67,7 +67,7 @@ def test_the_same_command_gives_the_same_bytes(run, gpt2_folder, tmp_path):
     headscope(
         "classify", gpt2_folder, "--corpus", corpus, "--out", again, "--max-tokens", 3000, "-q"
     )
-    for name in ("evidence.csv", "heads.csv", "sums.npz"):
+    for name in ("evidence.csv.gz", "heads.csv"):
         assert (again / name).read_bytes() == (run / name).read_bytes()
     first, second = (json.loads((f / "run.json").read_text()) for f in (run, again))
     # the folders lie elsewhere, seen from the text and the model

@@ -79,7 +79,7 @@ def test_a_file_of_a_run_that_cannot_be_read_is_one_line(run, tmp_path, monkeypa
         return real(path, *more, **options)
 
     monkeypatch.setattr(Path, "open", fail)
-    for bad in ("run.json", "evidence.csv", "heads.csv", "causal.csv", "sums.npz"):
+    for bad in ("run.json", "evidence.csv.gz", "heads.csv", "causal.csv"):
         with pytest.raises(RunError, match=rf"{bad}: .*Input/output error"):
             hs.load(folder, with_tally=True)
 

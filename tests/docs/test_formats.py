@@ -65,7 +65,7 @@ def written(gpt2_folder, tmp_path_factory) -> Callable[[str], pd.DataFrame]:
             words = words_with(study.name, values | {"out": home / f"{study.name}.csv"})
             shell(*study.words.split(), *words)
     places = {
-        "heads.csv": runs[0], "evidence.csv": runs[0], "causal.csv": runs[0],
+        "heads.csv": runs[0], "evidence.csv.gz": runs[0], "causal.csv": runs[0],
         "feature_model.csv": runs[0], "effects.csv": runs[0],
         "sweep.csv": home / "sweep", "languages.csv": home / "spoken",
     }  # fmt: skip
@@ -74,7 +74,7 @@ def written(gpt2_folder, tmp_path_factory) -> Callable[[str], pd.DataFrame]:
              "function_vectors": "function-vectors.csv"}  # fmt: skip
 
     def read(name: str) -> pd.DataFrame:
-        file = files.get(name, name if name.endswith(".csv") else f"{name}.csv")
+        file = files.get(name, name if ".csv" in name else f"{name}.csv")
         path = places.get(file, home) / file
         return pd.read_csv(path, keep_default_na=False, na_values=[""])
 
@@ -89,7 +89,7 @@ WRITTEN_OTHERWISE = {
 """Studies with other arguments than those that their names tell, or without a table of `--out`."""
 
 
-TABLES = ["heads.csv", "evidence.csv", "effects.csv"]
+TABLES = ["heads.csv", "evidence.csv.gz", "effects.csv"]
 TABLES += [study.name for study in STUDIES if study.name not in ("headvis", "verify")]
 
 
@@ -112,7 +112,7 @@ def test_the_page_describes_no_table_that_is_not_checked():
 
 
 def test_every_description_is_of_a_column():
-    for name in ("heads.csv", "evidence.csv", "effects.csv"):
+    for name in ("heads.csv", "evidence.csv.gz", "effects.csv"):
         assert {row[0] for row in ROWS[name]} <= set(columns_of(name))
     listed = {column for name in TABLES for column in columns_of(name)}
     assert {row[0] for row in ROWS[""]} <= listed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import json
 import re
@@ -16,15 +17,12 @@ import pandas as pd
 import headscope as hs
 from headscope.measure.example import Example
 from headscope.runs.contents import CHECKED, INDEX, PATTERNS, RECORD
-from headscope.runs.folder import CHECKPOINT
+from headscope.runs.folder import CHECKPOINT, PACKED
 from headscope.statistics.causes import CAUSAL_EFFECT, CAUSE_COLUMNS, EDGES
 
 
-def make_run(folder: Path, *, keep_sums: bool = False) -> Path:
-    """A small run with every file that a run can have: 2 layers × 2 heads, two examples.
-
-    Its sums are packed, or all of them are there.
-    """
+def make_run(folder: Path) -> Path:
+    """A small run with every file that a run can have: 2 layers × 2 heads, two examples."""
     size = 9
     a = np.tril(np.ones((2, 2, size, size))) / np.arange(1, size + 1)[:, None]
     tokens = ["<s>", *"abcd", *"abcd"]
@@ -69,7 +67,7 @@ def make_run(folder: Path, *, keep_sums: bool = False) -> Path:
     }  # fmt: skip
     facts = {"threshold": 0.5, "sign": 1, "meaning": "raises what it looks at", "source": "ours"}
     facts |= {"second": "tokens that it looks at from elsewhere"}
-    settings = run.info.get("settings", {}) | {"keep_sums": keep_sums}
+    settings = run.info.get("settings", {}) | {"keep_sums": True}
     info = run.info | {"effects": {"writes/copy/looked-at": facts}, "settings": settings}
     heads = run.heads.assign(explained=0.75, feature_model="the token before (+2.5)")
     keys = [
@@ -94,11 +92,19 @@ def signed(folder: Path) -> None:
     path = folder / RECORD
     info = json.loads(path.read_bytes())
     info["files"] = {
-        name: hashlib.sha256((folder / name).read_bytes()).hexdigest()
-        for name in CHECKED if (folder / name).is_file()
+        name: hashlib.sha256(stored(folder, name)).hexdigest()
+        for name in CHECKED if (folder / PACKED.get(name, name)).is_file()
     }  # fmt: skip
     path.write_text(json.dumps(info), encoding="utf-8")
     sign_record(path)
+
+
+def stored(folder: Path, name: str) -> bytes:
+    """The content of a file of a run; as it is if it is not the archive that it should be."""
+    content = (folder / PACKED.get(name, name)).read_bytes()
+    with suppress(OSError, EOFError):
+        return gzip.decompress(content) if name in PACKED else content
+    return content
 
 
 def sign_record(path: Path) -> None:

@@ -80,7 +80,7 @@ def test_it_is_the_run_that_bfloat16_gives_and_gives_it_again(narrow_folder, nat
     assert 0 < facts["mean_difference"] <= facts["mean_bound"]
     assert facts["mean_difference"] <= facts["largest_difference"] <= facts["largest_bound"]
     assert "precision" not in asked.info
-    for name in ("evidence.csv", "heads.csv", "sums.npz"):
+    for name in ("evidence.csv.gz", "heads.csv"):
         one, again, other = (
             (tmp_path / f / name).read_bytes() for f in ("auto0", "auto1", "asked")
         )
@@ -95,7 +95,7 @@ def test_single_precision_is_kept_where_rounding_is_too_large(
     classified(narrow_folder, "float32", tmp_path / "asked")
     assert run.info["model"]["dtype"] == "float32"
     assert run.info["precision"]["reason"] == "rounding is too large"
-    for name in ("evidence.csv", "heads.csv"):
+    for name in ("evidence.csv.gz", "heads.csv"):
         assert (tmp_path / "auto" / name).read_bytes() == (tmp_path / "asked" / name).read_bytes()
 
 

@@ -43,7 +43,7 @@ def folder(request, tokenizer, tmp_path_factory):
 @pytest.fixture(scope="module")
 def classified(folder, tmp_path_factory):
     out = tmp_path_factory.mktemp("runs") / "run"
-    settings = hs.Settings(max_tokens=2000, max_length=64)
+    settings = hs.Settings(max_tokens=2000, max_length=64, keep_sums=True)
     hs.classify(str(folder), "controlled", settings=settings, out=out)
     return out
 

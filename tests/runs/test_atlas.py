@@ -69,7 +69,7 @@ def test_an_atlas_says_what_was_left_out_and_nothing_of_the_machine(mini_run, pa
     assert {"time", "seconds"} <= stated["provenance"].keys()
     files = members(packed)
     assert set(files) <= set(MEMBERS)
-    assert "tally.safetensors" not in files
+    assert "sums.npz" not in files
     info = json.loads(files["run.json"])
     assert not {"time", "seconds"} & info["provenance"].keys()
     assert any("without its sums" in note for note in info["notes"])

@@ -15,7 +15,7 @@ import headscope as hs
 from headscope.measure.tally import GRAIN, Tally
 from headscope.relations import relations_of
 from headscope.run import load
-from headscope.runs.sums import from_npz, packed_tally, read_tally, to_npz
+from headscope.runs.sums import from_npz, read_sums, sums_file, to_npz
 from headscope.runs.tables import table_to_csv
 from headscope.statistics.columns import SURROGATE_COLUMNS
 from headscope.statistics.judge_heads import weigh_run
@@ -43,7 +43,7 @@ def drawn(seed: int = 0) -> Tally:
 
 def test_each_sum_is_read_back_as_it_was():
     tally = drawn()
-    read = read_tally(packed_tally(tally), NAMES, SHAPE, packed=True)
+    read = read_sums(sums_file(tally), NAMES, SHAPE)
     for name, array in tally.arrays().items():
         assert np.array_equal(read.arrays()[name], array), name
     assert read.numbers == (0, 2)
@@ -52,7 +52,7 @@ def test_each_sum_is_read_back_as_it_was():
 @pytest.fixture(scope="module")
 def classified(gpt2_folder, tmp_path_factory) -> hs.Run:
     out = tmp_path_factory.mktemp("packed") / "run"
-    asked = {"types": TYPES, "max_tokens": 2_000, "examples": False}
+    asked = {"types": TYPES, "max_tokens": 2_000, "examples": False, "keep_sums": True}
     return hs.classify(str(gpt2_folder), "gold", out=out, **asked)
 
 
@@ -72,7 +72,7 @@ def test_evidence_from_what_is_kept_is_the_evidence_that_was_written(classified,
     again = judged(load(folder, with_tally=True))
     assert table_to_csv(again.evidence) == table_to_csv(judged(classified).evidence)
     table = pd.read_csv(io.StringIO(table_to_csv(again.evidence)), dtype=str)
-    kept = pd.read_csv(folder / "evidence.csv", dtype=str)
+    kept = pd.read_csv(folder / "evidence.csv.gz", dtype=str)
     assert len(kept) > 300
     assert kept[["ci_low", "hard_rate", "matched_control"]].notna().any().all()
     pd.testing.assert_frame_equal(
@@ -81,18 +81,6 @@ def test_evidence_from_what_is_kept_is_the_evidence_that_was_written(classified,
     # each head is described as it was, too
     columns = ["entropy", "variability", "shape", "mean_distance", "first_token_mass"]
     assert again.heads[columns].equals(classified.heads[columns])
-
-
-def test_all_sums_are_kept_if_that_is_asked(classified, tmp_path):
-    info = classified.info | {"settings": classified.info["settings"] | {"keep_sums": True}}
-    run = hs.Run(
-        classified.heads, classified.evidence, classified.thresholds, info, classified.tally
-    )
-    run.save(tmp_path / "run")
-    assert not (tmp_path / "run" / "sums.npz").exists()
-    read = load(tmp_path / "run", with_tally=True)
-    for name, array in classified.tally.arrays().items():
-        assert np.array_equal(read.tally.arrays()[name], array), name
 
 
 def archive(**files: bytes) -> bytes:
@@ -120,7 +108,7 @@ def test_a_file_that_would_fill_the_memory_is_refused_before_it_does(files, mess
     assert len(content) < 2**20
     tracemalloc.start()
     with no_hang(), pytest.raises(ValueError, match=message):
-        read_tally(content, NAMES, SHAPE, packed=True)
+        read_sums(content, NAMES, SHAPE)
     assert tracemalloc.get_traced_memory()[1] < 20 * 2**20
     tracemalloc.stop()
 
@@ -135,9 +123,9 @@ def test_a_file_that_would_fill_the_memory_is_refused_before_it_does(files, mess
     ],
 )  # fmt: skip
 def test_sums_of_another_run_are_refused(name, array):
-    arrays = from_npz(packed_tally(drawn()), 2**30)
+    arrays = from_npz(sums_file(drawn()), 2**30)
     arrays[name] = array
     if array is None:
         del arrays[name]
     with pytest.raises((ValueError, IndexError, KeyError)):
-        read_tally(to_npz(arrays), NAMES, SHAPE, packed=True)
+        read_sums(to_npz(arrays), NAMES, SHAPE)

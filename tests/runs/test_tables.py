@@ -33,7 +33,7 @@ def test_every_text_is_read_back_as_it_was():
 def test_the_columns_that_are_read_are_those_that_are_written(tmp_path):
     run = hs.load(make_run(tmp_path / "run"))
     assert list(run.heads.columns) == columns_of("heads.csv")
-    assert list(run.evidence.columns) == columns_of("evidence.csv")
+    assert list(run.evidence.columns) == columns_of("evidence.csv.gz")
     assert run.evidence["n"].dtype == run.heads["layer"].dtype == np.int64
     assert run.evidence["tagged"].dtype == bool
 

@@ -30,7 +30,7 @@ class Case(NamedTuple):
     """A packaged model that must be in the cache, or the case is left out."""
 
 
-RUN = ("*.csv", "run.json", "patterns/*.safetensors", "tally.safetensors")
+RUN = ("*.csv", "evidence.csv.gz", "run.json", "patterns/*.safetensors", "sums.npz")
 """Files of a run folder."""
 TYPES = (
     "--types positional,sink,lexical,delimiter,induction,syntactic,coreference,"
@@ -57,14 +57,14 @@ CASES = (
         "languages",
         "sweep languages mini --corpus @treebanks --languages en,fr,ja --max-tokens 3000 --out languages "
         "--overwrite --quiet",
-        files=("languages/*.csv", "languages/*/evidence.csv"),
+        files=("languages/*.csv", "languages/*/evidence.csv.gz"),
     ),
     _study(
         "sweep",
         f"sweep run {TYPES} --models mini --corpus gold --corpus controlled --max-tokens 2000 --out sweep "
         "--quiet",
         "sweep emergence sweep --out emergence.csv --overwrite",
-        files=("sweep/sweep.csv", "emergence.csv", "sweep/*/evidence.csv"),
+        files=("sweep/sweep.csv", "emergence.csv", "sweep/*/evidence.csv.gz"),
     ),
     _study("compare", "compare mini code --out compare.csv --overwrite"),
     _study("verify", "verify mini --scores @scores --as mini --out verify.csv --overwrite"),

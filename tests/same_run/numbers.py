@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,15 @@ import numpy as np
 import pandas as pd
 from safetensors.numpy import load_file
 
+from headscope.runs.resolve import load
+
 Columns = dict[str, np.ndarray]
 """Numbers or texts of each column, by `file:column`."""
 
 TOLERANCE = 1e-6
 """Relative to the larger of two numbers, or absolute below 1: what another order of sums moves."""
+KEPT_AS = {"evidence.csv.gz": "evidence.csv", "sums.npz": "tally.safetensors"}
+"""Files whose numbers are kept under another name."""
 PRINTED = 6
 """Digits of a table's numbers; one in the last digit is rounding."""
 
@@ -32,14 +37,16 @@ def columns_of(folder: Path, patterns: tuple[str, ...]) -> Columns:
         if not paths:
             raise FileNotFoundError(f"nothing in {folder} is called {pattern}")
         for path in paths:
-            name = path.relative_to(folder).as_posix()
+            name = path.relative_to(folder).with_name(KEPT_AS.get(path.name, path.name)).as_posix()
             columns |= {f"{name}:{column}": values for column, values in _read(path).items()}
     return columns
 
 
 def _read(path: Path) -> Columns:
     if path.suffix == ".safetensors":
-        return _sums(path)
+        return _sums(path.stem, load_file(path))
+    if path.suffix == ".npz":
+        return _sums("tally", load(path.parent, with_tally=True).tally.arrays())
     if path.suffix == ".json":
         return _leaves(json.loads(path.read_text(encoding="utf-8")))
     table = pd.read_csv(path, dtype=str, keep_default_na=False)
@@ -54,10 +61,10 @@ def _plain(column: pd.Series) -> np.ndarray:
     return column.to_numpy(dtype=np.str_)
 
 
-def _sums(path: Path) -> Columns:
+def _sums(stem: str, arrays: Mapping[str, np.ndarray]) -> Columns:
     """The tensors' names, shapes, sums and checksums; of the run's sums those of each relation."""
-    tensors = dict(sorted(load_file(path).items()))
-    if path.stem == "examples":
+    tensors = dict(sorted(arrays.items()))
+    if stem == "examples":
         tensors = {name: _square(tensor) for name, tensor in tensors.items()}
     wholes = [np.nan_to_num(tensor.astype(np.float64)) for tensor in tensors.values()]
     digests = [hashlib.sha256(tensor.tobytes()).hexdigest() for tensor in tensors.values()]
@@ -68,7 +75,7 @@ def _sums(path: Path) -> Columns:
         "sha256": np.array(digests),
     }
     for name, whole in zip(tensors, wholes, strict=True):
-        if path.stem == "tally" and whole.ndim >= 2:
+        if stem == "tally" and whole.ndim >= 2:
             axes = (0, *range(2, whole.ndim))
             columns |= {
                 f"{name}/sum": whole.sum(axis=axes),

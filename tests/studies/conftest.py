@@ -14,5 +14,6 @@ def small_run(gpt2_folder, story, tmp_path_factory) -> Path:
     """Folder of a run of a small model on `story`."""
     folder = tmp_path_factory.mktemp("studies") / "run"
     types = ["positional", "delimiter"]
-    hs.classify(gpt2_folder, story, out=folder, types=types, examples=False)
+    options = {"types": types, "examples": False, "keep_sums": True}
+    hs.classify(gpt2_folder, story, out=folder, **options)
     return folder

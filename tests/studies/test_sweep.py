@@ -130,7 +130,7 @@ def test_a_cell_is_what_classify_writes(swept, checkpoints, tmp_path):
     )  # fmt: skip
     cells = SweepFolder.read(swept).cells.values()
     (cell,) = (cell for cell in cells if cell.revision == "step20")
-    for name in ("evidence.csv", "heads.csv", "sums.npz"):
+    for name in ("evidence.csv.gz", "heads.csv"):
         assert (swept / cell.folder / name).read_bytes() == (tmp_path / "run" / name).read_bytes()
 
 
@@ -204,6 +204,6 @@ def test_two_processes_write_the_same_bytes_as_one(gpt2_folder, story, tmp_path)
     assert two["status"].tolist() == ["complete"] * len(corpora)
     pd.testing.assert_frame_equal(two, one)
     for folder in one["folder"]:
-        for file in ("evidence.csv", "heads.csv", "sums.npz"):
+        for file in ("evidence.csv.gz", "heads.csv"):
             paths = [tmp_path / name / folder / file for name in ("one", "two")]
             assert paths[0].read_bytes() == paths[1].read_bytes(), file
