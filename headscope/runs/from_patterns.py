@@ -23,6 +23,7 @@ from headscope.measure.fit_baselines import fit_baselines
 from headscope.measure.layer_reader import ReaderConfig, read_layer, shared_requests
 from headscope.measure.surrogate import (
     LONGEST,
+    SurrogateScore,
     SurrogateText,
     rows_of_patterns,
     score_surrogates,
@@ -34,7 +35,7 @@ from headscope.options import Name, Names, Seed, checked
 from headscope.progress import Progress, Steps, progress_bar
 from headscope.relations import Relations, check_relations, relations_of
 from headscope.relations.relation import Relation
-from headscope.statistics.judge_heads import weigh_run
+from headscope.statistics.judge_heads import WeighedRun, weigh_run
 from headscope.statistics.result import Result, RunInfo
 from headscope.stimuli.natural_text import few_documents
 
@@ -59,33 +60,26 @@ def score_patterns(
     """Score attention patterns without a model; the evidence is that of `headscope.classify`.
 
     Args:
-        patterns: in any of these forms, rows summing to 1 over keys at or before the query, or of
-            an encoder's windows over all keys:
-            a function that gives the array `[layer head query key]` of a window; TransformerLens'
-            ActivationCache of a batch; a tuple with an array `[batch head query key]` of each
-            layer, as transformers gives it; a list with an array `[layer head query key]` of each
-            window; or one such array. Arrays are NumPy's, torch's, or nested lists. A batch is
-            padded on the right. A list whose arrays may be those of layers is refused.
-        windows: the windows that they are of, from `headscope.windows`; or, with `tokens`, the
-            annotated documents from `headscope.read_corpus`, None for bare tokens. What is longer
-            than its pattern is cut.
-        tokens: the tokens of each document as text, the first of them the beginning-of-text token
-            or whatever else stands at position 0; the others spell its text. Bare tokens of the
-            form `[bos, r, r]` count as repeated random tokens.
+        patterns: attention whose rows sum to 1, in any of these forms: a function that gives the
+            array `[layer head query key]` of a window; TransformerLens' ActivationCache of a batch;
+            a tuple with an array `[batch head query key]` of each layer, as transformers gives it;
+            a list with an array `[layer head query key]` of each window; or one such array. A batch
+            is padded on the right.
+        windows: windows from `headscope.windows`; or, with `tokens`, the annotated documents from
+            `headscope.read_corpus`, None for bare tokens. They are cut to their patterns.
+        tokens: the tokens of each document as text, the first of them the token at position 0; the
+            others spell its text. Bare tokens of the form `[bos, r, r]` count as repeated tokens.
         types: head types to score, or `all`; None leaves out those on request.
         relations: the relations to score instead of the table's.
-        name: what the run calls this model.
-        seed: seeds control draws and the bootstrap.
-        progress: True for a bar on a terminal or in a notebook, False for none, or a function that
-            is called with the windows done and the windows in all.
+        name: name of the model in the run.
+        seed: seed of control draws and the bootstrap.
+        progress: True for a bar, False for none, or a function of the windows done and of all.
 
     Returns:
-        A run's data. With fewer than 8 blocks of documents it has masses and controls, but no
-        intervals, q values or tags.
+        A run. With fewer than 8 blocks of documents it has no intervals, q values or tags.
 
     Raises:
-        PatternError: an array does not fit its tokens, or holds no causal attention; or the
-            tokens do not spell the document.
+        PatternError: an array does not fit its tokens, or the tokens do not spell the document.
         CorpusError: nothing in the documents can be scored for these types.
     """
     texts = pattern_windows(windows, tokens)
@@ -95,10 +89,9 @@ def score_patterns(
     baselines = fit_baselines(texts, relations)
     parts = baselines.parts(relations)
     with progress_bar(progress, "scoring patterns", unit="windows", loads=False) as bar:
-        steps = Steps(bar, len(texts))
-        as_scored: list[Window] = []
-        arrays = _noted(arrays_of(patterns, texts), as_scored)
-        tally = _tally(arrays, texts, parts, seed, steps.advance)
+        scored: list[Window] = []
+        pairs = arrays_of(patterns, texts)
+        tally = _tally(pairs, texts, parts, seed, Steps(bar, len(texts)).advance, scored)
     info = RunInfo(
         model={"name": name, "layers": tally.layers, "heads": tally.heads},
         types=sorted({relation.type for relation in relations}),
@@ -108,27 +101,23 @@ def score_patterns(
         **baselines.record(parts),
     )
     weighed = weigh_run(tally, relations, seed=seed, info=info)
-    beginnings = [window.cut(LONGEST) for window in as_scored]
-    number = {id(window): i for i, window in enumerate(beginnings)}
+    return weighed.judge(_surrogates(patterns, texts, scored, weighed))
+
+
+def _surrogates(
+    patterns: Any, texts: Sequence[Window], scored: Sequence[Window], weighed: WeighedRun
+) -> list[SurrogateScore]:
+    """Surrogates of the scored windows, whose patterns are taken once more."""
+    beginnings = [window.cut(LONGEST) for window in scored]
+    index = {id(window): i for i, window in enumerate(beginnings)}
 
     def again(sample: Sequence[Window]) -> Iterator[Pattern]:
-        positions = [number[id(window)] for window in sample]
-        return (pattern for pattern, _ in arrays_of(patterns, texts, positions))
+        pairs = arrays_of(patterns, texts, [index[id(window)] for window in sample])
+        return (pattern for pattern, _ in pairs)
 
-    text = SurrogateText(beginnings, tokens_again(sum(map(len, as_scored))), seed)
-    surrogates = score_surrogates(
-        partial(rows_of_patterns, again), text, relations, weighed.surrogate_requests
-    )
-    return weighed.judge(surrogates)
-
-
-def _noted(
-    pairs: Iterable[tuple[Pattern, Window]], windows: list[Window]
-) -> Iterator[tuple[Pattern, Window]]:
-    """The pairs as they come; their windows, cut as the patterns are, are added to the list."""
-    for pattern, window in pairs:
-        windows.append(window)
-        yield pattern, window
+    text = SurrogateText(beginnings, tokens_again(sum(map(len, scored))), weighed.judging.seed)
+    rows = partial(rows_of_patterns, again)
+    return score_surrogates(rows, text, weighed.relations, weighed.surrogate_requests)
 
 
 def _notes(windows: Sequence[Window]) -> list[str]:
@@ -144,11 +133,16 @@ def _tally(
     relations: Sequence[Relation],
     seed: int,
     advance: Callable[[], None],
+    scored: list[Window],
 ) -> Tally:
-    """Sums over patterns, each a batch of its own; one pattern is in memory at a time."""
+    """Sums over patterns, each a batch of its own; one pattern is in memory at a time.
+
+    The windows, cut as their patterns are, are added to `scored`.
+    """
     tally: Tally | None = None
     dealt = assign_blocks(windows)
     for i, (array, window) in enumerate(pairs):
+        scored.append(window)
         layers, heads = array.shape[:2]
         config = ReaderConfig(relations, seed, layers, heads)
         if tally is None:

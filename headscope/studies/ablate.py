@@ -7,6 +7,7 @@ tokens, or, without a head for masked tokens, by how far the last state moves.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import partial
 from math import log
@@ -15,12 +16,14 @@ from typing import Annotated, Any, Literal, NamedTuple
 import numpy as np
 import pandas as pd
 import torch
+from jaxtyping import Float
 from numpy import ndarray
 from pydantic import Field
+from torch import Tensor
 
 from headscope.corpus.window import Window
 from headscope.measure.bootstrap import estimate
-from headscope.models.intervention import ablated
+from headscope.models.intervention import HeadsSet
 from headscope.models.layout.projections import output_matrix
 from headscope.models.rerun import Rerunner, Score, TokenRows
 from headscope.models.stream import batch_tokens_on, in_batches, padded_tokens
@@ -91,7 +94,7 @@ def ablate(
     heads: Heads = "tagged",
     how: Annotated[
         Literal["mean", "zero"],
-        Field(description="Replace the output of a head by its mean over the batch, or by zero."),
+        Field(description="Replace the output of a head by its mean over the text, or by zero."),
     ] = "mean",
     only: Annotated[
         Literal["both", "heads", "edges"],
@@ -248,15 +251,34 @@ def _scores(
     rerunner: Rerunner, text: AblationText, heads: Sequence[Head], method: str
 ) -> tuple[ndarray, dict[Head, ndarray]]:
     """Scores of a text's predictions by the clean model, and with each head ablated."""
+    batches = list(text.batches(rerunner.model.device))
+    values = mean_outputs(rerunner, batches)
+    if method == "zero":
+        values = {layer: torch.zeros_like(mean) for layer, mean in values.items()}
     clean_parts: list[torch.Tensor] = []
     parts: dict[Head, list[torch.Tensor]] = {head: [] for head in heads}
-    for rows in text.batches(rerunner.model.device):
+    for rows in batches:
         clean = rerunner.clean(rows)
         clean_parts.append(clean.scores)
         for layer, head in heads:
-            without = ablated(method, clean, {layer: [head]})
+            without = HeadsSet({layer: [head]}, {layer: values[layer][[head]]})
             parts[layer, head].append(rerunner.scores(clean, without))
     return _joined(clean_parts), {head: _joined(scores) for head, scores in parts.items()}
+
+
+def mean_outputs(
+    rerunner: Rerunner, batches: Sequence[TokenRows]
+) -> dict[int, Float[Tensor, "head width"]]:
+    """Mean of each head's z over the tokens of all batches, without the first of each row."""
+    sums: dict[int, torch.Tensor] = defaultdict(lambda: torch.zeros(()))
+    count = 0
+    for rows in batches:
+        position = torch.arange(rows.tokens.shape[1], device=rows.lengths.device)
+        real = (position > 0) & (position < rows.lengths[:, None])
+        count += int(real.sum())
+        for layer, z in rerunner.clean(rows).z.items():
+            sums[layer] = sums[layer].to(z.device) + z[real].double().sum(0)
+    return {layer: (total / count).float() for layer, total in sums.items()}
 
 
 def _joined(parts: Sequence[torch.Tensor]) -> ndarray:

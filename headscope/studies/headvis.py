@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache, partial
 from itertools import islice
 from pathlib import Path
@@ -137,28 +137,16 @@ def headvis(
     corpora = text_of(run, corpus)
     with progress_bar(progress) as bar:
         model = model_of(run, source=source, device=device)
-        length = min(max_length, model.longest_window)
-        limits = {"max_tokens": sequences * length, "max_length": length, "seed": 0}
-        text = TextWindows(corpora, model.tokenizer, **limits)
-        windows = list(islice((w for w in text if len(w) >= SHORTEST), sequences))
-        if not windows:
-            raise CorpusError(f"{', '.join(map(str, corpora))}: no sequence of {SHORTEST} tokens")
+        windows = _windows(model, corpora, sequences, max_length)
         tokens = sum(map(len, windows))
         longest = max(map(len, windows))
         reading = Reading(windows, exported_heads, candidate_sequences(len(windows), longest))
         reading.read(model, Steps(bar, tokens).advance)
-        table, largest = reading.metrics(), reading.largest
-        samples = [
-            sample_sequences(maxima, np.random.default_rng([0, *head]), reading.candidates, longest)
-            for maxima, head in zip(largest.T, exported_heads, strict=True)
-        ]
+        table = reading.metrics()
         with new_site(folder, overwrite=overwrite) as new:
             _write(new / "config.json", page_config(run.name, corpora, model, windows, table))
             _write(new / "scatter_data.json", table.to_dict("records"))
-            texts = Texts(windows, reading.candidates.tolist())
-            for i, head in enumerate(exported_heads):
-                cells = reading.strongest(i, samples[i])
-                content = head_file(texts, largest[:, i], samples[i], cells)
+            for head, content in zip(exported_heads, head_files(reading), strict=True):
                 _write(new / "heads" / f"{head_name(*head)}.json", content)
             for name in EMPTY_FILES:
                 _write(new / name, {})
@@ -171,6 +159,18 @@ def headvis(
         notes=[f"the text has {len(windows)} sequences"] if len(windows) < sequences else [],
         values={"folder": str(folder), "sequences": len(windows), "tokens": tokens},
     )
+
+
+def _windows(
+    model: Model, corpora: Sequence[str | Path], sequences: int, max_length: int
+) -> list[Window]:
+    length = min(max_length, model.longest_window)
+    limits = {"max_tokens": sequences * length, "max_length": length, "seed": 0}
+    text = TextWindows(corpora, model.tokenizer, **limits)
+    windows = list(islice((w for w in text if len(w) >= SHORTEST), sequences))
+    if not windows:
+        raise CorpusError(f"{', '.join(map(str, corpora))}: no sequence of {SHORTEST} tokens")
+    return windows
 
 
 def _write(path: Path, content: Any) -> None:
@@ -225,7 +225,7 @@ class Reading:
         self.candidates = candidates
         self.largest: Float[ndarray, "window head"] = np.zeros((len(windows), len(heads)))
         """Largest attention beyond the first token's row and column and the diagonal."""
-        self._windows, self._heads = windows, heads
+        self.windows, self.heads = windows, heads
         self._sums: dict[str, Float[ndarray, " head"]] = defaultdict(lambda: np.zeros(len(heads)))
         self._counts: dict[str, Float[ndarray, " head"]] = defaultdict(lambda: np.zeros(len(heads)))
         self._tiles: dict[tuple[int, int], list[tuple[int, ndarray, ndarray]]] = defaultdict(list)
@@ -236,10 +236,10 @@ class Reading:
         """Run the model once; `advance` is called with the tokens of each window."""
         tiles = tiled_patterns(model)
         indices: dict[int, list[int]] = defaultdict(list)
-        for index, (layer, _) in enumerate(self._heads):
+        for index, (layer, _) in enumerate(self.heads):
             indices[layer].append(index)
         candidates = set(self.candidates.tolist())
-        for number, window in enumerate(self._windows):
+        for number, window in enumerate(self.windows):
             tokens = torch.from_numpy(window.tokens).to(model.device)
             followers_of = cache(partial(Followers.of, tokens))
 
@@ -252,7 +252,7 @@ class Reading:
                     return
                 members, first = indices[attention.layer], 0
                 for rows in attention.rows:
-                    some = rows[0, [self._heads[index][1] for index in members]].float()
+                    some = rows[0, [self.heads[index][1] for index in members]].float()
                     logarithms = some if attention.logarithms else some.log()
                     weights = some.exp() if attention.logarithms else some
                     followers = followers_of(first, *weights.shape[1:])
@@ -290,7 +290,7 @@ class Reading:
         columns["qk_distance"] = distance
         columns["qk_distance_variance"] = sums["square"] / sums["mass"] - distance**2
         table = pd.DataFrame(columns)[list(METRICS)].dropna(axis=1).round(4) + 0.0  # −0 becomes 0
-        return pd.DataFrame(self._heads, columns=["layer", "head"]).join(table)
+        return pd.DataFrame(self.heads, columns=["layer", "head"]).join(table)
 
     def strongest(self, index: int, sample: Sample) -> Cells:
         """The strongest cells of a head in the windows of its sample.
@@ -429,6 +429,16 @@ def sample_sequences(
             picks = rng.choice(members, min(per_interval, len(members)), replace=False).tolist()
             sample += [(i, tenth) for i in sorted(picks, key=lambda i: (-largest[i], i))]
     return sample
+
+
+def head_files(reading: Reading) -> Iterator[dict[str, Any]]:
+    """Content of `heads/L{layer}H{head}.json` of each head."""
+    longest, candidates = max(map(len, reading.windows)), reading.candidates
+    texts = Texts(reading.windows, candidates.tolist())
+    for index, head in enumerate(reading.heads):
+        largest, rng = reading.largest[:, index], np.random.default_rng([0, *head])
+        sample = sample_sequences(largest, rng, candidates, longest)
+        yield head_file(texts, largest, sample, reading.strongest(index, sample))
 
 
 def head_file(

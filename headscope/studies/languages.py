@@ -31,7 +31,7 @@ from headscope.statistics.tags import (
     is_decidable,
     with_thresholds,
 )
-from headscope.stimuli.natural_text import TextWindows, readable
+from headscope.stimuli.natural_text import TextWindows
 from headscope.stimuli.stimulus import TextTokenizer
 from headscope.studies.languages_statistics import (
     HEAD,
@@ -117,37 +117,29 @@ def languages(
     treebanks = by_language(listed(corpus), languages or ())
     if len(treebanks) < 2:
         raise HeadscopeError(f"{len(treebanks)} languages; name treebanks of at least two")
-    types = settings.get("types")
-    settings = settings | {"types": TYPES if types is None else types, "challenge": False}
-    settings["keep_sums"] = True  # intervals come from resampled documents
+    if settings.get("types") is None:
+        settings["types"] = TYPES
+    # intervals come from resampled documents
+    settings |= {"challenge": False, "keep_sums": True}
     run_settings = settings_of(None, settings)
-    _check_types(run_settings)
+    for name, head_type in check_types(run_settings.types).items():
+        stimuli = [all_stimuli()[name] for row in head_type.relations for name in row.stimuli]
+        if not all(stimulus.any_language for stimulus in stimuli):
+            raise HeadscopeError(f"{name} needs English stimuli, which other languages do not have")
     folder = Path(out)
     check_writable(folder / TABLE)
-    for files in treebanks.values():
-        readable(files, seed=run_settings.seed)
+    revision = settings.pop("revision", None)
+    settings["revisions"] = None if revision is None else [revision]
+    settings["corpora"] = [list(map(str, files)) for files in treebanks.values()]
     with progress_bar(progress) as bar:
         documents = _documents(model, treebanks, run_settings)
         settings["documents"] = documents or run_settings.documents
         # a language that ended early would have read other documents than the others
         settings.setdefault("all", documents is not None)
-        revision = settings.pop("revision", None)
-        cells = sweep(
-            models=[model],
-            revisions=None if revision is None else [revision],
-            corpora=[list(map(str, files)) for files in treebanks.values()],
-            out=folder,
-            progress=bar,
-            on_message=on_message,
-            **settings,
-        ).table.set_index([list(treebanks)])
-    runs, failed = _loaded(cells, folder)
-    result = compared(
-        runs,
-        documents=documents if settings["all"] else None,
-        failed=failed,
-        seed=run_settings.seed,
-    )
+        done = sweep(models=[model], out=folder, progress=bar, on_message=on_message, **settings)
+    runs, failed = _loaded(done.table.set_index([list(treebanks)]), folder)
+    shared = documents if settings["all"] else None
+    result = compared(runs, documents=shared, failed=failed, seed=run_settings.seed)
     write_file(folder / TABLE, result.csv(), overwrite=True)
     return result
 
@@ -215,13 +207,6 @@ def compared(
         notes=[f"{language} failed: {error}" for language, error in (failed or {}).items()],
         draw=partial(STUDY.draw, table=lifts_by_language(rows, evidence)),
     )
-
-
-def _check_types(settings: Settings) -> None:
-    for name, head_type in check_types(settings.types).items():
-        stimuli = {stimulus for relation in head_type.relations for stimulus in relation.stimuli}
-        if not all(all_stimuli()[stimulus].any_language for stimulus in stimuli):
-            raise HeadscopeError(f"{name} needs English stimuli, which other languages do not have")
 
 
 def shared_documents(

@@ -24,7 +24,7 @@ from headscope.models.model import Model
 from headscope.models.prompt_pair import Patch, PromptPair, likeliest_next
 from headscope.models.rerun import Rerunner
 from headscope.options import Device, Flag, Heads, NonNegative, Source
-from headscope.progress import Progress, Steps, progress_bar
+from headscope.progress import OnProgress, Progress, Steps, progress_bar
 from headscope.relations import relations_of
 from headscope.relations.head_type import ALL
 from headscope.relations.relation import targets_of
@@ -92,14 +92,11 @@ def patch(
     """Patch single heads and their edges between a clean and a corrupt prompt.
 
     The metric is the logit of `answer` minus that of `wrong` after the last token. Denoising runs
-    the corrupt prompt with a part of the clean one; `recovered` is the share of the difference
-    between the prompts that it restores. Noising runs the clean prompt with a part of the corrupt
-    one; `lost` is the share that it removes. `attention_` shares patch the attention alone. Shares
-    do not add up to 1.
+    the corrupt prompt with a part of the clean one, noising the clean prompt with a part of the
+    corrupt one. Shares do not add up to 1.
 
     Raises:
-        HeadscopeError: the prompts differ in length; the metric is the same for both; a word is
-            several tokens; no such head, or none is tagged.
+        HeadscopeError: prompts of two lengths or one metric, a word of several tokens, or no head.
         ModelError: the model cannot be loaded or intervened on.
         RunError: the run has no model, or its weights have changed.
     """
@@ -110,20 +107,19 @@ def patch(
         refuse_encoder(model, "study patch")
         rerunner = Rerunner(model)
         windows = _prompts(model, clean, corrupt)
-        compared = _compared(rerunner, windows, [answer, wrong])
+        words = {"answer": answer, "wrong": wrong}
+        compared = [
+            likeliest_next(rerunner, window) if word is None else single_token(model, word, option)
+            for window, (option, word) in zip(windows, words.items(), strict=True)
+        ]
         pair = PromptPair.of(rerunner, windows, compared, sorted({layer for layer, _ in places}))
-        one, other = pair.clean.metric, pair.corrupt.metric
-        names = model.tokenizer.spell(compared)
+        one, other, names = pair.clean.metric, pair.corrupt.metric, model.tokenizer.spell(compared)
+        metric = f"the logit of {names[0]!r} minus that of {names[1]!r}"
         if not abs(one - other) > LEAST_GAP * max(abs(one), abs(other)):
-            raise HeadscopeError(
-                f"the logit of {names[0]!r} minus that of {names[1]!r} is {one:.6g} after the "
-                f"clean prompt and {other:.6g} after the corrupt one, expected a difference"
-            )
-        steps = Steps(bar, 4 * (len(places) + min(EDGE_HEADS, len(places)) * edges))
-        table = _table(run, pair, windows[0], places, edges, steps)
+            raise HeadscopeError(f"{metric} is {one:.6g} after both prompts; choose other words")
+        table = _table(run, pair, windows[0], places, edges, bar)
     return StudyResult(
-        title=f"{name_of(model.name)}: logit of {names[0]!r} minus that of {names[1]!r}: "
-        f"{one:+.3f} after the clean prompt, {other:+.3f} after the corrupt one",
+        title=f"{name_of(model.name)}: {metric}: clean {one:+.3f}, corrupt {other:+.3f}",
         table=table,
         terminal_table=_strongest(table),
         values={"clean": one, "corrupt": other, "compared": list(names)},
@@ -141,26 +137,16 @@ def _prompts(model: Model, clean: str, corrupt: str) -> list[Window]:
     return windows
 
 
-def _compared(
-    rerunner: Rerunner, windows: Sequence[Window], words: Sequence[str | None]
-) -> list[int]:
-    return [
-        likeliest_next(rerunner, window)
-        if word is None
-        else single_token(rerunner.model, word, option)
-        for word, window, option in zip(words, windows, ("answer", "wrong"), strict=True)
-    ]
-
-
 def _table(
     run: Result,
     pair: PromptPair,
     window: Window,
     places: Sequence[Head],
     edges: int,
-    steps: Steps,
+    progress: OnProgress,
 ) -> pd.DataFrame:
     """A row per head, then a row per edge of the heads with the largest effects."""
+    steps = Steps(progress, 4 * (len(places) + min(EDGE_HEADS, len(places)) * edges))
     heads = _effects(pair, [Patch(*head) for head in places], steps)
     largest = heads[["recovered", "lost"]].abs().max(axis=1).sort_values(ascending=False)
     strongest = [places[row] for row in sorted(largest.index[:EDGE_HEADS])] if edges else []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from transformers import AutoModelForCausalLM
@@ -30,6 +31,7 @@ from headscope.statistics.causes import (
 from headscope.stimuli.natural_text import TextWindows
 from headscope.stimuli.prompts import MinimalPair, agreement_pairs
 from headscope.stimuli.repeat import repeat_windows
+from headscope.studies import ablate_texts
 from headscope.studies.ablate import HeadOfType, ablate_heads, output_norms
 from headscope.studies.ablate_texts import minimal_pairs, near_and_away, repeats
 from tests.helpers.encoders import HEADS, WIDTH, WORDS, corpus, hand_built, save_tokenizer
@@ -95,6 +97,20 @@ def test_near_are_predictions_made_at_queries(rerunner, annotated):
     )
     assert {(int(a), int(b)) for a, b in places} == expected
     assert len(near.prediction) + len(away.prediction) == sum(len(w) - 1 for w in windows)
+
+
+def test_a_mean_is_of_all_windows_and_not_of_a_batch(rerunner, monkeypatch):
+    model = rerunner.model
+    vocabulary = model.tokenizer.ordinary_tokens(model.vocabulary_size)
+    windows = repeat_windows(vocabulary, model.tokenizer, max_length=60, seed=0)[:6]
+    heads = [HeadOfType((1, 2), "induction", ((0, 1),))]
+    tables = []
+    for tokens in (128, 4_096):
+        monkeypatch.setattr(ablate_texts, "BATCH_TOKENS", tokens)
+        text = repeats(windows, ["induction"])
+        assert (len(list(text.batches("cpu"))) > 1) == (tokens == 128)
+        tables.append(ablate_heads(rerunner, [text], heads, method="mean", seed=0))
+    pd.testing.assert_frame_equal(*tables, rtol=1e-4)
 
 
 def test_repeats_are_scored_from_the_second_token_of_the_copy(rerunner):

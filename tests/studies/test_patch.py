@@ -197,7 +197,7 @@ def patch_mini(**changes):
             {"corrupt": OTHER_SHORT + " man"},
             r"tokens and the corrupt one \d+, expected equally many",
         ),
-        ({"corrupt": SHORT}, "is 0 after the clean prompt and 0 after the corrupt one"),
+        ({"corrupt": SHORT}, "is 0 after both prompts"),
         ({"answer": " man saw"}, r"answer ' man saw' is 2 tokens \(' man', ' saw'\)"),
         ({"wrong": ""}, "wrong is ''; it should have at least 1 character"),
         ({"answer": " man", "wrong": " man"}, "' man' minus that of ' man' is 0 after"),

@@ -68,15 +68,15 @@ def test_a_head_page_shows_what_was_measured_of_the_head_alone(run, tmp_path):
     )
     script = """
       const said = {};
-      for (const name of ["L1H2", "L0H0"]) { await go(name); said[name] = $$(".deeds li").map((li) => li.textContent); }
+      for (const name of ["L1H2", "L0H0"]) { await go(name); said[name] = $$(".deeds li, .causes li").map((li) => li.textContent); }
       return said;
     """
     seen = visit(report_html(measured), script, tmp_path)
     assert seen.errors == []
-    numbers = ("by 2.50 logits", "by -1.500 nats", "91%")
+    numbers = ("by 2.50 logits", "91%", "-1.500 nats")
     own = seen.found["L1H2"]
     assert [number in said for number, said in zip(numbers, own, strict=True)] == [True] * 3
-    assert own[-1].endswith("rule <b>")
+    assert own[1].endswith("rule <b>")
     assert len(seen.found["L0H0"]) == 1  # its feature model
 
 

@@ -8,7 +8,7 @@ function headPage(row) {
       neighbours(row), plainSentence(row, index),
       row.undecided ? el("p", {}, el("strong", {}, `Not identifiable: ${row.undecided.description}`), `: ${row.undecided.why}.`) : "",
       row.deeds.length ? el("ul", { class: "deeds" }, row.deeds.map((line) => el("li", {}, line))) : "",
-      row.causes.length ? el("details", {}, el("summary", {}, "Effects of ablating it, with all numbers"), el("ul", { class: "causes small" }, row.causes.map((line) => el("li", {}, line)))) : "")),
+      row.causes.length ? el("details", { open: "" }, el("summary", {}, "Effects of ablating it"), el("ul", { class: "causes small" }, row.causes.map((line) => el("li", {}, line)))) : "")),
     examplesOf(row, examples),
     el("h3", {}, "Relations"), bars(index),
     el("h3", {}, "Pattern"), facts(row), ordinaryOf(row, examples));

@@ -10,7 +10,6 @@ import pandas as pd
 
 from headscope.measure.example import Example
 from headscope.relations import head_types
-from headscope.statistics.causes import BEHAVIOURS, CAUSAL_EFFECT, EDGES, IDLE, NO_EFFECT
 from headscope.statistics.columns import GENERAL, rows_of_head
 from headscope.statistics.conditions import CONDITIONS, Numbers
 from headscope.statistics.head_lists import partial_sink_lines
@@ -136,19 +135,11 @@ def instances_of(examples: Iterable[Example]) -> dict[str, list[str]]:
     return {name: words for name, (_, words) in best.items()}
 
 
-_VERDICTS = {
-    CAUSAL_EFFECT: "Causal effect",
-    IDLE: "Direct effect alone",
-    NO_EFFECT: "No effect detected",
-}
-
-
 def head_sentences(run: Result) -> dict[tuple[int, int], list[str]]:
     """The lines of each head: general labels, partial sinks, effects and feature model.
 
     Args:
-        run: a run, optionally with `effects` (direct effects), `causes` (ablations) and
-            `feature_models`.
+        run: a run, optionally with `effects` (direct effects) and `feature_models`.
 
     Returns:
         By layer and head.
@@ -159,11 +150,7 @@ def head_sentences(run: Result) -> dict[tuple[int, int], list[str]]:
     for row in run.heads.to_dict("records"):
         key = row["layer"], row["head"]
         lines[key] = [*general.get(key, ()), *filter(None, [sinks.get(key)])]
-        lines[key] += [
-            *_direct_effects(run, row),
-            *_causes(run.causes, row),
-            *_feature_model(run, row),
-        ]
+        lines[key] += [*_direct_effects(run, row), *_feature_model(run, row)]
     return lines
 
 
@@ -200,33 +187,6 @@ def _write(run: Result, effect: dict[Any, Any]) -> str:
         f"(95 % interval {effect['ci_low']:+.2f} to {effect['ci_high']:+.2f}, "
         f"{effect['n']} queries; {effect['type']})."
     )
-
-
-def _causes(causes: pd.DataFrame | None, row: dict[Any, Any]) -> list[str]:
-    if causes is None:
-        return []
-    head_causes = rows_of_head(causes, row["layer"], row["head"])
-    tested = head_causes[
-        head_causes["kind"].isin(["head", "tag"]) & head_causes["verdict"].isin(list(_VERDICTS))
-    ]
-    return [_cause(cause) for cause in tested.to_dict("records")]
-
-
-def _cause(cause: dict[Any, Any]) -> str:
-    """One verdict; the control's effect follows if there is one."""
-    what, unit = BEHAVIOURS[cause["behaviour"]]
-    if cause["behaviour"] == EDGES:
-        done = (
-            f"without its attention on the targets of {cause['type']}/{cause['relation']}, {what}"
-        )
-        change = f"moves by {cause['effect']:.4f} nats"
-        other = f"{cause['control']:.4f} if as much attention is moved from control keys"
-    else:
-        done = f"without the head, {what}"
-        change = f"changes by {cause['effect']:+.3f} {unit}"
-        other = f"{cause['control']:+.3f} without a control head"
-    control_note = "" if pd.isna(cause["control"]) else f", {other}"
-    return f"{_VERDICTS[cause['verdict']]}: {done} {change}{control_note}."
 
 
 def _feature_model(run: Result, row: dict[Any, Any]) -> list[str]:
