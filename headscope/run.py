@@ -112,12 +112,11 @@ class Run(Result):
         Raises:
             ChoiceError: no such picture.
         """
-        from headscope.views.figure_style import fitted
         from headscope.views.figures import FIGURES
 
         if kind not in FIGURES:
             raise ChoiceError("picture", kind, FIGURES)
-        return fitted(FIGURES[kind](self), width)
+        return FIGURES[kind](self, width)
 
     @checked
     def save(self, folder: PathName, *, overwrite: Overwrite = False) -> Path:

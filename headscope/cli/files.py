@@ -41,7 +41,7 @@ def check_targets(*targets: tuple[Path | None, Sequence[str]], overwrite: bool) 
 
 def draw(figure: Any, path: Path) -> bytes:
     """A figure as the bytes of a picture."""
-    from headscope.views.figure_style import picture
+    from headscope.views.figures import picture
 
     return picture(figure, path.suffix)
 

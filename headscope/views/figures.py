@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable
+from io import BytesIO
+from math import ceil
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.axes import Axes
+from matplotlib import rc_context
+from matplotlib.axis import Axis
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
@@ -19,7 +24,6 @@ from headscope.statistics.head_lists import best_heads
 from headscope.statistics.result import Result, layers_of
 from headscope.statistics.tags import NO_TYPE, UNCLASSIFIED, UNIDENTIFIABLE
 from headscope.views.colours import colour, is_sink_type, legend_groups, letter
-from headscope.views.figure_style import outside_legend
 
 if TYPE_CHECKING:
     from headscope.views.show import AttentionView
@@ -29,26 +33,49 @@ MOST_TOKENS = 200  # labels of more could not be read
 _FAINT, _FULL = 0.2, 0.75  # how much of its colour a head with a lift of 0 and of 1 has
 _SINK_SHADE = 0.4  # of the grey of attention sinks: darker than no type, paler than any type
 _INK, _DIM = "black", "#8a8a94"
+_POINTS = 72  # of an inch
+_SMALL = 6.5  # points of all text
+_LEAST = 4.0  # points, below which a letter cannot be read in print and is left out
+_LETTER = 0.62  # of its font's size, a letter's mean width in DejaVu Sans
+_LINE = 0.16  # inches of a line of text
+_BESIDE = 0.55  # inches of the names of layers
+_TALLEST = 7.0  # inches of all layers
+_ENTRY = 1.3  # inches of the longest entry of a legend
+
+# Type 42 is TrueType, which publishers take where they refuse matplotlib's Type 3; and what is
+# drawn of the same run has the same bytes
+_STYLE: dict[Any, Any] = {
+    "pdf.fonttype": 42,
+    "ps.fonttype": 42,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "0",
+}
+_UNDATED = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}
 
 
-def atlas_figure(run: Result) -> Figure:
+def picture(figure: Figure, suffix: str) -> bytes:
+    """A figure as a file's bytes: `.pdf` and `.svg` with text as text, the font embedded in PDF."""
+    buffer, kind = BytesIO(), suffix.lower().removeprefix(".")
+    with rc_context(_STYLE), warnings.catch_warnings():
+        # of a script that the font has not, a box is drawn; the user need not read so on stderr
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")
+        figure.savefig(buffer, format=kind, dpi=200, metadata=_UNDATED.get(kind))
+    return buffer.getvalue()
+
+
+def atlas_figure(run: Result, width: float | None = None) -> Figure:
     """Layers × heads, each cell its primary type's colour and letter, shaded by its lift.
 
     A head that is only a sink is pale whatever its lift. One that the text cannot tell from a
-    baseline has a dashed frame.
+    baseline has a dashed frame. The width is in inches.
     """
-    layers, heads = len(layers_of(run)), int(run.heads["head"].max()) + 1
-    figure = Figure(figsize=(2 + heads * 0.32, 1.6 + layers * 0.3), layout="constrained")
-    axes = figure.subplots()
-    draw_atlas(axes, run)
-    axes.set_title(short_title(run.name), fontsize=9)
-    type_legend(axes, [*_types(run), *_untyped(run)])
-    return figure
-
-
-def draw_atlas(axes: Axes, run: Result) -> None:
-    """The cells of an atlas with their layers and heads, without title and legend."""
     layers, heads = layers_of(run), int(run.heads["head"].max()) + 1
+    width = width or max(4.0, _BESIDE + heads * 0.32)
+    wide = (width - _BESIDE) / heads
+    high = min(0.3, wide, _TALLEST / len(layers))
+    figure = _figure(run, width, high * len(layers) + _BESIDE)
+    axes = figure.axes[0]
+    size = min(7.0, 0.72 * _POINTS * high)
     row_of_layer = {layer: number for number, layer in enumerate(layers)}
     image = np.ones((len(layers), heads, 3))
     for row, name in zip(run.heads.itertuples(), run.heads["primary"], strict=True):
@@ -56,56 +83,87 @@ def draw_atlas(axes: Axes, run: Result) -> None:
         strength = _SINK_SHADE if is_sink_type(name) else 1.0 if name in NO_TYPE else strength
         at = row_of_layer[row.layer]
         image[at, row.head] = 1 - strength * (1 - np.array(to_rgb(colour(name))))
-        ink = _DIM if is_sink_type(name) else _INK
-        axes.text(row.head, at, letter(name), color=ink, **_CENTRED)
+        if size >= _LEAST:
+            ink = _DIM if is_sink_type(name) else _INK
+            centred = {"ha": "center", "va": "center", "fontsize": size}
+            axes.text(row.head, at, letter(name), color=ink, **centred)
         if name == UNIDENTIFIABLE:
+            frame = {"fill": False, "edgecolor": _DIM, "linestyle": (0, (2, 1.5))}
             corner = (row.head - 0.42, at - 0.42)
-            axes.add_patch(Rectangle(corner, 0.84, 0.84, **_DASHED))
+            axes.add_patch(Rectangle(corner, 0.84, 0.84, linewidth=size / 8, **frame))
     axes.imshow(image, aspect="auto")
-    axes.set_xticks(range(heads), [str(h) for h in range(heads)], fontsize=7)
-    axes.set_yticks(range(len(layers)), [str(layer) for layer in layers], fontsize=7)
-    axes.set_xlabel("head")
-    axes.set_ylabel("layer")
-
-
-def layers_figure(run: Result) -> Figure:
-    """Stacked bars: heads of each layer by their primary type."""
-    figure = Figure(figsize=(7, 3.4), layout="constrained")
-    axes = figure.subplots()
-    counts = run.heads.groupby(["layer", "primary"]).size().unstack(fill_value=0)
-    below = np.zeros(len(counts))
-    # functions at the bottom, so that they can be compared; attention sinks and heads without a
-    # type above
-    groups = legend_groups([*_types(run), *_untyped(run)])
-    for name in [name for members in groups.values() for name in members]:
-        if name in counts:
-            axes.bar(counts.index, counts[name], bottom=below, width=0.85, **_face(name))
-            below += counts[name].to_numpy()
-    axes.set_xlabel("layer")
-    axes.set_ylabel("heads")
-    axes.set_title(short_title(run.name), fontsize=9)
-    type_legend(axes, [*_types(run), *_untyped(run)])
+    _number(axes.xaxis, list(range(heads)), wide * 0.75)
+    _number(axes.yaxis, layers, high)
+    axes.set_xlabel("head", fontsize=_SMALL)
+    axes.set_ylabel("layer", fontsize=_SMALL)
     return figure
 
 
-def relations_figure(run: Result, *, most: int = 30) -> Figure:
-    """The best head of each relation: mass, control and the interval of the lift."""
+def _number(axis: Axis, numbers: list[int], cell: float) -> None:
+    """Ticks with as many of some numbers as there is room for, in cells of so many inches."""
+    every = ceil(_SMALL * 1.15 / (cell * _POINTS))
+    places = range(0, len(numbers), every)
+    axis.set_ticks(places, [str(numbers[place]) for place in places], fontsize=_SMALL)
+
+
+def layers_figure(run: Result, width: float | None = None) -> Figure:
+    """Stacked bars: heads of each layer by their primary type."""
+    width = width or 7.0
+    figure = _figure(run, width, 0.4 * width + 0.5)
+    axes = figure.axes[0]
+    counts = run.heads.groupby(["layer", "primary"]).size().unstack(fill_value=0)
+    below = np.zeros(len(counts))
+    for name in _types(run):
+        if name in counts:
+            axes.bar(counts.index, counts[name], bottom=below, width=0.85, **_face(name))
+            below += counts[name].to_numpy()
+    axes.set_xlabel("layer", fontsize=_SMALL)
+    axes.set_ylabel("heads", fontsize=_SMALL)
+    return figure
+
+
+def relations_figure(run: Result, width: float | None = None, *, most: int = 30) -> Figure:
+    """The best head of each relation: mass, control (a line) and the interval of the lift."""
     table = run.evidence[run.evidence["n"] >= MIN_QUERIES]
     best = best_heads(table).head(most).iloc[::-1].reset_index(drop=True)
-    figure = Figure(figsize=(7.5, 1.2 + 0.26 * len(best)), layout="constrained")
-    axes = figure.subplots()
+    figure = _figure(run, width or 7.5, 0.8 + 0.18 * len(best))
+    axes = figure.axes[0]
     positions = np.arange(len(best))
     axes.barh(positions, best["mass"], color=[colour(name) for name in best["type"]], height=0.7)
     low = (best["lift"] - best["ci_low"]).clip(lower=0)
     high = (best["ci_high"] - best["lift"]).clip(lower=0)
     axes.errorbar(best["mass"], positions, xerr=[low, high], fmt="none", ecolor="black", lw=1)
-    axes.plot(best["control"], positions, "k|", markersize=9, label="control")
+    axes.plot(best["control"], positions, "k|", markersize=7)
     names = [f"{r.type}/{r.relation}  {head_name(r.layer, r.head)}" for r in best.itertuples()]
-    axes.set_yticks(positions, names, fontsize=7)
+    axes.set_yticks(positions, names, fontsize=_SMALL)
     axes.set_xlim(0, 1)
-    axes.set_xlabel("attention on the targets (mass), best head of each relation")
-    outside_legend(axes.legend(fontsize=7, loc="lower right"))
-    axes.set_title(short_title(run.name), fontsize=9)
+    axes.set_xlabel("mass (line: control)", fontsize=_SMALL)
+    return figure
+
+
+def _figure(run: Result, width: float, height: float) -> Figure:
+    """Axes of this size in inches below the model's name, with a legend of the types below.
+
+    Functions come first in the legend, then attention sinks, then no type.
+    """
+    title = fill(short_title(run.name), max(8, int(width * _POINTS / (_LETTER * _SMALL))))
+    handles = [Patch(**_face(name), label=name) for name in _types(run)]
+    columns = max(1, int(width / _ENTRY))
+    lines = title.count("\n") + 1 + ceil(len(handles) / columns)
+    figure = Figure(figsize=(width, height + _LINE * lines), layout="constrained")
+    axes = figure.subplots()
+    figure.suptitle(title, fontsize=_SMALL)
+    axes.tick_params(labelsize=_SMALL)
+    figure.legend(
+        handles=handles,
+        loc="outside lower center",
+        ncols=columns,
+        fontsize=_SMALL,
+        frameon=False,
+        columnspacing=1.0,
+        handlelength=1.3,
+        labelspacing=0.3,
+    )
     return figure
 
 
@@ -130,7 +188,7 @@ def pattern_figure(view: AttentionView) -> Figure:
     return figure
 
 
-FIGURES: dict[str, Callable[[Result], Figure]] = {
+FIGURES: dict[str, Callable[[Result, float | None], Figure]] = {
     "atlas": atlas_figure,
     "layers": layers_figure,
     "relations": relations_figure,
@@ -138,37 +196,16 @@ FIGURES: dict[str, Callable[[Result], Figure]] = {
 
 
 def _types(run: Result) -> list[str]:
-    return list(dict.fromkeys(run.evidence["type"]))
+    """Types of the run in the order of the legend; `unclassified` is always one."""
+    primaries = set(run.heads["primary"])
+    untyped = [name for name in NO_TYPE if name in primaries or name == UNCLASSIFIED]
+    groups = legend_groups([*run.evidence["type"].unique(), *untyped])
+    return [name for names in groups.values() for name in names]
 
 
 def short_title(model: str) -> str:
     """A model's name without its folders; `$` would start a formula of matplotlib."""
     return model.rstrip("/").rsplit("/", 1)[-1].replace("$", r"\$")
-
-
-_CENTRED: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 7}
-_DASHED: dict[str, Any] = {
-    "fill": False,
-    "edgecolor": _DIM,
-    "linestyle": (0, (2, 1.5)),
-    "linewidth": 0.9,
-}
-
-
-def type_legend(axes: Axes, types: Sequence[str]) -> None:
-    """Legend of the types beside the axes: functions, attention sinks, then no type."""
-    handles = []
-    groups = legend_groups(types)
-    for title, names in groups.items():
-        if len(groups) > 1:
-            handles.append(Patch(alpha=0, label=title))
-        handles += [Patch(**_face(name), label=name) for name in names]
-    legend = outside_legend(
-        axes.legend(handles=handles, fontsize=7, loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    )
-    for text in legend.get_texts():
-        if text.get_text() in groups:
-            text.set_fontweight("bold")
 
 
 def _face(name: str) -> dict[str, Any]:
@@ -177,9 +214,3 @@ def _face(name: str) -> dict[str, Any]:
     face = tuple(1 - _SINK_SHADE * (1 - full)) if is_sink_type(name) else tuple(full)
     hatch = "////" if name == UNIDENTIFIABLE else None
     return {"facecolor": face, "edgecolor": "grey", "linewidth": 0.3, "hatch": hatch}
-
-
-def _untyped(run: Result) -> list[str]:
-    """The names that heads without a type are drawn as; `unclassified` is always shown."""
-    primaries = set(run.heads["primary"])
-    return [name for name in NO_TYPE if name in primaries or name == UNCLASSIFIED]

@@ -15,7 +15,6 @@ from pandas.api.types import is_numeric_dtype
 from headscope.heads import head_name
 from headscope.relations import head_types
 from headscope.statistics.tags import NO_TYPE
-from headscope.views.figure_style import outside_legend
 
 MOST_BARS, MOST_TICKS = 40, 16
 
@@ -187,4 +186,4 @@ def _finish(axes: Axes, x: str, y: str, table: pd.DataFrame) -> None:
         step = -(-table[x].nunique() // MOST_TICKS)
         axes.set_xticks(range(0, table[x].nunique(), step))
         axes.tick_params(axis="x", rotation=45)
-    outside_legend(axes.legend(fontsize=7, loc="upper left", bbox_to_anchor=(1.0, 1.0)))
+    axes.legend(fontsize=7, loc="upper left", bbox_to_anchor=(1.0, 1.0))

@@ -10,10 +10,7 @@ from typer.testing import CliRunner
 
 import headscope as hs
 from headscope.cli import app
-from headscope.studies.emergence import cell_emergence
-from headscope.studies.sweep_folder import COMPLETE, Cell
-from headscope.views.figure_style import fitted, picture
-from headscope.views.figures import FIGURES
+from headscope.views.figures import FIGURES, picture
 from tests.helpers.hand_built import run_of
 
 
@@ -38,17 +35,9 @@ def outside(figure) -> float:
 
 
 def figures(run, width):
-    """Every picture of a run, of an emergence and of a comparison."""
+    """Every picture of a run."""
     for kind in FIGURES:
         yield kind, run.figure(kind, width=width)
-    yield "compare", fitted(hs.compare(run, run).figure(), width)
-    cells = [
-        Cell(
-            "m/a-model", f"step{step}", ("gum",), str(step), COMPLETE, "", 144, {"induction": step}
-        )
-        for step in (1, 30, 900)
-    ]
-    yield "emergence", fitted(cell_emergence(cells).figure(), width)
 
 
 @pytest.mark.parametrize("width", [3.3, pytest.param(6.9, marks=pytest.mark.slow)])
@@ -66,7 +55,7 @@ def test_every_picture_has_the_width_and_its_fonts_and_all_its_text_on_the_page(
 
 def test_a_picture_keeps_its_own_width_unless_asked_and_is_drawn_alike_again(run):
     own = run.figure("atlas").get_size_inches()
-    assert own[0] > 5
+    assert own[0] > 4
     for suffix in (".pdf", ".svg"):
         first, second = (picture(run.figure("atlas", width=3.3), suffix) for _ in range(2))
         assert first == second
