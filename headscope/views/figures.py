@@ -38,7 +38,7 @@ _SMALL = 6.5  # points of all text
 _LEAST = 4.0  # points, below which a letter cannot be read in print and is left out
 _LETTER = 0.62  # of its font's size, a letter's mean width in DejaVu Sans
 _LINE = 0.16  # inches of a line of text
-_BESIDE = 0.55  # inches of the names of layers
+_MARGIN = 0.55  # inches of the names of layers
 _TALLEST = 7.0  # inches of all layers
 _ENTRY = 1.3  # inches of the longest entry of a legend
 
@@ -70,10 +70,10 @@ def atlas_figure(run: Result, width: float | None = None) -> Figure:
     baseline has a dashed frame. The width is in inches.
     """
     layers, heads = layers_of(run), int(run.heads["head"].max()) + 1
-    width = width or max(4.0, _BESIDE + heads * 0.32)
-    wide = (width - _BESIDE) / heads
+    width = width or max(4.0, _MARGIN + heads * 0.32)
+    wide = (width - _MARGIN) / heads
     high = min(0.3, wide, _TALLEST / len(layers))
-    figure = _figure(run, width, high * len(layers) + _BESIDE)
+    figure = _figure(run, width, high * len(layers) + _MARGIN)
     axes = figure.axes[0]
     size = min(7.0, 0.72 * _POINTS * high)
     row_of_layer = {layer: number for number, layer in enumerate(layers)}
@@ -102,8 +102,8 @@ def atlas_figure(run: Result, width: float | None = None) -> Figure:
 def _number(axis: Axis, numbers: list[int], cell: float) -> None:
     """Ticks with as many of some numbers as there is room for, in cells of so many inches."""
     every = ceil(_SMALL * 1.15 / (cell * _POINTS))
-    places = range(0, len(numbers), every)
-    axis.set_ticks(places, [str(numbers[place]) for place in places], fontsize=_SMALL)
+    ticks = range(0, len(numbers), every)
+    axis.set_ticks(ticks, [str(numbers[i]) for i in ticks], fontsize=_SMALL)
 
 
 def layers_figure(run: Result, width: float | None = None) -> Figure:
