@@ -198,8 +198,8 @@ def _load(task: _Task) -> _Loaded:
     """The model, once its run folder is known to be free, with the relations for its attention.
 
     Raises:
-        ModelError: the model cannot be opened, or is an encoder and what its heads write was asked
-            for.
+        ModelError: the model cannot be opened, or is an encoder and direct effects were
+            requested.
         RunError: a run is in the folder.
     """
     if target := task.target:

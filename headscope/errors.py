@@ -14,7 +14,7 @@ LONGEST = 1200
 
 
 class HeadscopeError(Exception):
-    """Anything that a user can correct; the message states how.
+    """Error that a user can correct; the message states how.
 
     It is one line of characters that a terminal shows, whatever is in the names that it quotes: an
     escape sequence in a file's name must not write over the screen.

@@ -1,4 +1,4 @@
-"""What is printed: untrusted text that can be seen, and lines above the bars of progress."""
+"""Printed text: untrusted characters made visible, and lines above progress bars."""
 
 from __future__ import annotations
 

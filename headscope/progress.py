@@ -21,7 +21,7 @@ OnProgress = Callable[[int, int], None]
 COLUMNS, ROWS = 80, 24
 LOADING = "loading the model"
 QUIET_SECONDS = 2.0
-"""Seconds that work without loading a model goes on before its bar appears."""
+"""Seconds before the bar of work without a model appears."""
 
 Progress = Annotated[
     bool | OnProgress,

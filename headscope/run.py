@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class Run(Result):
-    """A run: what each head of a model does, and how sure that is.
+    """A run: the tags and evidence of all heads of a model.
 
     `heads` has a row per head and `evidence` a row per head × relation;
     docs/reference/columns.md describes every column.
@@ -94,7 +94,7 @@ class Run(Result):
         """The visual report as one HTML page; see `headscope.views.report`.
 
         Args:
-            light: leave out circuitsvis, the full view of patterns.
+            light: omit circuitsvis, the full view of patterns.
         """
         from headscope.views.report import report_html
 
@@ -102,7 +102,7 @@ class Run(Result):
 
     @checked
     def figure(self, kind: Name = "atlas", *, width: Width = None) -> Figure:
-        """A picture of the run for a paper, as a matplotlib figure.
+        """A matplotlib figure of the run.
 
         Args:
             kind: `atlas`, every head with its type; `layers`, how many heads of each layer have
@@ -110,7 +110,7 @@ class Run(Result):
             width: in inches, such as 3.3 for a column; the picture's own if None.
 
         Raises:
-            ChoiceError: no such picture.
+            ChoiceError: no such figure.
         """
         from headscope.views.figures import FIGURES
 
@@ -162,8 +162,8 @@ def score_patterns(
     Args:
         patterns: arrays, an ActivationCache, transformers' `outputs.attentions`, or a function of a
             window.
-        windows: the windows that they are of, or documents beside their tokens.
-        tokens: of documents, their tokens as text.
+        windows: the windows of the patterns, or documents together with `tokens`.
+        tokens: the tokens of documents, as text.
         out: where to write the run folder; nothing is written when None.
         overwrite: replace a run that is there already.
         options: `types`, `relations`, `name`, `seed` and `progress`.
@@ -202,7 +202,7 @@ def windows(
 
     Args:
         corpus: files or folders of CoNLL-U or plain text, or the name of a corpus that ships;
-            natural text that ships when None.
+            `gum` when None.
         tokenizer: a fast tokenizer of transformers, or the name or folder of a model that is loaded
             for its own.
         max_length: longest window in tokens, the beginning-of-text token included.
@@ -213,7 +213,7 @@ def windows(
 
     Raises:
         CorpusError: a corpus cannot be read.
-        ModelError: the tokenizer knows no character offsets, or has no beginning-of-text token.
+        ModelError: the tokenizer gives no character offsets, or has no beginning-of-text token.
     """
     from headscope.corpus.shipped import asked_corpora
     from headscope.models.tokenizer import Tokenizer

@@ -37,7 +37,7 @@ def _option(default: Any, description: str, panel: str) -> Any:
 
 
 class Settings(Options):
-    """Settings of a run, beside its model and its corpus.
+    """Settings of a run other than its model and corpus.
 
     Raises:
         ArgumentError: a value is invalid; the message states the allowed values.

@@ -230,15 +230,15 @@ def window_of_tokens(
 ) -> Window:
     """A window of tokens that are given as text; the first stands at position 0.
 
-    Text of the document behind the last token is left out. Bare tokens of the form `[bos, r, r]`
+    Text of the document after the last token is omitted. Bare tokens of the form `[bos, r, r]`
     count as repeated random tokens.
 
     Args:
         tokens: the tokens as text.
         document: the annotated text that they spell, from `headscope.read_corpus`.
-        bos: whether the first of them is a beginning-of-text token, or whatever else stands before
-            the text. Otherwise it spells the text's beginning, and its word, at the place where
-            heads attend to sinks, is not a word of the window.
+        bos: whether the first of them is a beginning-of-text token or another token before the
+            text. Otherwise it is part of the text, and its word is not a word of the window,
+            because the first position is an attention sink.
 
     Raises:
         PatternError: the tokens do not spell the document's text.

@@ -106,7 +106,7 @@ def _head(words: list[Word], first: int, last: int) -> int:
 
 FEATURES = ("Number", "Gender", "Person")
 """Features that must agree (https://universaldependencies.org/u/feat/) if both are known.
-A noun has no person: it stands for a third."""
+A noun counts as third person."""
 
 
 def agreement(document: Document, mentions: Sequence[Mention]) -> Bool[ndarray, "mention mention"]:

@@ -70,7 +70,7 @@ class WordTable:
 
     @cached_property
     def dependents(self) -> dict[str, _Positions]:
-        """For each dependency relation, the rows of the words that hang on another by it."""
+        """For each dependency relation, the rows of the words that have it."""
         labels, inverse = np.unique(self.deprel, return_inverse=True)
         names = np.array([own_label(label) for label in labels.tolist()], "U")
         rows = np.flatnonzero(self.head >= 0)

@@ -107,7 +107,7 @@ class ExampleText:
         return scored.pairs(self.windows[window]) if known else no_pairs()
 
     def target_keys(self, relation: int, window: int, query: int) -> Int[ndarray, " target"]:
-        """The keys that a query should look at."""
+        """The keys that a query should attend to."""
         pairs = self.targets(window, relation)
         return np.unique(pairs.key[pairs.owner == query])
 

@@ -181,7 +181,7 @@ class Rerunner:
         position = torch.arange(rows.tokens.shape[1], device=rows.tokens.device)
         visible = position < rows.lengths.to(position.device)[:, None]
         options = {"attention_mask": None if visible.all() else visible}
-        tokens = rows.tokens.clamp_min(0)  # padding has a number that is no token's
+        tokens = rows.tokens.clamp_min(0)  # padding is not a token
         if self.score is Score.STATE:
             states: Tensor = self.network.base_model(tokens, **options).last_hidden_state
             return states[rows.row, rows.position]

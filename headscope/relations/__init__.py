@@ -73,7 +73,7 @@ def register(head_type: HeadType) -> HeadType:
 
     Raises:
         HeadscopeError: another type has its name, another stimulus has the name of one of its
-            stimuli, or its relations cannot stand side by side.
+            stimuli, or its relations conflict.
         ChoiceError: there is no such behaviour or stimulus.
     """
     known = head_types().get(head_type.name)

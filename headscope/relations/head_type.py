@@ -32,7 +32,7 @@ class HeadType:
     points to, which `headscope.relations.annotated_links` makes targets and controls of.
 
     Raises:
-        HeadscopeError: a name that is no lower-case word or is `all`, a colour that is not like
+        HeadscopeError: a name that is not a lower-case word or is `all`, a colour that is not like
             `#0072b2`, or a relation of another type.
 
     >>> HeadType(name="words", letter="W", relations=()).colour
@@ -46,7 +46,7 @@ class HeadType:
     relations: tuple[Relation, ...]
     """Relations of causal heads, and of an encoder's heads unless it has its own."""
     stimuli: tuple[Stimulus, ...] = ()
-    """Stimuli that its relations read beside natural text."""
+    """Stimuli that its relations read in addition to natural text."""
     relations_by_kind: Mapping[AttentionKind, tuple[Relation, ...]] = field(default_factory=dict)
     """Relations of heads of another kind of attention, instead."""
     chat_relations: tuple[Relation, ...] = ()
@@ -56,7 +56,7 @@ class HeadType:
     marker: str = "X"
     """Marker of its points, as matplotlib names them."""
     looks_at: str = ""
-    """Keys that its heads look at, in words."""
+    """Keys that its heads attend to, in words."""
     control_keys: str = ""
     """Controls of its relations, in words."""
     matched_control_keys: str = "other keys"
@@ -111,7 +111,7 @@ def relation(
     stimuli: tuple[Name, ...] = ("text",),
     **other_thresholds: Any,
 ) -> Callable[[FindPairs], Relation]:
-    """Make a relation of a function that finds its pairs; its docstring names what heads look at.
+    """Make a relation of a function that finds its pairs; its docstring describes the targets.
 
     Args:
         type: the head type, a word.

@@ -19,10 +19,9 @@ from headscope.options import checked
 class Pairs:
     """Attention cells `(query, key)` of one window, each with its weight.
 
-    `owner` is the query that a cell speaks for. For targets that is the query itself; a
-    control cell may belong to another query ("same distance, other query") and still stand
-    for its owner. `share` is the part of a word that a cell is: 1 for a single token, a third
-    for each token of a word of three.
+    `owner` is the query whose target or control the cell is. For targets it is the query itself;
+    a control cell can be at another query ("same distance, other query"). `share` is the part of
+    a word that the cell covers: 1 for a single token, a third for each token of a word of three.
     """
 
     query: Int[ndarray, " pair"]

@@ -1,4 +1,4 @@
-"""Relations: questions about which keys a query looks at."""
+"""Relations: the keys that a query should attend to."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def is_part(relation: str) -> bool:
 
 @dataclass(frozen=True)
 class TagThresholds:
-    """Thresholds of a tag, beside the conditions that all relations share."""
+    """Thresholds of a tag, besides the conditions that all relations share."""
 
     threshold: float
     """Least mass."""

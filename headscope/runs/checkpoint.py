@@ -1,7 +1,7 @@
 """The checkpoint of an unfinished run: its sums and its place, written about every minute.
 
 After a kill the same command reads its windows again from the start, passes over the batches whose
-sums are here, and goes on. Sums add exactly, so that it ends with the same bytes.
+sums are here, and resumes. Sums add exactly, so that it ends with the same bytes.
 """
 
 from __future__ import annotations

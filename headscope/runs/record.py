@@ -128,7 +128,7 @@ def _command(
     corpora: Sequence[str | Path],
     settings: Settings,
 ) -> str:
-    """The command that repeats the run where its files lie; one's own relations need their code."""
+    """The command that repeats the run; relations of a plugin need their code."""
     words = ["headscope", "classify", name_of(model.name)]
     if list(corpora) != shipped_corpora():
         names = {path: name for name, path in named_corpora().items()}
@@ -156,7 +156,7 @@ def _left_out(model: Model, relations: Sequence[Relation], settings: Settings) -
     missing_types = sorted({r.type for r in possible} - {r.type for r in relations})
     shortened = sorted({r.type for r in possible if r.id not in ids} - {*missing_types})
     added = []
-    if ids & {relation.id for relation in possible}:  # else they are relations of one's own
+    if ids & {relation.id for relation in possible}:  # else they are relations of a plugin
         added += [f"the types {', '.join(missing_types)}"] if missing_types else []
         added += [f"more relations of the type {', '.join(shortened)}"] if shortened else []
     if settings.max_tokens < MAX_TOKENS:

@@ -23,10 +23,10 @@ def widget(
     revision: Revision = None,
     device: Device = "auto",
 ) -> HeadWidget:
-    """A widget for notebooks: all heads on a sentence, of which one is shown large.
+    """Notebook widget: all heads on a sentence, one of them enlarged.
 
-    The arguments are those of `show`. What is chosen in the notebook is in `head`, `type` and
-    `token` of the widget, and what is set there is drawn::
+    The arguments are those of `show`. The attributes `head`, `type` and `token` hold the
+    selection, and setting them changes the widget::
 
         chosen = hs.widget("runs/mini", "L5H1", "one two three one two three")
         chosen  # as the last line of a cell

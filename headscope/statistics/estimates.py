@@ -47,7 +47,7 @@ def weigh(
 
     `docs/reference/columns.md` describes its columns: those of relations under `evidence.csv`,
     those of effects under `effects.csv`. Intervals are 95 % percentile bootstraps
-    over blocks of documents; if the mass is below the threshold, so that no tag hangs on them, they
+    over blocks of documents; if the mass is below the threshold, so that no tag needs them, they
     are Student's intervals of the same ratio. `q_value` is Benjamini–Hochberg's over all heads ×
     relations with at least 50 queries.
     """

@@ -67,7 +67,7 @@ def shown_relations(evidence: pd.DataFrame) -> pd.Series:
 
 
 def with_shown_relations(heads: pd.DataFrame, evidence: pd.DataFrame) -> pd.DataFrame:
-    """Heads whose `relation` is the general label where that stands for it."""
+    """Heads whose `relation` is the general label if it has one."""
     key = [*_HEAD, "relation"]
     tags = evidence[evidence["tagged"].astype(bool)]
     labels = tags[key].assign(label=shown_relations(tags)).drop_duplicates(key)

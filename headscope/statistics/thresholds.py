@@ -1,4 +1,4 @@
-"""Thresholds of every tag, as `run.json` records them, and how many tags hang on the thresholds."""
+"""Thresholds of every tag, as `run.json` records them, and how many tags depend on them."""
 
 from __future__ import annotations
 

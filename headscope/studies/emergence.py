@@ -139,7 +139,7 @@ class HeadCallback(TrainerCallback):  # type: ignore[misc]
     """Counts the heads of each type while transformers' Trainer trains a model.
 
     The same short text is read when training begins and then every few steps. The weights are
-    shared with a copy in evaluation mode. If a later reading fails, it is left out with a warning.
+    shared with a copy in evaluation mode. If a later reading fails, it is skipped with a warning.
 
     `emergence` is the result of `headscope.emergence` so far. To log the counts wherever the
     Trainer logs, set `callback.log = trainer.log`.

@@ -104,7 +104,7 @@ def languages(
 ) -> StudyResult:
     """Classify a model's heads in each language of some treebanks, and compare the languages.
 
-    Each language has a run with its own baselines, null model and intervals. Parallel treebanks are
+    Each language has a run with its own baselines and intervals. Parallel treebanks are
     read up to the same document, all of it unless `all` is False. Complete runs are kept, so that
     the same call resumes after a stop.
 

@@ -63,7 +63,7 @@ STUDY = Study(
         loss | nats per token, ≥ 0 | mean loss on text
         rise | nats per token | above the untouched model's
         ci_low, ci_high | nats per token | ends of the rise's 95 % interval
-        over_random | nats per token | loss less that of the mean random order; empty for those
+        over_random | nats per token | loss minus that of the mean random order; empty for those
         over_low, over_high | nats per token | ends of its 95 % interval over windows and orders
     """),
     figure=Lines(x="share", y="loss", by="order"),

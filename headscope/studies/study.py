@@ -48,7 +48,7 @@ class Study:
     """Declaration of a study."""
 
     rows: str
-    """What a row of the table stands for."""
+    """Meaning of a row of the table."""
     columns: tuple[Column, ...]
     """Columns of the table, in order."""
     figure: Plot | None = None

@@ -60,7 +60,7 @@ class StudyRow:
 
 
 def imported(path: str) -> Any:
-    """What a row names, such as `prune:prune`.
+    """Object that a row names, such as `prune:prune`.
 
     >>> imported("study_table:StudyRow").__name__
     'StudyRow'

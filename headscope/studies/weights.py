@@ -42,7 +42,7 @@ STUDY = Study(
         qk_rank | directions, ≥ 1 | effective rank of W_Q W_Kᵀ: exp of the entropy of its singular
             values' shares (Roy and Vetterli 2007); empty for a circuit that is 0
         ov_rank | directions, ≥ 1 | the same of W_V W_O
-        k_from | a head | the earlier head whose writes its keys read most
+        k_from | a head | the earlier head whose output its keys read most
         k_composition | [0, 1] | how much
         primary | a head type | as in `heads.csv`
         relation | a relation's name | as in `heads.csv`
