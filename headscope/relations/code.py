@@ -14,37 +14,35 @@ from headscope.relations.head_type import HeadType
 from headscope.relations.relation import Baseline, Relation, above_baseline
 from headscope.stimuli.natural_text import TEXT
 
-THRESHOLD = 0.1
-SOURCE = (
-    "ours: a tenth of a head's attention on one place, as for syntactic heads, besides "
-    "the best baseline plus 10 points where that baseline is wrong"
-)
-
 _MEANINGS = {
     "definition": "where the name was last bound",
     "bracket": "the bracket that the closing one closes",
     "block": "the line that opened the block",
 }
 
-RELATIONS = tuple(
-    Relation(
-        "code",
-        kind,
-        partial(pointed_to, kind=kind),
-        partial(other_candidates, kind=kind),
-        above_baseline(THRESHOLD, SOURCE, _MEANINGS[kind], beats_surrogate=True),
-        stimuli=(TEXT.name,),
-        baseline=Baseline(partial(nearest_candidate, kind=kind), by_class=False),
-    )
-    for kind in KINDS
-)
-
 TYPE = HeadType(
     name="code",
     letter="K",
     colour="#44aa99",
     marker="d",
-    relations=RELATIONS,
+    relations=tuple(
+        Relation(
+            "code",
+            kind,
+            partial(pointed_to, kind=kind),
+            partial(other_candidates, kind=kind),
+            above_baseline(
+                0.1,
+                "ours: a tenth of a head's attention on one place, as for syntactic heads, besides "
+                "the best baseline plus 10 points where that baseline is wrong",
+                _MEANINGS[kind],
+                beats_surrogate=True,
+            ),
+            stimuli=(TEXT.name,),
+            baseline=Baseline(partial(nearest_candidate, kind=kind), by_class=False),
+        )
+        for kind in KINDS
+    ),
     looks_at="in Python files: where a name was last bound, an opening bracket, the line that "
     "opened a block",
     control_keys="other candidates of the same kind, nearer and farther; the nearest one",

@@ -18,12 +18,6 @@ from headscope.relations.pairs import Pairs, pairs, span_pairs, without
 from headscope.relations.relation import Baseline, Relation, above_baseline, draws_nothing
 from headscope.stimuli.words import WORDS
 
-THRESHOLD = 0.2
-SOURCE = (
-    "ours: half of the threshold of token induction on random repeats; Feucht et al. 2025 set no "
-    "threshold"
-)
-
 
 def next_word_end(window: Window) -> Pairs:
     """The last token of each repeated word with that of the word that followed it the first time.
@@ -90,30 +84,29 @@ def _following(words: WordTable) -> tuple[Int[ndarray, " query"], Int[ndarray, "
     return np.array(query, np.int64), np.array(following, np.int64)
 
 
-RELATIONS = (
-    Relation(
-        "concept-induction",
-        "next-word",
-        next_word_end,
-        near_word_ends,
-        above_baseline(
-            THRESHOLD,
-            SOURCE,
-            "the last token of the word that followed the same word before, in repeated random "
-            "words of several tokens",
-        ),
-        stimuli=(WORDS.name,),
-        baseline=Baseline(same_step, by_class=False),
-        matched_control=other_steps,
-    ),
-)
-
 TYPE = HeadType(
     name="concept-induction",
     letter="W",
     colour="#332288",
     marker="*",
-    relations=RELATIONS,
+    relations=(
+        Relation(
+            "concept-induction",
+            "next-word",
+            next_word_end,
+            near_word_ends,
+            above_baseline(
+                0.2,
+                "ours: half of the threshold of token induction on random repeats; Feucht et al. "
+                "2025 set no threshold",
+                "the last token of the word that followed the same word before, in repeated random "
+                "words of several tokens",
+            ),
+            stimuli=(WORDS.name,),
+            baseline=Baseline(same_step, by_class=False),
+            matched_control=other_steps,
+        ),
+    ),
     stimuli=(WORDS,),
     looks_at="the last token of the word that followed the earlier copy, in repeated random "
     "words of several tokens",

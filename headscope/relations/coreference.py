@@ -25,12 +25,6 @@ from headscope.relations.relation import (
     draws_nothing,
 )
 
-THRESHOLD = 0.1
-SOURCE = (
-    "ours: a tenth of a head's attention on mentions of the right entity, besides the nearest "
-    "mention plus 10 points; Clark et al. 2019 (4.3) report arg-max accuracy only"
-)
-
 _Table = Bool[ndarray, "mention mention"]
 Antecedents = Callable[[MentionTable], _Table]
 
@@ -175,7 +169,13 @@ def _rows(other: str) -> tuple[Relation, ...]:
             partial(other_mentions, rule=rule),
             # a duplicate-token head finds mentions by the same word as well
             above_baseline(
-                THRESHOLD, SOURCE, meaning, rule is not same_lemma, beats_surrogate=True
+                0.1,
+                "ours: a tenth of a head's attention on mentions of the right entity, besides the "
+                "nearest mention plus 10 points; Clark et al. 2019 (4.3) report arg-max accuracy "
+                "only",
+                meaning,
+                rule is not same_lemma,
+                beats_surrogate=True,
             ),
             baseline=Baseline(
                 same_word_or_nearest if rule is chain else partial(nearest_mention, rule=rule)

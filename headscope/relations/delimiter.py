@@ -134,14 +134,12 @@ TURN = Relation(
 )
 """Asked of texts in a chat template alone."""
 
-RELATIONS = [_row(kind, meaning) for kind, (meaning, _) in _MEANINGS.items()]
-
 TYPE = HeadType(
     name="delimiter",
     letter="D",
     colour="#56b4e9",
     marker="s",
-    relations=tuple(RELATIONS),
+    relations=tuple(_row(kind, meaning) for kind, (meaning, _) in _MEANINGS.items()),
     relations_by_kind={
         BIDIRECTIONAL: tuple(_row(kind, meaning) for kind, (_, meaning) in _MEANINGS.items())
     },

@@ -26,11 +26,6 @@ SOURCE = (
     "nine heads of GPT-2 small score above it in TransformerLens' published scores, from L5H5's "
     "0.94 down to L9H6's 0.42"
 )
-NATURAL_THRESHOLD = 0.15
-NATURAL_SOURCE = (
-    "ours: a third of the threshold on random repeats: earlier followers are often the wrong "
-    "ones; Olsson et al. 2022 set no threshold for natural text"
-)
 
 
 def in_second_copy(window: Window, shift: int) -> Pairs:
@@ -53,42 +48,49 @@ def follower_of_earlier_same(window: Window) -> Pairs:
     return pairs(query[apart], earlier[apart] + 1)
 
 
-_AFTER_COPY = "the token after the earlier copy of the current one, in repeated random tokens"
-_AT_COPY = "the earlier copy of the current token, in repeated random tokens"
-_AFTER_EARLIER = "tokens that followed the current one before, in natural text"
-
-RELATIONS = [
-    Relation(
-        "induction",
-        "repeat",
-        partial(in_second_copy, shift=1),
-        other_keys,
-        TagThresholds(THRESHOLD, SOURCE, _AFTER_COPY),
-        (REPEAT.name,),
-    ),
-    Relation(
-        "induction",
-        "duplicate",
-        partial(in_second_copy, shift=0),
-        other_keys,
-        TagThresholds(THRESHOLD, SOURCE, _AT_COPY),
-        (REPEAT.name,),
-    ),
-    Relation(
-        "induction",
-        "natural",
-        follower_of_earlier_same,
-        same_distance,
-        TagThresholds(NATURAL_THRESHOLD, NATURAL_SOURCE, _AFTER_EARLIER),
-    ),
-]
-
 TYPE = HeadType(
     name="induction",
     letter="I",
     colour="#d55e00",
     marker="D",
-    relations=tuple(RELATIONS),
+    relations=(
+        Relation(
+            "induction",
+            "repeat",
+            partial(in_second_copy, shift=1),
+            other_keys,
+            TagThresholds(
+                THRESHOLD,
+                SOURCE,
+                "the token after the earlier copy of the current one, in repeated random tokens",
+            ),
+            (REPEAT.name,),
+        ),
+        Relation(
+            "induction",
+            "duplicate",
+            partial(in_second_copy, shift=0),
+            other_keys,
+            TagThresholds(
+                THRESHOLD,
+                SOURCE,
+                "the earlier copy of the current token, in repeated random tokens",
+            ),
+            (REPEAT.name,),
+        ),
+        Relation(
+            "induction",
+            "natural",
+            follower_of_earlier_same,
+            same_distance,
+            TagThresholds(
+                0.15,
+                "ours: a third of the threshold on random repeats: earlier followers are often the "
+                "wrong ones; Olsson et al. 2022 set no threshold for natural text",
+                "tokens that followed the current one before, in natural text",
+            ),
+        ),
+    ),
     stimuli=(REPEAT,),
     looks_at="the token after the earlier copy, or the copy, in repeated random tokens; in "
     "text the token that followed the same token",

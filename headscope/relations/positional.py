@@ -28,14 +28,7 @@ SOURCE = (
     "TransformerLens' published scores: L4H11 0.99, L3H7 0.53, L6H8 0.49, L2H2 0.48, L5H6 0.40; "
     "Voita et al. 2019 require the arg-max in 90 % of the cases, in a model without a sink"
 )
-
-
 NEAR = 4
-LOCAL_THRESHOLD = 0.3
-LOCAL_SOURCE = (
-    "ours: nearly a third of a head's attention on the four tokens before, and 1.5 times the "
-    "control"
-)
 
 
 def at_offset(window: Window, offset: int) -> Pairs:
@@ -101,11 +94,15 @@ _BACK = _rows(
 
 
 def _local(meaning: str) -> Relation:
-    thresholds = TagThresholds(LOCAL_THRESHOLD, LOCAL_SOURCE, meaning, broad=True)
+    thresholds = TagThresholds(
+        0.3,
+        "ours: nearly a third of a head's attention on the four tokens before, and 1.5 times the "
+        "control",
+        meaning,
+        broad=True,
+    )
     return Relation("positional", "local", near_tokens, tokens_before_those, thresholds)
 
-
-RELATIONS = [*_BACK, _local(f"the {NEAR} tokens before")]
 
 AHEAD = _rows(
     (f"offset+{n}", partial(at_offset, offset=-n), _AHEAD.get(n, f"the token {n} ahead"))
@@ -118,7 +115,7 @@ TYPE = HeadType(
     letter="P",
     colour="#0072b2",
     marker="o",
-    relations=tuple(RELATIONS),
+    relations=(*_BACK, _local(f"the {NEAR} tokens before")),
     stimuli=(REPEAT,),
     relations_by_kind={
         BIDIRECTIONAL: (*_BACK, _local(f"the {NEAR} tokens before and the {NEAR} after"), *AHEAD),

@@ -26,12 +26,6 @@ from headscope.relations.pairs import Pairs
 from headscope.relations.relation import Baseline, Relation, above_baseline, draws_nothing
 from headscope.stimuli.facts import FACTS, HALF_RIGHT, KIND, PROPERTY
 
-THRESHOLD = 0.1
-SOURCE = (
-    "ours: a tenth of a head's attention on one earlier word, as for syntactic heads; Wu "
-    "et al. 2024 call a head that copies from the needle a tenth of the time a retrieval head"
-)
-
 
 @draws_nothing
 def half_right(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
@@ -39,30 +33,30 @@ def half_right(window: Window, targets: Pairs, rng: np.random.Generator) -> Pair
     return as_one_word(every_candidate(window, targets, rng, kind=HALF_RIGHT), len(window))
 
 
-RELATIONS = (
-    Relation(
-        "retrieval",
-        "value",
-        partial(pointed_to, kind=KIND),
-        partial(every_candidate, kind=KIND),
-        above_baseline(
-            THRESHOLD,
-            SOURCE,
-            "what the text says of the one that is asked for, in other words",
-            beats_surrogate=True,
-        ),
-        stimuli=(FACTS.name,),
-        baseline=Baseline(partial(nearest_candidate, kind=PROPERTY), by_class=False),
-        matched_control=half_right,
-    ),
-)
-
 TYPE = HeadType(
     name="retrieval",
     letter="N",
     colour="#ddcc77",
     marker=">",
-    relations=RELATIONS,
+    relations=(
+        Relation(
+            "retrieval",
+            "value",
+            partial(pointed_to, kind=KIND),
+            partial(every_candidate, kind=KIND),
+            above_baseline(
+                0.1,
+                "ours: a tenth of a head's attention on one earlier word, as for syntactic heads; "
+                "Wu et al. 2024 call a head that copies from the needle a tenth of the time a "
+                "retrieval head",
+                "what the text says of the one that is asked for, in other words",
+                beats_surrogate=True,
+            ),
+            stimuli=(FACTS.name,),
+            baseline=Baseline(partial(nearest_candidate, kind=PROPERTY), by_class=False),
+            matched_control=half_right,
+        ),
+    ),
     stimuli=(FACTS,),
     looks_at="the answer to a question about one of three people, asked in other words",
     control_keys="all other facts; other values of the same person or the same property; the "

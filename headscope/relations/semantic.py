@@ -19,13 +19,7 @@ from headscope.relations.pairs import Pairs, without
 from headscope.relations.relation import Baseline, Label, Relation, above_baseline, draws_nothing
 from headscope.stimuli.natural_text import TEXT
 from headscope.stimuli.word_pairs import PAIRS, shipped_pairs
-from headscope.stimuli.word_pairs import RELATIONS as NAMES
 
-THRESHOLD = 0.1
-SOURCE = (
-    "ours: a tenth of a head's attention on one earlier word, which is what syntactic and "
-    "coreference heads must have"
-)
 SENTENCES_BACK = 1
 """Related words count when they stand in one sentence or in two neighbouring ones."""
 
@@ -121,26 +115,30 @@ _MEANINGS = {
 RELATED = "related-word"
 """General label of a head that does not distinguish semantic relations."""
 
-RELATIONS = [
-    Relation(
-        "semantic",
-        name,
-        partial(related_words, name=name),
-        unrelated_words,
-        above_baseline(THRESHOLD, SOURCE, _MEANINGS[name], beats_surrogate=True),
-        (TEXT.name, PAIRS.name),
-        Baseline(nearest_of_class),
-        label=Label(name, (RELATED,)),
-    )
-    for name in NAMES
-]
-
 TYPE = HeadType(
     name="semantic",
     letter="M",
     colour="#e69f00",
     marker="P",
-    relations=tuple(RELATIONS),
+    relations=tuple(
+        Relation(
+            "semantic",
+            name,
+            partial(related_words, name=name),
+            unrelated_words,
+            above_baseline(
+                0.1,
+                "ours: a tenth of a head's attention on one earlier word, which is what syntactic "
+                "and coreference heads must have",
+                meaning,
+                beats_surrogate=True,
+            ),
+            (TEXT.name, PAIRS.name),
+            Baseline(nearest_of_class),
+            label=Label(name, (RELATED,)),
+        )
+        for name, meaning in _MEANINGS.items()
+    ),
     stimuli=(PAIRS,),
     looks_at="an earlier synonym, antonym, kind, co-member, part or whole",
     control_keys="unrelated words of the same class, nearer and farther; the nearest one",

@@ -25,16 +25,8 @@ FIRST_SOURCE = (
 PARTIAL = 0.3
 """Least mass at which a sink without a tag is shown as a partial sink: most of what such a
 head has left goes elsewhere."""
-SEPARATOR_THRESHOLD = 0.5
-SEPARATOR_SOURCE = (
-    "more than half of a head's attention; Clark et al. 2019 (3.2) find over half of "
-    "BERT's attention in layers 6 to 10 on [SEP], and that changing it there changes little"
-)
-COLUMN_THRESHOLD = 0.25
-COLUMN_SOURCE = (
-    "ours: a quarter of a head's attention on one or two columns, whatever the query is; Xiao et "
-    "al. 2024 (Efficient Streaming Language Models with Attention Sinks) describe the first tokens"
-)
+POSITION = "sink/position"
+"""Relation that is summed where the patterns are read."""
 
 
 def first_token(window: Window) -> Pairs:
@@ -84,7 +76,11 @@ RELATIONS = (
         sink_positions_of,
         text_keys,
         TagThresholds(
-            COLUMN_THRESHOLD, COLUMN_SOURCE, "an early attention sink of the whole layer"
+            0.25,
+            "ours: a quarter of a head's attention on one or two columns, whatever the query is; "
+            "Xiao et al. 2024 (Efficient Streaming Language Models with Attention Sinks) describe "
+            "the first tokens",
+            "an early attention sink of the whole layer",
         ),
         has_hits=False,
     ),
@@ -94,7 +90,12 @@ SEPARATOR = Relation(
     "separator",
     separator,
     text_keys,
-    TagThresholds(SEPARATOR_THRESHOLD, SEPARATOR_SOURCE, "the separator that closes the text"),
+    TagThresholds(
+        0.5,
+        "more than half of a head's attention; Clark et al. 2019 (3.2) find over half of BERT's "
+        "attention in layers 6 to 10 on [SEP], and that changing it there changes little",
+        "the separator that closes the text",
+    ),
     has_hits=False,
 )
 """Asked of encoders alone."""
@@ -113,9 +114,6 @@ TEMPLATE = Relation(
     of_template=True,
 )
 """Asked of texts in a chat template alone."""
-POSITION = RELATIONS[1].id
-"""Relation that is summed where the patterns are read."""
-
 TYPE = HeadType(
     name="sink",
     letter="R",

@@ -96,12 +96,6 @@ class _Unlinked:
         return self.query[row], self.key[row], owner
 
 
-THRESHOLD = 0.1
-SOURCE = (
-    "ours: a tenth of a head's attention on one word, besides the best baseline plus 10 points "
-    "(as Voita et al. 2019, 5.2, require over the best offset), at the queries where that baseline "
-    "is wrong; GPT-2's heads keep 57 % on the first token (Vig & Belinkov 2019)"
-)
 LABEL_TREE = {
     "phrase-head": "advmod amod case cc compound det discourse mark nmod:poss nummod",
     "phrase-head/auxiliary": "aux aux:pass cop",
@@ -143,32 +137,33 @@ def label_of(deprel: str, direction: str) -> Label:
 
 _MEANING = {"head>dep": "the word's {} dependent", "dep>head": "the word that it is the {} of"}
 
-RELATIONS = [
-    Relation(
-        "syntactic",
-        f"{deprel}:{direction}",
-        partial(words_linked_by, deprel=deprel, query_is_head=direction == "head>dep"),
-        words_of_its_class,
-        above_baseline(
-            THRESHOLD,
-            SOURCE,
-            meaning.format(deprel),
-            beats_surrogate=True,
-        ),
-        baseline=Baseline(),
-        matched_control=same_distance_same_class,
-        label=label_of(deprel, direction),
-    )
-    for deprel in DEPRELS
-    for direction, meaning in _MEANING.items()
-]
-
 TYPE = HeadType(
     name="syntactic",
     letter="S",
     colour="#009e73",
     marker="^",
-    relations=tuple(RELATIONS),
+    relations=tuple(
+        Relation(
+            "syntactic",
+            f"{deprel}:{direction}",
+            partial(words_linked_by, deprel=deprel, query_is_head=direction == "head>dep"),
+            words_of_its_class,
+            above_baseline(
+                0.1,
+                "ours: a tenth of a head's attention on one word, besides the best baseline plus "
+                "10 points (as Voita et al. 2019, 5.2, require over the best offset), at the "
+                "queries where that baseline is wrong; GPT-2's heads keep 57 % on the first token "
+                "(Vig & Belinkov 2019)",
+                meaning.format(deprel),
+                beats_surrogate=True,
+            ),
+            baseline=Baseline(),
+            matched_control=same_distance_same_class,
+            label=label_of(deprel, direction),
+        )
+        for deprel in DEPRELS
+        for direction, meaning in _MEANING.items()
+    ),
     looks_at="the word that governs a word, or its dependent; one relation for each UD "
     "relation and direction",
     control_keys="other words of the target's class, nearer and farther, or at the same distance "
