@@ -267,17 +267,12 @@ class Spelling:
 
     def first(self, word: str) -> int | None:
         """The first token of a word within a text; None if it does not spell any of it."""
-        pieces = self._pieces(word)
-        if not pieces:
-            return None
-        (spelled,) = self.tokenizer.spell(pieces[:1])
-        return pieces[0] if spelled.strip() and word.startswith(spelled.strip()) else None
-
-    def _pieces(self, word: str) -> list[int]:
         before, text = self.text(BEFORE), self.text(f"{BEFORE} {word}")
         if len(text) <= len(before) or (text[: len(before)] != before).any():
-            return []
-        return [int(token) for token in text[len(before) :]]
+            return None
+        first = int(text[len(before)])
+        (spelled,) = self.tokenizer.spell([first])
+        return first if spelled.strip() and word.startswith(spelled.strip()) else None
 
     def question(self, prompt: Prompt, tokens: Int[ndarray, " token"]) -> Question | None:
         """The question of a prompt in a window of these tokens; None if it cannot be asked.
@@ -293,11 +288,8 @@ class Spelling:
         if not right or not wrong or (prompt.other and not other):
             return None
         # the text begins behind the beginning-of-text token
-        return Question(prompt.kind, len(text), *map(_sorted, (right, wrong, other)))
+        sides = (np.array(sorted(side), np.int64) for side in (right, wrong, other))
+        return Question(prompt.kind, len(text), *sides)
 
     def _firsts(self, words: Sequence[str]) -> set[int]:
         return {token for word in words if (token := self.first(word)) is not None}
-
-
-def _sorted(tokens: set[int]) -> Int[ndarray, " token"]:
-    return np.array(sorted(tokens), np.int64)

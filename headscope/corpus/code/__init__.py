@@ -43,7 +43,7 @@ def read_python(path: Path, text: str) -> Document:
         raise CorpusError(f"{path}: {len(text):,} characters of code; {LONGEST:,} are read at most")
     try:
         source = SourceFile(text)
-        arrows = arrows_of(source)
+        links = *_of_names(names_of(source)), *_of_brackets(source), *_of_blocks(source)
         ends = [token.start for token in source.tokens if token.kind == tokenize.NEWLINE]
     except (SyntaxError, ValueError, RecursionError, MemoryError, tokenize.TokenError) as error:
         line = getattr(error, "lineno", None) or 1
@@ -53,14 +53,7 @@ def read_python(path: Path, text: str) -> Document:
         for match in _WORD.finditer(text)
     )
     name = f"{path.parent.name}.{path.stem}" if path.parent.name else path.stem
-    return Document(name, text, words, source=str(path), arrows=tuple(arrows))
-
-
-def arrows_of(source: SourceFile) -> list[Arrow]:
-    """Every arrow of a file, in the order of their queries."""
-    candidates = [*_of_names(names_of(source)), *_of_brackets(source), *_of_blocks(source)]
-    arrows = [candidate for candidate in candidates if candidate is not None]
-    return sorted(arrows, key=lambda link: (link.query, KINDS.index(link.kind)))
+    return Document(name, text, words, source=str(path), arrows=tuple(filter(None, links)))
 
 
 def _of_names(occurrences: list[Occurrence]) -> Iterator[Arrow | None]:
