@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache, lru_cache, partial
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -139,8 +139,7 @@ def headvis(
         model = model_of(run, source=source, device=device)
         windows = _windows(model, corpora, sequences, max_length)
         tokens = sum(map(len, windows))
-        longest = max(map(len, windows))
-        reading = Reading(windows, exported_heads, candidate_sequences(len(windows), longest))
+        reading = Reading(windows, exported_heads)
         reading.read(model, Steps(bar, tokens).advance)
         table = reading.metrics()
         with new_site(folder, overwrite=overwrite) as new:
@@ -218,14 +217,20 @@ class Texts:
 class Reading:
     """Metrics of some heads and their strongest cells, from one pass over windows of text."""
 
-    def __init__(
-        self, windows: Sequence[Window], heads: Sequence[Head], candidates: Int[ndarray, " window"]
-    ) -> None:
-        """Start with empty sums; strongest cells are kept for the windows with these numbers."""
-        self.candidates = candidates
+    def __init__(self, windows: Sequence[Window], heads: Sequence[Head]) -> None:
+        """Start with empty sums."""
+        self.windows, self.heads = windows, heads
+        self.longest = max(map(len, windows))
+        """Tokens of the longest window."""
+        limit = SAMPLED_TOKENS // (INTERVALS * self.longest)
+        self.per_tenth = max(1, min(PER_INTERVAL, limit))
+        """Largest number of a head's sequences that are written of a tenth."""
+        size = min(len(windows), CANDIDATES * INTERVALS * self.per_tenth)
+        drawn = np.random.default_rng(0).choice(len(windows), size, replace=False)
+        self.candidates: Int[ndarray, " candidate"] = np.sort(drawn)
+        """Numbers of the windows whose strongest cells are kept."""
         self.largest: Float[ndarray, "window head"] = np.zeros((len(windows), len(heads)))
         """Largest attention beyond the first token's row and column and the diagonal."""
-        self.windows, self.heads = windows, heads
         self._sums: dict[str, Float[ndarray, " head"]] = defaultdict(lambda: np.zeros(len(heads)))
         self._counts: dict[str, Float[ndarray, " head"]] = defaultdict(lambda: np.zeros(len(heads)))
         self._tiles: dict[tuple[int, int], list[tuple[int, ndarray, ndarray]]] = defaultdict(list)
@@ -241,12 +246,9 @@ class Reading:
         candidates = set(self.candidates.tolist())
         for number, window in enumerate(self.windows):
             tokens = torch.from_numpy(window.tokens).to(model.device)
-            followers_of = cache(partial(Followers.of, tokens))
 
             def on_layer(
-                attention: LayerAttention,
-                number: int = number,
-                followers_of: Callable[..., Followers] = followers_of,
+                attention: LayerAttention, number: int = number, tokens: Tensor = tokens
             ) -> None:
                 if attention.layer not in indices:
                     return
@@ -255,8 +257,7 @@ class Reading:
                     some = rows[0, [self.heads[index][1] for index in members]].float()
                     logarithms = some if attention.logarithms else some.log()
                     weights = some.exp() if attention.logarithms else some
-                    followers = followers_of(first, *weights.shape[1:])
-                    self._add(number, members, row_numbers(weights, logarithms, followers, first))
+                    self._add(number, members, row_numbers(weights, logarithms, tokens, first))
                     if number in candidates:
                         self._keep(number, members, weights, first)
                     first += some.shape[1]
@@ -334,28 +335,32 @@ def page_config(
 def row_numbers(
     attention: Float[Tensor, "head query key"],
     logarithms: Float[Tensor, "head query key"],
-    followers: Followers,
+    tokens: Int[Tensor, " position"],
     first: int,
 ) -> dict[str, Float[Tensor, "head query"]]:
     """Numbers of each row of attention; NaN for a row without such a number.
 
     They are the metrics that are means over queries; the row's `mass`, `distance` Σ A |q − k| and
     `square` Σ A |q − k|²; and its `largest` attention without first token and diagonal.
-    `logarithms` are those of attention, and `first` is the position of the first query.
+    `logarithms` are those of attention, `tokens` are those of the whole window, and `first` is the
+    position of the first query.
     """
     powers, left_out = _places(first, *attention.shape[1:], attention.device)
     mass, distance, square = torch.bmm(attention.transpose(0, 1), powers).permute(2, 1, 0)
     before = attention.diagonal(first - 1, -2, -1)
     if first == 0:
         before = torch.nn.functional.pad(before, (1, 0), value=torch.nan)
-    copied = attention[:, followers.query, followers.key]
+    # key k continues an earlier copy of the query's token if k − 1 has that token
+    same = tokens[first : first + attention.shape[1], None] == tokens[: attention.shape[2] - 1]
+    query, copy = same.tril(first - 1).nonzero(as_tuple=True)
+    copied = attention[:, query, copy + 1]
     copied = copied.masked_fill(copied < LEAST_INDUCTION, 0.0)
-    induction = torch.zeros_like(mass).index_add(1, followers.query, copied)
+    induction = torch.full_like(mass, torch.nan).index_fill(1, query, 0.0)
     return {
         "self_attention_score": attention.diagonal(first, -2, -1),
         "prev_token_score": before,
         "pattern_entropy": -(attention * logarithms.clamp_min(LEAST_LOGARITHM)).sum(-1),
-        "induction_score": induction.masked_fill(followers.missing, torch.nan),
+        "induction_score": induction.index_add(1, query, copied),
         "mass": mass,
         "distance": distance,
         "square": square,
@@ -374,51 +379,13 @@ def _places(
     return powers, (query == 0) | (key == 0) | (query == key)
 
 
-class Followers(NamedTuple):
-    """Keys that follow an earlier copy of the query's token."""
-
-    query: Int[Tensor, " pair"]
-    """Number of the query among some queries."""
-    key: Int[Tensor, " pair"]
-    missing: Bool[Tensor, " query"]
-    """Flags of queries without such a key."""
-
-    @staticmethod
-    def of(tokens: Int[Tensor, " position"], first: int, queries: int, keys: int) -> Followers:
-        """The followers of the queries from `first` on in a window of these tokens."""
-        query = first + torch.arange(queries, device=tokens.device)
-        key = torch.arange(keys, device=tokens.device)
-        same = tokens[query][:, None] == tokens[(key - 1).clamp_min(0)]
-        follows = same & (key > 0) & (key <= query[:, None])
-        return Followers(*follows.nonzero(as_tuple=True), ~follows.any(-1))
-
-
-def sequences_per_tenth(longest: int) -> int:
-    """Largest number of a head's sequences that are written of a tenth.
-
-    `longest` is the length of the longest sequence in tokens.
-    """
-    return max(1, min(PER_INTERVAL, SAMPLED_TOKENS // (INTERVALS * longest)))
-
-
-def candidate_sequences(count: int, longest: int) -> Int[ndarray, " candidate"]:
-    """Numbers of the sequences among which those to write are chosen, drawn at random."""
-    size = min(count, CANDIDATES * INTERVALS * sequences_per_tenth(longest))
-    return np.sort(np.random.default_rng(0).choice(count, size, replace=False))
-
-
 def sample_sequences(
     largest: Float[ndarray, " sequence"],
     rng: np.random.Generator,
     candidates: Int[ndarray, " candidate"],
-    longest: int,
+    per_tenth: int,
 ) -> Sample:
-    """Numbers of candidates picked from each tenth by largest attention, with the tenth.
-
-    The strongest come first; tenth 10 has the largest attention. `longest` is the length of the
-    longest sequence.
-    """
-    per_interval = sequences_per_tenth(longest)
+    """Numbers of candidates picked from each tenth by largest attention, the strongest first."""
     rank = np.empty(len(largest), np.int64)
     rank[np.argsort(largest, kind="stable")] = np.arange(1, len(largest) + 1)
     tenths = -(-rank[candidates] * INTERVALS // len(largest))
@@ -426,18 +393,17 @@ def sample_sequences(
     for tenth in range(INTERVALS, 0, -1):
         members = candidates[tenths == tenth]
         if len(members):
-            picks = rng.choice(members, min(per_interval, len(members)), replace=False).tolist()
+            picks = rng.choice(members, min(per_tenth, len(members)), replace=False).tolist()
             sample += [(i, tenth) for i in sorted(picks, key=lambda i: (-largest[i], i))]
     return sample
 
 
 def head_files(reading: Reading) -> Iterator[dict[str, Any]]:
     """Content of `heads/L{layer}H{head}.json` of each head."""
-    longest, candidates = max(map(len, reading.windows)), reading.candidates
-    texts = Texts(reading.windows, candidates.tolist())
+    texts = Texts(reading.windows, reading.candidates.tolist())
     for index, head in enumerate(reading.heads):
         largest, rng = reading.largest[:, index], np.random.default_rng([0, *head])
-        sample = sample_sequences(largest, rng, candidates, longest)
+        sample = sample_sequences(largest, rng, reading.candidates, reading.per_tenth)
         yield head_file(texts, largest, sample, reading.strongest(index, sample))
 
 
@@ -460,9 +426,12 @@ def head_file(
         }
         sequences.append(sequence)
     inner = cells.some((cells.query > 0) & (cells.key > 0))
-    longest = max(map(len, texts.windows))
-    edges = [0, *(2**n for n in range((longest - 1).bit_length() + 1))]
-    distances, _ = np.histogram(top_distances(inner, longest), edges)
+    # of each query the strongest key, if it has enough attention
+    pairs = inner.some(inner.attention >= TOP_PAIR)
+    pairs = pairs.some(np.lexsort((-pairs.attention, pairs.query, pairs.window)))
+    _, strongest = np.unique(np.stack([pairs.window, pairs.query]), axis=1, return_index=True)
+    edges = [0, *(2**n for n in range((max(map(len, texts.windows)) - 1).bit_length() + 1))]
+    distances, _ = np.histogram(np.abs(pairs.query - pairs.key)[strongest], edges)
     maxima, bins = np.histogram(largest.clip(0, 1), BINS, (0, 1))
     return {
         "sequences": sequences,
@@ -476,16 +445,3 @@ def head_file(
             "n_tokens": sum(map(len, texts.windows)),
         },
     }
-
-
-def top_distances(cells: Cells, longest: int) -> Int[ndarray, " query"]:
-    """Distances in tokens of queries from their strongest key, if it has `TOP_PAIR`.
-
-    `longest` is the length of the longest window.
-    """
-    pairs = cells.some(cells.attention >= TOP_PAIR)
-    row = pairs.window * longest + pairs.query
-    order = np.lexsort((-pairs.attention, row))
-    _, strongest = np.unique(row[order], return_index=True)
-    best = pairs.some(order[strongest])
-    return np.abs(best.query - best.key)

@@ -11,7 +11,6 @@ import torch
 from jaxtyping import Float, Int
 from numpy import ndarray
 from pydantic import Field
-from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import squareform
 from torch import Tensor
 
@@ -34,7 +33,6 @@ from headscope.views.study_result import StudyResult
 
 WINDOWS = 32
 QUERIES = 12
-MAX_CLUSTERS = 40
 
 
 STUDY = Study(
@@ -42,7 +40,6 @@ STUDY = Study(
     columns=table_columns("""
         layer, head | count, ≥ 0 | layer of the head, and its number there
         primary | a head type | as in `heads.csv`
-        cluster | number, ≥ 1 | its cluster; 1 is the largest
         x, y | root of bits | place on the map
         nearest | a head | the head whose attention is most alike
         distance | bits, [0, 1] | mean Jensen–Shannon divergence from it
@@ -69,9 +66,8 @@ def redundancy(
 
     The distance of two heads is the Jensen–Shannon divergence of their attention in bits, averaged
     over queries (Clark et al. 2019, section 6): 0 for heads with the same pattern, 1 for heads that
-    never attend to the same key. Clusters (average linkage, the cut with the largest silhouette)
-    and the map (classical scaling) use its square root, which is a metric (Endres and Schindelin
-    2003).
+    never attend to the same key. The map (classical scaling) uses its square root, a metric (Endres
+    and Schindelin 2003).
 
     Raises:
         RunError: no run there, or one without a model.
@@ -84,13 +80,11 @@ def redundancy(
         model = model_of(run, source=source, device=device)
         text = _text(run, model, corpora, windows)
         mean, count = mean_divergences(model, text, queries, bar)
-    numbers, clarity = cluster(np.sqrt(mean))
     points = plane(squareform(np.sqrt(mean)))
     heads = run.heads.sort_values(["layer", "head"], ignore_index=True)
     others = squareform(mean) + np.diag(np.full(len(heads), np.inf))
     names = np.array([head_name(row.layer, row.head) for row in heads.itertuples()])
     table = heads[["layer", "head", "primary"]].assign(
-        cluster=numbers,
         x=points[:, 0],
         y=points[:, 1],
         nearest=names[others.argmin(1)],
@@ -102,7 +96,7 @@ def redundancy(
         table=table,
         terminal_table=table.drop(columns=["x", "y"]).sort_values("distance", kind="stable"),
         notes=[f"the text has only {len(text)} windows"] if len(text) < windows else [],
-        values={"queries": count, "silhouette": clarity},
+        values={"queries": count},
         draw=STUDY.draw,
     )
 
@@ -179,48 +173,6 @@ def head_divergences(rows: Float[Tensor, "head key"]) -> Float[ndarray, " pair"]
 def _entropy(rows: Float[Tensor, "head key"]) -> Float[Tensor, " head"]:
     # the smallest normal number stands in for 0 in the logarithm, since 0 · log 0 is 0
     return -(rows * rows.clamp_min(torch.finfo(rows.dtype).tiny).log2()).sum(-1)
-
-
-def cluster(distances: Float[ndarray, " pair"]) -> tuple[Int[ndarray, " head"], float]:
-    """Cluster heads by average linkage, cut where the mean silhouette is largest.
-
-    Args:
-        distances: a metric, of all pairs of at least two heads, in condensed order.
-
-    Returns:
-        The cluster of each head, from 1 with the largest first, and the mean silhouette in
-        [−1, 1] (Rousseeuw 1987); NaN for a single cluster.
-    """
-    square = squareform(distances)
-    tree = linkage(distances, "average")
-    best, clarity = np.ones(len(square), np.int64), float("nan")
-    for count in range(2, min(len(square) - 1, MAX_CLUSTERS) + 1):
-        numbers = fcluster(tree, count, "maxclust").astype(np.int64)
-        if numbers.max() > 1 and not (value := silhouette(square, numbers)) <= clarity:
-            best, clarity = numbers, value
-    _, first, inverse, sizes = np.unique(
-        best, return_index=True, return_inverse=True, return_counts=True
-    )
-    rank = np.empty(len(sizes), np.int64)
-    rank[np.lexsort((first, -sizes))] = np.arange(1, len(sizes) + 1)
-    return rank[inverse], clarity
-
-
-def silhouette(distances: Float[ndarray, "head head"], numbers: Int[ndarray, " head"]) -> float:
-    """The mean of (b − a) / max(a, b) over heads (Rousseeuw 1987); 0 for a head alone.
-
-    a is the mean distance of a head to its own cluster, b that to the nearest other cluster.
-    """
-    _, numbers = np.unique(numbers, return_inverse=True)
-    member = np.eye(numbers.max() + 1)[numbers]
-    sizes = member.sum(0)
-    sums = distances @ member
-    is_member = numbers[:, None] == np.arange(len(sizes))
-    inside = sums[is_member] / np.maximum(sizes[numbers] - 1, 1)
-    outside = np.where(is_member, np.inf, sums / sizes).min(1)
-    larger = np.maximum(inside, outside)
-    alone = (sizes[numbers] == 1) | (larger == 0)
-    return float(np.where(alone, 0, (outside - inside) / np.where(larger > 0, larger, 1)).mean())
 
 
 def plane(distances: Float[ndarray, "head head"]) -> Float[ndarray, "head 2"]:

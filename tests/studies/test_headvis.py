@@ -18,7 +18,7 @@ import headscope as hs
 from headscope.errors import HeadscopeError
 from headscope.models.load import load_model
 from headscope.stimuli.natural_text import TextWindows
-from headscope.studies.headvis import Followers, row_numbers
+from headscope.studies.headvis import row_numbers
 from tests.helpers import encoders
 from tests.helpers.models import eager_attention
 
@@ -328,7 +328,7 @@ def test_rows_in_tiles_have_the_numbers_of_whole_patterns():
 
     def numbers(first: int, last: int) -> dict[str, torch.Tensor]:
         part = scores[:, first:last, :last]
-        return row_numbers(part.exp(), part, Followers.of(tokens, first, last - first, last), first)
+        return row_numbers(part.exp(), part, tokens, first)
 
     whole, parts = numbers(0, 9), [numbers(*ends) for ends in ((0, 1), (1, 4), (4, 9))]
     for name, expected in whole.items():

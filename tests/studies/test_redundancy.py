@@ -1,4 +1,4 @@
-"""Distances, clusters and map of heads: against slow loops, scipy, closed forms, and transformers' attention."""
+"""Distances and map of heads: against slow loops, scipy, closed forms, and transformers' attention."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import math
 import numpy as np
 import pytest
 import torch
-from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import jensenshannon, pdist, squareform
 
 import headscope as hs
@@ -15,11 +14,9 @@ from headscope.measure.study_windows import evenly
 from headscope.models.load import load_model
 from headscope.stimuli.natural_text import TextWindows
 from headscope.studies.redundancy import (
-    cluster,
     divergence_sums,
     head_divergences,
     plane,
-    silhouette,
 )
 from tests.helpers.models import eager_attention
 
@@ -71,46 +68,6 @@ def test_the_map_gives_back_the_distances_of_points_in_a_plane():
     np.testing.assert_allclose(pdist(found), pdist(points), atol=1e-9)
     assert found[:, 0].var() > found[:, 1].var()
     np.testing.assert_allclose(found.mean(0), 0, atol=1e-12)
-
-
-def test_separate_groups_are_found_and_numbered_by_size():
-    places = np.array([10.0, 0, 0.1, 10.1, 0.2, 50])
-    numbers, clarity = cluster(pdist(places[:, None]))
-    assert numbers.tolist() == [2, 1, 1, 2, 1, 3]
-    assert clarity == pytest.approx(silhouette(squareform(pdist(places[:, None])), numbers))
-
-
-def test_clusters_are_those_with_the_best_silhouette_of_all_cuts():
-    distances = pdist(np.random.default_rng(5).normal(size=(14, 3)))
-    tree = linkage(distances, "average")
-    cuts = [fcluster(tree, k, "maxclust") for k in range(2, 14)]
-    best = max(silhouette(squareform(distances), cut) for cut in cuts)
-    assert cluster(distances)[1] == pytest.approx(best)
-
-
-def test_the_silhouette_is_that_of_a_slow_loop():
-    rng = np.random.default_rng(6)
-    d = squareform(pdist(rng.normal(size=(12, 2))))
-    numbers = np.array([1, 1, 1, 2, 2, 2, 2, 5, 5, 5, 5, 9])
-    values = []
-    for i in range(12):
-        own = [j for j in range(12) if numbers[j] == numbers[i] and j != i]
-        if not own:
-            values.append(0.0)
-            continue
-        a = np.mean([d[i, j] for j in own])
-        b = min(
-            np.mean([d[i, j] for j in range(12) if numbers[j] == k])
-            for k in set(numbers.tolist()) - {numbers[i]}
-        )
-        values.append((b - a) / max(a, b))
-    assert silhouette(d, numbers) == pytest.approx(np.mean(values))
-
-
-def test_equal_heads_are_one_cluster():
-    numbers, clarity = cluster(np.zeros(3))
-    assert numbers.tolist() == [1, 1, 1]
-    assert math.isnan(clarity)
 
 
 def test_distances_are_those_of_the_models_own_attention(model_folder, story):
