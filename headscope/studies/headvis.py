@@ -226,8 +226,8 @@ class Reading:
         self.per_tenth = max(1, min(PER_INTERVAL, limit))
         """Largest number of a head's sequences that are written of a tenth."""
         size = min(len(windows), CANDIDATES * INTERVALS * self.per_tenth)
-        drawn = np.random.default_rng(0).choice(len(windows), size, replace=False)
-        self.candidates: Int[ndarray, " candidate"] = np.sort(drawn)
+        numbers = np.random.default_rng(0).choice(len(windows), size, replace=False)
+        self.candidates: Int[ndarray, " candidate"] = np.sort(numbers)
         """Numbers of the windows whose strongest cells are kept."""
         self.largest: Float[ndarray, "window head"] = np.zeros((len(windows), len(heads)))
         """Largest attention beyond the first token's row and column and the diagonal."""
