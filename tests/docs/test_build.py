@@ -56,7 +56,8 @@ def test_every_command_has_a_page_with_all_of_its_options(built):
 
 
 def test_no_docstring_is_read_as_html(built):
-    for page in built.rglob("*.html"):
+    pages = set(built.rglob("*.html")) - set(built.glob("generated/notebooks/*"))  # with outputs
+    for page in pages:
         assert not re.search(r"<s>|<b>|<p>&gt;&gt;&gt;", page.read_text(encoding="utf-8")), page
 
 

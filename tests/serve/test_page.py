@@ -81,7 +81,7 @@ def test_heads_are_found_by_what_they_do_and_ablated_by_type(with_run):
     assert found["copies"]["said"].startswith("1 head: L0H1")
     assert found["nothing"] == {"said": "No head has such a tag.", "faded": 8}
     assert found["none"] == 0
-    assert found["change"].endswith("without L0H1.")
+    assert found["change"].endswith("with L0H1 ablated.")
     assert found["chips"] == "IP"
     assert "ablate=induction" in found["hash"]
 
