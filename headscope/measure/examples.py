@@ -182,12 +182,12 @@ def choose_queries(
     order = np.lexsort((rng.random(len(queries.mass)), -queries.mass))
     natural = np.array([window.stimulus == TEXT.name for window in sample.windows])
     masses = tuple(np.histogram(queries.mass.clip(0, 1), STEPS, (0, 1))[0].tolist())
-    used: set[int] = set()
+    unused = np.ones(len(order), bool)
     windows: set[int] = set()
     for kind, start, end in _kinds(len(order)):
-        tenth = [i for i in order[start:end].tolist() if i not in used]
-        of_text = [i for i in tenth if natural[queries.window[i]]]
-        nearby = (of_text or tenth)[: max(8, len(order) // 16)]
+        tenth = order[start:end][unused[order[start:end]]]
+        of_text = tenth[natural[queries.window[tenth]]]
+        nearby = (of_text if len(of_text) else tenth)[: max(8, len(order) // 16)].tolist()
         elsewhere = [i for i in nearby if queries.window[i] not in windows]
         candidates = (elsewhere or nearby)[:NEARBY]
         if not candidates:
@@ -195,7 +195,7 @@ def choose_queries(
         places = {i: (int(queries.window[i]), int(queries.query[i])) for i in candidates}
         readable = (i for i in candidates if sample.is_readable(want.relation, *places[i]))
         best = next(readable, candidates[0])
-        used.add(best)
+        unused[best] = False
         windows.add(places[best][0])
         mass = float(queries.mass[best])
         yield ExampleQuery(want.layer, want.head, want.relation, kind, mass, *places[best], masses)
