@@ -70,7 +70,7 @@ class Effect(Relation):
     `pairs` finds the target tokens of a window, as pairs of a query and a token as the model
     numbers it, which need not stand in the window; `control` and `matched_control` draw control
     tokens of two kinds. The tokens of one query count alike. Its meaning is what the head does:
-    "raises the token that it looks at".
+    "raises the token that it attends to".
     """
 
     pairs: FindPairs = field(default=no_tokens)
@@ -224,8 +224,8 @@ def outside_copy(window: Window, targets: Pairs, rng: np.random.Generator) -> Pa
     return token_pairs(np.repeat(query, len(outside)), np.tile(outside, len(query)))
 
 
-_ELSEWHERE = "tokens that it looks at from elsewhere"
-_UNSEEN_NAMES = "names that the text does not hold"
+_ELSEWHERE = "tokens that it attends to from elsewhere"
+_UNSEEN_NAMES = "names that are not in the text"
 
 EFFECTS: tuple[Effect, ...] = (
     # copying (Elhage et al. 2021), against a head that always raises the same few tokens, looked at
@@ -237,7 +237,7 @@ EFFECTS: tuple[Effect, ...] = (
             0.5,
             "ours: half a logit makes a token 1.6 times as likely; heads planted to write 1.5 "
             "logits keep 1.4 or more with noise 0.2 on their weights",
-            "raises the token that it looks at",
+            "raises the token that it attends to",
             second=_ELSEWHERE,
         ),
         top_key=TopKeyCondition(),
@@ -248,7 +248,7 @@ EFFECTS: tuple[Effect, ...] = (
         "suppress",
         "predicted",
         thresholds=_SUPPRESS(
-            "lowers the token that it looks at, where the layers before it predict it",
+            "lowers the token that it attends to if earlier layers predict it",
             sign=-1,
             second=_ELSEWHERE,
         ),
@@ -257,7 +257,7 @@ EFFECTS: tuple[Effect, ...] = (
     Effect(
         "suppress",
         "looked-at",
-        thresholds=_SUPPRESS("lowers the token that it looks at", sign=-1, second=_ELSEWHERE),
+        thresholds=_SUPPRESS("lowers the token that it attends to", sign=-1, second=_ELSEWHERE),
         top_key=TopKeyCondition(),
     ),
     # copying by induction heads (Olsson et al. 2022), against a head that raises what it saw long
@@ -312,8 +312,8 @@ EFFECTS: tuple[Effect, ...] = (
         "retrieval",
         "value",
         _PROMPT(
-            "raises what the one asked for has, not what the others have",
-            second="what else the one asked for has",
+            "raises the value of the person in question over the values of the others",
+            second="other values of that person",
         ),
         prompt="retrieval",
     ),

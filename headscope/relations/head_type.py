@@ -139,8 +139,8 @@ def relation(
         meaning = (find.__doc__ or "").strip().split("\n")[0].rstrip(".")
         if not meaning:
             raise HeadscopeError(
-                f"{type}/{name}: the function has no docstring; its first line says what a head of "
-                "this relation looks at"
+                f"{type}/{name}: the function has no docstring; its first line states what a head "
+                "of this relation attends to"
             )
         thresholds = TagThresholds(threshold.mass, threshold.source, meaning, **other_thresholds)
         return Relation(type, name, find, control, thresholds, stimuli)

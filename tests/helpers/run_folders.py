@@ -66,7 +66,7 @@ def make_run(folder: Path) -> Path:
         "share": float("nan"), "threshold": 0.5, "tagged": True, "confirmed": 1.0,
     }  # fmt: skip
     facts = {"threshold": 0.5, "sign": 1, "meaning": "raises what it looks at", "source": "ours"}
-    facts |= {"second": "tokens that it looks at from elsewhere"}
+    facts |= {"second": "tokens that it attends to from elsewhere"}
     settings = run.info.get("settings", {}) | {"keep_sums": True}
     info = run.info | {"effects": {"writes/copy/looked-at": facts}, "settings": settings}
     heads = run.heads.assign(explained=0.75, feature_model="the token before (+2.5)")

@@ -102,7 +102,7 @@ def test_what_heads_write_stands_beside_them_and_in_words():
     assert heads["direct_effects"].tolist() == ["copy", "", ""]
     assert heads["direct_effect_lift"].isna().tolist() == [False, True, True]
     facts = effect_facts(EFFECTS)
-    assert "it raises the token that it looks at: +" in direct_effect_lines(table, facts, 0, 0)[0]
+    assert "it raises the token that it attends to: +" in direct_effect_lines(table, facts, 0, 0)[0]
     assert direct_effect_lines(table, facts, 0, 1)[0].startswith("no tag: copy/looked-at")
 
 
