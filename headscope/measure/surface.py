@@ -154,7 +154,7 @@ class Surface:
 
     def classes(self) -> list[_Cells]:
         """For each of `VIEWS` the class of every cell, a number from 0."""
-        return [view(self).astype(np.int32) for view in VIEWS]
+        return [view(self).astype(np.int16) for view in VIEWS]
 
 
 def _distance(surface: Surface) -> _Cells:

@@ -316,8 +316,8 @@ class SurrogateRows:
     def _attention(
         self, slots: Sequence[int], rows: Bool[ndarray, " row"]
     ) -> Float[Tensor, "cell head"]:
-        cells = np.repeat(rows, self.sizes)
-        return torch.from_numpy(self.attention[slots][:, cells]).T.contiguous()
+        cells = np.flatnonzero(np.repeat(rows, self.sizes))
+        return torch.from_numpy(self.attention[np.array(slots), cells[:, None]])
 
     def score(self, slot: int, targets: Targets, seed: int) -> SurrogateScore:
         """The score of a head's surrogate by a relation."""
@@ -389,9 +389,10 @@ def predict(
     strength = torch.ones(len(views[0]), weights[0].shape[1], dtype=torch.float64)
     for weight, view in zip(weights, views, strict=True):
         unknown = max(0, int(view.max()) + 1 - len(weight))
-        strength *= nn.functional.pad(weight, (0, 0, 0, unknown), value=1.0)[torch.from_numpy(view)]
+        known = nn.functional.pad(weight, (0, 0, 0, unknown), value=1.0)
+        strength *= known.index_select(0, torch.from_numpy(view).int())
     row, row_sums = _grouped(np.repeat(np.arange(len(sizes)), sizes))
-    return strength / (row_sums.double() @ strength)[row]
+    return strength / (row_sums.double() @ strength).index_select(0, row)
 
 
 def _grouped(
@@ -400,7 +401,8 @@ def _grouped(
     """The group of each cell, and the matrix that adds up the cells of each group."""
     cells = np.arange(len(group))
     shape = int(group.max()) + 1, len(group)
-    return torch.from_numpy(group), summing_matrix(group, cells, np.ones(len(group)), shape)
+    matrix = summing_matrix(group, cells, np.ones(len(group)), shape)
+    return torch.from_numpy(group).int(), matrix
 
 
 def rows_of_model(
