@@ -17,7 +17,6 @@ import numpy as np
 
 from headscope.corpus.shipped import data_folder, named_corpora
 from headscope.errors import ChoiceError, RunError
-from headscope.measure.example import Example
 from headscope.paths import exists
 from headscope.printing import print_above_bars
 from headscope.runs.contents import CHECKED, RECORD, SUMS, run_files, run_from_files
@@ -185,7 +184,11 @@ def _shipped(name: str) -> Path:
 
 def _smaller(run: Result) -> Result:
     """The run as an atlas keeps it."""
-    examples = [_coarse(example) for example in run.examples]
+    examples = []
+    for example in run.examples:
+        steps = np.round(example.pattern.astype(np.float64) * STEPS_OF_ATTENTION)
+        coarse = (steps / STEPS_OF_ATTENTION).astype(np.float16)
+        examples.append(replace(example, pattern=coarse))
     info = _impersonal(run.info)
     note = (
         "an atlas: a run without its sums; attention of examples is rounded to "
@@ -193,11 +196,6 @@ def _smaller(run: Result) -> Result:
     )
     notes = [*dict.fromkeys([*info.get("notes", ()), note])]
     return replace(run, examples=examples, info=info | {"notes": notes}, tally=None)
-
-
-def _coarse(example: Example) -> Example:
-    steps = np.round(example.pattern.astype(np.float64) * STEPS_OF_ATTENTION)
-    return replace(example, pattern=(steps / STEPS_OF_ATTENTION).astype(np.float16))
 
 
 def _impersonal(info: dict[str, Any]) -> dict[str, Any]:

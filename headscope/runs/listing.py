@@ -94,7 +94,12 @@ def selected_heads(run: Result, heads: str) -> list[Head]:
         rows = run.evidence["tagged"].astype(bool) & ((types == heads) | (relations == heads))
         tagged = {(int(row.layer), int(row.head)) for row in run.evidence[rows].itertuples()}
     elif kind not in set(types) and any(map(str.isdigit, heads)):
-        return _heads_by_name(heads, known)
+        positions = [parse_head(name) for name in heads.split(",")]
+        for head in positions:
+            if head not in known:
+                last = head_name(*known[-1])
+                raise RunError(f"no head {head_name(*head)} in this run; up to {last}")
+        return positions
     else:
         choices = sorted(set(relations[types == kind])) or sorted(set(types))
         raise ChoiceError("type or relation", heads, ["tagged", "all", *choices])
@@ -102,16 +107,6 @@ def selected_heads(run: Result, heads: str) -> list[Head]:
         tag = "a tag" if heads == "tagged" else f"a tag of {heads}"
         raise RunError(f"no head of this run has {tag}; name heads, or use --heads all")
     return [head for head in known if head in tagged]
-
-
-def _heads_by_name(names: str, known: list[Head]) -> list[Head]:
-    """Heads of a run by their names, in the order of the names."""
-    heads = [parse_head(name) for name in names.split(",")]
-    for head in heads:
-        if head not in known:
-            last = head_name(*known[-1])
-            raise RunError(f"no head {head_name(*head)} in this run; up to {last}")
-    return heads
 
 
 def write_heads(heads: pd.DataFrame, format: str) -> str:

@@ -86,7 +86,10 @@ def _facts(example: Example) -> dict[str, Any]:
 def _example(facts: dict[str, Any], stored: ndarray) -> Example:
     lists = ("tokens", "targets", "positions", "left_out", "masses")
     mass = float("nan") if facts["mass"] is None else facts["mass"]
-    pattern = _unfolded(stored, len(facts["tokens"]))
+    size, pattern = len(facts["tokens"]), stored
+    if stored.shape != (size, size):
+        pattern = np.zeros((size, size), stored.dtype)
+        pattern[lower_triangle(size)] = stored
     return Example(
         **facts | {name: tuple(facts[name]) for name in lists} | {"mass": mass, "pattern": pattern}
     )
@@ -100,15 +103,6 @@ def _folded(pattern: Float[ndarray, "query key"]) -> ndarray:
     """
     lower = lower_triangle(len(pattern))
     return np.ascontiguousarray(pattern if pattern[~lower].any() else pattern[lower])
-
-
-def _unfolded(stored: ndarray, size: int) -> Float[ndarray, "query key"]:
-    """The pattern of so many tokens that was written."""
-    if stored.shape == (size, size):
-        return stored
-    pattern = np.zeros((size, size), stored.dtype)
-    pattern[lower_triangle(size)] = stored
-    return pattern
 
 
 @lru_cache(maxsize=64)

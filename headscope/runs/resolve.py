@@ -194,25 +194,6 @@ def model_or_run(
     return model_of(run, source=source, device=device), run
 
 
-def corpora_of(run: Result) -> list[str]:
-    """The files and folders that a run read; what ships if it names none.
-
-    Raises:
-        CorpusError: the run does not know where they lie.
-    """
-    names = run.info.get("corpora", {}).get("asked", ())
-    places = run.info.get(PLACES, {}).get("corpora", ())
-    if not names:
-        return [str(path) for path in shipped_corpora()]
-    for name, path in zip(names, [*places, *[None] * len(names)], strict=False):
-        if path is None:
-            raise CorpusError(
-                f"run.json does not state where the run's text {name!r:.100} lies; state it with "
-                "--corpus, or corpus=… in Python"
-            )
-    return [str(path) for path in places]
-
-
 def text_of(
     run: Result | None, corpus: str | Path | Sequence[str | Path] | None, *, seed: int = 0
 ) -> list[str | Path]:
@@ -222,9 +203,17 @@ def text_of(
         CorpusError: one of them cannot be, or the run does not know where its own lie.
     """
     corpora = readable(corpus, seed=seed)
-    if run is not None and not corpora:
-        corpora = readable(corpora_of(run), seed=seed)
-    return corpora
+    if run is None or corpora:
+        return corpora
+    names = run.info.get("corpora", {}).get("asked", ())
+    places = run.info.get(PLACES, {}).get("corpora", ())
+    for name, path in zip(names, [*places, *[None] * len(names)], strict=False):
+        if path is None:
+            raise CorpusError(
+                f"run.json does not state where the run's text {name!r:.100} lies; state it with "
+                "--corpus, or corpus=… in Python"
+            )
+    return readable(list(map(str, places if names else shipped_corpora())), seed=seed)
 
 
 def _where(run: Result, source: str | Path | None) -> tuple[str, str | None]:

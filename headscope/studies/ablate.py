@@ -137,7 +137,9 @@ def ablate(
             tags = tags_of(run.evidence, selection)
             table = edge_effects(model, corpora, tags, queries=queries, seed=seed, progress=bar)
             tables.append(table)
-    causes = judged(pd.concat(tables, ignore_index=True), _direct_effect_heads(run))
+    direct = run.heads[run.heads["direct_effects"].fillna("") != ""]
+    direct_heads = set(zip(direct["layer"], direct["head"], strict=True))
+    causes = judged(pd.concat(tables, ignore_index=True), direct_heads)
     tests = causes[~causes["behaviour"].isin(AWAY)]
     return StudyResult(
         title=f"{run.name}: effects of ablating heads and of knocking out the edges of tags, nats",
@@ -333,11 +335,3 @@ def _row(
         "excess_high": -excess.low,
         "p_value": excess.p_value,
     }
-
-
-def _direct_effect_heads(run: Result) -> set[Head]:
-    """Heads that are tagged by their direct effect."""
-    if run.effects is None:
-        return set()
-    tagged = run.effects[run.effects["tagged"].astype(bool)]
-    return {(int(row.layer), int(row.head)) for row in tagged.itertuples()}

@@ -36,7 +36,7 @@ UNLISTED = ("weights", "biases", "all of the above")
 """Sums that have no row."""
 
 Dimensions = Mapping[str, int | None]
-"""Sizes by name: `layers`, `heads`, …; `tied` is True if the unembedding is the embedding."""
+"""Sizes by name: `layers`, `heads`, …; `tied` is 1 if the unembedding is the embedding."""
 
 
 STUDY = Study(
@@ -45,7 +45,7 @@ STUDY = Study(
         section | `dimensions`, `parameters` or `cache` | what the row is about
         name | text | the dimension, part or cache
         formula | text | how the value is computed
-        value | parameters or bytes | the number; those from `W_Q` to `layer` are of one layer
+        value | parameters or bytes, ≥ 0 | the number; those from `W_Q` to `layer` are of one layer
     """),
     bad_call={"context": 0},
 )
@@ -128,7 +128,7 @@ def dimensions_of(name: str, config: Any) -> Dimensions:
         "d_ff": next((int(size) for size in d_ff if size), unstated),
         "vocabulary": attention.vocabulary,
         "context": attention.context,
-        "tied": bool(getattr(text, "tie_word_embeddings", False)),
+        "tied": int(getattr(text, "tie_word_embeddings", False)),
     }
 
 

@@ -194,7 +194,10 @@ def compared(
     order = ["tagged", "lift", *HEAD, "relation"]
     table = table.reset_index().sort_values(order, ascending=[False, False, True, True, True])
     table = table.drop(columns="id").reset_index(drop=True)
-    tags = tags_of_languages(table)
+    # of tags with one general label the first
+    tags = table[table["tagged"] > 0]
+    tags = tags.assign(label=tags["general"].where(tags["general"] != "", tags["relation"]))
+    tags = tags.drop_duplicates([*HEAD, "type", "label"])
     rows = (tags if len(tags) else table.assign(label=table["relation"])).head(SHOWN_ROWS)
     columns = ["label", "tagged", "decidable", "by_chance", "lift", "ci_low", "ci_high", "holds_in"]
     model, texts = next(iter(runs.values())).name, "texts differ"
@@ -299,10 +302,3 @@ def lifts_by_language(rows: pd.DataFrame, evidence: pd.DataFrame) -> pd.DataFram
     table = every.merge(cells, how="left", on=[*keys, "language"])
     names = [f"{head_name(row.layer, row.head)} {row.label}" for row in table.itertuples()]
     return table.assign(tag=pd.Categorical(names, dict.fromkeys(names)))
-
-
-def tags_of_languages(table: pd.DataFrame) -> pd.DataFrame:
-    """Rows with a tag in some language; of those with one general `label` the first."""
-    tags = table[table["tagged"] > 0]
-    tags = tags.assign(label=tags["general"].where(tags["general"] != "", tags["relation"]))
-    return tags.drop_duplicates([*HEAD, "type", "label"])

@@ -5,16 +5,11 @@ from __future__ import annotations
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from headscope.models.layout.table import LAYOUTS, ModelLayout
+from headscope.models.layout.table import LAYOUTS
 from headscope.models.packaged import PACKAGED, PackagedModel
 from headscope.views.terminal_tables import plain_table
 
 COLUMNS = ("layout", "for example", "attention", "engine")
-
-
-def layout_cells(layout: ModelLayout) -> tuple[str, ...]:
-    """A layout's row of `COLUMNS`."""
-    return layout.model_type, layout.examples, layout.attention, layout.engine
 
 
 def describe_package(model: PackagedModel) -> str:
@@ -30,7 +25,7 @@ def describe_models() -> RenderableType:
     """The ways to name a model, and the table of layouts."""
     table = plain_table(*COLUMNS, unwrapped=("layout", "engine"))
     for layout in LAYOUTS:
-        table.add_row(*layout_cells(layout))
+        table.add_row(layout.model_type, layout.examples, layout.attention, layout.engine)
     return Group(
         Text("Names of models\n", style="bold"),
         Text("  mini           the small trained model that ships inside headscope"),

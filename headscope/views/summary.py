@@ -60,7 +60,10 @@ def summary(run: Result) -> RenderableType:
         notes.append(f"unreliable, two halves of the corpus disagree: {', '.join(unsure)}")
     if run.info.get("settings", {}).get("null_model"):
         notes.append("NULL MODEL: attention weights are shuffled, so that every tag is false")
-    parts += [Text(f"note: {one_line(note)}", style=_weight(note)) for note in notes]
+    for note in notes:
+        # notes in capitals make a run worthless
+        style = "bold red" if note[:12].isupper() else "yellow"
+        parts.append(Text(f"note: {one_line(note)}", style=style))
     return Group(*parts)
 
 
@@ -72,11 +75,6 @@ def _title(run: Result) -> str:
     attention_layers = model.get("attention_layers")
     of = "" if attention_layers is None else f"{len(attention_layers)} of "
     return f"{name}: {of}{model['layers']} layers × {model['heads']} heads"
-
-
-def _weight(note: str) -> str:
-    """Style of a note: bold for those in capitals, which make a run worthless."""
-    return "bold red" if note[:12].isupper() else "yellow"
 
 
 def _facts(run: Result) -> Iterator[Text]:

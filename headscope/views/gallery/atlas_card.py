@@ -48,7 +48,8 @@ def export_atlases(
     cards, rows = [], list[dict[str, Any]]()
     bar = progress_bar(progress, "packing", unit="runs", loads=False)
     with new_site(folder, overwrite=overwrite) as new, bar as on_progress:
-        for run, name in zip(runs, _file_names(runs), strict=True):
+        names = [name.removeprefix(PREFIX).removesuffix(SUFFIX) for name in run_names(runs)]
+        for run, name in zip(runs, folder_names(names), strict=True):
             result = the_run(run)
             file = pack(result, new / f"{name}{SUFFIX}")
             cards.append(card_of(result, name, file.name))
@@ -58,11 +59,6 @@ def export_atlases(
         write_file(new / TABLE, table_to_csv(table))
         write_file(new / CARD, atlas_card(cards, table))
     return folder / CARD
-
-
-def _file_names(runs: Sequence[Result | str | Path]) -> list[str]:
-    names = [name.removeprefix(PREFIX).removesuffix(SUFFIX) for name in run_names(runs)]
-    return folder_names(names)
 
 
 def _row(run: Result, card: Card, file: Path) -> dict[str, Any]:

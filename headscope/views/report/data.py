@@ -15,7 +15,6 @@ import pandas as pd
 from jaxtyping import Float
 from numpy import ndarray
 
-from headscope.errors import RunError
 from headscope.measure.example import Example
 from headscope.measure.tally import SIDE, picture_title
 from headscope.runs.patterns import lower_triangle
@@ -87,16 +86,8 @@ def to_json(data: Any) -> str:
     """JSON that may stand inside a script element: no `<`, and nothing outside ASCII.
 
     Tokens are untrusted text. Half of an emoji's surrogate pair stays an escape.
-
-    Raises:
-        RunError: a number is infinite or none at all, as in tables that were altered.
     """
-    try:
-        text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
-    except ValueError as error:
-        raise RunError(
-            f"this run cannot be shown, a number in it is out of range: {error}"
-        ) from error
+    text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
