@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
 from jaxtyping import Bool, Float, Int
 from numpy import ndarray
-from pydantic import Field
 
 from headscope.corpus.window import Window
-from headscope.errors import CorpusError, RunError
+from headscope.errors import CorpusError
 from headscope.measure.bootstrap import LEVEL, resample
 from headscope.measure.study_windows import (
     MAX_TOKENS,
@@ -35,12 +34,13 @@ from headscope.models.loss import (
 )
 from headscope.models.model import Model
 from headscope.models.stream import batch_tokens_on, in_batches
-from headscope.options import Corpus, Device, Flag, MaxTokens, Revision, Seed
+from headscope.options import Corpus, Device, MaxTokens, Revision, Seed
 from headscope.progress import Progress, Steps, progress_bar
+from headscope.runs.listing import tagged_types
 from headscope.runs.recorded_paths import name_of
-from headscope.runs.resolve import ModelOrRun, RunName, model_or_run, the_run
+from headscope.runs.resolve import ModelOrRun, model_or_run
 from headscope.statistics.result import Result
-from headscope.statistics.tags import NO_TYPE, is_sink
+from headscope.statistics.tags import NO_TYPE
 from headscope.stimuli.natural_text import readable
 from headscope.studies.study import Study, study, table_columns
 from headscope.views.study_figure import Lines
@@ -77,11 +77,6 @@ def prune(
     model: ModelOrRun,
     corpus: Corpus = None,
     *,
-    run: Annotated[
-        RunName | None,
-        Flag(""),
-        Field(description="Run of the same model, or its folder, for the order by type."),
-    ] = None,
     max_tokens: MaxTokens = MAX_TOKENS,
     seed: Seed = 0,
     progress: Progress = True,
@@ -98,14 +93,12 @@ def prune(
 
     Raises:
         ModelError: the model cannot be loaded, or does not run under the fused engine.
-        RunError: the run is of another model.
         CorpusError: the text cannot be read, or is a single window.
     """
     corpus = readable(corpus, seed=seed)
     with progress_bar(progress) as bar:
-        loaded, model_run = model_or_run(model, revision=revision, device=device)
-        classified = model_run if run is None else the_run(run)
-        ranks = None if classified is None else _type_ranks(classified, loaded)
+        loaded, run = model_or_run(model, revision=revision, device=device)
+        ranks = None if run is None else _type_ranks(run)
         refuse_encoder(loaded, "study prune")
         network_of(loaded)  # fails before any text is read
         ranking, judging = _halves(text_windows(loaded, corpus, max_tokens=max_tokens, seed=seed))
@@ -226,27 +219,13 @@ def _nats(losses: Sequence[TextLoss]) -> Float[ndarray, "step window"]:
     return np.array([loss.nats for loss in losses])
 
 
-def _type_ranks(run: Result, model: Model) -> Int[ndarray, " head"]:
-    """Ranks of heads in the order by type: 0 without a type, 1 for attention sinks, 2 for others.
-
-    Raises:
-        RunError: the run is of another model.
-    """
-    described = run.info.get("model", {})
-    weights = described.get("weights_sha256")
-    expected = [(layer, head) for layer in model.attention_layers for head in range(model.heads)]
+def _type_ranks(run: Result) -> Int[ndarray, " head"]:
+    """Ranks of heads by type: 0 without a type, 1 for attention sinks, 2 for others."""
     heads = run.heads.sort_values(["layer", "head"])
-    names = list(zip(heads["layer"], heads["head"], strict=True))
-    if names != expected or (weights is not None and weights != model.weights_sha256):
-        raise RunError(
-            f"this run is of {described.get('name', 'given patterns')} with {len(names)} heads, "
-            f"and {model.name} has other weights; classify the model that is to be pruned"
-        )
-    tagged = run.evidence[run.evidence["tagged"].astype(bool)]
-    functional = tagged[~is_sink(tagged["type"] + "/" + tagged["relation"])]
-    with_function = set(zip(functional["layer"], functional["head"], strict=True))
-    untyped = heads["primary"].isin(NO_TYPE)
-    return np.where(untyped, 0, [2 if head in with_function else 1 for head in names])
+    with_function = {head for members in tagged_types(run).values() for head in members}
+    names = zip(heads["layer"], heads["head"], strict=True)
+    ranks = [2 if head in with_function else 1 for head in names]
+    return np.where(heads["primary"].isin(NO_TYPE), 0, ranks)
 
 
 def _halves(windows: Sequence[Window]) -> tuple[Sequence[Window], Sequence[Window]]:

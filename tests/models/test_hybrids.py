@@ -101,7 +101,7 @@ def test_a_single_head_is_read_by_the_number_of_its_own_layer(folder, classified
 
 def test_studies_change_the_layers_that_they_name(classified, folder):
     asked = {"max_tokens": 300}
-    pruned = hs.prune(str(folder), "controlled", run=classified, max_tokens=1000)
+    pruned = hs.prune(classified, "controlled", max_tokens=1000)
     assert np.size(pruned.values["importance"]) == len(NAMES)
     shared = hs.collapse(str(folder), "controlled", mixing=True, **asked)
     assert shared.table["layer"].unique().tolist() == ["", "1", "3", "all"]

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 import headscope as hs
-from headscope.errors import RunError
 from headscope.measure.study_windows import TextLoss, text_windows
 from headscope.models.intervention import HeadsScaled
 from headscope.models.load import load_model
@@ -24,7 +23,6 @@ from headscope.studies.prune import (
     over_random,
     prune,
 )
-from tests.helpers.models import save_model
 
 LAYERS, HEADS = 2, 4
 
@@ -87,8 +85,8 @@ def run(small_run):
 
 
 @pytest.fixture(scope="module")
-def pruning(gpt2_folder, story, run):
-    return prune(str(gpt2_folder), story, run=run)
+def pruning(story, run):
+    return prune(run, story)
 
 
 def test_the_curve_has_every_order_and_step(pruning):
@@ -129,10 +127,9 @@ def test_the_least_important_heads_go_first(pruning, gpt2_folder, story):
     assert own["loss"].item() == pytest.approx(expected)
 
 
-def test_by_type_unclassified_heads_go_first_then_sinks_then_the_rest(pruning, run, gpt2_folder):
+def test_by_type_unclassified_heads_go_first_then_sinks_then_the_rest(pruning, run):
     importance = np.array(pruning.values["importance"])
-    ranks = _type_ranks(run, load_model(str(gpt2_folder)))
-    order = _orders(importance, ranks, 0)["type", 0].tolist()
+    order = _orders(importance, _type_ranks(run), 0)["type", 0].tolist()
     # heads numbered through both layers: 0.3 and 1.2 have no tag, 0.0 and 1.0 only the first token
     assert set(order[:2]) == {3, 6}
     assert set(order[2:4]) == {0, 4}
@@ -140,12 +137,6 @@ def test_by_type_unclassified_heads_go_first_then_sinks_then_the_rest(pruning, r
     flat = importance.ravel()
     for part in (order[:2], order[2:4], order[4:]):
         assert flat[part].tolist() == sorted(flat[part])
-
-
-def test_a_run_of_another_model_is_refused(run, tokenizer, tmp_path):
-    other = save_model("gpt2", tokenizer, tmp_path / "other", spread=0.3)
-    with pytest.raises(RunError, match="has other weights; classify the model that is to be"):
-        prune(str(other), run=run)
 
 
 TOKENS = np.array([10, 20, 30, 40])
