@@ -28,7 +28,7 @@ class Format(StrEnum):
 
 
 def _show_all(ctx: Any, is_given: bool) -> bool:
-    """Print the help with the options that `--help` leaves out."""
+    """Print the help with the options that `--help` omits."""
     if is_given:
         for parameter in ctx.command.params:
             parameter.hidden = False

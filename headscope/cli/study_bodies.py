@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from headscope.cli.files import CSV, PICTURES, check_targets, print_written, write_study
-from headscope.cli.shell_options import ModelOrRun, Overwrite, Run, takes_settings
+from headscope.cli.shell_options import ModelOrRun, Overwrite, takes_settings
 from headscope.cli.study_command import StudyCall, body, command_of
 from headscope.cli.terminal import message_listener, print_rich, print_text, stop_code, warn
 from headscope.printing import one_line
@@ -45,7 +45,7 @@ def sweep(
 ) -> None:
     """Classify models × revisions × corpora: a run folder each, sweep.json and sweep.csv.
 
-    Options replace the file's keys, which may be any setting of classify. Complete runs are kept,
+    Options override keys of the file, which may be any setting of classify. Complete runs are kept,
     and the same command resumes after a stop. Failed runs are listed in sweep.csv and at the end,
     with exit code 1.
     """
@@ -112,7 +112,11 @@ def _runs_kept() -> Iterator[None]:
 
 
 @body("ablate")
-def ablate(call: StudyCall, run: Run, overwrite: Overwrite = False) -> None:
+def ablate(
+    call: StudyCall,
+    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    overwrite: Overwrite = False,
+) -> None:
     """Ablate heads and knock out the edges of their tags; write RUN/causal.csv."""
     from headscope.run import load
     from headscope.runs.contents import REPORT
