@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -13,14 +12,6 @@ from headscope.cli.files import PICTURES, check_targets, draw, print_written
 from headscope.cli.shell_options import Overwrite, Run
 from headscope.runs.write import write_file
 from headscope.studies.study_table import DRAW, EXPORT
-
-
-class PictureKind(StrEnum):
-    """Pictures that `atlas` draws; see `headscope.views.figures.FIGURES`."""
-
-    atlas = "atlas"
-    layers = "layers"
-    relations = "relations"
 
 
 @command(
@@ -33,11 +24,11 @@ def atlas(
     run: Run,
     out: Annotated[Path, typer.Option(help="A .pdf, .svg or .png file.")] = Path("atlas.pdf"),
     kind: Annotated[
-        PictureKind,
+        Literal["atlas", "layers", "relations"],
         typer.Option(
             help="atlas: heads by type; layers: types by layer; relations: best head of each."
         ),
-    ] = PictureKind.atlas,
+    ] = "atlas",
     width: Annotated[
         float | None,
         typer.Option(
@@ -51,7 +42,7 @@ def atlas(
     check_targets((out, PICTURES), overwrite=overwrite)
     from headscope.run import load
 
-    figure = load(run).figure(kind.value, width=width)
+    figure = load(run).figure(kind, width=width)
     write_file(out, draw(figure, out), overwrite=overwrite)
     print_written([out])
 

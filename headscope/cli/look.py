@@ -53,7 +53,7 @@ def heads(
             "and json have a row per head and type.",
         ),
     ] = False,
-    format: Printed = Format.table,
+    format: Printed = "table",
 ) -> None:
     """List the heads of a run, the strongest first.
 
@@ -70,7 +70,7 @@ def heads(
     selected = list_heads(loaded, type)
     if evidence:
         _print_type_evidence(loaded, type, format)
-    elif format is Format.table:
+    elif format == "table":
         undecided_heads = undecided(loaded.heads, loaded.evidence)["description"]
         partial = by_name(partial_sinks(loaded.evidence, loaded.thresholds))
         labelled = with_shown_relations(selected, loaded.evidence)
@@ -78,7 +78,7 @@ def heads(
         if loaded.preliminary:
             print_text(loaded.preliminary)
     else:
-        put(write_heads(selected, format.value))
+        put(write_heads(selected, format))
 
 
 def _print_type_evidence(run: Result, type: str | None, format: Format) -> None:
@@ -88,10 +88,10 @@ def _print_type_evidence(run: Result, type: str | None, format: Format) -> None:
 
     table = type_evidence(run)
     table = table if type is None else table[table["type"] == type]
-    if format is Format.table:
+    if format == "table":
         print_rich(type_evidence_lines(table, run))
     else:
-        put(write_heads(table, format.value))
+        put(write_heads(table, format))
 
 
 @command(
@@ -130,7 +130,7 @@ def why(
         bool, typer.Option("--full", help="Print every condition of the tags, with its number.")
     ] = False,
     corpus: Corpus = None,
-    format: Printed = Format.table,
+    format: Printed = "table",
 ) -> None:
     """Explain heads: tags, evidence, near misses and an example, in a few lines each.
 
@@ -141,8 +141,8 @@ def why(
     from headscope.studies.why import why as answers_on
 
     answers = answers_on(model, heads, corpus or None, **settings)
-    if format is not Format.table:
-        put(answers.csv() if format is Format.csv else answers.json())
+    if format != "table":
+        put(answers.csv() if format == "csv" else answers.json())
     elif full or relation is not None:
         print_folded("\n\n".join(answers.why(name, relation) for name in answers.table.index))
     else:

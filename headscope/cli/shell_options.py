@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
-from enum import StrEnum
 from functools import wraps
 from pathlib import Path
 from types import MappingProxyType, NoneType, UnionType
@@ -18,13 +17,8 @@ import typer
 from headscope.cli.terminal import print_text
 from headscope.settings import Settings, panel
 
-
-class Format(StrEnum):
-    """The format in which a command prints."""
-
-    table = "table"
-    csv = "csv"
-    json = "json"
+Format = Literal["table", "csv", "json"]
+"""The format in which a command prints."""
 
 
 def _show_all(ctx: Any, is_given: bool) -> bool:
@@ -103,7 +97,7 @@ def takes_settings(
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @wraps(command)
         def run(**arguments: Any) -> None:
-            values = {name: function_value(arguments.pop(name)) for name in options}
+            values = {name: arguments.pop(name) for name in options}
             explicit = {name: value for name, value in values.items() if value is not None}
             command(**arguments, settings=explicit if names else Settings(**explicit))
 
@@ -126,7 +120,7 @@ def _setting(
 ) -> inspect.Parameter:
     """The option of one setting; None stands for its default."""
     field = Settings.model_fields[name]
-    kind = str if name == "types" else shell_type(name, field.annotation)
+    kind = str if name == "types" else shell_type(field.annotation)
     default = None if explicit_only or field.default_factory else field.default
     option = typer.Option(
         help=help_text or field.description,
@@ -142,20 +136,16 @@ def _setting(
     )
 
 
-_CHOICES: Any = StrEnum
-"""`StrEnum` as a function; type checkers take it for a statement."""
-
-
-def shell_type(name: str, annotation: Any) -> Any:
+def shell_type(annotation: Any) -> Any:
     """The type that typer reads for an argument; a path is text, so that `""` is not a folder.
 
-    >>> shell_type("windows", int | None), shell_type("corpus", str | Path | Sequence[str | Path])
+    >>> shell_type(int | None), shell_type(str | Path | Sequence[str | Path])
     (int | None, list[str])
     """
     parts = union_members(annotation)
     kind: Any = next((kind for kind in (bool, int, float) if kind in parts), str)
     if get_origin(parts[0]) is Literal:
-        kind = _CHOICES(name.title(), {choice: choice for choice in get_args(parts[0])})
+        kind = parts[0]
     if any(get_origin(part) is Sequence for part in parts):
         kind = list[kind]
     return kind | None if NoneType in parts else kind
@@ -168,10 +158,3 @@ def union_members(annotation: Any) -> list[Any]:
     if isinstance(annotation, UnionType) or get_origin(annotation) is Union:
         return [part for each in get_args(annotation) for part in union_members(each)]
     return [annotation]
-
-
-def function_value(value: Any) -> Any:
-    """A value as functions take it: a choice as its text, and None for an empty list."""
-    if isinstance(value, StrEnum):
-        return value.value
-    return None if value == [] else value

@@ -22,7 +22,6 @@ from headscope.cli.files import CSV, PICTURES, check_targets, print_written, wri
 from headscope.cli.shell_options import (
     Overwrite,
     Quiet,
-    function_value,
     shell_type,
     union_members,
 )
@@ -119,7 +118,7 @@ def study_command(study: StudyRow) -> Callable[..., None]:
     ordered = sorted((shell | options | extra).values(), key=_position)
 
     def run(**values: Any) -> None:
-        passed = {name: function_value(values[name]) for name in fields}
+        passed = {name: None if values[name] == [] else values[name] for name in fields}
         call_options = {n: v for n, v in values.items() if n in _DEFAULTS and n not in extra}
         call = StudyCall(study=study, arguments=passed, **call_options)
         code(call=call, **{name: values[name] for name in extra})
@@ -151,7 +150,7 @@ def _shell(study: StudyRow, has_messages: bool) -> dict[str, tuple[Any, Any]]:
 def _parameter(parameter: inspect.Parameter, field: FieldInfo, *, first: bool) -> inspect.Parameter:
     """The option or the argument of a command that an argument of its function becomes."""
     name, annotation = parameter.name, field.annotation
-    kind = shell_type(name, annotation)
+    kind = shell_type(annotation)
     flags = [str(flag) for flag in field.metadata if isinstance(flag, Flag)]
     if field.default is False:
         flags = [f"--{name.replace('_', '-')}"]
