@@ -11,11 +11,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from pydantic.fields import FieldInfo
-from typer.models import OptionInfo
 
 from headscope.cli.app import WORDS, add_later, command
 from headscope.cli.files import CSV, PICTURES, check_targets, print_written, write_study
@@ -115,7 +114,7 @@ def study_command(study: StudyRow) -> Callable[..., None]:
         for name, field in fields.items()
     }
     shell = {n: _keyword(n, *option) for n, option in _shell(study, "on_message" in known).items()}
-    ordered = sorted((shell | options | extra).values(), key=_position)
+    ordered = [*(options | shell | extra).values()]
 
     def run(**values: Any) -> None:
         passed = {name: None if values[name] == [] else values[name] for name in fields}
@@ -168,15 +167,3 @@ def _parameter(parameter: inspect.Parameter, field: FieldInfo, *, first: bool) -
 def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
     kind = inspect.Parameter.KEYWORD_ONLY
     return inspect.Parameter(name, kind, annotation=annotation, default=default)
-
-
-_LAST = (
-    *("windows", "corpus", "max_tokens", "out", "figure", "overwrite", "device", "source", "quiet"),
-)
-"""Options of most commands, in the order of `--help`."""
-
-
-def _position(parameter: inspect.Parameter) -> tuple[bool, int]:
-    """Arguments come first, then the options of the study itself, then those of most commands."""
-    is_option = isinstance(get_args(parameter.annotation)[1], OptionInfo)
-    return is_option, _LAST.index(parameter.name) if parameter.name in _LAST else -1
