@@ -10,12 +10,11 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from enum import Enum
 from functools import partial
 from itertools import groupby
 from pathlib import Path
 from types import NoneType
-from typing import Any, get_args
+from typing import Any, Literal, get_args, get_origin
 
 import headscope
 from headscope.attention_kind import BIDIRECTIONAL
@@ -268,17 +267,17 @@ def option_words(option: Any) -> str:
 
 def taken(annotation: Any) -> str:
     """Choices of an option, or the kind of its value."""
+    if get_origin(annotation) is Literal:
+        return ", ".join(f"`{choice}`" for choice in get_args(annotation))
     inner = [each for each in get_args(annotation) if each is not NoneType]
     if inner:
         return taken(inner[0])
-    if issubclass(annotation, Enum):
-        return ", ".join(f"`{choice.value}`" for choice in annotation)
     return {int: "number", float: "number", str: "text", Path: "path"}[annotation]
 
 
 def default(option: Any) -> str:
     """Default of an option as text."""
-    value = getattr(option.default, "value", option.default)
+    value = option.default
     if value is None or value == [] or value == ():
         return "–"
     if option.is_flag:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from enum import Enum
-from typing import Any, get_args, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import typer
 
@@ -75,7 +74,9 @@ def parameters(command: Callable[..., Any]) -> list[Parameter]:
     hints = get_type_hints(command, include_extras=True)
     for name, parameter in inspect.signature(command).parameters.items():
         kind, info = get_args(hints[name])
-        plain = next(each for each in (*get_args(kind), kind) if isinstance(each, type))
+        members = (*get_args(kind), kind)
+        is_choice = any(get_origin(each) is Literal for each in members)
+        plain = Literal if is_choice else next(each for each in members if isinstance(each, type))
         if plain is bool or name in LEFT_OUT:
             continue
         is_option = isinstance(info, typer.models.OptionInfo)
@@ -110,7 +111,7 @@ def _bad(desk: Desk, command: str, parameter: Parameter) -> Sequence[str]:
         return []
     if name in WORDS:
         return WORDS[name]
-    if issubclass(kind, Enum):
+    if kind is Literal:
         return NAMES
     if kind in (int, float):
         return NUMBERS if kind is int else SHARES
