@@ -19,13 +19,13 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from numpy import ndarray
-from torch import Tensor, nn
+from torch import Tensor
 
 from headscope.corpus.window import Window
 from headscope.measure.batches import Batch, assign_blocks, batches, in_memory
 from headscope.measure.bootstrap import estimate
-from headscope.measure.sparse import summing_matrix
 from headscope.measure.surface import Surface
+from headscope.measure.surrogate_model import fit, predict, strongest_cells
 from headscope.models.engines.engine import Rows, full_tile
 from headscope.models.model import Model
 from headscope.models.stream import batch_tokens_on
@@ -34,11 +34,6 @@ from headscope.relations.pairs import Pairs, no_pairs
 from headscope.relations.relation import Relation, targets_of
 from headscope.stimuli.challenge import CHALLENGE
 
-ROUNDS = 6
-"""Times that the weights of every view are scaled, and then each row to sum to 1."""
-PRIOR = 0.5
-"""Rows' worth of attention that is added to what a class has and to what it should have: of a rare
-class the other views decide."""
 TOKENS = 16_384
 """Tokens of a run's windows that are read again for surrogates, at most."""
 SHARE = 0.3
@@ -183,13 +178,13 @@ def _turn(window: Window, seed: int) -> int:
 
 
 def _targets(relation: Relation, window: Window) -> Pairs:
-    """Targets of a relation in windows of its stimuli and of the challenge set."""
+    """TargetCells of a relation in windows of its stimuli and of the challenge set."""
     stimuli = (*relation.stimuli, CHALLENGE.name)
     return targets_of(relation, window) if window.stimulus in stimuli else no_pairs()
 
 
-class Targets(NamedTuple):
-    """Targets of a relation's queries, each once."""
+class TargetCells(NamedTuple):
+    """TargetCells of a relation's queries, each once."""
 
     row: Int[ndarray, " target"]
     cell: Int[ndarray, " target"]
@@ -270,7 +265,7 @@ class SurrogateRows:
         summed = np.add.reduceat(values, offset + first[item], axis=1)
         self.attention[slots, start : start + len(item)] = summed
 
-    def targets(self, relation: Relation) -> Targets:
+    def targets(self, relation: Relation) -> TargetCells:
         """The targets of a relation, without attention of surrogates."""
         pairs = [np.empty((2, 0), np.int64)]
         for number, surface in enumerate(self.surfaces):
@@ -283,9 +278,9 @@ class SurrogateRows:
             row = self._first_row[number] + row[known]
             pairs.append(np.stack([row, self.starts[row] + key[known]]))
         row, cell = np.unique(np.concatenate(pairs, axis=1), axis=1)
-        return Targets(row, cell, np.zeros((len(self.attention), len(cell)), np.float32))
+        return TargetCells(row, cell, np.zeros((len(self.attention), len(cell)), np.float32))
 
-    def fit_class(self, upos: int, slots: Sequence[int], relations: Sequence[Targets]) -> None:
+    def fit_class(self, upos: int, slots: Sequence[int], relations: Sequence[TargetCells]) -> None:
         """Fit surrogates of heads at the words of a part of speech, each half by the other one.
 
         Their strongest cells, and their attention on targets, are kept.
@@ -301,7 +296,9 @@ class SurrogateRows:
             cells = np.flatnonzero(np.repeat(is_fitted & in_half, self.sizes))
             for slot, of_head in zip(slots, surrogate, strict=True):
                 self.strongest[slot, judged] = cells[
-                    strongest(np.where(self.is_word[cells], of_head, -1.0), self.sizes[judged])
+                    strongest_cells(
+                        np.where(self.is_word[cells], of_head, -1.0), self.sizes[judged]
+                    )
                 ]
             for targets in relations:
                 numbers = np.flatnonzero(np.isin(targets.row, judged))
@@ -319,7 +316,7 @@ class SurrogateRows:
         cells = np.flatnonzero(np.repeat(rows, self.sizes))
         return torch.from_numpy(self.attention[np.array(slots), cells[:, None]])
 
-    def score(self, slot: int, targets: Targets, seed: int) -> SurrogateScore:
+    def score(self, slot: int, targets: TargetCells, seed: int) -> SurrogateScore:
         """The score of a head's surrogate by a relation."""
         if not len(targets.row):
             return NO_SURROGATE
@@ -337,72 +334,6 @@ class SurrogateRows:
         beyond = np.bincount(block, (mass - count * attention[picks])[~right]).astype(float)
         mean, low, high, _ = estimate(beyond, np.bincount(block), seed=seed)
         return SurrogateScore(float(surrogate_mass.mean()), float(right.mean()), mean, low, high)
-
-
-def strongest(
-    strength: Float[ndarray, " cell"], sizes: Int[ndarray, " row"]
-) -> Int[ndarray, " row"]:
-    """The first of the strongest cells of each row."""
-    starts = np.cumsum(sizes) - sizes
-    maximum = np.repeat(np.maximum.reduceat(strength, starts), sizes)
-    cells = np.flatnonzero(strength == maximum)
-    return np.asarray(cells[np.searchsorted(cells, starts)])
-
-
-def fit(
-    views: Sequence[Int[ndarray, " cell"]],
-    sizes: Int[ndarray, " row"],
-    attention: Float[Tensor, "cell head"],
-) -> list[Float[Tensor, "class head"]]:
-    """Weights of surrogates, for each view those of its classes.
-
-    Args:
-        views: the class of each cell, by view.
-        sizes: the cells of each row; rows follow one another.
-        attention: of the heads; a row that sums to less than 1 has a learned sink.
-    """
-    if not len(sizes):
-        return [attention.new_ones(0, attention.shape[1], dtype=torch.float64)] * len(views)
-    row, row_sums = _grouped(np.repeat(np.arange(len(sizes)), sizes))
-    groups = [_grouped(view) for view in views]
-    total = (row_sums @ attention)[row]
-    attention = attention / total.where(total > 0, 1)
-    goals = [sums @ attention + PRIOR for _, sums in groups]
-    weights = [torch.ones_like(goal, dtype=torch.float64) for goal in goals]
-    surrogate = torch.ones_like(attention)
-    surrogate /= (row_sums @ surrogate)[row]
-    for _ in range(ROUNDS):
-        for (cell_class, sums), weight, goal in zip(groups, weights, goals, strict=True):
-            step = goal / (sums @ surrogate + PRIOR)
-            weight *= step
-            surrogate *= step.index_select(0, cell_class)
-        surrogate *= (1 / (row_sums @ surrogate)).index_select(0, row)
-    return weights
-
-
-def predict(
-    weights: Sequence[Float[Tensor, "class head"]],
-    views: Sequence[Int[ndarray, " cell"]],
-    sizes: Int[ndarray, " row"],
-) -> Float[Tensor, "cell head"]:
-    """The rows of surrogates, each summing to 1; classes without a weight have weight 1."""
-    strength = torch.ones(len(views[0]), weights[0].shape[1], dtype=torch.float64)
-    for weight, view in zip(weights, views, strict=True):
-        unknown = max(0, int(view.max()) + 1 - len(weight))
-        known = nn.functional.pad(weight, (0, 0, 0, unknown), value=1.0)
-        strength *= known.index_select(0, torch.from_numpy(view).int())
-    row, row_sums = _grouped(np.repeat(np.arange(len(sizes)), sizes))
-    return strength / (row_sums.double() @ strength).index_select(0, row)
-
-
-def _grouped(
-    group: Int[ndarray, " cell"],
-) -> tuple[Int[Tensor, " cell"], Float[Tensor, "group cell"]]:
-    """The group of each cell, and the matrix that adds up the cells of each group."""
-    cells = np.arange(len(group))
-    shape = int(group.max()) + 1, len(group)
-    matrix = summing_matrix(group, cells, np.ones(len(group)), shape)
-    return torch.from_numpy(group).int(), matrix
 
 
 def rows_of_model(

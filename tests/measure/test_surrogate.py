@@ -12,18 +12,15 @@ import torch
 import headscope as hs
 from headscope.attention_kind import BIDIRECTIONAL
 from headscope.corpus.window import Window
-from headscope.measure import surrogate as surrogate_module
+from headscope.measure import surrogate_model
 from headscope.measure.surface import Surface
 from headscope.measure.surrogate import (
-    PRIOR,
-    ROUNDS,
     SurrogateRequest,
     SurrogateText,
-    fit,
-    predict,
     rows_of_patterns,
     score_surrogates,
 )
+from headscope.measure.surrogate_model import PRIOR, ROUNDS, fit, predict
 from headscope.relations import relations_of
 from headscope.relations.relation import Relation
 from tests.helpers.prose import gum_windows, prose_windows
@@ -180,7 +177,7 @@ def _rows(logits: list[float], rows: list[range]) -> list[float]:
 def test_the_score_is_that_of_a_slow_loop(monkeypatch):
     """Scores of an even surrogate, as before its first round; the first of equal words is
     strongest."""
-    monkeypatch.setattr(surrogate_module, "ROUNDS", 0)
+    monkeypatch.setattr(surrogate_model, "ROUNDS", 0)
     windows, name, noise = text()[:6], "syntactic/nsubj:head>dep", 0.4
 
     def choose(window: Window) -> Choice:
