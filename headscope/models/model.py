@@ -153,6 +153,7 @@ def reason_for_wide(model: Model) -> str:
         return f"the {model.engine.name} engine keeps a model as it is"
     if not multiplies_natively(model.device):
         return f"this {torch.device(model.device).type} has no instructions for bfloat16"
-    config = model.engine.network.config
+    engine: Any = model.engine
+    config = engine.network.config
     bits = getattr(config, "stored_bits", None) or model.checkpoint.stored_bits()
     return f"its weights are stored in {bits} bits" if bits > NARROW_BITS else ""

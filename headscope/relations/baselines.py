@@ -77,6 +77,7 @@ ALL_BASELINES = (
 )
 """Baselines of encoders: those of causal models, the same read from the end of the text
 (`later-first-VERB` is its last verb), and the nearest word of a class or mention on either side."""
+MENTION_BASELINES = tuple(name for name in ALL_BASELINES if "nearest-mention" in name)
 CLASS_COUNT = len(UPOS) + 1
 """Classes of queries: those of words, and one for positions where no word of them ends."""
 

@@ -17,6 +17,7 @@ from numpy import ndarray
 
 from headscope.corpus.document import DEPRELS
 from headscope.corpus.window import Window, WordTable
+from headscope.relations.baselines import MENTION_BASELINES
 from headscope.relations.controls import DRAWS, word_spans, words_of_its_class
 from headscope.relations.head_type import HeadType
 from headscope.relations.pairs import Pairs, distinct, no_pairs, span_pairs
@@ -108,6 +109,11 @@ LABEL_TREE = {
 core and non-core dependents are the columns of UD's table of relations."""
 
 
+INSIDE_MENTIONS = ("appos", "compound", "flat", "nmod:poss")
+"""Labels inside mentions or between mentions of the same entity. Only their baselines include the
+nearest mention: mentions are annotated at the heads of noun phrases, which other labels name."""
+
+
 def words_linked_by(window: Window, deprel: str, query_is_head: bool) -> Pairs:
     """The query at a word's last sub-token with all sub-tokens of its earlier dependent or head.
 
@@ -157,7 +163,9 @@ TYPE = HeadType(
                 meaning.format(deprel),
                 beats_surrogate=True,
             ),
-            baseline=Baseline(),
+            baseline=Baseline(
+                without=frozenset() if deprel in INSIDE_MENTIONS else frozenset(MENTION_BASELINES)
+            ),
             matched_control=same_distance_same_class,
             label=label_of(deprel, direction),
         )

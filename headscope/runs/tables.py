@@ -122,4 +122,4 @@ def _texts(column: pd.Series) -> list[Any]:
     """The values of a column; fractions as texts, which pandas takes ten times as long for."""
     if column.dtype.kind == "f":
         return ["" if value != value else f"{value:.6g}" for value in column.tolist()]
-    return column.astype(object).where(column.notna(), "").tolist()
+    return list(column.astype(object).where(column.notna(), ""))

@@ -157,7 +157,7 @@ def _measure(
         task_effects(runner, scored, number, size, steps.advance) for number in range(len(scored))
     ]
     names = [reading.task.name for reading in scored]
-    return readings, head_table(names, effects, layers, seed=size.seed)
+    return readings, effects_by_head(names, effects, layers, seed=size.seed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -305,7 +305,7 @@ def _task_tests(effects: Effects, seed: int) -> tuple[ndarray, ...]:
     return lift.mean(-1), low, p_values, among.mean(-1), among_low
 
 
-def head_table(
+def effects_by_head(
     names: Sequence[str], effects: Sequence[Effects], layers: Sequence[int], *, seed: int
 ) -> pd.DataFrame:
     """A row per head with the columns of the study, tagged heads first, then by lift.

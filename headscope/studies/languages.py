@@ -190,7 +190,9 @@ def compared(
     # blocks of fewer documents are stretches of text, which differ between languages
     parallel = documents is not None and documents >= MIN_BLOCKS
     agreement = lift_agreement(evidence, tallies, parallel=parallel, seed=seed)
-    table = head_table(evidence, tallies, parallel=parallel, seed=seed).join(agreement, on="id")
+    table = heads_by_language(evidence, tallies, parallel=parallel, seed=seed).join(
+        agreement, on="id"
+    )
     order = ["tagged", "lift", *HEAD, "relation"]
     table = table.reset_index().sort_values(order, ascending=[False, False, True, True, True])
     table = table.drop(columns="id").reset_index(drop=True)
@@ -257,7 +259,7 @@ def evidence_of(runs: Mapping[str, Result]) -> pd.DataFrame:
     return pd.concat(tables, ignore_index=True)
 
 
-def head_table(
+def heads_by_language(
     evidence: pd.DataFrame, tallies: Mapping[str, Tally], *, parallel: bool, seed: int
 ) -> pd.DataFrame:
     """Counts of languages, and the mean lift, of each head and relation that a text decides.

@@ -85,10 +85,10 @@ def atlas_figure(run: Result, width: float | None = None) -> Figure:
         image[at, row.head] = 1 - strength * (1 - np.array(to_rgb(colour(name))))
         if size >= _LEAST:
             ink = _DIM if is_sink_type(name) else _INK
-            centred = {"ha": "center", "va": "center", "fontsize": size}
+            centred: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": size}
             axes.text(row.head, at, letter(name), color=ink, **centred)
         if name == UNIDENTIFIABLE:
-            frame = {"fill": False, "edgecolor": _DIM, "linestyle": (0, (2, 1.5))}
+            frame: dict[str, Any] = {"fill": False, "edgecolor": _DIM, "linestyle": (0, (2, 1.5))}
             corner = (row.head - 0.42, at - 0.42)
             axes.add_patch(Rectangle(corner, 0.84, 0.84, linewidth=size / 8, **frame))
     axes.imshow(image, aspect="auto")

@@ -99,7 +99,7 @@ def hundredths(shares: Float[ndarray, " cell"]) -> str:
     '()\x8c'
     """
     levels = np.clip(shares.astype(float) * 100, 0, 100).round() + _ZERO
-    return levels.astype(np.uint8).tobytes().decode("latin-1")
+    return bytes(levels.astype(np.uint8)).decode("latin-1")
 
 
 def _indexed(rows: pd.DataFrame, row_of_layer: dict[int, int], heads: int) -> pd.DataFrame:
