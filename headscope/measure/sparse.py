@@ -10,8 +10,8 @@ from jaxtyping import Float, Int
 from numpy import ndarray
 from torch import Tensor
 
-# torch says once per process that sparse CSR tensors are in beta; the product used here is tested
-warnings.filterwarnings("ignore", message="(?s).*Sparse CSR tensor support is in beta")
+# torch says that sparse tensors are in beta and unchecked; the product used here is tested
+warnings.filterwarnings("ignore", message="(?s).*Sparse (CSR|invariant)")
 
 
 def summing_matrix(

@@ -80,12 +80,11 @@ def test_a_write_that_fails_leaves_the_old_files_and_nothing_beside_them(
     assert names(tmp_path) == ["old"]
 
 
-@pytest.mark.parametrize("name", ["folder", "file/below", "loop", "x" * 300, "a\0b"])
+@pytest.mark.parametrize("name", ["folder", "file/below", "x" * 300, "a\0b"])
 def test_what_can_be_no_file_is_said(tmp_path, name):
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").write_text("precious")
-    (tmp_path / "loop").symlink_to(tmp_path / "loop")
     with pytest.raises(WriteError):
         write_file(tmp_path / name, b"x", overwrite=True)
-    assert names(tmp_path) == ["file", "folder", "loop"]
+    assert names(tmp_path) == ["file", "folder"]
     assert (tmp_path / "file").read_text() == "precious"
