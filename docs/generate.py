@@ -326,7 +326,7 @@ def two_heads() -> str:
                 f"{head['mass']:.2f}",
                 f"{head['matched_control']:.2f}",
                 f"{baseline_in_words(head['baseline'])}: {head['baseline_rate']:.0%}",
-                f"{head['hard_rate']:.0%} of {head['hard_n']:.0f}",
+                f"{head['hard_rate'] * head['hard_n']:.0f} of {head['hard_n']:.0f}",
                 "**tagged**" if head["tagged"] else "**rejected**",
             )
         )
