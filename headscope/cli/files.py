@@ -53,7 +53,7 @@ def write_study(
     *,
     overwrite: bool,
 ) -> list[Path]:
-    """Write the table and the figure of a study, both or neither.
+    """Write the table and the figure of a study, each whole.
 
     Args:
         study: the study.

@@ -156,7 +156,7 @@ class Rerunner:
 
     @contextmanager
     def _rerun(self, clean: CleanRun, intervention: Intervention | None) -> Iterator[None]:
-        """Blocks below the intervention hand on what they did; without one all but the last do."""
+        """Blocks below the intervention pass on the input of the first block that is run again."""
         layers = () if intervention is None else intervention.layers
         first = min(layers, default=len(self.blocks) - 1)
         change = nullcontext() if intervention is None else intervention.applied(self.model)

@@ -1,6 +1,7 @@
 """The table of head types.
 
-A new type is a file here with its relations and stimuli, and a line in `_SHIPPED`.
+A new type is a file here with its relations, and a line in `_SHIPPED`; its stimuli are in
+`headscope/stimuli`.
 """
 
 from __future__ import annotations

@@ -24,7 +24,6 @@ TYPE = HeadType(
     name="code",
     letter="K",
     colour="#44aa99",
-    marker="d",
     relations=tuple(
         Relation(
             "code",

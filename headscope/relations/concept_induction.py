@@ -88,7 +88,6 @@ TYPE = HeadType(
     name="concept-induction",
     letter="W",
     colour="#332288",
-    marker="*",
     relations=(
         Relation(
             "concept-induction",

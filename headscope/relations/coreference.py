@@ -189,7 +189,6 @@ TYPE = HeadType(
     name="coreference",
     letter="C",
     colour="#cc79a7",
-    marker="v",
     relations=_rows("an earlier"),
     relations_by_kind={BIDIRECTIONAL: _rows("another")},
     looks_at="earlier mentions of the same entity by another word",

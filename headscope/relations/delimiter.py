@@ -139,7 +139,6 @@ TYPE = HeadType(
     name="delimiter",
     letter="D",
     colour="#56b4e9",
-    marker="s",
     relations=tuple(_row(kind, meaning) for kind, (meaning, _) in _MEANINGS.items()),
     relations_by_kind={
         BIDIRECTIONAL: tuple(_row(kind, meaning) for kind, (_, meaning) in _MEANINGS.items())

@@ -53,8 +53,6 @@ class HeadType:
     """Relations that are added if texts stand in a chat template."""
     colour: str = "#8a6fdf"
     """A colour that colour-blind readers tell from the others (Okabe and Ito 2008)."""
-    marker: str = "X"
-    """Marker of its points, as matplotlib names them."""
     looks_at: str = ""
     """Keys that its heads attend to, in words."""
     control_keys: str = ""
@@ -62,8 +60,7 @@ class HeadType:
     matched_control_keys: str = "other keys"
     """Keys of the matched control of its relations, in words."""
     functional: bool = True
-    """False for an attention sink: its tag is never a head's primary type if the head has
-    another."""
+    """False for an attention sink."""
     on_request: bool = False
     """True for a type that only runs with `--types all` or its name measure. Other runs do not read
     its stimuli."""

@@ -52,7 +52,6 @@ TYPE = HeadType(
     name="induction",
     letter="I",
     colour="#d55e00",
-    marker="D",
     relations=(
         Relation(
             "induction",

@@ -227,7 +227,6 @@ TYPE = HeadType(
     name="lexical",
     letter="L",
     colour="#999933",
-    marker="h",
     relations=RELATIONS,
     relations_by_kind={BIDIRECTIONAL: ON_BOTH_SIDES},
     looks_at="the nearest word of a class, the same class, the same word, pieces of the same word",

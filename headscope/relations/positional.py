@@ -114,7 +114,6 @@ TYPE = HeadType(
     name="positional",
     letter="P",
     colour="#0072b2",
-    marker="o",
     relations=(*_BACK, _local(f"the {NEAR} tokens before")),
     stimuli=(REPEAT,),
     relations_by_kind={

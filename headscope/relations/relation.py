@@ -136,7 +136,7 @@ class Relation:
     control: DrawControl
     thresholds: TagThresholds
     stimuli: tuple[str, ...] = ("text",)
-    """The windows that it reads, by their names in `headscope.stimuli`."""
+    """Names of its stimuli, keys of `headscope.relations.all_stimuli()`."""
     baseline: Baseline | None = None
     """The baselines to beat, where there are any."""
     has_hits: bool = True

@@ -37,7 +37,6 @@ TYPE = HeadType(
     name="retrieval",
     letter="N",
     colour="#ddcc77",
-    marker=">",
     relations=(
         Relation(
             "retrieval",

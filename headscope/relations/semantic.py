@@ -119,7 +119,6 @@ TYPE = HeadType(
     name="semantic",
     letter="M",
     colour="#e69f00",
-    marker="P",
     relations=tuple(
         Relation(
             "semantic",

@@ -118,7 +118,6 @@ TYPE = HeadType(
     name="sink",
     letter="R",
     colour="#b8b8b8",
-    marker=".",
     relations=RELATIONS,
     relations_by_kind={BIDIRECTIONAL: (*RELATIONS, SEPARATOR)},
     chat_relations=(TEMPLATE,),

@@ -147,7 +147,6 @@ TYPE = HeadType(
     name="syntactic",
     letter="S",
     colour="#009e73",
-    marker="^",
     relations=tuple(
         Relation(
             "syntactic",

@@ -26,7 +26,7 @@ def write_file(path: Path, content: bytes | str, *, overwrite: bool = False) -> 
 
 
 def write_files(files: Mapping[Path, bytes | str], *, overwrite: bool = False) -> None:
-    """Write files: all of them, each whole, or none.
+    """Write files, each whole; none is moved to its place before all are written.
 
     Each is written beside its place, forced to the disk, and moved there, so that a stop or a full
     disk leaves what was there before. A link is kept, and the file that it names is written. A new

@@ -1,4 +1,4 @@
-"""Conditions of a tag: one is a row, so that tags and near misses state why."""
+"""Conditions of a tag, a row each, which also word the reasons."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headscope.statistics.wording import TIMES_CONTROL, baseline_in_words, stric
 
 MAX_Q = 0.01
 MIN_HARD = 10
-"""Hard queries without which a relation is not identifiable."""
+"""Fewest hard queries that can decide a relation."""
 SECOND = 0.5
 """Least share of the threshold that a direct effect must have over the matched control, too."""
 Z_95 = 1.959964

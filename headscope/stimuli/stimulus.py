@@ -17,7 +17,7 @@ from headscope.errors import ModelError
 MAX_DOCUMENTS = 64
 """Documents of a synthetic stimulus; each is a block of its own when means are resampled."""
 MIN_DOCUMENTS = 8
-"""Documents without which resampling them gives no interval of a mean."""
+"""Fewest documents that give an interval of a mean."""
 LEAST_TEXT = 16
 """Tokens of text that a chat template must leave of a window."""
 TOKENS_PER_DOCUMENT = 300
@@ -62,8 +62,8 @@ class Stimulus:
     """Function that yields its windows, or documents that are cut into windows, in the order in
     which they are read. None if they come from a corpus, or depend on what effects ask."""
     before_text: int = 0
-    """Documents that are read before the text, at least 50 queries. If no head comes near a tag on
-    them, no more are read."""
+    """Documents that are read before the text, with at least 50 queries. If no head comes near a
+    tag on them, no more are read."""
     any_language: bool = False
     """True if it suits a model of any language: it holds no English of ours."""
     study_documents: int = 24

@@ -34,7 +34,7 @@ def one_back(window: hs.Window) -> hs.Pairs:
 
 
 WORDS = hs.HeadType(
-    name="words", letter="W", colour="#7f3b08", marker="*", relations=(one_back,),
+    name="words", letter="W", colour="#7f3b08", relations=(one_back,),
     looks_at="an earlier word", control_keys="same query, other keys",
 )  # fmt: skip
 
