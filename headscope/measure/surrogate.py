@@ -34,19 +34,16 @@ from headscope.relations.pairs import Pairs, no_pairs
 from headscope.relations.relation import Relation, targets_of
 from headscope.stimuli.challenge import CHALLENGE
 
-TOKENS = 16_384
-"""Tokens of a run's windows that are read again for surrogates, at most."""
-SHARE = 0.3
-"""Share of what the model has read that is read again, and at least …"""
-FEWEST_TOKENS = 8_192
-"""… so many tokens."""
+MAX_TOKENS, MIN_TOKENS, SHARE = 16_384, 8_192, 0.3
+"""Tokens that are read again for surrogates: a share of those of the run, between two limits."""
 QUERIES = (50, 200)
-"""Queries of a relation after which others come first, and no further window is taken for it."""
+"""Queries of a relation after which windows are chosen for other relations first, and after which
+none is chosen for it."""
 HEADS_AT_ONCE = 64
 """Heads that are fitted together, which bounds memory."""
 LONGEST = 128
-"""Tokens of a window that are read again; its cells grow with their square, and many beginnings
-have more documents than a few long windows."""
+"""Tokens of a window that are read again. The cells of a window grow with the square of its length,
+and many beginnings come from more documents than a few whole windows."""
 Heads = Sequence[tuple[int, int]]
 
 
@@ -138,12 +135,12 @@ def score_surrogates(
 
 
 def tokens_again(tokens_read: int) -> int:
-    """Tokens that are read again after so many.
+    """Tokens that are read again after a run of so many tokens.
 
     >>> [tokens_again(tokens) for tokens in (1_000, 40_000, 1_000_000)]
     [8192, 12000, 16384]
     """
-    return min(TOKENS, max(FEWEST_TOKENS, int(SHARE * tokens_read)))
+    return min(MAX_TOKENS, max(MIN_TOKENS, int(SHARE * tokens_read)))
 
 
 def choose_windows(
@@ -178,18 +175,18 @@ def _turn(window: Window, seed: int) -> int:
 
 
 def _targets(relation: Relation, window: Window) -> Pairs:
-    """TargetCells of a relation in windows of its stimuli and of the challenge set."""
+    """Targets of a relation in windows of its stimuli and of the challenge set."""
     stimuli = (*relation.stimuli, CHALLENGE.name)
     return targets_of(relation, window) if window.stimulus in stimuli else no_pairs()
 
 
 class TargetCells(NamedTuple):
-    """TargetCells of a relation's queries, each once."""
+    """Cells of the targets of a relation, each once."""
 
     row: Int[ndarray, " target"]
     cell: Int[ndarray, " target"]
     surrogate: Float[ndarray, "head target"]
-    """Attention of the heads' surrogates on them, as far as they are fitted."""
+    """Attention of the heads' surrogates on the targets; 0 before the fit."""
 
 
 @dataclass(eq=False)
@@ -253,7 +250,7 @@ class SurrogateRows:
         """The cell of each row that a head's surrogate picks among words."""
 
     def add(self, window: int, slots: Sequence[int], values: Float[ndarray, "head cell"]) -> None:
-        """Keep the rows of some heads on a window, the tokens of a word added up."""
+        """Keep the rows of some heads on a window; attention on the tokens of a word is summed."""
         surface = self.surfaces[window]
         rows = slice(*self._first_row[window : window + 2])
         sizes, last = self.sizes[rows], surface.last
@@ -281,9 +278,9 @@ class SurrogateRows:
         return TargetCells(row, cell, np.zeros((len(self.attention), len(cell)), np.float32))
 
     def fit_class(self, upos: int, slots: Sequence[int], relations: Sequence[TargetCells]) -> None:
-        """Fit surrogates of heads at the words of a part of speech, each half by the other one.
+        """Fit surrogates of heads at the words of a part of speech, each half on the other half.
 
-        Their strongest cells, and their attention on targets, are kept.
+        Keep the strongest cells of the surrogates, and their attention on targets.
         """
         is_fitted = self.upos == upos
         for half in (0, 1):
@@ -291,8 +288,8 @@ class SurrogateRows:
             fitted, judged = is_fitted & ~in_half, np.flatnonzero(is_fitted & in_half)
             if not len(judged):
                 continue
-            weights = fit(*self._cells(fitted), self._attention(slots, fitted))
-            surrogate = predict(weights, *self._cells(is_fitted & in_half)).T.numpy()
+            logits = fit(*self._cells(fitted), self._attention(slots, fitted))
+            surrogate = predict(logits, *self._cells(is_fitted & in_half)).T.numpy()
             cells = np.flatnonzero(np.repeat(is_fitted & in_half, self.sizes))
             for slot, of_head in zip(slots, surrogate, strict=True):
                 self.strongest[slot, judged] = cells[

@@ -13,10 +13,10 @@ from torch import Tensor, nn
 from headscope.measure.sparse import summing_matrix
 
 ROUNDS = 6
-"""Times that the weights of every view are scaled, and then each row to sum to 1."""
+"""Number of rounds; each scales the weights of every view once, and then the rows to sum to 1."""
 PRIOR = 0.5
-"""Rows' worth of attention that is added to what a class has and to what it should have: of a rare
-class the other views decide."""
+"""Attention, in rows, that is added to both sums of a class, that of the head and that of the
+surrogate, so that the weight of a rare class stays near 1."""
 
 
 def fit(
@@ -24,7 +24,7 @@ def fit(
     sizes: Int[ndarray, " row"],
     attention: Float[Tensor, "cell head"],
 ) -> list[Float[Tensor, "class head"]]:
-    """Weights of surrogates, for each view those of its classes.
+    """Logits of surrogates, for each view those of its classes.
 
     Args:
         views: the class of each cell, by view.
@@ -32,37 +32,40 @@ def fit(
         attention: of the heads; a row that sums to less than 1 has a learned sink.
     """
     if not len(sizes):
-        return [attention.new_ones(0, attention.shape[1], dtype=torch.float64)] * len(views)
+        return [attention.new_zeros(0, attention.shape[1])] * len(views)
     row, row_sums = _grouped(np.repeat(np.arange(len(sizes)), sizes))
     groups = [_grouped(view) for view in views]
-    total = (row_sums @ attention)[row]
-    attention = attention / total.where(total > 0, 1)
+    attended = (row_sums @ attention)[row]
+    attention = attention / attended.where(attended > 0, 1)
     goals = [sums @ attention + PRIOR for _, sums in groups]
-    weights = [torch.ones_like(goal, dtype=torch.float64) for goal in goals]
+    logits = [torch.zeros_like(goal) for goal in goals]
     surrogate = torch.ones_like(attention)
     surrogate /= (row_sums @ surrogate)[row]
     for _ in range(ROUNDS):
-        for (cell_class, sums), weight, goal in zip(groups, weights, goals, strict=True):
+        for (cell_class, sums), logit, goal in zip(groups, logits, goals, strict=True):
             step = goal / (sums @ surrogate + PRIOR)
-            weight *= step
+            logit += step.log()
             surrogate *= step.index_select(0, cell_class)
-        surrogate *= (1 / (row_sums @ surrogate)).index_select(0, row)
-    return weights
+        total = (row_sums @ surrogate).clamp_min(torch.finfo(surrogate.dtype).tiny)
+        surrogate *= (1 / total).index_select(0, row)
+    return logits
 
 
 def predict(
-    weights: Sequence[Float[Tensor, "class head"]],
+    logits: Sequence[Float[Tensor, "class head"]],
     views: Sequence[Int[ndarray, " cell"]],
     sizes: Int[ndarray, " row"],
 ) -> Float[Tensor, "cell head"]:
-    """The rows of surrogates, each summing to 1; classes without a weight have weight 1."""
-    strength = torch.ones(len(views[0]), weights[0].shape[1], dtype=torch.float64)
-    for weight, view in zip(weights, views, strict=True):
-        unknown = max(0, int(view.max()) + 1 - len(weight))
-        known = nn.functional.pad(weight, (0, 0, 0, unknown), value=1.0)
-        strength *= known.index_select(0, torch.from_numpy(view).int())
+    """The rows of surrogates, each summing to 1; classes that were not fitted have logit 0."""
+    cells = torch.zeros(len(views[0]), logits[0].shape[1])
+    for logit, view in zip(logits, views, strict=True):
+        unknown = max(0, int(view.max()) + 1 - len(logit))
+        known = nn.functional.pad(logit, (0, 0, 0, unknown))
+        cells += known.index_select(0, torch.from_numpy(view).int())
     row, row_sums = _grouped(np.repeat(np.arange(len(sizes)), sizes))
-    return strength / (row_sums.double() @ strength).index_select(0, row)
+    largest = torch.segment_reduce(cells, "max", lengths=torch.from_numpy(sizes), axis=0)
+    strength = (cells - largest.index_select(0, row)).exp()
+    return strength / (row_sums @ strength).index_select(0, row)
 
 
 def _grouped(

@@ -21,7 +21,6 @@ from headscope.relations.baselines import CLASS_COUNT, picks, query_class
 from headscope.relations.pairs import Pairs, distinct_values
 from headscope.relations.query_sampling import turns
 from headscope.relations.relation import (
-    CACHED_PAIRS,
     EASY,
     HARD,
     MATCHED_CONTROL,
@@ -77,7 +76,7 @@ def compared_targets(
     return _compared_targets(window, relation, baseline)[part == EASY]
 
 
-@lru_cache(maxsize=CACHED_PAIRS)
+@lru_cache(maxsize=256)
 def _compared_targets(
     window: Window, relation: Relation, baseline: ChosenBaseline
 ) -> tuple[Pairs, Pairs]:

@@ -27,9 +27,6 @@ MIN_QUERIES = 50
 RELIABLE = 0.5
 """Least agreement of the tags (Cohen's κ) that two halves of the documents give; below it a
 relation is marked as unreliable in that run."""
-CACHED_PAIRS = 2**17
-"""Relations of single windows whose targets are kept, from the survey of a text to its reading: a
-run of 40,000 tokens has 88,000, which take 90 MB."""
 HARD, EASY, MATCHED_CONTROL, SELF = "hard", "easy", "matched", "own-position"
 """Parts of a relation that are summed separately: its hard queries and as many easy ones, its
 matched control, and the effect of a query's own position."""
@@ -241,7 +238,7 @@ def _in_message(cells: Pairs, window: Window, *, any_key: bool = False) -> Pairs
     return cells.where(is_inside)
 
 
-@lru_cache(maxsize=CACHED_PAIRS)
+@lru_cache(maxsize=256)
 def _pairs_in(pairs: FindPairs, window: Window) -> Pairs:
     return pairs(window)
 

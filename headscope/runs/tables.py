@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import csv
 import io
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import pandas as pd
 
@@ -111,15 +109,4 @@ TABLES = (HEAD_TABLE, EVIDENCE_TABLE, EFFECT_TABLE, CAUSE_TABLE, FEATURE_MODEL_T
 
 def table_to_csv(table: pd.DataFrame) -> str:
     """A table as CSV, with six digits of each fraction."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(table.columns)
-    writer.writerows(zip(*(_texts(table[name]) for name in table), strict=True))
-    return text.getvalue()
-
-
-def _texts(column: pd.Series) -> list[Any]:
-    """The values of a column; fractions as texts, which pandas takes ten times as long for."""
-    if column.dtype.kind == "f":
-        return ["" if value != value else f"{value:.6g}" for value in column.tolist()]
-    return list(column.astype(object).where(column.notna(), ""))
+    return str(table.to_csv(index=False, lineterminator="\n", float_format="%.6g"))

@@ -33,17 +33,17 @@ MOST_TOKENS = 200  # labels of more could not be read
 _FAINT, _FULL = 0.2, 0.75  # how much of its colour a head with a lift of 0 and of 1 has
 _SINK_SHADE = 0.4  # of the grey of attention sinks: darker than no type, paler than any type
 _INK, _DIM = "black", "#8a8a94"
-_POINTS = 72  # of an inch
-_SMALL = 6.5  # points of all text
-_LEAST = 4.0  # points, below which a letter cannot be read in print and is left out
-_LETTER = 0.62  # of its font's size, a letter's mean width in DejaVu Sans
-_LINE = 0.16  # inches of a line of text
-_MARGIN = 0.55  # inches of the names of layers
-_TALLEST = 7.0  # inches of all layers
-_ENTRY = 1.3  # inches of the longest entry of a legend
+_POINTS = 72  # points of an inch
+_SMALL = 6.5  # size of all text in points
+_LEAST = 4.0  # size in points below which a letter is omitted: it cannot be read in print
+_LETTER = 0.62  # mean width of a letter of DejaVu Sans, as a share of the font size
+_LINE = 0.16  # height of a line of text in inches
+_MARGIN = 0.55  # width of the names of layers in inches
+_TALLEST = 7.0  # maximum height of all layers in inches
+_ENTRY = 1.3  # width of the longest entry of a legend in inches
 
-# Type 42 is TrueType, which publishers take where they refuse matplotlib's Type 3; and what is
-# drawn of the same run has the same bytes
+# Publishers accept Type 42 (TrueType) fonts and often refuse Type 3, the default of matplotlib. The
+# fixed salt gives equal figures equal bytes
 _STYLE: dict[Any, Any] = {
     "pdf.fonttype": 42,
     "ps.fonttype": 42,
@@ -57,7 +57,7 @@ def picture(figure: Figure, suffix: str) -> bytes:
     """A figure as a file's bytes: `.pdf` and `.svg` with text as text, the font embedded in PDF."""
     buffer, kind = BytesIO(), suffix.lower().removeprefix(".")
     with rc_context(_STYLE), warnings.catch_warnings():
-        # of a script that the font has not, a box is drawn; the user need not read so on stderr
+        # matplotlib draws a box for a glyph that the font lacks
         warnings.filterwarnings("ignore", "Glyph .* missing from font")
         figure.savefig(buffer, format=kind, dpi=200, metadata=_UNDATED.get(kind))
     return buffer.getvalue()

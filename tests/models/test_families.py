@@ -30,9 +30,16 @@ def test_a_decoder_or_a_listed_encoder_passes(model_type):
     check_family("m", {"model_type": model_type})
 
 
-def test_a_falcon_with_alibi_is_refused():
-    with pytest.raises(ModelError, match=r"^m: falcon is .* adds ALiBi twice"):
-        check_family("m", {"model_type": "falcon", "alibi": True})
+@pytest.mark.parametrize(
+    ("model_type", "entries", "reason"),
+    [
+        ("falcon", {"alibi": True}, "adds ALiBi twice"),
+        ("deepseek_v32", {"index_topk": 64}, "a learned index picks"),
+    ],
+)
+def test_a_decoder_whose_attention_is_another_is_refused(model_type, entries, reason):
+    with pytest.raises(ModelError, match=rf"^m: {model_type} is .* {reason}"):
+        check_family("m", {"model_type": model_type} | entries)
 
 
 @pytest.mark.parametrize("model_type", ["albert", "whisper"])

@@ -19,8 +19,6 @@ Columns = dict[str, np.ndarray]
 
 TOLERANCE = 1e-6
 """Relative to the larger of two numbers, or absolute below 1: what another order of sums moves."""
-KEPT_AS = {"evidence.csv.gz": "evidence.csv", "sums.npz": "tally.safetensors"}
-"""Files whose numbers are kept under another name."""
 PRINTED = 6
 """Digits of a table's numbers; one in the last digit is rounding."""
 
@@ -37,7 +35,7 @@ def columns_of(folder: Path, patterns: tuple[str, ...]) -> Columns:
         if not paths:
             raise FileNotFoundError(f"nothing in {folder} is called {pattern}")
         for path in paths:
-            name = path.relative_to(folder).with_name(KEPT_AS.get(path.name, path.name)).as_posix()
+            name = path.relative_to(folder).as_posix()
             columns |= {f"{name}:{column}": values for column, values in _read(path).items()}
     return columns
 
