@@ -15,6 +15,7 @@ import statistics
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import torch
 from forward import RELATIONS, forward
@@ -64,6 +65,10 @@ def child(work: str, name: str, tokens: int, length: int, texts: list[str]) -> f
 def measuring(name: str, tokens: int, length: int, texts: list[str]) -> float:
     """What classify takes while it measures."""
     model = load_model(name, device="cpu")
+    engine: Any = model.engine
+    forward(
+        engine.network, [torch.zeros((1, 16), dtype=torch.long)]
+    )  # weights are mapped when used
     before = forget_the_peak()
     text = TextWindows(
         [Path(each) for each in texts], model.tokenizer, max_tokens=tokens,
