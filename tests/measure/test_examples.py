@@ -23,6 +23,9 @@ from headscope.measure.example_reader import Sample, read_patterns
 from headscope.measure.examples import (
     DECILES,
     MIN_BEST,
+    ExampleText,
+    Queries,
+    choose_queries,
     chosen_windows,
     find_examples,
 )
@@ -148,6 +151,18 @@ def test_an_example_is_cut_out_of_the_models_own_attention_and_says_what_it_leav
         if not example.more_targets:
             assert set(np.argsort(-row)[:3].tolist()) <= set(shown)
     assert any(sum(example.left_out) > 0.05 for example in examples)
+
+
+def test_an_example_is_the_first_readable_query_behind_the_middle_of_its_tenth():
+    ranks, readable = np.arange(320), {18, 19, 20, 40}
+    texts = ("a" if rank % 32 in {15, 31} or rank in readable else "\ufffd" for rank in ranks)
+    window = Window("0", np.arange(321), ("<bos>", *texts), stimulus="text")
+    relation = next(relation for relation in RELATIONS if relation.id == "induction/natural")
+    sample = ExampleText([window], [relation])  # no token repeats, so that no target is read
+    queries = Queries(1 - ranks / 320, np.zeros(320, int), ranks + 1)
+    chosen = choose_queries(sample, ExampleRequest(0, 0, 0), queries, np.random.default_rng(0))
+    # ranks 15, 47, … lie before the middles of the tenths
+    assert [each.query - 1 for each in chosen] == [15, *range(63, 320, 32)]
 
 
 def test_what_a_run_kept_of_a_window_is_what_it_would_read_again(gpt2_folder, found, monkeypatch):

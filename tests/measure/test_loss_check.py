@@ -12,12 +12,14 @@ from transformers import AutoModelForCausalLM
 
 import headscope as hs
 from headscope.corpus.shipped import mini_folder, synthetic_corpora
+from headscope.corpus.window import Window
 from headscope.measure.loss_check import (
     ROWS,
     WINDOWS,
     WORSE,
     Targets,
     TokenCounts,
+    check_loss,
     draw_targets,
     token_losses,
 )
@@ -91,6 +93,30 @@ def test_each_token_is_predicted_by_the_counts_of_all_the_others():
         expected.append(-log((others[text[i]] + types / 1024) / (total + types)))
     found = counts.losses(np.array(text[::7]), 1024)
     np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+def test_windows_are_better_where_their_mean_loss_is_below_that_of_counts():
+    rng = np.random.default_rng(0)
+    windows = [
+        Window(
+            str(i),
+            rng.integers(0, 9, 30),
+            ("a",) * 30,
+        )
+        for i in range(3)
+    ]
+    counts = TokenCounts()
+    list(counts.watch(windows))
+    tokens = np.concatenate([window.tokens[1:] for window in windows])
+    unigram = counts.losses(tokens, 9)
+    for offsets, better in (((-0.5, 0.4, 0.0), 1), ((-0.5, -0.5, 2.0), 2)):
+        losses = unigram + np.repeat(offsets, 29)
+        facts, notes = check_loss(counts, windows, lambda _, x=losses: x, vocabulary=9, seed=0)
+        assert facts["better"] == better
+        assert facts["model"] == pytest.approx(unigram.mean() + np.mean(offsets), abs=1e-3)
+        assert facts["unigram"] == pytest.approx(unigram.mean(), abs=1e-3)
+        assert (facts["tokens"], facts["windows"]) == (87, 3)
+        assert len(notes) == (np.mean(offsets) >= 0)
 
 
 QUICK = {

@@ -7,7 +7,13 @@ import pytest
 import torch
 
 from headscope.errors import ModelError
-from headscope.models.engines.attention import attention, by_rows, overridden, softmax_attend
+from headscope.models.engines.attention import (
+    AttentionCall,
+    attention,
+    by_rows,
+    overridden,
+    softmax_attend,
+)
 from headscope.models.engines.engine import Entries, QueryRows, Tile
 from headscope.models.engines.scores import Scores, ScoreTerms, log_probabilities, pattern
 from headscope.models.load import load_model
@@ -127,6 +133,37 @@ def test_other_kinds_of_attention_are_refused_by_name(options, message):
         attention(torch.nn.Identity(), x, x, x, None, **options)
     wide = attention(torch.nn.Identity(), x, x, x, None, sliding_window=9)[0]
     assert wide.shape == (1, 9, 1, 4)
+
+
+LOWEST = torch.finfo(torch.float32).min
+PADDED = CAUSAL[:9, :9].expand(2, 1, 9, 9).clone()
+PADDED[1, :, :, 7:] = False
+
+
+@pytest.mark.parametrize(
+    ("mask", "is_causal", "seen"),
+    [
+        (None, True, CAUSAL[None, None, :9, :9]),
+        (None, False, torch.ones(1, 1, 9, 9, dtype=torch.bool)),
+        (PADDED, True, PADDED),
+        (PADDED[:1].expand(2, -1, -1, -1), True, PADDED[:1]),
+        (torch.zeros(2, 1, 9, 9).masked_fill(~PADDED, LOWEST), True, PADDED),
+        (torch.zeros(2, 1, 9, 9).masked_fill(~PADDED, -torch.inf), True, PADDED),
+        (drawn(1, 4, 9, 9).masked_fill(~CAUSAL[:9, :9], LOWEST), True, CAUSAL[:9, :9].expand(1, 4, 9, 9)),
+    ],
+)  # fmt: skip
+def test_a_mask_hides_what_it_hides_in_a_plain_softmax(mask, is_causal, seen):
+    """Masks are of booleans, or numbers to add; one that all windows share is kept once."""
+    query, key, value = (drawn(2, 4, 9, 8) for _ in range(3))
+    module = torch.nn.Identity()
+    module.is_causal = is_causal
+    call = AttentionCall(module, query, key, value, mask, SCALE, {})
+    assert torch.equal(call.visible, seen)
+    added = torch.zeros(1) if mask is None or mask.dtype == torch.bool else mask.clamp_min(LOWEST)
+    scores = query @ key.transpose(-1, -2) * SCALE + added
+    expected = scores.masked_fill(~seen, -torch.inf).softmax(-1)
+    assert torch.allclose(call.pattern(), expected, atol=1e-6)
+    assert torch.allclose(call.output(), (expected @ value).transpose(1, 2), atol=1e-6)
 
 
 @pytest.fixture

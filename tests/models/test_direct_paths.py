@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from headscope.models.direct_paths import direct_paths
+from headscope.models.direct_paths import FrozenNorm, direct_paths
 from headscope.models.load import load_model
 from tests.models.every_layout import save_tiny
 
@@ -127,6 +127,18 @@ def test_one_heads_effect_is_what_a_slow_loop_computes(tokenizer, tmp_path):
     normed = final.weight * (written - written.mean()) / spread
     expected = float(normed @ network.lm_head.weight[CANDIDATES[candidate]])
     assert float(effects[layer, query, head, candidate]) == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize("centred", [True, False])
+def test_the_scale_of_a_norm_is_one_over_the_spread_of_each_token(centred):
+    generator = torch.Generator().manual_seed(0)
+    x, gain, bias = (torch.randn(*shape, generator=generator) for shape in ((2, 3, 8), (8,), (8,)))
+    spread = x.std(-1, unbiased=False) if centred else x.square().mean(-1).sqrt()
+    output = (x - x.mean(-1, keepdim=True) * centred) / spread[..., None] * gain + bias
+    norm = FrozenNorm(nn.Identity(), gain, bias, centred)
+    torch.testing.assert_close(norm.scale(x, output), 1 / spread)
+    through = norm.scale(x, output) * (x @ norm.pulled_back(output[0, 0]))
+    torch.testing.assert_close(through, (output - bias) @ output[0, 0])
 
 
 class Tanh(nn.Module):

@@ -128,15 +128,17 @@ def test_masked_tokens_are_filled_in_as_transformers_does(model_type, tokenizer,
     assert float((found - clean.scores).abs().max()) > 1e-4
 
 
-def test_without_that_head_the_score_is_how_far_the_last_state_moves(tokenizer, tmp_path):
+@pytest.mark.parametrize("heads", [{0: [2]}, {0: [2], 1: [3]}])
+def test_without_that_head_the_score_is_how_far_the_last_state_moves(heads, tokenizer, tmp_path):
     """Sentence encoders have no head that fills in masked tokens."""
-    encoder = BertModel(tiny_config("bert"), add_pooling_layer=False)
+    config = tiny_config("bert")
+    config.num_hidden_layers = len(heads)
+    encoder = BertModel(config, add_pooling_layer=False)
     model = load_model(str(save_uneven(encoder, tokenizer, tmp_path)))
     rerunner, rows = Rerunner(model), rows_of(mask=4)
     assert rerunner.score is Score.STATE
     clean = rerunner.clean(rows)
     assert not clean.scores.any()
-    heads = {0: [2], 1: [3]}
     found = rerunner.scores(clean, ablated("zero", clean, heads))
     network = BertModel.from_pretrained(tmp_path, add_pooling_layer=False).eval()
     before = alone(network, rows, "last_hidden_state")

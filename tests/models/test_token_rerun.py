@@ -7,6 +7,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+from headscope.models import token_rerun
 from headscope.models.intervention import OutputChange, PatternReplaced
 from headscope.models.load import load_model
 from headscope.models.loss import last_stream
@@ -156,10 +157,24 @@ def test_a_head_that_is_set_changes_the_last_state_as_in_a_whole_prompt(runner):
             assert not torch.allclose(whole, runs[item[row]].state, atol=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("at_once", "batches"), [(1_024, [[6, 9, 14]]), (18, [[6, 9], [14]]), (13, [[6], [9], [14]])]
+)
 @torch.inference_mode()
-def test_prompts_that_are_read_together_are_as_if_read_alone(runner):
-    tokens = prompts(runner)
-    together = runner.read(tokens)
+def test_prompts_that_are_read_together_are_as_if_read_alone(runner, at_once, batches, monkeypatch):
+    tokens, read = prompts(runner), []
+    read_batch = runner._read
+    with monkeypatch.context() as patch:
+        patch.setattr(token_rerun, "TOKENS_AT_ONCE", at_once)
+        patch.setattr(
+            runner,
+            "_read",
+            lambda batch, **options: (
+                read.append([*map(len, batch)]) or read_batch(batch, **options)
+            ),
+        )
+        together = runner.read(tokens)
+    assert read == batches  # a prompt that is too long is read alone
     for prompt, run in zip(tokens, together, strict=True):
         (alone,) = runner.read([prompt])
         torch.testing.assert_close(run.state, alone.state, atol=1e-5, rtol=1e-4)

@@ -23,6 +23,8 @@ from tests.relations.examples import (
     RELATED_TOKENS,
     TOM_TEXT,
     TOM_TOKENS,
+    WORDS,
+    WORDS_TEXT,
 )
 
 RELATIONS = {relation.id: relation for relation in relations_of(["all"])}
@@ -129,6 +131,13 @@ def test_words_that_share_a_token_are_no_pair():
         # of the key's class, nearer and farther
         ("semantic/category", RELATED_TOKENS, RELATED_TEXT, {(9, 9, 5), (9, 9, 6)}),
         ("semantic/part-whole", RELATED_TOKENS, RELATED_TEXT, {(12, 12, 9), (12, 12, 2)}),
+        # "abcd" ends at 2 and 9: its query 9 has the end of the earlier copy, and of "ijklm" at 7
+        (
+            "concept-induction/next-word",
+            WORDS,
+            WORDS_TEXT,
+            {(9, 9, 2), (9, 9, 7), (11, 11, 4), (11, 11, 9), (14, 14, 7), (14, 14, 11)},
+        ),
     ],
 )
 def test_controls_are_the_next_other_mentions_or_unrelated_words_on_both_sides(
@@ -137,6 +146,17 @@ def test_controls_are_the_next_other_mentions_or_unrelated_words_on_both_sides(
     row = RELATIONS[relation]
     window = window_of_tokens(tokens, document)
     assert many(row.control, window, row.pairs(window), times=2) == expected
+
+
+def test_the_matched_control_of_word_induction_is_the_other_tokens_of_the_longest_words_length():
+    relation = RELATIONS["concept-induction/next-word"]
+    window = window_of_tokens(WORDS, WORDS_TEXT)
+    drawn = relation.matched_control(window, relation.pairs(window), np.random.default_rng(0))
+    # the words that follow start at 3, 5 and 8, and the longest word has 3 tokens
+    assert set(zip(drawn.query.tolist(), drawn.key.tolist(), strict=True)) == {
+        (9, 3), (9, 5), (11, 5), (11, 6), (14, 8), (14, 10),
+    }  # fmt: skip
+    assert drawn.share.tolist() == [0.5] * 6
 
 
 def test_balance_gives_each_query_the_weight_of_its_targets_and_drops_the_rest():

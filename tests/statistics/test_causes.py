@@ -1,0 +1,147 @@
+"""Verdicts on ablated heads and edges; attention, direct effect and causal effect of a tag side by side."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from headscope.statistics.causes import (
+    CAUSAL_EFFECT,
+    CAUSE_COLUMNS,
+    EDGES,
+    IDLE,
+    NO_EFFECT,
+    NOT_MEASURED,
+    UNTESTED,
+    cause_lines,
+    disagreements,
+    evidence_counts,
+    judged,
+    type_evidence,
+)
+from tests.helpers.hand_built import run_of
+
+
+def verdict(head: int, type: str, relation: str, said: str) -> dict[str, object]:
+    plain = dict.fromkeys(CAUSE_COLUMNS, np.nan)
+    own = {"kind": "tag", "layer": 0, "head": head, "type": type, "relation": relation}
+    return plain | own | {"verdict": said}
+
+
+def test_evidence_by_type_is_what_was_measured():
+    # two heads look at the copy's next token, one at the token before, one at the first
+    run = run_of("IIPS", name="four heads", types=["positional", "induction", "sink"])
+    table = type_evidence(run)
+    assert {*table["direct_effect"]} == {*table["causal_effect"]} == {NOT_MEASURED}
+    assert "sink" not in set(table["type"])  # a sink is no function
+    looks = table[table["type"] == "induction"]
+    assert looks["head"].tolist() == [0, 1]
+    counted = evidence_counts(table).set_index("type")
+    assert counted.loc["induction", "attention"] == 2
+    assert pd.isna(counted.loc["induction", "direct effect"])
+    assert counted.loc["induction", "attention, tested"] == 0
+
+    effects = pd.DataFrame(
+        [(0, 1, "induction", True), (0, 2, "induction", True), (0, 0, "copy", True), (0, 3, "copy", False)],
+        columns=["layer", "head", "type", "tagged"],
+    )  # fmt: skip
+    causes = pd.DataFrame([
+        verdict(0, "induction", "natural", f"{UNTESTED}: 3 queries in 2 documents"),
+        verdict(1, "induction", "natural", NO_EFFECT),
+        verdict(1, "induction", "repeat", CAUSAL_EFFECT),
+        verdict(2, "positional", "offset-1", NO_EFFECT),
+    ])  # fmt: skip
+    whole = replace(run, effects=effects, causes=causes)
+    table = type_evidence(whole).set_index(["head", "type"])
+    assert table.loc[(0, "induction")].tolist()[1:] == ["yes", "no", UNTESTED]
+    assert table.loc[(1, "induction")].tolist()[1:] == ["yes", "yes", CAUSAL_EFFECT]
+    assert table.loc[(2, "induction")].tolist()[1:] == ["no", "yes", NOT_MEASURED]
+    assert table.loc[(2, "positional")].tolist()[1:] == ["yes", "", NO_EFFECT]
+    assert table.loc[(0, "copy")].tolist()[1:] == ["", "yes", NOT_MEASURED]
+    counted = evidence_counts(type_evidence(whole)).set_index("type")
+    assert counted.loc["induction"].tolist() == [2, 2, 1, 1, 1]
+    assert pd.isna(counted.loc["copy", "attention"])
+    assert disagreements(type_evidence(whole)) == {
+        "attention without direct effect": ["L0H0 (induction)"],
+        "direct effect without attention": ["L0H2 (induction)"],
+    }
+
+
+HEAD = {
+    "kind": "tag",
+    "layer": 0,
+    "head": 1,
+    "type": "induction",
+    "relation": "repeat",
+    "verdict": "",
+}
+BY_DIVERGENCE = HEAD | {
+    "behaviour": EDGES, "n": 48, "effect": 0.02, "moved": 0.5, "control": 0.01, "p_value": 1e-6,
+    "excess": 0.005, "excess_low": -0.1, "excess_high": 0.1, "times": 2.0, "times_low": 1.01,
+    "times_high": 3.0, "loss": 0.0, "loss_excess": 0.0, "loss_low": -0.1, "loss_high": 0.1,
+}  # fmt: skip
+BY_LOSS = BY_DIVERGENCE | {
+    "excess": 0.0, "times_low": 1.0, "loss": 0.02, "loss_excess": 0.02, "loss_low": 1e-3,
+}  # fmt: skip
+SMALL = BY_DIVERGENCE | {
+    "excess": 1e-3, "excess_high": 4.9e-3, "loss_high": 0.019
+}  # fmt: skip
+ABLATED = HEAD | {
+    "kind": "head", "behaviour": "near", "how": "mean", "n": 48, "clean": -1.0, "ablated": -1.06,
+    "effect": -0.06, "ci_low": -0.07, "ci_high": -0.05, "control": -0.03, "control_low": -0.04,
+    "excess": -0.02, "excess_low": -0.03, "excess_high": -1e-3, "p_value": 1e-6,
+}  # fmt: skip
+WEAK = ABLATED | {"excess_low": -0.019, "excess": -0.01}
+
+
+@pytest.mark.parametrize(
+    ("row", "changes", "expected"),
+    [
+        (BY_DIVERGENCE, {}, CAUSAL_EFFECT),
+        (BY_DIVERGENCE, {"excess": 4.9e-3}, NO_EFFECT),
+        (BY_DIVERGENCE, {"times_low": 1.0}, NO_EFFECT),
+        (BY_DIVERGENCE, {"p_value": 0.02}, NO_EFFECT),
+        (BY_DIVERGENCE, {"verdict": f"{UNTESTED}: few queries"}, f"{UNTESTED}: few queries"),
+        (BY_LOSS, {}, CAUSAL_EFFECT),
+        (BY_LOSS, {"loss_excess": 0.019}, NO_EFFECT),
+        (BY_LOSS, {"loss_low": 0.0}, NO_EFFECT),
+        (SMALL, {}, IDLE),
+        (SMALL, {"excess_high": 5e-3}, NO_EFFECT),
+        (SMALL, {"loss_high": 0.02}, NO_EFFECT),
+        (SMALL, {"head": 2}, NO_EFFECT),
+        (ABLATED, {}, CAUSAL_EFFECT),
+        (ABLATED, {"excess": -0.019}, NO_EFFECT),
+        (ABLATED, {"excess_high": 0.0}, NO_EFFECT),
+        (ABLATED, {"control_low": -0.05}, NO_EFFECT),
+        (ABLATED, {"control_low": 0.04, "ci_high": 0.0}, NO_EFFECT),
+        (ABLATED, {"away": -0.04}, CAUSAL_EFFECT),
+        (ABLATED, {"away": -0.05}, NO_EFFECT),
+        (WEAK, {}, IDLE),
+        (WEAK, {"excess_low": -0.02}, NO_EFFECT),
+    ],
+)
+def test_a_verdict_needs_every_one_of_its_conditions(row, changes, expected):
+    """L0H1 has the direct effect; `away` is the effect on all other tokens."""
+    changed = row | changes
+    away = [ABLATED | {"behaviour": "away", "effect": changed["away"]}] if "away" in changes else []
+    table = judged(pd.DataFrame([changed, *away]), {(0, 1)})
+    assert table["verdict"].tolist() == [expected, *([""] * len(away))]
+    line = cause_lines(table, 0, changed["head"])[0]
+    assert line.endswith(f": {expected}")
+    assert ("q 1e-06" in line) == (not changed["verdict"] and changed["p_value"] < 1e-5)
+    assert ("elsewhere" in line) == bool(away)
+
+
+def test_lines_leave_out_what_was_not_measured():
+    untested = f"{UNTESTED}: no control"
+    rows = [
+        BY_DIVERGENCE | {"effect": np.nan, "verdict": untested},
+        ABLATED | {"control": np.nan, "verdict": untested},
+    ]
+    edges, head = cause_lines(judged(pd.DataFrame(rows), set()), 0, 1)
+    assert "nan" not in edges + head
+    assert edges == f"induction/repeat, edges to its targets: {untested}"
+    assert "control heads" not in head
