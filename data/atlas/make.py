@@ -16,13 +16,14 @@ import re
 import sys
 from pathlib import Path
 
+from card import TABLE, export_atlases
+
 import headscope as hs
 from headscope.corpus.read import file_sha256
 from headscope.models.locate import run_name
 from headscope.models.packaged import reserved_names
 from headscope.runs.site import check_site
 from headscope.views.gallery import gallery
-from headscope.views.gallery.atlas_card import TABLE, export_atlases
 
 HERE = Path(__file__).parent
 README = HERE.parent / "README.md"
@@ -53,7 +54,7 @@ def main() -> None:
         except hs.HeadscopeError as error:
             refusals.append(f"{model}: {error}")
     if runs:
-        print(export_atlases(*runs, out=arguments.out, overwrite=True, progress=False))
+        print(export_atlases(runs, arguments.out))
         state_checksum(arguments.out)
         if arguments.gallery:
             print(gallery(*runs, out=arguments.gallery, light=True, overwrite=True))

@@ -72,29 +72,3 @@ def gallery(
 
     index = write(*runs, out=out, light=light, overwrite=overwrite)
     print_written([index])
-
-
-@command(
-    EXPORT,
-    "Pack runs into one small file each, to share them.",
-    "headscope export atlas runs/mini runs/gpt2 --out atlases",
-    "headscope export atlas runs/sweep/* --overwrite",
-    name="atlas",
-)
-def pack(
-    runs: Annotated[list[Path], typer.Argument(help="Run folders.")],
-    out: Annotated[Path, typer.Option(help="The folder, new or empty.")] = Path("atlases"),
-    overwrite: Annotated[
-        bool,
-        typer.Option("--overwrite", help="Replace atlases in that folder; other files stay."),
-    ] = False,
-) -> None:
-    """Pack runs into one small file each, with a data set card.
-
-    Commands take an atlas in place of a run folder, as in headscope why atlases/mini.tar.xz L5H1.
-    It has heads, evidence, mean patterns and examples, without the sums.
-    """
-    from headscope.views.gallery.atlas_card import export_atlases
-
-    card = export_atlases(*runs, out=out, overwrite=overwrite)
-    print_written([card])

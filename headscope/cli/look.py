@@ -220,17 +220,9 @@ def report(
     "Serve a live page: every head on any sentence.",
     "headscope serve runs/mini",
     "headscope serve mini --port 8000 --no-open",
-    "headscope serve runs/step1000 runs/step4000",
 )
 def serve(
     model: ModelOrRun,
-    other: Annotated[
-        str | None,
-        typer.Argument(
-            help="A run or model of the same shape, to compare with.",
-            show_default=False,
-        ),
-    ] = None,
     port: Annotated[int, typer.Option(help="Port; 0 uses a free one.", min=0, max=65535)] = 0,
     no_open: Annotated[bool, typer.Option("--no-open", help="Do not open a browser.")] = False,
     device: Annotated[
@@ -247,7 +239,6 @@ def serve(
     from headscope.serve.server import serve as answer
 
     live = Live(*model_or_run(model, source=source, device=device))
-    other_model = None if other is None else Live(*model_or_run(other, device=device))
     if live.run is None:
         print_text(
             f"no tags without a run; headscope classify {one_line(model)} finds what its heads do"
@@ -260,7 +251,7 @@ def serve(
 
             webbrowser.open(address)
 
-    answer(live, other_model, port=port, on_start=started)
+    answer(live, port=port, on_start=started)
 
 
 @command(

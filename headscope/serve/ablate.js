@@ -25,7 +25,7 @@ function predictionsView(read, without, at, choose) {
   if (read.loss === undefined) return el("p", { class: "lead" }, read.no_ablation_reason);
   const change = without && without.losses.map((loss, i) => loss - read.losses[i]);
   const message = without ? el("p", { class: "loss", id: "change" }, "Loss ", el("strong", {}, number(read.loss)), " → ", el("strong", {}, number(without.loss)), ` nats per token (${signed(without.loss - read.loss)}) with ${without.heads.length === 1 ? without.heads[0] : `${without.heads.length} heads`} ablated.`)
-    : el("p", { class: "loss", id: "change" }, "Loss on this sentence: ", el("strong", {}, number(read.loss)), ` nats per token${PAIR && read.other ? `; ${DATA.names[1]}: ${number(read.other.loss)}` : ""}.`);
+    : el("p", { class: "loss", id: "change" }, "Loss on this sentence: ", el("strong", {}, number(read.loss)), " nats per token.");
   const token = (text, i) => {
     const more = change && i > 0 ? change[i - 1] : 0, share = Math.min(1, Math.abs(more) / 3);
     return el("button", {

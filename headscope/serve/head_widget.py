@@ -82,11 +82,11 @@ class HeadWidget(anywidget.AnyWidget):  # type: ignore[misc]
     @traitlets.observe("text")
     def _read_text(self, change: object) -> None:
         with self.hold_sync():
-            self._reading = sentence_answer(self._live, None, self.text)
+            self._reading = sentence_answer(self._live, self.text)
             self.token = min(self.token, len(self.tokens) - 1)
             self._read_head(change)
 
     @traitlets.observe("head")
     def _read_head(self, change: object) -> None:
         if self.head:
-            self._pattern = head_answer(self._live, None, self.text, self.head)
+            self._pattern = head_answer(self._live, self.text, self.head)

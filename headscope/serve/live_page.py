@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -41,12 +40,12 @@ PAGE_KEYS = ("model", "layers", "heads", "rows", "types", "countable", "relation
 """The report's data that the live page takes: nothing of the run's own text."""
 
 
-def page_html(live: Live, other: Live | None = None) -> str:
+def page_html(live: Live) -> str:
     """The page as HTML; it asks nobody but the server that it came from."""
-    data = live_data(live, other)
+    data = live_data(live)
     template = Environment(autoescape=True).from_string(page_file(SERVE, "page.html"))
     return template.render(
-        title=f"{' and '.join(data['names'])}, live – headscope",
+        title=f"{data['name']}, live – headscope",
         scripts=list(SCRIPTS),
         data=to_json(data),
     )
@@ -66,33 +65,6 @@ def widget_module() -> str:
     )
 
 
-def live_data(live: Live, other: Live | None = None) -> dict[str, Any]:
-    """Data of the heads without any text, for the scripts."""
-    models = [served.model for served in (live, other) if served is not None]
-    names = model_titles([(model.name, model.revision) for model in models])
-    return _data(live) | {"names": names, "most_tokens": live.most}
-
-
-def model_titles(models: Sequence[tuple[str, str]]) -> list[str]:
-    """Names of the models on the page; equal names are followed by the revision, or a number.
-
-    Args:
-        models: name and revision of each; the latter is empty for a model without one.
-
-    >>> model_titles([("mini", ""), ("/models/tiny", "")])
-    ['mini', 'tiny']
-    >>> model_titles([("gpt2", ""), ("gpt2", "")])
-    ['gpt2 (first)', 'gpt2 (second)']
-    """
-    names = [name_of(name) for name, _ in models]
-    if len(set(names)) == len(names):
-        return names
-    endings = [revision[:8] for _, revision in models]
-    if "" in endings or endings[0] == endings[1]:
-        endings = ["first", "second"]
-    return [f"{name} ({ending})" for name, ending in zip(names, endings, strict=True)]
-
-
 @cache
 def asset(name: str) -> tuple[str, str] | None:
     """A script's or style sheet's text and kind, or None."""
@@ -103,14 +75,16 @@ def asset(name: str) -> tuple[str, str] | None:
     return None
 
 
-def _data(live: Live) -> dict[str, Any]:
-    """The part of the report's data that the page shows; of a model without a run its shape."""
+def live_data(live: Live) -> dict[str, Any]:
+    """The report's data without any text, for the scripts; of a model without a run its shape."""
     no_text: dict[str, Any] = {
+        "name": name_of(live.model.name),
         "means": None,
         "examples": [],
         "ladders": [],
         "info": {},
         "has_run": live.run is not None,
+        "most_tokens": live.most,
     }
     if live.run is not None:
         data = page_data(live.run)

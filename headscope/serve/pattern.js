@@ -10,7 +10,7 @@ function measures(size) {
   return unit(LABELS_WIDE) >= LABELLED ? { unit: unit(LABELS_WIDE), margin: LABELS_WIDE } : { unit: Math.max(3, unit(PLAIN)), margin: PLAIN };
 }
 
-function patternView(tokens, matrix, mark, { name, pinned, onpin, peers = [] }) {
+function patternView(tokens, matrix, mark, { name, pinned, onpin }) {
   const size = tokens.length, { unit, margin } = measures(size), labelled = margin > PLAIN, side = size * unit, canvas = el("canvas", { class: "whole-pattern", tabindex: "0", role: "img", "aria-label": `${name}: ${size} queries downward, ${size} keys to the right; arrow keys move the row` });
   const message = el("p", { class: "small message", "aria-live": "polite" });
   let over = null, at = pinned;
@@ -58,11 +58,9 @@ function patternView(tokens, matrix, mark, { name, pinned, onpin, peers = [] }) 
     message.textContent = `“${visible(tokens[row()]).trim()}” (token ${row()}) attends to ${best.map(([share, key]) => `“${visible(tokens[key]).trim()}” ${number(share)}`).join(", ") || "no token for more than 0.05"}${row() === at ? " – pinned" : ""}`;
   }
 
-  /* Two models' patterns show the same row. */
-  peers.push((pointed, kept) => { [over, at] = [pointed, kept]; canvas.redraw(); describe(); });
-  const all = (pointed, kept) => { for (const show of peers) show(pointed, kept); };
-  const change = (to) => all(to, at);
-  const pin = (to) => { all(null, to); onpin(to); };
+  const show = (pointed, kept) => { [over, at] = [pointed, kept]; canvas.redraw(); describe(); };
+  const change = (to) => show(to, at);
+  const pin = (to) => { show(null, to); onpin(to); };
   const rowAt = (event) => {
     const box = canvas.getBoundingClientRect(), y = ((event.clientY - box.top) / box.height) * (margin + side);
     return Math.min(size - 1, Math.max(0, Math.floor((y - margin) / unit)));
@@ -83,13 +81,12 @@ function patternView(tokens, matrix, mark, { name, pinned, onpin, peers = [] }) 
 
 const short = (text) => (text.length > 12 ? `${text.slice(0, 11)}…` : text);
 
-/* A head with its tags, what it does in words, and its pattern in each model that has one. */
-function headView(row, tokens, matrices, { pinned, onpin, control = "" }) {
-  const name = headName(row.layer, row.head), peers = [];
-  const view = (matrix, of) => [PAIR ? el("h3", {}, of) : "", patternView(tokens, matrix, row.primary, { name: PAIR ? `${name} of ${of}` : name, pinned, onpin, peers })];
+/* A head with its tags, what it does in words, and its pattern. */
+function headView(row, tokens, matrix, { pinned, onpin, control = "" }) {
+  const name = headName(row.layer, row.head);
   return [
     el("h2", {}, `${name} `, tagsOf(row).length ? tagsOf(row).map(chip) : chip(row.primary)), control,
     DATA.has_run ? plainSentence(row, placeOf(row.layer, row.head)) : "",
-    ...matrices.flatMap((matrix, i) => (matrix ? view(matrix, DATA.names[i]) : [])),
+    patternView(tokens, matrix, row.primary, { name, pinned, onpin }),
   ];
 }

@@ -49,7 +49,6 @@ Answer = Callable[[Query], dict[str, Any]]
 
 def serve(
     live: Live,
-    other: Live | None = None,
     *,
     port: int = 0,
     on_start: Callable[[str], None] = lambda address: None,
@@ -58,14 +57,13 @@ def serve(
 
     Args:
         live: the model.
-        other: one of the same shape to compare it with.
         port: 0 takes a free one.
         on_start: called with the page's address when it can be opened.
 
     Raises:
-        HeadscopeError: the port is taken, or the models differ in shape.
+        HeadscopeError: the port is taken.
     """
-    app = serve_app(live, other)
+    app = serve_app(live)
     bound = bind(port)
     on_start(f"http://{HOST}:{bound.getsockname()[1]}/")
     config = uvicorn.Config(
@@ -90,25 +88,16 @@ def bind(port: int) -> socket.socket:
         ) from error
 
 
-def serve_app(live: Live, other: Live | None = None) -> Starlette:
+def serve_app(live: Live) -> Starlette:
     """The page of a model, and what answers it.
 
     `POST /read {text}`, `/head {text, head}` and `/ablate {text, heads, method}` answer JSON; an
     error is `{"error": a sentence}` with a status of 400 or more. One query runs at a time.
-
-    Args:
-        live: the model.
-        other: one of the same shape to compare it with.
-
-    Raises:
-        HeadscopeError: the two models are not of the same shape.
     """
-    if other is not None:
-        _check_same_shape(live, other)
-    page = page_html(live, other)
+    page = page_html(live)
     answers: dict[str, Answer] = {
-        "/read": lambda query: sentence_answer(live, other, query.text),
-        "/head": lambda query: head_answer(live, other, query.text, query.head),
+        "/read": lambda query: sentence_answer(live, query.text),
+        "/head": lambda query: head_answer(live, query.text, query.head),
         "/ablate": lambda query: predictions_answer(
             live.without(query.text, query.heads, query.method)
         ),
@@ -151,16 +140,6 @@ async def _respond(answer: Answer, request: Request) -> Response:
     except ClientDisconnect:
         return Response(status_code=GONE)
     return JSONResponse(values | {"seconds": round(time.perf_counter() - start, 3)})
-
-
-def _check_same_shape(live: Live, other: Live) -> None:
-    shapes = [(len(served.model.attention_layers), served.model.heads) for served in (live, other)]
-    if shapes[0] != shapes[1]:
-        one, two = (f"{layers} x {heads}" for layers, heads in shapes)
-        raise HeadscopeError(
-            f"{live.model.name} has {one} layers and heads, {other.model.name} {two}: only models "
-            "of one shape are laid on each other"
-        )
 
 
 async def _asset(request: Request) -> Response:

@@ -1,16 +1,12 @@
 "use strict";
-/* Every head's pattern on the sentence as a small picture; with a second model it lies above the diagonal, mirrored. */
+/* Every head's pattern on the sentence as a small picture. */
 
-const PAIR = DATA.names.length > 1;
-
-/* Levels of a packed picture into opacities: the lower triangle row by row, or all of it; mirrored, keys run downward. */
-function paintInto(pixels, side, packed, ink, mirrored) {
+/* Levels of a packed picture into opacities: the lower triangle row by row, or all of it. */
+function paintInto(pixels, side, packed, ink) {
   const levels = bytesOf(packed), whole = levels.length === side * side;
   for (let query = 0, at = 0; query < side; query++) {
     for (let key = 0; key < (whole ? side : query + 1); key++) {
-      const level = levels[at++];
-      if (mirrored && key === query) continue;
-      pixels.set([...ink, level], 4 * (mirrored ? key * side + query : query * side + key));
+      pixels.set([...ink, levels[at++]], 4 * (query * side + key));
     }
   }
 }
@@ -20,38 +16,29 @@ function smallPicture(read, row) {
   const canvas = el("canvas", { class: "thumb", width: side, height: side, "aria-hidden": "true" });
   canvas.redraw = () => {
     const pen = canvas.getContext("2d"), image = pen.createImageData(side, side);
-    paintInto(image.data, side, read.cells[place], inkOf(row.primary), false);
-    if (isSplit(read)) paintInto(image.data, side, read.other.cells[place], inkOf(row.primary), true);
+    paintInto(image.data, side, read.cells[place], inkOf(row.primary));
     pen.putImageData(image, 0, 0);
   };
   canvas.redraw();
   return canvas;
 }
 
-/* Whether the second model's pictures lie above the diagonal: not where any head looks both ways and has cells of its own there. */
-function isSplit(read) {
-  if (!read.other) return false;
-  read.split ??= read.side === 1 || [...read.cells, ...read.other.cells].every((packed) => bytesOf(packed).length < read.side * read.side);
-  return read.split;
-}
-
 function smallCell(read, row, choose) {
   const name = headName(row.layer, row.head), place = placeOf(row.layer, row.head), tags = tagsOf(row);
   const strength = untyped(row.primary) || isSink(row.primary) ? 0 : Math.max(0, Math.min(1, row.lift));
-  const describe = (event) => showTip(`${name} – ${tags.join(", ") || row.primary}\n${number(read.sinks[place])} of its attention is on the first token here${read.other ? `, ${number(read.other.sinks[place])} in ${DATA.names[1]}\n${number(read.apart[place])} of its attention lies elsewhere in ${DATA.names[1]}` : ""}`, event.currentTarget);
+  const describe = (event) => showTip(`${name} – ${tags.join(", ") || row.primary}\n${number(read.sinks[place])} of its attention is on the first token here`, event.currentTarget);
   return el("button", {
     type: "button", class: `cell type-${typeClass(row.primary)}`, "data-head": name, style: `--strength:${strength.toFixed(2)}`,
     "aria-label": `${name}, ${tags.join(", ") || row.primary}`, onclick: () => { showTip(""); choose(name); },
     onmouseenter: describe, onmouseleave: () => showTip(""), onfocus: describe, onblur: () => showTip(""),
   }, smallPicture(read, row), el("i", { class: "sink", "aria-hidden": "true", style: `height:${Math.round(100 * read.sinks[place])}%` }),
-  isSplit(read) ? el("i", { class: "sink over", "aria-hidden": "true", style: `width:${Math.round(100 * read.other.sinks[place])}%` }) : "",
   el("span", { class: "letter", "aria-hidden": "true" }, letter(row.primary)));
 }
 
 function smallGrid(read, choose) {
   const head = el("tr", {}, el("td", {}), Array.from({ length: DATA.heads }, (_, h) => el("th", { scope: "col" }, `H${h}`)));
   const rows = DATA.layers.map((layer) => el("tr", {}, el("th", { scope: "row" }, layerName(layer)), Array.from({ length: DATA.heads }, (_, h) => el("td", {}, smallCell(read, rowOf(layer, h), choose)))));
-  const box = el("table", { class: `grid pictures${read.other ? " pair" : ""}`, style: `--heads:${DATA.heads}` }, el("caption", { class: "hidden" }, "Heads by layer"), el("thead", {}, head), el("tbody", {}, rows));
+  const box = el("table", { class: "grid pictures", style: `--heads:${DATA.heads}` }, el("caption", { class: "hidden" }, "Heads by layer"), el("thead", {}, head), el("tbody", {}, rows));
   box.addEventListener("keydown", (event) => {
     const step = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
     const row = step && parseHead(event.target.dataset.head || "");
@@ -60,7 +47,7 @@ function smallGrid(read, choose) {
     const next = box.querySelector(`[data-head="${headName(DATA.layers[DATA.layers.indexOf(row.layer) + step[0]], row.head + step[1])}"]`);
     if (next) next.focus();
   });
-  return savable(el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Heads by layer" }, box), `${DATA.names.join(" and ")} heads on a sentence`);
+  return savable(el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Heads by layer" }, box), `${DATA.name} heads on a sentence`);
 }
 
 /* The chosen head is marked among all; of a set of names the others fade, without one none does. */
@@ -74,14 +61,7 @@ function fadeCells(box, names) {
 
 function howToRead(read) {
   const long = read.side < read.tokens.length - 1 ? " The sentence is longer than the picture has cells: a cell shows the largest of several values." : "";
-  return el("p", { class: "small" }, `Picture: the head's attention on the sentence, queries downward and keys to the right. The first token is excluded; the bar at the left edge is the share of the attention on it.${long}${read.other ? besideIt(read) : ""}`);
-}
-
-/* Where the second model is in the pictures: one that looks both ways leaves no room for it. */
-function besideIt(read) {
-  const [one, two] = DATA.names;
-  if (!isSplit(read)) return ` The pictures show ${one} alone: its attention fills both triangles. Choose a head to see ${two} too.`;
-  return ` On and below the diagonal: ${one}. Above it: ${two}, mirrored, with queries to the right, keys downward and its bar at the top. A symmetric picture means that both do the same.`;
+  return el("p", { class: "small" }, `Picture: the head's attention on the sentence, queries downward and keys to the right. The first token is excluded; the bar at the left edge is the share of the attention on it.${long}`);
 }
 
 /* What heads are tagged for, in words: each head's tagged relations. */

@@ -13,10 +13,9 @@ const foundBox = el("p", { class: "small", id: "found", "aria-live": "polite" })
 const gridBox = el("div", { class: "atlas-grid" }), headBox = el("article", { id: "head", "aria-label": "The head" }), lossBox = el("section", { "aria-label": "Predictions" }), ablationSection = el("section", { "aria-label": "Ablate heads" });
 const form = el("form", { id: "ask" }, el("label", { for: "text" }, "A sentence"), field, el("div", { class: "asking" }, el("button", { type: "submit", id: "go" }, "Read it"), stop, status));
 
-document.getElementById("title").textContent = `${DATA.names.join(" and ")}, live · ${DATA.layers.length} layers × ${DATA.heads} heads`;
+document.getElementById("title").textContent = `${DATA.name}, live · ${DATA.layers.length} layers × ${DATA.heads} heads`;
 document.getElementById("main").replaceChildren(
   DATA.has_run ? "" : el("p", { class: "lead" }, "No tags, because this model has no run. To see tags: ", el("code", {}, "headscope classify MODEL"), ", then ", el("code", {}, "headscope serve"), " with the run folder."),
-  PAIR ? el("p", { class: "lead", id: "pair" }, `Two models: ${DATA.names.join(" and ")}. Tags, ablation and next tokens are those of ${DATA.names[0]}.`) : "",
   form, el("div", { id: "live", hidden: true },
     DATA.relations.length ? el("div", { class: "finding" }, el("label", { for: "find" }, "Find heads by their tags "), search, foundBox) : "",
     el("div", { class: DATA.layers.length > 10 ? "columns deep" : "columns" }, gridBox, headBox, el("div", { class: "without" }, el("h2", {}, "Predictions"), ablationSection, lossBox))));
@@ -45,17 +44,10 @@ async function readText() {
   state.at = Math.min(state.at ?? Infinity, read.tokens.length - 1);
   document.getElementById("live").hidden = false;
   showMessage(`${read.tokens.length} tokens, with the beginning-of-text token, read in ${number(read.seconds)} s.`);
-  gridBox.replaceChildren(...smallGrid(read, chooseHead), howToRead(read), ...farthest());
+  gridBox.replaceChildren(...smallGrid(read, chooseHead), howToRead(read));
   drawFound();
   drawAblation();
   await Promise.all([showHead(), readWithout()]);
-}
-
-/* Where two models differ most on this sentence. */
-function farthest() {
-  if (!read.apart) return [];
-  const most = [...read.apart.keys()].sort((a, b) => read.apart[b] - read.apart[a]).slice(0, 5);
-  return [el("p", { class: "small", id: "apart" }, `Heads that differ most on this sentence, with the share of attention that differs: `, most.flatMap((place, i) => [i ? ", " : "", nameButton(DATA.rows[place]), ` ${number(read.apart[place])}`]))];
 }
 
 const nameButton = (row) => el("button", { type: "button", class: "name-link", onclick: () => chooseHead(headName(row.layer, row.head)) }, headName(row.layer, row.head));
@@ -82,7 +74,7 @@ const drawNoHead = () => headBox.replaceChildren(el("p", { class: "lead" }, "Cho
 function drawHead(row) {
   const pinned = Math.min(state.pin ?? Infinity, read.tokens.length - 1);
   const control = read.no_ablation_reason ? "" : el("p", { id: "switch" }, ablationSwitch(row, headName(row.layer, row.head)));
-  headBox.replaceChildren(...headView(row, read.tokens, [shown.matrix, shown.other], { pinned, onpin: pinRow, control }));
+  headBox.replaceChildren(...headView(row, read.tokens, shown.matrix, { pinned, onpin: pinRow, control }));
 }
 
 /* A head that goes with an ablated type cannot be kept alone. */

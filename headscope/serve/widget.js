@@ -31,7 +31,7 @@ function markChosen() {
 function drawHead() {
   const { head, matrix } = traits.get("_pattern");
   pinned = traits.get("token");
-  headBox.replaceChildren(...headView(parseHead(head), traits.get("_reading").tokens, [matrix], { pinned, onpin: (to) => { pinned = to; choose({ token: to }); } }));
+  headBox.replaceChildren(...headView(parseHead(head), traits.get("_reading").tokens, matrix, { pinned, onpin: (to) => { pinned = to; choose({ token: to }); } }));
 }
 
 /* A row that was pinned here is drawn already, and a new picture would lose the keyboard's focus. */

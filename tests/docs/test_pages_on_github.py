@@ -16,7 +16,7 @@ TRACKED = set(
         ["git", "ls-files"], cwd=PROJECT, capture_output=True, text=True, check=True
     ).stdout.splitlines()
 )
-TEMPLATES = {"headscope/views/gallery/atlas_card.md"}
+TEMPLATES = {"data/atlas/card.md"}
 PAGES = sorted(name for name in TRACKED - TEMPLATES if name.endswith(".md"))
 LINK = re.compile(
     r"\]\(([^)#\s]+)[^)]*\)|^```\{\w*include\} (\S+)|<img[^>]* src=\"([^\"]+)", re.MULTILINE

@@ -14,10 +14,8 @@ import pytest
 
 import headscope as hs
 from headscope.corpus.shipped import data_folder
-from headscope.errors import WriteError
 from headscope.models.packaged import reserved_names
 from headscope.runs.atlas import MEMBERS, STEPS_OF_ATTENTION, atlas_folder, atlas_names, pack
-from headscope.views.gallery.atlas_card import export_atlases
 
 ROOT = data_folder().parent
 
@@ -159,18 +157,3 @@ def test_a_broken_atlas_is_refused_in_one_sentence(kind, packed, tmp_path, comma
     (line,) = error.strip().splitlines()
     assert line.startswith(f"headscope: {path}: this atlas is damaged (")
     assert not (tmp_path / "escaped").exists()
-
-
-def test_a_folder_of_atlases_has_a_card_and_a_table(packed, mini_run, tmp_path):
-    card = export_atlases(mini_run, "atlas:minilm", out=tmp_path / "out", progress=False)
-    text = card.read_text(encoding="utf-8")
-    assert text.startswith("---\npretty_name: ")
-    table = pd.read_csv(tmp_path / "out" / "atlases.csv", keep_default_na=False)
-    assert list(table["file"]) == ["mini.tar.xz", "minilm.tar.xz"]
-    assert list(table["heads"]) == [48, 72]
-    assert list(table["licence"]) == ["MIT", "Apache-2.0"]
-    for row in table.itertuples():
-        assert f"`{row.file}`" in text
-        assert hs.load(tmp_path / "out" / row.file).name == row.model
-    with pytest.raises(WriteError, match="holds files already"):
-        export_atlases(mini_run, out=tmp_path / "out")

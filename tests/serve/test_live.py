@@ -40,7 +40,7 @@ def test_every_pattern_is_the_models_own(model_folder):
     live = Live(load_model(str(model_folder)))
     own = torch.stack(own_model(model_folder).attentions)[:, 0]
     assert torch.allclose(live.read(TEXT).patterns, own, atol=1e-5)
-    told = head_answer(live, None, TEXT, "L1H2")
+    told = head_answer(live, TEXT, "L1H2")
     assert torch.allclose(torch.tensor(told["matrix"]), own[1, 2], atol=1e-5)
 
 

@@ -35,8 +35,8 @@ def state(live, head: str) -> dict:
     tokens = live.read(TEXT).tokens
     return {
         "_data": live_data(live), "head": head, "type": "", "token": len(tokens) - 1,
-        "_reading": sentence_answer(live, None, TEXT),
-        "_pattern": head_answer(live, None, TEXT, head),
+        "_reading": sentence_answer(live, TEXT),
+        "_pattern": head_answer(live, TEXT, head),
     }  # fmt: skip
 
 
@@ -72,7 +72,7 @@ CHOOSE = """
 
 
 def test_what_is_clicked_is_chosen_and_what_python_chooses_is_drawn(live_with_run, tmp_path):
-    pattern = head_answer(live_with_run, None, TEXT, "L1H2")
+    pattern = head_answer(live_with_run, TEXT, "L1H2")
     found = in_notebook(live_with_run, CHOOSE.replace("PATTERN", json.dumps(pattern)), tmp_path)
     tokens = live_with_run.read(TEXT).tokens
     last = len(tokens) - 1
@@ -108,7 +108,7 @@ def test_python_sees_the_choice_and_the_widget_what_python_sets(chosen, live_wit
     chosen.set_state({"head": "L1H2", "token": 3, "type": "positional"})
     assert dict(changes) == {"head": "L1H2", "token": 3}
     matrix = chosen.get_state()["_pattern"]["matrix"]
-    assert matrix == head_answer(live_with_run, None, TEXT, "L1H2")["matrix"]
+    assert matrix == head_answer(live_with_run, TEXT, "L1H2")["matrix"]
     assert chosen.type == "positional"
     chosen.text = "she"
     assert chosen.token == len(chosen.tokens) - 1 < 3

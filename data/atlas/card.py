@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import pandas as pd
 from jinja2 import Environment, StrictUndefined
-from pydantic import Field
 
 from headscope.corpus.read import file_sha256
 from headscope.models.packaged import PACKAGED
-from headscope.options import Overwrite, PathName, checked
-from headscope.progress import Progress, progress_bar
-from headscope.runs.atlas import PREFIX, STEPS_OF_ATTENTION, SUFFIX, pack
-from headscope.runs.resolve import RunName, run_names, the_run
-from headscope.runs.site import check_site, new_site
+from headscope.runs.atlas import STEPS_OF_ATTENTION, SUFFIX, pack
+from headscope.runs.resolve import load, run_names
+from headscope.runs.site import new_site
 from headscope.runs.tables import table_to_csv
 from headscope.runs.write import write_file
 from headscope.statistics.result import Result
@@ -27,38 +23,23 @@ from headscope.views.gallery import Card, card_of, folder_names
 TABLE, CARD = "atlases.csv", "README.md"
 
 
-@checked
-def export_atlases(
-    *runs: RunName,
-    out: Annotated[PathName, Field(description="Folder of the atlases, NAME.tar.xz each.")],
-    overwrite: Overwrite = False,
-    progress: Progress = True,
-) -> Path:
+def export_atlases(runs: Sequence[Path], out: Path) -> Path:
     """Pack runs into a folder that can be published as a data set.
 
     Returns:
         The data set card, `README.md`; `atlases.csv` next to it has a row per atlas.
-
-    Raises:
-        RunError: a run cannot be read.
-        WriteError: the folder holds files, or nothing can be written there.
     """
-    folder = Path(out)
-    check_site(folder, overwrite=overwrite)
     cards, rows = [], list[dict[str, Any]]()
-    bar = progress_bar(progress, "packing", unit="runs", loads=False)
-    with new_site(folder, overwrite=overwrite) as new, bar as on_progress:
-        names = [name.removeprefix(PREFIX).removesuffix(SUFFIX) for name in run_names(runs)]
-        for run, name in zip(runs, folder_names(names), strict=True):
-            result = the_run(run)
+    with new_site(out, overwrite=True) as new:
+        for run, name in zip(runs, folder_names(run_names(runs)), strict=True):
+            result = load(run)
             file = pack(result, new / f"{name}{SUFFIX}")
             cards.append(card_of(result, name, file.name))
             rows.append(_row(result, cards[-1], file))
-            on_progress(len(cards), len(runs))
         table = pd.DataFrame(rows)
         write_file(new / TABLE, table_to_csv(table))
         write_file(new / CARD, atlas_card(cards, table))
-    return folder / CARD
+    return out / CARD
 
 
 def _row(run: Result, card: Card, file: Path) -> dict[str, Any]:
@@ -95,7 +76,7 @@ def atlas_card(cards: Sequence[Card], table: pd.DataFrame) -> str:
         cards: of the atlases.
         table: a row for each.
     """
-    text = files("headscope.views.gallery").joinpath("atlas_card.md").read_text("utf-8")
+    text = Path(__file__).with_name("card.md").read_text("utf-8")
     atlases = list(zip(cards, table.itertuples(), strict=True))
     template = Environment(undefined=StrictUndefined, keep_trailing_newline=True).from_string(text)
     return template.render(atlases=atlases, step=f"{1 / STEPS_OF_ATTENTION:g}")
