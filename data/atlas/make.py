@@ -16,7 +16,7 @@ import re
 import sys
 from pathlib import Path
 
-from card import TABLE, export_atlases
+from pack import TABLE, export_atlases
 
 import headscope as hs
 from headscope.corpus.read import file_sha256

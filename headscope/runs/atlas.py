@@ -1,28 +1,22 @@
 """Atlases: runs packed into one small file each; those that ship with headscope are `atlas:NAME`.
 
-An atlas is a `.tar.xz` of the files of a run folder without the sums and the report. It states
-nothing of the machine that made it, and the same run gives the same bytes. It is only read.
+An atlas is a `.tar.xz` of the files of a run folder without the sums and the report. It is only
+read.
 """
 
 from __future__ import annotations
 
-import io
 import lzma
 import tarfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-
-from headscope.corpus.shipped import data_folder, named_corpora
+from headscope.corpus.shipped import data_folder
 from headscope.errors import ChoiceError, RunError
 from headscope.paths import exists
 from headscope.printing import print_above_bars
-from headscope.runs.contents import CHECKED, RECORD, SUMS, run_files, run_from_files
+from headscope.runs.contents import CHECKED, RECORD, SUMS, run_from_files
 from headscope.runs.folder import is_run
-from headscope.runs.recorded_paths import PLACES, lies
-from headscope.runs.write import write_file
 from headscope.statistics.result import Result
 
 PREFIX = "atlas:"
@@ -32,11 +26,6 @@ MEMBERS = (RECORD, *(name for name in CHECKED if name != SUMS))
 """Files of a run that an atlas may hold."""
 MOST_BYTES = 2**30
 """Bytes of all files of an atlas: a small file from elsewhere can unpack to any size."""
-STEPS_OF_ATTENTION = 200
-"""Equal steps from 0 to 1 in which an atlas keeps the attention of examples: twice as fine as what
-a report draws, and a third of the bytes of half precision."""
-_PERSONAL = ("time", "seconds")
-"""Provenance that another machine would have otherwise."""
 
 
 @dataclass(frozen=True)
@@ -136,34 +125,6 @@ def is_stored(run: str | Path) -> bool:
     return is_run(Path(run)) or is_packed(run)
 
 
-def pack(run: Result, path: Path, *, overwrite: bool = False) -> Path:
-    """Write a run as an atlas.
-
-    Heads, evidence, mean patterns, examples and the tables of studies are in it; the sums and the
-    report are not, nor when and how fast the run was made.
-
-    Args:
-        run: the run.
-        path: the file, whose name ends in `.tar.xz`.
-        overwrite: replace a file that is there.
-
-    Raises:
-        WriteError: it is there already (and `overwrite` is off), or cannot be written.
-    """
-    files = run_files(_smaller(run), path.parent, report="")
-    stream = io.BytesIO()
-    with (
-        lzma.open(stream, "wb", preset=lzma.PRESET_EXTREME | 9) as compressed,
-        tarfile.open(fileobj=compressed, mode="w", format=tarfile.USTAR_FORMAT) as archive,
-    ):
-        for name in MEMBERS:
-            if name in files:
-                member = tarfile.TarInfo(name)
-                member.size, member.mode = len(files[name]), 0o644
-                archive.addfile(member, io.BytesIO(files[name]))
-    return write_file(path, stream.getvalue(), overwrite=overwrite)
-
-
 def _files(path: Path) -> dict[str, bytes]:
     """The files of an atlas by their names in a run folder."""
     files = {}
@@ -180,30 +141,3 @@ def _files(path: Path) -> dict[str, bytes]:
 
 def _shipped(name: str) -> Path:
     return atlas_folder() / f"{name}{SUFFIX}"
-
-
-def _smaller(run: Result) -> Result:
-    """The run as an atlas keeps it."""
-    examples = []
-    for example in run.examples:
-        steps = np.round(example.pattern.astype(np.float64) * STEPS_OF_ATTENTION)
-        coarse = (steps / STEPS_OF_ATTENTION).astype(np.float16)
-        examples.append(replace(example, pattern=coarse))
-    info = _impersonal(run.info)
-    note = (
-        "an atlas: a run without its sums; attention of examples is rounded to "
-        f"{1 / STEPS_OF_ATTENTION:g}, and any other text needs the model, which show and serve load"
-    )
-    notes = [*dict.fromkeys([*info.get("notes", ()), note])]
-    return replace(run, examples=examples, info=info | {"notes": notes}, tally=None)
-
-
-def _impersonal(info: dict[str, Any]) -> dict[str, Any]:
-    """The record of a run without times, and without paths of the machine that made it."""
-    provenance = {key: v for key, v in info["provenance"].items() if key not in _PERSONAL}
-    if PLACES not in info:
-        return info | {"provenance": provenance}
-    shipped = {lies(path) for path in named_corpora().values()}
-    places = {name: None for name in info[PLACES] if name != "corpora"}
-    corpora = [path if path in shipped else None for path in info[PLACES].get("corpora", ())]
-    return info | {"provenance": provenance, PLACES: {**places, "corpora": corpora}}

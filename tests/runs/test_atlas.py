@@ -13,9 +13,10 @@ import pandas as pd
 import pytest
 
 import headscope as hs
+from data.atlas.pack import STEPS_OF_ATTENTION, pack
 from headscope.corpus.shipped import data_folder
 from headscope.models.packaged import reserved_names
-from headscope.runs.atlas import MEMBERS, STEPS_OF_ATTENTION, atlas_folder, atlas_names, pack
+from headscope.runs.atlas import MEMBERS, atlas_folder, atlas_names
 
 ROOT = data_folder().parent
 

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import io
+import lzma
+import tarfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from jinja2 import Environment, StrictUndefined
 
 from headscope.corpus.read import file_sha256
+from headscope.corpus.shipped import named_corpora
 from headscope.models.packaged import PACKAGED
-from headscope.runs.atlas import STEPS_OF_ATTENTION, SUFFIX, pack
+from headscope.runs.atlas import MEMBERS, SUFFIX
+from headscope.runs.contents import run_files
+from headscope.runs.recorded_paths import PLACES, lies
 from headscope.runs.resolve import load, run_names
 from headscope.runs.site import new_site
 from headscope.runs.tables import table_to_csv
@@ -21,6 +29,11 @@ from headscope.statistics.tags import NO_TYPE
 from headscope.views.gallery import Card, card_of, folder_names
 
 TABLE, CARD = "atlases.csv", "README.md"
+STEPS_OF_ATTENTION = 200
+"""Equal steps from 0 to 1 in which an atlas keeps the attention of examples: twice as fine as what
+a report draws, and a third of the bytes of half precision."""
+_PERSONAL = ("time", "seconds")
+"""Provenance that another machine would have otherwise."""
 
 
 def export_atlases(runs: Sequence[Path], out: Path) -> Path:
@@ -80,3 +93,54 @@ def atlas_card(cards: Sequence[Card], table: pd.DataFrame) -> str:
     atlases = list(zip(cards, table.itertuples(), strict=True))
     template = Environment(undefined=StrictUndefined, keep_trailing_newline=True).from_string(text)
     return template.render(atlases=atlases, step=f"{1 / STEPS_OF_ATTENTION:g}")
+
+
+def pack(run: Result, path: Path) -> Path:
+    """Write a run as an atlas.
+
+    Heads, evidence, mean patterns, examples and the tables of studies are in it; the sums and the
+    report are not, nor when and how fast the run was made. The file states nothing of its machine,
+    and the same run gives the same bytes. Its name ends in `.tar.xz`.
+
+    Raises:
+        WriteError: the file is there already, or cannot be written.
+    """
+    files = run_files(_smaller(run), path.parent, report="")
+    stream = io.BytesIO()
+    with (
+        lzma.open(stream, "wb", preset=lzma.PRESET_EXTREME | 9) as compressed,
+        tarfile.open(fileobj=compressed, mode="w", format=tarfile.USTAR_FORMAT) as archive,
+    ):
+        for name in MEMBERS:
+            if name in files:
+                member = tarfile.TarInfo(name)
+                member.size, member.mode = len(files[name]), 0o644
+                archive.addfile(member, io.BytesIO(files[name]))
+    return write_file(path, stream.getvalue())
+
+
+def _smaller(run: Result) -> Result:
+    """The run as an atlas keeps it."""
+    examples = []
+    for example in run.examples:
+        steps = np.round(example.pattern.astype(np.float64) * STEPS_OF_ATTENTION)
+        coarse = (steps / STEPS_OF_ATTENTION).astype(np.float16)
+        examples.append(replace(example, pattern=coarse))
+    info = _impersonal(run.info)
+    note = (
+        "an atlas: a run without its sums; attention of examples is rounded to "
+        f"{1 / STEPS_OF_ATTENTION:g}, and any other text needs the model, which show and serve load"
+    )
+    notes = [*dict.fromkeys([*info.get("notes", ()), note])]
+    return replace(run, examples=examples, info=info | {"notes": notes}, tally=None)
+
+
+def _impersonal(info: dict[str, Any]) -> dict[str, Any]:
+    """The record of a run without times, and without paths of the machine that made it."""
+    provenance = {key: v for key, v in info["provenance"].items() if key not in _PERSONAL}
+    if PLACES not in info:
+        return info | {"provenance": provenance}
+    shipped = {lies(path) for path in named_corpora().values()}
+    places = {name: None for name in info[PLACES] if name != "corpora"}
+    corpora = [path if path in shipped else None for path in info[PLACES].get("corpora", ())]
+    return info | {"provenance": provenance, PLACES: {**places, "corpora": corpora}}
