@@ -1,21 +1,22 @@
-"""Parameters of a model by formula, and the size of its key/value cache.
+"""Parameters of a model by part, and the size of its key/value cache.
 
-No weight is loaded. The total is compared with the empty model that transformers builds.
+No weight is loaded: the parts are counted in the empty model that transformers builds.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from math import prod
 from typing import Annotated, Any
 
 import pandas as pd
 from pydantic import Field
+from torch import nn
 
 from headscope.errors import ModelError
 from headscope.models.checkpoint import CONFIG
 from headscope.models.layout.dimensions import read_dimensions
-from headscope.models.layout.table import layer_tensors
+from headscope.models.layout.projections import layer_list
 from headscope.models.locate import locate
 from headscope.models.weights import empty_network, read_config
 from headscope.options import PathName, Positive, Revision
@@ -23,18 +24,20 @@ from headscope.studies.study import Study, study, table_columns
 from headscope.views.study_result import StudyResult
 
 UNLIMITED_CONTEXT = 4096
-FOUR_TIMES = ("gpt2", "gpt_bigcode", "gpt_neo", "gptj")
-"""Model types whose d_ff is 4 × d_model if the configuration states none."""
-SUMS = {
-    "attention weights": "W_Q + W_K + W_V + W_O",
-    "attention biases": "b_Q + b_K + b_V + b_O",
-    "weights": "attention weights + feed-forward weights",
-    "biases": "attention biases + feed-forward biases",
-    "all of the above": "all layers + embedding + positions + unembedding + final norm",
+PARTS = {
+    "attention weights": "matrices of the layer's attention",
+    "attention biases": "vectors of the layer's attention",
+    "feed-forward weights": "matrices of the rest of the layer",
+    "feed-forward biases": "vectors of the rest of the layer",
+    "norms": "norms of the layer",
+    "all layers": "all layers",
+    "embedding": "vocabulary × d_model",
+    "positions": "other embeddings, such as learned positions",
+    "unembedding": "0 if it is the embedding",
+    "rest": "the final norm, and what has no other row",
+    "total": "all layers + embedding + positions + unembedding + rest",
 }
-UNLISTED = ("weights", "biases", "all of the above")
-"""Sums that have no row."""
-
+"""Counted parts, with what they hold."""
 Dimensions = Mapping[str, int | None]
 """Sizes by name: `layers`, `heads`, …; `tied` is 1 if the unembedding is the embedding."""
 
@@ -44,8 +47,9 @@ STUDY = Study(
     columns=table_columns("""
         section | `dimensions`, `parameters` or `cache` | what the row is about
         name | text | the dimension, part or cache
-        formula | text | how the value is computed
-        value | parameters or bytes, ≥ 0 | the number; those from `W_Q` to `layer` are of one layer
+        formula | text | how the value is computed, or what is counted
+        value | parameters or bytes, ≥ 0 | the number; those from `W_Q` to `norms` are of the first
+            layer with attention
     """),
     bad_call={"context": 0},
 )
@@ -64,11 +68,11 @@ def anatomy(
     ] = None,
     revision: Revision = None,
 ) -> StudyResult:
-    """Count parameters by formula, and the size of the key/value cache.
+    """Count the parameters of each part, and the size of the key/value cache.
 
-    The row `counted` has the number of parameters of the model that transformers builds. Cache
-    sizes are those of one sequence in float16, as if every layer attended to the whole context:
-    with as many key/value heads as heads (`full`), the model's number (`own`), and one (`single`).
+    Cache sizes are those of one sequence in float16, as if every layer attended to the whole
+    context: with as many key/value heads as heads (`full`), the model's number (`own`), and one
+    (`single`).
 
     Raises:
         ModelError: the model cannot be found or read.
@@ -77,28 +81,26 @@ def anatomy(
     path, _ = locate(name, revision, files=[CONFIG])
     config = read_config(name, path)
     dimensions = dimensions_of(name, config)
-    counted = sum(weight.numel() for weight in empty_network(name, config).parameters())
-    texts = formulas(dimensions, config)
-    sizes = {**dimensions, "KV heads": dimensions["key_value_heads"]}
-    sizes |= {"none": 0, "the embedding again": 0, "?": None}
-    for part, formula in texts.items():
-        sizes[part] = evaluate(formula, sizes)
+    layers, heads, key_value_heads, d_model, d_head = (
+        int(dimensions[size] or 0)
+        for size in ("layers", "heads", "key_value_heads", "d_model", "d_head")
+    )
+    counts = parameter_counts(empty_network(name, config), layers)
     tokens = context or dimensions["context"] or UNLIMITED_CONTEXT
+    shared = "d_model × KV heads × d_head", d_model * key_value_heads * d_head
     rows = (
         *(("dimensions", part, "", size) for part, size in dimensions.items()),
-        *(("parameters", p, text, sizes[p]) for p, text in texts.items() if p not in UNLISTED),
-        ("parameters", "counted", "entries of the tensors that transformers builds", counted),
+        ("parameters", "W_Q", "d_model × heads × d_head", d_model * heads * d_head),
+        ("parameters", "W_K", *shared),
+        ("parameters", "W_V", *shared),
+        ("parameters", "W_O", "heads × d_head × d_model", d_model * heads * d_head),
+        *(("parameters", part, text, counts[part]) for part, text in PARTS.items()),
         *_cache_rows(dimensions, tokens),
     )
-    table = pd.DataFrame(rows, columns=STUDY.names, dtype=object)
-    notes = []
-    if sizes["total"] != counted:
-        notes.append("the formulas of this model type are incomplete: see the row counted")
-    heads = f"{dimensions['heads']} heads, {dimensions['key_value_heads']} key/value heads"
     return StudyResult(
-        title=f"{name}: {dimensions['layers']} layers × {heads}, {counted:,} parameters",
-        table=table,
-        notes=notes,
+        title=f"{name}: {layers} layers × {heads} heads, {key_value_heads} key/value heads, "
+        f"{counts['total']:,} parameters",
+        table=pd.DataFrame(rows, columns=STUDY.names, dtype=object),
         values={"context": tokens},
     )
 
@@ -118,84 +120,55 @@ def dimensions_of(name: str, config: Any) -> Dimensions:
     attention = read_dimensions(name, config)
     keys = ("intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size")
     d_ff = [getattr(text, key, None) for key in keys]
-    unstated = 4 * attention.d_model if text.model_type in FOUR_TIMES else None
     return {
         "layers": attention.layers,
         "heads": attention.heads,
         "key_value_heads": attention.key_value_heads,
         "d_model": attention.d_model,
         "d_head": attention.d_head,
-        "d_ff": next((int(size) for size in d_ff if size), unstated),
+        "d_ff": next((int(size) for size in d_ff if size), None),
         "vocabulary": attention.vocabulary,
         "context": attention.context,
         "tied": int(getattr(text, "tie_word_embeddings", False)),
     }
 
 
-def formulas(dimensions: Dimensions, config: Any) -> Mapping[str, str]:
-    """Formulas by part, `?` if unknown; a part comes before the sums that contain it."""
-    qkv = o = feed_forward = positions = None
-    weights = biases = norms = final_norm = "?"
-    t = layer_tensors(config.get_text_config(decoder=True))
-    if t is not None:
-        qkv, o = t.qkv_bias, t.o_bias
-        positions = t.learned_positions and dimensions["context"] is not None
-        norms, final_norm = _vectors(t.norm_vectors), _vectors(t.final_norm_vectors)
-        if dimensions["d_ff"] is not None:
-            inner = t.feed_forward_matrices - 1  # all matrices but the last lead to d_ff
-            feed_forward = t.feed_forward_bias
-            weights = f"{t.feed_forward_matrices} × d_model × d_ff"
-            biases = "d_ff + d_model" if inner == 1 else f"{inner} × d_ff + d_model"
-    untied = "?" if t is None else "d_model × vocabulary"
-    return {
-        "W_Q": "d_model × heads × d_head",
-        "W_K": "d_model × KV heads × d_head",
-        "W_V": "d_model × KV heads × d_head",
-        "W_O": "heads × d_head × d_model",
-        "attention weights": SUMS["attention weights"],
-        "b_Q": _if(qkv, "heads × d_head"),
-        "b_K": _if(qkv, "KV heads × d_head"),
-        "b_V": _if(qkv, "KV heads × d_head"),
-        "b_O": _if(o, "d_model"),
-        "attention biases": SUMS["attention biases"],
-        "feed-forward weights": weights,
-        "feed-forward biases": _if(feed_forward, biases),
-        "norms": norms,
-        "weights": SUMS["weights"],
-        "biases": SUMS["biases"],
-        "layer": "weights + biases + norms",
-        "all layers": "layers × layer",
-        "embedding": "vocabulary × d_model",
-        "positions": _if(positions, "context × d_model"),
-        "unembedding": "the embedding again" if dimensions["tied"] else untied,
-        "final norm": final_norm,
-        "all of the above": SUMS["all of the above"],
-        "total": "all of the above",
-    }
+def parameter_counts(network: nn.Module, layers: int) -> Counter[str]:
+    """Parameters of each of `PARTS`; a shared one counts once.
 
-
-def _if(has: bool | None, text: str) -> str:
-    return "?" if has is None else text if has else "none"
-
-
-def _vectors(count: int) -> str:
-    return f"{count} × d_model" if count > 1 else "d_model"
-
-
-def evaluate(formula: str, sizes: Mapping[str, int | None]) -> int | None:
-    """The value of a sum of products of sizes; None if one of them is None.
-
-    >>> evaluate("2 × d_ff + d_model", {"d_ff": 8, "d_model": 3})
-    19
+    Raises:
+        ModelError: the network has no list of that many layers.
     """
-    total = 0
-    for term in formula.split(" + "):
-        factors = [int(name) if name.isdigit() else sizes[name] for name in term.split(" × ")]
-        known = [factor for factor in factors if factor is not None]
-        if len(known) < len(factors):
-            return None
-        total += prod(known)
-    return total
+    blocks = layer_list(network, layers)
+    norms = {
+        weight
+        for module in network.modules()
+        if "norm" in type(module).__name__.lower()
+        for weight in module.parameters(recurse=False)
+    }
+    with_attention = (b for b in blocks if any("att" in name for name, _ in b.named_parameters()))
+    block = next(with_attention, blocks[0])
+    counts = Counter[str]()
+    for name, weight in block.named_parameters():
+        part = "attention" if "att" in name else "feed-forward"
+        kind = "weights" if weight.dim() > 1 else "biases"
+        counts["norms" if weight in norms else f"{part} {kind}"] += weight.numel()
+    embeddings: Any = [module for module in network.modules() if isinstance(module, nn.Embedding)]
+    embedding: Any = network.get_input_embeddings()  # type: ignore[operator]
+    unembedding: Any = network.get_output_embeddings()  # type: ignore[operator]
+    counted = set[nn.Parameter]()
+    for part, modules in (
+        ("all layers", blocks),
+        ("embedding", [embedding]),
+        ("positions", embeddings),
+        ("unembedding", [unembedding] if unembedding is not None else []),
+        ("rest", [network]),
+    ):
+        weights = {weight for module in modules for weight in module.parameters()} - counted
+        counts[part] = sum(weight.numel() for weight in weights)
+        counted |= weights
+    counts["total"] = sum(weight.numel() for weight in counted)
+    return counts
 
 
 def _cache_rows(dimensions: Dimensions, context: int) -> Iterator[tuple[object, ...]]:

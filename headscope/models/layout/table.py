@@ -2,48 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from headscope.attention_kind import BIDIRECTIONAL, CAUSAL, AttentionKind
-
-
-@dataclass(frozen=True)
-class LayerTensors:
-    """Biases, norms and feed-forward matrices of a layer, and learned positions of the model.
-
-    Biases are as transformers' own modelling code sets them, not only as the papers describe them.
-    """
-
-    qkv_bias: bool
-    o_bias: bool
-    feed_forward_bias: bool
-    feed_forward_matrices: int
-    """2: up and down; 3: gate, up and down (SwiGLU)."""
-    norm_vectors: int
-    """Vectors of d_model in a layer's norms: 2 for a LayerNorm (scale and shift), 1 for RMSNorm."""
-    final_norm_vectors: int
-    learned_positions: bool
-
-
-GPT2 = LayerTensors(
-    qkv_bias=True,
-    o_bias=True,
-    feed_forward_bias=True,
-    feed_forward_matrices=2,
-    norm_vectors=4,
-    final_norm_vectors=2,
-    learned_positions=True,
-)
-LLAMA = LayerTensors(
-    qkv_bias=False,
-    o_bias=False,
-    feed_forward_bias=False,
-    feed_forward_matrices=3,
-    norm_vectors=2,
-    final_norm_vectors=1,
-    learned_positions=False,
-)
 
 
 @dataclass(frozen=True)
@@ -62,8 +24,6 @@ class ModelLayout:
     attention_kind: AttentionKind = CAUSAL
     positions_after_padding: bool = False
     """Positions are counted from the one after the padding token's number."""
-    tensors: LayerTensors | None = None
-    """A layer's biases and norms, where they are known; see `layer_tensors`."""
     engine: str = "fused"
     """The engine that `auto` takes."""
 
@@ -98,14 +58,10 @@ LAYOUTS = (
     ModelLayout("gemma3_text", "Gemma 3", "windows"),
     ModelLayout("glm", "GLM-4-9B"),
     ModelLayout("glm4", "GLM-4"),
-    ModelLayout("gpt2", "gpt2 … gpt2-xl, distilgpt2", "learned positions", tensors=GPT2),
+    ModelLayout("gpt2", "gpt2 … gpt2-xl, distilgpt2", "learned positions"),
     ModelLayout("gpt_bigcode", "StarCoder", "one key for all heads"),
     ModelLayout("gpt_neo", "GPT-Neo", "every other layer local"),
-    ModelLayout(
-        "gpt_neox",
-        "EleutherAI/pythia-70m … pythia-12b",
-        tensors=replace(GPT2, learned_positions=False),
-    ),
+    ModelLayout("gpt_neox", "EleutherAI/pythia-70m … pythia-12b"),
     ModelLayout("gpt_oss", "gpt-oss", "windows, a learned sink of each head"),
     ModelLayout("gptj", "GPT-J"),
     ModelLayout("granite", "Granite 3"),
@@ -116,14 +72,14 @@ LAYOUTS = (
     ModelLayout("kimi_linear", "Kimi Linear", "hybrid, latent attention"),
     ModelLayout("lfm2", "LFM2", "hybrid"),
     ModelLayout("lfm2_moe", "LFM2 MoE", "hybrid"),
-    ModelLayout("llama", "SmolLM2, Llama 2 and 3", tensors=LLAMA),
+    ModelLayout("llama", "SmolLM2, Llama 2 and 3"),
     ModelLayout("llama4", "Llama 4", "chunks"),
     ModelLayout("llama4_text", "Llama 4 (text)", "chunks"),
     ModelLayout("mimo_v2_flash", "MiMo-V2-Flash", "windows, a learned sink of their heads"),
     ModelLayout("minicpm3", "MiniCPM 3", "latent attention"),
     ModelLayout("minimax", "MiniMax-01", "hybrid"),
     ModelLayout("ministral3", "Ministral 3", "windows"),
-    ModelLayout("mistral", "Mistral", "windows", tensors=LLAMA),
+    ModelLayout("mistral", "Mistral", "windows"),
     ModelLayout("mixtral", "Mixtral", "windows"),
     _encoder("modernbert", "ModernBERT", "keys on both sides, windows"),
     ModelLayout("modernbert-decoder", "ModernBERT decoder", "windows"),
@@ -141,7 +97,7 @@ LAYOUTS = (
     ModelLayout("phi", "Phi-1, Phi-2"),
     ModelLayout("phi3", "Phi-3, Phi-4", "windows"),
     ModelLayout("phimoe", "Phi-3.5-MoE", "windows"),
-    ModelLayout("qwen2", "Qwen 2, Qwen 2.5", tensors=replace(LLAMA, qkv_bias=True)),
+    ModelLayout("qwen2", "Qwen 2, Qwen 2.5"),
     ModelLayout("qwen2_moe", "Qwen 2 MoE"),
     ModelLayout("qwen3", "Qwen 3"),
     ModelLayout("qwen3_5", "Qwen 3.5", "hybrid"),
@@ -168,22 +124,3 @@ def find_layout(model_type: str) -> ModelLayout | None:
     'ALiBi'
     """
     return next((row for row in LAYOUTS if row.model_type == model_type), None)
-
-
-def layer_tensors(config: Any) -> LayerTensors | None:
-    """A layer's biases and norms by the configuration of a model's text; None if not known.
-
-    >>> from transformers import LlamaConfig
-    >>> layer_tensors(LlamaConfig(attention_bias=True)).qkv_bias
-    True
-    """
-    layout = find_layout(config.model_type)
-    if layout is None or layout.tensors is None:
-        return None
-    biases = {
-        "qkv_bias": "attention_bias",
-        "o_bias": "attention_bias",
-        "feed_forward_bias": "mlp_bias",
-    }
-    stated = {field: getattr(config, key) for field, key in biases.items() if hasattr(config, key)}
-    return replace(layout.tensors, **stated)
