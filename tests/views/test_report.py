@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from headscope.statistics.causes import CAUSAL_EFFECT, CAUSE_COLUMNS
+from headscope.statistics.columns import EFFECT_COLUMNS
 from headscope.views.report import report_html
 from tests.browser import axe_faults, opened, visit
 
@@ -49,10 +50,11 @@ def test_axe_finds_no_fault_with_labels_or_contrast(explained, tmp_path, scheme)
 
 
 def test_a_head_page_shows_what_was_measured_of_the_head_alone(run, tmp_path):
-    effect = {
+    effect = dict.fromkeys(EFFECT_COLUMNS, np.nan) | {
         "layer": 1, "head": 2, "type": "induction", "effect": "repeat", "n": 210, "lift": 2.5,
         "ci_low": 2.25, "ci_high": 2.75, "tagged": True,
     }  # fmt: skip
+    facts = {"meaning": "raises it", "sign": 1, "second": ""}
     cause = dict.fromkeys(CAUSE_COLUMNS, np.nan) | {
         "kind": "head", "layer": 1, "head": 2, "type": "induction", "behaviour": "repeat",
         "how": "mean", "effect": -1.5, "ci_low": -1.75, "ci_high": -1.25, "control": -0.125,
@@ -64,7 +66,7 @@ def test_a_head_page_shows_what_was_measured_of_the_head_alone(run, tmp_path):
         effects=pd.DataFrame([effect]),
         causes=pd.DataFrame([cause]),
         feature_models=pd.DataFrame([(1, 2, 0.91)], columns=["layer", "head", "explained"]),
-        info={**run.info, "effects": {"writes/induction/repeat": {"meaning": "raises it"}}},
+        info={**run.info, "effects": {"writes/induction/repeat": facts}},
     )
     script = """
       const said = {};
@@ -73,11 +75,12 @@ def test_a_head_page_shows_what_was_measured_of_the_head_alone(run, tmp_path):
     """
     seen = visit(report_html(measured), script, tmp_path)
     assert seen.errors == []
-    numbers = ("by 2.50 logits", "91%", "-1.500 nats")
+    numbers = ("lift +2.50 [+2.25, +2.75]", "91%", "-1.500 nats")
     own = seen.found["L1H2"]
     assert [number in said for number, said in zip(numbers, own, strict=True)] == [True] * 3
     assert own[1].endswith("rule <b>")
-    assert len(seen.found["L0H0"]) == 1  # its feature model
+    assert seen.found["L0H0"][0] == "Direct effect: none near a tag."
+    assert len(seen.found["L0H0"]) == 2  # and its feature model
 
 
 PRINTED = """

@@ -10,9 +10,10 @@ import pandas as pd
 
 from headscope.measure.example import Example
 from headscope.relations import head_types
-from headscope.statistics.columns import GENERAL, rows_of_head
+from headscope.statistics.columns import GENERAL
 from headscope.statistics.conditions import CONDITIONS, Numbers
 from headscope.statistics.head_lists import partial_sink_lines
+from headscope.statistics.reasons import direct_effect_lines
 from headscope.statistics.result import Result
 from headscope.statistics.tags import with_thresholds
 
@@ -150,7 +151,10 @@ def head_sentences(run: Result) -> dict[tuple[int, int], list[str]]:
     for row in run.heads.to_dict("records"):
         key = row["layer"], row["head"]
         lines[key] = [*general.get(key, ()), *filter(None, [sinks.get(key)])]
-        lines[key] += [*_direct_effects(run, row), *_feature_model(run, row)]
+        if run.effects is not None:
+            effects = direct_effect_lines(run.effects, run.info.get("effects", {}), *key)
+            lines[key] += [f"Direct effect: {line}." for line in effects]
+        lines[key] += _feature_model(run, row)
     return lines
 
 
@@ -162,31 +166,6 @@ def _general(tags: pd.DataFrame) -> dict[tuple[int, int], list[str]]:
             sentence = f"General tag {kind}/{name}: the head does not separate these labels."
             sentences.setdefault((layer, head), {})[sentence] = None
     return {key: list(once) for key, once in sentences.items()}
-
-
-def _direct_effects(run: Result, row: dict[Any, Any]) -> list[str]:
-    if run.effects is None:
-        return []
-    effects = rows_of_head(run.effects, row["layer"], row["head"])
-    tested = effects[effects["ci_low"].notna()]
-    if tested.empty:
-        return []
-    tagged = tested[tested["tagged"].eq(True)]
-    if tagged.empty:
-        return [f"No tag by direct effect (kinds of effect measured: {len(tested)})."]
-    order = tagged["lift"].abs().sort_values(ascending=False).index
-    return [_write(run, effect) for effect in tagged.loc[order].to_dict("records")]
-
-
-def _write(run: Result, effect: dict[Any, Any]) -> str:
-    name = f"{effect['type']}/{effect['effect']}"
-    facts = run.info.get("effects", {}).get(f"writes/{name}", {})
-    meaning = facts.get("meaning", name)
-    return (
-        f"Direct effect: it {meaning}, by {abs(effect['lift']):.2f} logits against control tokens "
-        f"(95 % interval {effect['ci_low']:+.2f} to {effect['ci_high']:+.2f}, "
-        f"{effect['n']} queries; {effect['type']})."
-    )
 
 
 def _feature_model(run: Result, row: dict[Any, Any]) -> list[str]:
