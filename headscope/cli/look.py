@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -11,7 +11,6 @@ from headscope.cli.app import command
 from headscope.cli.files import HTML, PICTURES, check_targets, draw, print_written
 from headscope.cli.shell_options import (
     Corpus,
-    Format,
     Head,
     ModelOrRun,
     Overwrite,
@@ -26,16 +25,12 @@ from headscope.runs.write import write_file
 from headscope.settings import QUICK_TOKENS
 from headscope.studies.study_table import CHECK, TOP
 
-if TYPE_CHECKING:
-    from headscope.statistics.result import Result
-
 
 @command(
     TOP,
     "List heads with their tags, strongest first.",
     "headscope heads runs/mini --type induction",
     "headscope heads runs/mini --format csv",
-    "headscope heads runs/mini --evidence",
 )
 def heads(
     run: Run,
@@ -45,14 +40,6 @@ def heads(
             help="List only heads with this tag, or unclassified, or 'not identifiable'.",
         ),
     ] = None,
-    evidence: Annotated[
-        bool,
-        typer.Option(
-            "--evidence",
-            help="Count the heads of each type by attention, direct effect and causal effect; csv "
-            "and json have a row per head and type.",
-        ),
-    ] = False,
     format: Printed = "table",
 ) -> None:
     """List the heads of a run, the strongest first.
@@ -68,9 +55,7 @@ def heads(
 
     loaded = load(run)
     selected = list_heads(loaded, type)
-    if evidence:
-        _print_type_evidence(loaded, type, format)
-    elif format == "table":
+    if format == "table":
         undecided_heads = undecided(loaded.heads, loaded.evidence)["description"]
         partial = by_name(partial_sinks(loaded.evidence, loaded.thresholds))
         labelled = with_shown_relations(selected, loaded.evidence)
@@ -79,19 +64,6 @@ def heads(
             print_text(loaded.preliminary)
     else:
         put(write_heads(selected, format))
-
-
-def _print_type_evidence(run: Result, type: str | None, format: Format) -> None:
-    from headscope.runs.listing import write_heads
-    from headscope.statistics.causes import type_evidence
-    from headscope.views.summary import type_evidence_lines
-
-    table = type_evidence(run)
-    table = table if type is None else table[table["type"] == type]
-    if format == "table":
-        print_rich(type_evidence_lines(table, run))
-    else:
-        put(write_heads(table, format))
 
 
 @command(

@@ -5,12 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from headscope.heads import head_name
-from headscope.relations import head_types
 from headscope.statistics.columns import rows_of_head
 from headscope.statistics.conditions import MAX_Q
 from headscope.statistics.estimates import adjusted
-from headscope.statistics.result import Result
 
 CAUSE_COLUMNS = [
     "kind", "layer", "head", "type", "behaviour", "how", "n", "clean", "ablated",
@@ -50,12 +47,6 @@ LEAST_HEADS = 0.02
 of their length."""
 COMPETENT = 0.1
 """Nats by which the untouched model must be above chance, the whole interval of it."""
-
-TYPE_EVIDENCE_COLUMNS = ["layer", "head", "type", "attention", "direct_effect", "causal_effect"]
-"""A row per head and type that it is tagged with, by attention or by direct effect."""
-NOT_MEASURED = "not measured"
-"""Evidence that the run did not measure; empty if the type has no such evidence."""
-COUNTS = ["type", "attention", "direct effect", "both", "attention, tested", "causal effect"]
 
 
 def judged(table: pd.DataFrame, direct_heads: set[tuple[int, int]]) -> pd.DataFrame:
@@ -164,87 +155,3 @@ def _head_line(row: dict[str, object], away: pd.Series) -> str:
 
 def _q(row: dict[str, object]) -> str:
     return "" if pd.isna(row["q_value"]) else f", q {row['q_value']:.2g}"
-
-
-def type_evidence(run: Result) -> pd.DataFrame:
-    """The evidence for each head and type: attention, direct effect, causal effect.
-
-    Returns:
-        A row per head and type with a tag by attention or by direct effect, without sinks.
-        `attention` and `direct_effect` are `yes` or `no`, `not measured` where that was not
-        measured, and empty if the type has no such evidence. `causal_effect` is the best verdict of
-        knocking out the edges of the head's relations of that type, or `not measured`.
-    """
-    functional = {name: kind.functional for name, kind in head_types().items()}
-    attending = {
-        head_type for head_type in _tagged(run.evidence) if functional.get(head_type[2], True)
-    }
-    wrote = set() if run.effects is None else _tagged(run.effects)
-    attention_types = set(run.evidence["type"])
-    direct_types = set() if run.effects is None else set(run.effects["type"])
-    rows = []
-    for layer, head, kind in sorted(attending | wrote):
-        head_type = (layer, head, kind)
-        attends = "" if kind not in attention_types else "yes" if head_type in attending else "no"
-        no_effect = (
-            NOT_MEASURED if run.effects is None else "" if kind not in direct_types else "no"
-        )
-        rows.append(
-            (
-                *head_type,
-                attends,
-                "yes" if head_type in wrote else no_effect,
-                _causal_effect(run, head_type),
-            )
-        )
-    return pd.DataFrame(rows, columns=TYPE_EVIDENCE_COLUMNS)
-
-
-def evidence_counts(table: pd.DataFrame) -> pd.DataFrame:
-    """Counts of each type's heads by attention, direct effect, both, and causal effect.
-
-    A count is missing if the type has no such evidence, or the run did not measure it.
-    """
-    rows = []
-    for kind, rows_of_type in table.groupby("type", sort=True):
-        attends, direct = rows_of_type["attention"] == "yes", rows_of_type["direct_effect"] == "yes"
-        tested = attends & ~rows_of_type["causal_effect"].isin([UNTESTED, NOT_MEASURED])
-        breaks = attends & (rows_of_type["causal_effect"] == CAUSAL_EFFECT)
-        has_attention, wrote = (
-            (rows_of_type["attention"] != "").any(),
-            rows_of_type["direct_effect"].isin(["yes", "no"]).any(),
-        )
-        counts = (attends, direct, attends & direct, tested, breaks)
-        known = (has_attention, wrote, has_attention and wrote, has_attention, has_attention)
-        pairs = zip(counts, known, strict=True)
-        rows.append((kind, *(int(flags.sum()) if is_known else pd.NA for flags, is_known in pairs)))
-    return pd.DataFrame(rows, columns=COUNTS)
-
-
-def disagreements(table: pd.DataFrame) -> dict[str, list[str]]:
-    """Names of the heads with attention or direct effect alone, of types that have both."""
-    rows = table[(table["attention"] != "") & table["direct_effect"].isin(["yes", "no"])]
-    kinds = {"attention without direct effect": "yes", "direct effect without attention": "no"}
-    return {
-        description: [
-            f"{head_name(row.layer, row.head)} ({row.type})"
-            for row in rows.itertuples()
-            if row.attention == attention != row.direct_effect
-        ]
-        for description, attention in kinds.items()
-    }
-
-
-def _tagged(table: pd.DataFrame) -> set[tuple[int, int, str]]:
-    tagged = table[table["tagged"].astype(bool)]
-    return {(int(row.layer), int(row.head), str(row.type)) for row in tagged.itertuples()}
-
-
-def _causal_effect(run: Result, head_type: tuple[int, int, str]) -> str:
-    if run.causes is None:
-        return NOT_MEASURED
-    layer, head, kind = head_type
-    rows = rows_of_head(run.causes[run.causes["kind"] == "tag"], layer, head)
-    words = rows.loc[rows["type"] == kind, "verdict"].astype(str).str.split(":").str[0].tolist()
-    best = [CAUSAL_EFFECT] * (CAUSAL_EFFECT in words) + [w for w in words if w != UNTESTED] + words
-    return best[0] if best else NOT_MEASURED

@@ -1,4 +1,4 @@
-"""Summaries that `classify` and `heads` print: counts by type, the strongest heads, evidence."""
+"""Summaries that `classify` and `heads` print: counts by type, and the strongest heads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from headscope.heads import head_name, layer_name
 from headscope.printing import one_line
 from headscope.runs.recorded_paths import name_of
 from headscope.settings import not_default
-from headscope.statistics.causes import disagreements, evidence_counts
 from headscope.statistics.general_labels import shown_relations
 from headscope.statistics.head_lists import partial_sinks, strongest, undecided
 from headscope.statistics.result import PRELIMINARY, Result
@@ -35,10 +34,6 @@ NUMBERS_MEAN = (
 EITHER_MEANS = (
     "either …: every other condition of a tag holds, but the relation and the baseline differ at "
     "too few queries of this text"
-)
-TYPE_EVIDENCE_MEANS = (
-    "heads of each type with attention on its targets; a direct effect on the logits; both; "
-    "a tested tag; a causal effect when their attention is moved away from the targets"
 )
 COLUMNS = 80
 WIDE = 36  # heads that fit into 80 columns with a blank between them
@@ -257,27 +252,3 @@ def _numbers(*values: float) -> list[str]:
 
 def _interval(low: float, high: float) -> str:
     return f"{low:.2f} … {high:.2f}"
-
-
-def type_evidence_lines(table: pd.DataFrame, run: Result) -> RenderableType:
-    """Counts by type, then the heads with attention or direct effect alone.
-
-    Args:
-        table: from `headscope.statistics.causes.type_evidence`.
-        run: whose heads they are.
-    """
-    counts = evidence_counts(table).dropna(axis="columns", how="all")
-    table_text = plain_table(*counts.columns, right=tuple(counts.columns[1:]))
-    for row in counts.itertuples(index=False):
-        table_text.add_row(*("" if pd.isna(cell) else str(cell) for cell in row))
-    parts: list[RenderableType] = [table_text, Text(TYPE_EVIDENCE_MEANS, style="dim")]
-    for disagreement, heads in disagreements(table).items():
-        if heads:
-            parts.append(Text(f"{disagreement}: {', '.join(heads)}"))
-    optional_tables = (
-        (run.effects, "direct effects were not measured; run headscope classify --direct-effects"),
-        (run.causes, "causal effects were not tested; run headscope ablate"),
-    )
-    notes = [f"note: {what}" for optional_table, what in optional_tables if optional_table is None]
-    parts += [Text(note, style="yellow") for note in notes]
-    return Group(*parts)

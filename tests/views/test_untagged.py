@@ -15,7 +15,7 @@ from rich.console import Console
 
 import headscope as hs
 from headscope.serve.live import Live
-from headscope.serve.live_page import _data
+from headscope.serve.live_page import live_data
 from headscope.statistics.head_lists import undecided
 from headscope.statistics.tags import with_no_type
 from headscope.views.figures import atlas_figure, layers_figure
@@ -103,7 +103,7 @@ def of_the_report(run: hs.Run, folder: Path, tmp: Path) -> dict[str, int]:
 def of_the_live_page(run: hs.Run, folder: Path, tmp: Path) -> dict[str, int]:
     live = object.__new__(Live)  # whose model the page of a run is not asked for
     live.run = run
-    rows = _data(live)["rows"]
+    rows = live_data(live)["rows"]
     assert [row["undecided"] is not None for row in rows] == [row["primary"] == NI for row in rows]
     return dict(Counter(row["primary"] for row in rows))
 
