@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -102,7 +103,7 @@ def of_the_report(run: hs.Run, folder: Path, tmp: Path) -> dict[str, int]:
 
 def of_the_live_page(run: hs.Run, folder: Path, tmp: Path) -> dict[str, int]:
     live = object.__new__(Live)  # whose model the page of a run is not asked for
-    live.run = run
+    live.run, live.model, live.most = run, SimpleNamespace(name=run.name), 256
     rows = live_data(live)["rows"]
     assert [row["undecided"] is not None for row in rows] == [row["primary"] == NI for row in rows]
     return dict(Counter(row["primary"] for row in rows))
