@@ -289,14 +289,14 @@ class _Builder:
 
 
 _NEWDOC = re.compile(r"^#+\s*newdoc\b", re.MULTILINE)
-_SENT_ID = re.compile(r"^#+\s*sent_id\s*=\s*(\S+)", re.MULTILINE)
+SENT_ID = re.compile(r"^#+\s*sent_id\s*=\s*(\S+)", re.MULTILINE)
 
 
 def _documents_by_sentence(text: str) -> dict[str, str]:
     """The document of each `sent_id` in a file that marks none; empty if ids show none."""
     if _NEWDOC.search(text):
         return {}
-    names = {name: re.sub(r"[0-9]{3}$", "", name) for name in _SENT_ID.findall(text)}
+    names = {name: re.sub(r"[0-9]{3}$", "", name) for name in SENT_ID.findall(text)}
     return names if 1 < len({*names.values()}) < len(names) else {}
 
 

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 
 from headscope.corpus.languages import foreign_languages
 from headscope.corpus.window import Window
+from headscope.errors import CorpusError
 from headscope.measure.fit_baselines import FittedBaselines, fit_baselines
 from headscope.measure.plan import round_of, was_read
 from headscope.measure.precision_check import TOKENS
 from headscope.measure.tally import StoppedEarly
 from headscope.relations import all_stimuli
 from headscope.relations.effects import Effect, prompt_kinds
+from headscope.relations.head_type import ALL
 from headscope.relations.relation import Relation
 from headscope.settings import Settings
 from headscope.stimuli.challenge import challenge_windows
@@ -113,9 +115,14 @@ def windows_of(
         max_documents=settings.documents,
     )
     count = documents_beside(settings.max_tokens)
-    config = StimulusConfig(model.tokenizer, model.vocabulary_size, length, seed, count)
-    rows = (row for row in all_stimuli().values() if row.name in stimuli)
-    return text, [window for row in rows for window in row.windows(config)]
+    config = StimulusConfig(model.tokenizer, model.vocabulary_size, length, seed, count, corpora)
+    others: list[Window] = []
+    for row in all_stimuli().values():
+        windows = row.windows(config) if row.name in stimuli else []
+        if row.needs and row.name in stimuli and not windows and ALL not in (settings.types or ()):
+            raise CorpusError(row.needs)
+        others += windows
+    return text, others
 
 
 def _fit_baselines(

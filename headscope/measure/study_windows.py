@@ -94,7 +94,7 @@ def edge_windows(
     for row in all_stimuli().values():
         if row.name in stimuli:
             size = model.vocabulary_size, length, seed + 1, row.study_documents
-            windows += row.windows(StimulusConfig(model.tokenizer, *size))
+            windows += row.windows(StimulusConfig(model.tokenizer, *size, corpora))
     return windows
 
 

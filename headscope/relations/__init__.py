@@ -17,6 +17,7 @@ from headscope.attention_kind import CAUSAL, AttentionKind
 from headscope.errors import ChoiceError, HeadscopeError
 from headscope.options import checked
 from headscope.relations import (
+    alignment,
     code,
     concept_induction,
     coreference,
@@ -47,6 +48,7 @@ _SHIPPED = (
     code.TYPE,
     retrieval.TYPE,
     concept_induction.TYPE,
+    alignment.TYPE,
 )
 GRAMMATICAL = ("agreement", "pronoun")
 """Behaviours beside predictions in a stimulus: which of two sentences is grammatical."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from jaxtyping import Int
@@ -48,6 +49,8 @@ class StimulusConfig:
     seed: int
     documents: int = MAX_DOCUMENTS
     """Documents of each synthetic stimulus."""
+    corpora: Sequence[str | Path] = ()
+    """Corpora of the run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +67,9 @@ class Stimulus:
     before_text: int = 0
     """Documents that are read before the text, with at least 50 queries. If no head comes near a
     tag on them, no more are read."""
+    needs: str = ""
+    """Message to users who name its head type with corpora that it has no windows of; empty if it
+    needs no corpus."""
     any_language: bool = False
     """True if it suits a model of any language: it holds no English of ours."""
     study_documents: int = 24

@@ -107,7 +107,7 @@ def ablation_texts(
     tagged = run.evidence[run.evidence["tagged"].astype(bool)]
     tags = set(tagged["type"] + "/" + tagged["relation"]) - {*SINK_RELATIONS}
     kind = model.attention_kind
-    config = StimulusConfig(tokenizer, model.vocabulary_size, length, seed + 1)
+    config = StimulusConfig(tokenizer, model.vocabulary_size, length, seed + 1, corpora=corpora)
     for stimulus in all_stimuli().values():
         members = types_of.get(stimulus.name, [])
         relations = {

@@ -8,7 +8,9 @@ from pathlib import Path
 from headscope.corpus.conllu import read_conllu
 from headscope.corpus.document import Document
 from headscope.stimuli.facts import fact_documents
+from headscope.stimuli.translations import prompts
 from tests.helpers.texts import SENTENCES
+from tests.helpers.translated import ANNA, entries
 from tests.relations import code_example
 
 # 0     1    2    3     4    5   6     7   8    9   10  11 12  13
@@ -80,6 +82,11 @@ LONG_WORD = ["<bos>", "in", "com", "pre", "hension"]
 # works in Tokyo and lives in Rome. The city where Ruth has a home is"
 FACTS_TEXT = next(fact_documents(0, seed=0))
 FACTS = ["<bos>", *(word.form for word in FACTS_TEXT.words)]
+
+# "zeigte" has no other verb to be compared with, and does not count
+TRANSLATED_TEXT = prompts([ANNA, *entries("old/alt", "dog/Hund", "small/klein",
+                                                        "cat/Katze", "show/zeigen")])[0]  # fmt: skip
+TRANSLATED = ["<bos>", *TRANSLATED_TEXT.text.split()]
 
 WORDS = ["<bos>", *["ab", "cd", "ef", "gh", "ij", "kl", "m"] * 2]
 
@@ -189,6 +196,12 @@ EXAMPLES = [
     Example("semantic/synonym", RELATED_TOKENS, {16: [11]}, RELATED_TEXT),
     Example("concept-induction/next-word", WORDS, {9: [4], 11: [7], 14: [9]}, WORDS_TEXT),
     Example("retrieval/value", FACTS, {38: [6]}, FACTS_TEXT),
+    Example(
+        "alignment/translation",
+        TRANSLATED,
+        {14: [5], 15: [6], 18: [9], 19: [10]},
+        TRANSLATED_TEXT,
+    ),
     *(
         Example(f"code/{kind}", code_example.TOKENS, targets, code_example.TEXT)
         for kind, targets in code_example.TARGETS.items()

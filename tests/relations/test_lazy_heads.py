@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import numpy as np
@@ -17,15 +18,17 @@ from headscope.corpus.align import TokenizedDocument
 from headscope.corpus.code import KINDS
 from headscope.corpus.document import Document
 from headscope.corpus.shipped import mini_folder
-from headscope.corpus.window import NO_FRAME, MentionTable, Window
+from headscope.corpus.window import NO_FRAME, MentionTable, Window, WordTable
 from headscope.models.tokenizer import load_tokenizer
 from headscope.stimuli.facts import FACTS, HALF_RIGHT, KIND, PROPERTY
 from headscope.stimuli.natural_text import TextWindows
-from headscope.stimuli.stimulus import TextTokenizer
+from headscope.stimuli.stimulus import StimulusConfig, TextTokenizer
+from headscope.stimuli.translations import IN_ORDER, TRANSLATION, TRANSLATIONS
 from headscope.stimuli.word_pairs import PAIRS, shipped_pairs
 from headscope.stimuli.word_pairs import RELATIONS as PAIR_RELATIONS
 from headscope.stimuli.words import WORDS
-from tests.helpers.prose import built_windows_of
+from tests.helpers.prose import built_windows_of, mini_tokenizer
+from tests.helpers.treebanks import save_treebanks
 from tests.relations.looking import (
     Keys,
     Look,
@@ -365,7 +368,63 @@ GRAMMAR = Case(
     {kind: {kind} for kind in KINDS},
 )
 
+# alignment: by what words mean, not by their order ------------------------------------------------
+
+
+@cache
+def translated() -> list[Window]:
+    """Windows of English sentences and their translations into another word order."""
+    with TemporaryDirectory() as folder:
+        treebanks = save_treebanks(Path(folder), ("en", "ja"), documents=120, sentences=4)
+        config = StimulusConfig(
+            mini_tokenizer(), 4096, 128, seed=3, documents=64, corpora=sorted(treebanks.iterdir())
+        )
+        return TRANSLATIONS.windows(config)
+
+
+def source_word(choose: Callable[[WordTable, int, int], Sequence[int] | int]) -> Look:
+    """Source words that a function of the words, the number of them in the source and the row of a
+    word of the translation chooses, at words of the translation that are linked."""
+
+    def look(window: Window) -> Keys:
+        words, linked = window.words, knows(TRANSLATION)(window)
+        equals = [string.strip() for string in window.strings].index("=")
+        middle = int(np.searchsorted(words.first, equals))
+        rows = np.searchsorted(words.last, [*linked])
+        return {
+            query: words.last[choose(words, middle, row)]
+            for query, row in zip(linked, rows.tolist(), strict=True)
+        }
+
+    return look
+
+
+def of_its_class(words: WordTable, middle: int, row: int) -> np.ndarray:
+    return np.flatnonzero(words.upos[:middle] == words.upos[row])
+
+
+ALIGNMENT = Case(
+    "alignment",
+    translated,
+    {f"source, noise {noise}": (knows(TRANSLATION), noise) for noise in NOISES}
+    | {
+        "same place": source_word(
+            lambda words, middle, row: (row - middle) * middle // (len(words) - middle)
+        ),
+        "as many words in": source_word(lambda words, middle, row: min(row - middle, middle - 1)),
+        "in order among words of the class": knows(IN_ORDER),
+        "nearest of the class": source_word(lambda *place: of_its_class(*place)[-1]),
+        "first of the class": source_word(lambda *place: of_its_class(*place)[0]),
+        "words of the class": source_word(of_its_class),
+        "the right word and others of the class": candidates(TRANSLATION),
+        "all source words": source_word(lambda words, middle, row: range(middle)),
+        "same word": same_word(-1),
+    },
+    {f"source, noise {noise}": {"translation"} for noise in NOISES},
+)
+
 CASES = {
+    "alignment": ALIGNMENT,
     "retrieval": RETRIEVAL,
     "concept-induction": BY_WORDS,
     "semantic": MEANING,

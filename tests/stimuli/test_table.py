@@ -11,12 +11,18 @@ from headscope.relations import all_stimuli, relations_of
 from headscope.relations.relation import MIN_QUERIES, targets_of
 from headscope.stimuli.stimulus import StimulusConfig
 from tests.helpers.prose import mini_tokenizer
+from tests.helpers.treebanks import save_treebanks
 
 
 @pytest.fixture(scope="module")
-def config() -> StimulusConfig:
+def config(tmp_path_factory) -> StimulusConfig:
     size = len(load_tokenizer("mini", mini_folder()))
-    return StimulusConfig(mini_tokenizer(), size, max_length=128, seed=0, documents=40)
+    folder = save_treebanks(
+        tmp_path_factory.mktemp("parallel"), ("en", "fr"), documents=160, sentences=2
+    )
+    return StimulusConfig(
+        mini_tokenizer(), size, 128, seed=0, documents=40, corpora=sorted(folder.iterdir())
+    )
 
 
 @pytest.mark.parametrize("name", [name for name, row in all_stimuli().items() if row.build])

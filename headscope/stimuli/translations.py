@@ -1,0 +1,203 @@
+"""Sentences before their translations, from two parallel treebanks: `It rained. = Es regnete.`
+
+Gold links lead from a word of the translation to the word that it translates. Both are an entry of
+a dictionary, which is made from other documents of the treebanks.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from difflib import SequenceMatcher
+from itertools import groupby, product
+from pathlib import Path
+from typing import NamedTuple
+
+from headscope.corpus.conllu import SENT_ID, read_conllu
+from headscope.corpus.document import Document, Word
+from headscope.corpus.gold_links import Arrow
+from headscope.corpus.read import read_text_file
+from headscope.corpus.shipped import uncompressed
+from headscope.corpus.window import Window
+from headscope.stimuli.stimulus import Stimulus, StimulusConfig, cut_document
+
+TRANSLATION, IN_ORDER = "translation", "in-order"
+"""Kinds of arrows from a word of a translation: to the source word that it translates, and to the
+source word of its class at the most similar place of the sentence."""
+FOLDS = 10
+"""Parts of the documents. The dictionary of each part is made from the others."""
+FEWEST, LEAST_DICE = 3, 0.5
+"""Least number of sentence pairs with both words of an entry, and their least Dice coefficient."""
+SHARED_LETTERS = 3
+"""Letters in a row that linked words do not share: a head that copies could find them."""
+IN_DOCUMENT = 6
+"""Most sentence pairs in a document of the stimulus, on average."""
+CONTENT = frozenset(("NOUN", "PROPN", "VERB", "ADJ", "ADV", "NUM"))
+"""Classes of the words in the dictionary."""
+
+
+class Sentence(NamedTuple):
+    """A sentence, and the name of its document."""
+
+    document: str
+    text: str
+    words: tuple[Word, ...]
+    """Words with their places in the sentence."""
+    depth: tuple[int, ...]
+    """Number of words that govern each word, directly or not."""
+
+
+SentencePair = tuple[Sentence, Sentence]
+
+
+def sentence_pairs(corpora: Sequence[str | Path]) -> list[SentencePair]:
+    """Sentences of the first of two CoNLL-U files with their translations in the second.
+
+    Pairs have the same `sent_id`. If the files have no `sent_id` in common, they must have equally
+    many sentences, which are paired in order. Other corpora give no pairs.
+    """
+    files = [Path(corpus) for corpus in corpora]
+    if [uncompressed(file).suffix for file in files] != [".conllu", ".conllu"]:
+        return []
+    source, target = map(_sentences, files)
+    if common := [name for name in source if name in target]:
+        return [(source[name], target[name]) for name in common]
+    if len(source) != len(target):
+        return []
+    return list(zip(source.values(), target.values(), strict=True))
+
+
+def _sentences(path: Path) -> dict[str, Sentence]:
+    """The sentences of a file by `sent_id`, or by file and number.
+
+    In a file of one document each sentence counts as a document.
+    """
+    text = read_text_file(path)
+    documents = list(read_conllu(path, text))
+    sentences = []
+    for document in documents:
+        for number, group in groupby(document.words, lambda word: word.sentence):
+            words = list(group)
+            start, end = words[0].start, words[-1].end
+            sentences.append(
+                Sentence(
+                    document.name if len(documents) > 1 else f"{document.name}-{number}",
+                    document.text[start:end],
+                    tuple(_moved(word, -start) for word in words),
+                    tuple(_depth(word, document.words) for word in words),
+                )
+            )
+    names = SENT_ID.findall(text)
+    if len({*names}) != len(sentences):
+        names = [f"{path}:{number}" for number in range(len(sentences))]
+    return dict(zip(names, sentences, strict=True))
+
+
+def _moved(word: Word, characters: int) -> Word:
+    start, end = word.start + characters, word.end + characters
+    return replace(word, start=start, end=end, sentence=0, head=-1)
+
+
+def _depth(word: Word, words: Sequence[Word]) -> int:
+    above = set[int]()
+    while word.head >= 0 and word.head not in above:
+        above.add(word.head)
+        word = words[word.head]
+    return len(above)
+
+
+def dictionary(pairs: Iterable[SentencePair]) -> set[tuple[str, str]]:
+    """Lemmas of content words that are each other's best partner in these sentence pairs.
+
+    The Dice coefficient 2 n(a, b) / (n(a) + n(b)) compares partners; n counts the sentence pairs
+    that have one or both lemmas.
+    """
+    together, source, target = Counter[tuple[str, str]](), Counter[str](), Counter[str]()
+    for pair in pairs:
+        first, second = (
+            {_lemma(w) for w in sentence.words if w.upos in CONTENT} for sentence in pair
+        )
+        source.update(first)
+        target.update(second)
+        together.update(product(first, second))
+    dice = {
+        (a, b): 2 * count / (source[a] + target[b])
+        for (a, b), count in together.items()
+        if count >= FEWEST
+    }
+    best = [dict[str, float](), dict[str, float]()]
+    for entry, score in dice.items():
+        for scores, lemma in zip(best, entry, strict=True):
+            scores[lemma] = max(scores.get(lemma, LEAST_DICE), score)
+    return {(a, b) for (a, b), score in dice.items() if score == best[0][a] == best[1][b]}
+
+
+def _lemma(word: Word) -> str:
+    return (word.lemma or word.form).lower()
+
+
+def prompts(pairs: Sequence[SentencePair]) -> list[Document]:
+    """Each sentence pair with a gold link as a text, which has the name of its document."""
+    names = list(dict.fromkeys(source.document for source, _ in pairs))
+    texts = []
+    for part in range(FOLDS):
+        fold = {*names[part::FOLDS]}
+        entries = dictionary(pair for pair in pairs if pair[0].document not in fold)
+        texts += [_prompt(*pair, entries) for pair in pairs if pair[0].document in fold]
+    return [text for text in texts if text.arrows]
+
+
+def _prompt(source: Sentence, target: Sentence, entries: set[tuple[str, str]]) -> Document:
+    """A sentence pair with an arrow from each word that translates one word, and alone does.
+
+    Other candidates are source words of the class at the same depth, or the most similar one.
+    """
+    before, middle = f"{source.text} = ", len(source.words)
+    words = (*source.words, *(_moved(word, len(before)) for word in target.words))
+    linked = [
+        (key, query)
+        for key, query in product(range(middle), range(middle, len(words)))
+        if words[key].upos == words[query].upos
+        and (_lemma(words[key]), _lemma(words[query])) in entries
+    ]
+    times = Counter(row for link in linked for row in link)
+    arrows = []
+    for key, query in linked:
+        forms = words[key].form.lower(), words[query].form.lower()
+        shared = SequenceMatcher(None, *forms).find_longest_match().size
+        if max(times[key], times[query]) > 1 or shared >= min(SHARED_LETTERS, len(forms[0])):
+            continue
+        of_class = [row for row in range(middle) if words[row].upos == words[key].upos]
+        position = (query - middle) / len(target.words) * middle
+        in_order = min(of_class, key=lambda row: abs(row - position))
+        apart = {row: abs(source.depth[row] - source.depth[key]) for row in of_class if row != key}
+        others = tuple(words[row].start for row in apart if apart[row] == min(apart.values()))
+        start = words[query].start
+        arrows.append(Arrow(TRANSLATION, start, (words[key].start,), others))
+        arrows.append(Arrow(IN_ORDER, start, (words[in_order].start,), ()))
+    text, stimulus = before + target.text, TRANSLATIONS.name
+    return Document(source.document, text, words, arrows=tuple(arrows), stimulus=stimulus)
+
+
+def _build(config: StimulusConfig) -> Iterator[Window]:
+    texts = prompts(sentence_pairs(config.corpora))[: IN_DOCUMENT * config.documents]
+    names = sorted({text.name for text in texts})
+    for text in texts:
+        yield from cut_document(
+            text,
+            config.tokenizer,
+            text.stimulus,
+            config.max_length,
+            number=names.index(text.name) % config.documents,
+        )
+
+
+TRANSLATIONS = Stimulus(
+    name="translations",
+    title="sentences and their translations",
+    build=_build,
+    before_text=32,
+    needs="alignment needs two --corpus files in CoNLL-U, of many sentences that translate each "
+    "other: with the same sent_id, or equally many in the same order",
+)
