@@ -28,10 +28,6 @@ def exists(path: Path) -> bool:
 def given_file(path: str | Path, would_do: str) -> bytes:
     """The bytes of a file that a user names.
 
-    Args:
-        path: the file.
-        would_do: what an error says that would do.
-
     Raises:
         HeadscopeError: there is no file, such as a pipe, which may never end, or it cannot be read.
     """

@@ -152,9 +152,6 @@ def score_patterns(
     patterns: Any,
     windows: Any,
     tokens: Any = None,
-    *,
-    out: PathName | None = None,
-    overwrite: Overwrite = False,
     **options: Any,
 ) -> Run:
     """Score attention patterns without a model; see `headscope.runs.from_patterns.score_patterns`.
@@ -164,8 +161,6 @@ def score_patterns(
             window.
         windows: the windows of the patterns, or documents together with `tokens`.
         tokens: the tokens of documents, as text.
-        out: where to write the run folder; nothing is written when None.
-        overwrite: replace a run that is there already.
         options: `types`, `relations`, `name`, `seed` and `progress`.
 
     Raises:
@@ -182,10 +177,7 @@ def score_patterns(
     """
     from headscope.runs.from_patterns import score_patterns as score
 
-    run = Run.of(score(patterns, windows, tokens, **options))
-    if out is not None:
-        run.save(out, overwrite=overwrite)
-    return run
+    return Run.of(score(patterns, windows, tokens, **options))
 
 
 @checked

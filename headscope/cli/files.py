@@ -55,12 +55,6 @@ def write_study(
 ) -> list[Path]:
     """Write the table and the figure of a study, each whole.
 
-    Args:
-        study: the study.
-        out: the .csv file, if it is wanted.
-        figure: the picture, if it is wanted.
-        overwrite: replace what is there.
-
     Returns:
         The files, to be named at the end.
 

@@ -189,18 +189,3 @@ def compare(
     print_written(files)
     if any(outcome.failed for outcome in outcomes):
         raise typer.Exit(1)
-
-
-@body("headvis")
-def headvis(
-    call: StudyCall,
-    out: Annotated[
-        Path, typer.Option(help="The folder, new or empty; HeadVis looks for one named data.")
-    ] = Path("data"),
-    overwrite: Annotated[
-        bool,
-        typer.Option("--overwrite", help="Replace files of the same names in that folder."),
-    ] = False,
-) -> None:
-    call.show(call.result(), [])
-    print_written([out])

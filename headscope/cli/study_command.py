@@ -118,7 +118,7 @@ def study_command(study: StudyRow) -> Callable[..., None]:
 
     def run(**values: Any) -> None:
         passed = {name: None if values[name] == [] else values[name] for name in fields}
-        call_options = {n: v for n, v in values.items() if n in _DEFAULTS and n not in extra}
+        call_options = {n: v for n, v in values.items() if n in shell and n not in extra}
         call = StudyCall(study=study, arguments=passed, **call_options)
         code(call=call, **{name: values[name] for name in extra})
 

@@ -131,12 +131,6 @@ def excerpt(
     Shown are the first token, the query, its targets (those with the most attention where there
     are more than fit), its strongest keys and what stands beside all these; where room is left,
     the text before the query.
-
-    Args:
-        query: the query's position.
-        targets: positions of its targets, at or before it.
-        row: the query's attention on every key up to itself.
-        length: tokens of the window.
     """
     by_attention = targets[np.argsort(-row[targets], kind="stable")].tolist()
     strongest = np.argsort(-row, kind="stable")[:STRONGEST].tolist()

@@ -51,16 +51,7 @@ def find_examples(
     seed: int,
     progress: OnProgress = silent,
 ) -> list[Example]:
-    """Examples of the heads that are asked for, in the order of the heads.
-
-    Args:
-        patterns_of: gives the patterns of a window, kept or read again.
-        windows: windows of the run to choose from.
-        relations: the relations of the run.
-        requests: the heads, each with a relation; see `statistics.head_lists.wanted_examples`.
-        seed: seeds which of several equal queries are shown.
-        progress: called with the tokens of the sample that are done, and all of them.
-    """
+    """Examples of the heads that are asked for, in the order of the heads."""
     sample = ExampleText([window.cut(LONG) for window in chosen_windows(windows)], relations)
     if not requests or not sample.windows:
         return []

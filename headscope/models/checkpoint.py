@@ -84,10 +84,6 @@ class Checkpoint:
 def find_checkpoint(name: str, path: Path) -> Checkpoint:
     """The files of a model that is to be loaded.
 
-    Args:
-        name: of the model, for messages.
-        path: its folder, or its `.gguf` file.
-
     Raises:
         ModelError: it has no configuration or no weights, or its index leads elsewhere, or names a
             pickle.

@@ -291,9 +291,6 @@ def _final_modules(
 def _frozen_norm(call: _Call) -> FrozenNorm:
     """A norm as a linear map, found by what it does.
 
-    Args:
-        call: the norm's module, and its inputs and outputs on some text.
-
     Raises:
         ModelError: it does something else.
     """

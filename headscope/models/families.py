@@ -21,10 +21,6 @@ def check_family(name: str, entries: Mapping[str, Any]) -> None:
 
     A decoder without a row in the table of layouts passes: its patterns are tested later.
 
-    Args:
-        name: of the model, for messages.
-        entries: its configuration.
-
     Raises:
         ModelError: the model is an encoder without a row in the table, has an encoder and a
             decoder, or is not a language model.
@@ -38,10 +34,6 @@ def check_family(name: str, entries: Mapping[str, Any]) -> None:
 
 def refuse_encoder(model: Any, task: str) -> None:
     """Refuse what is about predicting the next token.
-
-    Args:
-        model: a loaded model.
-        task: what was asked for, for the message.
 
     Raises:
         ModelError: the model is an encoder.

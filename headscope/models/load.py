@@ -254,18 +254,7 @@ def model_around(
     notes: tuple[str, ...],
     **facts: Any,
 ) -> Model:
-    """A model around a network of transformers, whose attention and activations are replaced.
-
-    Args:
-        name: name of the model.
-        network: a language model with eager attention, in evaluation mode.
-        tokenizer: its tokenizer, as transformers loads it.
-        settings: its `bos`, `chat` and `engine` are heeded.
-        bridge: TransformerLens' bridge around the network, which is then read as it is.
-        notes: notes on how it was loaded.
-        facts: the other fields of `Model` that the network does not say.
-
-    """
+    """A model around a network of transformers, whose attention and activations are replaced."""
     config = network.config
     if bridge is None:
         fuse_activations(network)

@@ -76,10 +76,6 @@ class Model:
     def check_head(self, layer: int, head: int) -> None:
         """Refuse a head that the model has not.
 
-        Args:
-            layer: its number in the model.
-            head: its number in the layer.
-
         Raises:
             RunError: there is no such layer, or not so many heads, or that layer has no heads.
         """

@@ -23,10 +23,6 @@ def null_model(engine: Engine, *, seed: int) -> Iterator[None]:
     Embeddings, norms, MLPs and all biases stay. A matrix that several projections share is permuted
     once. Afterwards the original matrices, which wait in the processor's memory, are copied back.
 
-    Args:
-        engine: a loaded model's engine.
-        seed: seeds the permutations.
-
     Raises:
         ModelError: see `stored_matrices`.
     """

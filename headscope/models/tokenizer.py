@@ -165,10 +165,6 @@ def substitute_bos(backend: Any, config: Any) -> tuple[str | None, tuple[str, ..
     It is the one that the model's configuration names, else EOS, which TransformerLens takes. Qwen
     names its end-of-text token, which separated documents in training. A configuration's default
     may be an ordinary token, which cannot serve.
-
-    Args:
-        backend: a tokenizer of transformers.
-        config: configuration of the model, or of its part for text.
     """
     if backend.bos_token_id is not None:
         return None, ()

@@ -54,12 +54,6 @@ def load_weights(
 ) -> tuple[Any, tuple[str, ...]]:
     """A network whose parameters are the tensors of these files, and notes on what is not read.
 
-    Args:
-        name: of the model, for messages.
-        checkpoint: its files.
-        dtype: of the parameters.
-        device_map: how accelerate is to spread them; None leaves them on the processor.
-
     Raises:
         ModelError: transformers cannot build the model, or the weights are not its own.
     """
@@ -244,10 +238,6 @@ def network_class(name: str, config: Any) -> Any:
     An encoder that was not trained to fill in masked tokens, or whose head for that is not in its
     files, is read without it: its attention is the same.
 
-    Args:
-        name: of the model, for messages.
-        config: a configuration of transformers.
-
     Raises:
         ModelError: headscope does not read this family.
     """
@@ -287,10 +277,6 @@ def _from_pretrained(
 @contextmanager
 def in_one_sentence(name: str, failed: str) -> Iterator[None]:
     """Any error within this context as a ModelError of one line: transformers raises many kinds.
-
-    Args:
-        name: of the model, for the message.
-        failed: what failed, for the message.
 
     Raises:
         ModelError: anything is raised.

@@ -149,11 +149,6 @@ class RunCheckpoint:
     def finish(self, run: Result, *, report: Callable[[], str], overwrite: bool) -> None:
         """Write the run folder and remove the checkpoint; see `RunFolder.save`.
 
-        Args:
-            run: the run.
-            report: draws the page that lies with the tables.
-            overwrite: replace a run that is there already.
-
         Raises:
             RunError: it cannot be written; the message says where the sums are, and how to go on.
         """
@@ -169,13 +164,7 @@ class RunCheckpoint:
 def run_facts(
     info: dict[str, Any], thresholds: dict[str, TagThresholds], versions: dict[str, str]
 ) -> dict[str, Any]:
-    """Identity of a run: all on which its sums depend, but for the corpora's content.
-
-    Args:
-        info: the content of `run.json`.
-        thresholds: the thresholds of its relations.
-        versions: the packages that it runs with.
-    """
+    """Identity of a run: all on which its sums depend, but for the corpora's content."""
     facts = {name: info.get(name) for name in ("model", "bos", "engine", "settings")}
     facts["corpora"] = info.get("corpora", {}).get("asked")
     facts["relations"] = {name: asdict(limits) for name, limits in thresholds.items()}

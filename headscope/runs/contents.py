@@ -82,11 +82,6 @@ def run_from_files(
 ) -> Result:
     """The run whose files are given.
 
-    Args:
-        content: returns the content of a file by its name.
-        folder: the run folder, in whose view `run.json` gives paths.
-        with_tally: read the sums too, if there are any.
-
     Raises:
         RunError: a file is missing, or is not the one that was written.
     """

@@ -92,11 +92,6 @@ class RunFolder:
 
         Of a run that is replaced nothing stays; files that headscope did not write are kept.
 
-        Args:
-            run: the run.
-            report: draws the page that lies with the tables.
-            overwrite: replace a run that is there already.
-
         Raises:
             RunError: see `check_free`; or another process works on this run.
             WriteError: the folder cannot be written.

@@ -82,14 +82,7 @@ def describe_input(
     corpora: Sequence[str | Path],
     settings: Settings,
 ) -> RunInfo:
-    """The record of a run's input before it is read.
-
-    Args:
-        model: the loaded model.
-        relations: the relations to score.
-        corpora: the corpora as they were named.
-        settings: all other options.
-    """
+    """The record of a run's input before it is read."""
     from headscope.models.stream import batch_tokens_on  # imports torch, which takes seconds
 
     facts = {name: getattr(model, name) for name in _MODEL_FACTS}

@@ -25,11 +25,7 @@ HEADERS = {
 
 
 class Guard:
-    """Refuses what does not come from this server's own page, and adds the headers that say so.
-
-    Args:
-        app: what answers the rest.
-    """
+    """Refuses what is not of this server's own page, and adds the headers that say so."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app

@@ -18,13 +18,7 @@ Proposal = dict[str, Any]
 
 
 class HeadWidget(anywidget.AnyWidget):  # type: ignore[misc]
-    """All heads on a sentence, of which one is shown large; see `hs.widget`.
-
-    Args:
-        live: the model, with its run if there is one.
-        head: the name of the first head.
-        text: the first sentence.
-    """
+    """All heads on a sentence, of which one is shown large; see `hs.widget`."""
 
     _esm = widget_module()
     text = traitlets.Unicode(help="the sentence, of 256 tokens at most").tag(sync=True)

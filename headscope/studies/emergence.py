@@ -209,11 +209,6 @@ class HeadCallback(TrainerCallback):  # type: ignore[misc]
     def read(self, step: int, model: Any, tokenizer: Any) -> None:
         """Read a model, e.g. in a training loop without the Trainer.
 
-        Args:
-            step: steps done, the row's `step` in the table.
-            model: a model of transformers.
-            tokenizer: the model's tokenizer.
-
         Raises:
             ModelError: no tokenizer, or the model cannot be read.
             HeadscopeError: the text decides none of the types.

@@ -105,7 +105,9 @@ STUDY = Study(
 @study(STUDY)
 def headvis(
     run: RunName,
-    out: Annotated[PathName, Field(description="Folder; HeadVis looks for it as data.")],
+    out: Annotated[
+        PathName, Field(description="Folder, new or empty; HeadVis looks for one named data.")
+    ] = "data",
     *,
     heads: Heads = "all",
     overwrite: Overwrite = False,

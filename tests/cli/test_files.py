@@ -55,6 +55,11 @@ def test_every_output_is_known():
         for command, function in FUNCTIONS.items()
         for name, hint in get_type_hints(function).items()
         if Path in (hint, *get_args(hint)) or list[Path] in get_args(hint)
+    } | {
+        (command, option.name)
+        for command, row in COMMANDS.items()
+        for option in row.params
+        if option.metavar == "PATH"
     }
     inputs = {"corpus", "file", "run", "runs", "scores", "sweep"}
     assert {(n, o) for n, o in paths if o not in inputs} == FOLDERS | {

@@ -206,12 +206,7 @@ Attend = Callable[[AttentionCall], Output]
 
 
 def overridden(network: Any, attend: Attend) -> AbstractContextManager[None]:
-    """Context in which a network's attention is computed by a function.
-
-    Args:
-        network: the network of a fused engine.
-        attend: the function.
-    """
+    """Context in which a network's attention is computed by a function."""
     return _on_modules(network, "attend", attend)
 
 

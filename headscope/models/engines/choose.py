@@ -138,11 +138,6 @@ class Probe:
 def probe(name: str, network: Any, dimensions: AttentionDimensions) -> Probe:
     """Read a short text by transformers' own eager attention.
 
-    Args:
-        name: of the model, for messages.
-        network: as transformers loads it, with eager attention.
-        dimensions: as its configuration states them.
-
     Raises:
         ModelError: the model cannot read it, looks ahead, or does not give a pattern of every
             layer and head.

@@ -100,15 +100,11 @@ class FusedEngine:
 
 
 def attend_by(network: Any, name: str) -> None:
-    """Let a network's attention be computed by a function of transformers' interface.
+    """Let a network's attention be computed by `headscope` or `eager` of transformers' interface.
 
     GPT-Neo, which transformers wrote before that interface, is adapted: a method of its attention
     modules hands queries, keys and values to the registered function. The model's causal mask is
     left aside: texts are padded on the right alone, and a causal model never sees that.
-
-    Args:
-        network: a model of transformers.
-        name: `headscope` or `eager`.
     """
     number_layers(network)
     modules: list[Any] = [m for m in network.modules() if type(m).__name__ == "GPTNeoSelfAttention"]

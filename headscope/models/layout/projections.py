@@ -97,10 +97,6 @@ def attention_by_layer(network: Any) -> dict[int, Any]:
 def layers_without_softmax(network: Any, layers: int) -> tuple[int, ...]:
     """Layers of a hybrid whose tokens mix by convolutions, or by states that they update.
 
-    Args:
-        network: a model of transformers.
-        layers: number of its layers.
-
     Returns:
         The numbers of those layers that hold no softmax attention while others do.
     """
@@ -121,9 +117,7 @@ def projection_modules(network: nn.Module) -> list[nn.Module]:
 def layer_list(network: nn.Module, layers: int) -> nn.ModuleList:
     """The list of layers: the one whose members hold the attention of their numbers.
 
-    Args:
-        network: a model of transformers.
-        layers: number of layers in the list, those without softmax attention too.
+    Layers without softmax attention are in it and count among `layers`.
 
     Raises:
         ModelError: there is no such list.
@@ -155,10 +149,6 @@ def projections(attention: nn.Module, dimensions: AttentionDimensions) -> _Matri
 
     Of multi-head latent attention (DeepSeek-V2, 2.1) the factors of the first three and O, each as
     a matrix of its own.
-
-    Args:
-        attention: a layer's attention, from `projection_modules`.
-        dimensions: of the model.
 
     Raises:
         ModelError: no layout is known that keeps these matrices there.
@@ -207,11 +197,7 @@ def outputs_by_layer(network: nn.Module) -> dict[int, nn.Module]:
 
 
 def output_matrix(output: nn.Module) -> Float[Tensor, "head_d_value d_model"]:
-    """W_O as z meets it from the left, in place.
-
-    Args:
-        output: from `output_projection`.
-    """
+    """W_O as z meets it from the left, in place."""
     return _rows_of(output).T
 
 

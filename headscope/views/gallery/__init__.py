@@ -76,13 +76,7 @@ class Card:
 
 
 def card_of(run: Result, name: str, folder: str) -> Card:
-    """The card of a run.
-
-    Args:
-        run: the run.
-        name: what the gallery calls it.
-        folder: the name of its folder in the site.
-    """
+    """The card of a run."""
     info = run.info if "model" in run.info else {"model": {"name": name}}
     layers = layers_of(run)
     read = info.get("text_read", {}).get("tokens")
