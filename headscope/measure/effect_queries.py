@@ -15,6 +15,7 @@ from torch import Tensor
 from headscope.corpus.window import Window
 from headscope.measure.batches import Batch
 from headscope.measure.selection import find_all
+from headscope.measure.sparse import summing_matrix
 from headscope.models.engines.engine import QueryRows, Request, SelfEntries
 from headscope.relations.effects import Effect, sum_names
 from headscope.relations.pairs import Pairs
@@ -222,15 +223,8 @@ def _means(
     query: Int[ndarray, " cell"], token: Int[ndarray, " cell"], shape: tuple[int, int]
 ) -> Tensor:
     """The sparse matrix whose rows are means over the cells of each ask."""
-    order = np.argsort(query, kind="stable")
     count = np.bincount(query, minlength=shape[0])
-    return torch.sparse_csr_tensor(
-        torch.from_numpy(np.concatenate([[0], count.cumsum()])),
-        torch.from_numpy(token[order]),
-        torch.from_numpy(1 / count[query[order]]).float(),
-        size=shape,
-        check_invariants=False,
-    )
+    return summing_matrix(query, token, 1 / count[query], shape)
 
 
 def _windows_with_queries(batch: Batch, effects: Sequence[Effect]) -> list[tuple[int, ndarray]]:

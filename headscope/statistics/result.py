@@ -146,12 +146,6 @@ class RunInfo:
     provenance: Mapping[str, Any] | None = None
     """Versions of packages, the time, the tokens that were read, and the seconds that it took."""
 
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> RunInfo:
-        """The record of a run that was read back; unknown keys are left out."""
-        names = {field.name for field in fields(cls)}
-        return cls(**{name: value for name, value in content.items() if name in names})
-
     @property
     def interim_tests(self) -> int:
         """Times that the sums were looked at, by which q values are corrected."""

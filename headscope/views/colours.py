@@ -42,15 +42,6 @@ def letter(type_name: str) -> str:
     return _LETTERS.get(type_name) or (known.letter if known else type_name[0].upper())
 
 
-def ink(type_name: str) -> str:
-    """Black or white, whichever can be read on the type's colour (WCAG's relative luminance)."""
-    red, green, blue = (int(colour(type_name)[i : i + 2], 16) / 255 for i in (1, 3, 5))
-    return "white" if 0.2126 * red + 0.7152 * green + 0.0722 * blue < DARK else "black"
-
-
-DARK = 0.5
-
-
 def types_in_order(names: Iterable[str]) -> list[str]:
     """Types in the order of the table, then those that it has not, by name; no type last."""
     present = set(names)

@@ -19,6 +19,13 @@ from headscope.measure.example import Example
 from headscope.runs.contents import CHECKED, INDEX, PATTERNS, RECORD
 from headscope.runs.folder import CHECKPOINT, PACKED
 from headscope.statistics.causes import CAUSAL_EFFECT, CAUSE_COLUMNS, EDGES
+from headscope.statistics.result import Result, RunInfo
+
+
+def record_of(run: Result) -> RunInfo:
+    """The record of a run that was read back."""
+    known = RunInfo.__dataclass_fields__
+    return RunInfo(**{name: value for name, value in run.info.items() if name in known})
 
 
 def make_run(folder: Path) -> Path:

@@ -30,8 +30,9 @@ from headscope.runs.from_patterns import score_patterns
 from headscope.settings import Settings
 from headscope.statistics.columns import SURROGATE_COLUMNS
 from headscope.statistics.judge_heads import weigh_run
-from headscope.statistics.result import Result, RunInfo
+from headscope.statistics.result import Result
 from headscope.statistics.tags import TAGGED, VERDICTS
+from tests.helpers.run_folders import record_of
 from tests.oracles.annotation_heads import KINDS, Oracle, oracles
 from tests.oracles.baseline_heads import BaselineHead, KnownHead, baseline_heads
 from tests.oracles.lazy_heads import lazy_heads
@@ -126,7 +127,7 @@ def judge(run: Result) -> pd.DataFrame:
     assert run.tally is not None
     every = relations_of(TYPES, BIDIRECTIONAL)
     relations = [relation for relation in every if relation.id in run.tally.relations]
-    info, seed = RunInfo.from_json(run.info), run.info["settings"]["seed"]
+    info, seed = record_of(run), run.info["settings"]["seed"]
     weighed = weigh_run(run.tally, relations, seed=seed, info=info)
     known = run.evidence.set_index(["layer", "head", "type", "relation"])[SURROGATE_COLUMNS]
     scores = []

@@ -19,7 +19,8 @@ from headscope.runs.sums import from_npz, read_sums, sums_file, to_npz
 from headscope.runs.tables import table_to_csv
 from headscope.statistics.columns import SURROGATE_COLUMNS
 from headscope.statistics.judge_heads import weigh_run
-from headscope.statistics.result import Result, RunInfo
+from headscope.statistics.result import Result
+from tests.helpers.run_folders import record_of
 from tests.limits import no_hang
 
 TYPES = ["positional", "induction", "syntactic"]
@@ -64,7 +65,7 @@ def folder(classified, tmp_path_factory) -> Path:
 def judged(run: Result) -> Result:
     """The run's sums, judged again."""
     assert run.tally is not None
-    info = RunInfo.from_json(run.info)
+    info = record_of(run)
     return weigh_run(run.tally, relations_of(TYPES), seed=0, info=info).judge()
 
 

@@ -117,12 +117,11 @@ class AttentionCall:
 
     def _bias(self, sees_future: bool) -> Float[Tensor, "_ _ query key"] | None:
         """Numbers added to the scores, −∞ if nothing is seen; None if plain and causal."""
-        mask, queries, keys = self.mask, self.query.shape[2], self.key.shape[2]
+        mask, shape = self.mask, (1, 1, self.query.shape[2], self.key.shape[2])
         if mask is None:
             if not sees_future:
                 return None
-            mask = torch.ones(1, 1, queries, keys, dtype=torch.bool, device=self.query.device)
-        mask = mask[..., :queries, :keys]
+            mask = torch.ones(shape, dtype=torch.bool, device=self.query.device)
         if mask.stride(0) == 0:
             mask = mask[:1]  # every window has the same
         exact = torch.promote_types(self.query.dtype, torch.float32)
