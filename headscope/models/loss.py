@@ -146,8 +146,8 @@ def plain_network_of(model: Model) -> Any:
     if not isinstance(model.engine, FusedEngine):
         why = f" ({model.notes[0]})" if model.notes else ""
         raise ModelError(
-            f"{model.name}: heads are changed in the plain Hugging Face network, which the fused "
-            f"engine has; this model runs under the {model.engine.name} engine{why}"
+            f"{model.name}: only the fused engine has the plain Hugging Face network that this "
+            f"needs; this model runs under the {model.engine.name} engine{why}"
         )
     return model.engine.network
 

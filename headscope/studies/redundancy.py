@@ -1,10 +1,12 @@
-"""Redundancy of attention heads: Jensen–Shannon divergence between the patterns of all pairs."""
+"""Redundancy of attention heads: divergence of their patterns, similarity of Q, K and V."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -12,12 +14,18 @@ from jaxtyping import Float, Int
 from numpy import ndarray
 from pydantic import Field
 from scipy.spatial.distance import squareform
-from torch import Tensor
+from torch import Tensor, nn
 
 from headscope.corpus.window import Window
-from headscope.errors import CorpusError
+from headscope.errors import CorpusError, ModelError
 from headscope.heads import head_name
 from headscope.measure.study_windows import evenly
+from headscope.models.layout.projections import (
+    block_input,
+    input_projections,
+    projection_modules,
+)
+from headscope.models.loss import plain_network_of
 from headscope.models.model import Model
 from headscope.models.stream import LayerAttention, stream_attention, whole_patterns
 from headscope.options import Device, Flag, Positive, RunCorpus, Source, Windows
@@ -33,6 +41,7 @@ from headscope.views.study_result import StudyResult
 
 WINDOWS = 32
 QUERIES = 12
+CKA = ["query_cka", "key_cka", "value_cka"]
 
 
 STUDY = Study(
@@ -43,6 +52,8 @@ STUDY = Study(
         x, y | root of bits | place on the map
         nearest | a head | the head whose attention is most alike
         distance | bits, [0, 1] | mean Jensen–Shannon divergence from it
+        query_cka, key_cka, value_cka | [0, 1] | mean linear CKA with the queries, keys or values of
+            the other heads of the layer; blank if all share one
     """),
     figure=Points(x="x", y="y", by="primary", is_map=True),
     bad_call={"windows": 0},
@@ -62,12 +73,18 @@ def redundancy(
     source: Source = None,
     device: Device = "auto",
 ) -> StudyResult:
-    """Measure how similar the attention patterns of a model's heads are.
+    """Measure how similar heads are in their attention patterns, queries, keys and values.
 
     The distance of two heads is the Jensen–Shannon divergence of their attention in bits, averaged
     over queries (Clark et al. 2019, section 6): 0 for heads with the same pattern, 1 for heads that
     never attend to the same key. The map (classical scaling) uses its square root, a metric (Endres
     and Schindelin 2003).
+
+    Linear CKA (Kornblith et al. 2019) compares the outputs of W_Q, W_K and W_V at all tokens of the
+    windows but the first: before rotary embedding, which turns all heads of a position alike, and
+    before norms of single heads. Query heads of a group have one key and one value head, so that
+    they share a number; a key head is compared with each other key head once. With few tokens for
+    a head's width, CKA is too large, and equally so for queries, keys and values.
 
     Raises:
         RunError: no run there, or one without a model.
@@ -79,7 +96,14 @@ def redundancy(
     with progress_bar(progress) as bar:
         model = model_of(run, source=source, device=device)
         text = _text(run, model, corpora, windows)
-        mean, count = mean_divergences(model, text, queries, bar)
+        notes = [f"the text has only {len(text)} windows"] if len(text) < windows else []
+        layers: list[LayerInputs] = []
+        with ExitStack() as hooks:
+            try:
+                layers = watched_layers(model, hooks)
+            except ModelError as error:
+                notes.append(f"queries, keys and values are not compared: {error}")
+            mean, count = mean_divergences(model, text, queries, bar)
     points = plane(squareform(np.sqrt(mean)))
     heads = run.heads.sort_values(["layer", "head"], ignore_index=True)
     others = squareform(mean) + np.diag(np.full(len(heads), np.inf))
@@ -90,12 +114,14 @@ def redundancy(
         nearest=names[others.argmin(1)],
         distance=others.min(1),
     )
+    table[CKA] = np.concatenate([layer.similarities() for layer in layers]) if layers else np.nan
+    means = ", ".join(f"{name} {value:.2f}" for name, value in table[CKA].mean().dropna().items())
     return StudyResult(
         title=f"{name_of(model.name)}: {len(table)} heads, {count:,} queries of {len(text)} "
         "windows; distance: Jensen-Shannon divergence in bits",
         table=table,
         terminal_table=table.drop(columns=["x", "y"]).sort_values("distance", kind="stable"),
-        notes=[f"the text has only {len(text)} windows"] if len(text) < windows else [],
+        notes=[*([f"mean similarity of two heads of a layer: {means}"] if means else []), *notes],
         values={"queries": count},
         draw=STUDY.draw,
     )
@@ -173,6 +199,73 @@ def head_divergences(rows: Float[Tensor, "head key"]) -> Float[ndarray, " pair"]
 def _entropy(rows: Float[Tensor, "head key"]) -> Float[Tensor, " head"]:
     # the smallest normal number stands in for 0 in the logarithm, since 0 · log 0 is 0
     return -(rows * rows.clamp_min(torch.finfo(rows.dtype).tiny).log2()).sum(-1)
+
+
+@dataclass(eq=False)
+class LayerInputs:
+    """W_Q, W_K and W_V of a layer, and sums over the tokens that they read."""
+
+    weights: Sequence[Float[Tensor, "_ width d_model"]]
+    """W_Q by head, W_K and W_V by key head."""
+    moments: Tensor | float = 0.0
+    """Sum of y yᵀ over tokens in double precision, y = (1, input of the attention)."""
+
+    def add(self, module: nn.Module, arguments: Any, keywords: Any) -> None:
+        """Add the tokens of a window; called by torch before the attention."""
+        # every window has the same first token
+        inputs = block_input(arguments, keywords)[0, 1:].cpu().double()
+        inputs = nn.functional.pad(inputs, (1, 0), value=1)
+        self.moments = self.moments + inputs.T @ inputs
+
+    def similarities(self) -> Float[ndarray, "head 3"]:
+        """Mean CKA of each head with the others, in queries, keys and values; NaN if one is all."""
+        assert isinstance(self.moments, Tensor)
+        mean = self.moments[0, 1:] / self.moments[0, 0]
+        covariance = self.moments[1:, 1:] / self.moments[0, 0] - mean.outer(mean)
+        columns = []
+        for weights in self.weights:
+            cka = linear_cka(weights.cpu().double(), covariance)
+            others = (cka.sum(1) - cka.diagonal()) / (len(cka) - 1)
+            columns.append(others.repeat_interleave(len(self.weights[0]) // len(cka)))
+        return torch.stack(columns, 1).numpy()
+
+
+def watched_layers(model: Model, hooks: ExitStack) -> list[LayerInputs]:
+    """The layers with attention, to which the tokens of each forward pass are added.
+
+    Raises:
+        ModelError: W_Q, W_K and W_V of the model are not known.
+    """
+    engine: Any = model.engine
+    layers = []
+    for module in projection_modules(plain_network_of(model)):
+        size = engine.dimensions
+        heads = size.heads, size.key_value_heads, size.key_value_heads
+        matrices = zip(input_projections(module, size), heads, strict=True)
+        layer = LayerInputs([m.reshape(n, -1, m.shape[-1]) for m, n in matrices])
+        hooks.enter_context(module.register_forward_pre_hook(layer.add, with_kwargs=True))
+        layers.append(layer)
+    return layers
+
+
+def linear_cka(
+    weights: Float[Tensor, "head width d_model"], covariance: Float[Tensor, "d_model d_model"]
+) -> Float[Tensor, "head head"]:
+    """Linear CKA between all pairs of linear heads W x, in [0, 1].
+
+        CKA(i, j) = ‖W_i C W_jᵀ‖² / (‖W_i C W_iᵀ‖ ‖W_j C W_jᵀ‖)
+
+    with the covariance C of x and Frobenius norms (Kornblith et al. 2019, section 3).
+
+    >>> weights = torch.tensor([[[1.0, 0.0]], [[0.0, 2.0]], [[1.0, 1.0]]])
+    >>> linear_cka(weights, torch.eye(2)).tolist()
+    [[1.0, 0.0, 0.5], [0.0, 1.0, 0.5], [0.5, 0.5, 1.0]]
+    """
+    heads, width, _ = weights.shape
+    rows = weights.flatten(0, 1)
+    products = (rows @ covariance @ rows.T).view(heads, width, heads, width).square().sum((1, 3))
+    norms = products.diagonal().sqrt()
+    return products / norms.outer(norms)
 
 
 def plane(distances: Float[ndarray, "head head"]) -> Float[ndarray, "head 2"]:

@@ -1,4 +1,4 @@
-"""Distances and map of heads: against slow loops, scipy, closed forms, and transformers' attention."""
+"""Distances, similarities and map of heads: against slow loops, scipy, closed forms, and transformers' attention."""
 
 from __future__ import annotations
 
@@ -8,17 +8,20 @@ import numpy as np
 import pytest
 import torch
 from scipy.spatial.distance import jensenshannon, pdist, squareform
+from scipy.stats import special_ortho_group
 
 import headscope as hs
 from headscope.measure.study_windows import evenly
 from headscope.models.load import load_model
 from headscope.stimuli.natural_text import TextWindows
 from headscope.studies.redundancy import (
+    CKA,
     divergence_sums,
     head_divergences,
+    linear_cka,
     plane,
 )
-from tests.helpers.models import eager_attention
+from tests.helpers.models import eager_attention, own_code
 
 
 def drawn(*shape: int, seed: int = 0) -> np.ndarray:
@@ -70,6 +73,52 @@ def test_the_map_gives_back_the_distances_of_points_in_a_plane():
     np.testing.assert_allclose(found.mean(0), 0, atol=1e-12)
 
 
+def test_cka_is_one_for_a_rotated_and_scaled_head_and_small_for_an_independent_one():
+    width, tokens = 8, 1000
+    rng = np.random.default_rng(6)
+    weights = rng.normal(size=(width, 2 * width))
+    weights[:, width:] = 0
+    turned = 3 * special_ortho_group.rvs(width, random_state=1) @ weights
+    heads = torch.from_numpy(np.stack([weights, weights, turned, np.eye(2 * width)[width:]]))
+    inputs = rng.normal(size=(tokens, 2 * width))
+    found = linear_cka(heads, torch.from_numpy(np.cov(inputs.T))).numpy()
+    np.testing.assert_allclose(found[:3, :3], 1)
+    # of two independent white heads: width / (width + tokens)
+    white = torch.eye(2 * width).double().view(2, width, -1)
+    found = linear_cka(white, torch.from_numpy(np.cov(inputs.T))).numpy()
+    assert found[0, 1] == pytest.approx(width / (width + tokens), rel=0.4)
+
+
+def by_kernels(x: np.ndarray, y: np.ndarray) -> float:
+    """Linear CKA by the definition with kernels of tokens × tokens (Gretton et al. 2005)."""
+    k, level = x @ x.T, np.eye(len(x)) - 1 / len(x)
+    centred, other = level @ k @ level, level @ (y @ y.T) @ level
+    return (centred * other).sum() / np.sqrt((centred**2).sum() * (other**2).sum())
+
+
+def projected(folder, windows) -> list[list[np.ndarray]]:
+    """Queries, keys and values of each layer by head, as transformers' modules give them."""
+    network = load_model(str(folder)).engine.network
+    found: dict[str, list[torch.Tensor]] = {}
+    for name, module in network.named_modules():
+        if name.endswith(("c_attn", "query_key_value", "q_proj", "k_proj", "v_proj")):
+            outputs = found.setdefault(name, [])
+            module.register_forward_hook(
+                lambda *call, outputs=outputs: outputs.append(call[2][0, 1:])
+            )
+    with torch.no_grad():
+        for window in windows:
+            network(torch.from_numpy(window.tokens)[None])
+    by_name = {name: torch.cat(outputs).double() for name, outputs in found.items()}
+    parts = list(by_name.values())
+    if "c_attn" in next(iter(by_name)):
+        parts = [part for both in parts for part in both.split(32, -1)]
+    if "query_key_value" in next(iter(by_name)):
+        parts = [p.flatten(1) for all_ in parts for p in all_.view(-1, 4, 24).split(8, -1)]
+    heads = [part.unflatten(-1, (-1, 8)).transpose(0, 1).numpy() for part in parts]
+    return [heads[0:3], heads[3:6]]
+
+
 def test_distances_are_those_of_the_models_own_attention(model_folder, story):
     options = {"max_tokens": 2000, "max_length": 64}
     run = hs.classify(model_folder, story, types=["positional"], **options)
@@ -92,3 +141,18 @@ def test_distances_are_those_of_the_models_own_attention(model_folder, story):
     np.testing.assert_allclose(
         found.table["distance"], (total / count)[range(8), nearest], atol=1e-5
     )
+    expected = np.zeros((8, 3))
+    for layer, parts in enumerate(projected(model_folder, windows)):
+        for column, heads in enumerate(parts):
+            for head in range(4):
+                own = head * len(heads) // 4
+                others = [by_kernels(heads[own], y) for i, y in enumerate(heads) if i != own]
+                expected[4 * layer + head, column] = np.mean(others)
+    np.testing.assert_allclose(found.table[CKA], expected, atol=1e-5)
+
+
+def test_another_engine_compares_patterns_alone(gpt2_folder, story, tmp_path):
+    run = hs.classify(own_code(gpt2_folder, tmp_path), story, types=["positional"], max_tokens=200)
+    found = hs.redundancy(run, windows=2, queries=2)
+    assert found.table[CKA].isna().all(axis=None)
+    assert "lens engine" in found.notes[-1]

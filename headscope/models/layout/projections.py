@@ -157,11 +157,21 @@ def projections(attention: nn.Module, dimensions: AttentionDimensions) -> _Matri
     if _has(attention, FACTORS[-1]):
         factors: list[Any] = [getattr(attention, name, None) for name in FACTORS]
         return [factor.weight.data for factor in (*factors, output) if factor is not None]
+    return [*input_projections(attention, dimensions), output.weight.data]
+
+
+def input_projections(attention: nn.Module, dimensions: AttentionDimensions) -> _Matrices:
+    """The Q, K and V matrices, which read the attention's input, as views into its weights.
+
+    Raises:
+        ModelError: no layout is known that keeps these matrices there, as in latent attention.
+    """
     form = next((form for form in FORMS if form.fits(attention)), None)
     if form is None:
         raise ModelError(f"no Q, K and V matrices known for {type(attention).__name__}")
-    rows = [_rows_of(attention.get_submodule(name)) for name in form.modules]
-    return [*form.split(rows, dimensions), output.weight.data]
+    return form.split(
+        [_rows_of(attention.get_submodule(name)) for name in form.modules], dimensions
+    )
 
 
 def output_projection(attention: nn.Module) -> nn.Module:
