@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 from pydantic.config import JsonDict
 
-from headscope.options import Name, Names, Options, Positive, Seed
+from headscope.options import Name, Names, NonNegative, Options, Positive, Seed
 
 MAX_TOKENS = 40_000
 """Tokens of text that a run reads by default."""
@@ -84,6 +84,11 @@ class Settings(Options):
     chat: bool = _option(
         False,
         "Put each document into the model's chat template, as a user message.",
+        _TEXT,
+    )
+    generate: NonNegative = _option(
+        0,
+        "Tokens that the model generates greedily after each window; annotation is then not used.",
         _TEXT,
     )
     null_model: bool = _option(

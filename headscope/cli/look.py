@@ -126,11 +126,15 @@ def why(
     "Show a head's attention on a text.",
     'headscope show mini L3H1 "The king lost his ring."',
     'headscope show runs/mini 3.1 "The king lost his ring." --out king.html',
+    'headscope show smollm2 L10H1 "The king lost his" --generate 12',
 )
 def show(
     model: ModelOrRun,
     head: Head,
     text: Annotated[str, typer.Argument(help="Text.")],
+    generate: Annotated[
+        int, typer.Option(help="Tokens to generate greedily after the text.", min=0)
+    ] = 0,
     out: Annotated[
         Path | None, typer.Option(help="Write a .html, .png, .svg or .pdf file. Default: print.")
     ] = None,
@@ -141,7 +145,7 @@ def show(
     check_targets((out, (*HTML, *PICTURES)), overwrite=overwrite)
     from headscope.views.show import show as show_head
 
-    view = show_head(model, head, text, source=source)
+    view = show_head(model, head, text, generate=generate, source=source)
     if out is None:
         print_rich(view.grid())
         return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from headscope.measure.fit_baselines import FittedBaselines, fit_baselines
 from headscope.measure.plan import round_of, was_read
 from headscope.measure.precision_check import TOKENS
 from headscope.measure.tally import StoppedEarly
+from headscope.models.generate import continue_window
 from headscope.relations import all_stimuli
 from headscope.relations.effects import Effect, prompt_kinds
 from headscope.relations.head_type import ALL
@@ -23,7 +25,7 @@ from headscope.settings import Settings
 from headscope.stimuli.challenge import challenge_windows
 from headscope.stimuli.natural_text import TEXT, TextWindows
 from headscope.stimuli.prompts import Prompts, prompt_windows
-from headscope.stimuli.stimulus import StimulusConfig, documents_beside
+from headscope.stimuli.stimulus import LEAST_TEXT, StimulusConfig, documents_beside
 
 if TYPE_CHECKING:
     from headscope.models.model import Model
@@ -106,13 +108,20 @@ def windows_of(
     """
     stimuli = {stimulus for relation in relations for stimulus in relation.stimuli}
     length, seed = min(settings.max_length, model.longest_window), settings.seed
+    generated = settings.generate
+    if generated and (settings.chat or length - generated < LEAST_TEXT):
+        raise CorpusError(
+            f"--generate {generated} takes no --chat, and needs a --max-length of at least "
+            f"{generated + LEAST_TEXT} (here {length})"
+        )
     text = TextWindows(
         corpora if TEXT.name in stimuli else (),
         model.tokenizer,
         max_tokens=settings.max_tokens,
-        max_length=length,
+        max_length=length - generated,
         seed=seed,
         max_documents=settings.documents,
+        continue_window=partial(continue_window, model, count=generated) if generated else None,
     )
     count = documents_beside(settings.max_tokens)
     config = StimulusConfig(model.tokenizer, model.vocabulary_size, length, seed, count, corpora)

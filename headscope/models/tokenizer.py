@@ -123,6 +123,10 @@ class Tokenizer:
             self._text.update(zip(new, texts, strict=True))
         return [self._text[token] for token in tokens]
 
+    def decode(self, tokens: Sequence[int]) -> str:
+        """The text of tokens one after the other."""
+        return str(self._backend.decode(tokens, clean_up_tokenization_spaces=False))
+
     def _check_ids(self, tokens: Sequence[int], source: str) -> None:
         highest = max(tokens, default=0)
         if self._rows is not None and highest >= self._rows:

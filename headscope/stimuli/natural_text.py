@@ -5,7 +5,8 @@ Files, folders and corpora take turns.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import TypeVar
@@ -60,8 +61,10 @@ class TextWindows:
         max_length: int,
         seed: int,
         max_documents: int | None = None,
+        continue_window: Callable[[Window], Window] | None = None,
     ) -> None:
         self.max_documents = max_documents
+        self._continue_window = continue_window
         self.tokens = 0
         """Tokens of the windows so far, the beginning-of-text tokens included."""
         self.tokenizer, self.max_length = tokenizer, max_length
@@ -116,10 +119,13 @@ class TextWindows:
         self._skipped_mentions += document.skipped_mentions
         if document.skipped_comments:
             self._skipped_comments.append(document.skipped_comments)
-        self._is_annotated |= is_code(document) or any(w.upos or w.deprel for w in document.words)
+        is_annotated = is_code(document) or any(w.upos or w.deprel for w in document.words)
+        self._is_annotated |= is_annotated and not self._continue_window
         number = self._number(document)
         self._next_document = max(self._next_document, number + 1)
-        yield from cut_document(
+        if self._continue_window:  # a line break at the end of a file is no part of a prompt
+            document = replace(document, text=document.text.rstrip())
+        windows = cut_document(
             document,
             self.tokenizer,
             TEXT.name,
@@ -127,6 +133,7 @@ class TextWindows:
             number=number,
             cuts=self._cuts,
         )
+        yield from map(self._continue_window, windows) if self._continue_window else windows
 
     def _number(self, document: Document) -> int:
         """The document's number; all pieces of one text have that of the first."""

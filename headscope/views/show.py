@@ -9,13 +9,14 @@ from html import escape
 from io import StringIO
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 from zlib import crc32
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from numpy import ndarray
+from pydantic import Field
 from rich.console import Console, Group, RenderableType
 from rich.style import Style
 from rich.text import Text as RichText
@@ -25,8 +26,9 @@ from headscope.corpus.window import Window
 from headscope.errors import HeadscopeError
 from headscope.heads import head_name, parse_head
 from headscope.models.engines.engine import stream_patterns
+from headscope.models.generate import continue_window
 from headscope.models.model import Model
-from headscope.options import Device, Head, Revision, Source, Text, checked
+from headscope.options import Device, Head, NonNegative, Revision, Source, Text, checked
 from headscope.printing import one_line, visible
 from headscope.runs.resolve import ModelOrRun, model_of, run_named, the_model
 from headscope.views.report import circuitsvis_script
@@ -39,6 +41,8 @@ _SHADES = " ·░▒▓█"
 _LEGEND = "rows: queries, columns: keys; darker: more attention; at the right: the strongest key"
 LEAST = 0.02
 """Attention that a small picture draws; what is less cannot be seen."""
+MARK = "▸"
+"""Mark before the first generated token."""
 _numbers = count()
 _brought = False
 """True once a view of this process brought the library along: one output of a notebook does."""
@@ -156,6 +160,9 @@ def show(
     head: Head,
     text: Text,
     *,
+    generate: Annotated[
+        NonNegative, Field(description="Tokens to generate greedily after the text.")
+    ] = 0,
     source: Source = None,
     revision: Revision = None,
     device: Device = "auto",
@@ -165,7 +172,8 @@ def show(
     Raises:
         ModelError: the model cannot be loaded.
         RunError: it has no such head.
-        HeadscopeError: the text is empty, or longer than the model's context.
+        HeadscopeError: the text is empty, or longer than the model's context, what is generated
+            included.
     """
     parse_head(head)
     check_unicode(text)
@@ -177,7 +185,14 @@ def show(
     layer, number = parse_head(head)
     shown_name = head_name(layer, number)
     loaded.check_head(layer, number)
-    window = text_window(loaded, text)
+    window = text_window(loaded, text, generate)
+    title, start = f"{Path(loaded.name).name} {shown_name}", len(window)
+    if generate:
+        window = continue_window(loaded, window, generate)
+        title += f", {len(window) - start} tokens generated after {MARK}"
+    strings = list(window.strings)
+    if len(window) > start:
+        strings[start] = MARK + strings[start]
     patterns: list[torch.Tensor] = []
 
     def take(at: int, pattern: torch.Tensor) -> None:
@@ -186,16 +201,14 @@ def show(
 
     ids = torch.from_numpy(window.tokens)[None].to(loaded.device)
     stream_patterns(loaded.engine, ids, take, layer + 1)
-    return AttentionView(
-        f"{Path(loaded.name).name} {shown_name}", window.strings, patterns[0].numpy()
-    )
+    return AttentionView(title, tuple(strings), patterns[0].numpy())
 
 
-def text_window(model: Model, text: str) -> Window:
+def text_window(model: Model, text: str, generated: int = 0) -> Window:
     """A text as a model reads it: the beginning-of-text token before it, an encoder's end after it.
 
     Raises:
-        HeadscopeError: the text is empty, or longer than the model's context.
+        HeadscopeError: the text is empty, or longer than the model's context less `generated`.
     """
     tokenizer = model.tokenizer
     tokens = tokenizer.encode(Document("text", text, ())).tokens
@@ -203,9 +216,10 @@ def text_window(model: Model, text: str) -> Window:
         raise HeadscopeError("the text is empty: there is nothing to attend to")
     template = tokenizer.template
     around = tokenizer.frame.closing_tokens + (0 if template is None else len(template))
-    if len(tokens) + 1 + around > model.context:
+    others = 1 + around + generated
+    if len(tokens) + others > model.context:
         raise HeadscopeError(
-            f"the text has {len(tokens)} tokens; with its beginning {model.name} reads "
+            f"the text has {len(tokens)} tokens; with {others} more {model.name} reads "
             f"{model.context} at most"
         )
     strings = (tokenizer.bos_string, *tokenizer.spell(tokens.tolist()))
