@@ -36,7 +36,10 @@ def network_of(config):
 
 CONFIGS = {
     name: tiny_config(name)
-    for name in ("gpt2", "opt", "biogpt", "gpt_bigcode", "gpt_neox", "phi3", "llama", "stablelm")
+    for name in (
+        *("gpt2", "opt", "biogpt", "gpt_bigcode", "gpt_neox", "phi3", "llama", "stablelm"),
+        "codegen",
+    )
 }
 
 

@@ -40,6 +40,12 @@ def _in_blocks(rows: list[_Rows], dimensions: AttentionDimensions) -> _Matrices:
     return list(torch.split(rows[0], [dimensions.heads * dimensions.d_head, shared, shared]))
 
 
+def _in_four_parts(rows: list[_Rows], dimensions: AttentionDimensions) -> _Matrices:
+    """A quarter of the queries, values and keys at a time."""
+    query, value, key = rows[0].view(4, 3, -1, rows[0].shape[1]).unbind(1)
+    return [query, key, value]
+
+
 def _by_key_head(rows: list[_Rows], dimensions: AttentionDimensions) -> _Matrices:
     """Each key head's queries, its key and its value."""
     key_heads, width = dimensions.key_value_heads, dimensions.d_head
@@ -56,10 +62,13 @@ class Projections:
     """Attributes of the attention, for Q, K and V or for the one that holds all three."""
     split: Callable[[list[_Rows], AttentionDimensions], _Matrices] = _separate
     """Takes the rows of these modules apart."""
+    attention: str = ""
+    """Name of the only class of attention with this form; empty for any class."""
 
     def fits(self, attention: nn.Module) -> bool:
         """Test if an attention module holds these modules."""
-        return all(_has(attention, name) for name in self.modules)
+        is_class = self.attention in ("", type(attention).__name__)
+        return is_class and all(_has(attention, name) for name in self.modules)
 
 
 FORMS = (
@@ -68,6 +77,7 @@ FORMS = (
     Projections(("query_key_value",), _by_key_head),  # GPT-NeoX
     Projections(("q_lin", "k_lin", "v_lin")),  # DistilBERT
     Projections(("c_attn",), _in_blocks),  # GPT-2, StarCoder
+    Projections(("qkv_proj",), _in_four_parts, "CodeGenAttention"),
     Projections(("qkv_proj",), _in_blocks),  # Phi-3
     Projections(("Wqkv",), _in_blocks),  # MPT, ModernBERT
 )
