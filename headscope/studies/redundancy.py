@@ -239,10 +239,12 @@ def watched_layers(model: Model, hooks: ExitStack) -> list[LayerInputs]:
     engine: Any = model.engine
     layers = []
     for module in projection_modules(plain_network_of(model)):
-        size = engine.dimensions
-        heads = size.heads, size.key_value_heads, size.key_value_heads
-        matrices = zip(input_projections(module, size), heads, strict=True)
-        layer = LayerInputs([m.reshape(n, -1, m.shape[-1]) for m, n in matrices])
+        matrices = input_projections(module, engine.dimensions)
+        rows = [matrix.reshape(-1, matrix.shape[-1]) for matrix in matrices]
+        heads = engine.dimensions.heads
+        groups = heads * len(rows[1]) // len(rows[0])  # some models have another number by layer
+        sizes = ((heads, -1), (groups, -1), (groups, -1))
+        layer = LayerInputs([w.unflatten(0, n) for w, n in zip(rows, sizes, strict=True)])
         hooks.enter_context(module.register_forward_pre_hook(layer.add, with_kwargs=True))
         layers.append(layer)
     return layers
