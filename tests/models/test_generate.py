@@ -83,7 +83,17 @@ def test_classify_measures_the_attention_of_each_step(model_folder, network, sto
         count = len(window) - len(prompt) if window.name != plain[-1].name else 20
         tokens, attention = step_by_step(network, window.tokens[:-count], count)
         assert window.tokens.tolist() == tokens.tolist()
-        assert len(window.words) >= len(prompt.words)
+        words = window.words
+        assert np.array_equal(words.first[: len(prompt.words)], prompt.words.first)
+        spelled = [
+            "".join(window.strings[first : last + 1]).lower()
+            for first, last in zip(words.first, words.last, strict=True)
+        ]
+        assert all(
+            form in text or "\N{REPLACEMENT CHARACTER}" in text
+            for form, text in zip(words.lemma, spelled, strict=True)
+        )
+        assert words.last[-1] >= len(prompt)
         patterns.append(attention)
     scored = hs.score_patterns(patterns, windows, types=["positional"])
     keys = ["layer", "head", "relation"]

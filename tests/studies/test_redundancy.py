@@ -16,6 +16,7 @@ from headscope.models.load import load_model
 from headscope.stimuli.natural_text import TextWindows
 from headscope.studies.redundancy import (
     CKA,
+    LayerInputs,
     divergence_sums,
     head_divergences,
     linear_cka,
@@ -87,6 +88,14 @@ def test_cka_is_one_for_a_rotated_and_scaled_head_and_small_for_an_independent_o
     white = torch.eye(2 * width).double().view(2, width, -1)
     found = linear_cka(white, torch.from_numpy(np.cov(inputs.T))).numpy()
     assert found[0, 1] == pytest.approx(width / (width + tokens), rel=0.4)
+
+
+def test_heads_of_a_group_have_the_similarity_of_their_key_head():
+    keys = torch.tensor([[[1.0, 0.0]], [[0.0, 2.0]], [[1.0, 1.0]]]).double()
+    layer = LayerInputs([keys.repeat_interleave(2, 0), keys, keys[:1]], torch.eye(3).double())
+    found = layer.similarities()
+    assert found[:, 1].tolist() == pytest.approx([0.25, 0.25, 0.25, 0.25, 0.5, 0.5])
+    assert np.isnan(found[:, 2]).all()
 
 
 def by_kernels(x: np.ndarray, y: np.ndarray) -> float:
