@@ -34,7 +34,7 @@ from headscope.relations.pairs import Pairs, no_pairs
 from headscope.relations.relation import Relation, targets_of
 from headscope.stimuli.challenge import CHALLENGE
 
-MAX_TOKENS, MIN_TOKENS, SHARE = 16_384, 8_192, 0.3
+MAX_TOKENS, MIN_TOKENS, SHARE = 16_384, 4_096, 0.3
 """Tokens that are read again for surrogates: a share of those of the run, between two limits."""
 QUERIES = (50, 200)
 """Queries of a relation after which windows are chosen for other relations first, and after which
@@ -138,7 +138,7 @@ def tokens_again(tokens_read: int) -> int:
     """Tokens that are read again after a run of so many tokens.
 
     >>> [tokens_again(tokens) for tokens in (1_000, 40_000, 1_000_000)]
-    [8192, 12000, 16384]
+    [4096, 12000, 16384]
     """
     return min(MAX_TOKENS, max(MIN_TOKENS, int(SHARE * tokens_read)))
 

@@ -76,7 +76,7 @@ def compared_targets(
     return _compared_targets(window, relation, baseline)[part == EASY]
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=2**13)
 def _compared_targets(
     window: Window, relation: Relation, baseline: ChosenBaseline
 ) -> tuple[Pairs, Pairs]:
