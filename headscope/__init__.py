@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from headscope.studies.function_vectors import function_vectors as function_vectors
     from headscope.studies.headvis import headvis as headvis
     from headscope.studies.languages import languages as languages
+    from headscope.studies.match import match_heads as match_heads
     from headscope.studies.patch import patch as patch
     from headscope.studies.prune import prune as prune
     from headscope.studies.redundancy import redundancy as redundancy

@@ -14,6 +14,7 @@ from headscope.cli.files import CSV, PICTURES, check_targets, print_written, wri
 from headscope.cli.shell_options import ModelOrRun, Overwrite, takes_settings
 from headscope.cli.study_command import StudyCall, body, command_of
 from headscope.cli.terminal import message_listener, print_rich, print_text, stop_code, warn
+from headscope.errors import HeadscopeError
 from headscope.printing import one_line
 
 _LIST = "repeatable, or separated by commas"
@@ -158,9 +159,18 @@ def explain(call: StudyCall, model: ModelOrRun) -> None:
 @command_of("compare")
 def compare(
     runs: Annotated[list[Path], typer.Argument(help="Two run folders or more.")],
+    match: Annotated[
+        bool,
+        typer.Option(
+            "--match",
+            help="Find the most similar head of the second run for each head of the first, by "
+            "their lifts; the models may differ.",
+        ),
+    ] = False,
     out: Annotated[Path | None, typer.Option(help="Write the table to this .csv file.")] = None,
     figure: Annotated[
-        Path | None, typer.Option(help="Draw the lift differences: a .png, .svg or .pdf file.")
+        Path | None,
+        typer.Option(help="Draw the lift differences or similarities: a .png, .svg or .pdf file."),
     ] = None,
     fail_on: Annotated[
         list[str] | None,
@@ -180,9 +190,15 @@ def compare(
     check_targets((out, CSV), (figure, PICTURES), overwrite=overwrite)
     from headscope.studies.compare import compare as compare_runs
     from headscope.studies.compare import condition_outcomes
+    from headscope.studies.match import match_heads
 
-    result = compare_runs(*runs)
-    outcomes = condition_outcomes(result, fail_on or [])
+    if match:
+        if len(runs) != 2 or fail_on:
+            raise HeadscopeError("--match takes two runs, and no --fail-on")
+        result = match_heads(*runs)
+    else:
+        result = compare_runs(*runs)
+    outcomes = condition_outcomes(result, fail_on) if fail_on else []
     result = replace(result, notes=(*map(str, outcomes), *result.notes))
     files = write_study(result, out, figure, overwrite=overwrite)
     print_rich(result.lines())

@@ -166,8 +166,9 @@ def _windows(
     model: Model, corpora: Sequence[str | Path], sequences: int, max_length: int
 ) -> list[Window]:
     length = min(max_length, model.longest_window)
-    limits = {"max_tokens": sequences * length, "max_length": length, "seed": 0}
-    text = TextWindows(corpora, model.tokenizer, **limits)
+    text = TextWindows(
+        corpora, model.tokenizer, max_tokens=sequences * length, max_length=length, seed=0
+    )
     windows = list(islice((w for w in text if len(w) >= SHORTEST), sequences))
     if not windows:
         raise CorpusError(f"{', '.join(map(str, corpora))}: no sequence of {SHORTEST} tokens")

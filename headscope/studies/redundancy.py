@@ -241,10 +241,11 @@ def watched_layers(model: Model, hooks: ExitStack) -> list[LayerInputs]:
     for module in projection_modules(plain_network_of(model)):
         matrices = input_projections(module, engine.dimensions)
         rows = [matrix.reshape(-1, matrix.shape[-1]) for matrix in matrices]
+        width = rows[0].shape[-1]
         heads = engine.dimensions.heads
         groups = heads * len(rows[1]) // len(rows[0])  # some models have another number by layer
-        sizes = ((heads, -1), (groups, -1), (groups, -1))
-        layer = LayerInputs([w.unflatten(0, n) for w, n in zip(rows, sizes, strict=True)])
+        counts = (heads, groups, groups)
+        layer = LayerInputs([w.reshape(n, -1, width) for w, n in zip(rows, counts, strict=True)])
         hooks.enter_context(module.register_forward_pre_hook(layer.add, with_kwargs=True))
         layers.append(layer)
     return layers

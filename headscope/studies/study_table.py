@@ -206,6 +206,10 @@ STUDIES: tuple[StudyRow, ...] = (
         ),
     ),
     StudyRow(
+        name="match_heads",
+        module="match",
+    ),
+    StudyRow(
         name="why",
     ),
 )

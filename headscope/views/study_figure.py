@@ -29,8 +29,8 @@ class Plot(ABC):
     """Columns whose values have a panel each."""
 
     def figure(self, title: str, table: pd.DataFrame) -> Figure:
-        """Draw a table under the part of the title before the colon."""
-        parts: list[tuple[Any, pd.DataFrame]] = [((title.split(":")[0],), table)]
+        """Draw a table under the part of the title before the first colon."""
+        parts: list[tuple[Any, pd.DataFrame]] = [((title.split(": ")[0],), table)]
         if self.panels:
             parts = list(table.groupby(list(self.panels), sort=False))
         figure = Figure(figsize=(6.0, self.height(table) * len(parts)), layout="constrained")
@@ -145,11 +145,12 @@ class HeatMap(Plot):
 
     def height(self, table: pd.DataFrame) -> float:
         """Inches of a panel."""
-        return 1.2 + 0.22 * int(table[self.y].nunique())
+        return 1.2 + 0.22 * min(int(table[self.y].nunique()), MOST_BARS)
 
     def draw(self, axes: Axes, table: pd.DataFrame) -> None:
         """Draw the rows of one panel."""
         wide = table.pivot(index=self.y, columns=self.x, values=self.value).astype(float)
+        size = 3 if len(wide) <= MOST_BARS else 1
         largest = float(wide.abs().max(axis=None))
         limit = largest if largest > 0 else 1.0
         colours = colormaps["RdBu_r"].with_extremes(bad="#d9d9d9")
@@ -157,9 +158,12 @@ class HeatMap(Plot):
         if self.mark:
             for row in table[table[self.mark].eq(True)].to_dict("records"):
                 cell = wide.columns.get_loc(row[self.x]), wide.index.get_loc(row[self.y])
-                axes.plot(*cell, "ko", ms=3)
-        axes.set_yticks(range(len(wide)), wide.index)
-        axes.set_xticks(range(len(wide.columns)), wide.columns)
+                axes.plot(*cell, "ko", ms=size)
+        for axis, names in ((axes.yaxis, wide.index), (axes.xaxis, wide.columns)):
+            step = -(-len(names) // MOST_BARS)
+            axis.set_ticks(range(0, len(names), step), names[::step])
+        if len(wide.columns) > MOST_TICKS:
+            axes.tick_params(axis="x", rotation=90)
         note = f"; dots: {self.mark}" if self.mark else ""
         axes.figure.colorbar(image, ax=axes, label=f"{self.value}{note}")
         axes.set_xlabel(self.x)

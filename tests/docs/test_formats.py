@@ -41,6 +41,7 @@ def written(gpt2_folder, tmp_path_factory) -> Callable[[str], pd.DataFrame]:
         shell("classify", *words, "--direct-effects")
     shell("ablate", runs[0], "--heads", "all", "--how", "zero")
     shell("compare", *runs, "--out", home / "compare.csv")
+    shell("compare", "atlas:mini", "atlas:mini", "--match", "--out", home / "match_heads.csv")
     shell("study", "weights", runs[0], "--out", home / "weights.csv")
     shell("explain", runs[0], "--windows", 8, "--features", 2)
     few = ("--corpus", text, "--max-tokens", 600)
@@ -83,8 +84,8 @@ def written(gpt2_folder, tmp_path_factory) -> Callable[[str], pd.DataFrame]:
 
 
 WRITTEN_OTHERWISE = {
-    "ablate", "compare", "emergence", "explain", "function_vectors", "headvis", "languages", "prune",
-    "sweep", "verify", "weights",
+    "ablate", "compare", "emergence", "explain", "function_vectors", "headvis", "languages", "match_heads",
+    "prune", "sweep", "verify", "weights",
 }  # fmt: skip
 """Studies with other arguments than those that their names tell, or without a table of `--out`."""
 

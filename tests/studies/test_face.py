@@ -44,6 +44,7 @@ MADE_UP = {
     "anatomy": lambda ask, run, corpus: ask("mini"),
     "collapse": lambda ask, run, corpus: ask(run, corpus, max_tokens=150, mixing=True),
     "compare": lambda ask, run, corpus: ask(run, run),
+    "match_heads": lambda ask, run, corpus: ask(run, run),
     "emergence": lambda ask, run, corpus: cell_emergence(cells()),
     "function_vectors": lambda ask, run, corpus: ask(run, tasks="past,plural"),
     "headvis": lambda ask, run, corpus: ask(

@@ -134,8 +134,9 @@ def read_split_windows(
         CorpusError: a corpus cannot be read, or has fewer than four windows.
     """
     length = min(LENGTH, model.context)
-    limits = {"max_tokens": windows * SPREAD, "max_length": length, "seed": seed}
-    text = TextWindows(corpora, model.tokenizer, **limits)
+    text = TextWindows(
+        corpora, model.tokenizer, max_tokens=windows * SPREAD, max_length=length, seed=seed
+    )
     windows_read, notes = [window for window in text if len(window) > 2], []
     if len({window.document for window in windows_read}) < 2 * PARTS:
         notes.append(
