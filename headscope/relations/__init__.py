@@ -22,6 +22,7 @@ from headscope.relations import (
     concept_induction,
     coreference,
     delimiter,
+    far,
     induction,
     lexical,
     positional,
@@ -49,6 +50,7 @@ _SHIPPED = (
     retrieval.TYPE,
     concept_induction.TYPE,
     alignment.TYPE,
+    far.TYPE,
 )
 GRAMMATICAL = ("agreement", "pronoun")
 """Behaviours beside predictions in a stimulus: which of two sentences is grammatical."""

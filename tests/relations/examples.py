@@ -134,6 +134,10 @@ EXAMPLES = [
         LETTERS,
         {q: [q - 4, q - 3, q - 2, q - 1] for q in range(6, len(LETTERS))},
     ),
+    *(
+        Example(f"far/offset-{d}", ["<bos>", *map(str, range(40))], {q: [q - d] for q in queries})
+        for d, queries in ((9, range(10, 41)), (32, range(33, 41)))
+    ),
     # the query at 1 has no earlier key to be compared with
     Example("sink/first-token", KEYS, {q: [0] for q in range(2, 23)}, KEYS_TEXT),
     Example(

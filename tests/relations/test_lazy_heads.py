@@ -423,7 +423,45 @@ ALIGNMENT = Case(
     {f"source, noise {noise}": {"translation"} for noise in NOISES},
 )
 
+# far offsets: one distance, not a region -----------------------------------------------------------
+
+
+def tokens_back(*offsets: int) -> Look:
+    return lambda window: {
+        query: [query - offset for offset in offsets if query > offset]
+        for query in range(offsets[0] + 1, len(window))
+    }
+
+
+def last_token(*strings: str) -> Look:
+    """The nearest earlier token of a few."""
+
+    def look(window: Window) -> Keys:
+        places = [p for p, string in enumerate(window.strings) if string.strip(" ") in strings]
+        earlier = np.searchsorted(places, np.arange(len(window)))
+        return {query: places[n - 1] for query, n in enumerate(earlier.tolist()) if n}
+
+    return look
+
+
+FAR_TAGS = {f"{n} back, noise {noise}": {f"offset-{n}"} for n in (9, 20, 32) for noise in NOISES}
+FAR = Case(
+    "far",
+    prose,
+    {f"{n} back, noise {noise}": (tokens_back(n), noise) for n in (9, 20, 32) for noise in NOISES}
+    | {
+        "evenly over 40 tokens": tokens_back(*range(1, 41)),
+        "evenly over 6 tokens": tokens_back(*range(12, 18)),
+        "the token before": tokens_back(1),
+        "the last end of a sentence": last_token(".", "?", "!"),
+        "the last comma": last_token(","),
+        "ten words back": words_back(10),
+    },
+    FAR_TAGS,
+)
+
 CASES = {
+    "far": FAR,
     "alignment": ALIGNMENT,
     "retrieval": RETRIEVAL,
     "concept-induction": BY_WORDS,

@@ -1,0 +1,56 @@
+"""Far offsets: attention to the token 9 to 32 tokens back, a relation for each distance.
+
+The relation of a tag states the distance. Nearer offsets are of the type `positional`.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+from numpy import ndarray
+
+from headscope.corpus.window import Window
+from headscope.relations.annotated_links import as_one_word
+from headscope.relations.head_type import HeadType
+from headscope.relations.pairs import Pairs, pairs, without
+from headscope.relations.positional import OFFSETS, at_offset
+from headscope.relations.relation import Label, Relation, TagThresholds, draws_nothing
+
+FAR_OFFSETS = range(OFFSETS.stop, 33)
+NEIGHBOURS = np.array([-2, -1, 1, 2])
+"""Steps from a target to its controls."""
+
+
+@draws_nothing
+def keys_beside(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
+    """Same query, the two keys before and the two behind the target, their masses added up.
+
+    A head that attends to a region of two or more tokens has no lift.
+    """
+    owner = np.repeat(targets.owner, len(NEIGHBOURS))
+    key: ndarray = (targets.key[:, None] + NEIGHBOURS).ravel()
+    seen = (key > 0) & window.attention_kind.sees(owner, key)
+    controls = pairs(owner[seen], key[seen], attention_kind=window.attention_kind)
+    return as_one_word(without(controls, targets), len(window))
+
+
+TYPE = HeadType(
+    name="far",
+    letter="F",
+    colour="#4477aa",
+    relations=tuple(
+        Relation(
+            "far",
+            f"offset-{offset}",
+            partial(at_offset, offset=offset),
+            keys_beside,
+            TagThresholds(0.1, "ours: a tenth of a head's attention", f"the token {offset} back"),
+            label=Label(f"offset-{offset}", ("far-offset",)),
+        )
+        for offset in FAR_OFFSETS
+    ),
+    looks_at=f"the token {FAR_OFFSETS[0]} to {FAR_OFFSETS[-1]} back",
+    control_keys="the two tokens on either side of it, together",
+    on_request=True,
+)
