@@ -91,15 +91,18 @@ LEFT_OUT = {
 META = ("title", "author", "sourceURL", "dateCreated", "dateModified", "dateCollected", "genre")
 META += ("speakerCount",)
 COMMENTS = ("newdoc id", "global.Entity", "newpar", "sent_id", "speaker", "addressee", "text")
-MISC = ("Entity", "SpaceAfter")
+MISC = ("Discourse", "Entity", "SpaceAfter")
 _META = re.compile(r"# meta::(\w+) = (.*)")
+_SIGNALS = re.compile(r"(?<=[=;])([^:;|]+:\d+(?:->\d+)?):[^;|]*")
+"""A discourse relation with its units, and the distance and signals behind them."""
 
 
 def reduce(text: str) -> str:
     """A document without what headscope does not read.
 
-    Left out are DEPS (enhanced dependencies), MISC beside `Entity=` and `SpaceAfter=`, summaries,
-    and the comments of other layers of annotation.
+    Left out are DEPS (enhanced dependencies), MISC beside `Discourse=`, `Entity=` and
+    `SpaceAfter=`, distances and signals of `Discourse=`, summaries, and the comments of other
+    layers of annotation.
     """
     return "\n".join(_lines(text.removesuffix("\n").split("\n"))) + "\n"
 
@@ -119,7 +122,7 @@ def _row(line: str) -> str:
     columns = line.split("\t")
     columns[8] = "_"
     kept = (part for part in columns[9].split("|") if part.partition("=")[0] in MISC)
-    columns[9] = "|".join(kept) or "_"
+    columns[9] = _SIGNALS.sub(r"\1", "|".join(kept)) or "_"
     return "\t".join(columns)
 
 

@@ -1,10 +1,11 @@
-"""CoNLL-U (Universal Dependencies) with CorefUD `Entity=` mentions.
+"""CoNLL-U (Universal Dependencies) with CorefUD `Entity=` mentions and eRST `Discourse=` units.
 
 Rows are checked: ten columns, and a tree over the words. Documents add what a model needs: the
 surface text and character offsets (multi-word ranges, spaces, paragraphs) and document boundaries.
 Empty nodes (`8.1`) are left out.
 Format: https://universaldependencies.org/format.html (comments), misc.html (MISC);
-https://ufal.mff.cuni.cz/corefud (`global.Entity`).
+https://ufal.mff.cuni.cz/corefud (`global.Entity`); https://aclanthology.org/2025.cl-1.3
+(eRST).
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain, pairwise
 from pathlib import Path
 
-from headscope.corpus.document import Document, Word
+from headscope.corpus.document import Document, Word, own_label
+from headscope.corpus.gold_links import Arrow
 from headscope.corpus.mentions import EntityReader
 from headscope.corpus.shipped import uncompressed
 from headscope.errors import CorpusError
@@ -22,6 +25,10 @@ from headscope.errors import CorpusError
 COLUMNS = ("ID", "FORM", "LEMMA", "UPOS", "XPOS", "FEATS", "HEAD", "DEPREL", "DEPS", "MISC")
 _ID = re.compile(r"([0-9]{1,9})(?:([-.])([0-9]{1,9}))?")
 _HEAD = re.compile(r"[0-9]{1,9}|_")
+_DISCOURSE = re.compile(r"(?:^|;)(?P<name>[^:;]+):(?P<unit>\d+)(?:->(?P<target>\d+))?")
+UNIT, CAUSAL, OTHER, AHEAD = "discourse-unit", "discourse-causal", "discourse-other", "-ahead"
+"""Kinds of arrows from a head word of a discourse unit to the head word before it, and from a
+satellite to an earlier nucleus; with `AHEAD` from a nucleus to an earlier satellite."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +52,8 @@ class Row:
     """True if a paragraph starts here, within a sentence or not."""
     entity: str
     """The value of `Entity=`, empty without one."""
+    discourse: str
+    """The value of `Discourse=` at the first word of a discourse unit, empty elsewhere."""
 
 
 def parse_rows(path: Path, lines: list[tuple[int, str]]) -> list[Row]:
@@ -93,6 +102,7 @@ def _row(location: str, number: int, line: str) -> Row:
         space_after=_spaces(location, "SpacesAfter", misc) or after,
         new_paragraph=misc.get("NewPar") == "Yes",
         entity=misc.get("Entity", ""),
+        discourse=misc.get("Discourse", ""),
     )
 
 
@@ -204,6 +214,8 @@ class _Builder:
     """The space behind the last token."""
     sentences: int = 0
     words: list[Word] = field(default_factory=list)
+    discourse: dict[int, str] = field(default_factory=dict)
+    """The value of `Discourse=` at words that start a discourse unit."""
     entities: EntityReader = field(init=False)
 
     def __post_init__(self) -> None:
@@ -231,6 +243,8 @@ class _Builder:
                 )
             )
             self.entities.read(row.entity, len(self.words) - 1, row.line)
+            if row.discourse:
+                self.discourse[len(self.words) - 1] = row.discourse
         self.entities.end_sentence()
         self.sentences += 1
 
@@ -245,11 +259,12 @@ class _Builder:
                 mentions,
                 skipped,
                 source=self.path,
+                arrows=tuple(_discourse_arrows(self.words, self.discourse)),
                 skipped_comments=skipped_comments,
             )
             self.documents += 1
         self.text, self.length, self.space, self.sentences = [], 0, "", 0
-        self.words, self.entities = [], EntityReader(self.path)
+        self.words, self.discourse, self.entities = [], {}, EntityReader(self.path)
 
     def _surface(self, rows: list[Row], paragraph: bool) -> Iterator[tuple[Row, int, int]]:
         """Write each token's characters to the text and give the words' spans."""
@@ -328,3 +343,48 @@ def _comments(lines: list[str]) -> dict[str, str]:
             key = re.sub(r"^(newdoc|newpar)\s.*", r"\1", key.strip())
             comments[key] = value.strip() or comments.get(key, "")
     return comments
+
+
+def _discourse_arrows(words: list[Word], values: Mapping[int, str]) -> Iterator[Arrow]:
+    """Arrows between the discourse units of a document, from the later word to the earlier one.
+
+    A satellite stands at the connective that opens it, or else at its head word. Multinuclear
+    relations (`_m`) have no satellite; parts of a divided unit (`same-unit_m`) are one unit.
+    """
+    relations = [list(_DISCOURSE.finditer(value)) for value in values.values()]
+    unit_of, words_of = dict[str, str](), dict[str, list[int]]()
+    for links, first, end in zip(relations, values, [*values, len(words)][1:], strict=True):
+        for relation in links[:1]:
+            unit = relation["unit"]
+            if relation["name"] == "same-unit_m":
+                unit_of[unit] = unit_of.get(relation["target"], relation["target"])
+            words_of.setdefault(unit_of.get(unit, unit), []).extend(range(first, end))
+    heads = {unit: _unit_head(words, rows) for unit, rows in words_of.items()}
+    starts = sorted({words[head].start for head in heads.values()})
+    for before, start in pairwise(starts):
+        yield Arrow(UNIT, start, (before,), ())
+    for relation in chain.from_iterable(relations):
+        unit, nucleus = (unit_of.get(relation[end], relation[end]) for end in ("unit", "target"))
+        if relation["name"].endswith("_m") or nucleus not in heads or unit == nucleus:
+            continue
+        kind = CAUSAL if relation["name"].startswith("causal-") else OTHER
+        source = words[_connective(words, words_of[unit], heads[unit])].start
+        target = words[heads[nucleus]].start
+        if target < source:
+            yield Arrow(kind, source, (target,), ())
+        else:
+            yield Arrow(kind + AHEAD, target, (source,), ())
+
+
+def _unit_head(words: list[Word], rows: list[int]) -> int:
+    """The first word of a unit, marks apart, whose governor lies outside."""
+    inside = {*rows}
+    heads = (row for row in rows if words[row].head not in inside and words[row].upos != "PUNCT")
+    return next(heads, rows[0])
+
+
+def _connective(words: list[Word], rows: list[int], head: int) -> int:
+    """The conjunction or adverb that opens a unit and belongs to its head, or else the head."""
+    first = next((row for row in rows if words[row].upos != "PUNCT"), head)
+    is_connective = own_label(words[first].deprel) in ("mark", "cc", "advmod")
+    return first if is_connective and words[first].head == head else head

@@ -22,6 +22,7 @@ from headscope.relations import (
     concept_induction,
     coreference,
     delimiter,
+    discourse,
     far,
     induction,
     lexical,
@@ -51,6 +52,7 @@ _SHIPPED = (
     concept_induction.TYPE,
     alignment.TYPE,
     far.TYPE,
+    discourse.TYPE,
 )
 GRAMMATICAL = ("agreement", "pronoun")
 """Behaviours beside predictions in a stimulus: which of two sentences is grammatical."""

@@ -76,6 +76,35 @@ RELATED_TOKENS = [
     "Sunday",
 ]  # fmt: skip
 
+# "left" is of two units before, "when" opens a divided one, "sang" has no satellite
+DISCOURSE = """\
+1	Tom	Tom	PROPN	_	_	2	nsubj	_	Discourse=context-background:1->2
+2	slept	sleep	VERB	_	_	0	root	_	SpaceAfter=No
+3	.	.	PUNCT	_	_	2	punct	_	_
+
+1	Ann	Ann	PROPN	_	_	3	nsubj	_	Discourse=ROOT:2
+2	also	also	ADV	_	_	3	advmod	_	_
+3	left	leave	VERB	_	_	0	root	_	_
+4	when	when	SCONJ	_	_	6	mark	_	Discourse=context-circumstance:3->2:0:_
+5	she	she	PRON	_	_	6	nsubj	_	_
+6	saw	see	VERB	_	_	3	advcl	_	_
+7	because	because	SCONJ	_	_	9	mark	_	Discourse=causal-cause:4->2:1:_;causal-cause:4->3
+8	it	it	PRON	_	_	9	nsubj	_	_
+9	rained	rain	VERB	_	_	3	advcl	_	_
+10	outside	outside	ADV	_	_	6	advmod	_	Discourse=same-unit_m:5->3
+11	and	and	CCONJ	_	_	12	cc	_	Discourse=joint-list_m:6->2
+12	sang	sing	VERB	_	_	3	conj	_	SpaceAfter=No
+13	.	.	PUNCT	_	_	3	punct	_	_
+
+1	Nobody	nobody	PRON	_	_	2	nsubj	_	Discourse=causal-result:7->5
+2	came	come	VERB	_	_	0	root	_	SpaceAfter=No
+3	.	.	PUNCT	_	_	2	punct	_	_
+"""
+DISCOURSE_TOKENS = [
+    "<bos>", "Tom", "slept", ".", "Ann", "also", "left", "when", "she", "sa", "w", "because", "it",
+    "rained", "outside", "and", "sang", ".", "Nobody", "came", ".",
+]  # fmt: skip
+
 LONG_WORD = ["<bos>", "in", "com", "pre", "hension"]
 
 # "Ruth, who lives in Madrid, works in Berlin. George works in Boston, but lives in Moscow. Alice
@@ -107,7 +136,7 @@ _ROWS = "".join(f"{i}\t{w}\t{w}\tX\t_\t_\t0\troot\t_\t_\n" for i, w in enumerate
 WORDS_TEXT = replace(document(_ROWS), stimulus="words")
 LONG_WORD_TEXT = document("1\tincomprehension\tincomprehension\tNOUN\t_\t_\t0\troot\t_\t_\n")
 KEYS_TEXT, REED_TEXT, RELATED_TEXT = document(SENTENCES), document(REED), document(RELATED)
-TOM_TEXT = document(TOM)
+TOM_TEXT, DISCOURSE_TEXT = document(TOM), document(DISCOURSE)
 
 
 @dataclass(frozen=True)
@@ -206,6 +235,8 @@ EXAMPLES = [
         {14: [5], 15: [6], 18: [9], 19: [10]},
         TRANSLATED_TEXT,
     ),
+    Example("discourse/causal", DISCOURSE_TOKENS, {11: [6, 9, 10], 19: [9, 10]}, DISCOURSE_TEXT),
+    Example("discourse/other", DISCOURSE_TOKENS, {7: [6]}, DISCOURSE_TEXT),
     *(
         Example(f"code/{kind}", code_example.TOKENS, targets, code_example.TEXT)
         for kind, targets in code_example.TARGETS.items()

@@ -9,6 +9,7 @@ import pytest
 
 import headscope as hs
 from headscope.attention_kind import BIDIRECTIONAL, CAUSAL
+from headscope.corpus.align import window_of_tokens
 from headscope.corpus.shipped import mini_folder
 from headscope.corpus.window import Frame, Window, WordTable
 from headscope.errors import PatternError
@@ -16,6 +17,7 @@ from headscope.models.tokenizer import load_tokenizer
 from headscope.relations import relations_of
 from headscope.relations.baselines import ALL_BASELINES, CLASSES, picks
 from headscope.relations.relation import find, targets_of
+from tests.relations.examples import DISCOURSE_TEXT, DISCOURSE_TOKENS
 
 CLASS = "DET ADJ NOUN VERB DET NOUN PUNCT NOUN VERB ADP DET ADJ NOUN PUNCT".split()
 HEADS = [2, 2, 3, -1, 5, 3, 3, 8, -1, 12, 12, 12, 8, 8]
@@ -81,6 +83,20 @@ def test_dependencies_count_on_both_sides_and_in_both_directions(window):
     assert {key > query for query, key in cells["det:head>dep"]} == {False}
     causal = targets_of(relations["obj:head>dep"], replace(window, attention_kind=CAUSAL))
     assert len(causal) == 0
+
+
+def test_satellites_find_earlier_and_later_nuclei():
+    text = window_of_tokens(DISCOURSE_TOKENS, DISCOURSE_TEXT)
+    both = Frame(99, "[SEP]", BIDIRECTIONAL).close(text)
+    relation = relations_of(["discourse"], BIDIRECTIONAL)[1]
+    found = find(relation, both, [0])
+    targets, controls = (
+        set(zip(cells.owner.tolist(), cells.key.tolist(), strict=True))
+        for cells in (found.targets, found.controls)
+    )
+    assert targets == {(2, 6), (7, 6)}
+    assert controls == {(2, 9), (2, 10), (7, 2), (7, 13)}
+    assert relation.baseline.find(both)[[2, 7]].tolist() == [6, 6]
 
 
 @pytest.mark.parametrize("relation", relations_of(["all"], BIDIRECTIONAL), ids=lambda r: r.id)

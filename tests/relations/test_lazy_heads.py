@@ -16,8 +16,9 @@ import pytest
 import headscope as hs
 from headscope.corpus.align import TokenizedDocument
 from headscope.corpus.code import KINDS
+from headscope.corpus.conllu import CAUSAL, OTHER, UNIT
 from headscope.corpus.document import Document
-from headscope.corpus.shipped import mini_folder
+from headscope.corpus.shipped import mini_folder, shipped_corpora
 from headscope.corpus.window import NO_FRAME, MentionTable, Window, WordTable
 from headscope.models.tokenizer import load_tokenizer
 from headscope.stimuli.facts import FACTS, HALF_RIGHT, KIND, PROPERTY
@@ -460,7 +461,58 @@ FAR = Case(
     FAR_TAGS,
 )
 
+# discourse: the clause that a connective links to, not the clause before ------------------------
+
+
+def all_gum() -> tuple[Window, ...]:
+    """Windows of GUM, a token for each word."""
+    text = TextWindows(shipped_corpora(), ByWord(), max_tokens=40_000, max_length=256, seed=0)
+    return tuple(text)
+
+
+def nearest_of(rows: Callable[[Window], np.ndarray]) -> Look:
+    """The nearest of some earlier words, at each word."""
+
+    def look(window: Window) -> Keys:
+        last, chosen = window.words.last, window.words.last[rows(window)]
+        before = np.searchsorted(chosen, last) - 1
+        return {int(query): int(chosen[b]) for query, b in zip(last, before, strict=True) if b >= 0}
+
+    return look
+
+
+def unit_heads(window: Window) -> np.ndarray:
+    units = window.arrows.take(window.arrows.kind == UNIT)
+    return np.flatnonzero(np.isin(window.words.last, [*units.query, *units.last]))
+
+
+def root_of_the_sentence_before(window: Window) -> Keys:
+    words = window.words
+    is_root = words.deprel == "root"
+    roots = dict(zip(words.sentence[is_root].tolist(), words.last[is_root].tolist(), strict=True))
+    places = zip(words.last.tolist(), words.sentence.tolist(), strict=True)
+    return {query: roots[of - 1] for query, of in places if of - 1 in roots}
+
+
+DISCOURSE = Case(
+    "discourse",
+    all_gum,
+    {f"{kind}, noise {noise}": (knows(kind), noise) for kind in (CAUSAL, OTHER) for noise in NOISES}
+    | {
+        "head of the unit before": nearest_of(unit_heads),
+        "nearest verb": nearest_of(lambda window: np.flatnonzero(window.words.upos == "VERB")),
+        "nearest root": nearest_of(lambda window: np.flatnonzero(window.words.deprel == "root")),
+        "root of the sentence before": root_of_the_sentence_before,
+    },
+    {
+        f"{kind}, noise {noise}": {kind.removeprefix("discourse-")}
+        for kind in (CAUSAL, OTHER)
+        for noise in NOISES
+    },
+)
+
 CASES = {
+    "discourse": DISCOURSE,
     "far": FAR,
     "alignment": ALIGNMENT,
     "retrieval": RETRIEVAL,

@@ -1,0 +1,106 @@
+"""Discourse heads attend from a connective to the clause that it links its own clause to.
+
+Pairs come from GUM's `Discourse=` annotation in CoNLL-U: rhetorical relations of a satellite
+("because it rained") to its nucleus ("they stayed"). Text without the annotation has no pairs.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache, partial
+
+import numpy as np
+from jaxtyping import Int
+from numpy import ndarray
+
+from headscope.corpus.conllu import AHEAD, CAUSAL, OTHER, UNIT
+from headscope.corpus.window import Window
+from headscope.relations.annotated_links import of_kind
+from headscope.relations.controls import word_cells, word_pairs
+from headscope.relations.head_type import HeadType
+from headscope.relations.pairs import Pairs, without
+from headscope.relations.relation import Baseline, Relation, above_baseline, draws_nothing
+
+
+def nuclei(window: Window, kind: str) -> Pairs:
+    """The word that opens a satellite with the head of its earlier nucleus; in an encoder of a
+    later one too.
+    """
+    return word_cells(window, *_links(window, kind))
+
+
+@draws_nothing
+def other_units(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
+    """Same query, heads of other units: for each nucleus the next one nearer and farther."""
+    links = [_links(window, kind) for kind in (CAUSAL, OTHER)]
+    satellites, linked = np.concatenate(links, axis=1)
+    query_rows, key_rows = [], []
+    query_word, key_word = word_pairs(window.words, targets)
+    for query, nucleus in zip(query_word.tolist(), key_word.tolist(), strict=True):
+        other = _other_heads(window, query)
+        other = other[~np.isin(other, linked[satellites == query])]
+        neighbours = [*other[other < nucleus][-1:], *other[other > nucleus][:1]]
+        key_rows += neighbours
+        query_rows += [query] * len(neighbours)
+    controls = word_cells(window, np.array(query_rows, np.int64), np.array(key_rows, np.int64))
+    return without(controls, targets)  # two words can share a token
+
+
+def nearest_unit(window: Window, *, kind: str) -> Int[ndarray, " position"]:
+    """The head of the unit before each satellite; in an encoder the nearest on either side."""
+    last, pick = window.words.last, np.full(len(window), -1)
+    for query in _links(window, kind)[0].tolist():
+        other = _other_heads(window, query)
+        if len(other):
+            pick[last[query]] = last[other[np.abs(last[other] - last[query]).argmin()]]
+    return pick
+
+
+@lru_cache(maxsize=64)
+def _links(window: Window, kind: str) -> tuple[ndarray, ndarray]:
+    """Rows of the words that open satellites, and of the heads of their nuclei."""
+    back, ahead = of_kind(window, kind), of_kind(window, kind + AHEAD)
+    positions = np.append(back.query, ahead.last), np.append(back.last, ahead.query)
+    satellite, nucleus = np.searchsorted(window.words.last, positions)
+    return satellite, nucleus
+
+
+def _other_heads(window: Window, query: int) -> Int[ndarray, " unit"]:
+    """Rows of the heads of other units, in order, that the word in a row sees."""
+    words, units = window.words, of_kind(window, UNIT)
+    heads = np.searchsorted(words.last, np.unique(np.append(units.last, units.query)))
+    unit_head = query if query in heads else words.head[query]
+    seen = window.attention_kind.sees_apart(
+        (words.first[[query]], words.last[[query]]), (words.first[heads], words.last[heads])
+    )
+    return heads[seen & (heads != unit_head)]
+
+
+_MEANINGS = {
+    "causal": (CAUSAL, "the head word of the cause or effect of the word's clause"),
+    "other": (OTHER, "the head word of the clause that the word's clause explains"),
+}
+
+TYPE = HeadType(
+    name="discourse",
+    letter="B",
+    colour="#882255",
+    relations=tuple(
+        Relation(
+            "discourse",
+            name,
+            partial(nuclei, kind=kind),
+            other_units,
+            above_baseline(
+                0.1,
+                "ours: a tenth of a head's attention on one earlier word, as for syntactic heads",
+                meaning,
+                beats_surrogate=True,
+            ),
+            baseline=Baseline(partial(nearest_unit, kind=kind)),
+        )
+        for name, (kind, meaning) in _MEANINGS.items()
+    ),
+    looks_at="from a connective: the head of the clause that it links its clause to",
+    control_keys="head words of other clauses, nearer and farther; that of the clause before",
+    on_request=True,
+)
