@@ -31,6 +31,7 @@ from headscope.relations import (
     semantic,
     sink,
     syntactic,
+    topic,
 )
 from headscope.relations.head_type import ALL, HeadType
 from headscope.relations.relation import Relation, is_part
@@ -53,6 +54,7 @@ _SHIPPED = (
     alignment.TYPE,
     far.TYPE,
     discourse.TYPE,
+    topic.TYPE,
 )
 GRAMMATICAL = ("agreement", "pronoun")
 """Behaviours beside predictions in a stimulus: which of two sentences is grammatical."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from headscope.corpus.conllu import read_conllu
 from headscope.corpus.document import Document
 from headscope.stimuli.facts import fact_documents
+from headscope.stimuli.topics import with_arrows
 from headscope.stimuli.translations import prompts
 from tests.helpers.texts import SENTENCES
 from tests.helpers.translated import ANNA, entries
@@ -137,6 +138,9 @@ WORDS_TEXT = replace(document(_ROWS), stimulus="words")
 LONG_WORD_TEXT = document("1\tincomprehension\tincomprehension\tNOUN\t_\t_\t0\troot\t_\t_\n")
 KEYS_TEXT, REED_TEXT, RELATED_TEXT = document(SENTENCES), document(REED), document(RELATED)
 TOM_TEXT, DISCOURSE_TEXT = document(TOM), document(DISCOURSE)
+_NOUNS = ("cat", "dog", "cat", "run", "dog", "cat")
+_ROWS = "".join(f"{i}\t{w}\t{w}\tNOUN\t_\t_\t0\troot\t_\t_\n" for i, w in enumerate(_NOUNS, 1))
+ABOUT_CATS = with_arrows(document(_ROWS), "cat")
 
 
 @dataclass(frozen=True)
@@ -229,6 +233,8 @@ EXAMPLES = [
     Example("semantic/synonym", RELATED_TOKENS, {16: [11]}, RELATED_TEXT),
     Example("concept-induction/next-word", WORDS, {9: [4], 11: [7], 14: [9]}, WORDS_TEXT),
     Example("retrieval/value", FACTS, {38: [6]}, FACTS_TEXT),
+    # the query at 2 has no other noun to be compared with
+    Example("topic/topic-word", ["<bos>", *_NOUNS], {4: [1, 3], 5: [1, 3]}, ABOUT_CATS),
     Example(
         "alignment/translation",
         TRANSLATED,

@@ -24,6 +24,7 @@ from headscope.models.tokenizer import load_tokenizer
 from headscope.stimuli.facts import FACTS, HALF_RIGHT, KIND, PROPERTY
 from headscope.stimuli.natural_text import TextWindows
 from headscope.stimuli.stimulus import StimulusConfig, TextTokenizer
+from headscope.stimuli.topics import CONTENT, FREQUENT, NOUNS, TOPIC, TOPICS
 from headscope.stimuli.translations import IN_ORDER, TRANSLATION, TRANSLATIONS
 from headscope.stimuli.word_pairs import PAIRS, shipped_pairs
 from headscope.stimuli.word_pairs import RELATIONS as PAIR_RELATIONS
@@ -424,6 +425,54 @@ ALIGNMENT = Case(
     {f"source, noise {noise}": {"translation"} for noise in NOISES},
 )
 
+# topic: the word of the document, not a frequent or near one ---------------------------------------
+
+
+@cache
+def on_a_topic() -> list[Window]:
+    config = StimulusConfig(mini_tokenizer(), 4096, 256, seed=3, corpora=shipped_corpora())
+    return TOPICS.windows(config)
+
+
+def nouns(choose: Callable[[list[int], WordTable], Sequence[int]]) -> Look:
+    """Nouns that a function of the rows of all earlier nouns chooses, at content words."""
+
+    def look(window: Window) -> Keys:
+        words, found = window.words, {}
+        is_noun = np.isin(words.upos, [*NOUNS])
+        for row in np.flatnonzero(np.isin(words.upos, [*CONTENT])):
+            rows = [*map(int, choose(np.flatnonzero(is_noun[:row]).tolist(), words))]
+            if rows and (keys := words.last[rows])[-1] < words.first[row]:
+                found[int(words.last[row])] = keys.tolist()
+        return found
+
+    return look
+
+
+def repeated(rows: list[int], words: WordTable) -> list[int]:
+    lemmas = words.lemma[rows].tolist()
+    return [row for row, lemma in zip(rows, lemmas, strict=True) if lemmas.count(lemma) > 1]
+
+
+ABOUT = Case(
+    "topic",
+    on_a_topic,
+    {f"topic, noise {noise}": (knows(TOPIC), noise) for noise in NOISES}
+    | {
+        "most frequent noun so far": candidate(FREQUENT, -1),
+        "nearest noun": nouns(lambda rows, words: rows[-1:]),
+        "first noun": nouns(lambda rows, words: rows[:1]),
+        "all nouns": nouns(lambda rows, words: rows),
+        "nearest noun that is repeated": nouns(lambda rows, words: repeated(rows, words)[-1:]),
+        "nouns that are repeated": nouns(repeated),
+        "nearest name": nouns(
+            lambda rows, words: [r for r in rows if words.upos[r] == "PROPN"][-1:]
+        ),
+        "same word": same_word(-1),
+    },
+    {f"topic, noise {noise}": {"topic-word"} for noise in NOISES},
+)
+
 # far offsets: one distance, not a region -----------------------------------------------------------
 
 
@@ -513,6 +562,7 @@ DISCOURSE = Case(
 
 CASES = {
     "discourse": DISCOURSE,
+    "topic": ABOUT,
     "far": FAR,
     "alignment": ALIGNMENT,
     "retrieval": RETRIEVAL,

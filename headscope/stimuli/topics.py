@@ -1,0 +1,115 @@
+"""Topic words: annotated documents, each with its most characteristic word by tf–idf.
+
+tf is the number of times that a lemma stands in the document, and idf the logarithm of the number
+of documents over that of documents that have it (Spärck Jones 1972, Journal of Documentation
+28(1)).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+from math import log
+
+from headscope.corpus.document import Document
+from headscope.corpus.gold_links import Arrow, arrow
+from headscope.corpus.read import corpus_files, read_documents
+from headscope.corpus.shipped import corpus_place
+from headscope.corpus.window import Window
+from headscope.stimuli.stimulus import Stimulus, StimulusConfig, cut_document
+
+TOPIC, FREQUENT = "topic", "most-frequent"
+"""Kinds of arrows from a content word: to the topic word, and to the noun that the text before has
+most often."""
+CONTENT, NOUNS = frozenset({"NOUN", "PROPN", "VERB", "ADJ"}), frozenset({"NOUN", "PROPN"})
+FEWEST_TIMES, FEWEST_DOCUMENTS = 3, 8
+"""Fewest times that a topic word stands in its document, and fewest documents of a corpus."""
+CANDIDATES = 4
+"""Other nouns of a document that are most similar to the topic word in frequency."""
+WINDOWS = 2
+"""Windows that are read of each document."""
+
+
+def topic_words(documents: Sequence[Document]) -> list[str]:
+    """The topic word of each document, a noun or a name; empty without one.
+
+    >>> from headscope.corpus.document import Word
+    >>> cat = Word("cats", 0, 4, 0, lemma="cat", upos="NOUN")
+    >>> topic_words([Document("d", "cats", (cat, cat, cat)), Document("e", "", ())])
+    ['cat', '']
+    """
+    counts = [_noun_counts(document) for document in documents]
+    having = Counter(lemma for count in counts for lemma in count)
+    words = []
+    for count in counts:
+        scores = {
+            lemma: times * log(len(documents) / having[lemma])
+            for lemma, times in sorted(count.items())
+            if times >= FEWEST_TIMES
+        }
+        words.append(max(scores, key=lambda lemma: scores[lemma], default=""))
+    return words
+
+
+def _noun_counts(document: Document) -> Counter[str]:
+    return Counter(word.lemma for word in document.words if word.upos in NOUNS and word.lemma)
+
+
+def with_arrows(document: Document, topic: str) -> Document:
+    """The document as a text of this stimulus, with arrows from content words but the topic's own.
+
+    The right keys are all earlier places of the topic word. The candidates are the earlier places
+    of the nouns that are most similar to it in frequency.
+    """
+    counts = _noun_counts(document)
+    others = sorted(
+        counts.keys() - {topic}, key=lambda lemma: (abs(log(counts[lemma] / counts[topic])), lemma)
+    )
+    similar = {*others[:CANDIDATES]}
+    arrows: list[Arrow | None] = []
+    right, candidates, so_far = list[int](), list[int](), Counter[str]()
+    last: dict[str, int] = {}
+    for word in document.words:
+        is_topic = word.upos in NOUNS and word.lemma == topic
+        if right and word.upos in CONTENT and word.lemma != topic:
+            arrows.append(arrow(TOPIC, word.start, right, candidates))
+            frequent = last[so_far.most_common(1)[0][0]]
+            arrows.append(arrow(FREQUENT, word.start, [frequent], ()))
+        if is_topic:
+            right.append(word.start)
+        if word.upos in NOUNS:
+            so_far[word.lemma] += 1
+            last[word.lemma] = word.start
+            if word.lemma in similar:
+                candidates.append(word.start)
+    links = tuple(link for link in arrows if link is not None)
+    return replace(document, arrows=links, stimulus=TOPICS.name)
+
+
+def _build(config: StimulusConfig) -> Iterator[Window]:
+    files = corpus_files([corpus_place(corpus) for corpus in config.corpora])
+    documents = list(read_documents(files))
+    if len(documents) < FEWEST_DOCUMENTS:
+        return
+    pairs = [pair for pair in zip(documents, topic_words(documents), strict=True) if pair[1]]
+    for number in range(min(config.documents, len(pairs))):
+        # spread over the corpora, whose genres may stand in order
+        pair = pairs[number * len(pairs) // min(config.documents, len(pairs))]
+        windows = cut_document(
+            with_arrows(*pair),
+            config.tokenizer,
+            TOPICS.name,
+            config.max_length,
+            number=number,
+        )
+        yield from islice(windows, WINDOWS)
+
+
+TOPICS = Stimulus(
+    name="topics",
+    title="documents with a topic word",
+    build=_build,
+    needs="topic needs a --corpus of at least 8 documents with lemmas and word classes, in CoNLL-U",
+)
