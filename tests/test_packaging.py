@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
-import shlex
 import subprocess
 import sys
 import sysconfig
@@ -17,13 +15,10 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-import yaml
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-from headscope.cli.app import WORDS
 from headscope.models.packaged import reserved_names
-from tests.helpers.studies import COMMANDS, named
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -139,23 +134,6 @@ def test_the_wheel_is_small_and_atlases_are_in_it(wheel):
         names = archive.namelist()
     for name in reserved_names():
         assert f"headscope/data/atlas/{name}.tar.xz" in names
-
-
-def test_the_commands_that_a_wheel_is_tried_with_are_commands():
-    text = (ROOT / ".github" / "workflows" / "release.yml").read_text(encoding="utf-8")
-    lines = re.findall(r"- run: headscope (.+)$", text, re.MULTILINE)
-    assert len(lines) > 3
-    for line in lines:
-        words = shlex.split(line)
-        name = named(words)
-        COMMANDS[name].make_context(name, words[len(WORDS[name]) :])
-
-
-def test_the_workflow_tries_each_python_that_the_project_names():
-    workflow = (ROOT / ".github" / "workflows" / "test.yml").read_text(encoding="utf-8")
-    tried = yaml.safe_load(workflow)["jobs"]["test"]["strategy"]["matrix"]["python"]
-    assert tried == pythons()
-    assert PROJECT["requires-python"] == f">={tried[0]}"
 
 
 def test_every_package_that_is_asked_for_has_the_version_that_the_tests_passed_with():

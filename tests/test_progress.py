@@ -10,7 +10,6 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
-from types import SimpleNamespace
 
 import headscope as hs
 from headscope.progress import progress_bar
@@ -59,26 +58,6 @@ def test_python_shows_a_bar_in_a_terminal_unless_it_is_off_and_leaves_nothing_th
 def test_nothing_is_printed_where_nobody_waits(gpt2_folder, story, capfd):
     hs.classify(str(gpt2_folder), str(story), progress=True, **SMALL)
     assert capfd.readouterr() == ("", "")
-
-
-def test_a_stand_in_for_a_notebooks_kernel_is_one_who_waits(monkeypatch, capsys):
-    def shown() -> str:
-        with progress_bar(True, "counting") as bar:
-            bar(1, 2)
-        return capsys.readouterr().err
-
-    assert shown() == ""
-    kernel = SimpleNamespace(get_ipython=lambda: SimpleNamespace(config={}))
-    monkeypatch.setitem(sys.modules, "IPython", kernel)
-    assert shown() == ""  # IPython in a terminal whose stderr is piped is no notebook
-    monkeypatch.setitem(sys.modules, "ipykernel.zmqshell", SimpleNamespace())
-    assert "counting" in shown()
-
-
-def test_there_may_be_no_standard_error_at_all(monkeypatch):
-    monkeypatch.setattr(sys, "stderr", None)
-    with progress_bar(True) as bar:
-        bar(1, 2)
 
 
 class Terminal(io.StringIO):

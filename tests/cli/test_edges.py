@@ -12,7 +12,6 @@ from typer.testing import CliRunner
 import headscope
 from headscope import cli
 from headscope.cli.app import WORDS
-from headscope.corpus.read import read_corpus
 
 GROUPS = sorted({words[:1] for words in WORDS.values() if len(words) > 1})
 VERSION = installed("headscope")
@@ -41,25 +40,3 @@ def test_the_module_is_the_command_and_both_say_the_version():
     assert done.stdout == f"headscope {VERSION}\n"
     assert headscope.__version__ == VERSION
     assert "__version__" in dir(headscope)
-
-
-def test_corpora_may_be_named_in_capitals(keys_file, tmp_path):
-    folder = tmp_path / "loud"
-    folder.mkdir()
-    (folder / "KEYS.CONLLU").write_bytes(keys_file.read_bytes())
-    (folder / "NOTES.TXT").write_text("Plain words.")
-    assert [word.form for word in read_corpus(folder / "KEYS.CONLLU")[0].words][:2] == [
-        "Anna",
-        "told",
-    ]
-    assert read_corpus(folder / "NOTES.TXT")[0].words[0].form == "Plain"
-    assert len(read_corpus(folder)) == len(read_corpus(keys_file))
-
-
-def test_a_gguf_file_may_be_named_in_capitals(tmp_path):
-    from headscope.models.load import load_model
-
-    (tmp_path / "TINY.GGUF").write_bytes(b"GGUF")
-    with pytest.raises(headscope.HeadscopeError) as refused:
-        load_model(str(tmp_path / "TINY.GGUF"))
-    assert "a model is a folder" not in str(refused.value)  # taken for what it is: a damaged GGUF

@@ -82,15 +82,3 @@ def test_a_sweep_ends_without_a_stack_of_another_language(corpus, tmp_path, work
     assert said.strip() == (
         "headscope: stopped; complete runs are kept, and the same command resumes"
     )
-
-
-def test_an_ignored_signal_stays_ignored(corpus, tmp_path):
-    """A shell's `trap '' TERM` sets this for all that it starts."""
-    state = tmp_path / ".run.partial" / CHECKPOINT
-    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    try:
-        code, _ = terminated(arguments(corpus, tmp_path / "run", tokens=2_000), state.is_file)
-    finally:
-        signal.signal(signal.SIGTERM, before)
-    assert code == 0
-    assert (tmp_path / "run" / "run.json").is_file()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import pickle
 import re
 import shutil
@@ -148,13 +147,6 @@ def test_a_pickle_in_a_run_folder_is_never_loaded(folder, tmp_path, name):
     assert not mark.exists()
 
 
-def test_a_pipe_is_refused_unread(folder):
-    (folder / SUMS).unlink()
-    os.mkfifo(folder / SUMS)
-    with no_hang(), pytest.raises(RunError, match="this file of the run is no regular"):
-        hs.load(folder, with_tally=True)
-
-
 def header(**tensors: dict) -> bytes:
     text = json.dumps(tensors).encode()
     return len(text).to_bytes(8, "little") + text
@@ -190,15 +182,6 @@ def test_a_run_json_that_is_none_is_refused_in_few_words(folder, text, message):
     with no_hang(), pytest.raises(RunError, match=rf"run\.json: .*{message}") as error:
         hs.load(folder)
     assert len(str(error.value)) < 500 + len(str(folder))
-
-
-def test_names_that_are_not_utf8_are_saved_and_read_back(sound, tmp_path):
-    run = hs.load(sound)
-    name = "mod\udce9le"  # a folder called so in Latin-1
-    odd = hs.Run(run.heads, run.evidence, run.thresholds, run.info | {"model": {"name": name}})
-    folder = odd.save(tmp_path / "run")
-    assert hs.load(folder).info["model"]["name"] == name
-    assert hs.load(folder).report().count("headscope</title>") == 1
 
 
 def test_the_table_of_a_study_joins_a_run_and_nothing_else_changes(folder):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -112,18 +110,6 @@ def test_two_clients_are_served_one_after_the_other_and_both_right(slow, start):
         assert len(answer["tokens"]) == len(slow.window(text).tokens)
 
 
-def leave(server, text) -> socket.socket:
-    """Ask, and return the connection, to be closed before the answer comes."""
-    body = json.dumps({"text": text}).encode()
-    client = socket.create_connection(("127.0.0.1", server.port))
-    client.sendall(
-        b"POST /read HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-        + f"Content-Length: {len(body)}\r\n\r\n".encode()
-        + body
-    )
-    return client
-
-
 def until(holds) -> None:
     end = time.monotonic() + 20
     while not holds():
@@ -133,20 +119,6 @@ def until(holds) -> None:
 
 def waiting(server) -> int:
     return server.app.state.limiter.statistics().tasks_waiting
-
-
-def test_a_query_whose_client_has_left_is_not_computed(slow, start):
-    server = start(serve_app(slow))
-    running = leave(server, TEXT)
-    until(lambda: slow.inside == 1)
-    queued = leave(server, "never read")
-    until(lambda: waiting(server) == 1)
-    queued.close()
-    running.close()
-    slow.gate.set()
-    until(lambda: waiting(server) == slow.inside == 0)
-    assert server.post("/read", {"text": TEXT})[0] == 200
-    assert slow.order == [TEXT, TEXT]
 
 
 def test_a_model_that_fails_is_a_sentence_and_the_server_goes_on(slow, start, monkeypatch):

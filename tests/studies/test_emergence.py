@@ -19,7 +19,7 @@ from transformers import (
 
 import headscope as hs
 from headscope.corpus.shipped import data_folder, mini_folder
-from headscope.errors import RunError, WriteError
+from headscope.errors import RunError
 from headscope.studies.emergence import by_revision, step_of
 from headscope.studies.sweep_folder import Cell, counted, counted_types
 
@@ -136,19 +136,6 @@ def test_a_failure_in_the_midst_is_a_warning_and_training_goes_on(tmp_path, monk
     assert trainer.state.global_step == 3
     assert any("heads at step 2: " in str(warning.message) for warning in raised)
     assert heads.emergence.table["step"].unique().tolist() == [0]
-
-
-def test_the_file_of_a_callback_is_checked_before_training_and_replaced_by_the_first_reading(
-    tmp_path,
-):
-    existing = tmp_path / "heads.csv"
-    existing.write_text("precious")
-    with pytest.raises(WriteError, match=r"heads\.csv exists already"):
-        hs.HeadCallback(out=existing)
-    with pytest.raises(WriteError, match=r"a table is written as \.csv"):
-        hs.HeadCallback(out=tmp_path / "heads.xlsx")
-    assert hs.HeadCallback(out=existing, overwrite=True).out == existing
-    assert existing.read_text() == "precious"
 
 
 def cell(revision: str | None, **counts: int) -> Cell:

@@ -15,10 +15,8 @@ import pytest
 import torch
 
 import headscope as hs
-from headscope.errors import HeadscopeError
 from headscope.models.load import load_model
 from headscope.stimuli.natural_text import TextWindows
-from headscope.studies.headvis import row_numbers
 from tests.helpers import encoders
 from tests.helpers.models import eager_attention
 
@@ -216,15 +214,6 @@ def test_an_encoder_s_heads_look_both_ways(tmp_path):
         assert each["max_activation"] > 0.8
 
 
-def test_short_text_is_refused_or_noted(run_folder, tmp_path, texts):
-    out = tmp_path / "data"
-    (tmp_path / "short.txt").write_text("a")
-    with pytest.raises(HeadscopeError, match=r"short\.txt: no sequence of 3 tokens"):
-        hs.headvis(run_folder, out, corpus=tmp_path / "short.txt")
-    assert not out.exists()
-    assert len(hs.headvis(run_folder, out, corpus=texts / "00.txt", **FEW).notes) == 1
-
-
 @pytest.fixture(scope="module")
 def windows(gpt2_folder, texts):
     """The text of the export."""
@@ -318,20 +307,3 @@ def test_tables_and_distances_are_counted_from_the_written_cells(export):
     assert sum(expected) > 50
     # two keys may share a rounded value
     assert np.abs(np.array(expected) - histogram["bin_values"]).sum() <= 4
-
-
-def test_rows_in_tiles_have_the_numbers_of_whole_patterns():
-    generator = torch.Generator().manual_seed(0)
-    scores = torch.randn(2, 9, 9, generator=generator) * 3
-    scores = scores.masked_fill(torch.ones(9, 9).triu(1).bool(), -torch.inf).log_softmax(-1)
-    tokens = torch.tensor([0, 1, 2, 1, 2, 3, 1, 1, 2])
-
-    def numbers(first: int, last: int) -> dict[str, torch.Tensor]:
-        part = scores[:, first:last, :last]
-        return row_numbers(part.exp(), part, tokens, first)
-
-    whole, parts = numbers(0, 9), [numbers(*ends) for ends in ((0, 1), (1, 4), (4, 9))]
-    for name, expected in whole.items():
-        joined = torch.cat([part[name] for part in parts], 1)
-        torch.testing.assert_close(joined, expected, equal_nan=True)
-    assert torch.isnan(whole["prev_token_score"][:, 0]).all()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 from pathlib import Path
 
 import pandas as pd
@@ -12,7 +11,7 @@ import pytest
 
 import headscope as hs
 from headscope.errors import HeadscopeError, RunError
-from headscope.studies.sweep import read_spec, where
+from headscope.studies.sweep import read_spec
 from headscope.studies.sweep_folder import SweepFolder, counted_types
 from tests.helpers.models import save_model
 from tests.helpers.shell import headscope
@@ -181,18 +180,6 @@ def test_cells_of_one_name_get_folders_of_their_own(tmp_path):
     cells = SweepFolder.open(Path(spec.out), {}).plan(spec.models, (None,), spec.corpora)
     folders = [cell.folder for cell in cells]
     assert folders == ["gpt_x", "gpt_x-2", "gpt_x-3", "gpt_x-4", "x_x", "x_x-2"]
-
-
-def test_a_revision_of_a_local_folder_is_a_folder_in_it(checkpoints):
-    assert where(str(checkpoints), "step20") == (str(checkpoints / "step20"), None)
-    assert where("EleutherAI/pythia-70m", "step20") == ("EleutherAI/pythia-70m", "step20")
-
-
-def test_a_cluster_needs_ray(monkeypatch, tmp_path):
-    monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(HeadscopeError, match="--address there needs ray"):
-        hs.sweep(models=["mini"], out=tmp_path / "swept", address="there")
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.slow
