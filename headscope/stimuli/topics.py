@@ -16,7 +16,7 @@ from math import log
 from headscope.corpus.document import Document
 from headscope.corpus.gold_links import Arrow, arrow
 from headscope.corpus.read import corpus_files, read_documents
-from headscope.corpus.shipped import corpus_place
+from headscope.corpus.shipped import corpus_place, uncompressed
 from headscope.corpus.window import Window
 from headscope.stimuli.stimulus import Stimulus, StimulusConfig, cut_document
 
@@ -90,7 +90,9 @@ def with_arrows(document: Document, topic: str) -> Document:
 
 def _build(config: StimulusConfig) -> Iterator[Window]:
     files = corpus_files([corpus_place(corpus) for corpus in config.corpora])
-    documents = list(read_documents(files))
+    # other files have no word classes; code among them may be no Python, and text may be long
+    treebanks = [file for file in files if uncompressed(file).suffix.lower() == ".conllu"]
+    documents = list(read_documents(treebanks))
     if len(documents) < FEWEST_DOCUMENTS:
         return
     pairs = [pair for pair in zip(documents, topic_words(documents), strict=True) if pair[1]]

@@ -12,6 +12,7 @@ from headscope.models.tokenizer import load_tokenizer
 from headscope.relations import all_stimuli, relations_of
 from headscope.relations.relation import MIN_QUERIES, targets_of
 from headscope.stimuli.stimulus import StimulusConfig
+from headscope.stimuli.topics import TOPICS
 from tests.helpers.prose import mini_tokenizer
 from tests.helpers.treebanks import save_treebanks
 
@@ -43,3 +44,14 @@ def test_windows_of_a_stimulus_fit_the_model_and_begin_with_queries_enough_for_a
         if relation.stimuli == (name,) and row.before_text:
             queries = sum(len(targets_of(relation, window).queries) for window in first)
             assert queries >= MIN_QUERIES, relation.id
+
+
+def test_topics_are_of_treebanks_and_code_that_does_not_parse_is_passed_over(config, tmp_path):
+    (tmp_path / "broken.py").write_text("def f(:")
+    (tmp_path / "broken.txt").write_bytes(b"\xff")
+    corpora = (shipped_corpora(), [tmp_path / "broken.txt", *shipped_corpora(), tmp_path])
+    alone, among = (
+        [window.name for window in TOPICS.windows(replace(config, corpora=paths))]
+        for paths in corpora
+    )
+    assert alone == among
