@@ -83,7 +83,8 @@ def check_writable(path: Path) -> None:
         WriteError: the folder that it lies in takes no files, or its disk is full.
     """
     with writing(path):
-        folder = next(above for above in resolved(path).parents if above.exists())
+        absolute = resolved(path)
+        folder = next((above for above in absolute.parents if above.exists()), absolute)
         probe = folder / _name()
         try:
             probe.write_bytes(bytes(_PROBE))

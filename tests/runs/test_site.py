@@ -51,3 +51,5 @@ def test_a_file_is_no_folder_of_a_site(tmp_path):
     (tmp_path / "file").write_text("precious")
     with pytest.raises(WriteError, match="cannot be written: Not a directory"):
         make(tmp_path / "file", {}, overwrite=False)
+    with pytest.raises(WriteError, match=r"^/ (holds files already|cannot be written)"):
+        make(Path("/"), {})
