@@ -109,15 +109,6 @@ def check_sequence(each: dict[str, Any]) -> None:
     assert all(type(index) is int and 0 <= index < size * size for index in indices)
     assert indices == sorted(set(indices))
     assert all(_short(value) and 0.005 <= value <= 1.0001 for value in values)
-    assert max(Counter(index // size for index in indices).values()) <= 8
-    # what the page takes as the largest: without row 0, column 0 and the diagonal
-    inner = [
-        value
-        for index, value in zip(indices, values, strict=True)
-        if index // size and index % size and index // size != index % size
-    ]
-    if each["max_activation"] >= 0.006:
-        assert each["max_activation"] == max(inner)
     assert _short(each["max_activation"])
 
 
