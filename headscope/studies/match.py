@@ -64,7 +64,9 @@ def match_heads(first: RunName, second: RunName) -> StudyResult:
     one, other, roots = _common_scores(runs, names)
     queries = _unit(one.scores, roots)
     similarity = queries @ _unit(other.scores, roots).T
-    best = similarity.argmax(1)
+    places = [side.heads[["layer", "head"]].to_numpy() for side in (one, other)]
+    # of equally similar heads, the one with the same layer and number
+    best = (similarity + 1e-9 * (places[0][:, None] == places[1]).all(2)).argmax(1)
     largest = similarity[np.arange(len(best)), best]
     q_values = adjusted((1 + _exceeded(queries, other, roots, largest)) / (1 + PERMUTATIONS))
     matches = other.heads.iloc[best].reset_index(drop=True).add_prefix("match_")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import headscope as hs
@@ -21,18 +22,16 @@ def mini() -> Result:
     return the_run("atlas:mini")
 
 
-def numbers(table, layer: str, head: str) -> list[tuple[int, int]]:
-    return list(table[[layer, head]].itertuples(index=False, name=None))
-
-
 def matches(result: StudyResult) -> dict[tuple[int, int], tuple[int, int]]:
-    table = result.table
-    heads = numbers(table, "layer", "head")
-    return dict(zip(heads, numbers(table, "match_layer", "match_head"), strict=True))
+    table = result.table[["layer", "head", "match_layer", "match_head"]]
+    return {row[:2]: row[2:] for row in table.itertuples(index=False, name=None)}
 
 
-def test_a_model_matches_every_head_to_itself(mini):
-    found = match_heads(mini, mini)
+def test_a_model_with_two_equal_heads_matches_every_head_to_itself(mini):
+    others = mini.evidence.query("layer != 2 or head != 3")
+    copy = mini.evidence.query("layer == 2 and head == 0").assign(head=3)
+    equal = replace(mini, evidence=pd.concat([others, copy]))
+    found = match_heads(equal, equal)
     assert all(head == match for head, match in matches(found).items())
     np.testing.assert_allclose(found.table["similarity"], 1)
     assert (found.table["q_value"] < 0.05).all()
