@@ -494,6 +494,11 @@ def last_token(*strings: str) -> Look:
     return look
 
 
+def first_of_the_sentence(window: Window) -> Keys:
+    first = np.searchsorted(window.sentence_of_token, window.sentence_of_token).tolist()
+    return {query: key for query, key in enumerate(first) if 0 < key < query}
+
+
 FAR_TAGS = {f"{n} back, noise {noise}": {f"offset-{n}"} for n in (9, 20, 32) for noise in NOISES}
 FAR = Case(
     "far",
@@ -505,6 +510,7 @@ FAR = Case(
         "the token before": tokens_back(1),
         "the last end of a sentence": last_token(".", "?", "!"),
         "the last comma": last_token(","),
+        "the first token of the sentence": first_of_the_sentence,
         "ten words back": words_back(10),
     },
     FAR_TAGS,
