@@ -72,8 +72,10 @@ def main() -> None:
 def compare(name: str, script: Path, texts: list[Path], count: int) -> None:
     """Print the seconds of both, and the largest difference of their metrics."""
     model: Any = load_model(name)
-    size = {"max_tokens": count * LENGTH, "max_length": LENGTH, "seed": 0}
-    windows = [w.tokens.tolist() for w in TextWindows(texts, model.tokenizer, **size)][:count]
+    text = TextWindows(
+        texts, model.tokenizer, max_tokens=count * LENGTH, max_length=LENGTH, seed=0
+    )
+    windows = [w.tokens.tolist() for w in text][:count]
     decode = model.tokenizer.spell
     tokens = sum(map(len, windows))
     print(f"{name}: {len(windows)} sequences, {tokens} tokens, processor seconds")

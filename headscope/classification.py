@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headscope.corpus.shipped import asked_corpora
-from headscope.errors import CorpusError
 from headscope.measure.plan import Plan, was_read
 from headscope.measure.precision_check import PrecisionCheck, compare_precisions
 from headscope.measure.run_windows import RunWindows, run_windows
@@ -22,7 +21,6 @@ from headscope.options import Corpus, Model, OnMessage, Overwrite, PathName, che
 from headscope.progress import Clock, Count, OnProgress, Progress, progress_bar
 from headscope.relations import Relations, check_relations, check_types, relations_of
 from headscope.relations.effects import Effect, effects_of, sum_names
-from headscope.relations.head_type import ALL
 from headscope.relations.relation import Relation
 from headscope.run import Run
 from headscope.runs.checkpoint import RunCheckpoint, run_facts
@@ -90,11 +88,8 @@ def classify(
 
     settings = settings_of(settings, changes)
     own_relations = None if relations is None else check_relations(relations)
-    types = check_types(settings.types)
+    check_types(settings.types)
     corpora = asked_corpora(readable(corpus, seed=settings.seed))
-    for stimulus in (row for head_type in types.values() for row in head_type.stimuli):
-        if ALL not in (settings.types or ()) and not stimulus.fits(corpora):
-            raise CorpusError(stimulus.needs)
     target = None if out is None else _Target(RunFolder(out), overwrite)
     with (
         nullcontext() if target is None else target.folder.locked(),
@@ -307,7 +302,7 @@ def _measure(task: _Task, prepared: _Prepared, read: _Read) -> RunInfo:
     names = [loaded.model.name, *map(str, task.corpora)]
     return replace(
         prepared.info,
-        corpora={**(prepared.info.corpora or {}), "files": windows.files(task.corpora)},
+        corpora={**(prepared.info.corpora or {}), "files": windows.text.files},
         text_loss=text_loss,
         text_read=stopping.record(read.counts.tokens),
         notes=[shorten_paths(note, names) for note in notes],

@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headscope.corpus.languages import foreign_languages
-from headscope.corpus.read import corpus_files, file_sha256
-from headscope.corpus.shipped import names_within
 from headscope.corpus.window import Window
 from headscope.errors import CorpusError
 from headscope.measure.fit_baselines import FittedBaselines, fit_baselines
@@ -67,16 +65,6 @@ class RunWindows:
     def expected_tokens(self) -> int:
         """Tokens of the text, as far as they are known before the model reads it."""
         return self.text.tokens if self.text.tokens < BASELINE_TOKENS else self.text.max_tokens
-
-    def files(self, corpora: Sequence[str | Path]) -> dict[str, str]:
-        """The sha256 of each corpus file that was read, by its name in its corpus."""
-        stimuli, sha256 = {window.stimulus for window in self.synthetic}, self.text.files
-        if any(row.needs and row.name in stimuli for row in all_stimuli().values()):
-            files = names_within(corpora, [corpus_files([corpus]) for corpus in corpora])
-            # stimuli of corpora read all treebanks
-            treebanks = {name: file for name, file in files.items() if ".conllu" in file.suffixes}
-            sha256 |= {name: file_sha256(file) for name, file in treebanks.items()}
-        return sha256
 
     def most_tokens(self, stopped: Mapping[str, StoppedEarly]) -> int:
         """Tokens that a reading takes at most."""

@@ -72,7 +72,7 @@ def _other_heads(window: Window, query: int) -> Int[ndarray, " unit"]:
     seen = window.attention_kind.sees_apart(
         (words.first[[query]], words.last[[query]]), (words.first[heads], words.last[heads])
     )
-    return heads[seen & (heads != unit_head)]
+    return np.asarray(heads[seen & (heads != unit_head)])
 
 
 _MEANINGS = {

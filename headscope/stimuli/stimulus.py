@@ -70,8 +70,6 @@ class Stimulus:
     needs: str = ""
     """Message to users who name its head type with corpora that it has no windows of; empty if it
     needs no corpus."""
-    fits: Callable[[Sequence[str | Path]], object] = bool
-    """Test of a run's corpora before a model is loaded: false if it has no windows of them."""
     any_language: bool = False
     """True if it suits a model of any language: it holds no English of ours."""
     study_documents: int = 24

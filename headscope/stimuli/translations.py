@@ -198,7 +198,6 @@ TRANSLATIONS = Stimulus(
     title="sentences and their translations",
     build=_build,
     before_text=32,
-    fits=sentence_pairs,
     needs="alignment needs two --corpus files in CoNLL-U, of many sentences that translate each "
     "other: with the same sent_id, or equally many in the same order",
 )
