@@ -20,7 +20,7 @@ from headscope.stimuli.natural_text import TextWindows
 from headscope.stimuli.repeat import repeat_windows
 from tests.helpers.models import eager_attention
 
-RELATIONS = relations_of(["all"])
+RELATIONS = [r for r in relations_of(["all"]) if r.type != "discourse"]  # has its own tests
 INDEX = {relation.id: i for i, relation in enumerate(RELATIONS)}
 with (data_folder() / "word_pairs.csv").open(encoding="utf-8", newline="") as rows:
     PAIRS = {
@@ -75,7 +75,7 @@ def slow_targets(window, relation) -> dict[int, set[int]]:
     if relation.name == "local":
         for q in range(2, n):
             add(q, range(max(1, q - 4), q))
-    elif relation.type == "positional":
+    elif relation.type in ("positional", "far"):
         d = int(relation.name.split("-")[1])
         for q in range(1 + d, window.copy_length + 1 if window.copy_length else n):
             found[q] = {q - d}

@@ -22,8 +22,7 @@ from tests.helpers.shell import headscope
 def make(tmp_path_factory) -> Callable[..., Path]:
     def make_run(name: str, *layers: str) -> Path:
         folder = tmp_path_factory.mktemp("compared") / name
-        run_of(*layers, name=name, types=["positional", "induction"], out=folder)
-        return folder
+        return run_of(*layers, name=name, types=["positional", "induction"]).save(folder)
 
     return make_run
 
