@@ -28,7 +28,7 @@ FEWEST_TIMES, FEWEST_DOCUMENTS = 3, 8
 """Fewest times that a topic word stands in its document, and fewest documents of a corpus."""
 CANDIDATES = 4
 """Other nouns of a document that are most similar to the topic word in frequency."""
-WINDOWS = 2
+WINDOWS = 1
 """Windows that are read of each document."""
 
 
@@ -113,5 +113,6 @@ TOPICS = Stimulus(
     name="topics",
     title="documents with a topic word",
     build=_build,
+    before_text=13,
     needs="topic needs a --corpus of at least 8 documents with lemmas and word classes, in CoNLL-U",
 )
