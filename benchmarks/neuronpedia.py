@@ -72,9 +72,7 @@ def main() -> None:
 def compare(name: str, script: Path, texts: list[Path], count: int) -> None:
     """Print the seconds of both, and the largest difference of their metrics."""
     model: Any = load_model(name)
-    text = TextWindows(
-        texts, model.tokenizer, max_tokens=count * LENGTH, max_length=LENGTH, seed=0
-    )
+    text = TextWindows(texts, model.tokenizer, max_tokens=count * LENGTH, max_length=LENGTH, seed=0)
     windows = [w.tokens.tolist() for w in text][:count]
     decode = model.tokenizer.spell
     tokens = sum(map(len, windows))
