@@ -190,9 +190,10 @@ def compare(
     check_targets((out, CSV), (figure, PICTURES), overwrite=overwrite)
     from headscope.studies.compare import compare as compare_runs
     from headscope.studies.compare import condition_outcomes
-    from headscope.studies.match import match_heads
 
     if match:
+        from headscope.studies.match import match_heads
+
         if len(runs) != 2 or fail_on:
             raise HeadscopeError("--match takes two runs, and no --fail-on")
         result = match_heads(*runs)

@@ -24,7 +24,7 @@ NEIGHBOURS = np.array([-2, -1, 1, 2])
 
 @draws_nothing
 def keys_beside(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
-    """Same query, the two keys before and the two behind the target, their masses added up.
+    """Same query, the sum over the two keys before and the two after the target.
 
     A head that attends to a region of two or more tokens has no lift.
     """

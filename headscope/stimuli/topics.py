@@ -28,8 +28,6 @@ FEWEST_TIMES, FEWEST_DOCUMENTS = 3, 8
 """Fewest times that a topic word stands in its document, and fewest documents of a corpus."""
 CANDIDATES = 4
 """Other nouns of a document that are most similar to the topic word in frequency."""
-WINDOWS = 1
-"""Windows that are read of each document."""
 
 
 def topic_words(documents: Sequence[Document]) -> list[str]:
@@ -96,17 +94,14 @@ def _build(config: StimulusConfig) -> Iterator[Window]:
     if len(documents) < FEWEST_DOCUMENTS:
         return
     pairs = [pair for pair in zip(documents, topic_words(documents), strict=True) if pair[1]]
-    for number in range(min(config.documents, len(pairs))):
+    count = min(config.documents, len(pairs))
+    for number in range(count):
         # spread over the corpora, whose genres may stand in order
-        pair = pairs[number * len(pairs) // min(config.documents, len(pairs))]
+        text = with_arrows(*pairs[number * len(pairs) // count])
         windows = cut_document(
-            with_arrows(*pair),
-            config.tokenizer,
-            TOPICS.name,
-            config.max_length,
-            number=number,
+            text, config.tokenizer, TOPICS.name, config.max_length, number=number
         )
-        yield from islice(windows, WINDOWS)
+        yield from islice(windows, 1)
 
 
 TOPICS = Stimulus(

@@ -101,7 +101,7 @@ def _common_scores(
     if len(weights) < MIN_RELATIONS:
         raise RunError(
             f"{names[0]} and {names[1]} have {len(weights)} common relations that tell heads "
-            f"apart; a match takes {MIN_RELATIONS}: classify both with the same --types"
+            f"apart, and a match needs {MIN_RELATIONS}: classify both with the same --types"
         )
     roots = np.sqrt(weights.to_numpy())
     parts = []
@@ -125,7 +125,7 @@ def _lifts(run: Result) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 def _reliability(lifts: pd.DataFrame, errors: pd.DataFrame) -> pd.Series:
     """Share of the variance of each relation's lift over heads that is not error, in [0, 1]."""
-    return (1 - errors.pow(2).mean() / lifts.var(ddof=0).clip(lower=1e-30)).clip(lower=0)
+    return (1 - errors.pow(2).mean() / lifts.var(ddof=0)).fillna(0).clip(lower=0)
 
 
 def _unit(

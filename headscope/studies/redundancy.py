@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
+import pandas as pd
 import torch
 from jaxtyping import Float, Int
 from numpy import ndarray
@@ -97,24 +98,14 @@ def redundancy(
         model = model_of(run, source=source, device=device)
         text = _text(run, model, corpora, windows)
         notes = [f"the text has only {len(text)} windows"] if len(text) < windows else []
-        layers: list[LayerInputs] = []
         with ExitStack() as hooks:
             try:
                 layers = watched_layers(model, hooks)
             except ModelError as error:
+                layers = []
                 notes.append(f"queries, keys and values are not compared: {error}")
             mean, count = mean_divergences(model, text, queries, bar)
-    points = plane(squareform(np.sqrt(mean)))
-    heads = run.heads.sort_values(["layer", "head"], ignore_index=True)
-    others = squareform(mean) + np.diag(np.full(len(heads), np.inf))
-    names = np.array([head_name(row.layer, row.head) for row in heads.itertuples()])
-    table = heads[["layer", "head", "primary"]].assign(
-        x=points[:, 0],
-        y=points[:, 1],
-        nearest=names[others.argmin(1)],
-        distance=others.min(1),
-    )
-    table[CKA] = np.concatenate([layer.similarities() for layer in layers]) if layers else np.nan
+    table = _head_table(run, mean, layers)
     means = ", ".join(f"{name} {value:.2f}" for name, value in table[CKA].mean().dropna().items())
     return StudyResult(
         title=f"{name_of(model.name)}: {len(table)} heads, {count:,} queries of {len(text)} "
@@ -125,6 +116,24 @@ def redundancy(
         values={"queries": count},
         draw=STUDY.draw,
     )
+
+
+def _head_table(
+    run: Result, divergences: Float[ndarray, " pair"], layers: Sequence[LayerInputs]
+) -> pd.DataFrame:
+    """The table of the study, without values of CKA if no layer was read."""
+    points = plane(squareform(np.sqrt(divergences)))
+    heads = run.heads.sort_values(["layer", "head"], ignore_index=True)
+    others = squareform(divergences) + np.diag(np.full(len(heads), np.inf))
+    names = np.array([head_name(row.layer, row.head) for row in heads.itertuples()])
+    table = heads[["layer", "head", "primary"]].assign(
+        x=points[:, 0],
+        y=points[:, 1],
+        nearest=names[others.argmin(1)],
+        distance=others.min(1),
+    )
+    table[CKA] = np.concatenate([layer.similarities() for layer in layers]) if layers else np.nan
+    return table
 
 
 def mean_divergences(
@@ -207,7 +216,7 @@ class LayerInputs:
 
     weights: Sequence[Float[Tensor, "_ width d_model"]]
     """W_Q by head, W_K and W_V by key head."""
-    moments: Tensor | float = 0.0
+    moments: Tensor = field(default_factory=lambda: torch.zeros(1, 1).double())
     """Sum of y yᵀ over tokens in double precision, y = (1, input of the attention)."""
 
     def add(self, module: nn.Module, arguments: Any, keywords: Any) -> None:
@@ -219,7 +228,6 @@ class LayerInputs:
 
     def similarities(self) -> Float[ndarray, "head 3"]:
         """Mean CKA of each head with the others, in queries, keys and values; NaN if one is all."""
-        assert isinstance(self.moments, Tensor)
         mean = self.moments[0, 1:] / self.moments[0, 0]
         covariance = self.moments[1:, 1:] / self.moments[0, 0] - mean.outer(mean)
         columns = []
