@@ -13,6 +13,7 @@ from scipy.special import ndtri
 
 from headscope.errors import RunError
 from headscope.heads import head_name
+from headscope.relations import far
 from headscope.runs.resolve import RunName, run_names, the_run
 from headscope.statistics.estimates import adjusted
 from headscope.statistics.result import Result
@@ -55,7 +56,7 @@ def match_heads(first: RunName, second: RunName) -> StudyResult:
     The null distribution comes from heads of the second run whose principal components were
     permuted within layers, each on its own. Such heads have the layers' properties and the
     correlations between relations, but none is a head of the model. The best of them is compared
-    with the best real head.
+    with the best real head. Relations of the type `far` are left out.
 
     Raises:
         RunError: a folder without a run, or fewer than 3 common relations that tell heads apart.
@@ -114,9 +115,11 @@ def _common_scores(
 
 def _lifts(run: Result) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Lifts of heads × relations and their standard errors, for relations of all heads."""
-    rows = run.evidence.assign(
-        relation=run.evidence["type"] + "/" + run.evidence["relation"],
-        error=(run.evidence["ci_high"] - run.evidence["ci_low"]) / 3.92,  # a 95 % interval
+    # 24 distances of one type would outweigh the others
+    rows = run.evidence[run.evidence["type"] != far.TYPE.name]
+    rows = rows.assign(
+        relation=rows["type"] + "/" + rows["relation"],
+        error=(rows["ci_high"] - rows["ci_low"]) / 3.92,  # a 95 % interval
     )
     wide = rows.pivot(index=["layer", "head"], columns="relation", values=["lift", "error"])
     complete = wide["lift"].columns[(wide["lift"] + wide["error"]).notna().all()]
