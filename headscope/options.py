@@ -9,14 +9,14 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-import re
 import sys
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Integral, Real
 from pathlib import Path, PurePath
 from reprlib import Repr
-from typing import Annotated, Any, ParamSpec, TypeVar
+from types import SimpleNamespace
+from typing import Annotated, Any, ParamSpec, TypeVar, get_type_hints
 
 import numpy as np
 from pydantic import (
@@ -29,6 +29,7 @@ from pydantic import (
     create_model,
 )
 from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails, PydanticCustomError
 
 from headscope.errors import ArgumentError, nearest
 
@@ -94,53 +95,112 @@ def checked(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
     call.__dict__["options"] = options
     call.__doc__ = _documented(function)
-    call.__dict__["__signature__"] = _without_metadata(signature)
+    call.__dict__["__signature__"] = _plain_signature(function)
     return call
+
+
+def _argument_types(function: Callable[..., Any], *, with_metadata: bool) -> dict[str, Any]:
+    """The type of each argument, with or without the `Annotated` around it.
+
+    The return type is left out: its module may be imported for type checkers only.
+    """
+    annotations = inspect.get_annotations(function)
+    annotations.pop("return", None)
+    arguments = SimpleNamespace(__annotations__=annotations)
+    names = vars(sys.modules[function.__module__])
+    return get_type_hints(arguments, names, include_extras=with_metadata)
 
 
 def _fields(function: Callable[..., Any]) -> dict[str, Any]:
     """The type and default of each argument, as `create_model` takes them."""
-    names, fields = vars(sys.modules[function.__module__]), {}
+    types = _argument_types(function, with_metadata=True)
+    fields: dict[str, Any] = {}
     for name, parameter in inspect.signature(function).parameters.items():
-        if parameter.kind is parameter.VAR_KEYWORD or name == "self":
+        if name not in types or parameter.kind is parameter.VAR_KEYWORD:
             continue
-        kind = parameter.annotation
-        if isinstance(kind, str):  # get_type_hints would need the return type too
-            kind = eval(kind, names)
-        default = ... if parameter.default is parameter.empty else parameter.default
+        kind = types[name]
         if parameter.kind is parameter.VAR_POSITIONAL:
-            description = FieldInfo.from_annotation(kind).description
-            field = Field(min_length=1, description=description)
-            kind, default = Annotated[Sequence[kind], field], ()  # type: ignore[valid-type]
-        fields[name] = (kind, default)
+            fields[name] = (_one_or_more(kind), ())
+        elif parameter.default is parameter.empty:
+            fields[name] = (kind, ...)
+        else:
+            fields[name] = (kind, parameter.default)
     return fields
 
 
-def _without_metadata(signature: inspect.Signature) -> inspect.Signature:
+def _one_or_more(kind: Any) -> Any:
+    """The type of the arguments that a function takes by `*`."""
+    description = FieldInfo.from_annotation(kind).description
+    return Annotated[Sequence[kind], Field(min_length=1, description=description)]
+
+
+def _plain_signature(function: Callable[..., Any]) -> inspect.Signature:
     """The signature as `help` prints it: types without their bounds and help."""
-    plain = []
-    for parameter in signature.parameters.values():
-        match = re.match(
-            r"Annotated\[(.*?), (?:Field|Flag|PlainValidator)\(", str(parameter.annotation)
-        )
-        plain.append(parameter.replace(annotation=match[1]) if match else parameter)
-    return signature.replace(parameters=plain)
+    signature = inspect.signature(function)
+    types = _argument_types(function, with_metadata=False)
+    parameters = [
+        parameter.replace(annotation=types.get(name, parameter.annotation))
+        for name, parameter in signature.parameters.items()
+    ]
+    return signature.replace(parameters=parameters)
 
 
 def _documented(function: Callable[..., Any]) -> str | None:
+    """The docstring, with an `Args:` section if it has none and the fields have descriptions."""
     docstring = inspect.getdoc(function)
     if docstring is None or "Args:" in docstring:
         return docstring
-    entries = [
-        textwrap.fill(f"{name}: {text}", 96, initial_indent="    ", subsequent_indent=" " * 8)
-        for name, (kind, _) in _fields(function).items()
-        if (text := FieldInfo.from_annotation(kind).description)
-    ]
+    entries = []
+    for name, (kind, _) in _fields(function).items():
+        description = FieldInfo.from_annotation(kind).description
+        if description:
+            entries.append(_entry(name, description))
     if not entries:
         return docstring
-    section = "\n".join(["Args:", *entries, "", ""])
-    head, mark, tail = docstring.partition("Raises:")
-    return f"{head}{section}{mark}{tail}" if mark else f"{docstring}\n\n{section}".rstrip()
+    section = "\n".join(["Args:", *entries])
+    before, raises, after = docstring.partition("Raises:")
+    if not raises:
+        return f"{docstring}\n\n{section}"
+    return f"{before}{section}\n\n{raises}{after}"
+
+
+def _entry(name: str, description: str) -> str:
+    return textwrap.fill(
+        f"{name}: {description}", 96, initial_indent="    ", subsequent_indent=" " * 8
+    )
+
+
+ALLOWED = {
+    "bool_type": "be a valid boolean",
+    "callable_type": "be callable",
+    "dataclass_exact_type": "be an instance of {class_name}",
+    "finite_number": "be a finite number",
+    "float_type": "be a valid number",
+    "greater_than": "be greater than {gt}",
+    "greater_than_equal": "be greater than or equal to {ge}",
+    "int_type": "be a valid integer",
+    "is_instance_of": "be an instance of {class}",
+    "less_than": "be less than {lt}",
+    "less_than_equal": "be less than or equal to {le}",
+    "literal_error": "be {expected}",
+    "missing": "have all its fields",
+    "model_type": "be a valid dictionary or instance of {class_name}",
+    "named_tuple_type": "be an instance of {class_name}",
+    "none_required": "be None",
+    "not_allowed": "{allowed}",
+    "sequence_str": "be a list, not text",
+    "string_too_short": "have at least {min_length} character",
+    "string_type": "be a valid string",
+    "string_unicode": "be text in Unicode",
+    "too_short": "have at least {min_length} item",
+    "tuple_type": "be a valid tuple",
+}
+"""What is allowed in place of an invalid value, by pydantic's type of the error."""
+
+
+def not_allowed(allowed: str) -> PydanticCustomError:
+    """The error of a validator; `allowed` follows "it should", such as "be a name"."""
+    return PydanticCustomError("not_allowed", "{allowed}", {"allowed": allowed})
 
 
 def _message(invalid: ValidationError, known: dict[str, FieldInfo]) -> str:
@@ -148,23 +208,32 @@ def _message(invalid: ValidationError, known: dict[str, FieldInfo]) -> str:
     errors = invalid.errors(include_url=False)
     name = str(errors[0]["loc"][0])
     if errors[0]["type"] == "extra_forbidden":
-        return (
-            f"no argument named {name!r:.80}{nearest(name, known)}; choose from: {', '.join(known)}"
-        )
-    same = [error for error in errors if error["loc"][0] == name]
-    inner = [error for error in same if any(isinstance(part, int) for part in error["loc"])] or same
-    where = "".join(f"[{part}]" for part in inner[0]["loc"] if isinstance(part, int))
-    allowed = dict.fromkeys(
-        re.sub(
-            r"^(Value error, )?(\w+ )?should |^Input is not (?=a)| after validation, not 0$",
-            "",
-            error["msg"],
-        )
-        for error in inner
-    )
-    words = " or ".join(text.removeprefix("be ") for text in allowed)
-    verb = "" if words.startswith(("have ", "not ")) else "be "
-    return f"{name}{where} is {described(inner[0]['input'])}; it should {verb}{words}"
+        suggestion = nearest(name, known)
+        return f"no argument named {name!r:.80}{suggestion}; choose from: {', '.join(known)}"
+    of_argument = [error for error in errors if error["loc"][0] == name]
+    # a union has an error for each of its types; those of an item of a list say more
+    of_items = [error for error in of_argument if _item(error)]
+    chosen = of_items or of_argument
+    value = described(chosen[0]["input"])
+    return f"{name}{_item(chosen[0])} is {value}; it should {_one_of(map(_allowed, chosen))}"
+
+
+def _item(error: ErrorDetails) -> str:
+    """The place of an invalid item in its list, such as `[2]`; empty for a whole value."""
+    return "".join(f"[{part}]" for part in error["loc"] if isinstance(part, int))
+
+
+def _allowed(error: ErrorDetails) -> str:
+    template = ALLOWED.get(error["type"])
+    if template is None:
+        return f"be valid ({error['msg']})"
+    return template.format(**error.get("ctx", {}))
+
+
+def _one_of(allowed: Iterable[str]) -> str:
+    """Alternatives without repetition, such as "be a valid integer or None"."""
+    first, *others = dict.fromkeys(allowed)
+    return " or ".join([first, *(text.removeprefix("be ") for text in others)])
 
 
 def described(value: Any) -> str:
@@ -191,7 +260,7 @@ _SHORT.maxlist = _SHORT.maxtuple = 2
 
 def _name(text: str) -> str:
     if not text.strip() or "\0" in text or any("\ud800" <= c <= "\udfff" for c in text):
-        raise ValueError("should be a name")
+        raise not_allowed("be a name")
     return text
 
 
@@ -204,7 +273,7 @@ def check_path(path: Any) -> str | Path:
     try:
         _text(os.fspath(path))
     except (TypeError, ValueError, AttributeError) as error:
-        raise ValueError("should be the path of a file or folder") from error
+        raise not_allowed("be the path of a file or folder") from error
     return path if isinstance(path, str) else Path(path)
 
 
@@ -214,9 +283,9 @@ def _several(value: Any, what: str) -> tuple[Any, ...]:
     except TypeError:  # such as a tensor of one number
         items = None
     if items is None:
-        raise ValueError(f"should be {what} or a list of them")
+        raise not_allowed(f"be {what} or a list of them")
     if not items:
-        raise ValueError("should not be empty")
+        raise not_allowed("not be empty")
     return items
 
 
@@ -233,7 +302,7 @@ def check_paths(value: Any) -> tuple[str | Path, ...]:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise ValueError("should be text")
+        raise not_allowed("be text")
     return _name(value)
 
 
@@ -246,7 +315,7 @@ def several_names(value: Any) -> tuple[str, ...]:
     texts = map(_text, [value] if isinstance(value, str) else _several(value, "a name"))
     names = [part.strip() for text in texts for part in text.split(",") if part.strip()]
     if not names:
-        raise ValueError("should be a name or a list of names")
+        raise not_allowed("be a name or a list of names")
     return tuple(dict.fromkeys(map(_name, names)))
 
 
@@ -263,8 +332,8 @@ def check_model(value: Any) -> Any:
     if isinstance(value, str | os.PathLike):
         return str(check_path(value))
     if not (isinstance(value, tuple) or any(hasattr(value, name) for name in _OF_A_MODEL)):
-        raise ValueError(
-            "should be the name or path of a model, a (model, tokenizer) pair, a loaded model, or "
+        raise not_allowed(
+            "be the name or path of a model, a (model, tokenizer) pair, a loaded model, or "
             "a TransformerBridge"
         )
     return value

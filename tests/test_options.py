@@ -12,7 +12,7 @@ from pydantic import Field, ValidationError
 
 import headscope as hs
 from headscope.errors import ArgumentError
-from headscope.options import Seed, checked
+from headscope.options import ALLOWED, Seed, checked
 from headscope.studies.study_table import STUDIES, imported
 
 
@@ -37,7 +37,11 @@ ANY_KIND = {"backend", "patterns", "tokenizer", "tokens", "windows"}
 """Arguments of many kinds, which are refused as they are read."""
 
 
-@pytest.mark.parametrize("name", [name for name, _ in public_functions() if name != "Run.report"])
+CHECKED = [name for name, function in public_functions() if hasattr(function, "options")]
+ODD_VALUES = (object(), -5, 2.5, "\ud800", "", [], (), None, 10**50, float("nan"), [object()])
+
+
+@pytest.mark.parametrize("name", CHECKED)
 def test_every_argument_refuses_an_object_of_no_kind(name):
     options = dict(public_functions())[name].options()
     for field in options.model_fields.keys() - ANY_KIND:
@@ -45,6 +49,20 @@ def test_every_argument_refuses_an_object_of_no_kind(name):
             options.__pydantic_validator__.validate_assignment(
                 options.model_construct(), field, object()
             )
+
+
+@pytest.mark.parametrize("name", CHECKED)
+def test_every_kind_of_error_has_words_for_what_is_allowed(name):
+    options = dict(public_functions())[name].options()
+    for field in options.model_fields.keys() - ANY_KIND:
+        for value in ODD_VALUES:
+            try:
+                options.__pydantic_validator__.validate_assignment(
+                    options.model_construct(), field, value
+                )
+            except ValidationError as error:
+                kinds = {detail["type"] for detail in error.errors()}
+                assert kinds <= ALLOWED.keys(), (field, value)
 
 
 def test_every_argument_of_a_study_is_described():

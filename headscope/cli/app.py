@@ -52,18 +52,31 @@ class _Commands(CommandGroup):
 
 
 def _help_lines(group: CommandGroup, ctx: Any) -> Iterator[str]:
-    """The lines of a group's help: usage, what it is, its commands, and what says more."""
-    first, *others = [line.strip() for line in (group.epilog or "").split("\n") if line.strip()]
+    """The lines of a group's help: usage, effect, commands, subgroups and options."""
+    members = list(group.commands.values())
+    subgroups = [member for member in members if isinstance(member, TyperGroup)]
+    commands = [member for member in members if member not in subgroups]
+    width = max(len(str(member.name)) for member in members) + 2
     yield f"Usage: {ctx.command_path} [OPTIONS] COMMAND [ARGS]..."
-    yield from ("", str(group.help), f"{first} {', then '.join(others)}".strip(), "")
-    rows = list(group.commands.values())
-    groups = [row for row in rows if isinstance(row, TyperGroup)]
-    width = max(len(str(row.name)) for row in rows) + 2
-    yield from (f"  {row.name:{width}}{row.short_help}" for row in rows if row not in groups)
-    yield from ([""] if groups else [])
-    yield from (f"  {row.name:{width}}{row.help}" for row in groups)
-    flags = ", ".join(min(option.opts, key=len) for option in group.get_params(ctx))
-    yield from ("", f"Options: {flags}. See COMMAND -h.")
+    yield ""
+    yield str(group.help)
+    yield _first_steps(group.epilog or "")
+    yield ""
+    for row in commands:
+        yield f"  {row.name:{width}}{row.short_help}"
+    if subgroups:
+        yield ""
+    for row in subgroups:
+        yield f"  {row.name:{width}}{row.help}"
+    flags = [min(option.opts, key=len) for option in group.get_params(ctx)]
+    yield ""
+    yield f"Options: {', '.join(flags)}. See COMMAND -h."
+
+
+def _first_steps(epilog: str) -> str:
+    """The lines of an epilog in one: its title, and commands to call one after the other."""
+    title, *commands = [line.strip() for line in epilog.split("\n") if line.strip()]
+    return f"{title} {', then '.join(commands)}".strip()
 
 
 app = typer.Typer(

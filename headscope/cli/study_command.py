@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_origin
 
 import typer
 from pydantic.fields import FieldInfo
@@ -102,31 +102,89 @@ def add_studies() -> None:
 
 
 def study_command(study: StudyRow) -> Callable[..., None]:
-    """The function of which typer makes the command of a study."""
-    function, code = imported(study.function), _BODIES.get(study.name, _run)
-    parameters = [*inspect.signature(code, eval_str=True).parameters.values()][1:]
-    extra = {p.name: _keyword(p.name, p.annotation, p.default) for p in parameters}
-    known = inspect.signature(function).parameters
-    fields = {n: f for n, f in function.options().model_fields.items() if "" not in f.metadata}
-    leading = next(iter(known))
-    options = {
-        name: _parameter(known[name], field, first=name == leading)
-        for name, field in fields.items()
-    }
-    shell = {n: _keyword(n, *option) for n, option in _shell(study, "on_message" in known).items()}
-    ordered = [*(options | shell | extra).values()]
+    """The function of which typer makes the command of a study.
+
+    Its options are those of the study's function, those of every command that writes or prints,
+    and those of the command alone; of two with one name the later counts.
+    """
+    function = imported(study.function)
+    code = _BODIES.get(study.name, _run)
+    fields = _shown_fields(function)
+    own = _own_options(code)
+    shell = _shell_options(study, has_messages="on_message" in _parameters(function))
+    options = _function_options(function, fields) | shell | own
 
     def run(**values: Any) -> None:
-        passed = {name: None if values[name] == [] else values[name] for name in fields}
-        call_options = {n: v for n, v in values.items() if n in shell and n not in extra}
-        call = StudyCall(study=study, arguments=passed, **call_options)
-        code(call=call, **{name: values[name] for name in extra})
+        arguments = {name: None if values[name] == [] else values[name] for name in fields}
+        of_call = {name: values[name] for name in shell if name not in own}
+        call = StudyCall(study=study, arguments=arguments, **of_call)
+        code(call=call, **{name: values[name] for name in own})
 
     summary = (inspect.getdoc(function) or "").partition("\n\n")[0]
-    run.__name__, run.__doc__ = study.name, code.__doc__ or summary
-    run.__signature__ = inspect.Signature(ordered)  # type: ignore[attr-defined]
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in ordered}
+    run.__name__ = study.name
+    run.__doc__ = code.__doc__ or summary
+    run.__signature__ = inspect.Signature([*options.values()])  # type: ignore[attr-defined]
+    run.__annotations__ = {name: option.annotation for name, option in options.items()}
     return run
+
+
+def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    return inspect.signature(function).parameters
+
+
+def _shown_fields(function: Any) -> dict[str, FieldInfo]:
+    """The arguments of a study's function that commands take; an empty `Flag` hides one."""
+    fields = function.options().model_fields
+    return {name: field for name, field in fields.items() if "" not in field.metadata}
+
+
+def _function_options(
+    function: Any, fields: Mapping[str, FieldInfo]
+) -> dict[str, inspect.Parameter]:
+    """An option or a positional argument for each argument of a study's function."""
+    parameters = _parameters(function)
+    leading = next(iter(parameters))
+    options = {}
+    for name, field in fields.items():
+        parameter = parameters[name]
+        is_positional = parameter.kind is not parameter.KEYWORD_ONLY
+        is_argument = is_positional and (field.is_required() or name == leading)
+        kind = shell_type(field.annotation)
+        form = _argument(field, kind) if is_argument else _option(name, field, kind)
+        options[name] = _keyword(name, Annotated[kind, form], parameter.default)
+    return options
+
+
+def _argument(field: FieldInfo, kind: Any) -> Any:
+    return typer.Argument(help=_help(field, kind))
+
+
+def _option(name: str, field: FieldInfo, kind: Any) -> Any:
+    flags = [str(flag) for flag in field.metadata if isinstance(flag, Flag)]
+    if field.default is False:  # without it typer would add --no-…
+        flags = [f"--{name.replace('_', '-')}"]
+    is_path = Path in union_members(field.annotation)
+    return typer.Option(*flags, help=_help(field, kind), metavar="PATH" if is_path else None)
+
+
+def _help(field: FieldInfo, kind: Any) -> str:
+    description = field.description or ""
+    is_list = any(get_origin(member) is list for member in union_members(kind))
+    return f"{description} Repeatable." if is_list else description
+
+
+def _shell_options(study: StudyRow, *, has_messages: bool) -> dict[str, inspect.Parameter]:
+    """The options that say where results go and how they are printed."""
+    kinds: dict[str, Any] = {}
+    if study.out:
+        kinds["out"] = Annotated[Path | None, typer.Option(help=study.out)]
+    if study.figure:
+        kinds["figure"] = Annotated[Path | None, typer.Option(help=study.figure)]
+    if study.out or study.figure:
+        kinds["overwrite"] = Overwrite
+    if has_messages:
+        kinds["quiet"] = Quiet
+    return {name: _keyword(name, kind, _DEFAULTS[name]) for name, kind in kinds.items()}
 
 
 _DEFAULTS: Mapping[str, Any] = {
@@ -135,33 +193,10 @@ _DEFAULTS: Mapping[str, Any] = {
 """Options that are not arguments of functions, with their defaults."""
 
 
-def _shell(study: StudyRow, has_messages: bool) -> dict[str, tuple[Any, Any]]:
-    """The options of the command alone: where results go, and how they are printed."""
-    options = {
-        "out": Annotated[Path | None, typer.Option(help=study.out)] if study.out else None,
-        "figure": Annotated[Path | None, typer.Option(help=study.figure)] if study.figure else None,
-        "overwrite": Overwrite if study.out or study.figure else None,
-        "quiet": Quiet if has_messages else None,
-    }
-    return {name: (kind, _DEFAULTS[name]) for name, kind in options.items() if kind is not None}
-
-
-def _parameter(parameter: inspect.Parameter, field: FieldInfo, *, first: bool) -> inspect.Parameter:
-    """The option or the argument of a command that an argument of its function becomes."""
-    name, annotation = parameter.name, field.annotation
-    kind = shell_type(annotation)
-    flags = [str(flag) for flag in field.metadata if isinstance(flag, Flag)]
-    if field.default is False:
-        flags = [f"--{name.replace('_', '-')}"]
-    is_argument = parameter.kind is not parameter.KEYWORD_ONLY and (field.is_required() or first)
-    is_list = "list[" in str(kind)
-    help_text = (field.description or "") + (" Repeatable." if is_list else "")
-    is_path = Path in union_members(annotation) and not is_argument
-    if is_argument:
-        option: Any = typer.Argument(help=help_text)
-    else:
-        option = typer.Option(*flags, help=help_text, metavar="PATH" if is_path else None)
-    return _keyword(name, Annotated[kind, option], parameter.default)
+def _own_options(code: _Body) -> dict[str, inspect.Parameter]:
+    """The options that only this command has: the parameters of its body after the call."""
+    _, *own = inspect.signature(code, eval_str=True).parameters.values()
+    return {option.name: _keyword(option.name, option.annotation, option.default) for option in own}
 
 
 def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:

@@ -12,7 +12,7 @@ from pydantic import PlainValidator
 
 from headscope.attention_kind import CAUSAL, AttentionKind, KindName, kind_of
 from headscope.errors import ShapeError
-from headscope.options import checked
+from headscope.options import checked, not_allowed
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +57,7 @@ class Pairs:
 def _places(value: Any) -> ndarray:
     array = np.asarray(value)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
-        raise ValueError("should be a row of whole numbers, the positions of tokens")
+        raise not_allowed("be a row of whole numbers, the positions of tokens")
     return array.astype(np.int64, copy=False)
 
 
