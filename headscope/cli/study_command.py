@@ -110,15 +110,15 @@ def study_command(study: StudyRow) -> Callable[..., None]:
     function = imported(study.function)
     code = _BODIES.get(study.name, _run)
     fields = _shown_fields(function)
-    own = _own_options(code)
+    added = _added_options(code)
     shell = _shell_options(study, has_messages="on_message" in _parameters(function))
-    options = _function_options(function, fields) | shell | own
+    options = _function_options(function, fields) | shell | added
 
     def run(**values: Any) -> None:
         arguments = {name: None if values[name] == [] else values[name] for name in fields}
-        of_call = {name: values[name] for name in shell if name not in own}
+        of_call = {name: values[name] for name in shell if name not in added}
         call = StudyCall(study=study, arguments=arguments, **of_call)
-        code(call=call, **{name: values[name] for name in own})
+        code(call=call, **{name: values[name] for name in added})
 
     summary = (inspect.getdoc(function) or "").partition("\n\n")[0]
     run.__name__ = study.name
@@ -193,10 +193,12 @@ _DEFAULTS: Mapping[str, Any] = {
 """Options that are not arguments of functions, with their defaults."""
 
 
-def _own_options(code: _Body) -> dict[str, inspect.Parameter]:
+def _added_options(code: _Body) -> dict[str, inspect.Parameter]:
     """The options that only this command has: the parameters of its body after the call."""
-    _, *own = inspect.signature(code, eval_str=True).parameters.values()
-    return {option.name: _keyword(option.name, option.annotation, option.default) for option in own}
+    _, *added = inspect.signature(code, eval_str=True).parameters.values()
+    return {
+        option.name: _keyword(option.name, option.annotation, option.default) for option in added
+    }
 
 
 def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
