@@ -213,9 +213,9 @@ def _message(invalid: ValidationError, known: dict[str, FieldInfo]) -> str:
     of_argument = [error for error in errors if error["loc"][0] == name]
     # a union has an error for each of its types; those of an item of a list say more
     of_items = [error for error in of_argument if _item(error)]
-    chosen = of_items or of_argument
-    value = described(chosen[0]["input"])
-    return f"{name}{_item(chosen[0])} is {value}; it should {_one_of(map(_allowed, chosen))}"
+    details = of_items or of_argument
+    value = described(details[0]["input"])
+    return f"{name}{_item(details[0])} is {value}; it should {_one_of(map(_allowed, details))}"
 
 
 def _item(error: ErrorDetails) -> str:
