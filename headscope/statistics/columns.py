@@ -12,9 +12,14 @@ SURROGATE_COLUMNS = [
 GENERAL = "general"
 """The column of labels that stand for several tags of a head."""
 HARD_COLUMNS = (
-    "hard_n", "hard_rate", "hard_low", "hard_high", "easy_rate", "hard_baseline_rate",
-)  # fmt: skip
-"""Columns of the comparison at hard queries: their number, then `relation_sums.Preference`."""
+    "hard_n",
+    "hard_rate",
+    "hard_low",
+    "hard_high",
+    "easy_rate",
+    "hard_baseline_rate",
+)
+"""Columns of the comparison at hard queries; see `headscope.statistics.preference`."""
 EVIDENCE_COLUMNS = [
     *("layer", "head", "type", "relation"),
     *("n", "mass", "control", "lift", "ci_low", "ci_high", "q_value"),

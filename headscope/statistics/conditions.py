@@ -12,6 +12,7 @@ import pandas as pd
 from jaxtyping import Bool, Float
 from numpy import ndarray
 
+from headscope.statistics.intervals import Z_95
 from headscope.statistics.wording import TIMES_CONTROL, baseline_in_words, strictest_control
 
 MAX_Q = 0.01
@@ -19,8 +20,6 @@ MIN_HARD = 10
 """Fewest hard queries that can decide a relation."""
 SECOND = 0.5
 """Least share of the threshold that a direct effect must have over the matched control, too."""
-Z_95 = 1.959964
-"""Standard deviations from the mean that 95 % of a normal distribution are within."""
 STANDS_OUT = 0.5
 """Least lift of an effect in units of the standard deviation of a head's effects over the tokens of
 the text. A head with large effects raises whatever it attends to by chance: with random V and O the

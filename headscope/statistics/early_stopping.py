@@ -31,8 +31,9 @@ from headscope.relations.relation import (
     Relation,
     part_name,
 )
-from headscope.statistics.conditions import HARD_QUERIES, Z_95
+from headscope.statistics.conditions import HARD_QUERIES
 from headscope.statistics.estimates import NO_FACTS, Facts
+from headscope.statistics.intervals import Z_95
 from headscope.statistics.wording import TIMES_CONTROL
 from headscope.stimuli.natural_text import TEXT
 

@@ -15,7 +15,8 @@ from headscope.measure.tally import Tally
 from headscope.relations.effects import Effect
 from headscope.relations.relation import EASY, HARD, MATCHED_CONTROL, MIN_QUERIES, SELF, Relation
 from headscope.statistics.columns import EFFECT_NUMBERS, EVIDENCE_COLUMNS, HARD_COLUMNS
-from headscope.statistics.relation_sums import RelationSums, TallySums, preference, ratio
+from headscope.statistics.preference import preference
+from headscope.statistics.relation_sums import RelationSums, TallySums, ratio
 from headscope.statistics.wording import TIMES_CONTROL
 
 Facts = Mapping[str, Mapping[str, Any]]
@@ -83,16 +84,16 @@ def _lift_columns(
     sums: RelationSums, tally: Tally, bounded: Bool[ndarray, " head"], sign: int = 1
 ) -> _Columns:
     excess = sums.excess
-    low, high, p_value = sums.uncertainty(excess, bounded, sign)
+    uncertainty = sums.uncertainty(excess, bounded, sign)
     return {
         "layer": np.repeat(tally.numbers, tally.heads),
         "head": np.tile(np.arange(tally.heads), tally.layers),
         "mass": sums.mean(sums.target),
         "control": sums.mean(sums.control),
         "lift": sums.mean(excess),
-        "ci_low": low,
-        "ci_high": high,
-        "p_value": p_value,
+        "ci_low": uncertainty.low,
+        "ci_high": uncertainty.high,
+        "p_value": uncertainty.p_value,
         "control_error": sums.margin_of_error(sums.target - TIMES_CONTROL * sums.control),
     }
 
@@ -123,15 +124,23 @@ def _hard_columns(relation: Relation, tally_sums: TallySums, facts: Mapping[str,
     hard, easy = (tally_sums.of(relation, part) for part in (HARD, EASY))
     if hard is None or not facts.get("baselines"):
         return columns
-    numbers = preference(hard, easy, facts["baselines"])
-    return columns | dict(zip(HARD_COLUMNS, (float(hard.weight.sum()), *numbers), strict=True))
+    rates = preference(hard, easy, facts["baselines"])
+    return columns | {
+        "hard_n": float(hard.weight.sum()),
+        "hard_rate": rates.rate,
+        "hard_low": rates.low,
+        "hard_high": rates.high,
+        "easy_rate": rates.easy_rate,
+        "hard_baseline_rate": rates.baseline_rate,
+    }
 
 
 def _effect_columns(effect: Effect, sums: RelationSums, tally_sums: TallySums) -> _Columns:
     every_head = np.ones(sums.target.shape[1], bool)
     columns = _lift_columns(sums, tally_sums.tally, every_head, effect.sign)
     columns |= dict.fromkeys(EFFECT_NUMBERS, np.nan)
-    second, at_self = tally_sums.of(effect, MATCHED_CONTROL), tally_sums.of(effect, SELF)
+    second = tally_sums.of(effect, MATCHED_CONTROL)
+    at_self = tally_sums.of(effect, SELF)
     queries = sums.weight
     if effect.top_key is None:
         total = sums.excess.sum(0)
@@ -140,14 +149,18 @@ def _effect_columns(effect: Effect, sums: RelationSums, tally_sums: TallySums) -
         # what the sums are divided by counts distinct tokens where heads have their own queries
         queries = second.weight
         columns["spread"] = sums.mean(second.target)
-    differences: dict[tuple[str, str, str], ndarray] = {}
     if second is not None:
-        differences["second_lift", "second_low", "second_high"] = sums.target - second.control
+        excess = sums.target - second.control
+        uncertainty = sums.uncertainty(excess, every_head, effect.sign)
+        columns["second_lift"] = sums.mean(excess)
+        columns["second_low"] = uncertainty.low
+        columns["second_high"] = uncertainty.high
     if at_self is not None:
-        differences["moved", "moved_low", "moved_high"] = sums.excess - at_self.target
-    for (lift, low, high), excess in differences.items():
-        columns[lift] = sums.mean(excess)
-        columns[low], columns[high], _ = sums.uncertainty(excess, every_head, effect.sign)
+        excess = sums.excess - at_self.target
+        uncertainty = sums.uncertainty(excess, every_head, effect.sign)
+        columns["moved"] = sums.mean(excess)
+        columns["moved_low"] = uncertainty.low
+        columns["moved_high"] = uncertainty.high
     return columns | {
         "n": queries.sum(0).astype(np.int64),
         "threshold": effect.thresholds.threshold,

@@ -107,8 +107,8 @@ def _is_apart(
     first, second = (sums.of(relations[name]) for name in (strongest["id"], row.id))
     if first is None or second is None or strongest["lift"] < TIMES_LABEL * row.lift:
         return False
-    difference, error = lift_difference(first, second, column)
-    return difference - error > 0
+    difference = lift_difference(first, second, column)
+    return difference.value - difference.half_width > 0
 
 
 def _name(labels: Sequence[Label]) -> str:

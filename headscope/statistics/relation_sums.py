@@ -2,23 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
+from einops import rearrange
 from jaxtyping import Bool, Float
 from numpy import ndarray
-from scipy.special import stdtr, stdtrit
 
-from headscope.measure.bootstrap import LEVEL, interval, ratio_error, resample
+from headscope.measure.bootstrap import interval, ratio_error, resample
 from headscope.measure.tally import MIN_BLOCKS, Tally
 from headscope.relations.effects import Effect
 from headscope.relations.relation import Relation, part_name
-from headscope.statistics.conditions import Z_95
+from headscope.statistics.intervals import (
+    influence_error,
+    ratio_influence,
+    student_half_width,
+    student_p_value,
+)
 
-_STEP = 0.01
-"""Difference of easy rates by which the slope of the baselines' rates is measured."""
+
+@dataclass(frozen=True, eq=False)
+class Uncertainty:
+    """The 95 % interval of a ratio and the one-sided p value of its being above 0, by head."""
+
+    low: Float[ndarray, " head"]
+    high: Float[ndarray, " head"]
+    p_value: Float[ndarray, " head"]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A difference of two ratios, and half the width of its 95 % interval."""
+
+    value: float
+    half_width: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +56,7 @@ class RelationSums:
     @property
     def blocks(self) -> int:
         """Blocks of documents with a query of some head."""
-        return int((self.weight > 0).any(1).sum())
+        return int(self._used.sum())
 
     @property
     def excess(self) -> Float[ndarray, "block head"]:
@@ -55,8 +72,8 @@ class RelationSums:
         excess: Float[ndarray, "block head"],
         bounded: Bool[ndarray, " head"],
         sign: int = 1,
-    ) -> tuple[ndarray, ndarray, ndarray]:
-        """Interval and one-sided p value of Σ excess / Σ weight: blocks resampled or compared.
+    ) -> Uncertainty:
+        """Interval and p value of Σ excess / Σ weight: blocks resampled or compared.
 
         NaN for a head that was asked in fewer than eight blocks.
 
@@ -65,41 +82,59 @@ class RelationSums:
             bounded: heads whose interval is from resamples; of the others it is Student's.
             sign: the side of 0 that the test asks for.
         """
-        used = np.asarray((self.weight > 0).any(1))
-        excess, weight = excess[used], self.weight[used]
-        blocks = (weight > 0).sum(0)
-        too_few = np.broadcast_to(blocks < MIN_BLOCKS, bounded.shape)
-        if too_few.all():
-            return tuple(np.full((3, len(bounded)), np.nan))  # type: ignore[return-value]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            lift, error = excess.sum(0) / weight.sum(0), ratio_error(excess, weight)
-            t = np.where(lift == 0, 0.0, sign * lift / error)
-            wide = stdtrit(np.maximum(blocks - 1, 1), (1 + LEVEL) / 2) * error
-        p_value = stdtr(np.maximum(blocks - 1, 1), -t)  # above t in Student's distribution
-        low, high = lift - wide, lift + wide
+        used = self._used
+        weight = self.weight[used]
+        blocks = np.broadcast_to((weight > 0).sum(0), excess.shape[1:])
+        is_known = blocks >= MIN_BLOCKS
+        if not is_known.any():
+            unknown = np.full(excess.shape[1:], np.nan)
+            return Uncertainty(unknown, unknown, unknown)
+        lift = ratio(excess[used].sum(0), weight.sum(0))
+        error = self._error(excess)
+        half_width = student_half_width(error, blocks)
+        low, high = lift - half_width, lift + half_width
         counts = weight[:, 0] if weight.shape[1] == 1 else weight[:, bounded]
-        low[bounded], high[bounded] = interval(excess[:, bounded], counts, self._resamples(used))
-        return tuple(np.where(too_few, np.nan, values) for values in (low, high, p_value))  # type: ignore[return-value]
+        resamples = self._resamples(len(weight))
+        low[bounded], high[bounded] = interval(excess[used][:, bounded], counts, resamples)
+        p_value = student_p_value(_t_statistic(sign * lift, error), blocks)
+        return Uncertainty(
+            low=np.where(is_known, low, np.nan),
+            high=np.where(is_known, high, np.nan),
+            p_value=np.where(is_known, p_value, np.nan),
+        )
 
     def margin_of_error(self, sums: Float[ndarray, "block head"]) -> Float[ndarray, " head"]:
         """Half the width of Student's 95 % interval of Σ sums / Σ weight over blocks.
 
         NaN for a head that was asked in fewer than eight blocks.
         """
-        used = np.asarray((self.weight > 0).any(1))
-        weight = self.weight[used]
-        blocks = np.broadcast_to((weight > 0).sum(0), sums.shape[1:])
-        with np.errstate(divide="ignore", invalid="ignore"):
-            error = stdtrit(np.maximum(blocks - 1, 1), (1 + LEVEL) / 2) * ratio_error(
-                sums[used], weight
-            )
-        return np.where(blocks < MIN_BLOCKS, np.nan, error)
+        blocks = np.broadcast_to((self.weight[self._used] > 0).sum(0), sums.shape[1:])
+        half_width = student_half_width(self._error(sums), blocks)
+        return np.where(blocks < MIN_BLOCKS, np.nan, half_width)
 
-    def _resamples(self, used: Bool[ndarray, " block"]) -> Float[ndarray, "resample used"]:
-        blocks = int(used.sum())
+    @property
+    def _used(self) -> Bool[ndarray, " block"]:
+        """Blocks with a query of some head."""
+        return np.asarray((self.weight > 0).any(1))
+
+    def _error(self, sums: Float[ndarray, "block head"]) -> Float[ndarray, " head"]:
+        """The standard error of Σ sums / Σ weight over blocks."""
+        used = self._used
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return ratio_error(sums[used], self.weight[used])
+
+    def _resamples(self, blocks: int) -> Float[ndarray, "resample used"]:
         if blocks not in self.draws:
             self.draws[blocks] = resample(blocks, np.random.default_rng([self.seed, blocks]))
         return self.draws[blocks]
+
+
+def _t_statistic(
+    lift: Float[ndarray, " head"], error: Float[ndarray, " head"]
+) -> Float[ndarray, " head"]:
+    """The lift in standard errors; 0 for a head without lift, whose error may be 0 too."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(lift == 0, 0.0, lift / error)
 
 
 class TallySums:
@@ -116,80 +151,48 @@ class TallySums:
         index = self._place.get(part_name(relation.id, part) if part else relation.id)
         if index is None:
             return None
-        target, control, hits = (
-            sums[self._blocks, index].reshape(-1, self.tally.layers * self.tally.heads)
-            for sums in (self.tally.target, self.tally.control, self.tally.hits)
-        )
+        hits = self._by_head(self.tally.hits, index)
         queries = self.tally.queries[self._blocks, index, None]
         weight = hits if isinstance(relation, Effect) else queries
         if not weight.any():
             return None
-        chance = self.tally.chance[self._blocks, index]
-        return RelationSums(target, control, hits, chance, weight, self._seed, self._draws)
+        return RelationSums(
+            target=self._by_head(self.tally.target, index),
+            control=self._by_head(self.tally.control, index),
+            hits=hits,
+            chance=self.tally.chance[self._blocks, index],
+            weight=weight,
+            seed=self._seed,
+            draws=self._draws,
+        )
+
+    def _by_head(self, sums: ndarray, index: int) -> Float[ndarray, "block head"]:
+        """The sums of a relation `[block layer head]`, with the heads of all layers in a row."""
+        return rearrange(sums[self._blocks, index], "block layer head -> block (layer head)")
 
 
-def lift_difference(first: RelationSums, second: RelationSums, head: int) -> tuple[float, float]:
-    """A head's lift for one relation less that for another, and half of its 95 % interval.
+def lift_difference(first: RelationSums, second: RelationSums, head: int) -> Difference:
+    """A head's lift for one relation less that for another.
 
     Blocks of documents hold queries of both, so that what they have in common cancels (Student's
     interval of a difference of ratios, linearised; Cochran 1977, 6.19).
     """
-    lifts, influence = [], []
-    for sums in (first, second):
-        excess, weight = sums.excess[:, head], sums.weight[:, 0]
-        lifts.append(excess.sum() / weight.sum())
-        influence.append((excess - lifts[-1] * weight) / weight.sum())
-    difference = influence[0] - influence[1]
     used = (first.weight[:, 0] > 0) | (second.weight[:, 0] > 0)
     blocks = int(used.sum())
-    error = np.sqrt((difference[used] ** 2).sum() * blocks / max(blocks - 1, 1))
-    return float(lifts[0] - lifts[1]), float(stdtrit(max(blocks - 1, 1), (1 + LEVEL) / 2) * error)
+    influence = _lift_influence(first, head) - _lift_influence(second, head)
+    half_width = student_half_width(influence_error(influence, blocks), blocks)
+    return Difference(
+        value=float(_lift(first, head) - _lift(second, head)),
+        half_width=float(half_width),
+    )
 
 
-class Preference(NamedTuple):
-    """Rates at which heads prefer the target at hard and easy queries, each in [0, 1]."""
-
-    rate: Float[ndarray, " head"]
-    """Share of hard queries at which the target has more attention than any other candidate."""
-    low: Float[ndarray, " head"]
-    high: Float[ndarray, " head"]
-    easy_rate: Float[ndarray, " head"]
-    """The same share of easy queries."""
-    baseline_rate: Float[ndarray, " head"]
-    """Rate at hard queries of the best mixture of baselines with this rate at easy queries."""
+def _lift(sums: RelationSums, head: int) -> float:
+    return float(sums.excess[:, head].sum() / sums.weight.sum())
 
 
-def preference(
-    hard: RelationSums, easy: RelationSums | None, corners: Sequence[Sequence[float]]
-) -> Preference:
-    """Rates of heads beside the corners of baselines; see `FittedBaselines.facts`.
-
-    The 95 % interval is of the rate at hard queries if that of the baselines is fixed. It is the
-    wider of Wilson's (1927) for a share and Student's over blocks of documents, which includes the
-    error of the baselines' rate by that of the easy rate (linearised; Cochran 1977, 6.19). NaN
-    with fewer than eight blocks.
-    """
-    rate, queries = hard.mean(hard.hits), float(hard.weight.sum())
-    easy_rate = np.ones_like(rate) if easy is None else easy.mean(easy.hits)
-    x, y = np.array(corners[::-1]).T
-    baseline_rate = np.interp(easy_rate, x, y)
-    used = hard.weight[:, 0] > 0
-    blocks = int(used.sum())
-    influence = (hard.hits - rate * hard.weight) / queries
-    if easy is not None:
-        slope = (baseline_rate - np.interp(easy_rate - _STEP, x, y)) / _STEP
-        influence = influence - slope * (easy.hits - easy_rate * easy.weight) / easy.weight.sum()
-    if blocks < MIN_BLOCKS:
-        unknown = np.full_like(rate, np.nan)
-        return Preference(rate, unknown, unknown, easy_rate, baseline_rate)
-    spread = np.sqrt((influence**2).sum(0) * blocks / (blocks - 1))
-    error = stdtrit(blocks - 1, (1 + LEVEL) / 2) * spread
-    centre = (rate + Z_95**2 / (2 * queries)) / (1 + Z_95**2 / queries)
-    variance = rate * (1 - rate) / queries + Z_95**2 / (4 * queries**2)
-    half = Z_95 * np.sqrt(variance.clip(0)) / (1 + Z_95**2 / queries)
-    low = np.minimum(rate - error, centre - half).clip(0)
-    high = np.maximum(rate + error, centre + half).clip(None, 1)
-    return Preference(rate, low, high, easy_rate, baseline_rate)
+def _lift_influence(sums: RelationSums, head: int) -> Float[ndarray, " block"]:
+    return ratio_influence(sums.excess[:, head], sums.weight[:, 0], _lift(sums, head))
 
 
 def ratio(

@@ -9,7 +9,8 @@ from scipy import stats
 from headscope.measure.tally import BLOCKS, Tally
 from headscope.relations import relations_of
 from headscope.statistics.estimates import adjusted, weigh
-from headscope.statistics.relation_sums import RelationSums, preference
+from headscope.statistics.preference import preference
+from headscope.statistics.relation_sums import RelationSums
 
 RELATIONS = relations_of(["coreference"])[:3]
 

@@ -92,10 +92,12 @@ def test_a_difference_is_surer_where_documents_differ_in_both_alike():
     first, second = (TallySums(tally).of(relation) for relation in RELATIONS[:2])
     assert first is not None
     assert second is not None
-    assert lift_difference(first, second, 0) == (pytest.approx(0.3), pytest.approx(0.0, abs=1e-9))
+    difference = lift_difference(first, second, 0)
+    assert difference.value == pytest.approx(0.3)
+    assert difference.half_width == pytest.approx(0.0, abs=1e-9)
     # of equal blocks it is the t interval of the mean difference
     tally.target[:16, 1, 0, 0] = 10 * (0.2 - common)
-    _, error = lift_difference(first, second, 0)
+    error = lift_difference(first, second, 0).half_width
     expected = 2.131449546 * np.std(2 * common, ddof=1) / 4  # t at .975, 15 degrees of freedom
     assert error == pytest.approx(expected)
 
