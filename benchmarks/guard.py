@@ -19,11 +19,11 @@ from torch import Tensor
 from transformers import AutoTokenizer
 
 import headscope as hs
+from headscope.causal.loss import network_of
 from headscope.corpus.read import corpus_files
 from headscope.corpus.shipped import corpus_place
 from headscope.models.load import load_model
 from headscope.models.locate import locate
-from headscope.models.loss import network_of
 
 CONDITIONS = ("lost induction > 0", "sure lost induction > 0", "sure changes > 3")
 BITS = (8, 4, 3, 2)

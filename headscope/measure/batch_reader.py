@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from jaxtyping import Int
 from torch import Tensor
 
+from headscope.causal.direct_paths import DirectPaths, direct_paths
 from headscope.corpus.window import Window
 from headscope.measure.batches import Batch, in_memory
 from headscope.measure.cell_reader import cell_reader
@@ -29,7 +30,6 @@ from headscope.measure.plan import BatchResult, Plan, Step, read_plan
 from headscope.measure.preference_reader import preference_reader
 from headscope.measure.profile import profile_reader
 from headscope.measure.tally import ReadState, Tally
-from headscope.models.direct_paths import DirectPaths, direct_paths
 from headscope.models.engines.engine import Tile
 from headscope.relations.effects import Effect, effects_among, sum_names
 from headscope.relations.relation import Relation

@@ -12,9 +12,9 @@ from jaxtyping import Bool, Float, Int
 from numpy import ndarray
 from torch import Tensor
 
+from headscope.causal.direct_paths import DirectPaths, PathEnd
 from headscope.measure.effect_queries import EffectQueries, NamedTokenQueries, TopKeyQueries
 from headscope.measure.tally import Tally, grained
-from headscope.models.direct_paths import DirectPaths, PathEnd
 from headscope.models.engines.engine import Request, SelfEntries
 from headscope.relations.effects import MIN_ATTENTION, Effect
 

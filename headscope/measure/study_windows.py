@@ -9,11 +9,11 @@ import numpy as np
 from jaxtyping import Int
 from numpy import ndarray
 
+from headscope.causal.loss import TextLoss
 from headscope.corpus.shipped import asked_corpora
 from headscope.corpus.window import Window
 from headscope.errors import CorpusError
 from headscope.measure.bootstrap import interval, resample
-from headscope.models.loss import TextLoss
 from headscope.models.model import Model
 from headscope.relations import all_stimuli
 from headscope.stimuli.natural_text import TEXT, TextWindows

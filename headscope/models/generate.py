@@ -13,8 +13,8 @@ from headscope.corpus.window import Window
 from headscope.models.engines.attention import NAME
 from headscope.models.engines.fused import EAGER, attend_by
 from headscope.models.families import refuse_encoder
-from headscope.models.loss import plain_network_of
 from headscope.models.model import Model
+from headscope.models.plain_network import plain_network_of
 
 
 def continue_window(model: Model, window: Window, count: int) -> Window:

@@ -11,12 +11,12 @@ from jaxtyping import Float
 from numpy import ndarray
 from torch import Tensor
 
+from headscope.causal.intervention import Intervention, ablated
+from headscope.causal.rerun import CleanRun, Rerunner, TokenRows
 from headscope.corpus.window import Window
 from headscope.errors import HeadscopeError, ModelError
 from headscope.heads import parse_head
-from headscope.models.intervention import Intervention, ablated
 from headscope.models.model import Model
-from headscope.models.rerun import CleanRun, Rerunner, TokenRows
 from headscope.models.stream import LayerAttention, stream_attention, whole_patterns
 from headscope.statistics.result import Result
 from headscope.views.show import check_unicode, text_window

@@ -21,11 +21,11 @@ from numpy import ndarray
 from pydantic import Field
 from torch import Tensor
 
+from headscope.causal.intervention import HeadsSet
+from headscope.causal.rerun import Rerunner, Score, TokenRows
 from headscope.corpus.window import Window
 from headscope.measure.bootstrap import estimate
-from headscope.models.intervention import HeadsSet
 from headscope.models.layout.projections import output_matrix
-from headscope.models.rerun import Rerunner, Score, TokenRows
 from headscope.models.stream import batch_tokens_on, in_batches, padded_tokens
 from headscope.options import Device, Heads, Positive, RunCorpus, Seed, Source
 from headscope.progress import OnProgress, Progress, Steps, progress_bar

@@ -18,6 +18,7 @@ import pandas as pd
 from jaxtyping import Float, Int
 from numpy import ndarray
 
+from headscope.causal.token_rerun import ALL, AS_MUCH, Changed, Moves, QueryRerunner
 from headscope.corpus.window import Window
 from headscope.errors import ModelError
 from headscope.measure.batches import assign_blocks
@@ -25,7 +26,6 @@ from headscope.measure.bootstrap import Estimate, estimate
 from headscope.measure.study_windows import edge_windows
 from headscope.measure.tally import MIN_BLOCKS
 from headscope.models.model import Model
-from headscope.models.token_rerun import ALL, AS_MUCH, Changed, Moves, QueryRerunner
 from headscope.progress import OnProgress
 from headscope.relations import head_types, relations_of
 from headscope.relations.relation import Relation, find

@@ -12,10 +12,10 @@ from jaxtyping import Bool, Float, Int
 from numpy import ndarray
 from torch.nn.utils.rnn import pad_sequence
 
+from headscope.causal.rerun import Score, TokenRows
 from headscope.corpus.document import Document
 from headscope.corpus.window import Window
 from headscope.models.model import Model
-from headscope.models.rerun import Score, TokenRows
 from headscope.models.tokenizer import Tokenizer
 from headscope.relations import all_stimuli, head_types
 from headscope.relations.relation import Relation

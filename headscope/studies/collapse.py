@@ -17,12 +17,12 @@ from jaxtyping import Bool, Float
 from pydantic import Field
 from torch import Tensor
 
+from headscope.causal.intervention import Intervention, PatternReplaced
+from headscope.causal.loss import loss, network_of
 from headscope.errors import ModelError
 from headscope.measure.study_windows import MAX_TOKENS, rise, text_windows, token_count
 from headscope.models.families import refuse_encoder
-from headscope.models.intervention import Intervention, PatternReplaced
 from headscope.models.layout.projections import outputs_by_layer
-from headscope.models.loss import loss, network_of
 from headscope.models.model import Model
 from headscope.options import Corpus, Device, MaxTokens, Revision, Seed
 from headscope.progress import OnProgress, Progress, Steps, progress_bar

@@ -21,9 +21,9 @@ from pydantic import Field
 from scipy.special import stdtr
 from torch import Tensor, nn
 
+from headscope.causal.token_rerun import LastToken, LastTokenRunner
 from headscope.measure.bootstrap import interval, ratio_error, resample
 from headscope.models.families import refuse_encoder
-from headscope.models.token_rerun import LastToken, LastTokenRunner
 from headscope.options import LARGEST, Device, Flag, Name, Revision, Seed
 from headscope.progress import OnProgress, Progress, Steps, progress_bar
 from headscope.runs.recorded_paths import name_of

@@ -15,14 +15,14 @@ import numpy as np
 import pandas as pd
 from pydantic import Field
 
+from headscope.causal.prompt_pair import Patch, PromptPair, likeliest_next
+from headscope.causal.rerun import Rerunner
 from headscope.corpus.document import Document
 from headscope.corpus.window import Window
 from headscope.errors import HeadscopeError
 from headscope.heads import head_name
 from headscope.models.families import refuse_encoder
 from headscope.models.model import Model
-from headscope.models.prompt_pair import Patch, PromptPair, likeliest_next
-from headscope.models.rerun import Rerunner
 from headscope.options import Device, Flag, Heads, NonNegative, Source
 from headscope.progress import OnProgress, Progress, Steps, progress_bar
 from headscope.relations import relations_of

@@ -12,6 +12,15 @@ import torch
 from jaxtyping import Bool, Float, Int
 from numpy import ndarray
 
+from headscope.causal.intervention import HeadsScaled
+from headscope.causal.loss import (
+    Advance,
+    TextLoss,
+    chunked_losses,
+    loss,
+    network_of,
+    predictions_of,
+)
 from headscope.corpus.window import Window
 from headscope.errors import CorpusError
 from headscope.measure.bootstrap import LEVEL, resample
@@ -23,15 +32,6 @@ from headscope.measure.study_windows import (
     token_count,
 )
 from headscope.models.families import refuse_encoder
-from headscope.models.intervention import HeadsScaled
-from headscope.models.loss import (
-    Advance,
-    TextLoss,
-    chunked_losses,
-    loss,
-    network_of,
-    predictions_of,
-)
 from headscope.models.model import Model
 from headscope.models.stream import batch_tokens_on, in_batches
 from headscope.options import Corpus, Device, MaxTokens, Revision, Seed

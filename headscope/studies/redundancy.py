@@ -26,8 +26,8 @@ from headscope.models.layout.projections import (
     input_projections,
     projection_modules,
 )
-from headscope.models.loss import plain_network_of
 from headscope.models.model import Model
+from headscope.models.plain_network import plain_network_of
 from headscope.models.stream import LayerAttention, stream_attention, whole_patterns
 from headscope.options import Device, Flag, Positive, RunCorpus, Source, Windows
 from headscope.progress import OnProgress, Progress, Steps, progress_bar

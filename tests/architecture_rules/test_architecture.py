@@ -13,8 +13,18 @@ import pytest
 PROJECT = Path(__file__).parents[2]
 ROOT = PROJECT / "headscope"
 ROOMS = (
-    "corpus", "stimuli", "relations", "models", "measure", "statistics", "runs", "views", "studies", "serve",
-)  # fmt: skip
+    "corpus",
+    "stimuli",
+    "relations",
+    "models",
+    "causal",
+    "measure",
+    "statistics",
+    "runs",
+    "views",
+    "studies",
+    "serve",
+)
 """No room knows one that stands behind it, and models do not know relations. Nothing but the entry points knows `cli`;
 `run` and `classification` are known to studies alone."""
 SWEEPS = ("sweep", "emergence", "languages")

@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
+from headscope.causal.loss import TextLoss
 from headscope.measure.study_windows import rise
-from headscope.models.loss import TextLoss
 
 
 def test_a_rise_has_the_interval_of_its_windows():

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from headscope.causal.loss import network_of
 from headscope.errors import ModelError
 from headscope.models.engines.attention import (
     AttentionCall,
@@ -17,7 +18,6 @@ from headscope.models.engines.attention import (
 from headscope.models.engines.engine import Entries, QueryRows, Tile
 from headscope.models.engines.scores import Scores, ScoreTerms, log_probabilities, pattern
 from headscope.models.load import load_model
-from headscope.models.loss import network_of
 
 LENGTH, SCALE = 150, 0.3
 GENERATOR = torch.Generator().manual_seed(0)

@@ -8,11 +8,11 @@ import torch
 from transformers import AutoModelForCausalLM
 
 import headscope as hs
+from headscope.causal.intervention import ablated
+from headscope.causal.rerun import Rerunner, TokenRows
 from headscope.errors import ModelError, RunError
-from headscope.models.intervention import ablated
 from headscope.models.layout.projections import output_projection
 from headscope.models.load import load_model
-from headscope.models.rerun import Rerunner, TokenRows
 from headscope.runs.resolve import load
 from tests.helpers.models import save_uneven
 from tests.helpers.shell import headscope

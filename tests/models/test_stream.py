@@ -7,11 +7,11 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+from headscope.causal.loss import loss
 from headscope.corpus.window import Window
 from headscope.errors import HeadscopeError
 from headscope.measure.study_windows import text_windows
 from headscope.models.load import load_model
-from headscope.models.loss import loss
 from headscope.models.stream import ALL_TOGETHER, stream_attention, tiled_patterns, whole_patterns
 from headscope.studies.collapse import collapse
 from tests.helpers.models import edit_config
@@ -76,7 +76,7 @@ def test_losses_are_those_of_transformers_in_the_order_of_the_windows(
 def test_chunks_of_logits_change_nothing(model, story, monkeypatch):
     windows = text_windows(model, story)
     whole = loss(model, windows)
-    monkeypatch.setattr("headscope.models.loss.LOGIT_CELLS", 7 * model.vocabulary_size)
+    monkeypatch.setattr("headscope.causal.loss.LOGIT_CELLS", 7 * model.vocabulary_size)
     parts = loss(model, windows)
     assert parts.nats.tolist() == pytest.approx(whole.nats.tolist(), rel=1e-6)
 

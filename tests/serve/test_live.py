@@ -9,10 +9,10 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from headscope.causal.intervention import ablated
+from headscope.causal.rerun import Rerunner, TokenRows
 from headscope.errors import HeadscopeError
-from headscope.models.intervention import ablated
 from headscope.models.load import load_model
-from headscope.models.rerun import Rerunner, TokenRows
 from headscope.serve.answers import SIDE, head_answer, pictures
 from headscope.serve.live import MOST_TOKENS, Live
 

@@ -11,10 +11,10 @@ import torch
 from transformers import AutoModelForCausalLM
 
 import headscope as hs
+from headscope.causal.rerun import Rerunner, TokenRows
 from headscope.corpus.document import Document
 from headscope.corpus.window import Window
 from headscope.models.load import load_model
-from headscope.models.rerun import Rerunner, TokenRows
 from headscope.relations import relations_of
 from headscope.run import load
 from headscope.runs.tables import CAUSE_TABLE

@@ -7,10 +7,10 @@ import pandas as pd
 import pytest
 
 import headscope as hs
+from headscope.causal.token_rerun import Changed, Moves, QueryRerunner
 from headscope.measure.batches import assign_blocks
 from headscope.measure.study_windows import edge_windows
 from headscope.models.load import load_model
-from headscope.models.token_rerun import Changed, Moves, QueryRerunner
 from headscope.relations import relations_of
 from headscope.relations.relation import find
 from headscope.statistics.causes import (

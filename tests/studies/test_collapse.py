@@ -6,11 +6,11 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+from headscope.causal.loss import loss, network_of
 from headscope.errors import ModelError
 from headscope.measure.study_windows import text_windows
 from headscope.models.layout.projections import attention_modules, output_projection
 from headscope.models.load import load_model
-from headscope.models.loss import loss, network_of
 from headscope.studies.collapse import WAYS, collapse, collapsed
 from tests.models.every_layout import save_tiny
 

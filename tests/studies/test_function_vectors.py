@@ -7,8 +7,8 @@ import pytest
 import torch
 
 import headscope as hs
+from headscope.causal.token_rerun import LastTokenRunner
 from headscope.models.load import load_model
-from headscope.models.token_rerun import LastTokenRunner
 from headscope.stimuli.few_shot import SHUFFLED, ZERO_SHOT, PromptSize, spelled_task
 from headscope.stimuli.prompts import Spelling
 from headscope.studies.function_vectors import (

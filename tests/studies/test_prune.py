@@ -7,10 +7,10 @@ import pytest
 import torch
 
 import headscope as hs
+from headscope.causal.intervention import HeadsScaled
+from headscope.causal.loss import loss, network_of
 from headscope.measure.study_windows import TextLoss, text_windows
-from headscope.models.intervention import HeadsScaled
 from headscope.models.load import load_model
-from headscope.models.loss import loss, network_of
 from headscope.studies.prune import (
     DRAWS,
     IMPORTANCE,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
+from headscope.causal.intervention import HeadsScaled, PatternReplaced, ablated
+from headscope.causal.loss import network_of
+from headscope.causal.rerun import Rerunner, TokenRows
 from headscope.models.engines.engine import stream_patterns
-from headscope.models.intervention import HeadsScaled, PatternReplaced, ablated
 from headscope.models.load import load_model
-from headscope.models.loss import network_of
-from headscope.models.rerun import Rerunner, TokenRows
 from tests.models.every_layout import save_tiny
 from tests.models.tiny import CONTEXT
 

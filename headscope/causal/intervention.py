@@ -22,7 +22,7 @@ from headscope.models.layout.projections import outputs_by_layer
 from headscope.models.model import Model
 
 if TYPE_CHECKING:
-    from headscope.models.rerun import CleanRun
+    from headscope.causal.rerun import CleanRun
 
 HeadOutputs = Float[Tensor, "window position head width"]
 """z: each head's mean of values weighted by its attention, as W_O reads it."""

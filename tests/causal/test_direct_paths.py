@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from headscope.models.direct_paths import FrozenNorm, direct_paths
+from headscope.causal.direct_paths import FrozenNorm, direct_paths
 from headscope.models.load import load_model
 from tests.models.every_layout import save_tiny
 

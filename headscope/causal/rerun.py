@@ -16,11 +16,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from headscope.causal.intervention import HeadOutputs, Intervention, by_head
+from headscope.causal.loss import chunked_losses, last_stream, network_of
 from headscope.models.engines.engine import StoppedError
-from headscope.models.intervention import HeadOutputs, Intervention, by_head
 from headscope.models.layout.projections import block_input, layer_list, outputs_by_layer
-from headscope.models.loss import chunked_losses, last_stream, network_of, plain_network_of
 from headscope.models.model import Model
+from headscope.models.plain_network import plain_network_of
 
 UNEMBED_ROWS = 256
 """Predictions that are unembedded at once: 256 rows of 50,000 logits are 50 MB."""

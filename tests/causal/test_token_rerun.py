@@ -7,11 +7,10 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from headscope.models import token_rerun
-from headscope.models.intervention import OutputChange, PatternReplaced
-from headscope.models.load import load_model
-from headscope.models.loss import last_stream
-from headscope.models.token_rerun import (
+from headscope.causal import token_rerun
+from headscope.causal.intervention import OutputChange, PatternReplaced
+from headscope.causal.loss import last_stream
+from headscope.causal.token_rerun import (
     ALL,
     AS_MUCH,
     LastTokenRunner,
@@ -19,6 +18,7 @@ from headscope.models.token_rerun import (
     QueryRerunner,
     attention_taken,
 )
+from headscope.models.load import load_model
 from tests.helpers.models import save_uneven
 from tests.models.tiny import tiny_config
 

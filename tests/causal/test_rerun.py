@@ -6,10 +6,10 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, BertModel
 
+from headscope.causal.intervention import ablated
+from headscope.causal.rerun import Rerunner, Score, TokenRows
 from headscope.models.families import ENCODERS
-from headscope.models.intervention import ablated
 from headscope.models.load import load_model
-from headscope.models.rerun import Rerunner, Score, TokenRows
 from tests.helpers.models import save_uneven
 from tests.models.every_layout import save_tiny
 from tests.models.tiny import tiny_config

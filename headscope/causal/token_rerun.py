@@ -18,12 +18,12 @@ from jaxtyping import Float, Int
 from numpy import ndarray
 from torch import Tensor, nn
 
+from headscope.causal.intervention import AttentionChange, RowHeadsSet
+from headscope.causal.loss import last_stream, network_of
+from headscope.causal.rerun import Rerunner, TokenRows
 from headscope.errors import ModelError
 from headscope.models.engines.attention import AttentionCall, CleanKeys, Output
-from headscope.models.intervention import AttentionChange, RowHeadsSet
-from headscope.models.loss import last_stream, network_of
 from headscope.models.model import Model
-from headscope.models.rerun import Rerunner, TokenRows
 
 AT_ONCE = 256
 """Queries that are run again, and unembedded, at once: 50 MB of logits at 50,000 tokens."""

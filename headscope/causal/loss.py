@@ -14,12 +14,12 @@ from jaxtyping import Float, Int
 from numpy import ndarray
 from torch import Tensor, nn
 
+from headscope.causal.intervention import Intervention
 from headscope.corpus.window import Window
 from headscope.errors import ModelError
-from headscope.models.engines.fused import FusedEngine
 from headscope.models.families import refuse_encoder
-from headscope.models.intervention import Intervention
 from headscope.models.model import Model
+from headscope.models.plain_network import plain_network_of
 from headscope.models.stream import batch_tokens_on, in_batches, padded_tokens
 
 LOGIT_CELLS = 2**24
@@ -135,21 +135,6 @@ def network_of(model: Model) -> Any:
         _check_unembedding(model.name, network)
         _checked_networks.add(network)
     return network
-
-
-def plain_network_of(model: Model) -> Any:
-    """The plain Hugging Face network of a model.
-
-    Raises:
-        ModelError: it runs by another engine.
-    """
-    if not isinstance(model.engine, FusedEngine):
-        why = f" ({model.notes[0]})" if model.notes else ""
-        raise ModelError(
-            f"{model.name}: only the fused engine has the plain Hugging Face network that this "
-            f"needs; this model runs under the {model.engine.name} engine{why}"
-        )
-    return model.engine.network
 
 
 @torch.inference_mode()

@@ -13,10 +13,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from headscope.causal.intervention import AttentionChange, RowHeadsSet
+from headscope.causal.rerun import CleanRun, Rerunner, TokenRows
 from headscope.corpus.window import Window
 from headscope.models.engines.attention import AttentionCall, Output
-from headscope.models.intervention import AttentionChange, RowHeadsSet
-from headscope.models.rerun import CleanRun, Rerunner, TokenRows
 
 ROWS_TOKENS = 2_048
 

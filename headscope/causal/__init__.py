@@ -1,0 +1,1 @@
+"""Running a model again with a change: interventions, reruns, direct paths, loss."""
