@@ -27,6 +27,7 @@ from headscope.models.families import check_family
 from headscope.models.layout.dimensions import AttentionDimensions, attention_kind, read_dimensions
 from headscope.models.layout.projections import layers_without_softmax
 from headscope.models.locate import locate, title_of
+from headscope.models.merge import merge_wrapped, refuse_wrapped_bridge
 from headscope.models.model import WIDE, Model
 from headscope.models.tokenizer import Tokenizer, load_tokenizer, substitute_bos
 from headscope.models.weights import (
@@ -190,6 +191,8 @@ def _in_memory(source: Any, settings: Settings) -> Model:
             f"{name}: a bridge is read by the lens engine; for the fused one, which reads encoders "
             f"too, {_PAIR}"
         )
+    if bridge is not None:
+        refuse_wrapped_bridge(name, bridge)
     with quiet_logging():
         return model_around(
             name,
@@ -235,6 +238,9 @@ def _sharing(network: Any) -> Any:
     Buffers that no checkpoint holds are copied: LongRoPE writes its frequencies into one.
     """
     tensors = [*network.parameters(), *network.state_dict(keep_vars=True).values()]
+    for module in network.modules():
+        # torch's older weight_norm keeps the product of parameters as a plain attribute
+        tensors += [value for value in vars(module).values() if isinstance(value, torch.Tensor)]
     copied = copy.deepcopy(network, {id(tensor): tensor for tensor in tensors})
     # accelerate's mixed precision wraps the method, and the copy's would run the original
     vars(copied).pop("forward", None)
@@ -257,6 +263,7 @@ def model_around(
     """A model around a network of transformers, whose attention and activations are replaced."""
     config = network.config
     if bridge is None:
+        notes = (*notes, *merge_wrapped(name, network))
         fuse_activations(network)
         config.architectures = config.architectures or [type(network).__name__]
     dimensions = read_dimensions(name, config)

@@ -6,14 +6,17 @@ norms and MLPs. A real head must beat them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import torch
 from torch import Tensor
 
 from headscope.errors import ModelError
-from headscope.models.engines.engine import Engine
+from headscope.models.engines.engine import Engine, stream_patterns
+
+TOKENS = 8
+"""Length of the text on which the patterns of all layers must change."""
 
 
 @contextmanager
@@ -24,12 +27,14 @@ def null_model(engine: Engine, *, seed: int) -> Iterator[None]:
     once. Afterwards the original matrices, which wait in the processor's memory, are copied back.
 
     Raises:
-        ModelError: see `stored_matrices`.
+        ModelError: see `stored_matrices`; or a layer's pattern is what it was before.
     """
     matrices = stored_matrices(engine)
+    before = _probe_patterns(engine, matrices[0].device)
     originals = [matrix.to("cpu", copy=True) for matrix in matrices]
     try:
         _permute(matrices, seed)
+        _check_changed(before, _probe_patterns(engine, matrices[0].device))
         yield
     finally:
         for matrix, original in zip(matrices, originals, strict=True):
@@ -50,6 +55,24 @@ def stored_matrices(engine: Engine) -> list[Tensor]:
         )
     matrices = {(m.data_ptr(), m.shape, m.stride()): m for m in stored}
     return list(matrices.values())
+
+
+def _probe_patterns(engine: Engine, device: torch.device) -> dict[int, Tensor]:
+    """Each layer's pattern on a few tokens, by the number of the layer."""
+    patterns: dict[int, Tensor] = {}
+    tokens = torch.arange(1, 1 + TOKENS, device=device)[None]
+    stream_patterns(engine, tokens, lambda layer, rows: patterns.update({layer: rows.clone()}))
+    return patterns
+
+
+def _check_changed(before: Mapping[int, Tensor], after: Mapping[int, Tensor]) -> None:
+    """Refuse a model that computes with other matrices than those that were shuffled."""
+    unchanged = [layer for layer, pattern in before.items() if torch.equal(pattern, after[layer])]
+    if unchanged:
+        raise ModelError(
+            f"layer {unchanged[0]} attends as before its matrices were shuffled: the model "
+            "computes with others, so that it has no null model; run without --null-model"
+        )
 
 
 @torch.no_grad()

@@ -176,12 +176,23 @@ def input_projections(attention: nn.Module, dimensions: AttentionDimensions) -> 
     Raises:
         ModelError: no layout is known that keeps these matrices there, as in latent attention.
     """
-    form = next((form for form in FORMS if form.fits(attention)), None)
+    form = _form_of(attention)
     if form is None:
         raise ModelError(f"no Q, K and V matrices known for {type(attention).__name__}")
     return form.split(
-        [_rows_of(attention.get_submodule(name)) for name in form.modules], dimensions
+        [weight_rows(attention.get_submodule(name)) for name in form.modules], dimensions
     )
+
+
+def projection_names(attention: nn.Module) -> list[str]:
+    """Names of the modules in an attention that hold Q, K, V and O or factors of them, as far as
+    they are known.
+    """
+    form = _form_of(attention)
+    inputs = () if form is None else form.modules
+    factors = [name for name in FACTORS if _has(attention, name)]
+    output = [name for name in OUTPUTS if _has(attention, name)][:1]
+    return list(dict.fromkeys([*inputs, *factors, *output]))
 
 
 def output_projection(attention: nn.Module) -> nn.Module:
@@ -218,7 +229,17 @@ def outputs_by_layer(network: nn.Module) -> dict[int, nn.Module]:
 
 def output_matrix(output: nn.Module) -> Float[Tensor, "head_d_value d_model"]:
     """W_O as z meets it from the left, in place."""
-    return _rows_of(output).T
+    return weight_rows(output).T
+
+
+def weight_rows(linear: Any) -> _Rows:
+    """A weight with a row for each number that comes out; GPT-2's Conv1D keeps the transpose."""
+    weight: Tensor = linear.weight.data
+    return weight.T if isinstance(linear, Conv1D) else weight
+
+
+def _form_of(attention: nn.Module) -> Projections | None:
+    return next((form for form in FORMS if form.fits(attention)), None)
 
 
 def _has(attention: nn.Module, name: str) -> bool:
@@ -227,9 +248,3 @@ def _has(attention: nn.Module, name: str) -> bool:
     except AttributeError:
         return False
     return True
-
-
-def _rows_of(linear: Any) -> _Rows:
-    """A weight with a row for each number that comes out; GPT-2's Conv1D keeps the transpose."""
-    weight: Tensor = linear.weight.data
-    return weight.T if isinstance(linear, Conv1D) else weight
