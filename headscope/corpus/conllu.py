@@ -164,8 +164,9 @@ def read_conllu(path: Path, text: str) -> Iterator[Document]:
     """The documents of one CoNLL-U file, in order.
 
     A document goes on where `newdoc` repeats its id. In a file without any `newdoc` the sentences
-    of a document share their `sent_id` up to its last three digits, where that repeats; else the
-    file is one document. Comments above an empty line belong to the next sentence.
+    of a document share their `sent_id` up to its last three digits, if all ids are equally long and
+    their numbers start again in each document; else the file is one document. Comments above an
+    empty line belong to the next sentence.
 
     Raises:
         CorpusError: with file and line, for anything that is not valid CoNLL-U.
@@ -307,12 +308,53 @@ _NEWDOC = re.compile(r"^#+\s*newdoc\b", re.MULTILINE)
 SENT_ID = re.compile(r"^#+\s*sent_id\s*=\s*(\S+)", re.MULTILINE)
 
 
+_NUMBERED = re.compile(r"[0-9]{3,18}$")
+
+
+@dataclass(frozen=True, slots=True)
+class _SentenceId:
+    name: str
+    letters: str
+    """The id without the number at its end."""
+    number: int
+
+    @property
+    def document(self) -> str:
+        """All but the last three digits."""
+        return self.name[:-3]
+
+
 def _documents_by_sentence(text: str) -> dict[str, str]:
-    """The document of each `sent_id` in a file that marks none; empty if ids show none."""
-    if _NEWDOC.search(text):
+    """The document of each `sent_id` in a file that marks none; empty if ids show none.
+
+    The ids of a document share all but their last three digits, as in Parallel UD. Ids that count
+    through the whole file show no documents: `s0999` and `s1000` are neighbours.
+    """
+    names = SENT_ID.findall(text)
+    endings = [_NUMBERED.search(name) for name in names]
+    numbers = [ending for ending in endings if ending]
+    widths = {len(name) for name in names}
+    if _NEWDOC.search(text) or len(numbers) < len(names) or len(widths) != 1:
         return {}
-    names = {name: re.sub(r"[0-9]{3}$", "", name) for name in SENT_ID.findall(text)}
-    return names if 1 < len({*names.values()}) < len(names) else {}
+    ids = [_SentenceId(n.string, n.string[: n.start()], int(n[0])) for n in numbers]
+    return {i.name: i.document for i in ids} if _show_documents(ids) else {}
+
+
+def _show_documents(ids: list[_SentenceId]) -> bool:
+    """True if each document is one stretch, and numbers jump farther between than within them."""
+    steps_within, steps_between, borders = list[int](), list[int](), 0
+    for earlier, later in pairwise(ids):
+        step = abs(later.number - earlier.number)
+        if later.document == earlier.document:
+            steps_within.append(step)
+            continue
+        borders += 1
+        if later.letters == earlier.letters:  # else the letters name the documents
+            steps_between.append(step)
+    documents = len({i.document for i in ids})
+    if not steps_within or not borders or borders != documents - 1:
+        return False
+    return min(steps_between, default=max(steps_within) + 1) > max(steps_within)
 
 
 def _blocks(text: str) -> Iterator[tuple[int, list[str]]]:

@@ -66,6 +66,18 @@ def sentences(*comments: str) -> str:
             ("# sent_id = n01012", "# sent_id = n01013", "# sent_id = n02001", ""),
             [("n01", 2), ("n02", 2)],
         ),
+        # ids of Parallel UD: sentences are left out, and numbers start again without a 1
+        (
+            (
+                "# sent_id = n01001011",
+                "# sent_id = n01001013",
+                "# sent_id = n01002017",
+                "# sent_id = n01002103",
+                "# sent_id = w01001049",
+                "# sent_id = w02001041",
+            ),
+            [("n01001", 2), ("n01002", 2), ("w01001", 1), ("w02001", 1)],
+        ),
         (("# sent_id = a1", "# sent_id = b2"), [("file", 2)]),
         (("# sent_id = s-001", "# sent_id = s-002"), [("file", 2)]),
         # a file that marks documents is not read by the ids of its sentences
@@ -81,6 +93,23 @@ def test_sentences_belong_to_documents_by_newdoc_or_by_their_ids(tmp_path, comme
         text = text.replace("\n\n\n", "\n\n")
     read_documents = read(tmp_path, text)
     assert [(d.name, len(d.words)) for d in read_documents] == documents
+
+
+# a counter that runs through the file is no name of a document, whatever its width
+@pytest.mark.parametrize(
+    "ids",
+    [
+        [f"train-s{n}" for n in range(1, 401)],  # of GSD
+        [str(n) for n in range(990, 2012)],
+        [f"{n:05}" for n in range(1, 2501)],
+        [f"dev-s{n:04}" for n in range(900, 1100, 7)],  # a part of a treebank
+        [f"x{n % 3}{n:03}" for n in range(1, 31)],  # no document is a stretch of its own
+        ["a001", "a002", "b1001", "b1002"],
+    ],
+)
+def test_ids_that_count_through_a_file_show_no_documents(tmp_path, ids):
+    text = sentences(*(f"# sent_id = {name}" for name in ids))
+    assert [(d.name, len(d.words)) for d in read(tmp_path, text)] == [("file", len(ids))]
 
 
 @pytest.mark.parametrize(
