@@ -13,6 +13,8 @@ from headscope.statistics.tags import NO_TYPE, is_sink, reasons, with_thresholds
 
 Head = tuple[int, int]
 """A layer and the number of a head in it."""
+ALL_HEADS = "all"
+"""The word that selects every head of a run."""
 _NUMBERS_OF_TAG = (
     "relation",
     "control",
@@ -86,7 +88,7 @@ def selected_heads(run: Result, heads: str) -> list[Head]:
     types = run.evidence["type"]
     relations = types + "/" + run.evidence["relation"]
     kind = heads.partition("/")[0]
-    if heads == "all":
+    if heads == ALL_HEADS:
         return known
     if heads == "tagged":
         tagged = {head for tagged_heads in tagged_types(run).values() for head in tagged_heads}
@@ -99,13 +101,13 @@ def selected_heads(run: Result, heads: str) -> list[Head]:
             if head not in known:
                 last = head_name(*known[-1])
                 raise RunError(f"no head {head_name(*head)} in this run; up to {last}")
-        return positions
+        return list(dict.fromkeys(positions))
     else:
         choices = sorted(set(relations[types == kind])) or sorted(set(types))
-        raise ChoiceError("type or relation", heads, ["tagged", "all", *choices])
+        raise ChoiceError("type or relation", heads, ["tagged", ALL_HEADS, *choices])
     if not tagged:
         tag = "a tag" if heads == "tagged" else f"a tag of {heads}"
-        raise RunError(f"no head of this run has {tag}; name heads, or use --heads all")
+        raise RunError(f"no head of this run has {tag}; name heads, or use --heads {ALL_HEADS}")
     return [head for head in known if head in tagged]
 
 

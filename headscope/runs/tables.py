@@ -32,7 +32,7 @@ class RunTable:
     kinds: Mapping[str, str]
     """Kinds of the columns that hold no fraction; texts are never missing."""
     later_columns: tuple[str, ...] = ()
-    """Columns that a study adds at the end."""
+    """Columns at the end that a study, or a later version, adds."""
 
     def read(self, content: bytes) -> pd.DataFrame:
         """The table of a run folder.
@@ -88,9 +88,11 @@ EFFECT_TABLE = RunTable(
 CAUSE_TABLE = RunTable(
     file="causal.csv",
     attribute="causes",
-    columns=CAUSE_COLUMNS,
+    columns=CAUSE_COLUMNS[:-1],
+    later_columns=(CAUSE_COLUMNS[-1],),
     kinds={
         **dict.fromkeys(("kind", "type", "behaviour", "how", "relation", "verdict"), "str"),
+        "direction": "str",
         **dict.fromkeys(("layer", "head", "n"), "Int64"),  # alone can be missing
     },
 )

@@ -13,7 +13,7 @@ CAUSE_COLUMNS = [
     "kind", "layer", "head", "type", "behaviour", "how", "n", "clean", "ablated",
     "effect", "ci_low", "ci_high", "control", "control_low", "control_high",
     "relation", "moved", "excess", "excess_low", "excess_high", "times", "times_low", "times_high",
-    "loss", "loss_excess", "loss_low", "loss_high", "q_value", "verdict",
+    "loss", "loss_excess", "loss_low", "loss_high", "q_value", "verdict", "direction",
 ]  # fmt: skip
 EDGES = "edges"
 BEHAVIOURS = {
@@ -39,6 +39,9 @@ NO_EFFECT = "no effect detected"
 UNTESTED = "not tested"
 """Results of the test of a tag; `not tested` may be followed by a colon and the reason."""
 
+HARM, HELP, UNCLEAR = "harm", "help", "unclear"
+"""Directions of an effect: predictions become worse, become better, or the interval includes 0."""
+
 LEAST_EDGES = 0.005
 """Least divergence above that of the controls, in nats, that is an effect: by Pinsker's inequality
 it moves at most 5 % of the next token's probability."""
@@ -50,7 +53,7 @@ COMPETENT = 0.1
 
 
 def judged(table: pd.DataFrame, direct_heads: set[tuple[int, int]]) -> pd.DataFrame:
-    """The table of causes with a `q_value` and a `verdict` in each row.
+    """The table of causes with a `q_value`, a `verdict` and a `direction` in each row.
 
     - `causal effect`: the effect beyond the control's is at least the least effect, its
       interval lies on that side of 0, and q < 0.01; for heads it is also beyond each control's, and
@@ -67,8 +70,6 @@ def judged(table: pd.DataFrame, direct_heads: set[tuple[int, int]]) -> pd.DataFr
             `p_value` of each test.
         direct_heads: the heads that are tagged by their direct effect, as (layer, head).
     """
-    if table.empty:  # heads were named that have no tag
-        return pd.DataFrame(columns=CAUSE_COLUMNS)
     missing = [name for name in CAUSE_COLUMNS if name not in table]
     causes = table.reindex(columns=[*table.columns, *missing])
     tested = causes["p_value"].notna() & (causes["verdict"] == "") & ~causes["behaviour"].isin(AWAY)
@@ -92,9 +93,25 @@ def judged(table: pd.DataFrame, direct_heads: set[tuple[int, int]]) -> pd.DataFr
     conditions = [causes["verdict"] != "", breaks, idle]
     words = np.select(conditions, [causes["verdict"], CAUSAL_EFFECT, IDLE], NO_EFFECT)
     causes["verdict"] = np.where(causes["behaviour"].isin(AWAY), "", words)
+    causes["direction"] = directions(causes)
     for name in ("layer", "head"):
         causes[name] = causes[name].astype("Int64")
     return causes[CAUSE_COLUMNS]
+
+
+def directions(causes: pd.DataFrame) -> pd.Series:
+    """`harm`, `help` or `unclear` for each row, by the side of 0 that an interval lies on.
+
+    The interval of a head is that of its effect on a log-probability or on log-odds, which is harm
+    below 0. A divergence has no direction: the interval of a tag is that of `loss_excess`, which is
+    harm above 0. The text is empty if there is no interval.
+    """
+    edges = causes["behaviour"] == EDGES
+    low = causes["loss_low"].where(edges, -causes["ci_high"]).astype(float)
+    high = causes["loss_high"].where(edges, -causes["ci_low"]).astype(float)
+    known = low.notna() & high.notna()
+    words = np.select([~known, low > 0, high < 0], ["", HARM, HELP], UNCLEAR)
+    return pd.Series(words, index=causes.index, dtype=object)
 
 
 def _exceeds_controls(table: pd.DataFrame) -> pd.Series:
@@ -114,6 +131,7 @@ def _exceeds_controls(table: pd.DataFrame) -> pd.Series:
 def cause_lines(table: pd.DataFrame, layer: int, head: int) -> list[str]:
     """Sentences on the effects of knocking out the edges of each tag, then of ablating the head."""
     causes = rows_of_head(table, layer, head)
+    causes = causes.assign(direction=directions(causes))
     away = causes[causes["behaviour"].isin(AWAY)].set_index("type")["effect"]
     edges = [_edge_line(row) for row in causes[causes["kind"] == "tag"].to_dict("records")]
     alone = causes[(causes["kind"] == "head") & ~causes["behaviour"].isin(AWAY)]
@@ -132,17 +150,19 @@ def _edge_line(row: dict[str, object]) -> str:
         f"[{row['excess_low']:+.4f}, {row['excess_high']:+.4f}], typically "
         f"{row['times']:.1f} times as much [{row['times_low']:.1f}, {row['times_high']:.1f}]; "
         f"the loss of the next token changes by {row['loss']:+.3f} nats, {row['loss_excess']:+.3f} "
-        f"[{row['loss_low']:+.3f}, {row['loss_high']:+.3f}] more than with the control"
-        f"{_q(row)}: {row['verdict']}"
+        f"[{row['loss_low']:+.3f}, {row['loss_high']:+.3f}] more than with the control "
+        f"({row['direction']}){_q(row)}: {row['verdict']}"
     )
 
 
 def _head_line(row: dict[str, object], away: pd.Series) -> str:
+    if pd.isna(row["effect"]):
+        return f"{row['type']}: {row['verdict']}"
     what, unit = BEHAVIOURS[str(row["behaviour"])]
     line = (
         f"{row['type']}: ablating it ({row['how']}) changes {what} from {row['clean']:.2f} "
         f"to {row['ablated']:.2f}: {row['effect']:+.3f} {unit} "
-        f"[{row['ci_low']:+.3f}, {row['ci_high']:+.3f}]"
+        f"[{row['ci_low']:+.3f}, {row['ci_high']:+.3f}] ({row['direction']})"
     )
     if row["type"] in away:
         line += f", elsewhere {away[row['type']]:+.3f}"

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import partial
 from math import log
+from textwrap import shorten
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
@@ -24,14 +25,16 @@ from torch import Tensor
 from headscope.causal.intervention import HeadsSet
 from headscope.causal.rerun import Rerunner, Score, TokenRows
 from headscope.corpus.window import Window
+from headscope.errors import RunError
+from headscope.heads import head_name
 from headscope.measure.bootstrap import estimate
 from headscope.models.layout.projections import output_matrix
 from headscope.models.stream import batch_tokens_on, in_batches, padded_tokens
 from headscope.options import Device, Heads, Positive, RunCorpus, Seed, Source
 from headscope.progress import OnProgress, Progress, Steps, progress_bar
-from headscope.runs.listing import Head, selected_heads, tagged_types
+from headscope.runs.listing import ALL_HEADS, Head, selected_heads, tagged_types
 from headscope.runs.resolve import RunName, model_of, text_of, the_run
-from headscope.statistics.causes import AWAY, COMPETENT, UNTESTED, judged
+from headscope.statistics.causes import AWAY, COMPETENT, NEAR, UNTESTED, judged
 from headscope.statistics.result import Result
 from headscope.studies.ablate_edges import QUERIES, edge_effects, tags_of
 from headscope.studies.ablate_texts import AblationText, ItemScore, ablation_texts, short_windows
@@ -43,8 +46,12 @@ CONTROLS = 5
 """Heads that each head is compared with; with fewer there is no verdict."""
 TERMINAL = [
     *("layer", "head", "type", "relation", "behaviour", "effect", "ci_low", "ci_high", "control"),
-    *("q_value", "verdict"),
+    *("q_value", "direction", "verdict"),
 ]
+DIRECTIONS = (
+    "direction: an effect of a head below 0 is harm; an effect of a tag is a divergence, always "
+    "above 0, and a loss of the next token beyond the control's is harm"
+)
 NORM_TOKENS = 1_024
 """Tokens on which the norms of heads' outputs are measured."""
 
@@ -81,6 +88,8 @@ STUDY = Study(
             over the table; for a tag twice the smaller p of the tests on `times` and `loss_excess`
         verdict | text | `causal effect`, `direct effect alone`, `no effect detected`, or
             `not tested: ` with the reason; empty for `away`, `masked-away` and `state-away`
+        direction | `harm`, `help` or `unclear` | for a head the side of 0 of its interval, where an
+            effect below 0 is harm; for a tag that of `loss_low` and `loss_high`, above 0 is harm
     """),
     figure=Bars(values=("effect", "control"), labels=("type", "relation", "behaviour")),
     bad_call={"how": "median"},
@@ -117,10 +126,12 @@ def ablate(
         RunError: the run has no model, or its weights have changed.
         ModelError: the model cannot be loaded or intervened on.
         CorpusError: the run's text cannot be read.
-        HeadscopeError: no such head, or none tagged.
+        HeadscopeError: no such head, none tagged, or a head without a tag whose edges alone are to
+            be knocked out.
     """
     run = the_run(run)
     selection = selected_heads(run, heads)
+    check_testable(run, heads, selection, only=only)
     corpora = text_of(run, corpus, seed=seed)
     tables = []
     with progress_bar(progress, "ablating", unit="steps") as bar:
@@ -144,9 +155,31 @@ def ablate(
     return StudyResult(
         title=f"{run.name}: effects of ablating heads and of knocking out the edges of tags, nats",
         table=causes,
-        terminal_table=tests.loc[tests["effect"].notna(), TERMINAL],
+        terminal_table=tests[TERMINAL],
+        notes=[DIRECTIONS],
         draw=partial(STUDY.draw, table=tests),
     )
+
+
+def check_testable(run: Result, heads: str, selection: Sequence[Head], *, only: str) -> None:
+    """Refuse heads that no test applies to, by their names.
+
+    Raises:
+        RunError: such a head was selected by its name or its tag, or no head can be tested.
+    """
+    tags = [] if only == "heads" else tags_of(run.evidence, selection)
+    with_edges = {(tag.layer, tag.head) for tag in tags}
+    has_behaviours = only != "edges" and bool(tagged_types(run))
+    untestable = [head for head in selection if not has_behaviours and head not in with_edges]
+    is_partial = heads == ALL_HEADS and len(untestable) < len(selection)
+    if not untestable or is_partial:
+        return
+    names = shorten(", ".join(head_name(*head) for head in untestable), 200)
+    if only == "edges":
+        reason = "no tag whose edges can be knocked out; --only heads ablates them"
+    else:
+        reason = "no test, because no head of this run has a tag other than a sink"
+    raise RunError(f"{names}: {reason}")
 
 
 class HeadOfType(NamedTuple):
@@ -161,13 +194,13 @@ class HeadOfType(NamedTuple):
 def heads_with_controls(run: Result, heads: str, norms: Mapping[Head, float]) -> list[HeadOfType]:
     """Heads to ablate, each for every type that it is tagged with; see `selected_heads`.
 
-    With `all`, untagged heads are tested for all types.
+    Untagged heads are tested for all types that some head of the run is tagged with.
     """
     types = tagged_types(run)
     rows = []
     for head in selected_heads(run, heads):
         of_head = [name for name, members in types.items() if head in members]
-        for name in of_head or (sorted(types) if heads == "all" else []):
+        for name in of_head or sorted(types):
             pool = [other for other in norms if other not in types[name] and other != head]
             rows.append(HeadOfType(head, name, _nearest(head, pool, norms)))
     return rows
@@ -246,7 +279,27 @@ def ablate_heads(
             # the distance of a clean state from itself is 0
             able = above_chance or rerunner.score is Score.STATE
             rows.append(row | {"how": method, "verdict": _reason(head, able=able)})
+    scored = {(head.head, head.type) for pairs in tests for head, _ in pairs}
+    near = NEAR[list(Score).index(rerunner.score)]
+    for head in heads:
+        if (head.head, head.type) not in scored:
+            rows.append(_unscored_row(head, near) | {"how": method})
     return pd.DataFrame(rows)
+
+
+def _unscored_row(head: HeadOfType, behaviour: str) -> dict[str, Any]:
+    """The row of a head whose type has no prediction in any text."""
+    return {
+        "kind": "head",
+        "layer": head.head[0],
+        "head": head.head[1],
+        "type": head.type,
+        "behaviour": behaviour,
+        "n": 0,
+        "relation": "",
+        "p_value": np.nan,
+        "verdict": f"{UNTESTED}: the text has no prediction for this type",
+    }
 
 
 def _scores(

@@ -44,6 +44,11 @@ class StudyResult:
     draw: Callable[[StudyResult], Figure] | None = None
     """Draws the figure."""
 
+    def __post_init__(self) -> None:
+        # an empty table would replace an earlier one that has rows
+        if self.table.empty:
+            raise HeadscopeError(f"{self.title:.200}: the table has no rows; nothing was written")
+
     def figure(self) -> Figure:
         """The result as a matplotlib figure.
 

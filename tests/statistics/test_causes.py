@@ -76,6 +76,25 @@ def test_a_verdict_needs_every_one_of_its_conditions(row, changes, expected):
     assert ("elsewhere" in line) == bool(away)
 
 
+@pytest.mark.parametrize(
+    ("row", "changes", "expected"),
+    [
+        (ABLATED, {}, "harm"),
+        (ABLATED, {"effect": 0.06, "ci_low": 0.05, "ci_high": 0.07}, "help"),
+        (ABLATED, {"ci_high": 0.01}, "unclear"),
+        (ABLATED, {"ci_low": np.nan, "ci_high": np.nan}, ""),
+        (BY_LOSS, {}, "harm"),
+        (BY_LOSS, {"loss_low": -0.3, "loss_high": -0.1}, "help"),
+        (BY_DIVERGENCE, {}, "unclear"),
+    ],
+)
+def test_the_direction_is_harm_where_predictions_become_worse(row, changes, expected):
+    table = judged(pd.DataFrame([row | changes]), set())
+    assert table["direction"].tolist() == [expected]
+    (line,) = cause_lines(table, 0, 1)
+    assert expected in line
+
+
 def test_lines_leave_out_what_was_not_measured():
     untested = f"{UNTESTED}: no control"
     rows = [

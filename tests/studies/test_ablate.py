@@ -143,6 +143,36 @@ def test_the_command_writes_causes_that_why_and_the_report_show(mini_run, tmp_pa
     assert line[:60] in data_of(folder / "report.html")
 
 
+@pytest.mark.parametrize("only", ["both", "heads", "edges"])
+def test_each_head_that_is_named_is_tested_or_refused_by_name(mini_run, tmp_path, only):
+    run = load(mini_run)
+    untagged = next(iter(run.heads.index[run.heads["tags"] == ""]))
+    tagged = next(iter(run.heads.index[run.heads["primary"] == "positional"]))
+    folder = shutil.copytree(mini_run, tmp_path / "mini")
+    earlier = folder / CAUSE_TABLE.file
+    earlier.write_text("an earlier table")
+    options = ("--only", only, "--queries", "24", "--overwrite")
+    done = headscope("ablate", folder, "--heads", f"{tagged},{untagged}", *options)
+    if only == "edges":
+        assert done.returncode == 2
+        assert untagged in done.stderr
+        assert tagged not in done.stderr
+        assert earlier.read_text() == "an earlier table"
+        return
+    assert done.returncode == 0, done.stderr
+    table = CAUSE_TABLE.read(earlier.read_bytes())
+    names = {f"L{layer}H{head}" for layer, head in zip(table["layer"], table["head"], strict=True)}
+    assert names == {tagged, untagged}
+    assert untagged in done.stdout
+
+
+def test_a_head_whose_type_has_no_prediction_in_the_text_keeps_a_row(rerunner):
+    heads = [HeadOfType((1, 2), "words", ())]
+    table = judged(ablate_heads(rerunner, [], heads, method="mean", seed=0), set())
+    assert table["verdict"].str.startswith(UNTESTED).tolist() == [True]
+    assert cause_lines(table, 1, 2) == [f"words: {table['verdict'][0]}"]
+
+
 def test_norms_are_those_of_z_times_each_head_s_rows_of_w_o(rerunner):
     rng = np.random.default_rng(0)
     windows = [Window(str(n), rng.integers(1, 90, n), ("a",) * n) for n in (14, 9)]

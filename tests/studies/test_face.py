@@ -154,6 +154,11 @@ def test_a_study_runs_on_encoders_or_refuses_them(name, encoder_run):
             call()
 
 
+def test_a_table_without_rows_is_an_error_before_it_replaces_another():
+    with pytest.raises(HeadscopeError):
+        hs.StudyResult(title="a study", table=pd.DataFrame(columns=["layer", "head"]))
+
+
 @pytest.mark.parametrize("name", sorted({row.name for row in STUDIES} - {"ablate"}))
 def test_a_study_is_a_table_a_figure_and_a_file(found, name, tmp_path):
     study = found[name]
