@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headscope.corpus.shipped import asked_corpora
+from headscope.errors import ArgumentError
 from headscope.measure.plan import Plan, was_read
 from headscope.measure.precision_check import PrecisionCheck, compare_precisions
 from headscope.measure.run_windows import RunWindows, run_windows
 from headscope.measure.tally import ReadState, Tally
-from headscope.models.families import refuse_encoder
 from headscope.models.stream import batch_tokens_on
 from headscope.options import Corpus, Model, OnMessage, Overwrite, PathName, checked
 from headscope.progress import Clock, Count, OnProgress, Progress, progress_bar
 from headscope.relations import Relations, check_relations, check_types, relations_of
-from headscope.relations.effects import Effect, effects_of, sum_names
+from headscope.relations.effects import EFFECTS, Effect, effects_of, sum_names
 from headscope.relations.relation import Relation
 from headscope.run import Run
 from headscope.runs.checkpoint import RunCheckpoint, run_facts
@@ -198,15 +198,18 @@ def _load(task: _Task) -> _Loaded:
     """The model, once its run folder is known to be free, with the relations for its attention.
 
     Raises:
-        ModelError: the model cannot be opened, or is an encoder and direct effects were
-            requested.
+        ModelError: the model cannot be opened, or direct effects were requested and cannot be
+            measured.
+        ArgumentError: no requested type has direct effects.
         RunError: a run is in the folder.
     """
+    from headscope.causal.direct_paths import direct_paths
+
     if target := task.target:
         target.folder.check_free(overwrite=target.overwrite)
     model = task.backend.open(task.model, **task.settings.loading())
     if task.settings.direct_effects:
-        refuse_encoder(model, "classify --direct-effects")
+        direct_paths(model)  # fails before any text is read
     longest = min(task.settings.max_length, model.longest_window)
     settings = task.settings.model_copy(update={"max_length": longest})
     relations = task.relations
@@ -217,6 +220,12 @@ def _load(task: _Task) -> _Loaded:
     task.clock.lap("load")
     direct_effects = settings.direct_effects and not task.relations
     effects = effects_of(settings.types, relations) if direct_effects else []
+    if settings.direct_effects and not effects:
+        types = ", ".join(dict.fromkeys(effect.type for effect in EFFECTS))
+        raise ArgumentError(
+            f"direct_effects was given, and no requested type has direct effects; types with "
+            f"direct effects are {types}"
+        )
     return _Loaded(model, settings, relations, effects)
 
 

@@ -95,6 +95,16 @@ def first_line(error: BaseException) -> str:
     return str(error).strip().split("\n")[0] or type(error).__name__
 
 
+def is_out_of_memory(error: BaseException) -> bool:
+    """Test if an error means that memory ran out; on processors torch states it in words only.
+
+    >>> is_out_of_memory(RuntimeError("[enforce fail] DefaultCPUAllocator: not enough memory"))
+    True
+    """
+    words = ("not enough memory", "can't allocate memory", "out of memory")
+    return isinstance(error, MemoryError) or any(word in str(error) for word in words)
+
+
 def _printable(message: str) -> str:
     """A message on one line, without what a terminal would obey, and not too long."""
     if len(message) > LONGEST:

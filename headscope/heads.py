@@ -50,12 +50,22 @@ def without_softmax(others: Sequence[int]) -> str:
     >>> without_softmax((3,))
     'layer 3 has no softmax attention'
     """
+    verb = "has" if len(others) == 1 else "have"
+    return f"{layer_ranges(others)} {verb} no softmax attention"
+
+
+def layer_ranges(layers: Sequence[int]) -> str:
+    """The numbers of some layers in words.
+
+    >>> layer_ranges((0, 1, 2, 4))
+    'layers 0–2, 4'
+    """
     stretches: list[list[int]] = []
-    for layer in sorted(others):
+    for layer in sorted(layers):
         if stretches and layer == stretches[-1][-1] + 1:
             stretches[-1].append(layer)
         else:
             stretches.append([layer])
     spans = [str(span[0]) if len(span) == 1 else f"{span[0]}–{span[-1]}" for span in stretches]
-    subject, verb = ("layer", "has") if len(others) == 1 else ("layers", "have")
-    return f"{subject} {', '.join(spans)} {verb} no softmax attention"
+    subject = "layer" if len(layers) == 1 else "layers"
+    return f"{subject} {', '.join(spans)}"

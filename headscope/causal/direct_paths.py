@@ -16,8 +16,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from headscope.errors import ModelError
+from headscope.errors import HeadscopeError, ModelError, first_line
 from headscope.models.engines.engine import StoppedError
+from headscope.models.families import refuse_encoder, refuse_mixed_heads
 from headscope.models.layout.projections import (
     block_input,
     layer_list,
@@ -25,6 +26,8 @@ from headscope.models.layout.projections import (
     output_projection,
     projection_modules,
 )
+from headscope.models.model import Model
+from headscope.models.plain_network import plain_network_of
 
 OnHeadOutputs = Callable[[int, Float[Tensor, "query head d_value"], Float[Tensor, " query"]], None]
 """Called with a layer, every head's output z at the asked queries, and what a norm behind the
@@ -175,18 +178,28 @@ class DirectPaths:
             yield end
 
 
-def direct_paths(model: Any) -> DirectPaths | None:
-    """The direct paths of a model; None if its logits are another function of its heads.
+def direct_paths(model: Model) -> DirectPaths:
+    """The direct paths of a model.
 
     Args:
-        model: a `headscope.models.model.Model` that the fused engine reads; any other has none.
+        model: a causal model that the fused engine reads.
+
+    Raises:
+        ModelError: it is an encoder, runs by another engine, mixes its heads' outputs before W_O,
+            or computes its logits in another way, or an error ended a forward pass; the message
+            states which.
     """
-    if not model.attention_kind.predicts_next or model.engine.name != "fused":
-        return None
+    refuse_encoder(model, "classify --direct-effects")
+    refuse_mixed_heads(model)
+    network = plain_network_of(model)
     try:
-        return _find_paths(model.engine.network, model.heads)
-    except Exception:  # a model's own code may fail in any way
-        return None
+        return _find_paths(network, model.heads)
+    except Exception as error:  # a model's own code may fail in any way
+        kind = "" if isinstance(error, HeadscopeError) else f"{type(error).__name__}: "
+        raise ModelError(
+            f"{model.name}: its direct effects cannot be measured ({kind}{first_line(error)}); run "
+            "without --direct-effects"
+        ) from error
 
 
 class _Call(NamedTuple):
@@ -279,11 +292,15 @@ def _final_modules(
         and _is_close(call.outputs, final)
         and _is_close(call.inputs, stream)
     ]
-    plain = unembedding(final).float()
+    # by the matrix that `directions` reads, and not by its module
+    bias = getattr(unembedding, "bias", None)
+    plain = nn.functional.linear(final, unembedding.weight, bias).float()
     cap = getattr(network.config.get_text_config(decoder=True), "final_logit_softcapping", None)
     capped = plain if cap is None else torch.tanh(plain / cap) * cap
     if _share_off(capped, logits) >= _tolerance(final):
         raise ModelError("the logits are not the last norm's output, unembedded")
+    if not norms:
+        raise ModelError("no norm stands between the last block and the unembedding")
     return _frozen_norm(norms[0]), unembedding
 
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from headscope.causal.intervention import Intervention
 from headscope.corpus.window import Window
 from headscope.errors import ModelError
-from headscope.models.families import refuse_encoder
+from headscope.models.families import refuse_encoder, refuse_mixed_heads
 from headscope.models.model import Model
 from headscope.models.plain_network import plain_network_of
 from headscope.models.stream import batch_tokens_on, in_batches, padded_tokens
@@ -126,10 +126,11 @@ def network_of(model: Model) -> Any:
     """The plain Hugging Face network of a causal model, whose heads can be changed.
 
     Raises:
-        ModelError: it is an encoder, or runs by another engine, or its logits are more than its
-            last residual stream times the unembedding.
+        ModelError: it is an encoder, or runs by another engine, or mixes its heads' outputs before
+            W_O, or its logits are more than its last residual stream times the unembedding.
     """
     refuse_encoder(model, "what changes its heads and reads its loss")
+    refuse_mixed_heads(model)
     network = plain_network_of(model)
     if network not in _checked_networks:
         _check_unembedding(model.name, network)

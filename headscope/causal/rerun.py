@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from headscope.causal.intervention import HeadOutputs, Intervention, by_head
 from headscope.causal.loss import chunked_losses, last_stream, network_of
 from headscope.models.engines.engine import StoppedError
+from headscope.models.families import refuse_mixed_heads
 from headscope.models.layout.projections import block_input, layer_list, outputs_by_layer
 from headscope.models.model import Model
 from headscope.models.plain_network import plain_network_of
@@ -92,10 +93,12 @@ class Rerunner:
     """A model whose blocks can be run again from any of them.
 
     Raises:
-        ModelError: its blocks are ambiguous; or see `network_of`.
+        ModelError: its blocks are ambiguous, or it mixes its heads' outputs before W_O; or see
+            `network_of`.
     """
 
     def __init__(self, model: Model) -> None:
+        refuse_mixed_heads(model)
         self.model = model
         predicts = model.attention_kind.predicts_next
         self.network: Any = network_of(model) if predicts else plain_network_of(model)

@@ -91,7 +91,7 @@ class BatchReader:
 
     @cached_property
     def paths(self) -> DirectPaths | None:
-        """Direct paths of heads to the logits; None if effects are not measured or unknown."""
+        """Direct paths of heads to the logits; None if effects are not measured."""
         return direct_paths(self.model) if self.effects else None
 
     def prepare(self, batch: Batch) -> PreparedBatch:

@@ -22,7 +22,7 @@ from numpy import ndarray
 from torch import Tensor
 
 from headscope.corpus.window import Window
-from headscope.errors import ModelError
+from headscope.errors import ModelError, is_out_of_memory
 from headscope.measure.tally import BLOCKS, MIN_BLOCKS, PROFILES
 from headscope.models.stream import in_batches, padded_tokens
 from headscope.stimuli.natural_text import TEXT
@@ -80,7 +80,7 @@ def in_memory(batch: Batch, read: Callable[[Batch], T]) -> list[T]:
     try:
         return [read(batch)]
     except (MemoryError, RuntimeError) as error:
-        if not _is_of_memory(error):
+        if not is_out_of_memory(error):
             raise
         if size == 1:
             window = batch.windows[0]
@@ -107,13 +107,6 @@ def give_back() -> None:
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # other C libraries have none
         if trim is not None:
             trim(0)
-
-
-def _is_of_memory(error: Exception) -> bool:
-    """Accelerators have a class of their own for it; on processors torch says it in words."""
-    words = ("not enough memory", "can't allocate memory", "out of memory")
-    is_class = isinstance(error, MemoryError | torch.OutOfMemoryError)
-    return is_class or any(word in str(error) for word in words)
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,6 +7,7 @@ from typing import Any
 
 from headscope.attention_kind import BIDIRECTIONAL
 from headscope.errors import ModelError
+from headscope.heads import layer_ranges
 from headscope.models.layout.table import LAYOUTS, find_layout
 
 ENCODERS = tuple(row.model_type for row in LAYOUTS if row.attention_kind == BIDIRECTIONAL)
@@ -42,6 +43,20 @@ def refuse_encoder(model: Any, task: str) -> None:
         raise ModelError(
             f"{model.name}: {task} does not take an encoder ({model.architecture}), which predicts "
             "no next token"
+        )
+
+
+def refuse_mixed_heads(model: Any) -> None:
+    """Refuse what changes or reads single heads' outputs where W_O does not read them apart.
+
+    Raises:
+        ModelError: the model mixes its heads' outputs before W_O.
+    """
+    if model.mixed_layers:
+        raise ModelError(
+            f"{model.name}: {layer_ranges(model.mixed_layers)} of a {model.architecture} mix the "
+            "outputs of their heads before W_O, so that no part of what W_O reads is the output of "
+            "one head; attention patterns are read all the same"
         )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,11 +20,13 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from headscope.attention_kind import CAUSAL
 from headscope.errors import ModelError, first_line
-from headscope.heads import without_softmax
+from headscope.heads import layer_ranges, without_softmax
 from headscope.models.checkpoint import Checkpoint, find_checkpoint
 from headscope.models.engines.choose import bridge_engine, choose_engine
 from headscope.models.engines.engine import Engine
+from headscope.models.engines.fused import FusedEngine
 from headscope.models.families import check_family
+from headscope.models.head_slices import layers_with_mixed_heads
 from headscope.models.layout.dimensions import AttentionDimensions, attention_kind, read_dimensions
 from headscope.models.layout.projections import layers_without_softmax
 from headscope.models.locate import locate, title_of
@@ -283,6 +286,8 @@ def model_around(
             engine_name=settings.engine,
             device=facts["device"],
         )
+    is_fused = isinstance(engine, FusedEngine)
+    mixed_layers = layers_with_mixed_heads(network, dimensions) if is_fused else ()
     return Model(
         name=name,
         engine=engine,
@@ -295,7 +300,8 @@ def model_around(
         vocabulary_size=rows,
         attention_kind=dimensions.attention_kind,
         others=dimensions.others,
-        notes=(*notes, *bos_notes, *engine_notes, *_notes(network, dimensions)),
+        mixed_layers=mixed_layers,
+        notes=(*notes, *bos_notes, *engine_notes, *_notes(network, dimensions, mixed_layers)),
         **facts,
     )
 
@@ -323,14 +329,21 @@ def _text_tokenizer(
     return tokenizer.in_chat() if settings.chat else tokenizer, notes
 
 
-def _notes(network: Any, dimensions: AttentionDimensions) -> tuple[str, ...]:
-    """The devices of its parts, and the layers that are not read."""
+def _notes(
+    network: Any, dimensions: AttentionDimensions, mixed_layers: Sequence[int]
+) -> tuple[str, ...]:
+    """The devices of its parts, the layers that are not read, and those whose heads are mixed."""
     notes = []
     if devices := dict.fromkeys(map(str, getattr(network, "hf_device_map", {}).values())):
         names = [f"cuda:{device}" if device.isdigit() else device for device in devices]
         notes.append(f"spread by accelerate over {', '.join(names)}")
     if dimensions.others:
         notes.append(f"{without_softmax(dimensions.others)}: what they mix is not read")
+    if mixed_layers:
+        notes.append(
+            f"{layer_ranges(mixed_layers)} mix the outputs of their heads before W_O: patterns are "
+            "read, and causal studies and direct effects do not take this model"
+        )
     return tuple(notes)
 
 

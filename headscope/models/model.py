@@ -50,6 +50,8 @@ class Model:
     """Kind of attention of its heads: causal or bidirectional."""
     others: tuple[int, ...] = ()
     """Numbers of the layers that are not read, such as a hybrid's without softmax attention."""
+    mixed_layers: tuple[int, ...] = ()
+    """Numbers of the layers whose heads' outputs are mixed before W_O reads them."""
     notes: tuple[str, ...] = ()
     """Notes on how the model was loaded and runs, for the report of a run."""
     checkpoint: Checkpoint | None = None

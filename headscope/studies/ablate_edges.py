@@ -18,6 +18,7 @@ import pandas as pd
 from jaxtyping import Float, Int
 from numpy import ndarray
 
+from headscope.causal.loss import network_of
 from headscope.causal.token_rerun import ALL, AS_MUCH, Changed, Moves, QueryRerunner
 from headscope.corpus.window import Window
 from headscope.errors import ModelError
@@ -157,7 +158,12 @@ def edge_effects(
     """Knock out the edges of each tag in text and stimuli; a row per tag, without a verdict.
 
     `verdict` has the reason if the model's edges cannot be knocked out.
+
+    Raises:
+        ModelError: its heads cannot be changed at all; see `network_of`.
     """
+    if model.attention_kind.predicts_next:
+        network_of(model)  # another reason than that tokens mix
     tested = {name for tag in tags for name in tag.relations}
     relations = [relation for relation in relations_of([*head_types()]) if relation.id in tested]
     try:

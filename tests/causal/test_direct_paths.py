@@ -6,8 +6,11 @@ import pytest
 import torch
 from torch import nn
 
+import headscope as hs
 from headscope.causal.direct_paths import FrozenNorm, direct_paths
+from headscope.errors import ArgumentError, ModelError
 from headscope.models.load import load_model
+from headscope.relations import relations_of
 from tests.models.every_layout import save_tiny
 
 LAYOUTS = {
@@ -156,9 +159,41 @@ def another_norm(network) -> None:
     network.model.norm = Tanh()
 
 
-@pytest.mark.parametrize("change", [another_block, another_norm])
-def test_a_block_or_norm_of_another_form_has_no_direct_paths(change, tokenizer, tmp_path):
+def failing(network) -> None:
+    def fail(*_):
+        raise MemoryError("no memory is left")
+
+    network.model.layers[0].mlp.register_forward_hook(fail)
+
+
+CHANGES = {another_block: "block", another_norm: "norm", failing: "MemoryError"}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_direct_paths_that_are_not_found_are_an_error_that_names_the_cause(
+    change, tokenizer, tmp_path
+):
     model = loaded("llama", tokenizer, tmp_path)
-    assert direct_paths(model) is not None
+    direct_paths(model)
     change(model.engine.network)
-    assert direct_paths(model) is None
+    with pytest.raises(ModelError, match=CHANGES[change]):
+        direct_paths(model)
+
+
+UNMEASURED = {
+    "no fused engine": ({"engine": "lens"}, ModelError, "fused engine"),
+    "no such type": ({"types": ["delimiter"]}, ArgumentError, "direct_effects"),
+    "own relations": (
+        {"relations": relations_of(["positional"])},
+        ArgumentError,
+        "direct_effects",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", UNMEASURED)
+def test_direct_effects_that_cannot_be_measured_are_not_dropped(case, gpt2_folder, story, tmp_path):
+    options, kind, name = UNMEASURED[case]
+    with pytest.raises(kind, match=name):
+        hs.classify(str(gpt2_folder), story, direct_effects=True, out=tmp_path / "run", **options)
+    assert not [*tmp_path.iterdir()]

@@ -65,3 +65,15 @@ def test_auto_falls_back_to_lens_and_says_why(gpt2_folder, tmp_path, keys_file):
     run = hs.classify(name, keys_file, max_tokens=100, types=["delimiter"])
     assert run.info["engine"] == "lens"
     assert any("0 of its 2 layers" in note for note in run.info["notes"])
+
+
+@pytest.mark.parametrize(
+    "error", [MemoryError("no memory"), RuntimeError("CUDA out of memory. Tried to allocate 2 GiB")]
+)
+def test_another_engine_is_not_taken_because_memory_ran_out(error, gpt2_folder, monkeypatch):
+    def fail(*arguments, **options):
+        raise error
+
+    monkeypatch.setattr(fused.FusedEngine, "run", fail)
+    with pytest.raises(ModelError, match="memory"):
+        load_model(str(gpt2_folder))

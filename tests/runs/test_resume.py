@@ -149,7 +149,10 @@ def test_batches_that_are_done_are_not_run_again(gpt2_folder, corpus, tmp_path, 
     ("more", "message"),
     [
         ({"max_tokens": 2000}, "its settings max_tokens was 2400, and here it is 2000"),
-        ({"engine": "lens"}, "its engine was 'fused', and here it is 'lens'"),
+        (
+            {"engine": "lens", "direct_effects": False},
+            "its engine was 'fused', and here it is 'lens'",
+        ),
     ],
 )
 def test_other_settings_are_refused_and_named(gpt2_folder, corpus, unfinished, more, message):

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from headscope.errors import ModelError, first_line
+from headscope.errors import ModelError, first_line, is_out_of_memory
 from headscope.heads import without_softmax
 from headscope.models.engines.engine import Engine, attends_to_hidden, stream_patterns
 from headscope.models.engines.fused import EAGER, FusedEngine, attend_by
@@ -82,6 +82,8 @@ def choose_engine(
         return _fused(network, dimensions, probed), ()
     except Exception as error:  # a model's own code may fail in any way
         reason = first_line(error)
+        if is_out_of_memory(error):  # the lens engine takes more: it would fit by chance
+            raise ModelError(f"{name}: a short text does not fit into memory: {reason}") from error
         if engine_name == "fused" or only_fused:
             raise ModelError(f"{name}: the fused engine does not fit: {reason}") from error
     attend_by(network, EAGER)

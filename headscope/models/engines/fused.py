@@ -75,10 +75,13 @@ class FusedEngine:
     ) -> None:
         """Run tokens and hand on each layer's log-probabilities; see `Engine.run`."""
         last = max(n for n in self.attention_layers if layers is None or n < layers)
+        unread = set(self.attention_layers)
 
         def take(layer: int, scores: Scores) -> None:
             self.sinks |= scores.terms.sink is not None
-            if layer in self.attention_layers:
+            # differential attention calls twice with the same queries and keys
+            if layer in unread:
+                unread.remove(layer)
                 on_layer(layer, (log_probabilities(scores, request) for request in tiles))
             if layer == last and not on:
                 raise StoppedError
