@@ -5,7 +5,7 @@ Encoders also have the next later word of a class, and words and pieces on eithe
 
 from __future__ import annotations
 
-from functools import cache, partial
+from functools import partial
 
 import numpy as np
 from jaxtyping import Bool, Int
@@ -48,8 +48,10 @@ SOURCE = (
 )
 _OF_PHRASES = frozenset((*PHRASE_BASELINES, *(f"later-{name}" for name in PHRASE_BASELINES)))
 """Baselines that are equivalent to the relations in most sentences."""
-NEAREST = ("NOUN", "PROPN", "VERB", "AUX", "ADJ", "ADV", "ADP", "DET", "PRON", "CCONJ", "SCONJ",
-           "PART", "NUM")  # fmt: skip
+NEAREST = (
+    *("NOUN", "PROPN", "VERB", "AUX", "ADJ", "ADV", "ADP"),
+    *("DET", "PRON", "CCONJ", "SCONJ", "PART", "NUM"),
+)
 
 
 def nearest_of(window: Window, name: str) -> Pairs:
@@ -98,20 +100,17 @@ def other_words(window: Window, targets: Pairs, rng: np.random.Generator) -> Pai
 
 def earlier_pieces(window: Window) -> Pairs:
     """Each later piece of a word with all earlier pieces of that word, in an encoder all others."""
-    length = window.words.last - window.words.first
-    query, key = [], []
-    for first, pieces in zip(window.words.first[length > 0], length[length > 0], strict=True):
-        later, earlier = _below_diagonal(int(pieces) + 1)
-        query += [first + later, first + earlier]
-        key += [first + earlier, first + later]
+    words = window.words
+    query: list[Int[ndarray, " pair"]] = []
+    key: list[Int[ndarray, " pair"]] = []
+    for i in np.flatnonzero(words.last > words.first):
+        pieces = int(words.last[i] - words.first[i]) + 1
+        later, earlier = np.tril_indices(pieces, k=-1) + words.first[i]
+        query += [later, earlier]
+        key += [earlier, later]
     if not query:
         return no_pairs()
     return pairs(np.concatenate(query), np.concatenate(key), attention_kind=window.attention_kind)
-
-
-@cache
-def _below_diagonal(size: int) -> tuple[ndarray, ndarray]:
-    return np.tril_indices(size, k=-1)
 
 
 def across_words(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
@@ -124,11 +123,13 @@ def across_words(window: Window, targets: Pairs, rng: np.random.Generator) -> Pa
 def first_piece(window: Window) -> Pairs:
     """The third and later pieces of a word with its first."""
     words = window.words
-    length = words.last - words.first
-    rows = np.repeat(np.flatnonzero(length > 1), length[length > 1] - 1)
-    start = np.flatnonzero(np.r_[True, rows[1:] != rows[:-1]])
-    step = np.arange(len(rows)) - np.repeat(start, np.diff(np.r_[start, len(rows)]))
-    return pairs(words.first[rows] + 2 + step, words.first[rows])
+    later_pieces = words.last - words.first
+    long_words = np.flatnonzero(later_pieces > 1)
+    queries = [np.arange(words.first[i] + 2, words.last[i] + 1) for i in long_words]
+    if not queries:
+        return no_pairs()
+    first = np.repeat(words.first[long_words], [len(query) for query in queries])
+    return pairs(np.concatenate(queries), first)
 
 
 def other_pieces(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:

@@ -66,22 +66,40 @@ def successors(rng: np.random.Generator, number: int) -> list[Prompt]:
     """
     name = list(IN_ORDER)[number % len(IN_ORDER)]
     members = IN_ORDER[name]
-    size, cyclic = len(members), name in CYCLIC
-    free = rng.permutation(size if cyclic else np.arange(1, size - 1))
-    members_due: list[int] = []
-    for member in free.tolist():
-        # no neighbours: else one member's successor would be another that stands there
-        apart = [min((member - one) % size, (one - member) % size) for one in members_due]
-        if len(members_due) < MEMBERS and min(apart, default=size) > 1:
-            members_due.append(member)
+    size = len(members)
+    listed = _members_apart(rng, size, is_cyclic=name in CYCLIC)
     prompts = []
-    for length, member in enumerate(members_due, 1):
-        prefix, after, before = members_due[:length], (member + 1) % size, (member - 1) % size
-        unseen = [x for x in rng.permutation(size).tolist() if x not in (*prefix, after, before)]
-        text = " ".join(["Now", *(members[one] for one in prefix)])
-        controls = tuple(members[one] for one in unseen[:OTHERS])
-        prompts.append(Prompt("successor", text, (members[after],), (members[before],), controls))
+    for length, member in enumerate(listed, 1):
+        prefix = listed[:length]
+        after = (member + 1) % size
+        before = (member - 1) % size
+        used = {*prefix, after, before}
+        unseen = [place for place in rng.permutation(size).tolist() if place not in used]
+        prompts.append(
+            Prompt(
+                kind="successor",
+                text=" ".join(["Now", *(members[place] for place in prefix)]),
+                right=(members[after],),
+                wrong=(members[before],),
+                other=tuple(members[place] for place in unseen[:OTHERS]),
+            )
+        )
     return prompts
+
+
+def _members_apart(rng: np.random.Generator, size: int, *, is_cyclic: bool) -> list[int]:
+    """Places of a list in random order, no two of them neighbours.
+
+    Else one member's successor would be another that stands there. The ends of a list that is not
+    cyclic have no neighbour on one side and are left out.
+    """
+    places = rng.permutation(size if is_cyclic else np.arange(1, size - 1))
+    listed: list[int] = []
+    for place in places.tolist():
+        distances = [min((place - other) % size, (other - place) % size) for other in listed]
+        if min(distances, default=size) > 1:
+            listed.append(place)
+    return listed[:MEMBERS]
 
 
 def indirect_objects(rng: np.random.Generator, number: int) -> list[Prompt]:
@@ -93,18 +111,27 @@ def indirect_objects(rng: np.random.Generator, number: int) -> list[Prompt]:
     >>> prompt.right, prompt.wrong
     (('George',), ('Ruth',))
     """
-    names = [*WOMEN, *MEN]
-    shuffled_names = [names[i] for i in rng.permutation(len(names)).tolist()]
-    location, item = (pick(rng, deck).split("/")[0] for deck in (PLACES, THINGS))
+    every_name = [*WOMEN, *MEN]
+    names = [every_name[i] for i in rng.permutation(len(every_name)).tolist()]
+    location = _first_form(pick(rng, PLACES))
+    item = _first_form(pick(rng, THINGS))
     template = INDIRECT_OBJECT_TEMPLATES[number // 2 % len(INDIRECT_OBJECT_TEMPLATES)]
-    again, due = number % 2, 1 - number % 2
-    text = template.format(
-        shuffled_names[0], shuffled_names[1], location, shuffled_names[again], item
-    )
-    controls = tuple(shuffled_names[2 : 2 + OTHERS])
+    repeated = names[number % 2]
+    missing = names[1 - number % 2]
     return [
-        Prompt("indirect-object", text, (shuffled_names[due],), (shuffled_names[again],), controls)
+        Prompt(
+            kind="indirect-object",
+            text=template.format(names[0], names[1], location, repeated, item),
+            right=(missing,),
+            wrong=(repeated,),
+            other=tuple(names[2 : 2 + OTHERS]),
+        )
     ]
+
+
+def _first_form(entry: str) -> str:
+    """The first of the forms of a word, which a slash parts."""
+    return entry.split("/")[0]
 
 
 def retrievals(rng: np.random.Generator, number: int) -> list[Prompt]:
@@ -128,13 +155,21 @@ def agreements(rng: np.random.Generator, number: int) -> list[Prompt]:
     >>> prompt.text, prompt.right[:2], prompt.wrong[:2]
     ('The guests beside the plate', ('open', 'carry'), ('opens', 'carries'))
     """
-    many, others = number % 2, number // 2 % 2
-    subject = pick(rng, PEOPLE).split("/")[many]
-    other = pick(rng, THINGS).split("/")[others]
+    subject_number = number % 2
+    other_number = number // 2 % 2
+    subject = pick(rng, PEOPLE).split("/")[subject_number]
+    other = pick(rng, THINGS).split("/")[other_number]
     text = f"The {subject} {pick(rng, NEAR)} the {other}"
-    forms = [entry.split("/")[:2] for entry in ON_THINGS]
-    right, wrong = (tuple(verb[form] for verb in forms) for form in (1 - many, many))
-    return [Prompt("agreement", text, right, wrong)]
+    singular, plural = _verb_forms(ON_THINGS)
+    if subject_number:
+        return [Prompt("agreement", text, right=plural, wrong=singular)]
+    return [Prompt("agreement", text, right=singular, wrong=plural)]
+
+
+def _verb_forms(entries: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The forms after a singular subject and after a plural one, of verbs like `open/opens/…`."""
+    forms = [entry.split("/") for entry in entries]
+    return tuple(form[1] for form in forms), tuple(form[0] for form in forms)
 
 
 def draws(count: int, *, seed: int) -> Iterator[tuple[int, list[Prompt]]]:
@@ -162,14 +197,17 @@ def agreement_pairs(count: int, *, seed: int) -> list[MinimalPair]:
     rng = np.random.default_rng(seed)
     pairs = []
     for i in range(count):
-        many = i % 2
-        subject = pick(rng, PEOPLE).split("/")[many]
-        attractor = pick(rng, THINGS).split("/")[1 - many]
+        subject_number = i % 2
+        other_number = 1 - subject_number
+        subject = pick(rng, PEOPLE).split("/")[subject_number]
+        attractor = pick(rng, THINGS).split("/")[other_number]
+        # the plural form of a verb comes first
         forms = pick(rng, ON_THINGS).split("/")
+        right_verb, wrong_verb = forms[other_number], forms[subject_number]
         start = f"The {subject} {pick(rng, NEAR)} the {attractor}"
-        end = f"the {pick(rng, PLACES).split('/')[0]}."
+        end = f"the {_first_form(pick(rng, PLACES))}."
         pairs.append(
-            MinimalPair(f"{start} {forms[1 - many]} {end}", f"{start} {forms[many]} {end}")
+            MinimalPair(good=f"{start} {right_verb} {end}", bad=f"{start} {wrong_verb} {end}")
         )
     return pairs
 
@@ -179,12 +217,16 @@ def anaphor_pairs(count: int, *, seed: int) -> list[MinimalPair]:
     rng = np.random.default_rng(seed)
     pairs = []
     for i in range(count):
-        people = [pick(rng, FEMALE).split("/")[0], pick(rng, MALE).split("/")[0]]
-        pronouns = ["herself", "himself"]
-        subject, other = i % 2, 1 - i % 2
-        verb = pick(rng, ON_PEOPLE).split("/")[2]
-        start = f"The {people[subject]} {pick(rng, NEAR)} the {people[other]} {verb}"
-        pairs.append(MinimalPair(f"{start} {pronouns[subject]}.", f"{start} {pronouns[other]}."))
+        woman = _first_form(pick(rng, FEMALE))
+        man = _first_form(pick(rng, MALE))
+        past_verb = pick(rng, ON_PEOPLE).split("/")[2]
+        near = pick(rng, NEAR)
+        if i % 2 == 0:
+            start = f"The {woman} {near} the {man} {past_verb}"
+            pairs.append(MinimalPair(good=f"{start} herself.", bad=f"{start} himself."))
+        else:
+            start = f"The {man} {near} the {woman} {past_verb}"
+            pairs.append(MinimalPair(good=f"{start} himself.", bad=f"{start} herself."))
     return pairs
 
 
@@ -267,12 +309,15 @@ class Spelling:
 
     def first(self, word: str) -> int | None:
         """The first token of a word within a text; None if it does not spell any of it."""
-        before, text = self.text(BEFORE), self.text(f"{BEFORE} {word}")
-        if len(text) <= len(before) or (text[: len(before)] != before).any():
+        before = self.text(BEFORE)
+        text = self.text(f"{BEFORE} {word}")
+        if not _begins_with(text, before) or len(text) == len(before):
             return None
         first = int(text[len(before)])
-        (spelled,) = self.tokenizer.spell([first])
-        return first if spelled.strip() and word.startswith(spelled.strip()) else None
+        (token_string,) = self.tokenizer.spell([first])
+        spelled = token_string.strip()
+        is_of_word = spelled != "" and word.startswith(spelled)
+        return first if is_of_word else None
 
     def question(self, prompt: Prompt, tokens: Int[ndarray, " token"]) -> Question | None:
         """The question of a prompt in a window of these tokens; None if it cannot be asked.
@@ -280,16 +325,32 @@ class Spelling:
         Words whose first token is another's on the other side fall away.
         """
         text = self.text(prompt.text)
-        if not 0 < len(text) <= len(tokens) or (tokens[: len(text)] != text).any():
+        if len(text) == 0 or not _begins_with(tokens, text):
             return None
-        right, wrong, other = map(self._firsts, (prompt.right, prompt.wrong, prompt.other))
+        right = self._firsts(prompt.right)
+        wrong = self._firsts(prompt.wrong)
+        other = self._firsts(prompt.other)
         shared = right & (wrong | other)
-        right, wrong, other = right - shared, wrong - shared, other - shared
-        if not right or not wrong or (prompt.other and not other):
+        lacks_control = bool(prompt.other) and not other - shared
+        if not right - shared or not wrong - shared or lacks_control:
             return None
         # the text begins behind the beginning-of-text token
-        sides = (np.array(sorted(side), np.int64) for side in (right, wrong, other))
-        return Question(prompt.kind, len(text), *sides)
+        return Question(
+            prompt.kind,
+            len(text),
+            _sorted_array(right - shared),
+            _sorted_array(wrong - shared),
+            _sorted_array(other - shared),
+        )
 
     def _firsts(self, words: Sequence[str]) -> set[int]:
-        return {token for word in words if (token := self.first(word)) is not None}
+        firsts = {self.first(word) for word in words}
+        return {token for token in firsts if token is not None}
+
+
+def _begins_with(tokens: Int[ndarray, " token"], prefix: Int[ndarray, " prefix"]) -> bool:
+    return bool(np.array_equal(tokens[: len(prefix)], prefix))
+
+
+def _sorted_array(tokens: set[int]) -> Int[ndarray, " token"]:
+    return np.array(sorted(tokens), np.int64)

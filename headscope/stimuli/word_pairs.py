@@ -105,35 +105,47 @@ def pair_documents(lexicon: Lexicon, *, count: int, seed: int) -> list[Document]
 
 
 _WORD = re.compile(r"\w+|[^\w\s]")
-_Sentence = tuple[str, Sequence[str], str]
+
+
+@dataclass(frozen=True)
+class _Sentence:
+    """A sentence to fill: its template, the words of its slots, and their part of speech."""
+
+    template: str
+    fillers: Sequence[str]
+    upos: str
 
 
 def _sentence(
     pair: WordPair, lexicon: Lexicon, firsts: dict[str, list[str]], rng: np.random.Generator
 ) -> _Sentence:
-    first, second = (pair.first, pair.second) if rng.random() < 0.5 else (pair.second, pair.first)
-    near = lexicon.any_relation(second.lower()) | lexicon.any_relation(first.lower())
-    pool = [word for word in firsts[pair.upos] if word.lower() not in near]
-    words = [first, *(str(word) for word in rng.choice(pool, 2, replace=False))]
+    first, second = pair.first, pair.second
+    if rng.random() >= 0.5:
+        first, second = second, first
+    related = lexicon.any_relation(second.lower()) | lexicon.any_relation(first.lower())
+    unrelated = [word for word in firsts[pair.upos] if word.lower() not in related]
+    words = [first, *map(str, rng.choice(unrelated, 2, replace=False))]
     order = rng.permutation(3)
-    template = TEMPLATES[pair.upos][int(rng.integers(len(TEMPLATES[pair.upos])))]
-    return template, [words[k] for k in order] + [second], pair.upos
+    templates = TEMPLATES[pair.upos]
+    template = templates[int(rng.integers(len(templates)))]
+    return _Sentence(template, [*(words[place] for place in order), second], pair.upos)
 
 
 def _document(name: str, sentences: Sequence[_Sentence]) -> Document:
     text = ""
     words: list[Word] = []
-    for number, (template, fillers, upos) in enumerate(sentences):
-        parts = [part for piece in template.split("{") for part in piece.split("}")]
+    for number, sentence in enumerate(sentences):
         # parts alternate: plain text, slot number, plain text, …
-        for k, part in enumerate(parts):
-            filled, known = (fillers[int(part)], upos) if k % 2 else (part, "X")
-            if k % 2 and filled[0].isupper():  # "of France", not "of the France"
+        for place, part in enumerate(re.split(r"[{}]", sentence.template)):
+            is_slot = place % 2 == 1
+            filled = sentence.fillers[int(part)] if is_slot else part
+            upos = sentence.upos if is_slot else "X"
+            if is_slot and filled[0].isupper():  # "of France", not "of the France"
                 text = text.removesuffix("the ")
                 words = [word for word in words if word.end <= len(text)]
             for match in _WORD.finditer(filled):
                 start, end = len(text) + match.start(), len(text) + match.end()
-                words.append(Word(match.group(), start, end, number, match.group(), known))
+                words.append(Word(match.group(), start, end, number, match.group(), upos))
             text += filled
         text += " "
     return Document(name, text.rstrip(), tuple(words), source="word pairs")

@@ -61,14 +61,18 @@ def spelled_within(words: Sequence[str], tokenizer: TextTokenizer) -> list[list[
     """The tokens of each word as within a text; words that share a token with another fall away."""
     text = " ".join(["It", *words])
     tokenized = tokenizer.encode(Document("words", text, ()))
+    token_starts, token_ends = tokenized.offsets.T
     ends = np.cumsum([len(word) + 1 for word in words]) + len("It")
     starts = ends - [len(word) for word in words]
-    first = np.searchsorted(tokenized.offsets[:, 1], starts, side="right")
-    last = np.searchsorted(tokenized.offsets[:, 0], ends, side="left") - 1
+    first_tokens = np.searchsorted(token_ends, starts, side="right")
+    last_tokens = np.searchsorted(token_starts, ends, side="left") - 1
     spelled = []
-    for word, a, b in zip(words, first.tolist(), last.tolist(), strict=True):
-        if a <= b and text[tokenized.offsets[a, 0] : tokenized.offsets[b, 1]].strip() == word:
-            spelled.append([int(token) for token in tokenized.tokens[a : b + 1]])
+    for word, first, last in zip(words, first_tokens, last_tokens, strict=True):
+        if first > last:
+            continue
+        covered = text[token_starts[first] : token_ends[last]]
+        if covered.strip() == word:
+            spelled.append([int(token) for token in tokenized.tokens[first : last + 1]])
     return spelled
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
@@ -28,47 +29,61 @@ class FittedTable(Table):
         gaps = 2 * len(self.columns) if self.pad_edge else 2 * len(self.columns) - 2
         texts = [_widths_of(column, self.show_header) for column in self.columns]
         widths = fitted_widths(texts, options.max_width - gaps)
-        for column, (_, line), width in zip(self.columns, texts, widths, strict=True):
+        for column, text, width in zip(self.columns, texts, widths, strict=True):
             column.width = width
-            column.no_wrap &= width >= line  # what may not wrap would be cut
+            column.no_wrap &= width >= text.line  # what may not wrap would be cut
         yield from super().__rich_console__(console, options)
 
 
-def fitted_widths(columns: list[tuple[int, int]], total: int) -> list[int]:
+@dataclass(frozen=True)
+class TextWidths:
+    """Characters of a column's longest word, and of its longest line."""
+
+    word: int
+    line: int
+
+
+def fitted_widths(columns: list[TextWidths], total: int) -> list[int]:
     """The widths of columns beside each other.
 
     Args:
-        columns: the width of each column's longest word, and of its longest line.
+        columns: the width of the text of each column.
         total: the most characters of all of them together.
 
-    >>> fitted_widths([(4, 4), (6, 20), (9, 12)], 30)
-    [4, 14, 12]
-    >>> fitted_widths([(4, 4), (6, 20), (9, 12)], 17)
-    [4, 6, 7]
+    >>> columns = [TextWidths(4, 4), TextWidths(6, 20), TextWidths(9, 12)]
+    >>> fitted_widths(columns, 30), fitted_widths(columns, 17)
+    ([4, 14, 12], [4, 6, 7])
     """
-    widths = [line for _, line in columns]
-    for least in ([word for word, _ in columns], [1] * len(columns)):
-        while sum(widths) > total:
-            slack = [width - low for width, low in zip(widths, least, strict=True)]
-            if max(slack) <= 0:
-                break
-            # of those that can give way the widest does
-            widest = max(
-                (column for column, spare in enumerate(slack) if spare > 0),
-                key=lambda column: widths[column],
-            )
-            widths[widest] -= 1
+    widths = [column.line for column in columns]
+    narrowed = _narrowed(widths, [column.word for column in columns], total)
+    return _narrowed(narrowed, [1] * len(columns), total)
+
+
+def _narrowed(widths: list[int], least: list[int], total: int) -> list[int]:
+    """The widths, the widest narrowed first, until they fit or none exceeds its least."""
+    widths = list(widths)
+    while sum(widths) > total:
+        wide = [column for column, width in enumerate(widths) if width > least[column]]
+        if not wide:
+            break
+        widest = max(wide, key=lambda column: widths[column])
+        widths[widest] -= 1
     return widths
 
 
-def _widths_of(column: Column, has_header: bool) -> tuple[int, int]:
+def _widths_of(column: Column, has_header: bool) -> TextWidths:
     """The width of a column's longest word, and of its longest line."""
-    texts = [str(cell) for cell in [*([column.header] if has_header else []), *column.cells]]
-    lines = [cell_len(line) for text in texts for line in text.split("\n")]
-    words = lines if column.no_wrap else [cell_len(word) for text in texts for word in text.split()]
+    texts = [str(cell) for cell in column.cells]
+    if has_header:
+        texts.append(str(column.header))
+    lines = [line for text in texts for line in text.split("\n")]
+    words = lines if column.no_wrap else [word for line in lines for word in line.split()]
     least = column.min_width or 1
-    line = min(max([*lines, least]), column.max_width or max([*lines, least]))
-    return min(max([*words, least]), line), line
+    longest_line = max([least, *map(cell_len, lines)])
+    if column.max_width:
+        longest_line = min(longest_line, column.max_width)
+    longest_word = max([least, *map(cell_len, words)])
+    return TextWidths(min(longest_word, longest_line), longest_line)
 
 
 def plain_table(
