@@ -74,14 +74,14 @@ def successors(rng: np.random.Generator, number: int) -> list[Prompt]:
         after = (member + 1) % size
         before = (member - 1) % size
         used = {*prefix, after, before}
-        unseen = [place for place in rng.permutation(size).tolist() if place not in used]
+        unseen = [index for index in rng.permutation(size).tolist() if index not in used]
         prompts.append(
             Prompt(
                 kind="successor",
-                text=" ".join(["Now", *(members[place] for place in prefix)]),
+                text=" ".join(["Now", *(members[index] for index in prefix)]),
                 right=(members[after],),
                 wrong=(members[before],),
-                other=tuple(members[place] for place in unseen[:OTHERS]),
+                other=tuple(members[index] for index in unseen[:OTHERS]),
             )
         )
     return prompts
@@ -93,12 +93,12 @@ def _members_apart(rng: np.random.Generator, size: int, *, is_cyclic: bool) -> l
     Else one member's successor would be another that stands there. The ends of a list that is not
     cyclic have no neighbour on one side and are left out.
     """
-    places = rng.permutation(size if is_cyclic else np.arange(1, size - 1))
+    indices = rng.permutation(size if is_cyclic else np.arange(1, size - 1))
     listed: list[int] = []
-    for place in places.tolist():
-        distances = [min((place - other) % size, (other - place) % size) for other in listed]
+    for index in indices.tolist():
+        distances = [min((index - other) % size, (other - index) % size) for other in listed]
         if min(distances, default=size) > 1:
-            listed.append(place)
+            listed.append(index)
     return listed[:MEMBERS]
 
 

@@ -128,7 +128,7 @@ def _sentence(
     order = rng.permutation(3)
     templates = TEMPLATES[pair.upos]
     template = templates[int(rng.integers(len(templates)))]
-    return _Sentence(template, [*(words[place] for place in order), second], pair.upos)
+    return _Sentence(template, [*(words[index] for index in order), second], pair.upos)
 
 
 def _document(name: str, sentences: Sequence[_Sentence]) -> Document:
@@ -136,8 +136,8 @@ def _document(name: str, sentences: Sequence[_Sentence]) -> Document:
     words: list[Word] = []
     for number, sentence in enumerate(sentences):
         # parts alternate: plain text, slot number, plain text, …
-        for place, part in enumerate(re.split(r"[{}]", sentence.template)):
-            is_slot = place % 2 == 1
+        for index, part in enumerate(re.split(r"[{}]", sentence.template)):
+            is_slot = index % 2 == 1
             filled = sentence.fillers[int(part)] if is_slot else part
             upos = sentence.upos if is_slot else "X"
             if is_slot and filled[0].isupper():  # "of France", not "of the France"
