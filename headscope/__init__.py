@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from headscope.relations.relation import Relation as Relation
     from headscope.run import Run as Run
     from headscope.run import load as load
+    from headscope.run import load_model as load_model
     from headscope.run import score_patterns as score_patterns
     from headscope.run import windows as windows
     from headscope.serve.widget import widget as widget
@@ -89,6 +90,7 @@ _HOMES = {
     "gallery": "headscope.views.gallery",
     "head_types": "headscope.relations",
     "load": "headscope.run",
+    "load_model": "headscope.run",
     "pairs": "headscope.relations.pairs",
     "read_corpus": "headscope.corpus.read",
     "register": "headscope.relations",

@@ -362,7 +362,9 @@ def _judge(task: _Task, prepared: _Prepared, read: _Read) -> Result:
         "seconds": task.clock.laps,
     }
     info = result.info | {"provenance": result.info["provenance"] | spent}
-    return replace(result, info=info, source=loaded.model.origin)
+    # a model that was loaded by name can be loaded again
+    source = None if isinstance(task.model, str | Path) else task.model
+    return replace(result, info=info, source=source)
 
 
 def _surrogates(

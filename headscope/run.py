@@ -16,6 +16,7 @@ from headscope.options import (
     Device,
     Head,
     MaxTokens,
+    Model,
     Name,
     Overwrite,
     PathName,
@@ -28,7 +29,7 @@ from headscope.options import (
 from headscope.runs import resolve
 from headscope.runs.folder import RunFolder
 from headscope.runs.listing import list_heads
-from headscope.settings import MAX_TOKENS
+from headscope.settings import LOADING, MAX_TOKENS
 from headscope.statistics.reasons import why
 from headscope.statistics.result import PRELIMINARY, Result, by_name
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from headscope.corpus.window import Window
+    from headscope.models.model import Model as LoadedModel
     from headscope.views.show import AttentionView
 
 
@@ -138,6 +140,34 @@ class Run(Result):
 
 
 @checked
+def load_model(name: Model, **settings: Any) -> LoadedModel:
+    """Load a model once, for every function that takes the name of a model.
+
+    Args:
+        name: `mini`, `smollm2` or `minilm`, a folder in Hugging Face layout, a `.gguf` file, or a
+            hub name such as `gpt2`; or a (model, tokenizer) pair of transformers, or a
+            TransformerBridge.
+        settings: settings of loading: `bos`, `chat`, `revision`, `device`, `device_map`, `dtype`
+            and `engine`, as in `headscope.settings.Settings`. With `dtype="auto"`, the default, it
+            is loaded in float32.
+
+    Raises:
+        ModelError: the model is not found, or cannot be loaded or read.
+        ChoiceError: another setting.
+
+    >>> load_model("mini", device="cpu")
+    <headscope model mini: 6 layers × 8 heads, float32 on cpu>
+    """
+    # importing a model library takes seconds
+    from headscope.models.load import open_model
+
+    for setting in settings:
+        if setting not in LOADING:
+            raise ChoiceError("setting of loading a model", setting, LOADING)
+    return open_model(name, **settings)
+
+
+@checked
 def load(folder: PathName, *, with_tally: bool = False) -> Run:
     """Read a run folder back; see `headscope.runs.resolve.load`.
 
@@ -195,8 +225,8 @@ def windows(
     Args:
         corpus: files or folders of CoNLL-U or plain text, or the name of a corpus that ships;
             `gum` when None.
-        tokenizer: a fast tokenizer of transformers, or the name or folder of a model that is loaded
-            for its own.
+        tokenizer: a fast tokenizer of transformers, a loaded model, or the name or folder of a
+            model that is loaded for its own.
         max_length: longest window in tokens, the beginning-of-text token included.
         max_tokens: tokens of text to read, to the end of a window.
         seed: seeds the order of the files in a folder.
@@ -208,14 +238,13 @@ def windows(
         ModelError: the tokenizer gives no character offsets, or has no beginning-of-text token.
     """
     from headscope.corpus.shipped import asked_corpora
+    from headscope.models.model import Model as LoadedModel
     from headscope.models.tokenizer import Tokenizer
     from headscope.stimuli.natural_text import TextWindows
 
     encoder = tokenizer
-    if isinstance(tokenizer, str | Path):
-        from headscope.models.load import load_model
-
-        encoder = load_model(str(tokenizer)).tokenizer
+    if isinstance(tokenizer, str | Path | LoadedModel):
+        encoder = resolve.the_model(tokenizer).tokenizer
     elif not isinstance(tokenizer, Tokenizer):
         name = str(getattr(tokenizer, "name_or_path", "") or "it")
         encoder = Tokenizer(tokenizer, name=name, attention_kind=kind_of(attention_kind))

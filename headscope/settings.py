@@ -20,7 +20,7 @@ QUICK_TOKENS = 8_000
 """Default tokens of text of a quick run."""
 AUTO = "auto"
 _TEXT, _RESULTS, _MODEL = "Text", "Results", "Model"
-_LOADED = ("bos", "chat", "revision", "device", "device_map", "dtype", "engine")
+LOADING = ("bos", "chat", "revision", "device", "device_map", "dtype", "engine")
 """Settings of loading the model."""
 
 
@@ -145,7 +145,7 @@ class Settings(Options):
 
     def loading(self) -> dict[str, Any]:
         """Settings of loading the model, as `headscope.models.load.open_model` takes them."""
-        return {name: getattr(self, name) for name in _LOADED}
+        return {name: getattr(self, name) for name in LOADING}
 
     def words(self) -> Iterator[str]:
         """The options of the command line that differ from their defaults.

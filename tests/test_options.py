@@ -109,7 +109,7 @@ def test_an_unknown_argument_is_refused(name):
         (lambda: hs.window_of_tokens([5]), r"tokens\[0\] is 5; it should be a valid string"),
         (
             lambda: hs.anatomy(torch.zeros(2, 3)),
-            r"type Tensor of shape \(2, 3\); it should be the path",
+            r"type Tensor of shape \(2, 3\); it should be the name",
         ),
     ],
 )
@@ -162,7 +162,7 @@ def test_a_model_in_memory_has_its_device_already(gpt2_folder):
     from headscope.models.load import load_model
 
     with pytest.raises(hs.HeadscopeError, match="is in memory already"):
-        hs.collapse(load_model(str(gpt2_folder)), device="cpu")
+        hs.collapse(load_model(str(gpt2_folder)), device="meta")
 
 
 def test_windows_are_cut_by_the_tokenizer_of_a_model_that_is_named(gpt2_folder, tokenizer):

@@ -146,15 +146,37 @@ def open_model(source: Any, **options: Any) -> Model:
     settings = _settings(options)
     if not isinstance(source, Model):
         return _in_memory(source, settings)
+    _check_settings(source.name, source.device, source.dtype, settings)
     if settings.engine not in (AUTO, source.engine.name):
-        raise ModelError(
-            f"{source.name} is loaded for the {source.engine.name} engine, and "
-            f"{settings.engine} is asked; give its name instead"
-        )
-    _check_settings(source.name, source.dtype, settings)
+        return _for_engine(source, settings)
     if settings.chat and source.tokenizer.template is None:
         return replace(source, tokenizer=source.tokenizer.in_chat())
     return source
+
+
+def _for_engine(model: Model, settings: Settings) -> Model:
+    """A loaded model once more, for the other engine: an engine changes the network that it runs.
+
+    Raises:
+        ModelError: the model was spread over devices, and has no files to load.
+    """
+    in_chat = settings.chat or model.tokenizer.template is not None
+    if model.origin is not None:
+        return _in_memory(model.origin, settings.model_copy(update={"chat": in_chat}))
+    if model.checkpoint is None:
+        raise ModelError(
+            f"{model.name} is spread over devices for the {model.engine.name} engine; the "
+            f"{settings.engine} engine needs the whole model on one device"
+        )
+    return load_model(
+        model.name,
+        revision=model.revision or None,
+        device=model.device,
+        dtype=model.dtype,
+        engine=settings.engine,
+        bos=model.tokenizer.bos_string or None,
+        chat=in_chat,
+    )
 
 
 def state_sha256(network: nn.Module) -> dict[str, str]:
@@ -185,8 +207,9 @@ def _in_memory(source: Any, settings: Settings) -> Model:
     path = str(getattr(network.config, "name_or_path", "") or "")
     name = title_of(path) if path else type(network).__name__
     dtype = str(network.dtype).removeprefix("torch.")
+    device = str(network.get_input_embeddings().weight.device)
     _check_network(name, network)
-    _check_settings(name, dtype, settings)
+    _check_settings(name, device, dtype, settings)
     if bridge is not None and (
         settings.engine == "fused" or attention_kind(network.config) != CAUSAL
     ):
@@ -204,7 +227,7 @@ def _in_memory(source: Any, settings: Settings) -> Model:
             settings,
             bridge=bridge,
             notes=(FROM_MEMORY,),
-            device=str(network.get_input_embeddings().weight.device),
+            device=device,
             dtype=dtype,
             revision="",
             weights_sha256=state_sha256(network),
@@ -223,12 +246,14 @@ def _check_network(name: str, network: Any) -> None:
         )
 
 
-def _check_settings(name: str, dtype: str, settings: Settings) -> None:
+def _check_settings(name: str, device: str, dtype: str, settings: Settings) -> None:
     """Refuse settings that would load a model that is loaded in another way."""
     usual = Settings()
+    # "cuda" stands for any device of that kind
+    same = {"device": {device, device.partition(":")[0]}, "dtype": {dtype}}
     for option in ("device", "revision", "device_map", "dtype"):
         value = getattr(settings, option)
-        if value != getattr(usual, option) and (option, value) != ("dtype", dtype):
+        if value != getattr(usual, option) and value not in same.get(option, ()):
             raise ModelError(
                 f"{name} is in memory already, and {option} {value!r} is asked of it; give its "
                 "name instead, or bring it there before"

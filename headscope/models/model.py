@@ -26,7 +26,7 @@ LONGEST_ENCODED = 512
 """Tokens of a window of an encoder's text at most: every row of so short a window is read whole."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Model:
     """A loaded model and the facts about it that a run records."""
 
@@ -58,6 +58,10 @@ class Model:
     """Files of the model; None for a model in memory or spread over devices."""
     origin: Any = None
     """Object that the user passed; None for a model that was loaded by its name."""
+
+    def __repr__(self) -> str:
+        size = f"{self.layers} layers × {self.heads} heads"
+        return f"<headscope model {self.name}: {size}, {self.dtype} on {self.device}>"
 
     @property
     def longest_window(self) -> int:

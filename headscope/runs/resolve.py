@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
+from weakref import WeakKeyDictionary
 
 from pydantic import Field, PlainValidator
 
@@ -24,6 +26,8 @@ from headscope.stimuli.natural_text import readable
 if TYPE_CHECKING:
     from headscope.models.model import Model
 
+_opened: WeakKeyDictionary[Result, _OpenedModel] = WeakKeyDictionary()
+"""Models that were loaded for runs, each for as long as its run is kept."""
 SAY_SOURCE = "state its location with --model, or source=… in Python"
 
 RunName = Annotated[
@@ -128,7 +132,9 @@ def model_of(
     engine: str = "auto",
     device: str = "auto",
 ) -> Model:
-    """The model of a run, loaded again for an engine as `load_model` knows them.
+    """The model of a run, for an engine as `load_model` knows them.
+
+    A model that has to be loaded is loaded once, and kept for as long as the run.
 
     Args:
         run: the run.
@@ -140,33 +146,71 @@ def model_of(
         RunError: the run was made from given patterns, or the model's weights have changed since.
         ModelError: the model is no longer where it was, or cannot be loaded.
     """
-    from headscope.models.load import STATE, open_model  # import torch, which takes seconds
+    if "weights_sha256" not in run.info["model"]:
+        raise RunError("this run was made from given patterns; it has no model to show")
+    held = run.source if source is None else source
+    if held is not None and not isinstance(held, str | Path):
+        # what is in memory may have changed since it was opened
+        model = the_model(held, device=device, **_reading(run, engine))
+        _check_weights(run, model)
+        return model
+    arguments = (str(held), engine, device)
+    opened = _opened.get(run)
+    if opened is not None and opened.arguments == arguments:
+        return opened.model
+    _opened.pop(run, None)  # two models need not fit into memory
+    model = _load_again(run, held, device=device, **_reading(run, engine))
+    _check_weights(run, model)
+    _opened[run] = _OpenedModel(arguments, model)
+    return model
+
+
+@dataclass(frozen=True, eq=False)
+class _OpenedModel:
+    """A model that was loaded for a run."""
+
+    arguments: tuple[str, ...]
+    """Source, engine and device that were asked for."""
+    model: Model
+
+
+def _reading(run: Result, engine: str) -> dict[str, Any]:
+    """Settings by which a run's model reads text as it did, on an engine."""
+    return {"bos": run.info["bos"], "chat": run.info.get("chat") is not None, "engine": engine}
+
+
+def _load_again(run: Result, source: str | Path | None, **options: Any) -> Model:
+    """The model of a run by its name or path, in the precision of its files.
+
+    Raises:
+        ModelError: it was in memory, or is no longer where it was.
+    """
+    from headscope.models.load import STATE  # imports torch, which takes seconds
     from headscope.models.model import WIDE
 
     facts = run.info["model"]
-    if "weights_sha256" not in facts:
-        raise RunError("this run was made from given patterns; it has no model to show")
-    held = run.source if source is None else source
-    options = {"bos": run.info["bos"], "engine": engine}
-    options["chat"] = run.info.get("chat") is not None
-    if held is not None and not isinstance(held, str | Path):
-        model = open_model(held, device=device, **options)
-    else:
-        if STATE in facts["weights_sha256"]:
-            raise ModelError(
-                f"this run's model {facts['name']!r:.100} was in memory, and is not known any "
-                "more; give it again with source=(model, tokenizer)"
-            )
-        name, revision = _where(run, held)
-        # a run that chose its precision narrowed a model of single precision for its own reading
-        dtype = WIDE if run.info.get("precision") else facts["dtype"]
-        model = open_model(name, revision=revision, device=device, dtype=dtype, **options)
-    # a file may have been given another name
-    if sorted(model.weights_sha256.values()) != sorted(facts["weights_sha256"].values()):
+    if STATE in facts["weights_sha256"]:
+        raise ModelError(
+            f"this run's model {facts['name']!r:.100} was in memory, and is not known any "
+            "more; give it again with source=(model, tokenizer)"
+        )
+    name, revision = _where(run, source)
+    # a run that chose its precision narrowed a model of single precision for its own reading
+    dtype = WIDE if run.info.get("precision") else facts["dtype"]
+    return the_model(name, revision=revision, dtype=dtype, **options)
+
+
+def _check_weights(run: Result, model: Model) -> None:
+    """Refuse a model whose weights are not those that were measured; its files may have moved.
+
+    Raises:
+        RunError: the weights differ.
+    """
+    measured = run.info["model"]["weights_sha256"]
+    if sorted(model.weights_sha256.values()) != sorted(measured.values()):
         raise RunError(
             f"{model.name} has other weights now than when this run was made; {SAY_SOURCE}"
         )
-    return model
 
 
 def model_or_run(

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
 import pandas as pd
-from pydantic import Field
+from pydantic import Field, PlainValidator
 from torch import nn
 
 from headscope.errors import ModelError
@@ -19,7 +19,8 @@ from headscope.models.layout.dimensions import read_dimensions
 from headscope.models.layout.projections import layer_list
 from headscope.models.locate import locate
 from headscope.models.weights import empty_network, read_config
-from headscope.options import PathName, Positive, Revision
+from headscope.options import Positive, Revision, check_model
+from headscope.runs.resolve import the_model
 from headscope.studies.study import Study, study, table_columns
 from headscope.views.study_result import StudyResult
 
@@ -58,7 +59,8 @@ STUDY = Study(
 @study(STUDY)
 def anatomy(
     model: Annotated[
-        PathName,
+        Any,
+        PlainValidator(check_model),
         Field(description="As for classify; also a config.json, or a folder without weights."),
     ],
     *,
@@ -77,9 +79,7 @@ def anatomy(
     Raises:
         ModelError: the model cannot be found or read.
     """
-    name = str(model)
-    path, _ = locate(name, revision, files=[CONFIG])
-    config = read_config(name, path)
+    name, config = _configuration(model, revision)
     dimensions = dimensions_of(name, config)
     layers, heads, key_value_heads, d_model, d_head = (
         int(dimensions[size] or 0)
@@ -103,6 +103,16 @@ def anatomy(
         table=pd.DataFrame(rows, columns=STUDY.names, dtype=object),
         values={"context": tokens},
     )
+
+
+def _configuration(model: Any, revision: str | None) -> tuple[str, Any]:
+    """The name and the configuration of a model, of whose files no other is read."""
+    if isinstance(model, str):
+        path, _ = locate(model, revision, files=[CONFIG])
+        return model, read_config(model, path)
+    loaded = the_model(model, revision=revision)
+    network = getattr(loaded.engine, "network", None) or loaded.bridge.original_model
+    return loaded.name, network.config
 
 
 def dimensions_of(name: str, config: Any) -> Dimensions:

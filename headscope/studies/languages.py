@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pandas as pd
-from pydantic import Field
+from pydantic import Field, PlainValidator
 
 from headscope.corpus.languages import by_language
 from headscope.corpus.shipped import listed
@@ -16,10 +16,10 @@ from headscope.errors import HeadscopeError, RunError
 from headscope.heads import head_name
 from headscope.measure.in_process import InProcess
 from headscope.measure.tally import MIN_BLOCKS, Tally
-from headscope.options import Name, Names, OnMessage, PathName, Paths
+from headscope.options import Names, OnMessage, PathName, Paths, check_model
 from headscope.progress import Progress, progress_bar
 from headscope.relations import all_stimuli, check_types
-from headscope.runs.resolve import load
+from headscope.runs.resolve import load, the_model
 from headscope.runs.write import check_writable, write_file
 from headscope.settings import Settings, settings_of
 from headscope.statistics.general_labels import shown_relations
@@ -83,7 +83,11 @@ STUDY = Study(
 
 @study(STUDY)
 def languages(
-    model: Annotated[Name, Field(description="A name or path as for classify.")],
+    model: Annotated[
+        Any,
+        PlainValidator(check_model),
+        Field(description="A name or path as for classify; in Python also a loaded model."),
+    ],
     corpus: Annotated[
         Paths,
         Field(
@@ -132,6 +136,8 @@ def languages(
     settings["revisions"] = None if revision is None else [revision]
     settings["corpora"] = [list(map(str, files)) for files in treebanks.values()]
     with progress_bar(progress) as bar:
+        if not isinstance(model, str):
+            model = the_model(model)
         documents = _documents(model, treebanks, run_settings)
         settings["documents"] = documents or run_settings.documents
         # a language that ended early would have read other documents than the others
@@ -145,7 +151,7 @@ def languages(
 
 
 def _documents(
-    model: str, treebanks: Mapping[str, Sequence[Path]], settings: Settings
+    model: Any, treebanks: Mapping[str, Sequence[Path]], settings: Settings
 ) -> int | None:
     name, revision = where(model, settings.revision)
     loading = settings.model_copy(update={"revision": revision}).loading()

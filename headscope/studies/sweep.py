@@ -20,7 +20,15 @@ from pydantic import Field, PlainValidator
 from headscope.classification import classify
 from headscope.errors import ArgumentError, HeadscopeError, first_line
 from headscope.measure.in_process import InProcess
-from headscope.options import Name, OnMessage, PathName, Positive, check_paths, several_names
+from headscope.options import (
+    Name,
+    OnMessage,
+    PathName,
+    Positive,
+    check_paths,
+    not_allowed,
+    several_names,
+)
 from headscope.packages import optional_package
 from headscope.paths import given_file
 from headscope.progress import OnProgress, Progress, progress_bar
@@ -39,6 +47,7 @@ from headscope.studies.sweep_folder import (
     cell_table,
     counted,
     measured_types,
+    model_name,
 )
 from headscope.views.study_result import StudyResult
 
@@ -89,6 +98,8 @@ def sweep(
     """
     spec = read_spec(None if file is None else Path(file), **settings)
     check_types(spec.types)
+    if (workers > 1 or address) and not all(isinstance(model, str) for model in spec.models):
+        raise HeadscopeError("a loaded model is read in this process: name it, or use workers=1")
     folder = SweepFolder.open(Path(spec.out), spec.settings)
     cells = folder.plan(spec.models, spec.revisions, spec.corpora)
     was_complete = [is_run(folder.path / cell.folder) for cell in cells]
@@ -126,6 +137,20 @@ def _names(value: Any) -> tuple[str, ...]:
     return several_names([str(n) if type(n) is int or isinstance(n, Path) else n for n in names])
 
 
+def _models(value: Any) -> tuple[Any, ...]:
+    """Names of models, and loaded models."""
+    items = value if isinstance(value, list | tuple) else [value]
+    if not items:
+        raise not_allowed("not be empty")
+    models: list[Any] = []
+    for item in items:
+        if hasattr(item, "engine"):  # a loaded model
+            models.append(item)
+        else:
+            models.extend(_names(item))
+    return tuple(dict.fromkeys(models))
+
+
 def _corpora(value: Any) -> tuple[tuple[str, ...], ...]:
     items = value if isinstance(value, list | tuple) and value else [value]
     corpora = [item if isinstance(item, list | tuple) else [item] for item in items]
@@ -135,7 +160,7 @@ def _corpora(value: Any) -> tuple[tuple[str, ...], ...]:
 class SweepFile(Settings):
     """Keys of a sweep's file: models, revisions and corpora, beside settings of `classify`."""
 
-    models: Annotated[tuple[str, ...], PlainValidator(_names)] = Field((), validate_default=True)
+    models: Annotated[tuple[Any, ...], PlainValidator(_models)] = Field((), validate_default=True)
     revisions: Annotated[tuple[str | None, ...], PlainValidator(_names)] = (None,)
     corpora: Annotated[tuple[tuple[str, ...], ...], PlainValidator(_corpora)] = ((),)
     out: PathName = Path("runs") / "sweep"
@@ -190,13 +215,15 @@ def _run(
         return counted(cell, run.heads, countable_types(run.evidence, run.thresholds))
     except Exception as error:  # a model's own code may fail in any way; the others can still run
         kind = "" if isinstance(error, HeadscopeError) else f"{type(error).__name__}: "
-        paths = [str(spec.out), model, *corpus]
+        paths = [str(spec.out), model_name(model), *corpus]
         text = shorten_paths(" ".join(str(error).split()), [*paths, *map(lies, paths)])
         return replace(cell, status=FAILED, error=f"{kind}{text}")
 
 
-def where(model: str, revision: str | None) -> tuple[str, str | None]:
+def where(model: Any, revision: str | None) -> tuple[Any, str | None]:
     """Name and revision to load; a revision of a local folder is a model folder inside it."""
+    if not isinstance(model, str):
+        return model, revision
     folder = Path(model).expanduser()
     if revision is None or not folder.is_dir():
         return model, revision

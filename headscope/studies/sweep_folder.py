@@ -43,12 +43,17 @@ class Cell:
     heads: int | None = None
     counts: dict[str, int] = field(default_factory=dict)
     """Number of heads with a tag of each measured type, and of heads without one."""
-    source: tuple[str, tuple[str, ...]] = ("", ())
-    """The model and the corpus as the user named them; never written."""
+    source: tuple[Any, tuple[str, ...]] = ("", ())
+    """The model and the corpus as the user named them, or a loaded model; never written."""
 
     def __str__(self) -> str:
         parts = [self.model, self.revision, " + ".join(self.corpus)]
         return " ".join(part for part in parts if part)
+
+
+def model_name(model: Any) -> str:
+    """Name of a model that is a name, or is loaded."""
+    return model if isinstance(model, str) else str(model.name)
 
 
 def counted_types(measured: Collection[str] = ()) -> tuple[str, ...]:
@@ -147,14 +152,15 @@ class SweepFolder:
         return earlier
 
     def plan(
-        self, models: Sequence[str], revisions: Sequence[str | None], corpora: Sequence[Corpus]
+        self, models: Sequence[Any], revisions: Sequence[str | None], corpora: Sequence[Corpus]
     ) -> list[Cell]:
         """Add the runs of a sweep and return them; a run that is already here keeps its folder."""
         earlier = {(cell.model, cell.revision, cell.corpus): cell for cell in self.cells.values()}
         cells = []
         for model, revision, corpus in product(models, revisions, corpora):
-            key = self._name(model), revision, tuple(map(self._name, corpus))
-            cell = earlier.get(key) or Cell(*key, self._free_folder(model, revision, corpus))
+            name = model_name(model)
+            key = self._name(name), revision, tuple(map(self._name, corpus))
+            cell = earlier.get(key) or Cell(*key, self._free_folder(name, revision, corpus))
             cells.append(replace(cell, source=(model, corpus)))
             self.cells[cell.folder] = cells[-1]
         return cells
@@ -165,7 +171,8 @@ class SweepFolder:
         Raises:
             WriteError: they cannot be written.
         """
-        rows = [asdict(cell) for cell in self.cells.values()]
+        unsourced = [replace(cell, source=("", ())) for cell in self.cells.values()]
+        rows = [asdict(cell) for cell in unsourced]
         for row in rows:
             del row["source"]
         plan = {"settings": self.settings, "names": self.names, "cells": rows}
