@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import typer
@@ -208,10 +209,12 @@ def serve(
 ) -> None:
     """Serve a live page: every head on any sentence, and the effect of ablating heads.
 
+    The address contains a token; requests without it are refused.
     For a run the page shows tags; for a model without a run it shows patterns only.
     """
     from headscope.runs.resolve import model_or_run
     from headscope.serve.live import Live
+    from headscope.serve.open_page import open_page
     from headscope.serve.server import serve as answer
 
     live = Live(*model_or_run(model, source=source, device=device))
@@ -220,14 +223,14 @@ def serve(
             f"no tags without a run; headscope classify {one_line(model)} finds what its heads do"
         )
 
-    def started(address: str) -> None:
-        print_text(f"{address} (Ctrl-C ends it)")
-        if not no_open:
-            import webbrowser
+    with TemporaryDirectory() as folder:
 
-            webbrowser.open(address)
+        def started(address: str) -> None:
+            print_text(f"{address} (Ctrl-C ends it)")
+            if not no_open:
+                open_page(address, Path(folder))
 
-    answer(live, port=port, on_start=started)
+        answer(live, port=port, on_start=started)
 
 
 @command(

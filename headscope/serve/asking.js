@@ -3,14 +3,14 @@
 
 const running = new Map();
 
-/* Post a question; a newer one of the same kind calls the older off, and the server stops working on it. Null for one that was called off. */
+/* Post a question to the address with the page's token; a newer one of the same kind calls the older off, and the server stops working on it. Null for one that was called off. */
 async function ask(kind, body) {
   stopAsking(kind);
   const control = new AbortController();
   running.set(kind, control);
   let answer;
   try {
-    const response = await fetch(`/${kind}`, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body), signal: control.signal });
+    const response = await fetch(`/${kind}${location.search}`, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body), signal: control.signal });
     answer = await response.json();
   } catch (error) {
     if (control.signal.aborted) return null;

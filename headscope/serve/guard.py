@@ -1,4 +1,8 @@
-"""Guard of the server: a page of another site must not read a model through a reader's browser.
+"""Guard of the server: neither another user of the machine nor another site's page reads a model.
+
+Every user of the machine can connect to the port: each request states the token of the address, as
+with Jupyter. The token stays in the address and is no cookie, because a browser would send a cookie
+to the other ports of the machine too.
 
 A form or script of another origin can post here: `Origin` must be this server's own, and what is
 posted must be JSON, which no form can send.
@@ -6,7 +10,9 @@ posted must be JSON, which no form can send.
 
 from __future__ import annotations
 
-from starlette.datastructures import Headers
+from secrets import compare_digest
+
+from starlette.datastructures import Headers, QueryParams
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -24,11 +30,21 @@ HEADERS = {
 }
 
 
-class Guard:
-    """Refuses what is not of this server's own page, and adds the headers that say so."""
+TOKEN = "token"
+"""Name of the token in the query of an address."""
 
-    def __init__(self, app: ASGIApp) -> None:
+
+class Guard:
+    """Refuses what is not of this server's own page, and adds the headers that say so.
+
+    Args:
+        app: the application that is guarded.
+        token: the token that the address of each request must state.
+    """
+
+    def __init__(self, app: ASGIApp, token: str) -> None:
         self.app = app
+        self._token = token.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -42,11 +58,22 @@ class Guard:
                 message = {**message, "headers": [*message["headers"], *security_headers]}
             await send(message)
 
-        refused = self._refused(scope["method"], Headers(scope=scope))
+        refused = self._without_token(QueryParams(scope["query_string"]))
+        if refused is None:
+            refused = self._from_elsewhere(scope["method"], Headers(scope=scope))
         answer = self.app if refused is None else refused
         await answer(scope, receive, with_headers)
 
-    def _refused(self, method: str, headers: Headers) -> JSONResponse | None:
+    def _without_token(self, query: QueryParams) -> JSONResponse | None:
+        stated = query.get(TOKEN, "")
+        # the time that a comparison takes must not tell how much of a guess is right
+        if compare_digest(stated.encode(), self._token):
+            return None
+        return error_response(
+            403, "the address lacks this server's token; open the address that serve printed"
+        )
+
+    def _from_elsewhere(self, method: str, headers: Headers) -> JSONResponse | None:
         if method in ("GET", "HEAD"):
             return None
         address = f"http://{headers.get('host', '')}"

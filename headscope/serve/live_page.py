@@ -10,6 +10,7 @@ from jinja2 import Environment
 
 from headscope.relations import head_types
 from headscope.runs.recorded_paths import name_of
+from headscope.serve.guard import TOKEN
 from headscope.serve.live import Live
 from headscope.statistics.tags import UNCLASSIFIED
 from headscope.views.html_page import REPORT, page_file, page_style
@@ -40,13 +41,14 @@ PAGE_KEYS = ("model", "layers", "heads", "rows", "types", "countable", "relation
 """The report's data that the live page takes: nothing of the run's own text."""
 
 
-def page_html(live: Live) -> str:
-    """The page as HTML; it asks nobody but the server that it came from."""
+def page_html(live: Live, token: str) -> str:
+    """The page as HTML, whose requests go to its own server and state its token."""
     data = live_data(live)
     template = Environment(autoescape=True).from_string(page_file(SERVE, "page.html"))
     return template.render(
         title=f"{data['name']}, live – headscope",
         scripts=list(SCRIPTS),
+        query=f"{TOKEN}={token}",
         data=to_json(data),
     )
 

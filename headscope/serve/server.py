@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import socket
 import time
 from collections.abc import Callable
@@ -23,12 +24,14 @@ from starlette.routing import Route
 
 from headscope.errors import HeadscopeError
 from headscope.serve.answers import head_answer, predictions_answer, sentence_answer
-from headscope.serve.guard import Guard, error_response
+from headscope.serve.guard import TOKEN, Guard, error_response
 from headscope.serve.live import AblationMethod, Live
 from headscope.serve.live_page import asset, page_html
 
 HOST = "127.0.0.1"
 """Address that is bound: other machines cannot reach the page."""
+TOKEN_BYTES = 24
+"""Random bytes of a token, as many as Jupyter takes."""
 GONE = 499
 """Status as nginx logs it: the client closed the request, and reads no answer."""
 
@@ -58,14 +61,16 @@ def serve(
     Args:
         live: the model.
         port: 0 takes a free one.
-        on_start: called with the page's address when it can be opened.
+        on_start: called with the page's address when it can be opened. The address contains a
+            token of this server, without which nothing is answered.
 
     Raises:
         HeadscopeError: the port is taken.
     """
-    app = serve_app(live)
+    token = secrets.token_hex(TOKEN_BYTES)
+    app = serve_app(live, token)
     bound = bind(port)
-    on_start(f"http://{HOST}:{bound.getsockname()[1]}/")
+    on_start(f"http://{HOST}:{bound.getsockname()[1]}/?{TOKEN}={token}")
     config = uvicorn.Config(
         app, log_level="error", access_log=False, server_header=False, timeout_graceful_shutdown=2
     )
@@ -88,13 +93,13 @@ def bind(port: int) -> socket.socket:
         ) from error
 
 
-def serve_app(live: Live) -> Starlette:
-    """The page of a model, and what answers it.
+def serve_app(live: Live, token: str) -> Starlette:
+    """The page of a model, and what answers requests that state the token.
 
     `POST /read {text}`, `/head {text, head}` and `/ablate {text, heads, method}` answer JSON; an
     error is `{"error": a sentence}` with a status of 400 or more. One query runs at a time.
     """
-    page = page_html(live)
+    page = page_html(live, token)
     answers: dict[str, Answer] = {
         "/read": lambda query: sentence_answer(live, query.text),
         "/head": lambda query: head_answer(live, query.text, query.head),
@@ -112,7 +117,7 @@ def serve_app(live: Live) -> Starlette:
             ),
         ],
         middleware=[
-            Middleware(Guard),
+            Middleware(Guard, token=token),
             # a stranger's page can make its own name mean this machine (DNS rebinding)
             Middleware(TrustedHostMiddleware, allowed_hosts=[HOST, "localhost"]),
         ],

@@ -14,7 +14,7 @@ from headscope.models.load import load_model
 from headscope.runs.resolve import model_of
 from headscope.serve.live import Live
 from headscope.serve.server import bind, serve_app
-from tests.serve.served import Served
+from tests.serve.served import TOKEN, Served
 
 
 @pytest.fixture(scope="session")
@@ -28,7 +28,7 @@ def start() -> Iterator[Callable[[Any], Served]]:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]}, daemon=True)
         thread.start()
         servers.append((server, thread, bound))
-        return Served(app, bound.getsockname()[1])
+        return Served(app, bound.getsockname()[1], TOKEN)
 
     yield serve
     for server, thread, bound in servers:
@@ -44,7 +44,7 @@ def live(gpt2_folder) -> Live:
 
 @pytest.fixture(scope="session")
 def served(live, start) -> Served:
-    return start(serve_app(live))
+    return start(serve_app(live, TOKEN))
 
 
 @pytest.fixture(scope="session")

@@ -15,33 +15,47 @@ READY = """
 """
 
 
+TOKEN = "0123abcd"
+
+
 @dataclass
 class Served:
     """A server that answers, as its clients see it."""
 
     app: Any
     port: int
+    token: str
 
     @property
     def address(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    def send(self, method: str, path: str, content: Any = None, **headers: str) -> tuple[int, Any]:
-        """The status, and the JSON or the text of an answer."""
+    def send(
+        self, method: str, path: str, content: Any = None, *, bare: bool = False, **headers: str
+    ) -> tuple[int, Any]:
+        """The status, and the JSON or the text of an answer; `bare` leaves the token out."""
         data = content if content is None or isinstance(content, bytes) else json.dumps(content)
         kind = {"Content-Type": "application/json"} if data is not None else {}
         own = {name.replace("_", "-"): value for name, value in headers.items()}
         client = HTTPConnection("127.0.0.1", self.port, timeout=60)
-        client.request(method, path, data, kind | own)
+        client.request(method, path if bare else self.path(path), data, kind | own)
         answer = client.getresponse()
         text = answer.read().decode()
         client.close()
         is_json = "json" in str(answer.getheader("content-type"))
-        return answer.status, json.loads(text) if is_json else text
+        return answer.status, json.loads(text) if is_json and text else text
+
+    def page(self, state: str) -> str:
+        """The address of the page in a state."""
+        return f"{self.address}{self.path('/')}#{state}"
+
+    def path(self, path: str) -> str:
+        """A path of the server with its token."""
+        return f"{path}?token={self.token}"
 
     def post(self, path: str, content: Any = None, **headers: str) -> tuple[int, Any]:
         return self.send("POST", path, {} if content is None else content, **headers)
 
     def drive(self, script: str, *, at: str = "", **how: Any) -> Visit:
         """Open the page in a browser, and run a script there."""
-        return opened_at(f"{self.address}/#{at}", **how).run(READY + script)
+        return opened_at(self.page(at), **how).run(READY + script)

@@ -8,19 +8,19 @@ import pytest
 
 from headscope.serve.server import serve_app
 from tests.browser import axe_faults, opened_at
-from tests.serve.served import Served
+from tests.serve.served import TOKEN, Served
 
 TEXT = "the old keys were in the house & <b>she</b> told 100% of them"
 
 
 @pytest.fixture(scope="module")
 def page(live, start) -> Served:
-    return start(serve_app(live))
+    return start(serve_app(live, TOKEN))
 
 
 @pytest.fixture(scope="module")
 def with_run(live_with_run, start) -> Served:
-    return start(serve_app(live_with_run))
+    return start(serve_app(live_with_run, TOKEN))
 
 
 READ = """
@@ -107,7 +107,7 @@ def test_what_is_wrong_is_said_on_the_page_and_it_goes_on(page):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_no_fault_and_an_ablated_head_is_crossed_out(with_run, scheme):
-    keys = opened_at(f"{with_run.address}/#head=L1H2&ablate=L1H2", scheme=scheme)
+    keys = opened_at(with_run.page("head=L1H2&ablate=L1H2"), scheme=scheme)
     keys.wait_for("Boolean(document.querySelector('#change')?.textContent.includes('→'))")
     keys.wait_for("Boolean(document.querySelector('#head h2'))")
     assert axe_faults(keys) == {}

@@ -5,12 +5,17 @@ from __future__ import annotations
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import parse_qs, quote, urlsplit
 
 import pytest
 
 from headscope.models.load import load_model
 from headscope.serve.live import Live
-from headscope.serve.server import serve_app
+from headscope.serve.open_page import open_page
+from headscope.serve.server import serve, serve_app
+from tests.serve.served import TOKEN
 
 TEXT = "the old keys were in the house"
 
@@ -56,6 +61,39 @@ def test_what_is_wrong_is_one_sentence(served, path, content, status, said):
     assert said in answer["error"]
 
 
+@pytest.mark.parametrize("token", [None, "", TOKEN[:-1], f"{TOKEN}0", "é"])
+def test_each_request_needs_the_token(live, start, token):
+    server = start(serve_app(live, TOKEN))
+    stranger = replace(server, token=quote(token or ""))
+    paths = [("GET", "/"), ("HEAD", "/"), ("GET", "/assets/start.js"), ("GET", "/nothing")]
+    paths += [("POST", "/read"), ("POST", "/head"), ("POST", "/ablate")]
+    for method, path in paths:
+        content = {"text": TEXT} if method == "POST" else None
+        status, answer = stranger.send(method, path, content, bare=token is None)
+        assert status == 403
+        assert TOKEN not in str(answer)
+    assert server.send("GET", "/")[0] == 200
+
+
+def test_the_server_prints_an_address_that_answers_and_another_each_time(live, monkeypatch):
+    monkeypatch.setattr("uvicorn.Server.run", lambda self, sockets: None)
+    addresses = []
+    for _ in range(2):
+        serve(live, on_start=addresses.append)
+    tokens = [parse_qs(urlsplit(address).query)["token"][0] for address in addresses]
+    assert len({*tokens}) == 2
+    assert min(map(len, tokens)) >= 32
+
+
+def test_the_browser_is_not_called_with_the_token(tmp_path, monkeypatch):
+    called = []
+    monkeypatch.setattr("webbrowser.open", called.append)
+    open_page(f"http://127.0.0.1:1/?token={TOKEN}", tmp_path)
+    (address,) = called
+    assert TOKEN not in address
+    assert f"http://127.0.0.1:1/?token={TOKEN}" in Path(urlsplit(address).path).read_text()
+
+
 def test_other_addresses_and_methods_are_refused(served):
     assert served.send("GET", "/etc/passwd")[0] == 404
     assert served.send("GET", "/assets/..%2fapp.py")[0] == 404
@@ -82,7 +120,7 @@ def test_the_page_may_load_nothing_from_elsewhere(served):
 
     for path in ("/", "/assets/start.js", "/nothing"):
         client = HTTPConnection("127.0.0.1", served.port)
-        client.request("GET", path)
+        client.request("GET", served.path(path))
         answer = client.getresponse()
         answer.read()
         policy = str(answer.getheader("content-security-policy"))
@@ -93,7 +131,7 @@ def test_the_page_may_load_nothing_from_elsewhere(served):
 
 
 def test_two_clients_are_served_one_after_the_other_and_both_right(slow, start):
-    server = start(serve_app(slow))
+    server = start(serve_app(slow, TOKEN))
     texts = [TEXT, "she told them that the house was old"]
     with ThreadPoolExecutor(2) as pool:
         answers = [pool.submit(server.post, "/read", {"text": text}) for text in texts]
@@ -122,7 +160,7 @@ def waiting(server) -> int:
 
 
 def test_a_model_that_fails_is_a_sentence_and_the_server_goes_on(slow, start, monkeypatch):
-    server = start(serve_app(slow))
+    server = start(serve_app(slow, TOKEN))
     slow.gate.set()
 
     def fail(*_):
