@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     # generated: studies
     from headscope.studies.ablate import ablate as ablate
     from headscope.studies.anatomy import anatomy as anatomy
+    from headscope.studies.anatomy_shapes import shapes as shapes
     from headscope.studies.collapse import collapse as collapse
     from headscope.studies.compare import compare as compare
     from headscope.studies.emergence import emergence as emergence

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
 import pandas as pd
@@ -25,6 +26,8 @@ from headscope.studies.study import Study, study, table_columns
 from headscope.views.study_result import StudyResult
 
 UNLIMITED_CONTEXT = 4096
+BYTES = 2
+"""Bytes of a number in the cache, which is in float16."""
 PARTS = {
     "attention weights": "matrices of the layer's attention",
     "attention biases": "vectors of the layer's attention",
@@ -39,21 +42,41 @@ PARTS = {
     "total": "all layers + embedding + positions + unembedding + rest",
 }
 """Counted parts, with what they hold."""
-Dimensions = Mapping[str, int | None]
-"""Sizes by name: `layers`, `heads`, …; `tied` is 1 if the unembedding is the embedding."""
+UNITS = {"vocabulary": "tokens", "context": "tokens", "tied": "1 for yes"}
+"""Units of dimensions that are not plain counts."""
+Row = tuple[str, str, str, int | None, str]
+"""Section, name, formula, value and unit."""
 
 
 STUDY = Study(
     rows="number",
     columns=table_columns("""
-        section | `dimensions`, `parameters` or `cache` | what the row is about
+        section | `dimensions`, `parameters`, `head count` or `cache` | what the row is about
         name | text | the dimension, part or cache
         formula | text | how the value is computed, or what is counted
-        value | parameters or bytes, ≥ 0 | the number; those from `W_Q` to `norms` are of the first
-            layer with attention
+        value | ≥ 0 | the number; those from `W_Q` to `norms` are of the first layer with attention
+        unit | text | unit of the value, such as `parameters` or `bytes`
     """),
     bad_call={"context": 0},
 )
+
+
+@dataclass(frozen=True)
+class Dimensions:
+    """Sizes of a model."""
+
+    layers: int
+    heads: int
+    key_value_heads: int
+    d_model: int
+    d_head: int
+    d_ff: int | None
+    """Width of the feed-forward layer; None if the configuration states no single one."""
+    vocabulary: int
+    context: int | None
+    """Longest input in tokens."""
+    tied: int
+    """1 if the unembedding is the embedding, else 0."""
 
 
 @study(STUDY)
@@ -68,40 +91,41 @@ def anatomy(
         Positive | None,
         Field(description="Tokens in the cache. Default: the model's longest input, or 4,096."),
     ] = None,
+    batch: Annotated[Positive, Field(description="Sequences in the cache.")] = 1,
     revision: Revision = None,
 ) -> StudyResult:
     """Count the parameters of each part, and the size of the key/value cache.
 
-    Cache sizes are those of one sequence in float16, as if every layer attended to the whole
-    context: with as many key/value heads as heads (`full`), the model's number (`own`), and one
-    (`single`).
+    Cache sizes are in float16, as if every layer attended to the whole context: with as many
+    key/value heads as heads (`MHA`, multi-head attention), the model's number (`own`), and one
+    (`MQA`, multi-query attention). A number between is `GQA`, grouped-query attention.
+
+    The section `head count` compares the model's heads with one head that is as wide as all of
+    them: the number of parameters is the same, except for W_O, which one head does not need.
 
     Raises:
         ModelError: the model cannot be found or read.
     """
     name, config = _configuration(model, revision)
-    dimensions = dimensions_of(name, config)
-    layers, heads, key_value_heads, d_model, d_head = (
-        int(dimensions[size] or 0)
-        for size in ("layers", "heads", "key_value_heads", "d_model", "d_head")
-    )
-    counts = parameter_counts(empty_network(name, config), layers)
-    tokens = context or dimensions["context"] or UNLIMITED_CONTEXT
-    shared = "d_model × KV heads × d_head", d_model * key_value_heads * d_head
-    rows = (
-        *(("dimensions", part, "", size) for part, size in dimensions.items()),
-        ("parameters", "W_Q", "d_model × heads × d_head", d_model * heads * d_head),
-        ("parameters", "W_K", *shared),
-        ("parameters", "W_V", *shared),
-        ("parameters", "W_O", "heads × d_head × d_model", d_model * heads * d_head),
-        *(("parameters", part, text, counts[part]) for part, text in PARTS.items()),
-        *_cache_rows(dimensions, tokens),
-    )
+    network = empty_network(name, config)
+    dimensions = dimensions_of(name, config, network)
+    counts = parameter_counts(network, dimensions.layers)
+    tokens = context or dimensions.context or UNLIMITED_CONTEXT
+    rows = [
+        *_dimension_rows(dimensions),
+        *_matrix_rows(dimensions),
+        *_part_rows(counts),
+        *_head_count_rows(dimensions),
+        *_cache_rows(dimensions, tokens, batch),
+    ]
+    table = pd.DataFrame(rows, columns=STUDY.names, dtype=object)
+    kind = sharing(dimensions.heads, dimensions.key_value_heads)
     return StudyResult(
-        title=f"{name}: {layers} layers × {heads} heads, {key_value_heads} key/value heads, "
-        f"{counts['total']:,} parameters",
-        table=pd.DataFrame(rows, columns=STUDY.names, dtype=object),
-        values={"context": tokens},
+        title=f"{name}: {dimensions.layers} layers × {dimensions.heads} heads, {kind} with "
+        f"{dimensions.key_value_heads} key/value heads, {counts['total']:,} parameters",
+        table=table,
+        terminal_table=_in_terminal(table),
+        values={"context": tokens, "batch": batch, "attention": kind},
     )
 
 
@@ -115,8 +139,36 @@ def _configuration(model: Any, revision: str | None) -> tuple[str, Any]:
     return loaded.name, network.config
 
 
-def dimensions_of(name: str, config: Any) -> Dimensions:
+def sharing(heads: int, key_value_heads: int) -> str:
+    """The short name for how many heads share a key and a value.
+
+    Source: MHA, Vaswani et al. 2017; MQA, Shazeer 2019; GQA, Ainslie et al. 2023.
+
+    >>> sharing(32, 32), sharing(32, 8), sharing(32, 1)
+    ('MHA', 'GQA', 'MQA')
+    """
+    if key_value_heads == heads:
+        return "MHA"
+    return "MQA" if key_value_heads == 1 else "GQA"
+
+
+def cache_bytes(layers: int, key_value_heads: int, d_head: int, tokens: int) -> int:
+    """Bytes of the keys and values of so many tokens in float16.
+
+    Source: Shazeer 2019, section 3, for one head; Ainslie et al. 2023, section 2.2, for groups.
+    """
+    keys_and_values = 2
+    numbers = keys_and_values * layers * key_value_heads * d_head * tokens
+    return numbers * BYTES
+
+
+def dimensions_of(name: str, config: Any, network: nn.Module) -> Dimensions:
     """The sizes that a configuration of transformers states.
+
+    Args:
+        name: of the model, for messages.
+        config: of the model.
+        network: the empty model, which has d_ff if the configuration leaves it out.
 
     Raises:
         ModelError: no attention heads, a number that no model can have, or compressed keys.
@@ -128,19 +180,53 @@ def dimensions_of(name: str, config: Any) -> Dimensions:
             f"{text.kv_lora_rank}), so that it has no W_K and W_V to count"
         )
     attention = read_dimensions(name, config)
-    keys = ("intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size")
-    d_ff = [getattr(text, key, None) for key in keys]
-    return {
-        "layers": attention.layers,
-        "heads": attention.heads,
-        "key_value_heads": attention.key_value_heads,
-        "d_model": attention.d_model,
-        "d_head": attention.d_head,
-        "d_ff": next((int(size) for size in d_ff if size), None),
-        "vocabulary": attention.vocabulary,
-        "context": attention.context,
-        "tied": int(getattr(text, "tie_word_embeddings", False)),
-    }
+    block = first_block(network, attention.layers)
+    return Dimensions(
+        layers=attention.layers,
+        heads=attention.heads,
+        key_value_heads=attention.key_value_heads,
+        d_model=attention.d_model,
+        d_head=attention.d_head,
+        d_ff=_stated_d_ff(text) or _counted_d_ff(block),
+        vocabulary=attention.vocabulary,
+        context=attention.context,
+        tied=int(getattr(text, "tie_word_embeddings", False)),
+    )
+
+
+def _stated_d_ff(config: Any) -> int | None:
+    """The width that a configuration states; None if it states none, or one for each layer."""
+    for key in ("intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size"):
+        size = getattr(config, key, None)
+        if isinstance(size, int) and size > 0:
+            return size
+    return None
+
+
+def _counted_d_ff(block: nn.Module) -> int | None:
+    """The longer side of the last matrix of a layer: of W_out, d_ff × d_model.
+
+    GPT-2 states no width, which then is 4 × d_model.
+    """
+    matrices = [
+        weight
+        for name, weight in block.named_parameters()
+        if "att" not in name and weight.dim() > 1
+    ]
+    return max(matrices[-1].shape[-2:]) if matrices else None
+
+
+def first_block(network: nn.Module, layers: int) -> nn.Module:
+    """The first layer with attention.
+
+    Raises:
+        ModelError: the network has no list of that many layers.
+    """
+    blocks = layer_list(network, layers)
+    for block in blocks:
+        if any("att" in name for name, _ in block.named_parameters()):
+            return block
+    return blocks[0]
 
 
 def parameter_counts(network: nn.Module, layers: int) -> Counter[str]:
@@ -149,46 +235,133 @@ def parameter_counts(network: nn.Module, layers: int) -> Counter[str]:
     Raises:
         ModelError: the network has no list of that many layers.
     """
-    blocks = layer_list(network, layers)
-    norms = {
-        weight
-        for module in network.modules()
-        if "norm" in type(module).__name__.lower()
-        for weight in module.parameters(recurse=False)
-    }
-    with_attention = (b for b in blocks if any("att" in name for name, _ in b.named_parameters()))
-    block = next(with_attention, blocks[0])
+    return _layer_counts(network, layers) + _model_counts(network, layers)
+
+
+def _layer_counts(network: nn.Module, layers: int) -> Counter[str]:
+    """Parameters of the first layer with attention."""
+    norms = _norm_weights(network)
     counts = Counter[str]()
-    for name, weight in block.named_parameters():
+    for name, weight in first_block(network, layers).named_parameters():
         part = "attention" if "att" in name else "feed-forward"
         kind = "weights" if weight.dim() > 1 else "biases"
-        counts["norms" if weight in norms else f"{part} {kind}"] += weight.numel()
-    embeddings: Any = [module for module in network.modules() if isinstance(module, nn.Embedding)]
+        row = "norms" if weight in norms else f"{part} {kind}"
+        counts[row] += weight.numel()
+    return counts
+
+
+def _norm_weights(network: nn.Module) -> set[nn.Parameter]:
+    """Parameters of all norms."""
+    weights = set[nn.Parameter]()
+    for module in network.modules():
+        if "norm" in type(module).__name__.lower():
+            weights |= {*module.parameters(recurse=False)}
+    return weights
+
+
+def _model_counts(network: nn.Module, layers: int) -> Counter[str]:
+    """Parameters of the parts of the whole model."""
+    embeddings = [module for module in network.modules() if isinstance(module, nn.Embedding)]
     embedding: Any = network.get_input_embeddings()  # type: ignore[operator]
     unembedding: Any = network.get_output_embeddings()  # type: ignore[operator]
+    parts: dict[str, list[Any]] = {
+        "all layers": [layer_list(network, layers)],
+        "embedding": [embedding],
+        "positions": embeddings,
+        "unembedding": [] if unembedding is None else [unembedding],
+        "rest": [network],
+    }
+    counts = Counter[str]()
     counted = set[nn.Parameter]()
-    for part, modules in (
-        ("all layers", blocks),
-        ("embedding", [embedding]),
-        ("positions", embeddings),
-        ("unembedding", [unembedding] if unembedding is not None else []),
-        ("rest", [network]),
-    ):
-        weights = {weight for module in modules for weight in module.parameters()} - counted
-        counts[part] = sum(weight.numel() for weight in weights)
-        counted |= weights
+    for part, modules in parts.items():
+        weights = {weight for module in modules for weight in module.parameters()}
+        new = weights - counted
+        counts[part] = sum(weight.numel() for weight in new)
+        counted |= new
     counts["total"] = sum(weight.numel() for weight in counted)
     return counts
 
 
-def _cache_rows(dimensions: Dimensions, context: int) -> Iterator[tuple[object, ...]]:
-    """Rows of the cache with all heads, the model's key/value heads, and one.
+def _dimension_rows(dimensions: Dimensions) -> Iterator[Row]:
+    """A row for each dimension."""
+    for name, size in asdict(dimensions).items():
+        formula = _shared_by(dimensions) if name == "key_value_heads" else ""
+        yield "dimensions", name, formula, size, UNITS.get(name, "count")
 
-    bytes = 2 (keys and values) × layers × key/value heads × d_head × context × 2 (float16)
-    (Shazeer 2019, section 3, for one head; Ainslie et al. 2023, section 2.2, for groups).
+
+def _shared_by(dimensions: Dimensions) -> str:
+    """How many heads share a key and a value, in words."""
+    kind = sharing(dimensions.heads, dimensions.key_value_heads)
+    group = dimensions.heads // dimensions.key_value_heads
+    return f"{kind}; heads per KV head: {group}"
+
+
+def _matrix_rows(dimensions: Dimensions) -> Iterator[Row]:
+    """A row for each matrix of attention."""
+    of_heads = dimensions.d_model * dimensions.heads * dimensions.d_head
+    of_key_heads = dimensions.d_model * dimensions.key_value_heads * dimensions.d_head
+    by_heads = "d_model × heads × d_head"
+    by_key_heads = "d_model × KV heads × d_head"
+    yield "parameters", "W_Q", by_heads, of_heads, "parameters"
+    yield "parameters", "W_K", by_key_heads, of_key_heads, "parameters"
+    yield "parameters", "W_V", by_key_heads, of_key_heads, "parameters"
+    yield "parameters", "W_O", "heads × d_head × d_model", of_heads, "parameters"
+
+
+def _part_rows(counts: Mapping[str, int]) -> Iterator[Row]:
+    """A row for each part of the layer and of the model."""
+    for part, formula in PARTS.items():
+        yield "parameters", part, formula, counts[part], "parameters"
+
+
+def _head_count_rows(dimensions: Dimensions) -> Iterator[Row]:
+    """W_Q, W_K and W_V of narrow heads beside those of one wide head, and W_O.
+
+    The heads have a key and a value each (Vaswani et al. 2017, section 3.2.2).
     """
-    variants = {"full": dimensions["heads"], "own": dimensions["key_value_heads"], "single": 1}
-    layers, d_head = int(dimensions["layers"] or 0), int(dimensions["d_head"] or 0)
+    heads, d_model, d_head = dimensions.heads, dimensions.d_model, dimensions.d_head
+    width = heads * d_head
+    narrow = heads * 3 * d_model * d_head
+    wide = 3 * d_model * width
+    of_heads = f"{heads} × 3 × d_model × {d_head}: W_Q, W_K and W_V of MHA"
+    of_one = f"1 × 3 × d_model × {width}: the same for any number of heads"
+    yield "head count", f"{heads} heads", of_heads, narrow, "parameters"
+    yield "head count", "one wide head", of_one, wide, "parameters"
+    of_output = "d_model × heads × d_head: a third more, to mix the heads"
+    yield "head count", "W_O", of_output, width * d_model, "parameters"
+
+
+def _cache_rows(dimensions: Dimensions, context: int, batch: int) -> Iterator[Row]:
+    """Rows of the cache with all heads, the model's key/value heads, and one."""
+    variants = {"MHA": dimensions.heads, "own": dimensions.key_value_heads, "MQA": 1}
     for variant, heads in variants.items():
-        size = 4 * layers * int(heads or 0) * d_head * context
-        yield "cache", variant, f"{heads} KV heads, {context} tokens", size
+        formula = f"KV heads: {heads}; tokens: {context} × {batch}"
+        tokens = context * batch
+        size = cache_bytes(dimensions.layers, heads, dimensions.d_head, tokens)
+        yield "cache", variant, formula, size, "bytes"
+
+
+def _in_terminal(table: pd.DataFrame) -> pd.DataFrame:
+    """The table with values that people read, such as `1.25 GiB`."""
+    texts = []
+    for row in table.itertuples():
+        texts.append(readable_bytes(row.value) if row.unit == "bytes" else _readable(row.value))
+    units = table["unit"].where(table["unit"] != "bytes", "")
+    return table.assign(value=texts, unit=units)
+
+
+def _readable(value: int | None) -> str:
+    return "–" if value is None else f"{value:,}"
+
+
+def readable_bytes(size: int) -> str:
+    """Bytes in the largest binary unit that is not larger than the size.
+
+    >>> readable_bytes(1342177280), readable_bytes(196608), readable_bytes(12)
+    ('1.25 GiB', '192 KiB', '12 B')
+    """
+    units = ("B", "KiB", "MiB", "GiB", "TiB")
+    power = 0
+    while power < len(units) - 1 and size >= 1024 ** (power + 1):
+        power += 1
+    return f"{size / 1024**power:.4g} {units[power]}"

@@ -113,7 +113,18 @@ STUDIES: tuple[StudyRow, ...] = (
         name="anatomy",
         group=STUDY,
         summary="Count parameters and the size of the key/value cache.",
-        examples=("headscope study anatomy gpt2 --context 4096 --out anatomy.csv",),
+        examples=(
+            "headscope study anatomy gpt2 --context 4096 --out anatomy.csv",
+            "headscope study anatomy smollm2 --batch 16",
+        ),
+        figure="",
+    ),
+    StudyRow(
+        name="shapes",
+        module="anatomy_shapes",
+        group=STUDY,
+        summary="List heads and cache sizes of well-known models.",
+        examples=("headscope study shapes --context 8192 --batch 4",),
         figure="",
     ),
     StudyRow(

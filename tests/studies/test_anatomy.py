@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import torch
 from transformers import AutoModelForCausalLM
 
 import headscope as hs
@@ -92,8 +93,62 @@ def test_the_cache_of_llama2_70b_is_10_grouped_1_and_a_quarter_gib(tmp_path):
     path = config_only(tmp_path / "config.json", **LLAMA_2_70B)
     found = hs.anatomy(path, context=4096)
     cache = found.table.query("section == 'cache'").set_index("name")["value"]
-    assert cache.to_dict() == {"full": 10 * GIB, "own": 1.25 * GIB, "single": GIB * 5 // 32}
+    assert cache.to_dict() == {"MHA": 10 * GIB, "own": 1.25 * GIB, "MQA": GIB * 5 // 32}
     assert hs.anatomy(path).values["context"] == 2048  # the model's longest input
+
+
+def test_the_cache_grows_with_the_batch(tmp_path):
+    path = config_only(tmp_path / "config.json", **LLAMA_2_70B)
+    one, eight = (hs.anatomy(path, batch=batch).table["value"] for batch in (1, 8))
+    is_cache = hs.anatomy(path).table["section"] == "cache"
+    assert eight[is_cache].tolist() == (8 * one[is_cache]).tolist()
+    assert eight[~is_cache].equals(one[~is_cache])
+
+
+@pytest.mark.parametrize(
+    ("key_value_heads", "kind"), [(64, "MHA"), (8, "GQA"), (2, "GQA"), (1, "MQA")]
+)
+def test_how_heads_share_keys_has_a_name(key_value_heads, kind, tmp_path):
+    fields = LLAMA_2_70B | {"num_key_value_heads": key_value_heads}
+    found = hs.anatomy(config_only(tmp_path / "config.json", **fields))
+    assert found.values["attention"] == kind
+    assert kind in found.title
+
+
+@pytest.mark.parametrize("heads", [1, 4, 16])
+def test_parameters_do_not_depend_on_the_number_of_heads(heads, tmp_path):
+    """Counted in torch's own multi-head attention of that width, without biases."""
+    fields = LLAMA_7B | {"hidden_size": 64, "num_attention_heads": heads}
+    found = hs.anatomy(config_only(tmp_path / "config.json", **fields))
+    rows = found.table.query("section == 'head count'")["value"].tolist()
+    attention = torch.nn.MultiheadAttention(64, heads, bias=False)
+    wanted = attention.in_proj_weight.numel()
+    assert rows == [wanted, wanted, attention.out_proj.weight.numel()]
+    assert rows[2] * 3 == wanted
+
+
+@pytest.mark.parametrize("model_type", ["gpt2", "gpt_neo", "gptj", "bloom", "distilbert", "mpt"])
+def test_the_feed_forward_width_is_that_of_the_built_model(model_type, tmp_path):
+    """Defaults of these configurations leave it out, or have another name for it."""
+    widths = {
+        "gpt2": 3072, "gpt_neo": 8192, "gptj": 16384, "bloom": 256, "distilbert": 3072, "mpt": 8192,
+    }  # fmt: skip
+    found = hs.anatomy(config_only(tmp_path / "config.json", model_type=model_type))
+    assert dimension(found, "d_ff") == widths[model_type]
+
+
+def test_known_shapes_have_published_sizes():
+    """Cache sizes at 4,096 tokens; Ainslie et al. 2023 share each key of Llama 2 70B by 8 heads."""
+    table = hs.shapes(context=4096).table.set_index("model")
+    assert table.loc["Llama 2 70B", ["cache", "cache_mha"]].tolist() == [1.25 * GIB, 10 * GIB]
+    assert table.loc["Llama 2 7B", "cache"] == 2 * GIB
+    assert table.loc["GPT-2 small", "cache"] == 2 * 12 * 768 * 4096 * 2
+    assert table["attention"].value_counts().to_dict() == {"MHA": 14, "GQA": 13, "MQA": 2}
+    # of these families all heads together are as wide as the residual stream
+    plain = table[table.index.str.contains("GPT|Pythia|Llama")]
+    assert (plain["heads"] * plain["d_head"]).equals(plain["d_model"])
+    twice = hs.shapes(context=4096, batch=2).table.set_index("model")
+    assert twice["cache"].equals(2 * table["cache"])
 
 
 @pytest.mark.parametrize(
