@@ -313,7 +313,7 @@ def _measure(task: _Task, prepared: _Prepared, read: _Read) -> RunInfo:
         prepared.info,
         corpora={**(prepared.info.corpora or {}), "files": windows.text.files},
         text_loss=text_loss,
-        text_read=stopping.record(read.counts.tokens),
+        text_read=stopping.record(read.counts.tokens, windows.text.documents),
         notes=[shorten_paths(note, names) for note in notes],
     )
 

@@ -30,8 +30,9 @@ from headscope.runs import resolve
 from headscope.runs.folder import RunFolder
 from headscope.runs.listing import list_heads
 from headscope.settings import LOADING, MAX_TOKENS
+from headscope.statistics.columns import PRELIMINARY
 from headscope.statistics.reasons import why
-from headscope.statistics.result import PRELIMINARY, Result, by_name
+from headscope.statistics.result import Result, by_name
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

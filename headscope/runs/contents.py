@@ -29,7 +29,10 @@ from headscope.runs.recorded_paths import inward, outward
 from headscope.runs.sums import read_sums, sums_file
 from headscope.runs.tables import TABLES, table_to_csv
 from headscope.runs.write import utf8
+from headscope.statistics.cautions import is_preliminary, with_cautions
+from headscope.statistics.columns import HEAD_COLUMNS, PRELIMINARY
 from headscope.statistics.result import Result, layers_of
+from headscope.statistics.tags import tags_in_order
 
 RECORD, REPORT = "run.json", "report.html"
 SUMS = "sums.npz"
@@ -105,12 +108,24 @@ def run_from_files(
             parts["means"], parts["pictures"] = read_means(files[MEANS])
     with reading(folder):
         run = Result(**parts, thresholds=record.relations, info=inward(info, folder))
+    run = _with_cautions(run)
     if SUMS in files:
         with reading(folder / SUMS):
             relations = (*run.thresholds, *run.info.get("parts", ()))
             shape = layers_of(run), int(run.heads["head"].max()) + 1
             run = replace(run, tally=read_sums(files[SUMS], relations, shape))
     return run
+
+
+def _with_cautions(run: Result) -> Result:
+    """The run with the columns on cautions, which runs of version 0.2.0 lack."""
+    if PRELIMINARY in run.evidence:
+        return run
+    is_uncertain = is_preliminary(run.evidence, run.thresholds)
+    evidence = run.evidence.assign(**{PRELIMINARY: is_uncertain})
+    heads = with_cautions(run.heads, tags_in_order(evidence, run.thresholds))
+    later = [name for name in run.heads.columns if name not in HEAD_COLUMNS]
+    return replace(run, evidence=evidence, heads=heads[[*HEAD_COLUMNS, *later]])
 
 
 def _read_record(content: bytes, folder: Path) -> tuple[dict[str, Any], Record]:

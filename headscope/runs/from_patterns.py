@@ -37,7 +37,7 @@ from headscope.relations import Relations, check_relations, relations_of
 from headscope.relations.relation import Relation
 from headscope.statistics.judge_heads import WeighedRun, weigh_run
 from headscope.statistics.result import Result, RunInfo
-from headscope.stimuli.natural_text import few_documents
+from headscope.stimuli.natural_text import TEXT, few_documents
 
 TOLERANCE = 1e-2
 """Largest distance of a row's sum from 1: half precision loses as much over a long row."""
@@ -98,6 +98,7 @@ def score_patterns(
         settings={"seed": seed},
         engine="given patterns",
         notes=_notes(texts),
+        text_read={"documents": _documents_of_text(texts)},
         **baselines.record(parts),
     )
     weighed = weigh_run(tally, relations, seed=seed, info=info)
@@ -122,9 +123,15 @@ def _surrogates(
 
 def _notes(windows: Sequence[Window]) -> list[str]:
     """Windows of a few documents that have several are dealt in stretches."""
-    numbers = [window.document for window in windows if window.stimulus == "text"]
-    documents = numbers.count(-1) + len({*numbers} - {-1})
-    return few_documents(documents) if len(numbers) > documents else []
+    documents = _documents_of_text(windows)
+    has_stretches = sum(window.stimulus == TEXT.name for window in windows) > documents
+    return few_documents(documents) if has_stretches else []
+
+
+def _documents_of_text(windows: Sequence[Window]) -> int:
+    """Number of documents of text; a window without a number is a document of its own."""
+    numbers = [window.document for window in windows if window.stimulus == TEXT.name]
+    return numbers.count(-1) + len({*numbers} - {-1})
 
 
 def _tally(

@@ -10,12 +10,14 @@ import pandas as pd
 
 from headscope.statistics.causes import CAUSE_COLUMNS
 from headscope.statistics.columns import (
+    BELOW_BASELINE,
     EFFECT_COLUMNS,
     EVIDENCE_COLUMNS,
     EXPLAINED_COLUMNS,
     FEATURE_MODEL_COLUMNS,
     GENERAL,
     HEAD_COLUMNS,
+    PRELIMINARY,
 )
 
 
@@ -33,6 +35,8 @@ class RunTable:
     """Kinds of the columns that hold no fraction; texts are never missing."""
     later_columns: tuple[str, ...] = ()
     """Columns at the end that a study, or a later version, adds."""
+    added_columns: tuple[str, ...] = ()
+    """Columns that files of version 0.2.0 lack; the table that is read lacks them too."""
 
     def read(self, content: bytes) -> pd.DataFrame:
         """The table of a run folder.
@@ -47,12 +51,17 @@ class RunTable:
         table = pd.read_csv(
             io.BytesIO(content), dtype=kinds, keep_default_na=False, na_values=missing
         )
-        if list(table.columns) not in (self.columns, columns):
+        expected = [self.columns, columns]
+        expected += [self._without_added(names) for names in expected]
+        if list(table.columns) not in expected:
             raise ValueError(
                 f"the columns are {', '.join(table.columns)!s:.400}, expected "
                 f"{', '.join(self.columns)}"
             )
         return table
+
+    def _without_added(self, names: list[str]) -> list[str]:
+        return [name for name in names if name not in self.added_columns]
 
 
 _KINDS = {
@@ -69,11 +78,16 @@ HEAD_TABLE = RunTable(
     file="heads.csv",
     attribute="heads",
     columns=HEAD_COLUMNS,
-    kinds=_KINDS,
+    kinds={**_KINDS, PRELIMINARY: "str", BELOW_BASELINE: "str"},
     later_columns=tuple(EXPLAINED_COLUMNS),
+    added_columns=(PRELIMINARY, BELOW_BASELINE),
 )
 EVIDENCE_TABLE = RunTable(
-    file="evidence.csv", attribute="evidence", columns=EVIDENCE_COLUMNS, kinds=_KINDS
+    file="evidence.csv",
+    attribute="evidence",
+    columns=EVIDENCE_COLUMNS,
+    kinds={**_KINDS, PRELIMINARY: "bool"},
+    added_columns=(PRELIMINARY,),
 )
 EFFECT_TABLE = RunTable(
     file="effects.csv",

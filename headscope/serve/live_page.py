@@ -37,7 +37,10 @@ SCRIPTS = {
 """The page's scripts in order, each with where it lies."""
 WIDGET_SCRIPTS = {"widget_page.js": SERVE} | DRAWING | {"widget.js": SERVE}
 """The scripts of a notebook's widget in order: the page's, in a place of their own."""
-PAGE_KEYS = ("model", "layers", "heads", "rows", "types", "countable", "relations", "strongest")
+PAGE_KEYS = (
+    *("model", "layers", "heads", "rows", "types", "countable", "relations", "strongest"),
+    "cautions",
+)
 """The report's data that the live page takes: nothing of the run's own text."""
 
 
@@ -111,4 +114,5 @@ def live_data(live: Live) -> dict[str, Any]:
         "countable": [],
         "relations": [],
         "strongest": {},
+        "cautions": {},
     }

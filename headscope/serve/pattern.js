@@ -85,7 +85,7 @@ const short = (text) => (text.length > 12 ? `${text.slice(0, 11)}…` : text);
 function headView(row, tokens, matrix, { pinned, onpin, control = "" }) {
   const name = headName(row.layer, row.head);
   return [
-    el("h2", {}, `${name} `, tagsOf(row).length ? tagsOf(row).map(chip) : chip(row.primary)), control,
+    el("h2", {}, `${name} `, tagsOf(row).length ? tagsOf(row).map((tag) => chip(tag, markedTag(row, tag))) : chip(row.primary)), control,
     DATA.has_run ? plainSentence(row, placeOf(row.layer, row.head)) : "",
     patternView(tokens, matrix, row.primary, { name, pinned, onpin }),
   ];

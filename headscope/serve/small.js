@@ -24,15 +24,15 @@ function smallPicture(read, row) {
 }
 
 function smallCell(read, row, choose) {
-  const name = headName(row.layer, row.head), place = placeOf(row.layer, row.head), tags = tagsOf(row);
+  const name = headName(row.layer, row.head), place = placeOf(row.layer, row.head), tags = tagsInWords(row);
   const strength = untyped(row.primary) || isSink(row.primary) ? 0 : Math.max(0, Math.min(1, row.lift));
-  const describe = (event) => showTip(`${name} – ${tags.join(", ") || row.primary}\n${number(read.sinks[place])} of its attention is on the first token here`, event.currentTarget);
+  const describe = (event) => showTip(`${name} – ${tags}\n${number(read.sinks[place])} of its attention is on the first token here`, event.currentTarget);
   return el("button", {
-    type: "button", class: `cell type-${typeClass(row.primary)}`, "data-head": name, style: `--strength:${strength.toFixed(2)}`,
-    "aria-label": `${name}, ${tags.join(", ") || row.primary}`, onclick: () => { showTip(""); choose(name); },
+    type: "button", class: cellClass(row), "data-head": name, style: `--strength:${strength.toFixed(2)}`,
+    "aria-label": `${name}, ${tags}`, onclick: () => { showTip(""); choose(name); },
     onmouseenter: describe, onmouseleave: () => showTip(""), onfocus: describe, onblur: () => showTip(""),
   }, smallPicture(read, row), el("i", { class: "sink", "aria-hidden": "true", style: `height:${Math.round(100 * read.sinks[place])}%` }),
-  el("span", { class: "letter", "aria-hidden": "true" }, letter(row.primary)));
+  el("span", { class: "letter", "aria-hidden": "true" }, headLetter(row)));
 }
 
 function smallGrid(read, choose) {

@@ -11,6 +11,10 @@ SURROGATE_COLUMNS = [
 """Columns of a head's surrogate, in the order of `headscope.measure.surrogate.SurrogateScore`."""
 GENERAL = "general"
 """The column of labels that stand for several tags of a head."""
+PRELIMINARY = "preliminary"
+"""Column of tags that rest on little text, and the word for verdicts of a quick run."""
+BELOW_BASELINE = "below_baseline"
+"""Column of tags of heads whose hit rate is below the baseline's."""
 HARD_COLUMNS = (
     "hard_n",
     "hard_rate",
@@ -28,6 +32,7 @@ EVIDENCE_COLUMNS = [
     *SURROGATE_COLUMNS,
     *("mass_error", "control_error", "verdict", "tagged", "confirmed"),
     GENERAL,
+    PRELIMINARY,
 ]
 """A row per head and relation."""
 
@@ -36,6 +41,7 @@ HEAD_COLUMNS = [
     *("control", "lift", "ci_low", "ci_high", "q_value"),
     *("first_token_mass", "entropy", "mean_distance", "variability", "shape"),
     *("reason", "kv_group", "mass", "direct_effects", "direct_effect_lift", "sink_share"),
+    *(PRELIMINARY, BELOW_BASELINE),
 ]
 """A row per head."""
 DIRECT_EFFECT_COLUMNS = ["direct_effects", "direct_effect_lift"]

@@ -146,13 +146,14 @@ class StoppingRule:
         share = self.rounds[stimulus][0]
         return expected_tags(tally, relations, share) if relations and share else float("inf")
 
-    def record(self, tokens: int) -> dict[str, Any]:
-        """`text_read` of `run.json`, when so many tokens of text were read."""
+    def record(self, tokens: int, documents: int) -> dict[str, Any]:
+        """`text_read` of `run.json`, when so many tokens and documents of text were read."""
         text = self._stopped.get(TEXT.name)
         # before the text a stimulus can lose tags and win none: that is no look
         rounds = max(self._rounds_read(stimulus) for stimulus in self.rounds) - 1
         changes = None if text is None else text.expected_changes
         record: dict[str, Any] = {"tokens": tokens, "of": self._tokens, "looks": max(1, rounds)}
+        record["documents"] = documents
         record["expected_changes"] = changes
         for stimulus, count in self._documents.items():
             stop = self._stopped.get(stimulus)

@@ -19,11 +19,13 @@ from headscope.measure.surrogate import SurrogateRequest, SurrogateScore
 from headscope.measure.tally import Tally, pictured
 from headscope.relations.effects import Effect, effects_among, of_attention
 from headscope.relations.relation import MIN_QUERIES, Checked, Relation, TagThresholds
+from headscope.statistics.cautions import FEWEST_DOCUMENTS, is_preliminary
 from headscope.statistics.columns import (
     DIRECT_EFFECT_COLUMNS,
     EFFECT_COLUMNS,
     EFFECT_NAMES,
     EVIDENCE_COLUMNS,
+    PRELIMINARY,
     SURROGATE_COLUMNS,
     strongest_effects_first,
 )
@@ -222,6 +224,9 @@ def _result(
 ) -> Result:
     tally, info = run.judging.tally, run.info
     effects = effects_among(run.relations)
+    few_documents = _on_few_documents(attention, info)
+    is_uncertain = is_preliminary(evidence, thresholds, few_documents)
+    evidence = evidence.assign(**{PRELIMINARY: is_uncertain})
     shared = tally.heads // info.model.get("key_value_heads", tally.heads)
     heads = head_table(evidence, thresholds, describe(tally.profile, tally.numbers), shared)
     effect_table, notes = _effect_table(run.judging, effects)
@@ -246,6 +251,14 @@ def _result(
         means=mean_patterns(tally.profile),
         pictures=stimulus_pictures(tally.profile, tally.numbers, _stimuli(heads, attention)),
     )
+
+
+def _on_few_documents(relations: Sequence[Relation], info: RunInfo) -> list[str]:
+    """Full names of the relations that were measured on too few documents of text."""
+    documents = (info.text_read or {}).get("documents", FEWEST_DOCUMENTS)
+    if documents >= FEWEST_DOCUMENTS:
+        return []
+    return [relation.id for relation in relations if TEXT.name in relation.stimuli]
 
 
 def effect_facts(effects: Sequence[Effect]) -> dict[str, dict[str, Any]]:

@@ -18,11 +18,17 @@ from headscope.measure.example import Example
 from headscope.relations.effects import WRITES
 from headscope.relations.relation import TagThresholds
 from headscope.statistics.causes import cause_lines
-from headscope.statistics.columns import GENERAL, rows_of_head, strongest_effects_first
+from headscope.statistics.cautions import marked_names, preliminary_in_words
+from headscope.statistics.columns import (
+    GENERAL,
+    PRELIMINARY,
+    rows_of_head,
+    strongest_effects_first,
+)
 from headscope.statistics.conditions import BESIDE_LIFT, CONDITIONS, Numbers, Row, failing
 from headscope.statistics.general_labels import TIMES_LABEL, distinct_tags, tag_names
 from headscope.statistics.head_lists import partial_sink_lines, undecided
-from headscope.statistics.result import PRELIMINARY, Result, layers_of
+from headscope.statistics.result import Result, layers_of
 from headscope.statistics.tags import (
     INCONCLUSIVE,
     NO_TAG,
@@ -70,7 +76,7 @@ def explain_tags(
     tagged = head_evidence[head_evidence["tagged"].astype(bool)]
     open_rows = head_evidence[head_evidence["verdict"] == UNIDENTIFIABLE]
     word = UNIDENTIFIABLE if len(open_rows) else UNCLASSIFIED
-    names = dict.fromkeys(tag_names(tagged))
+    names = marked_names(tagged, tag_names(tagged))
     lines = [f"{head_name(layer, head)}: " + (", ".join(names) or word)]
     near = head_evidence.drop([*tagged.index, *open_rows.index])
     if relation is None:
@@ -160,7 +166,9 @@ def _account(
     threshold = f"  why the threshold is {limits.threshold:g}: {limits.source}"
     source = [] if threshold in known else [threshold]
     known.add(threshold)
-    return [head, *_general(row, known), *_accuracy(row), *lines, *source]
+    little = preliminary_in_words(row)
+    caution = [f"  {PRELIMINARY}: {little}"] if little else []
+    return [head, *_general(row, known), *caution, *_accuracy(row), *lines, *source]
 
 
 def findings(rows: pd.DataFrame, thresholds: Mapping[str, TagThresholds]) -> list[str]:
@@ -179,6 +187,8 @@ def _tag(row: Row) -> str:
     sentences = [_masses(row), _hit_rate_and_baseline(row)]
     if pd.notna(row["confirmed"]) and row["confirmed"]:
         sentences.append("Each half of the text also gives this tag.")
+    if little := preliminary_in_words(row):
+        sentences.append(f"The tag is {PRELIMINARY}: {little}.")
     general = f", general {row[GENERAL]}" * bool(row[GENERAL])
     return f"{row['id']}{general}: " + " ".join(filter(None, sentences))
 
@@ -204,9 +214,10 @@ def _hit_rate_and_baseline(row: Row) -> str:
     """Hit rates of the head and the best baseline; empty if there is no baseline."""
     if not row["baseline"] or isnan(row["baseline_rate"]) or isnan(row["hit_rate"]):
         return ""
+    more_often = ", more often" if row["hit_rate"] < row["baseline_rate"] else ""
     line = (
         f"It is right at {row['hit_rate']:.0%} of {row['n']:,} queries ("
-        f"“{baseline_in_words(row['baseline'])}”: {row['baseline_rate']:.0%})."
+        f"“{baseline_in_words(row['baseline'])}”: {row['baseline_rate']:.0%}{more_often})."
     )
     if isnan(row["hard_rate"]):
         return line

@@ -16,9 +16,7 @@ from headscope.measure.example import Example, Picture
 from headscope.measure.tally import Tally
 from headscope.options import checked
 from headscope.relations.relation import RELIABLE, TagThresholds
-
-PRELIMINARY = "preliminary"
-"""Name of the verdicts of a quick run."""
+from headscope.statistics.columns import PRELIMINARY
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,14 @@ from jaxtyping import Int
 from numpy import ndarray
 
 from headscope.relations.relation import MIN_QUERIES, TagThresholds
-from headscope.statistics.columns import EFFECT_NUMBERS, EVIDENCE_COLUMNS, GENERAL, HEAD_COLUMNS
+from headscope.statistics.cautions import with_cautions
+from headscope.statistics.columns import (
+    EFFECT_NUMBERS,
+    EVIDENCE_COLUMNS,
+    GENERAL,
+    HEAD_COLUMNS,
+    PRELIMINARY,
+)
 from headscope.statistics.conditions import (
     CONDITIONS,
     HARD_QUERIES,
@@ -71,8 +78,10 @@ def with_thresholds(
         of_relation: ndarray = np.array([getattr(limits, name, unknown) for limits in known], kind)
         return np.asarray(of_relation[row])
 
+    is_uncertain = table[PRELIMINARY].eq(True) if PRELIMINARY in table else False
     table = table.assign(
         **dict.fromkeys(absent, np.nan)
+        | {PRELIMINARY: is_uncertain}
         | {"id": names, "fewest": fewest, "fewest_hard": MIN_HARD * fewest // MIN_QUERIES}
         | {GENERAL: table[GENERAL].astype(object).fillna("") if GENERAL in table else ""},
         **{name: of_threshold(name, float) for name in _THRESHOLDS},
@@ -150,7 +159,8 @@ def head_table(
     table = with_thresholds(evidence, thresholds)
     ordered = table.loc[evidence_order(table)]
     best = ordered.drop_duplicates(["layer", "head"]).sort_values(["layer", "head"])
-    kinds = _kinds(ordered[ordered["tagged"].astype(bool)])
+    ordered_tags = ordered[ordered["tagged"].astype(bool)]
+    kinds = _kinds(ordered_tags)
     tags = [kinds.get(key, "") for key in zip(best["layer"], best["head"], strict=True)]
     heads = best[["layer", "head", "relation", "mass", *_NUMBERS]].assign(
         primary=best["type"].where(best["tagged"].astype(bool), UNCLASSIFIED),
@@ -159,6 +169,7 @@ def head_table(
         kv_group=best["head"] // kv_group_size,
     )
     heads = heads.assign(direct_effects="", direct_effect_lift=np.nan)  # until effects are weighed
+    heads = with_cautions(heads, ordered_tags)
     return with_no_type(heads.merge(profile, on=["layer", "head"])[HEAD_COLUMNS], evidence)
 
 
@@ -240,6 +251,12 @@ def _reason(row: Row, meaning: str, failing: Sequence[str]) -> str:
         return f"{row['id']}, or {row['baseline']}: this text cannot distinguish them; {numbers}"
     fails = f"{INCONCLUSIVE}" if row["verdict"] == INCONCLUSIVE else "fails"
     return f"closest to {row['id']}: {numbers}; {fails}: {'; '.join(failing)}"
+
+
+def tags_in_order(evidence: pd.DataFrame, thresholds: Mapping[str, TagThresholds]) -> pd.DataFrame:
+    """The rows of the evidence with tags, in the order of `evidence_order`."""
+    table = with_thresholds(evidence[evidence["tagged"].astype(bool)], thresholds)
+    return table.loc[evidence_order(table)]
 
 
 def evidence_order(table: pd.DataFrame) -> pd.Index:

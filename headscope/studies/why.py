@@ -22,11 +22,12 @@ from headscope.runs.recorded_paths import name_of
 from headscope.runs.resolve import ModelOrRun, load, run_named
 from headscope.settings import Settings, settings_of
 from headscope.statistics import reasons
-from headscope.statistics.columns import rows_of_head
+from headscope.statistics.cautions import marked_names
+from headscope.statistics.columns import PRELIMINARY, rows_of_head
 from headscope.statistics.conditions import Row
 from headscope.statistics.general_labels import distinct_tags, tag_names
 from headscope.statistics.head_lists import alternatives
-from headscope.statistics.result import PRELIMINARY, Result, by_name
+from headscope.statistics.result import Result, by_name
 from headscope.statistics.tags import (
     INCONCLUSIVE,
     NO_TAG,
@@ -56,6 +57,7 @@ STUDY = Study(
     columns=table_columns("""
         layer, head | count, ≥ 0 | layer of the head, and its number there
         tags | `type/relation`, joined by `;` | the head's tags, the primary one first
+        preliminary | `type/relation`, joined by `;` | those that rest on little text
         relation | `type/relation` | the relation that the columns below are about
         verdict | as in `evidence.csv` | verdict on this relation
         mass | [0, 1] | mean attention on the targets
@@ -125,12 +127,20 @@ def _answer(
     of_head = rows_of_head(evidence, *at)
     ordered = of_head.loc[evidence_order(of_head)]
     row: Row = {str(name): value for name, value in ordered.iloc[0].items()}
-    tags = list(dict.fromkeys(tag_names(distinct_tags(ordered))))
+    shown_tags = distinct_tags(ordered)
+    names = tag_names(shown_tags)
+    tags = marked_names(shown_tags, names)
     best = _best(run, at, row)
     lines = [f"{head_name(*at)}: {_title(of_head, row, tags)}"]
     lines += [*reasons.findings(ordered, run.thresholds), *_numbers(ordered, row)]
     lines += [f"best query: {best}"] if best else []
-    index = {"layer": at[0], "head": at[1], "tags": ";".join(tags), "relation": row["id"]}
+    index = {
+        "layer": at[0],
+        "head": at[1],
+        "tags": ";".join(names),
+        PRELIMINARY: ";".join(names[shown_tags[PRELIMINARY]]),
+        "relation": row["id"],
+    }
     columns = {name: row[name] for name in ("verdict", *NUMBERS)}
     return index | columns | {"example": best}, "\n  ".join(lines)
 

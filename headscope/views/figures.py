@@ -20,10 +20,12 @@ from headscope.errors import PatternError
 from headscope.heads import head_name
 from headscope.printing import visible
 from headscope.relations.relation import MIN_QUERIES
+from headscope.statistics.columns import BELOW_BASELINE
 from headscope.statistics.head_lists import best_heads
 from headscope.statistics.result import Result, layers_of
 from headscope.statistics.tags import NO_TYPE, UNCLASSIFIED, UNIDENTIFIABLE
-from headscope.views.colours import colour, is_sink_type, legend_groups, letter
+from headscope.views.cautions import caution_signs, has_caution, head_letter
+from headscope.views.colours import colour, is_sink_type, legend_groups
 
 if TYPE_CHECKING:
     from headscope.views.show import AttentionView
@@ -67,34 +69,41 @@ def atlas_figure(run: Result, width: float | None = None) -> Figure:
     """Layers × heads, each cell its primary type's colour and letter, shaded by its lift.
 
     A head that is only a sink is pale whatever its lift. One that the text cannot tell from a
-    baseline has a dashed frame. The width is in inches.
+    baseline has a dashed frame, one whose hit rate is below its baseline's a solid frame. A
+    star follows the letter of a preliminary tag. The width is in inches.
     """
     layers, heads = layers_of(run), int(run.heads["head"].max()) + 1
     width = width or max(4.0, _MARGIN + heads * 0.32)
     wide = (width - _MARGIN) / heads
     high = min(0.3, wide, _TALLEST / len(layers))
-    figure = _figure(run, width, high * len(layers) + _MARGIN)
+    signs = caution_signs(run.heads)
+    figure = _figure(run, width, high * len(layers) + _MARGIN + _LINE * len(signs))
     axes = figure.axes[0]
     size = min(7.0, 0.72 * _POINTS * high)
     row_of_layer = {layer: number for number, layer in enumerate(layers)}
     image = np.ones((len(layers), heads, 3))
-    for row, name in zip(run.heads.itertuples(), run.heads["primary"], strict=True):
-        strength = _FAINT + (_FULL - _FAINT) * float(np.clip(row.lift, 0, 1))
+    for row in run.heads.to_dict("records"):
+        name = row["primary"]
+        strength = _FAINT + (_FULL - _FAINT) * float(np.clip(row["lift"], 0, 1))
         strength = _SINK_SHADE if is_sink_type(name) else 1.0 if name in NO_TYPE else strength
-        at = row_of_layer[row.layer]
-        image[at, row.head] = 1 - strength * (1 - np.array(to_rgb(colour(name))))
+        at = row_of_layer[row["layer"]]
+        image[at, row["head"]] = 1 - strength * (1 - np.array(to_rgb(colour(name))))
         if size >= _LEAST:
             ink = _DIM if is_sink_type(name) else _INK
             centred: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": size}
-            axes.text(row.head, at, letter(name), color=ink, **centred)
+            axes.text(row["head"], at, head_letter(row), color=ink, **centred)
+        frame: dict[str, Any] | None = None
         if name == UNIDENTIFIABLE:
-            frame: dict[str, Any] = {"fill": False, "edgecolor": _DIM, "linestyle": (0, (2, 1.5))}
-            corner = (row.head - 0.42, at - 0.42)
-            axes.add_patch(Rectangle(corner, 0.84, 0.84, linewidth=size / 8, **frame))
+            frame = {"edgecolor": _DIM, "linestyle": (0, (2, 1.5))}
+        elif has_caution(row, BELOW_BASELINE):
+            frame = {"edgecolor": _INK}
+        if frame is not None:
+            corner = (row["head"] - 0.42, at - 0.42)
+            axes.add_patch(Rectangle(corner, 0.84, 0.84, fill=False, linewidth=size / 8, **frame))
     axes.imshow(image, aspect="auto")
     _number(axes.xaxis, list(range(heads)), wide * 0.75)
     _number(axes.yaxis, layers, high)
-    axes.set_xlabel("head", fontsize=_SMALL)
+    axes.set_xlabel("\n".join(["head", *signs.values()]), fontsize=_SMALL)
     axes.set_ylabel("layer", fontsize=_SMALL)
     return figure
 

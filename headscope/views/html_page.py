@@ -11,8 +11,16 @@ from html import escape
 from importlib.resources import files
 
 from headscope.heads import head_name, layer_name
-from headscope.statistics.result import PRELIMINARY, Result
+from headscope.statistics.columns import BELOW_BASELINE, PRELIMINARY
+from headscope.statistics.result import Result
 from headscope.statistics.tags import NO_TYPE
+from headscope.views.cautions import (
+    HeadRow,
+    caution_legend,
+    has_caution,
+    head_letter,
+    marked_tag,
+)
 from headscope.views.colours import colour, is_sink_type, letter, type_class, type_style
 
 REPORT = "headscope.views.report"
@@ -42,7 +50,7 @@ def atlas_html(run: Result) -> str:
     """Layers × heads as an HTML table; each cell says its head, tags and lift when hovered."""
     rows = []
     for layer, heads in run.heads.groupby("layer", sort=True):
-        cells = "".join(_cell(row) for row in heads.sort_values("head").itertuples())
+        cells = "".join(_cell(row) for row in heads.sort_values("head").to_dict("records"))
         row_name = layer_name(int(layer))
         rows.append(f'<tr><th style="text-align:right">{row_name}</th>{cells}</tr>')
     counts = run.heads["primary"].value_counts()
@@ -53,22 +61,24 @@ def atlas_html(run: Result) -> str:
     )
     name = escape(str(run.info.get("model", {}).get("name", "")))
     marked = f" ({PRELIMINARY})" if run.preliminary else ""
+    cautions = "".join(f"<br>{line}" for line in caution_legend(run.heads))
     return (
-        f'<div style="overflow-x:auto"><b>{name}</b>{marked}<br>{legend}'
+        f'<div style="overflow-x:auto"><b>{name}</b>{marked}<br>{legend}{cautions}'
         f'<table style="font-size:11px;line-height:1.2">{"".join(rows)}</table></div>'
     )
 
 
-def _cell(row: object) -> str:
-    primary, tags = str(row.primary), str(row.tags)  # type: ignore[attr-defined]
-    lift = float(row.lift)  # type: ignore[attr-defined]
-    name = head_name(row.layer, row.head)  # type: ignore[attr-defined]
-    label = tags.replace(";", ", ") or primary
-    title = f"{name}: {label}, lift {lift:.2f}"
+def _cell(row: HeadRow) -> str:
+    primary, lift = str(row["primary"]), float(row["lift"])
+    tags = [marked_tag(row, tag) for tag in str(row["tags"]).split(";") if tag]
+    label = ", ".join(tags) or primary
+    title = f"{head_name(row['layer'], row['head'])}: {label}, lift {lift:.2f}"
     style = _style(primary, min(1.0, max(0.0, lift)))
+    if has_caution(row, BELOW_BASELINE):
+        style += ";outline:1.5px solid #1b1b1f;outline-offset:-1.5px"
     return (
         f'<td title="{escape(title)}" style="{style};text-align:center;min-width:18px">'
-        f"{escape(letter(primary))}</td>"
+        f"{escape(head_letter(row))}</td>"
     )
 
 

@@ -14,10 +14,19 @@ from headscope.heads import head_name, layer_name
 from headscope.printing import one_line
 from headscope.runs.recorded_paths import name_of
 from headscope.settings import not_default
+from headscope.statistics.columns import BELOW_BASELINE, PRELIMINARY
 from headscope.statistics.general_labels import shown_relations
 from headscope.statistics.head_lists import partial_sinks, strongest, undecided
-from headscope.statistics.result import PRELIMINARY, Result
+from headscope.statistics.result import Result
 from headscope.statistics.tags import NO_TAG, NO_TYPE, UNIDENTIFIABLE
+from headscope.views.cautions import (
+    HeadRow,
+    caution_legend,
+    has_caution,
+    head_letter,
+    marked_tag,
+    meanings,
+)
 from headscope.views.colours import colour, is_sink_type, legend_groups, letter
 from headscope.views.terminal_tables import plain_table
 
@@ -29,14 +38,18 @@ CLOSEST_MEANS = (
 )
 NUMBERS_MEAN = (
     "mass is the share of attention on the relation's targets, control the share on control keys, "
-    "lift the difference of the two with its 95 % interval over n queries"
+    "lift the difference of the two with its 95 % interval over n queries; hits are the share of "
+    "queries whose largest attention is on a target, beside that of the baseline, in per cent"
 )
 EITHER_MEANS = (
     "either …: every other condition of a tag holds, but the relation and the baseline differ at "
     "too few queries of this text"
 )
+BELOW_SIGN = "<"
+"""Sign after the letter of a head below its baseline. Signs without room are cut off."""
 COLUMNS = 80
-WIDE = 36  # heads that fit into 80 columns with a blank between them
+NAMES = 4
+"""Columns of the layers' names."""
 
 
 def summary(run: Result) -> RenderableType:
@@ -120,15 +133,23 @@ def _loss_line(loss: Mapping[str, Any]) -> Text:
 def atlas_grid(run: Result) -> Text:
     """Layers × heads as coloured letters, a row per layer; readable without colours."""
     heads = int(run.heads["head"].max()) + 1
-    cell = 2 if heads <= WIDE else 1  # 80 columns
+    cells = [_cell(row) for row in run.heads.to_dict("records")]
+    with_blank = max(map(len, cells)) + 1
+    width = max(1, min(with_blank, (COLUMNS - NAMES) // heads))
     grid = Text(no_wrap=True)
-    for layer, layer_heads in run.heads.groupby("layer", sort=True):
-        grid.append(f"{layer_name(int(layer)):<4}", "dim")
-        for name in layer_heads.sort_values("head")["primary"]:
-            grid.append(letter(name).ljust(cell), _style(name))
+    for layer, layer_heads in run.heads.assign(cell=cells).groupby("layer", sort=True):
+        grid.append(layer_name(int(layer)).ljust(NAMES), "dim")
+        for row in layer_heads.sort_values("head").itertuples():
+            grid.append(row.cell.ljust(width)[:width], _style(row.primary))
         grid.append("\n")
     grid.rstrip()
     return grid
+
+
+def _cell(row: HeadRow) -> str:
+    """A head's letter and the signs of its cautions."""
+    sign = BELOW_SIGN if has_caution(row, BELOW_BASELINE) else ""
+    return head_letter(row) + sign
 
 
 def legend(run: Result) -> Text:
@@ -146,6 +167,8 @@ def legend(run: Result) -> Text:
         column += len(entry)
     if partial := len(partial_sinks(run.evidence, run.thresholds)):
         lines.append(f"\npartial sinks: {partial}")
+    for line in caution_legend(run.heads, BELOW_SIGN):
+        lines.append(f"\n{line}")
     return lines
 
 
@@ -177,7 +200,9 @@ def head_lines(
     for row in heads.itertuples():
         name = head_name(row.layer, row.head)
         reason = None if undecided_heads is None else undecided_heads.get(name)
-        tags = row.tags.split(";") if row.tags else [_untagged(row.primary, reason)]
+        types = row.tags.split(";") if row.tags else []
+        marked = [marked_tag(row._asdict(), tag) for tag in types]
+        tags = marked or [_untagged(row.primary, reason)]
         table.add_row(
             name,
             ", ".join(
@@ -197,7 +222,8 @@ def head_lines(
         (f"{NO_TAG} …: {CLOSEST_MEANS}", is_closest.any()),
         (EITHER_MEANS, any(is_open)),
     ]
-    table.caption = "\n".join(caption for caption, applies in captions if applies)
+    lines = [caption for caption, applies in captions if applies]
+    table.caption = "\n".join([*lines, *meanings(heads)])
     table.caption_justify = "left"
     return table
 
@@ -226,10 +252,10 @@ def _strongest_tables(best: pd.DataFrame) -> list[RenderableType]:
     strongest_heads = strongest_heads.assign(relation=shown_relations(strongest_heads))
     relation = max(map(len, [*strongest_heads["relation"], "relation"]))
     n = max(len(str(n)) for n in strongest_heads["n"])
-    widths = 6, relation, 5, len("control"), 5, len("0.00 … 0.00"), n
+    widths = 6, relation, 5, len("control"), 5, len("0.00 … 0.00"), len("55 < 97"), n
     parts: list[RenderableType] = []
     for name, of_the_type in strongest_heads.groupby("type", sort=False):
-        table = plain_table("head", "relation", "mass", "control", "lift", "95 %", "n")
+        table = plain_table("head", "relation", "mass", "control", "lift", "95 %", "hits", "n")
         table.pad_edge = True
         table.show_header = not parts
         for column, width in zip(table.columns, widths, strict=True):
@@ -237,13 +263,26 @@ def _strongest_tables(best: pd.DataFrame) -> list[RenderableType]:
         for row in of_the_type.itertuples():
             table.add_row(
                 head_name(row.layer, row.head),
-                row.relation,
+                f"{row.relation} ({PRELIMINARY})" if row.preliminary else row.relation,
                 *_numbers(row.mass, row.control, row.lift),
                 _interval(row.ci_low, row.ci_high),
+                _hits(row.hit_rate, row.baseline_rate),
                 str(row.n),
             )
         parts += [Text(f"strongest {name} heads", style=_style(str(name))), table]
     return parts
+
+
+def _hits(hit_rate: float, baseline_rate: float) -> str:
+    """Hit rates of a head and of its baseline in per cent; empty if there is no baseline.
+
+    >>> _hits(0.554, 0.97), _hits(0.5, 0.5)
+    ('55 < 97', '50 ≥ 50')
+    """
+    if pd.isna(hit_rate) or pd.isna(baseline_rate):
+        return ""
+    sign = "<" if hit_rate < baseline_rate else "≥"
+    return f"{100 * hit_rate:.0f} {sign} {100 * baseline_rate:.0f}"
 
 
 def _numbers(*values: float) -> list[str]:

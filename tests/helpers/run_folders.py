@@ -92,7 +92,7 @@ def make_run(folder: Path) -> Path:
 
 def signed(folder: Path) -> None:
     """State the checksums of the files as they are, as someone would who wants them believed."""
-    with suppress(ValueError):  # of an index that is no longer JSON
+    with suppress(ValueError, FileNotFoundError):  # no index, or one that is no longer JSON
         index = json.loads((folder / INDEX).read_bytes())
         index["sha256"] = hashlib.sha256((folder / PATTERNS).read_bytes()).hexdigest()
         (folder / INDEX).write_text(json.dumps(index))

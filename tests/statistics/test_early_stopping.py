@@ -168,14 +168,15 @@ def test_what_has_ended_is_not_asked_again_and_said_in_the_run():
     for rounds, looks in ((1, 1), (2, 1), (3, 2)):
         ended = {"repeat": StoppedEarly(rounds, 0)}
         limits = StoppingRule([REPEAT], {}, 8_000, windows(64, "repeat"), stopped=ended)
-        assert limits.record(8_000)["looks"] == looks
+        assert limits.record(8_000, 30)["looks"] == looks
     stopped = {"repeat": StoppedEarly(2, 0.3)}  # after the round before the text, and one more
     limits = StoppingRule([REPEAT], {}, 40_000, windows(64, "repeat"), stopped=stopped)
     tally = near_the_threshold(np.random.default_rng(0))
     tally.target[:] = 0.9 * tally.queries[..., None, None]
     assert "repeat" not in limits.should_stop(tally, 3)
-    assert limits.record(39_990) == {
+    assert limits.record(39_990, 130) == {
         "tokens": 39_990,
+        "documents": 130,
         "of": 40_000,
         "looks": 4,
         "expected_changes": None,

@@ -19,9 +19,11 @@ function atlasPage() {
   return page;
 }
 
+const CAUTION_SIGNS = { preliminary: "Star", below_baseline: "Outline" };
+
 /* How to read a cell. */
 function legendLine() {
-  const cells = "Letter and colour: primary type; the larger the lift (mass − control), the stronger the colour. Dots: other tags. Pale: attention sink. Dashed: not identifiable, because this text does not separate the relation from a baseline. Grey: no tag.";
+  const cells = "Letter and colour: primary type; the larger the lift (mass − control), the stronger the colour. Dots: other tags. Pale: attention sink. Dashed: not identifiable, because this text does not separate the relation from a baseline. Grey: no tag." + Object.entries(CAUTION_SIGNS).map(([column, sign]) => ` ${sign}: ${DATA.cautions[column].join(": ")}.`).join("");
   if (!THUMB) return el("p", { class: "small" }, cells);
   const [text, ...others] = DATA.means.shown;
   const where = others.length ? ` A head whose primary relation is measured on other input is drawn on that: ${others.join("; ")}.` : "";
@@ -45,12 +47,12 @@ function cell(row) {
   const name = headName(row.layer, row.head);
   const strength = untyped(row.primary) || isSink(row.primary) ? 0 : Math.max(0, Math.min(1, row.lift));
   return el("a", {
-    href: `#${name}`, class: `cell type-${typeClass(row.primary)}`, "data-head": name, "data-primary": row.primary,
+    href: `#${name}`, class: cellClass(row), "data-head": name, "data-primary": row.primary,
     "data-tags": tags.join(" "), style: `--strength:${strength.toFixed(2)}`,
-    "aria-label": `${name}, ${tags.join(", ") || row.primary}, lift ${number(row.lift)}`,
+    "aria-label": `${name}, ${tagsInWords(row)}, lift ${number(row.lift)}`,
     onmouseenter: (event) => { showTip(describe(row), event.currentTarget); }, onmouseleave: () => { showTip(""); },
     onfocus: (event) => { showTip(describe(row), event.currentTarget); }, onblur: () => { showTip(""); },
-  }, thumb(row), THUMB ? sinkBar(row) : null, el("span", { class: "letter", "aria-hidden": "true" }, letter(row.primary)),
+  }, thumb(row), THUMB ? sinkBar(row) : null, el("span", { class: "letter", "aria-hidden": "true" }, headLetter(row)),
   more.length ? el("span", { class: "more", "aria-hidden": "true" }, more.map((tag) => el("i", { class: `type-${typeClass(tag)}` }))) : null);
 }
 
@@ -80,7 +82,7 @@ function summaryTable() {
     const tagged = taggedWith(type);
     const [place, relation] = strongestOf(type)[0] || [];
     const name = untyped(type) ? type : el("a", { href: `#type=${encodeURIComponent(type)}` }, type);
-    return [name, String(primary.length), untyped(type) ? "" : String(tagged.length), tagged.length ? el("span", { class: "value" }, layersOf(tagged)) : "", ...(relation ? [headLink(DATA.rows[place]), `${relation.label}, lift ${number(relation.lift[place])}`] : ["", ""])];
+    return [name, String(primary.length), untyped(type) ? "" : String(tagged.length), tagged.length ? el("span", { class: "value" }, layersOf(tagged)) : "", ...(relation ? [headLink(DATA.rows[place]), `${relation.label}, lift ${number(relation.lift[place])}${cautionsOf(relation, place)}`] : ["", ""])];
   });
   return table("Heads by type", ["type", "primary", "tagged", "layers", "strongest", "by"], rows, [1, 2], true);
 }

@@ -62,9 +62,36 @@ function parseHead(text) {
   return hasHead(layer, head) ? rowOf(layer, head) : null;
 }
 
-function chip(type) {
-  return el("span", { class: `chip type-${typeClass(type)}` }, type);
+function chip(type, text) {
+  return el("span", { class: `chip type-${typeClass(type)}` }, text || type);
 }
+
+/* Whether a type is listed in a head's column `preliminary` or `below_baseline`. */
+const hasCaution = (row, column, type) => (row[column] || "").split(";").includes(type);
+const inBrackets = (words) => (words.length ? ` (${words.join(", ")})` : "");
+
+/* A head's tag with its cautions in words. */
+function markedTag(row, type) {
+  return type + inBrackets(Object.entries(DATA.cautions).filter(([column]) => hasCaution(row, column, type)).map(([, [word]]) => word));
+}
+
+/* The cautions of a head's tag by a relation, in words. */
+function cautionsOf(r, place) {
+  if (!r.tagged[place]) return "";
+  const holds = { preliminary: r.preliminary.includes(place), below_baseline: isBelowBaseline(r, place) };
+  return inBrackets(Object.entries(DATA.cautions).filter(([column]) => holds[column]).map(([, [word]]) => word));
+}
+
+const hasBaseline = (r, place) => r.hit_rate[place] !== null && r.baseline_rate !== null;
+const isBelowBaseline = (r, place) => hasBaseline(r, place) && r.hit_rate[place] < r.baseline_rate;
+/* The hit rates of a head and of the relation's baseline. */
+const hitsOf = (r, place) => (hasBaseline(r, place) ? `${number(r.hit_rate[place])} ${isBelowBaseline(r, place) ? "<" : "≥"} ${number(r.baseline_rate)}` : "");
+/* The classes of a head's cell in an atlas. */
+const cellClass = (row) => `cell type-${typeClass(row.primary)}${hasCaution(row, "below_baseline", row.primary) ? " below-baseline" : ""}`;
+/* A head's tags with their cautions, or the word for no tag. */
+const tagsInWords = (row) => tagsOf(row).map((tag) => markedTag(row, tag)).join(", ") || row.primary;
+/* The letter of a head's primary type, followed by a star if the tag is preliminary. */
+const headLetter = (row) => letter(row.primary) + (hasCaution(row, "preliminary", row.primary) ? "*" : "");
 
 function headLink(row, text) {
   return el("a", { href: `#${headName(row.layer, row.head)}` }, text || headName(row.layer, row.head));
@@ -124,7 +151,7 @@ function showTip(text, at) {
 }
 
 function describe(row) {
-  const tags = tagsOf(row).join(", ") || (row.undecided ? `${row.primary}: ${row.undecided.description}` : row.primary);
+  const tags = !tagsOf(row).length && row.undecided ? `${row.primary}: ${row.undecided.description}` : tagsInWords(row);
   return `${headName(row.layer, row.head)} – ${tags}\n${tagsOf(row).length || row.undecided ? "" : "no tag, closest relation "}${row.relation}: mass ${number(row.mass)}, control ` +
     `${number(row.control)}, lift ${number(row.lift)} [${number(row.ci_low)}, ${number(row.ci_high)}]\n` +
     `first token ${number(row.first_token_mass)}, entropy ${number(row.entropy)}, ${row.shape || "no shape"}${DATA.means ? `\npicture: ${pictureOf(row)}` : ""}`;

@@ -20,12 +20,15 @@ from headscope.measure.tally import SIDE, picture_title
 from headscope.runs.patterns import lower_triangle
 from headscope.settings import not_default
 from headscope.statistics.causes import cause_lines
+from headscope.statistics.cautions import WORDS
+from headscope.statistics.columns import PRELIMINARY
 from headscope.statistics.head_lists import best_heads, strongest, undecided
 from headscope.statistics.result import Result, layers_of
 from headscope.statistics.tags import UNIDENTIFIABLE, countable_types
 from headscope.statistics.thresholds import threshold_sensitivity
 from headscope.statistics.wording import matched_control_keys
 from headscope.stimuli.natural_text import TEXT
+from headscope.views.cautions import MEANINGS
 from headscope.views.report.sentences import (
     head_sentences,
     in_words,
@@ -76,6 +79,7 @@ def page_data(run: Result) -> dict[str, Any]:
         "threshold_sensitivity": threshold_sensitivity(run.evidence, run.thresholds),
         "means": mean_pictures(run),
         "ladders": ladders(run),
+        "cautions": {column: [word, MEANINGS[column]] for column, word in WORDS.items()},
         "examples": [_example(example) for example in run.examples],
         "info": {key: value for key, value in info.items() if key not in ("relations", "places")},
         "not_default": not_default(info.get("settings", {})),
@@ -131,6 +135,7 @@ def _relation(
         "baseline_rate": _short(first["baseline_rate"]),
         "reliability": run.info.get("reliability", {}).get(name),
         "tagged": [int(value) for value in rows["tagged"]],
+        "preliminary": np.flatnonzero(rows[PRELIMINARY]).tolist(),
         "undecided": np.flatnonzero(rows["verdict"] == UNIDENTIFIABLE).tolist(),
         "baseline": first.get("baseline", ""),
         "hard": _short(first.get("hard_n", math.nan)),

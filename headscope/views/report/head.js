@@ -4,7 +4,7 @@ function headPage(row) {
   const name = headName(row.layer, row.head), index = placeOf(row.layer, row.head), examples = examplesOfHead(row);
   return el("article", { class: "head" },
     el("div", { class: "head-top" }, largeThumb(row), el("div", {},
-      el("h2", {}, `${name} `, tagsOf(row).length ? tagsOf(row).map(chip) : chip(row.primary)),
+      el("h2", {}, `${name} `, tagsOf(row).length ? tagsOf(row).map((tag) => chip(tag, markedTag(row, tag))) : chip(row.primary)),
       neighbours(row), plainSentence(row, index),
       row.undecided ? el("p", {}, el("strong", {}, `Not identifiable: ${row.undecided.description}`), `: ${row.undecided.why}.`) : "",
       row.deeds.length ? el("ul", { class: "deeds" }, row.deeds.map((line) => el("li", {}, line))) : "",
@@ -32,7 +32,8 @@ function strictestControl(r, index) {
 /* A relation's mass, its larger control, and the lift with its 95 % interval. */
 function attentionOn(r, index) {
   const lift = r.ci_low[index] === null ? "" : `; lift ${number(r.lift[index])} [${number(r.ci_low[index])}, ${number(r.ci_high[index])}] over ${r.n.toLocaleString("en")} queries`;
-  return `${number(r.mass[index])} of its attention is on ${r.meaning}${r.label === r.meaning ? "" : ` (${r.label})`}, against ${strictestControl(r, index)}${lift}`;
+  const hits = hasBaseline(r, index) ? `; hit rate ${number(r.hit_rate[index])}, baseline ${number(r.baseline_rate)}` : "";
+  return `${number(r.mass[index])} of its attention is on ${r.meaning}${r.label === r.meaning ? "" : ` (${r.label})`}, against ${strictestControl(r, index)}${lift}${hits}${cautionsOf(r, index)}`;
 }
 
 /* Where the head attends, in a sentence. */
@@ -83,7 +84,7 @@ function bars(index) {
       el("div", { class: "control", style: `left:${width(base)}` }),
       value("ci_low") === null ? null : el("div", { class: "interval", style: `left:${width(base + value("ci_low"))};right:calc(100% - ${width(base + value("ci_high"))})` }));
     box.append(el("div", { class: `relation${r.tagged[index] ? " tagged" : r.undecided.includes(index) ? " undecided" : ""}` },
-      el("a", { class: "name", href: `#type=${encodeURIComponent(r.type)}` }, relationName(r), r.undecided.includes(index) ? " ?" : ""), track, el("span", { class: "value" }, `${number(value("mass"))} (${number(base)})`),
+      el("a", { class: "name", href: `#type=${encodeURIComponent(r.type)}` }, relationName(r), cautionsOf(r, index), r.undecided.includes(index) ? " ?" : ""), track, el("span", { class: "value" }, `${number(value("mass"))} (${number(base)})`),
       conditions(r, index, message.split(": ")[1])));
   }
   box.append(el("p", { class: "small" }, "Bar: mass. Black line: control. Bracket: control + 95 % interval of the lift. Only relations with at least 50 queries: first those that give a tag, then those (?) that this text does not separate from a baseline."), columnsInWords());
@@ -101,6 +102,7 @@ function columnsInWords() {
     ["hit rate", "share of queries whose largest attention is on a target; sinks are excluded"],
     ["baseline", "the best of simple heuristics such as the nearest verb or a fixed distance, with its hit rate"],
     ["tag", "needs a mass of 1.5 times every control and, for words, a preference for the target at hard queries, where the best baseline is wrong"],
+    ...Object.values(DATA.cautions),
     ["split-half", "agreement of the tags from two halves of the documents (Cohen's κ); below 0.5 is marked unreliable"],
   ];
   return el("details", { class: "columns" }, el("summary", {}, "What the numbers mean"), el("dl", {}, message.flatMap(([name, meaning]) => [el("dt", {}, name), el("dd", {}, meaning)])));

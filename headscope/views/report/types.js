@@ -21,20 +21,20 @@ function typePage(type) {
   const more = first < strongest.length ? el("p", {}, `The first ${first} of ${strongest.length}. `, el("a", { href: `#type=${encodeURIComponent(type)}?all=1` }, `Show all ${strongest.length}`)) : null;
   return el("section", {},
     el("h2", {}, chip(type), countable(type) ? ` ${strongest.length} of ${plural(DATA.rows.length, "head")}` : ""), question(type), columnsInWords(),
-    strongest.length ? table("Strongest heads", ["head", "relation", "mass", "control", "lift", "95 %", "q", "n"],
-      strongest.slice(0, first).map(([i, r]) => [[thumbLink(DATA.rows[i]), headLink(DATA.rows[i])], [r.label, " ", el("span", { class: "code" }, r.name)], number(r.mass[i]), number(r.control[i]), number(r.lift[i]), interval(r.ci_low[i], r.ci_high[i]), small(r.q_value[i]), String(r.n)]), [2, 3, 4, 6, 7])
+    strongest.length ? table("Strongest heads", ["head", "relation", "mass", "control", "lift", "95 %", "q", "n", "hit rate, baseline"],
+      strongest.slice(0, first).map(([i, r]) => [[thumbLink(DATA.rows[i]), headLink(DATA.rows[i])], [r.label, " ", el("span", { class: "code" }, r.name), cautionsOf(r, i)], number(r.mass[i]), number(r.control[i]), number(r.lift[i]), interval(r.ci_low[i], r.ci_high[i]), small(r.q_value[i]), String(r.n), hitsOf(r, i)]), [2, 3, 4, 6, 7, 8])
       : el("p", {}, countable(type) ? "No head has this tag." : "This text has too few queries to give any head this tag."),
     more, relationTable(relations), distributions(relations));
 }
 
 function relationTable(relations) {
-  const hasBaseline = relations.some((r) => r.baseline_rate !== null);
-  const columns = ["relation", "n", "best head", "mass", "control", "lift", ...(hasBaseline ? ["hit rate", "baseline"] : []), "tagged", "split-half"];
+  const anyBaseline = relations.some((r) => r.baseline_rate !== null);
+  const columns = ["relation", "n", "best head", "mass", "control", "lift", ...(anyBaseline ? ["hit rate", "baseline"] : []), "tagged", "split-half"];
   const rows = [...relations].sort((a, b) => (b.n >= 50) - (a.n >= 50) || b.lift[DATA.best[b.id]] - a.lift[DATA.best[a.id]]).map((r) => {
     const best = DATA.best[r.id];
     const unsure = r.reliability !== null && r.reliability < 0.5 ? " unreliable" : "";
     return [[...relationName(r), r.n < 50 ? " (too few)" : r.taggable ? "" : " (reported only)"], String(r.n), headLink(DATA.rows[best]), number(r.mass[best]), number(r.control[best]), number(r.lift[best]),
-      ...(hasBaseline ? [number(r.hit_rate[best]), number(r.baseline_rate)] : []), r.n < 50 || !r.taggable ? "" : String(r.tagged.reduce((a, b) => a + b, 0)), number(r.reliability) + unsure];
+      ...(anyBaseline ? [number(r.hit_rate[best]), number(r.baseline_rate)] : []), r.n < 50 || !r.taggable ? "" : String(r.tagged.reduce((a, b) => a + b, 0)), number(r.reliability) + unsure];
   });
   return table("Relations with their best head", columns, rows, columns.map((_, i) => i).filter((i) => i !== 0 && i !== 2));
 }

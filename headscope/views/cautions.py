@@ -1,0 +1,83 @@
+"""Marks of tags that need caution, the same in every table and picture of heads."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+import pandas as pd
+
+from headscope.statistics.cautions import FEWEST_DOCUMENTS, FEWEST_HARD, WORDS
+from headscope.statistics.columns import BELOW_BASELINE, PRELIMINARY
+from headscope.views.colours import letter
+
+MEANINGS = {
+    PRELIMINARY: (
+        f"the tag rests on fewer than {FEWEST_DOCUMENTS} documents of text or fewer than "
+        f"{FEWEST_HARD} hard queries"
+    ),
+    BELOW_BASELINE: (
+        "the head's hit rate is below that of the relation's baseline; the tag rests on the hard "
+        "queries, where the baseline is wrong"
+    ),
+}
+"""What each of the words means."""
+
+STAR = "*"
+"""Sign of a head whose primary tag is preliminary."""
+OUTLINE = "outline"
+"""Sign of a head below its baseline in a picture."""
+HeadRow = Mapping[Hashable, Any]
+"""A row of `heads.csv`, by column."""
+
+
+def has_caution(row: HeadRow, column: str, tag: str | None = None) -> bool:
+    """True if a head's tag of a type, the primary one by default, is listed in a column."""
+    types = str(row[column]).split(";")
+    return (row["primary"] if tag is None else tag) in types
+
+
+def marked_tag(row: HeadRow, tag: str) -> str:
+    """A head's tag with its cautions in words.
+
+    >>> row = {"primary": "far", "preliminary": "far", "below_baseline": ""}
+    >>> marked_tag(row, "far"), marked_tag(row, "sink")
+    ('far (preliminary)', 'sink')
+    """
+    words = [word for column, word in WORDS.items() if has_caution(row, column, tag)]
+    return f"{tag} ({', '.join(words)})" if words else tag
+
+
+def head_letter(row: HeadRow) -> str:
+    """The letter of a head's primary type, followed by a star if that tag is preliminary."""
+    star = STAR if has_caution(row, PRELIMINARY) else ""
+    return letter(str(row["primary"])) + star
+
+
+def caution_signs(heads: pd.DataFrame, below_sign: str = OUTLINE) -> dict[str, str]:
+    """The sign of each caution in an atlas with its word and number of heads, by column.
+
+    Args:
+        heads: a row per head; cautions that the primary tag of no head has are left out.
+        below_sign: the sign of heads below their baseline.
+    """
+    signs = {PRELIMINARY: STAR, BELOW_BASELINE: below_sign}
+    rows = heads.to_dict("records")
+    counts = {column: sum(has_caution(row, column) for row in rows) for column in WORDS}
+    return {
+        column: f"{signs[column]}: {WORDS[column]} ({count})"
+        for column, count in counts.items()
+        if count
+    }
+
+
+def caution_legend(heads: pd.DataFrame, below_sign: str = OUTLINE) -> list[str]:
+    """The lines of `caution_signs`, each with what the word means."""
+    signs = caution_signs(heads, below_sign)
+    return [f"{sign}: {MEANINGS[column]}" for column, sign in signs.items()]
+
+
+def meanings(heads: pd.DataFrame) -> list[str]:
+    """Each word that a tag of these heads has, with what it means."""
+    used = [column for column in WORDS if (heads[column] != "").any()]
+    return [f"{WORDS[column]}: {MEANINGS[column]}" for column in used]
