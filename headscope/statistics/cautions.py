@@ -91,5 +91,5 @@ def with_cautions(heads: pd.DataFrame, ordered_tags: pd.DataFrame) -> pd.DataFra
 def _types_of_heads(heads: pd.DataFrame, tags: pd.DataFrame) -> pd.Series:
     """For each head the types of some tags, joined by `;`."""
     types_of = tags.groupby(_HEAD, sort=False)["type"].agg(";".join).to_dict()
-    places = zip(heads["layer"], heads["head"], strict=True)
-    return pd.Series([types_of.get(place, "") for place in places], heads.index, dtype=object)
+    names = zip(heads["layer"], heads["head"], strict=True)
+    return pd.Series([types_of.get(name, "") for name in names], heads.index, dtype=object)
