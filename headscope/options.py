@@ -32,6 +32,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from headscope.errors import ArgumentError, nearest
+from headscope.random_state import random_state_kept
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -68,6 +69,8 @@ class Flag(str):
 def checked(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """Check the arguments of a function by the pydantic model of its signature.
 
+    The global random state is the same after a call as before.
+
     The model is `function.options()`. Arguments that the function takes by `**` are not part of it.
     A docstring without `Args:` gets one, from the descriptions of the fields.
 
@@ -91,7 +94,8 @@ def checked(function: Callable[_P, _R]) -> Callable[_P, _R]:
         values = {name: value for name, value in bound.arguments.items() if name in fields}
         valid = options()(**values)
         bound.arguments |= {name: getattr(valid, name) for name in values}
-        return function(*bound.args, **bound.kwargs)
+        with random_state_kept():
+            return function(*bound.args, **bound.kwargs)
 
     call.__dict__["options"] = options
     call.__doc__ = _documented(function)

@@ -19,6 +19,7 @@ from headscope.errors import HeadscopeError, RunError
 from headscope.models.load import open_model
 from headscope.models.model import Model
 from headscope.options import Corpus, MaxTokens, Names, Overwrite, PathName, Positive, checked
+from headscope.random_state import random_state_kept
 from headscope.relations import check_types
 from headscope.run import Run
 from headscope.runs.write import check_target
@@ -227,6 +228,7 @@ class HeadCallback(TrainerCallback):  # type: ignore[misc]
         if self.log is not None:
             self.log(self._logged(run, self._cells[f"step{step}"]))
 
+    @random_state_kept()  # training goes on with the same dropout and batches
     def _classified(self, network: Any, tokenizer: Any) -> Run:
         if self._model is None or self._network is not network:
             self._model, self._network = open_model((network, tokenizer)), network

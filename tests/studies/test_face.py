@@ -13,59 +13,12 @@ from matplotlib.figure import Figure
 import headscope as hs
 from headscope.errors import HeadscopeError, ModelError, WriteError
 from headscope.statistics.tags import NO_TYPE
-from headscope.studies.emergence import cell_emergence
-from headscope.studies.languages import compared
-from headscope.studies.study_table import STUDIES, StudyRow, imported
-from headscope.studies.sweep import sweep_result
-from headscope.studies.sweep_folder import Cell
+from headscope.studies.study_table import STUDIES, imported
 from tests.helpers import encoders
 from tests.helpers.studies import call_with
+from tests.helpers.study_calls import MADE_UP, READ_NOTHING, plain_call
 
-
-def cells() -> list[Cell]:
-    """Two revisions of a model, made up: three previous-token heads, then four of eight."""
-    one = {"positional": 3, "unclassified": 5}
-    two = {"positional": 4, "unclassified": 4}
-    return [
-        Cell("m", "step1", (), "a", "complete", heads=8, counts=one),
-        Cell("m", "step9", (), "b", "complete", heads=8, counts=two),
-    ]
-
-
-def ranks(run: Path, corpus: Path) -> hs.StudyResult:
-    path = corpus.parent / "scores.csv"
-    heads = hs.load(run).heads[["layer", "head"]].assign(model="m", revision="main")
-    heads.assign(metric="pattern_entropy", value=range(len(heads))).to_csv(path, index=False)
-    return hs.verify(run, model="m", scores=path)
-
-
-MADE_UP = {
-    "ablate": lambda ask, run, corpus: ask(run, heads="L0H0,L1H1"),
-    "anatomy": lambda ask, run, corpus: ask("mini"),
-    "collapse": lambda ask, run, corpus: ask(run, corpus, max_tokens=150, mixing=True),
-    "compare": lambda ask, run, corpus: ask(run, run),
-    "match_heads": lambda ask, run, corpus: ask(run, run),
-    "emergence": lambda ask, run, corpus: cell_emergence(cells()),
-    "function_vectors": lambda ask, run, corpus: ask(run, tasks="past,plural"),
-    "headvis": lambda ask, run, corpus: ask(
-        run, corpus.parent / "data", corpus=corpus, sequences=20, max_length=60
-    ),
-    "languages": lambda ask, run, corpus: compared({"en": hs.load(run, with_tally=True)}),
-    "patch": lambda ask, run, corpus: ask(run, clean="x1z", corrupt="x2z", heads="all", edges=2),
-    "prune": lambda ask, run, corpus: ask(run, corpus, max_tokens=400),
-    "redundancy": lambda ask, run, corpus: ask(run, windows=4, queries=3),
-    "sweep": lambda ask, run, corpus: sweep_result("runs", cells()),
-    "verify": lambda ask, run, corpus: ranks(run, corpus),
-    "why": lambda ask, run, corpus: ask(run, ["L0H0", "L1H1"]),
-}
-"""Studies that take minutes or another model, or that need other arguments than a run and a text."""
 Amounts = list[tuple[int, int]]
-
-
-def plain_call(study: StudyRow, ask, run: Path, corpus: Path) -> hs.StudyResult:
-    """A study of a run's folder by nothing but the names of its arguments."""
-    values = {"model": run, "run": run, "corpus": corpus, "max_tokens": 150, "windows": 8}
-    return ask(**call_with(study, values | {"features": 2}))
 
 
 @pytest.fixture(scope="module")
@@ -88,10 +41,6 @@ def found(small_run, story, amounts) -> dict[str, hs.StudyResult]:
             call = MADE_UP.get(study.name, partial(plain_call, study))
             results[study.name] = call(ask, small_run, story)
     return results
-
-
-READ_NOTHING = {"ablate", "languages", "sweep", "why"}
-"""Studies that take progress and are called above on what was measured before."""
 
 
 def test_every_study_that_reads_a_model_says_how_much_is_done(found, amounts):
