@@ -41,11 +41,12 @@ def interrupt(done: int, total: int) -> None:
 
 
 @pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.name)
-def test_no_study_moves_the_random_state(study, small_run, story):
+def test_no_study_moves_the_random_state(study, small_run, story, tmp_path):
     call = MADE_UP.get(study.name, partial(plain_call, study))
+    text = shutil.copytree(story, tmp_path / "story")
     seed()
     try:
-        call(getattr(hs, study.name), small_run, story)
+        call(getattr(hs, study.name), small_run, text)
     except hs.HeadscopeError:
         assert study.name == "ablate"  # the small run has no behaviour to test
     assert numbers() == EXPECTED
