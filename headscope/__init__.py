@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from headscope.corpus.shipped import data_folder as data_folder
     from headscope.corpus.window import Window as Window
     from headscope.errors import HeadscopeError as HeadscopeError
+    from headscope.models.reference_attention import reference_attention as reference_attention
     from headscope.relations import controls as controls
     from headscope.relations import head_types as head_types
     from headscope.relations import register as register
@@ -94,6 +95,7 @@ _HOMES = {
     "load_model": "headscope.run",
     "pairs": "headscope.relations.pairs",
     "read_corpus": "headscope.corpus.read",
+    "reference_attention": "headscope.models.reference_attention",
     "register": "headscope.relations",
     "relation": "headscope.relations.head_type",
     "score_patterns": "headscope.run",

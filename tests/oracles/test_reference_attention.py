@@ -9,7 +9,7 @@ from transformers import AutoModel, AutoModelForCausalLM, GPT2Config, GPTNeoXCon
 
 from headscope.models.engines.engine import stream_patterns
 from headscope.models.load import load_model
-from tests.oracles.reference_attention import reference_attention
+from tests.oracles.reference_attention import layer_attention
 
 CLOSE = {"atol": 1e-5, "rtol": 1e-5}
 SPECIAL = {"bos_token_id": 0, "eos_token_id": 0}
@@ -76,9 +76,9 @@ def test_the_reference_gives_the_output_and_pattern_of_transformers(name):
         parameter.normal_(float(parameter.ndim == 1 and key.endswith("weight")), 0.4)
     seen = inputs_and_outputs(network, TOKENS)
     for layer, (x, (output, pattern)) in zip(layers_of(network), seen, strict=True):
-        ours = reference_attention(layer, network.config, x)
-        assert torch.allclose(ours[0], output, **CLOSE)
-        assert torch.allclose(ours[1], pattern, **CLOSE)
+        ours = layer_attention(layer, network.config, x)
+        assert torch.allclose(ours.output, output, **CLOSE)
+        assert torch.allclose(ours.pattern, pattern, **CLOSE)
         even = torch.ones(9, 9).tril() / torch.arange(1, 10)[:, None]
         assert (pattern - even).abs().sum(-1).mean() > 0.3
 
@@ -93,5 +93,5 @@ def test_engines_give_the_patterns_of_the_reference(model_folder, engine):
     network = AutoModelForCausalLM.from_pretrained(model_folder, dtype=torch.float32).eval()
     seen = inputs_and_outputs(network, tokens)
     for index, (layer, (x, _)) in enumerate(zip(layers_of(network), seen, strict=True)):
-        _, expected = reference_attention(layer, network.config, x)
+        expected = layer_attention(layer, network.config, x).pattern
         assert torch.allclose(patterns[index], expected, **CLOSE)
