@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from headscope.run import load_model as load_model
     from headscope.run import score_patterns as score_patterns
     from headscope.run import windows as windows
+    from headscope.runs.text_patterns import Patterns as Patterns
+    from headscope.runs.text_patterns import patterns as patterns
     from headscope.serve.widget import widget as widget
     from headscope.settings import Settings as Settings
     from headscope.stimuli.stimulus import Stimulus as Stimulus
@@ -80,6 +82,7 @@ _HOMES = {
     "HeadType": "headscope.relations.head_type",
     "HeadscopeError": "headscope.errors",
     "Pairs": "headscope.relations.pairs",
+    "Patterns": "headscope.runs.text_patterns",
     "Relation": "headscope.relations.relation",
     "Run": "headscope.run",
     "Settings": "headscope.settings",
@@ -94,6 +97,7 @@ _HOMES = {
     "load": "headscope.run",
     "load_model": "headscope.run",
     "pairs": "headscope.relations.pairs",
+    "patterns": "headscope.runs.text_patterns",
     "read_corpus": "headscope.corpus.read",
     "reference_attention": "headscope.models.reference_attention",
     "register": "headscope.relations",

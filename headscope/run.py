@@ -181,16 +181,17 @@ def load(folder: PathName, *, with_tally: bool = False) -> Run:
 @checked
 def score_patterns(
     patterns: Any,
-    windows: Any,
+    windows: Any = None,
     tokens: Any = None,
     **options: Any,
 ) -> Run:
     """Score attention patterns without a model; see `headscope.runs.from_patterns.score_patterns`.
 
     Args:
-        patterns: arrays, an ActivationCache, transformers' `outputs.attentions`, or a function of a
-            window.
-        windows: the windows of the patterns, or documents together with `tokens`.
+        patterns: arrays, an ActivationCache, transformers' `outputs.attentions`, what `patterns`
+            returns, the path of a .npz or .json file, or a function of a window.
+        windows: the windows of the patterns, or documents together with `tokens`. What `patterns`
+            returns needs none.
         tokens: the tokens of documents, as text.
         options: `types`, `relations`, `name`, `seed` and `progress`.
 

@@ -53,7 +53,9 @@ def calls(model: Any, run: Path, place: Path) -> dict[str, Callable[[], Any]]:
     source = {"source": model, **quiet}
     prompts = {"clean": "x1z", "corrupt": "x2z", "heads": "all", "edges": 2}
     return {
-        "ablate": lambda: hs.ablate(run, heads="L5H3", queries=8, only="heads", **source).table,
+        "ablate": lambda: (
+            hs.ablate(run, heads="L5H3", queries=2, only="heads", corpus=story, **source).table
+        ),
         "anatomy": lambda: hs.anatomy(model).table,
         "classify": lambda: measured(hs.classify(model, story, types="positional", **FEW)),
         "collapse": lambda: hs.collapse(model, story, **FEW).table,
@@ -73,6 +75,7 @@ def calls(model: Any, run: Path, place: Path) -> dict[str, Callable[[], Any]]:
         "languages": lambda: language_table(model, place),
         "load_model": lambda: hs.load_model(model).weights_sha256,
         "patch": lambda: hs.patch(run, **prompts, **source).table,
+        "patterns": lambda: hs.patterns(model, TEXT).array.tolist(),
         "prune": lambda: hs.prune(model, story, **FEW).table,
         "redundancy": lambda: hs.redundancy(run, windows=4, queries=3, **source).table,
         "show": lambda: hs.show(model, "L1H1", TEXT).pattern.tolist(),

@@ -35,6 +35,7 @@ from headscope.options import Name, Names, Seed, checked
 from headscope.progress import Progress, Steps, progress_bar
 from headscope.relations import Relations, check_relations, relations_of
 from headscope.relations.relation import Relation
+from headscope.runs.pattern_file import given_patterns
 from headscope.statistics.judge_heads import WeighedRun, weigh_run
 from headscope.statistics.result import Result, RunInfo
 from headscope.stimuli.natural_text import TEXT, few_documents
@@ -48,7 +49,7 @@ Reader = Callable[[int, Window], Any]
 @checked
 def score_patterns(
     patterns: Any,
-    windows: Any,
+    windows: Any = None,
     tokens: Any = None,
     *,
     types: Names | None = None,
@@ -63,8 +64,10 @@ def score_patterns(
         patterns: attention whose rows sum to 1, in any of these forms: a function that gives the
             array `[layer head query key]` of a window; TransformerLens' ActivationCache of a batch;
             a tuple with an array `[batch head query key]` of each layer, as transformers gives it;
-            a list with an array `[layer head query key]` of each window; or one such array. A batch
-            is padded on the right.
+            a list with an array `[layer head query key]` of each window, or with one
+            `[batch head query key]` of each layer; or one such array, as lists of lists too. A
+            batch is padded on the right. Also what `headscope.patterns` returns, and the path of a
+            .npz or .json file with the patterns and the `tokens` of one text.
         windows: windows from `headscope.windows`; or, with `tokens`, the annotated documents from
             `headscope.read_corpus`, None for bare tokens. They are cut to their patterns.
         tokens: the tokens of each document as text, the first of them the token at position 0; the
@@ -82,7 +85,9 @@ def score_patterns(
         PatternError: an array does not fit its tokens, or the tokens do not spell the document.
         CorpusError: nothing in the documents can be scored for these types.
     """
-    texts = pattern_windows(windows, tokens)
+    arguments = given_patterns(patterns, windows, tokens)
+    patterns = arguments.patterns
+    texts = pattern_windows(arguments.windows, arguments.tokens)
     if relations is None:
         relations = relations_of(types, texts[0].attention_kind if texts else CAUSAL)
     check_relations(relations)
@@ -244,10 +249,12 @@ def _reader(patterns: Any, windows: Sequence[Window]) -> tuple[Reader, bool]:
                 "transformers gives it, and a list an array [layer head query key] of each window"
             )
         _same_number(len(patterns[0]), windows)
-        return lambda i, window: torch.stack([_array("a layer", p[i]) for p in patterns]), True
+        return lambda i, window: _stacked(patterns, i), True
     if len(windows) == 1 and len(_shape(patterns)) == 4:
         return lambda i, window: patterns, False
     arrays = _list(patterns)
+    if _is_by_layer(arrays, len(windows)):
+        return lambda i, window: _stacked(arrays, i), True
     _same_number(len(arrays), windows)
     shapes = {_shape(array) for array in arrays}
     if len(arrays) > 1 and len(shapes) == 1 and next(iter(shapes))[:1] == (len(arrays),):
@@ -258,6 +265,24 @@ def _reader(patterns: Any, windows: Sequence[Window]) -> tuple[Reader, bool]:
             "returns the array of a window"
         )
     return lambda i, window: arrays[i], False
+
+
+def _is_by_layer(arrays: Sequence[Any], windows: int) -> bool:
+    """True if the arrays can only be layers, each with all windows or, of one, without a batch."""
+    shapes = {_shape(array) for array in arrays}
+    shape = next(iter(shapes))
+    if len(shapes) > 1 or (len(shape) == 3 and windows > 1):
+        return False
+    return len(shape) == 3 or (len(shape) == 4 and shape[0] == windows != len(arrays))
+
+
+def _stacked(layers: Sequence[Any], number: int) -> Pattern:
+    """The pattern of one window, from layers of all windows."""
+    arrays = []
+    for layer in layers:
+        of_window = layer if len(_shape(layer)) == 3 else layer[number]
+        arrays.append(_array("a layer", of_window))
+    return torch.stack(arrays)
 
 
 def _shape(value: Any) -> tuple[int, ...]:
@@ -291,14 +316,23 @@ def _list(value: Any) -> list[Any]:
 def _array(where: str, values: Any) -> Tensor:
     """An array as given by NumPy, torch or lists; of real numbers."""
     try:
-        if isinstance(values, Tensor) and values.is_floating_point():
-            values = values.detach().float().cpu()  # NumPy knows no bfloat16
-        array = np.asarray(values)
+        array = np.asarray(_without_gradients(values))
+        if array.ndim == 5 and array.shape[1] == 1:  # layers of one text, with a batch axis each
+            array = array[:, 0]
         return torch.as_tensor(array.astype(np.float32, casting="same_kind"))
     except Exception as error:
         raise PatternError(
             f"{where}: not an array of numbers [layer head query key]: {first_line(error):.200}"
         ) from error
+
+
+def _without_gradients(values: Any) -> Any:
+    """Tensors, also in lists, as NumPy reads them: it knows no gradients and no bfloat16."""
+    if isinstance(values, Tensor):
+        return values.detach().float().cpu() if values.is_floating_point() else values
+    if isinstance(values, list | tuple) and values and isinstance(values[0], Tensor):
+        return [_without_gradients(value).numpy() for value in values]
+    return values
 
 
 def _check(array: Tensor, window: Window, where: str) -> None:

@@ -18,8 +18,8 @@ from headscope.errors import HeadscopeError, ModelError
 from headscope.heads import parse_head
 from headscope.models.model import Model
 from headscope.models.stream import LayerAttention, stream_attention, whole_patterns
+from headscope.models.text_window import check_unicode, text_window
 from headscope.statistics.result import Result
-from headscope.views.show import check_unicode, text_window
 
 MOST_TOKENS = 256
 """Longest sentence: the patterns of 1,024 heads on so many tokens are 268 MB."""

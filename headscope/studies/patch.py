@@ -23,6 +23,7 @@ from headscope.errors import HeadscopeError
 from headscope.heads import head_name
 from headscope.models.families import refuse_encoder
 from headscope.models.model import Model
+from headscope.models.text_window import text_window
 from headscope.options import Device, Flag, Heads, NonNegative, Source
 from headscope.progress import OnProgress, Progress, Steps, progress_bar
 from headscope.relations import relations_of
@@ -34,7 +35,6 @@ from headscope.runs.resolve import RunName, model_of, the_run
 from headscope.statistics.result import Result
 from headscope.stimuli.natural_text import TEXT as TEXT_STIMULUS
 from headscope.studies.study import Study, study, table_columns
-from headscope.views.show import text_window
 from headscope.views.study_figure import Bars
 from headscope.views.study_result import StudyResult
 

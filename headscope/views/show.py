@@ -21,13 +21,10 @@ from rich.console import Console, Group, RenderableType
 from rich.style import Style
 from rich.text import Text as RichText
 
-from headscope.corpus.document import Document
-from headscope.corpus.window import Window
-from headscope.errors import HeadscopeError
 from headscope.heads import head_name, parse_head
 from headscope.models.engines.engine import stream_patterns
 from headscope.models.generate import continue_window
-from headscope.models.model import Model
+from headscope.models.text_window import check_unicode, text_window
 from headscope.options import Device, Head, NonNegative, Revision, Source, Text, checked
 from headscope.printing import one_line, visible
 from headscope.runs.resolve import ModelOrRun, model_of, run_named, the_model
@@ -202,36 +199,3 @@ def show(
     ids = torch.from_numpy(window.tokens)[None].to(loaded.device)
     stream_patterns(loaded.engine, ids, take, layer + 1)
     return AttentionView(title, tuple(strings), patterns[0].numpy())
-
-
-def text_window(model: Model, text: str, generated: int = 0) -> Window:
-    """A text as a model reads it: the beginning-of-text token before it, an encoder's end after it.
-
-    Raises:
-        HeadscopeError: the text is empty, or longer than the model's context less `generated`.
-    """
-    tokenizer = model.tokenizer
-    tokens = tokenizer.encode(Document("text", text, ())).tokens
-    if not len(tokens):
-        raise HeadscopeError("the text is empty: there is nothing to attend to")
-    template = tokenizer.template
-    around = tokenizer.frame.closing_tokens + (0 if template is None else len(template))
-    others = 1 + around + generated
-    if len(tokens) + others > model.context:
-        raise HeadscopeError(
-            f"the text has {len(tokens)} tokens; with {others} more {model.name} reads "
-            f"{model.context} at most"
-        )
-    strings = (tokenizer.bos_string, *tokenizer.spell(tokens.tolist()))
-    window = Window("text", np.append(tokenizer.bos, tokens), strings)
-    return tokenizer.frame.close(window) if template is None else template.put_around(window)
-
-
-def check_unicode(text: str) -> None:
-    """Refuse what cannot be encoded: an argument that is not UTF-8 comes with surrogates.
-
-    Raises:
-        HeadscopeError: it holds half of a character.
-    """
-    if text.encode("utf-8", "replace").decode() != text:
-        raise HeadscopeError("the text is not Unicode: it contains half of a character")

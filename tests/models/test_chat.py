@@ -16,12 +16,12 @@ from headscope.corpus.shipped import data_folder
 from headscope.errors import ModelError
 from headscope.measure.sink_positions import LATE, find_sink_positions, known_columns, late_tiles
 from headscope.models.load import load_model
+from headscope.models.text_window import text_window
 from headscope.models.tokenizer import Tokenizer
 from headscope.relations import relations_of
 from headscope.relations.relation import find
 from headscope.runs.resolve import model_of
 from headscope.stimuli.stimulus import cut_document
-from headscope.views.show import text_window
 from tests.helpers.models import save_model
 
 TEMPLATE = (

@@ -11,7 +11,7 @@ from transformer_lens import patching
 import headscope as hs
 from headscope.errors import HeadscopeError
 from headscope.models.load import load_model
-from headscope.views.show import text_window
+from headscope.models.text_window import text_window
 
 CLEAN = "they saw the old man and the young friend before the old"
 CORRUPT = "they saw the old man and the young friend before the young"

@@ -1,0 +1,61 @@
+"""A user's text as the window that a model reads."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from headscope.corpus.align import Cuts, cut_windows
+from headscope.corpus.document import Document
+from headscope.corpus.text import read_text
+from headscope.corpus.window import Window
+from headscope.errors import CorpusError, HeadscopeError
+from headscope.models.model import Model
+
+
+def text_window(model: Model, text: str, generated: int = 0) -> Window:
+    """A text as a model reads it: the beginning-of-text token before it, an encoder's end after it.
+
+    Its words are those of plain text, without annotation.
+
+    Raises:
+        HeadscopeError: the text is empty, or longer than the model's context less `generated`.
+    """
+    tokenizer = model.tokenizer
+    tokenized = tokenizer.encode(_document(text))
+    count = len(tokenized.tokens)
+    if not count:
+        raise HeadscopeError("the text is empty: there is nothing to attend to")
+    template = tokenizer.template
+    around = tokenizer.frame.closing_tokens + (0 if template is None else len(template))
+    others = 1 + around + generated
+    if count + others > model.context:
+        raise HeadscopeError(
+            f"the text has {count} tokens; with {others} more {model.name} reads "
+            f"{model.context} at most"
+        )
+    if tokenized.document.words:
+        (window,) = cut_windows(
+            tokenized, tokenizer.bos, tokenizer.bos_string, max_length=1 + count, cuts=Cuts()
+        )
+    else:
+        strings = (tokenizer.bos_string, *tokenized.strings)
+        window = Window("text", np.append(tokenizer.bos, tokenized.tokens), strings)
+    return tokenizer.frame.close(window) if template is None else template.put_around(window)
+
+
+def _document(text: str) -> Document:
+    """The text with its words; without words if there are only blanks."""
+    try:
+        return read_text("text", text)
+    except CorpusError:
+        return Document("text", text, ())
+
+
+def check_unicode(text: str) -> None:
+    """Refuse what cannot be encoded: an argument that is not UTF-8 comes with surrogates.
+
+    Raises:
+        HeadscopeError: it holds half of a character.
+    """
+    if text.encode("utf-8", "replace").decode() != text:
+        raise HeadscopeError("the text is not Unicode: it contains half of a character")
