@@ -7,7 +7,6 @@ reads its network, `engines.choose` chooses what runs it. Nothing from the hub i
 
 from __future__ import annotations
 
-import copy
 import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
@@ -32,6 +31,7 @@ from headscope.models.layout.projections import layers_without_softmax
 from headscope.models.locate import locate, title_of
 from headscope.models.merge import merge_wrapped, refuse_wrapped_bridge
 from headscope.models.model import WIDE, Model
+from headscope.models.network_copy import COMPILED, sharing_copy, uncompiled
 from headscope.models.tokenizer import Tokenizer, load_tokenizer, substitute_bos
 from headscope.models.weights import (
     check_plain_weights,
@@ -183,6 +183,7 @@ def state_sha256(network: nn.Module) -> dict[str, str]:
     """The checksum of all tensors of a network: their names, kinds, shapes and bytes."""
     digest = hashlib.sha256()
     for name, tensor in sorted(network.state_dict().items()):
+        name = name.replace(f"{COMPILED}.", "")
         if isinstance(tensor, torch.Tensor):
             digest.update(f"\0{name}\0{tensor.dtype}\0{tuple(tensor.shape)}\0".encode())
             flat = tensor.detach().cpu().contiguous().flatten()
@@ -194,6 +195,8 @@ def _network_and_tokenizer(source: Any) -> tuple[Any, Any]:
     """Network and tokenizer of a pair or a bridge."""
     parts = ("original_model", "tokenizer")  # of a bridge
     is_pair = isinstance(source, tuple)
+    if is_pair:
+        source = tuple(map(uncompiled, source))
     match source if is_pair else tuple(getattr(source, part, None) for part in parts):
         case (PreTrainedModel() as network, PreTrainedTokenizerBase() as tokenizer):
             return network, tokenizer
@@ -222,7 +225,7 @@ def _in_memory(source: Any, settings: Settings) -> Model:
     with quiet_logging():
         return model_around(
             name,
-            network if bridge is not None else _sharing(network),
+            network if bridge is not None else sharing_copy(network),
             tokenizer,
             settings,
             bridge=bridge,
@@ -236,7 +239,13 @@ def _in_memory(source: Any, settings: Settings) -> Model:
 
 
 def _check_network(name: str, network: Any) -> None:
-    """Refuse what has no plain weights or predicts no next token."""
+    """Refuse what has no plain weights in memory or predicts no next token."""
+    if any(weight.is_meta for weight in network.parameters()):
+        raise ModelError(
+            f"{name}: some weights are not in memory, as after cpu_offload or disk_offload of "
+            "accelerate; pass the model before it is offloaded, or name its folder and choose the "
+            "devices with --device-map auto"
+        )
     check_plain_weights(name, network)
     check_family(name, network.config.to_dict())
     if network.get_output_embeddings() is None and attention_kind(network.config) == CAUSAL:
@@ -258,24 +267,6 @@ def _check_settings(name: str, device: str, dtype: str, settings: Settings) -> N
                 f"{name} is in memory already, and {option} {value!r} is asked of it; give its "
                 "name instead, or bring it there before"
             )
-
-
-def _sharing(network: Any) -> Any:
-    """A network of modules and a configuration of its own, with the same tensors.
-
-    Buffers that no checkpoint holds are copied: LongRoPE writes its frequencies into one.
-    """
-    tensors = [*network.parameters(), *network.state_dict(keep_vars=True).values()]
-    for module in network.modules():
-        # torch's older weight_norm keeps the product of parameters as a plain attribute
-        tensors += [value for value in vars(module).values() if isinstance(value, torch.Tensor)]
-    copied = copy.deepcopy(network, {id(tensor): tensor for tensor in tensors})
-    # accelerate's mixed precision wraps the method, and the copy's would run the original
-    vars(copied).pop("forward", None)
-    # a GGUF's weights are no longer quantised
-    vars(copied.config).pop("quantization_config", None)
-    copied.set_attn_implementation("eager")
-    return copied.eval()
 
 
 def model_around(
