@@ -281,8 +281,8 @@ def model_around(
 ) -> Model:
     """A model around a network of transformers, whose attention and activations are replaced."""
     config = network.config
+    merge_notes = () if bridge is not None else merge_wrapped(name, network)
     if bridge is None:
-        notes = (*notes, *merge_wrapped(name, network))
         fuse_activations(network)
         config.architectures = config.architectures or [type(network).__name__]
     dimensions = read_dimensions(name, config)
@@ -317,7 +317,14 @@ def model_around(
         attention_kind=dimensions.attention_kind,
         others=dimensions.others,
         mixed_layers=mixed_layers,
-        notes=(*notes, *bos_notes, *engine_notes, *_notes(network, dimensions, mixed_layers)),
+        merged=bool(merge_notes),
+        notes=(
+            *notes,
+            *merge_notes,
+            *bos_notes,
+            *engine_notes,
+            *_notes(network, dimensions, mixed_layers),
+        ),
         **facts,
     )
 

@@ -52,6 +52,9 @@ class Model:
     """Numbers of the layers that are not read, such as a hybrid's without softmax attention."""
     mixed_layers: tuple[int, ...] = ()
     """Numbers of the layers whose heads' outputs are mixed before W_O reads them."""
+    merged: bool = False
+    """Wrapped matrices of the user's model, such as adapters, were merged when it was loaded: the
+    matrices here do not follow the user's model in training."""
     notes: tuple[str, ...] = ()
     """Notes on how the model was loaded and runs, for the report of a run."""
     checkpoint: Checkpoint | None = None

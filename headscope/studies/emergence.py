@@ -230,7 +230,8 @@ class HeadCallback(TrainerCallback):  # type: ignore[misc]
 
     @random_state_kept()  # training goes on with the same dropout and batches
     def _classified(self, network: Any, tokenizer: Any) -> Run:
-        if self._model is None or self._network is not network:
+        is_current = self._model is not None and not self._model.merged
+        if not is_current or self._network is not network:
             self._model, self._network = open_model((network, tokenizer)), network
         return classify(
             self._model,

@@ -107,6 +107,34 @@ def test_a_later_reading_is_that_of_the_weights_as_they_then_are(run):
     assert logged[-1]["lift/induction"] != logged[0]["lift/induction"]
 
 
+class Scaled(torch.nn.Module):
+    """A wrapper with a parameter that is trained, as adapters have."""
+
+    def __init__(self, inside):
+        super().__init__()
+        self.inside, self.factor = inside, torch.nn.Parameter(torch.tensor(1.01))
+
+    def forward(self, x):
+        return self.inside(x) * self.factor
+
+
+def test_a_later_reading_is_that_of_an_adapter_as_it_then_is():
+    adapted, tokenizer = network().eval(), AutoTokenizer.from_pretrained(mini_folder())
+    layers = [name for name, _ in adapted.named_modules() if name.endswith("attn.c_attn")]
+    for name in layers:
+        adapted.set_submodule(name, Scaled(adapted.get_submodule(name)))
+    heads = hs.HeadCallback(corpus=TEXT, max_tokens=400, types=["induction"])
+    logged = []
+    heads.log = logged.append
+    for step in (1, 2):
+        heads.read(step, adapted, tokenizer)
+        with torch.no_grad():
+            for name in layers:
+                adapted.get_submodule(name).factor.fill_(0)  # every head looks evenly back
+    assert logged[0]["lift/induction"] > 0.3
+    assert logged[1]["lift/induction"] < 0.1
+
+
 def test_mixed_precision_reads_the_copy_and_not_the_model_that_is_trained(tmp_path):
     """accelerate wraps `forward`: the copy must not run the original, in training mode."""
     heads = hs.HeadCallback(every=2, corpus=TEXT, max_tokens=400)
