@@ -54,7 +54,7 @@ class Settings(Options):
     types: Names | None = _option(
         None,
         "Head types to score: names separated by commas, or all. Default: all but semantic, code, "
-        "retrieval, concept-induction, alignment, topic, far and discourse.",
+        "retrieval, concept-induction, alignment, topic, far, discourse and tense.",
         _TEXT,
     )
     quick: bool = _option(

@@ -18,7 +18,7 @@ from pydantic import Field
 
 from headscope.corpus.document import Document, Mention, Word
 from headscope.corpus.gold_links import arrow_table
-from headscope.corpus.mentions import agreement, shared_words
+from headscope.corpus.mentions import agreement, parsed_features, shared_words
 from headscope.corpus.window import MentionTable, Window, WordTable, no_mentions
 from headscope.errors import PatternError
 from headscope.options import checked
@@ -149,7 +149,20 @@ def _word_table(
         deprel=_texts(word.deprel for word in words),
         upos=_texts(word.upos for word in words),
         lemma=_texts((word.lemma or word.form).lower() for word in words),
+        tense=_texts(_tense(word) for word in words),
     )
+
+
+def _tense(word: Word) -> str:
+    """Tense and form of a verb; empty for any other word, and for a verb without a tense.
+
+    >>> _tense(Word("ran", 0, 3, 0, upos="VERB", feats="Mood=Ind|Tense=Past|VerbForm=Fin"))
+    'Past Fin'
+    """
+    features = parsed_features(word.feats)
+    if word.upos != "VERB" or "Tense" not in features:
+        return ""
+    return f"{features['Tense']} {features.get('VerbForm', '')}".strip()
 
 
 def _mention_table(

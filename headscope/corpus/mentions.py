@@ -130,7 +130,7 @@ def agreement(document: Document, mentions: Sequence[Mention]) -> Bool[ndarray, 
 
 def _features(document: Document, mention: Mention) -> dict[str, str]:
     head = document.words[mention.head]
-    features = _parsed(head.feats)
+    features = parsed_features(head.feats)
     if head.upos in ("NOUN", "PROPN"):
         features["Person"] = "3"
     inside = document.words[mention.first : mention.last + 1]
@@ -139,7 +139,12 @@ def _features(document: Document, mention: Mention) -> dict[str, str]:
     return features
 
 
-def _parsed(feats: str) -> dict[str, str]:
+def parsed_features(feats: str) -> dict[str, str]:
+    """The features of a word by name, from the column FEATS of CoNLL-U.
+
+    >>> parsed_features("Number=Sing|Person=3")
+    {'Number': 'Sing', 'Person': '3'}
+    """
     pairs = (part.partition("=") for part in feats.split("|"))
     return {name: value for name, _, value in pairs if value}
 

@@ -56,6 +56,8 @@ class WordTable:
     upos: ndarray
     lemma: ndarray
     """Lemma in lower case; the form if the annotation gives no lemma."""
+    tense: ndarray
+    """Tense and form of a verb, such as `Past Fin`; empty without a tense."""
 
     def __len__(self) -> int:
         return len(self.first)
@@ -118,7 +120,7 @@ def no_words() -> WordTable:
     (0, {})
     """
     empty, text = np.empty(0, np.int64), np.empty(0, "U1")
-    return WordTable(empty, empty, empty, empty, text, text, text)
+    return WordTable(empty, empty, empty, empty, text, text, text, text)
 
 
 def no_mentions() -> MentionTable:

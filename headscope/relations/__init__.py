@@ -31,6 +31,7 @@ from headscope.relations import (
     semantic,
     sink,
     syntactic,
+    tense,
     topic,
 )
 from headscope.relations.head_type import ALL, HeadType
@@ -55,6 +56,7 @@ _SHIPPED = (
     far.TYPE,
     discourse.TYPE,
     topic.TYPE,
+    tense.TYPE,
 )
 GRAMMATICAL = ("agreement", "pronoun")
 """Behaviours beside predictions in a stimulus: which of two sentences is grammatical."""

@@ -137,6 +137,7 @@ def mirror_words(words: WordTable, last: int) -> WordTable:
         deprel=words.deprel[::-1],
         upos=words.upos[::-1],
         lemma=words.lemma[::-1],
+        tense=words.tense[::-1],
     )
 
 

@@ -92,6 +92,7 @@ def _window(words: list[tuple[int, ...]], tokenizer: TextTokenizer, number: int)
         deprel=np.full(len(last), ""),
         upos=np.full(len(last), "X"),
         lemma=lemma,
+        tense=np.full(len(last), ""),
     )
     copied = int(last[len(words) - 1])
     return Window(

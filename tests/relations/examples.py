@@ -34,6 +34,26 @@ REED = """\
 """
 REED_TOKENS = ["<bos>", "Dr.", "Reed", "saw", "a", "dog", ".", "The", "surgeon", "ran", "."]
 
+PAST = """\
+1	She	she	PRON	_	_	2	nsubj	_	_
+2	walked	walk	VERB	_	Tense=Past|VerbForm=Fin	0	root	_	_
+3	,	,	PUNCT	_	_	2	punct	_	_
+4	sees	see	VERB	_	Tense=Pres|VerbForm=Fin	2	conj	_	_
+5	cats	cat	NOUN	_	_	4	obj	_	_
+
+1	taken	take	VERB	_	Tense=Past|VerbForm=Part	3	advcl	_	_
+2	was	be	AUX	_	Tense=Past|VerbForm=Fin	3	aux	_	_
+3	slept	sleep	VERB	_	Tense=Past|VerbForm=Fin	0	root	_	_
+4	and	and	CCONJ	_	_	5	cc	_	_
+5	talked	talk	VERB	_	Tense=Past|VerbForm=Fin	3	conj	_	_
+6	and	and	CCONJ	_	_	7	cc	_	_
+7	stayed	stay	VERB	_	Tense=Past|VerbForm=Fin	3	conj	_	_
+8	to	to	PART	_	_	9	mark	_	_
+9	rest	rest	VERB	_	VerbForm=Inf	3	advcl	_	_
+"""
+PAST_TOKENS = ["<bos>", "She", "walked", ",", "sees", "cats", "taken", "was", "slept", "and",
+               "talked", "and", "stayed", "to", "rest"]  # fmt: skip
+
 TOM = """\
 1	Tom	Tom	PROPN	_	Number=Sing	3	nsubj	_	Entity=(e1)
 2	Bob	Bob	PROPN	_	Number=Sing	3	vocative	_	Entity=(e2)
@@ -137,7 +157,7 @@ _ROWS = "".join(f"{i}\t{w}\t{w}\tX\t_\t_\t0\troot\t_\t_\n" for i, w in enumerate
 WORDS_TEXT = replace(document(_ROWS), stimulus="words")
 LONG_WORD_TEXT = document("1\tincomprehension\tincomprehension\tNOUN\t_\t_\t0\troot\t_\t_\n")
 KEYS_TEXT, REED_TEXT, RELATED_TEXT = document(SENTENCES), document(REED), document(RELATED)
-TOM_TEXT, DISCOURSE_TEXT = document(TOM), document(DISCOURSE)
+TOM_TEXT, DISCOURSE_TEXT, PAST_TEXT = document(TOM), document(DISCOURSE), document(PAST)
 _NOUNS = ("cat", "dog", "cat", "run", "dog", "cat")
 _ROWS = "".join(f"{i}\t{w}\t{w}\tNOUN\t_\t_\t0\troot\t_\t_\n" for i, w in enumerate(_NOUNS, 1))
 ABOUT_CATS = with_arrows(document(_ROWS), "cat")
@@ -235,6 +255,8 @@ EXAMPLES = [
     Example("retrieval/value", FACTS, {38: [6]}, FACTS_TEXT),
     # the query at 2 has no other noun to be compared with
     Example("topic/topic-word", ["<bos>", *_NOUNS], {4: [1, 3], 5: [1, 3]}, ABOUT_CATS),
+    # neither the auxiliary nor the participle has the form of "slept"; the last verbs are conjuncts
+    Example("tense/same-tense", PAST_TOKENS, {8: [2]}, PAST_TEXT),
     Example(
         "alignment/translation",
         TRANSLATED,

@@ -38,6 +38,7 @@ def window() -> Window:
         deprel=np.array(DEPRELS),
         upos=np.array(CLASS),
         lemma=np.array([f"l{i % 9}" for i in range(len(CLASS))]),
+        tense=np.full(len(CLASS), ""),
     )
     strings = ["[CLS]", *["a"] * count]
     for place in last[np.array(CLASS) == "PUNCT"]:

@@ -566,7 +566,55 @@ DISCOURSE = Case(
     },
 )
 
+# tense: the verb whose tense the query repeats, not the nearest -----------------------------------
+
+
+def verbs(allowed: Callable[[WordTable, int, int], bool], place: int = -1) -> Look:
+    """One of the earlier verbs that a rule on the rows of query and key allows, at each verb."""
+
+    def look(window: Window) -> Keys:
+        words, found = window.words, {}
+        rows = np.flatnonzero(words.upos == "VERB").tolist()
+        for query in rows:
+            keys = [key for key in rows if key < query and allowed(words, query, key)]
+            if keys and words.last[keys[place]] < words.first[query]:
+                found[int(words.last[query])] = int(words.last[keys[place]])
+        return found
+
+    return look
+
+
+def has_the_tense(words: WordTable, query: int, key: int) -> bool:
+    return words.tense[query] != "" and words.tense[query] == words.tense[key]
+
+
+def is_linked(words: WordTable, query: int, key: int) -> bool:
+    """True if one of two words governs the other, or a third word both."""
+    heads = words.head[query], words.head[key]
+    return heads[0] == key or heads[1] == query or (heads[0] == heads[1] >= 0)
+
+
+TENSE = Case(
+    "tense",
+    prose,
+    {f"same tense, noise {noise}": (verbs(has_the_tense), noise) for noise in NOISES}
+    | {
+        "nearest verb": verbs(lambda words, query, key: True),
+        "first verb": verbs(lambda words, query, key: True, 0),
+        "nearest verb with a tense": verbs(lambda words, query, key: words.tense[key] != ""),
+        "nearest verb in the past": verbs(lambda words, query, key: "Past" in words.tense[key]),
+        "linked verb": verbs(is_linked),
+        "linked verb of the same tense": verbs(
+            lambda *row: is_linked(*row) and has_the_tense(*row)
+        ),
+        "same lemma": verbs(lambda words, query, key: words.lemma[query] == words.lemma[key]),
+        "same word": same_word(-1),
+    },
+    {f"same tense, noise {noise}": {"same-tense"} for noise in NOISES},
+)
+
 CASES = {
+    "tense": TENSE,
     "discourse": DISCOURSE,
     "topic": ABOUT,
     "far": FAR,
