@@ -189,6 +189,7 @@ def _plain_words(words: Sequence[WordSpan], sentences: Sequence[int]) -> WordTab
         deprel=blank,
         upos=blank,
         lemma=np.array([word.word.lower() for word in words], "U"),
+        tense=blank,
     )
 
 
