@@ -6,8 +6,10 @@ import pytest
 import torch
 
 import headscope as hs
+from headscope.causal.rerun import Rerunner
 from headscope.errors import ModelError
 from headscope.models.load import load_model
+from headscope.studies.ablate_edges import edge_effects
 from tests.models.every_layout import attention_of, own_network, patterns, save_tiny
 
 MIXED = ("diffllama", "bitnet")
@@ -60,8 +62,6 @@ def run_of(folders, story, tmp_path_factory):
 
 
 CAUSAL = {
-    "ablate heads": lambda run, text: hs.ablate(run, heads="L0H0", only="heads"),
-    "ablate edges": lambda run, text: hs.ablate(run, heads="L0H0", only="edges"),
     "patch": lambda run, text: hs.patch(run, clean="x1z", corrupt="x2z", heads="all"),
     "prune": lambda run, text: hs.prune(run, text, max_tokens=200),
     "collapse": lambda run, text: hs.collapse(run, text, max_tokens=200),
@@ -74,6 +74,16 @@ CAUSAL = {
 def test_causal_studies_refuse_models_that_mix_heads(study, model_type, run_of, story):
     with pytest.raises(ModelError, match="W_O"):
         CAUSAL[study](run_of[model_type], story)
+
+
+@pytest.mark.parametrize("model_type", MIXED)
+def test_ablation_refuses_models_that_mix_heads(model_type, folders, story):
+    """Heads of random models have no tags, so that `hs.ablate` stops before it loads a model."""
+    model = load_model(str(folders / model_type))
+    with pytest.raises(ModelError, match="W_O"):
+        Rerunner(model)
+    with pytest.raises(ModelError, match="W_O"):
+        edge_effects(model, [story], [], queries=4, seed=0, progress=lambda done, total: None)
 
 
 @pytest.mark.parametrize("model_type", MIXED)
