@@ -92,17 +92,21 @@ class CleanRun:
 class Rerunner:
     """A model whose blocks can be run again from any of them.
 
+    Args:
+        model: of the fused engine.
+        score: of each place. Default: `Score.of`.
+
     Raises:
         ModelError: its blocks are ambiguous, or it mixes its heads' outputs before W_O; or see
             `network_of`.
     """
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, score: Score | None = None) -> None:
         refuse_mixed_heads(model)
         self.model = model
         predicts = model.attention_kind.predicts_next
         self.network: Any = network_of(model) if predicts else plain_network_of(model)
-        self.score = Score.of(model)
+        self.score = Score.of(model) if score is None else score
         layers = model.layers + len(model.others)
         self.blocks = layer_list(self.network, layers)
         outputs = outputs_by_layer(self.network)
@@ -111,8 +115,16 @@ class Rerunner:
         self._returns_tuple = self._block_returns_tuple()
 
     @torch.inference_mode()
-    def clean(self, rows: TokenRows) -> CleanRun:
-        """The untouched run."""
+    def clean(
+        self, rows: TokenRows, compared: Float[Tensor, "place d_model"] | None = None
+    ) -> CleanRun:
+        """The run without a further change.
+
+        Args:
+            rows: tokens, and the places that are scored.
+            compared: states from which `Score.STATE` measures distances. Default: those of this
+                run, which is that of the untouched model.
+        """
         inputs: list[Tensor] = []
         z: list[Tensor] = []
 
@@ -125,9 +137,10 @@ class Rerunner:
             for output in self.outputs.values():
                 hooks.enter_context(output.register_forward_pre_hook(lambda _, x: z.append(x[0])))
             states = self._states(rows)
+        compared = states if compared is None else compared
         heads = (by_head(layer_z, self.model.heads) for layer_z in z)
         by_layer = dict(zip(self.outputs, heads, strict=True))
-        return CleanRun(rows, inputs, by_layer, states, self._scores(states, rows, states))
+        return CleanRun(rows, inputs, by_layer, compared, self._scores(states, rows, compared))
 
     @torch.inference_mode()
     def scores(self, clean: CleanRun, intervention: Intervention) -> Float[Tensor, " place"]:

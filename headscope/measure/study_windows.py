@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +34,8 @@ def text_windows(
 ) -> list[Window]:
     """Windows of natural text, the longest first; text that ships with headscope by default.
 
+    They have `max_tokens` tokens at most: the last one is cut.
+
     Raises:
         CorpusError: a corpus cannot be read, or holds nothing to predict.
     """
@@ -45,10 +47,33 @@ def text_windows(
         max_length=min(MAX_LENGTH, model.context),
         seed=seed,
     )
-    windows = [window for window in text if len(window) > 1]
+    windows = [window for window in _at_most(text, max_tokens) if len(window) > 1]
     if not windows:
-        raise CorpusError(f"{', '.join(map(str, corpora))}: no text with a token to predict")
+        raise CorpusError(
+            f"{', '.join(map(str, corpora))}: no text with a token to predict in the first "
+            f"{max_tokens} tokens"
+        )
     return sorted(windows, key=len, reverse=True)
+
+
+def _at_most(windows: Iterable[Window], tokens: int) -> Iterator[Window]:
+    """Windows up to so many tokens; the last one may be cut."""
+    for window in windows:
+        yield window if len(window) <= tokens else _cut(window, tokens)
+        tokens -= len(window)
+
+
+def _cut(window: Window, length: int) -> Window:
+    """The first tokens of a window, and the token that closes it; without its annotation."""
+    positions = [*range(max(0, length - window.ends)), *range(window.stop, len(window))]
+    return Window(
+        window.name,
+        window.tokens[positions],
+        tuple(window.strings[position] for position in positions),
+        document=window.document,
+        attention_kind=window.attention_kind,
+        ends=window.ends,
+    )
 
 
 def token_count(windows: Sequence[Window]) -> int:

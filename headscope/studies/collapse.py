@@ -13,16 +13,24 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pandas as pd
+from einops import rearrange, reduce, repeat
 from jaxtyping import Bool, Float
 from pydantic import Field
 from torch import Tensor
 
 from headscope.causal.intervention import Intervention, PatternReplaced
-from headscope.causal.loss import loss, network_of
+from headscope.causal.loss import network_of
+from headscope.causal.text_losses import text_losses
 from headscope.errors import ModelError
 from headscope.measure.study_windows import MAX_TOKENS, rise, text_windows, token_count
 from headscope.models.families import refuse_encoder
-from headscope.models.layout.projections import outputs_by_layer
+from headscope.models.layout.projections import (
+    attention_by_layer,
+    input_biases,
+    input_projections,
+    outputs_by_layer,
+    projection_modules,
+)
 from headscope.models.model import Model
 from headscope.options import Corpus, Device, MaxTokens, Revision, Seed
 from headscope.progress import OnProgress, Progress, Steps, progress_bar
@@ -37,6 +45,15 @@ ALL, UNTOUCHED, NO_MIXING = "all", "untouched", "no W_O"
 _Patterns = Float[Tensor, "batch head query key"]
 _Shared = Float[Tensor, "batch 1 query key"]
 _Visible = Bool[Tensor, "_ _ query key"]
+_ByHead = Float[Tensor, "head width column"]
+
+
+def _mean_pattern(patterns: _Patterns, visible: _Visible) -> _Shared:
+    return reduce(patterns, "batch head query key -> batch 1 query key", "mean")
+
+
+def _first_pattern(patterns: _Patterns, visible: _Visible) -> _Shared:
+    return patterns[:, :1]
 
 
 def _uniform(patterns: _Patterns, visible: _Visible) -> _Shared:
@@ -45,11 +62,26 @@ def _uniform(patterns: _Patterns, visible: _Visible) -> _Shared:
 
 
 WAYS: Mapping[str, Callable[[_Patterns, _Visible], _Shared]] = {
-    "mean": lambda patterns, visible: patterns.mean(1, keepdim=True),
-    "head 0": lambda patterns, visible: patterns[:, :1],
+    "mean": _mean_pattern,
+    "head 0": _first_pattern,
     "uniform": _uniform,
 }
 """Ways to compute the shared pattern from the heads' patterns and the visible keys."""
+
+
+def _first_weights(weights: _ByHead) -> Float[Tensor, "width column"]:
+    return weights[0]
+
+
+def _mean_weights(weights: _ByHead) -> Float[Tensor, "width column"]:
+    return reduce(weights, "head width column -> width column", "mean")
+
+
+WEIGHT_WAYS: Mapping[str, Callable[[_ByHead], Float[Tensor, "width column"]]] = {
+    "mean W_QK": _mean_weights,
+    "head 0 W_QK": _first_weights,
+}
+"""Ways to compute the W_Q, and the W_K, that all heads of a layer get."""
 Change = Callable[[frozenset[int]], Intervention]
 """Makes the intervention on these layers."""
 
@@ -58,8 +90,8 @@ STUDY = Study(
     rows="layer × way to replace its patterns, after one for the untouched model",
     columns=table_columns("""
         layer | count, or `all` | layer whose heads share one pattern; empty for the untouched model
-        how | `untouched`, `mean`, `head 0`, `uniform` or `no W_O` | the shared pattern; for
-            `no W_O` the identity replaces W_O
+        how | `untouched`, `mean`, `head 0`, `uniform`, `mean W_QK`, `head 0 W_QK` or `no W_O` | the
+            shared pattern, or the shared W_Q and W_K; for `no W_O` the identity replaces W_O
         loss | nats per token, ≥ 0 | mean loss on text
         rise | nats per token | above the untouched model's
         ci_low, ci_high | nats per token | ends of the rise's 95 % interval
@@ -75,6 +107,13 @@ def collapse(
     model: ModelOrRun,
     corpus: Corpus = None,
     *,
+    weights: Annotated[
+        bool,
+        Field(
+            description="Also give all heads of a layer the same W_Q and W_K: the heads' mean, or "
+            "those of head 0."
+        ),
+    ] = False,
     mixing: Annotated[
         bool, Field(description="Also replace W_O by the identity, layer by layer (no W_O).")
     ] = False,
@@ -88,15 +127,21 @@ def collapse(
 
     A rise of 0 means that the different patterns of this layer do not lower the loss.
 
+    With `weights`, all heads of a layer get the same query and key weights, biases included. Those
+    of head 0 give all heads the pattern of head 0, unless each head has a learned sink.
+
     Raises:
         ModelError: the model cannot be loaded, or does not run under the fused engine; with
-            `mixing`, its heads together are not as wide as the residual stream.
+            `weights`, its W_Q and W_K are not known; with `mixing`, its heads together are not as
+            wide as the residual stream.
         CorpusError: the text cannot be read.
     """
     corpus = readable(corpus, seed=seed)
     with progress_bar(progress) as bar:
         loaded, _ = model_or_run(model, revision=revision, device=device)
         changes: dict[str, Change] = {way: partial(collapsed, way=way) for way in WAYS}
+        if weights:
+            changes |= {way: partial(SharedWeights, way=way) for way in WEIGHT_WAYS}
         if mixing:
             changes[NO_MIXING] = Unmixed
         losses = layer_losses(
@@ -144,14 +189,83 @@ def layer_losses(
     windows = text_windows(model, corpus, max_tokens=max_tokens, seed=seed)
     targets = {str(layer): frozenset({layer}) for layer in model.attention_layers}
     targets[ALL] = frozenset(model.attention_layers)
-    advance = Steps(progress, token_count(windows) * (1 + len(targets) * len(changes))).advance
-    clean = loss(model, windows, advance=advance)
-    rows = [("", UNTOUCHED, clean.mean, 0.0, float("nan"), float("nan"))]
-    for name, layers in targets.items():
-        for way, change in changes.items():
-            changed = loss(model, windows, change(layers), advance=advance)
-            rows.append((name, way, changed.mean, *rise(changed, clean, seed=seed)))
+    interventions = {
+        (name, way): change(layers)
+        for name, layers in targets.items()
+        for way, change in changes.items()
+    }
+    advance = Steps(progress, token_count(windows) * (1 + len(interventions))).advance
+    losses = text_losses(model, windows, interventions, advance=advance)
+    clean, nan = losses.unchanged, float("nan")
+    rows: list[tuple[object, ...]] = [("", UNTOUCHED, clean.mean, 0.0, nan, nan)]
+    for (name, way), changed in losses.changed.items():
+        rows.append((name, way, changed.mean, *rise(changed, clean, seed=seed)))
     return pd.DataFrame(rows, columns=STUDY.names)
+
+
+@dataclass(frozen=True)
+class SharedWeights(Intervention):
+    """Gives all heads of some layers one W_Q, and one W_K, with their biases."""
+
+    changed: frozenset[int]
+    """Numbers of the layers."""
+    way: str
+    """Name of a way in `WEIGHT_WAYS`."""
+
+    @property
+    def layers(self) -> frozenset[int]:
+        """Numbers of the layers."""
+        return self.changed
+
+    @contextmanager
+    def applied(self, model: Model) -> Iterator[None]:
+        """Change the weights within this context; afterwards they are copied back.
+
+        Raises:
+            ModelError: W_Q and W_K of the model are not known.
+        """
+        tensors = self._tensors(model)
+        originals = [tensor.rows.clone() for tensor in tensors]
+        try:
+            for tensor in tensors:
+                _share(tensor, WEIGHT_WAYS[self.way])
+            yield
+        finally:
+            for tensor, original in zip(tensors, originals, strict=True):
+                tensor.rows.copy_(original)
+
+    def _tensors(self, model: Model) -> list[HeadRows]:
+        """W_Q and W_K of the layers, and their biases."""
+        engine: Any = model.engine
+        dimensions = engine.dimensions
+        layers = attention_by_layer(engine.network)
+        holders = dict(zip(layers, projection_modules(engine.network), strict=True))
+        tensors = []
+        for layer in sorted(self.changed):
+            query, key, _ = input_projections(holders[layer], dimensions)
+            biases = input_biases(holders[layer], dimensions)
+            width = query[..., 0].numel() // model.heads
+            tensors += [HeadRows(rows, width) for rows in (query, key, *biases[:2])]
+        return tensors
+
+
+@dataclass(frozen=True, eq=False)
+class HeadRows:
+    """A matrix or bias of a layer, a view in place."""
+
+    rows: Float[Tensor, "*rows column"]
+    """Rows of head 0, then of head 1, and so on."""
+    width: int
+    """Rows of a head."""
+
+
+def _share(tensor: HeadRows, shared_by: Callable[[_ByHead], Float[Tensor, "width column"]]) -> None:
+    """Write one head's rows into the rows of every head, in place."""
+    rows = tensor.rows.reshape(-1, tensor.rows.shape[-1])
+    by_head = rearrange(rows, "(head width) column -> head width column", width=tensor.width)
+    shared = shared_by(by_head)
+    of_all = repeat(shared, "width column -> (head width) column", head=len(by_head))
+    tensor.rows.copy_(of_all.view(tensor.rows.shape))
 
 
 @dataclass(frozen=True)

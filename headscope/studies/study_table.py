@@ -203,7 +203,7 @@ STUDIES: tuple[StudyRow, ...] = (
         name="collapse",
         group=STUDY,
         summary="Measure the loss if the heads of a layer share one pattern.",
-        examples=("headscope study collapse mini --mixing --out collapse.csv",),
+        examples=("headscope study collapse mini --weights --mixing --out collapse.csv",),
     ),
     StudyRow(
         name="patch",

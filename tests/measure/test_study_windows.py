@@ -8,7 +8,31 @@ import numpy as np
 import pytest
 
 from headscope.causal.loss import TextLoss
-from headscope.measure.study_windows import rise
+from headscope.measure.study_windows import rise, text_windows
+from headscope.models.load import load_model
+from tests.helpers import encoders
+
+
+@pytest.mark.parametrize("max_tokens", [2, 90, 200, 365])
+def test_a_text_has_no_more_tokens_than_were_asked_for(max_tokens, gpt2_folder, story):
+    model = load_model(str(gpt2_folder))
+    windows = text_windows(model, story, max_tokens=max_tokens)
+    assert sum(map(len, windows)) == max_tokens
+    whole = text_windows(model, story, max_tokens=2000)
+    named = {window.name: window for window in whole}
+    for window in windows:
+        same = named[window.name]
+        assert window.tokens.tolist() == same.tokens[: len(window)].tolist()
+        assert window.strings == same.strings[: len(window)]
+
+
+def test_a_cut_window_of_an_encoder_is_closed(tmp_path):
+    model = load_model(str(encoders.save_hand_built(tmp_path / "model")))
+    text = tmp_path / "text.conllu"
+    text.write_text(encoders.corpus(20, seed=0))
+    windows = text_windows(model, text, max_tokens=31)
+    assert sum(map(len, windows)) == 31
+    assert {window.tokens[-1] for window in windows} == {model.tokenizer.frame.end}
 
 
 def test_a_rise_has_the_interval_of_its_windows():

@@ -11,7 +11,7 @@ from headscope.errors import ModelError
 from headscope.measure.study_windows import text_windows
 from headscope.models.layout.projections import attention_modules, output_projection
 from headscope.models.load import load_model
-from headscope.studies.collapse import WAYS, collapse, collapsed
+from headscope.studies.collapse import WAYS, WEIGHT_WAYS, collapse, collapsed
 from tests.models.every_layout import save_tiny
 
 
@@ -86,6 +86,43 @@ def test_the_table_has_a_row_per_layer_and_way(model, story):
     assert table["rise"].tolist() == pytest.approx((table["loss"] - table["loss"][0]).tolist())
     uniform = collapsed(frozenset({0, 1}), "uniform")
     assert table["loss"].iloc[-1] == loss(model, text_windows(model, story), uniform).mean
+
+
+def test_weights_of_head_0_give_all_heads_its_pattern(model, story):
+    table = collapse(model, story, weights=True).table.set_index(["layer", "how"])
+    assert {*table.index.get_level_values("how")} == {"untouched", *WAYS, *WEIGHT_WAYS}
+    by_way = table["loss"].unstack("how").drop(index="")
+    assert by_way["head 0 W_QK"].tolist() == pytest.approx(by_way["head 0"].tolist(), abs=1e-5)
+    assert (by_way["mean W_QK"] - by_way["mean"]).abs().min() > 1e-5
+
+
+def query_and_key_rows(module, name: str) -> list[torch.Tensor]:
+    """Rows of W_Q and of W_K (or of their biases) by head, in place."""
+    if hasattr(module, "c_attn"):
+        columns = getattr(module.c_attn, name).data.T if name == "weight" else module.c_attn.bias
+        return [part.data.view(4, 8, *part.shape[1:]) for part in columns.data.split(32)[:2]]
+    if hasattr(module, "query_key_value"):
+        heads = getattr(module.query_key_value, name).data
+        heads = heads.view(4, 3, 8, *heads.shape[1:])
+        return [heads[:, 0], heads[:, 1]]
+    parts = [getattr(module.q_proj, name), getattr(module.k_proj, name)]
+    return [part.data.view(-1, 8, *part.shape[1:]) for part in parts if part is not None]
+
+
+def test_mean_weights_are_those_of_a_model_with_rewritten_matrices(model_folder, story):
+    model = load_model(str(model_folder))
+    before = {name: w.clone() for name, w in model.engine.network.state_dict().items()}
+    table = collapse(model, story, weights=True).table.set_index(["layer", "how"])
+    after = model.engine.network.state_dict()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    rewritten = load_model(str(model_folder))
+    for module in attention_modules(rewritten.engine.network):
+        for name in ("weight", "bias"):
+            for heads in query_and_key_rows(module, name):
+                heads.copy_(torch.stack([sum(heads) / len(heads)] * len(heads)))
+    expected = loss(rewritten, text_windows(rewritten, story)).mean
+    assert table.loc[("all", "mean W_QK"), "loss"] == pytest.approx(expected, abs=1e-5)
+    assert abs(table.loc[("all", "mean W_QK"), "rise"]) > 1e-3
 
 
 def unmix(model, corpus, **how):

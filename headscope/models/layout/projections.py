@@ -176,12 +176,9 @@ def input_projections(attention: nn.Module, dimensions: AttentionDimensions) -> 
     Raises:
         ModelError: no layout is known that keeps these matrices there, as in latent attention.
     """
-    form = _form_of(attention)
-    if form is None:
-        raise ModelError(f"no Q, K and V matrices known for {type(attention).__name__}")
-    return form.split(
-        [weight_rows(attention.get_submodule(name)) for name in form.modules], dimensions
-    )
+    form = _known_form(attention)
+    rows = [weight_rows(attention.get_submodule(name)) for name in form.modules]
+    return form.split(rows, dimensions)
 
 
 def projection_names(attention: nn.Module) -> list[str]:
@@ -193,6 +190,34 @@ def projection_names(attention: nn.Module) -> list[str]:
     factors = [name for name in FACTORS if _has(attention, name)]
     output = [name for name in OUTPUTS if _has(attention, name)][:1]
     return list(dict.fromkeys([*inputs, *factors, *output]))
+
+
+def input_biases(attention: nn.Module, dimensions: AttentionDimensions) -> _Matrices:
+    """The biases of Q, K and V as matrices of one column, views in place; empty without biases.
+
+    Raises:
+        ModelError: as of `input_projections`.
+    """
+    form = _known_form(attention)
+    biases: list[Any] = [
+        getattr(attention.get_submodule(name), "bias", None) for name in form.modules
+    ]
+    if any(bias is None for bias in biases):
+        return []
+    columns = [bias.data[:, None] for bias in biases]
+    return form.split(columns, dimensions)
+
+
+def _known_form(attention: nn.Module) -> Projections:
+    """The place of W_Q, W_K and W_V.
+
+    Raises:
+        ModelError: no layout is known that keeps these matrices there, as in latent attention.
+    """
+    form = _form_of(attention)
+    if form is None:
+        raise ModelError(f"no Q, K and V matrices known for {type(attention).__name__}")
+    return form
 
 
 def output_projection(attention: nn.Module) -> nn.Module:

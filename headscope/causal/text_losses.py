@@ -1,0 +1,110 @@
+"""The loss of a model on windows under many changes, each from the first layer that it changes.
+
+Layers below a change give what they give in the untouched model. Their output is kept for a batch
+of windows, so that a change of one layer costs half of a forward pass on average.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from headscope.causal.intervention import Intervention
+from headscope.causal.loss import Advance, TextLoss
+from headscope.causal.rerun import Rerunner, Score, TokenRows
+from headscope.corpus.window import Window
+from headscope.models.model import Model
+from headscope.models.stream import batch_tokens_on, in_batches, padded_tokens
+
+_Name = TypeVar("_Name", bound=Hashable)
+
+
+@dataclass(frozen=True, eq=False)
+class TextLosses(Generic[_Name]):
+    """Losses on the same windows."""
+
+    unchanged: TextLoss
+    """With the base alone, if there is one."""
+    changed: Mapping[_Name, TextLoss]
+    """With each change, and the base."""
+
+
+@torch.inference_mode()
+def text_losses(
+    model: Model,
+    windows: Sequence[Window],
+    changes: Mapping[_Name, Intervention],
+    *,
+    base: Intervention | None = None,
+    advance: Advance = lambda tokens: None,
+) -> TextLosses[_Name]:
+    """The loss of a model on each window, by itself and under each change.
+
+    The loss of a causal model is in nats per predicted token. That of an encoder is the distance of
+    each last state from the untouched model's, divided by the length of the latter.
+
+    Args:
+        model: of the fused engine.
+        windows: of two tokens or more each.
+        changes: changes by name, each made alone.
+        base: a change that is made in addition to each of them.
+        advance: called with the tokens of each forward pass when it is done.
+
+    Raises:
+        ModelError: see `Rerunner`.
+    """
+    rerunner = Rerunner(model, loss_score(model))
+    unchanged: list[float] = []
+    sums: dict[_Name, list[float]] = {name: [] for name in changes}
+    for batch in in_batches(windows, batch_tokens_on(model.device)):
+        rows = scored_rows(batch, rerunner.score, model.device)
+        counts = _counts(batch, rerunner.score)
+        tokens = sum(map(len, batch))
+        untouched = rerunner.clean(rows)
+        advance(tokens)
+        with nullcontext() if base is None else base.applied(model):
+            start = untouched if base is None else rerunner.clean(rows, untouched.states)
+            unchanged += _sums(start.scores, counts)
+            for name, change in changes.items():
+                scores = rerunner.scores(start, change)
+                sums[name] += _sums(scores, counts)
+                advance(tokens)
+    counts = _counts(windows, rerunner.score)
+    return TextLosses(
+        unchanged=TextLoss(np.array(unchanged), np.array(counts)),
+        changed={name: TextLoss(np.array(s), np.array(counts)) for name, s in sums.items()},
+    )
+
+
+def loss_score(model: Model) -> Score:
+    """The score whose negative is the loss."""
+    return Score.NEXT if model.attention_kind.predicts_next else Score.STATE
+
+
+def scored_rows(windows: Sequence[Window], score: Score, device: str) -> TokenRows:
+    """Windows as rows; each token but the first is scored, or each token of an encoder."""
+    first = int(score is Score.NEXT)
+    row = [torch.full((len(w) - first,), number) for number, w in enumerate(windows)]
+    position = [torch.arange(first, len(w)) for w in windows]
+    return TokenRows(
+        tokens=padded_tokens(windows).to(device),
+        lengths=torch.tensor([len(w) for w in windows], device=device),
+        row=torch.cat(row).to(device),
+        position=torch.cat(position).to(device),
+    )
+
+
+def _counts(windows: Sequence[Window], score: Score) -> list[int]:
+    """Scored tokens of each window."""
+    return [len(window) - int(score is Score.NEXT) for window in windows]
+
+
+def _sums(scores: Tensor, counts: list[int]) -> list[float]:
+    """The loss of each window, summed over its tokens."""
+    return [float(-window.double().sum()) for window in torch.split(scores, counts)]
