@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from headscope.corpus.read import file_sha256
-from headscope.errors import RunError, WriteError
+from headscope.errors import RunError, WriteError, is_out_of_memory
 from headscope.measure.tally import ReadState, StoppedEarly
 from headscope.relations.relation import TagThresholds
 from headscope.runs.folder import RunFolder
@@ -123,6 +123,8 @@ class RunCheckpoint:
             arrays = from_npz(path.read_bytes(), 2 * self.model.tally.size)
             facts = json.loads(arrays.pop(_FACTS).tobytes())
         except Exception as error:  # a file of another kind can make a library raise anything
+            if is_out_of_memory(error):  # the sums are whole, and must not be removed
+                raise RunError(f"{path} does not fit into memory; free some and repeat") from error
             raise RunError(
                 f"{path}: this is not what a run wrote (edited, cut short, or from elsewhere): "
                 f"{error!s:.200}; remove it or add --overwrite to start again"

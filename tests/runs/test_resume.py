@@ -166,6 +166,19 @@ def test_other_settings_are_refused_and_named(gpt2_folder, corpus, unfinished, m
     assert not out.exists()
 
 
+def test_sums_that_do_not_fit_into_memory_are_not_called_damaged(
+    gpt2_folder, corpus, unfinished, monkeypatch
+):
+    def fail(*_):
+        raise MemoryError
+
+    monkeypatch.setattr(checkpoint, "from_npz", fail)
+    with pytest.raises(RunError, match="memory") as error:
+        hs.classify(str(gpt2_folder), corpus, out=unfinished, **OPTIONS)
+    assert "--overwrite" not in str(error.value)
+    assert state_of(unfinished).is_file()
+
+
 def test_another_model_of_the_same_name_is_refused(tokenizer, corpus, tmp_path):
     model, out = tmp_path / "model", tmp_path / "run"
     save_model("gpt2", tokenizer, model)
