@@ -57,10 +57,10 @@ def heads(
     loaded = load(run)
     selected = list_heads(loaded, type)
     if format == "table":
-        undecided_heads = undecided(loaded.heads, loaded.evidence)["description"]
+        undecided_heads = undecided(loaded.heads, loaded.evidence, loaded.thresholds)
         partial = by_name(partial_sinks(loaded.evidence, loaded.thresholds))
         labelled = with_shown_relations(selected, loaded.evidence)
-        print_rich(head_lines(labelled, undecided_heads, partial["mass"]))
+        print_rich(head_lines(labelled, undecided_heads["description"], partial["mass"]))
         if loaded.preliminary:
             print_text(loaded.preliminary)
     else:

@@ -12,6 +12,7 @@ import pandas as pd
 from jaxtyping import Bool, Float
 from numpy import ndarray
 
+from headscope.measure.tally import MIN_BLOCKS
 from headscope.statistics.intervals import Z_95
 from headscope.statistics.wording import TIMES_CONTROL, baseline_in_words, strictest_control
 
@@ -24,7 +25,7 @@ STANDS_OUT = 0.5
 """Least lift of an effect in units of the standard deviation of a head's effects over the tokens of
 the text. A head with large effects raises whatever it attends to by chance: with random V and O the
 lift's mean over a hundred tokens is some tenths of it, and of either sign."""
-QUERIES, HARD_QUERIES = "queries", "hard queries"
+QUERIES, Q_VALUE, HARD_QUERIES = "queries", "q value", "hard queries"
 
 Row = Mapping[str, Any]
 """A row of `headscope.statistics.tags.with_thresholds`, by column. The numbers of direct effects
@@ -134,6 +135,12 @@ def is_open(numbers: Numbers) -> _Truth:
     return open_rows
 
 
+def has_no_interval(numbers: Numbers) -> _Truth:
+    """Rows whose queries lie in too few blocks of documents for an interval of the lift."""
+    rows: _Truth = (numbers["taggable"] > 0) & ~numbers.has("ci_low")
+    return rows
+
+
 def _bound(numbers: Numbers) -> _Number:
     bound: _Number = numbers["hard_baseline_rate"] + numbers["beat_baseline_by"]
     return bound
@@ -192,6 +199,16 @@ def open_in_words(row: Row) -> str:
     return f"at {hard}, baselines reach {row['hard_baseline_rate']:.0%}"
 
 
+def undecided_in_words(row: Row) -> str:
+    """Reason why the text cannot decide the relation of a row that is `not identifiable`."""
+    if isnan(row["ci_low"]):
+        return (
+            f"its {row['n']} queries lie in fewer than {MIN_BLOCKS} blocks of documents, too few "
+            "for an interval"
+        )
+    return open_in_words(row)
+
+
 BESIDE_LIFT = ("matched control tokens", "moved", "stands out")
 """Conditions that the sentence on a direct effect states after its lift."""
 
@@ -215,7 +232,7 @@ CONDITIONS = (
         margin=lambda t: _within(t["mass"] - t["threshold"], t["mass_error"]),
     ),
     Condition(
-        "q value",
+        Q_VALUE,
         lambda t: (t["q_value"] < MAX_Q) & (t["lift"] > 0),
         lambda r: (
             f"q {_q_value(r['q_value'])}, must be below {MAX_Q:g}; lift {r['lift']:.3f} "

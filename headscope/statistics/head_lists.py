@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from math import isnan
 
 import pandas as pd
 
 from headscope.measure.example import ExampleRequest
 from headscope.relations.relation import MIN_QUERIES, Relation, TagThresholds
 from headscope.relations.sink import PARTIAL, TYPE
-from headscope.statistics.conditions import open_in_words
-from headscope.statistics.tags import UNIDENTIFIABLE, is_sink
+from headscope.statistics.conditions import Row, undecided_in_words
+from headscope.statistics.tags import UNIDENTIFIABLE, is_sink, is_undecided, with_thresholds
 from headscope.statistics.wording import baseline_in_words
 
 TAGS_PER_HEAD = 3
@@ -87,38 +88,49 @@ def _by_lift(evidence: pd.DataFrame, *before: str) -> pd.DataFrame:
     )
 
 
-def undecided(heads: pd.DataFrame, evidence: pd.DataFrame) -> pd.DataFrame:
+def undecided(
+    heads: pd.DataFrame, evidence: pd.DataFrame, thresholds: Mapping[str, TagThresholds]
+) -> pd.DataFrame:
     """The heads that are `not identifiable`, with the relation that the text cannot decide.
 
     Returns:
         A row per such head by its name, in the order of the heads: the evidence of the relation
-        with the largest lift of those, in `said` what it cannot be told from, and in `why` what the
-        text lacks.
+        with the largest lift of those, in `description` what it cannot be told from, in `why` what
+        the text lacks, and in `hard_queries` the number of hard queries.
     """
     if not (evidence["verdict"] == UNIDENTIFIABLE).any():
-        return heads.head(0)[["layer", "head"]].assign(description="", why="")
-    candidates = evidence[evidence["verdict"] == UNIDENTIFIABLE]
+        return heads.head(0)[["layer", "head"]].assign(description="", why="", hard_queries="")
+    table = with_thresholds(evidence, thresholds)
+    candidates = table[is_undecided(table)]
     candidates = candidates.sort_values("lift", ascending=False, kind="stable")
     candidates = candidates.drop_duplicates(["layer", "head"]).set_index(["layer", "head"])
     undecided_heads = heads.loc[heads["primary"] == UNIDENTIFIABLE, ["layer", "head"]]
     rows = undecided_heads.join(candidates, on=["layer", "head"], how="inner")
     descriptions = [alternatives(*names) for names in rows[["relation", "baseline"]].to_numpy()]
-    lacking = [open_in_words(row) for row in rows.to_dict("records")]
+    lacking = [undecided_in_words(row) for row in rows.to_dict("records")]
+    counts = [_hard_queries(row) for row in rows.to_dict("records")]
     return rows.assign(
         description=pd.Series(descriptions, rows.index, dtype=object),
         why=pd.Series(lacking, rows.index, dtype=object),
+        hard_queries=pd.Series(counts, rows.index, dtype=object),
     )
 
 
+def _hard_queries(row: Row) -> str:
+    if isnan(row["ci_low"]):
+        return "too few documents"
+    return f"{row['hard_n']:.0f} of {row['n']}"
+
+
 def alternatives(relation: str, baseline: str) -> str:
-    """The two things a head may be doing, in words: the relation, or the baseline.
+    """The two things a head may be doing, in words: the relation, or the baseline or chance.
 
     >>> alternatives("obj:dep>head", "nearest-VERB")
     'obj → its head, or nearest verb'
     >>> alternatives("det:head>dep", "2-words-back")
     'head → its det, or 2 words back'
     """
-    return f"{_relation(relation)}, or {baseline_in_words(baseline)}"
+    return f"{_relation(relation)}, or {baseline_in_words(baseline) or 'chance'}"
 
 
 def _relation(name: str) -> str:

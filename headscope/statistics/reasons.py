@@ -35,6 +35,7 @@ from headscope.statistics.tags import (
     UNCLASSIFIED,
     UNIDENTIFIABLE,
     evidence_order,
+    is_undecided,
     with_thresholds,
 )
 from headscope.statistics.wording import baseline_in_words, strictest_control
@@ -74,12 +75,14 @@ def explain_tags(
     head_evidence = rows_of_head(table, layer, head)
     head_evidence = head_evidence.loc[evidence_order(head_evidence)]
     tagged = head_evidence[head_evidence["tagged"].astype(bool)]
+    undecided_rows = head_evidence[is_undecided(head_evidence)]
+    word = UNIDENTIFIABLE if len(undecided_rows) else UNCLASSIFIED
     open_rows = head_evidence[head_evidence["verdict"] == UNIDENTIFIABLE]
-    word = UNIDENTIFIABLE if len(open_rows) else UNCLASSIFIED
     names = marked_names(tagged, tag_names(tagged))
     lines = [f"{head_name(layer, head)}: " + (", ".join(names) or word)]
     near = head_evidence.drop([*tagged.index, *open_rows.index])
     if relation is None:
+        open_rows = undecided_rows
         near = near[(near["lift"] > NEAR_LIFT) & near["ci_low"].notna()].head(NEAR_MISSES)
     else:
         tagged, open_rows, near = (
@@ -292,7 +295,7 @@ def check_relation(result: Result, relation: str) -> None:
 
 
 def _undecided(result: Result, name: str) -> str:
-    undecided_heads = undecided(result.heads, result.evidence)
+    undecided_heads = undecided(result.heads, result.evidence, result.thresholds)
     if name not in undecided_heads.index:
         return ""
     row = undecided_heads.loc[name]

@@ -23,12 +23,15 @@ from headscope.statistics.conditions import (
     CONDITIONS,
     HARD_QUERIES,
     MIN_HARD,
+    Q_VALUE,
     QUERIES,
     Numbers,
     Row,
     failures,
+    has_no_interval,
     inconclusive,
     is_open,
+    undecided_in_words,
 )
 
 UNCLASSIFIED = "unclassified"
@@ -127,20 +130,36 @@ def verdicts(
 ) -> pd.Series:
     """The `verdict` column.
 
-    `tagged` if every condition holds; `not identifiable` if all hold but that hard queries cannot
-    distinguish the relation from baselines; `inconclusive` if the interval of every failed
-    condition includes its threshold; else `no`.
+    `tagged` if every condition holds; `not identifiable` if there are too few blocks of documents
+    for an interval, or if all hold but that hard queries cannot distinguish the relation from
+    baselines; `inconclusive` if the interval of every failed condition includes its threshold; else
+    `no`.
     """
     if evidence.empty:
         return pd.Series([], dtype=object)
     table = with_thresholds(evidence, thresholds, fewest=fewest)
     failed = failures(table)
     others = failed.drop(columns=HARD_QUERIES).any(axis=1)
+    numbers = Numbers(table)
     verdict = pd.Series(NO, index=failed.index)
     verdict[inconclusive(table, failed)] = INCONCLUSIVE
-    verdict[~others & is_open(Numbers(table))] = UNIDENTIFIABLE
+    verdict[~others & is_open(numbers)] = UNIDENTIFIABLE
+    verdict[has_no_interval(numbers)] = UNIDENTIFIABLE
     verdict[~failed.any(axis=1)] = TAGGED
     return verdict
+
+
+def is_undecided(table: pd.DataFrame) -> pd.Series:
+    """Rows of `with_thresholds` that are `not identifiable` and might have a tag on other text.
+
+    A relation without an interval is `not identifiable` for every head. Here it counts only for
+    heads of which every condition holds that needs neither an interval nor hard queries.
+    """
+    numbers, failed = Numbers(table), failures(table)
+    others = failed.drop(columns=[HARD_QUERIES, Q_VALUE]).any(axis=1)
+    is_near = ~others & (numbers["lift"] > 0)
+    is_unidentifiable: pd.Series = table["verdict"] == UNIDENTIFIABLE
+    return is_unidentifiable & (is_near | ~has_no_interval(numbers))
 
 
 def head_table(
@@ -170,16 +189,20 @@ def head_table(
     )
     heads = heads.assign(direct_effects="", direct_effect_lift=np.nan)  # until effects are weighed
     heads = with_cautions(heads, ordered_tags)
-    return with_no_type(heads.merge(profile, on=["layer", "head"])[HEAD_COLUMNS], evidence)
+    heads = heads.merge(profile, on=["layer", "head"])[HEAD_COLUMNS]
+    return with_no_type(heads, evidence, thresholds)
 
 
-def with_no_type(heads: pd.DataFrame, evidence: pd.DataFrame) -> pd.DataFrame:
+def with_no_type(
+    heads: pd.DataFrame, evidence: pd.DataFrame, thresholds: Mapping[str, TagThresholds]
+) -> pd.DataFrame:
     """The heads, with one of two words as the `primary` of those without a tag.
 
-    `not identifiable` where the verdict on some relation is.
+    `not identifiable` if the head would have a tag that the text cannot decide; see `is_undecided`.
     Else `unclassified`.
     """
-    open_rows = evidence.loc[evidence["verdict"] == UNIDENTIFIABLE, ["layer", "head"]]
+    table = with_thresholds(evidence, thresholds)
+    open_rows = table.loc[is_undecided(table), ["layer", "head"]]
     undecided = set(open_rows.itertuples(index=False, name=None))
     places = heads[["layer", "head"]].itertuples(index=False, name=None)
     words = [UNIDENTIFIABLE if head in undecided else UNCLASSIFIED for head in places]
@@ -245,6 +268,8 @@ def _reason(row: Row, meaning: str, failing: Sequence[str]) -> str:
         f"lift {row['lift']:.2f} [{row['ci_low']:.2f}, {row['ci_high']:.2f}], "
         f"q {row['q_value']:.1g}, n {row['n']})"
     )
+    if has_no_interval(Numbers(row))[0]:
+        return f"{row['id']}: this text cannot decide it: {undecided_in_words(row)}; {numbers}"
     if row["tagged"]:
         return f"{row['id']}: {numbers}" + f"; general: {row[GENERAL]}" * bool(row[GENERAL])
     if row["verdict"] == UNIDENTIFIABLE:
@@ -264,9 +289,11 @@ def evidence_order(table: pd.DataFrame) -> pd.Index:
     closest.
     """
     tagged = table["tagged"].astype(bool)
+    ranks = table["verdict"].map(_RANKS).where(~tagged, 0)
+    is_far = (table["verdict"] == UNIDENTIFIABLE) & ~is_undecided(table)
     rank = pd.DataFrame(
         {
-            "verdict": table["verdict"].map(_RANKS).where(~tagged, 0),
+            "verdict": ranks.where(~is_far, _RANKS[NO]),
             "failed": np.where(tagged, 0, failures(table).sum(axis=1)),
             "vague": np.select([~tagged, is_sink(table["id"]), table["broad"]], [0, 2, 1], 0),
             "lift": -table["lift"],

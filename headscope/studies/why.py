@@ -33,6 +33,7 @@ from headscope.statistics.tags import (
     NO_TAG,
     UNIDENTIFIABLE,
     evidence_order,
+    is_undecided,
     with_thresholds,
 )
 from headscope.stimuli.natural_text import readable
@@ -204,7 +205,7 @@ def _read(
 
 def _title(rows: pd.DataFrame, row: Row, tags: Sequence[str]) -> str:
     """The tags, and the relation of largest lift that is not identifiable."""
-    undecided = rows[rows["verdict"] == UNIDENTIFIABLE]
+    undecided = rows[is_undecided(rows)]
     undecided = undecided.sort_values("lift", ascending=False, kind="stable")
     others = f" (and {len(undecided) - 1} more)" * (len(undecided) > 1)
     pairs = undecided[["relation", "baseline"]].head(1).itertuples(index=False)

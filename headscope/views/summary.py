@@ -43,7 +43,7 @@ NUMBERS_MEAN = (
 )
 EITHER_MEANS = (
     "either …: every other condition of a tag holds, but the relation and the baseline differ at "
-    "too few queries of this text"
+    "too few queries of this text, or its queries lie in too few documents"
 )
 BELOW_SIGN = "<"
 """Sign after the letter of a head below its baseline. Signs without room are cut off."""
@@ -59,7 +59,7 @@ def summary(run: Result) -> RenderableType:
     best = strongest(run.evidence)
     if len(best):
         parts += [Text(), Text(NUMBERS_MEAN, style="dim"), *_strongest_tables(best)]
-    if len(undecided_heads := undecided(run.heads, run.evidence)):
+    if len(undecided_heads := undecided(run.heads, run.evidence, run.thresholds)):
         parts += [Text(), _undecided_table(undecided_heads)]
     notes = list(run.info.get("notes", ()))
     tagged = run.evidence[run.evidence["tagged"].astype(bool)]
@@ -241,8 +241,7 @@ def _undecided_table(undecided_heads: pd.DataFrame) -> Table:
     for sentence, rows in undecided_heads.groupby("description", sort=False):
         names = ", ".join(rows.index[:STRONGEST]) + (", …" if len(rows) > STRONGEST else "")
         first = rows.iloc[0]
-        of = f"{first['hard_n']:.0f} of {first['n']}"
-        table.add_row(str(sentence), str(len(rows)), names, of)
+        table.add_row(str(sentence), str(len(rows)), names, str(first["hard_queries"]))
     return table
 
 

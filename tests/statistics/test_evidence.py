@@ -15,6 +15,9 @@ from headscope.relations.effects import no_tokens
 from headscope.relations.relation import Relation, TagThresholds
 from headscope.statistics.conditions import failures, open_in_words
 from headscope.statistics.estimates import weigh
+from headscope.statistics.head_lists import undecided
+from headscope.statistics.reasons import explain_tags
+from headscope.statistics.result import by_name
 from headscope.statistics.tags import (
     INCONCLUSIVE,
     NO,
@@ -73,7 +76,7 @@ def test_means_are_sums_over_queries_and_not_means_of_blocks():
 def test_too_few_blocks_give_no_interval_and_no_q_value():
     evidence = weigh(simulated(0.3, 3, np.random.default_rng(0), blocks=7), RELATIONS, seed=0)
     assert evidence[["ci_low", "ci_high", "q_value"]].isna().all(axis=None)
-    assert (verdicts(evidence, {r.id: r.thresholds for r in RELATIONS}) == NO).all()
+    assert (verdicts(evidence, {r.id: r.thresholds for r in RELATIONS}) == UNIDENTIFIABLE).all()
     evidence = weigh(simulated(0.3, 3, np.random.default_rng(0), blocks=8), RELATIONS, seed=0)
     assert evidence[["ci_low", "ci_high", "q_value"]].notna().all(axis=None)
 
@@ -189,6 +192,33 @@ def test_a_margin_whose_interval_includes_0_is_inconclusive(change, sentence):
     # another condition rejects it, or has no interval
     assert verdict_of(row | {"chance": 0.5}) == NO
     assert verdict_of(row | {"n": 49}) == NO
+
+
+NO_INTERVAL = (
+    GOOD
+    | {"n": 60, "baseline": "", "ci_low": np.nan, "ci_high": np.nan, "q_value": np.nan}
+    | dict.fromkeys(("mass_error", "control_error"), np.nan)
+)
+
+
+def test_without_an_interval_no_head_is_rejected_and_only_a_near_one_is_listed():
+    away = {"mass": 0.01, "control": 0.1, "lift": -0.09, "hit_rate": 0.0}
+    rows = [NO_INTERVAL, NO_INTERVAL | away | {"head": 1}]
+    far = [GOOD | away | {"relation": "other", "head": head} for head in (0, 1)]
+    thresholds = {"t/r": TagThresholds(0.2, "s", "m"), "t/other": TagThresholds(0.2, "s", "m")}
+    evidence = pd.DataFrame([*rows, *far])
+    assert verdicts(evidence, thresholds).tolist() == [UNIDENTIFIABLE, UNIDENTIFIABLE, NO, NO]
+    heads = heads_of([*rows, *far])
+    assert heads["primary"].tolist() == [UNIDENTIFIABLE, "unclassified"]
+    assert "8 blocks" in heads["reason"].iloc[0]
+    evidence["verdict"], evidence["tagged"] = verdicts(evidence, thresholds), False
+    (listed,) = undecided(by_name(heads), evidence, thresholds).to_dict("records")
+    assert (listed["head"], listed["description"]) == (0, "r, or chance")
+    assert "8 blocks" in listed["why"]
+    assert [UNIDENTIFIABLE in explain_tags(evidence, thresholds, 0, head) for head in (0, 1)] == [
+        True,
+        False,
+    ]
 
 
 def test_a_type_that_no_head_could_earn_is_not_counted():

@@ -41,7 +41,7 @@ def made() -> hs.Run:
     row = evidence["head"].isin([2, 3, 4]) & (evidence["relation"] == "offset-2")
     columns = ["verdict", "baseline", "hard_n"]
     evidence.loc[row, columns] = [NI, "nearest-VERB", 7.0]
-    return replace(run, heads=with_no_type(run.heads, evidence), evidence=evidence)
+    return replace(run, heads=with_no_type(run.heads, evidence, run.thresholds), evidence=evidence)
 
 
 @pytest.fixture(scope="module")
@@ -138,5 +138,5 @@ def test_a_head_with_a_tag_is_no_question_whatever_else_cannot_be_told(run):
     evidence = run.evidence.copy()
     row = (evidence["head"] == 0) & (evidence["relation"] == "offset-2")
     evidence.loc[row, "verdict"] = NI
-    assert undecided(run.heads, evidence).index.tolist() == ["L0H2", "L0H3", "L0H4"]
-    assert with_no_type(run.heads, evidence)["primary"].equals(run.heads["primary"])
+    assert undecided(run.heads, evidence, run.thresholds).index.tolist() == ["L0H2", "L0H3", "L0H4"]
+    assert with_no_type(run.heads, evidence, run.thresholds)["primary"].equals(run.heads["primary"])

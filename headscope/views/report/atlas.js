@@ -93,7 +93,7 @@ function undecidedList() {
   for (const row of DATA.rows.filter((own) => own.undecided)) groups.set(row.undecided.description, [...(groups.get(row.undecided.description) || []), row]);
   if (!groups.size) return null;
   const items = [...groups].sort((a, b) => b[1].length - a[1].length).map(([message, own]) =>
-    el("li", {}, `${message} (the two differ at ${own[0].undecided.few} queries): `, own.flatMap((row, i) => [i ? " " : "", headLink(row)])));
+    el("li", {}, `${message} (hard queries: ${own[0].undecided.few}): `, own.flatMap((row, i) => [i ? " " : "", headLink(row)])));
   return el("section", { class: "undecided" }, el("h2", {}, "Not identifiable"), el("ul", {}, items));
 }
 

@@ -24,7 +24,7 @@ from headscope.statistics.cautions import WORDS
 from headscope.statistics.columns import PRELIMINARY
 from headscope.statistics.head_lists import best_heads, strongest, undecided
 from headscope.statistics.result import Result, layers_of
-from headscope.statistics.tags import UNIDENTIFIABLE, countable_types
+from headscope.statistics.tags import countable_types, is_undecided, with_thresholds
 from headscope.statistics.thresholds import threshold_sensitivity
 from headscope.statistics.wording import matched_control_keys
 from headscope.stimuli.natural_text import TEXT
@@ -136,7 +136,7 @@ def _relation(
         "reliability": run.info.get("reliability", {}).get(name),
         "tagged": [int(value) for value in rows["tagged"]],
         "preliminary": np.flatnonzero(rows[PRELIMINARY]).tolist(),
-        "undecided": np.flatnonzero(rows["verdict"] == UNIDENTIFIABLE).tolist(),
+        "undecided": np.flatnonzero(is_undecided(with_thresholds(rows, run.thresholds))).tolist(),
         "baseline": first.get("baseline", ""),
         "hard": _short(first.get("hard_n", math.nan)),
         **{column: list(map(_short, rows[column].tolist())) for column in _NUMBERS},
@@ -145,11 +145,11 @@ def _relation(
 
 def _rows(run: Result) -> list[dict[str, Any]]:
     """A row per head, with the two explanations of an undecided one, its sentences and causes."""
-    undecided_heads = undecided(run.heads, run.evidence)
+    undecided_heads = undecided(run.heads, run.evidence, run.thresholds)
     sentences = {
         name: {
             "description": row["description"],
-            "few": f"{row['hard_n']:.0f} of {row['n']}",
+            "few": row["hard_queries"],
             "why": row["why"],
         }
         for name, row in undecided_heads.iterrows()

@@ -76,7 +76,7 @@ function bars(index) {
       `[${number(value("ci_low"))}, ${number(value("ci_high"))}], q ${small(value("q_value"))}, n ${r.n}` +
       (value("hit_rate") === null ? "" : `, hit rate ${number(value("hit_rate"))}`) +
       (r.baseline_rate === null ? "" : ` (baseline ${number(r.baseline_rate)})`) +
-      (r.undecided.includes(index) ? `; or the baseline ${r.baseline} (the two differ at ${r.hard} queries)` : "");
+      (r.undecided.includes(index) ? (r.baseline ? `; or the baseline ${r.baseline} (the two differ at ${r.hard} queries)` : "; or chance (too few documents)") : "");
     const width = (x) => `${Math.max(0, Math.min(1, x || 0)) * 100}%`;
     const base = value("control") || 0;
     const track = el("div", { class: "track", role: "img", "aria-label": message },
