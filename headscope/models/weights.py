@@ -31,6 +31,7 @@ from headscope.attention_kind import CAUSAL
 from headscope.errors import HeadscopeError, ModelError
 from headscope.models.checkpoint import Checkpoint, Shapes, config_file, pretrained_source
 from headscope.models.families import check_family
+from headscope.models.gguf_config import CONVERSION, complete_config, read_header
 from headscope.models.layout.dimensions import attention_kind, read_dimensions
 from headscope.models.packaged import cache_root
 
@@ -85,8 +86,8 @@ def unpacked_gguf(sha256: str) -> Path:
     transformers takes a GGUF apart byte by byte: half a minute for 98 MB, where the same numbers
     as safetensors take a second.
     """
-    # another version of the reader may give other numbers
-    reader = f"{version('transformers')}-{version('gguf')}"
+    # another version of the readers may give other numbers
+    reader = f"{version('transformers')}-{version('gguf')}-{CONVERSION}"
     return cache_root() / "unpacked" / f"{reader}-{sha256[:32]}"
 
 
@@ -213,6 +214,10 @@ def read_config(name: str, path: Path) -> PreTrainedConfig:
     source = pretrained_source(config_file(name, path))
     with in_one_sentence(name, "transformers cannot read its configuration"), quiet_logging():
         config = AutoConfig.from_pretrained(**source)
+    if "gguf_file" in source:
+        check_family(name, config.to_dict())
+        with in_one_sentence(name, "its header cannot be read"):
+            complete_config(name, config, read_header(path))
     # weights are read from the files that are checked, not from another that it names
     vars(config).pop("transformers_weights", None)
     return config

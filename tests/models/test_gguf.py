@@ -29,8 +29,6 @@ def test_a_whole_file_is_loaded(tmp_path):
     assert notes == ()
     tied = {key: size for key, size in sizes_of(2).items() if key != "output.weight"}
     assert load(save_gguf(tmp_path / "tied.gguf", tied))[1] == ()
-    rotary = sizes_of(2) | {"rope_freqs.weight": (4,)}
-    assert load(save_gguf(tmp_path / "rotary.gguf", rotary))[1] == ()
 
 
 WITHOUT = {key: size for key, size in sizes_of(2).items() if key != "blk.1.attn_q.weight"}
