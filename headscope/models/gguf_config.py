@@ -326,11 +326,11 @@ def _divided(name: str, config: Any, header: GgufHeader) -> dict[str, Any]:
     transformers calls it LongRoPE. Llama 3's scaling is the same with one tensor for short and long
     texts: llama.cpp keeps the divisors that follow from its four numbers.
     """
-    allowed = ({ROTARY_TENSORS[0]}, set(ROTARY_TENSORS[1:]))
+    complete = ({ROTARY_TENSORS[0]}, set(ROTARY_TENSORS[1:]))
     tensors = header.divisors
-    if set(tensors) not in allowed:
-        wanted = f"headscope reads {ROTARY_TENSORS[0]}, or {' with '.join(ROTARY_TENSORS[1:])}"
-        raise _refuse(name, "rotary tensors", ", ".join(tensors), wanted)
+    if set(tensors) not in complete:
+        allowed = f"headscope reads {ROTARY_TENSORS[0]}, or {' with '.join(ROTARY_TENSORS[1:])}"
+        raise _refuse(name, "rotary tensors", ", ".join(tensors), allowed)
     width = header.values.get("rope.dimension_count", _head_width(config))
     for key, numbers in tensors.items():
         if len(numbers) != width // 2 or not all(0 < number < math.inf for number in numbers):
