@@ -7,6 +7,7 @@ transformers reads `model.safetensors` if it is there, otherwise every file that
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,9 +16,11 @@ from typing import Any
 
 from headscope.corpus.read import file_sha256
 from headscope.errors import ModelError, first_line
+from headscope.paths import resolved
 
 Shapes = Mapping[str, tuple[int, ...]]
 CONFIG = "config.json"
+WEIGHTS_SUFFIX = ".safetensors"
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 ADAPTER = "adapter_config.json"
@@ -25,6 +28,9 @@ ADAPTER = "adapter_config.json"
 NARROW_BITS = 16
 _WIDE_BITS = {"F32": 32, "F64": 64}
 """Bits of numbers in safetensors files; all others have at most 16 bits, or are packed."""
+_HUB_FILES = "blobs"
+"""Folder in the cache of the hub; a large file there has its sha256 as its name."""
+_SHA256 = re.compile("[0-9a-f]{64}")
 _NEVER = (
     "headscope never loads pickles (.bin, .pt). "
     "Convert it with transformers: model.save_pretrained(folder)"
@@ -45,8 +51,12 @@ class Checkpoint:
         return self.path.is_file()
 
     def sha256(self) -> dict[str, str]:
-        """Checksums by the names of the files."""
-        return {file.name: file_sha256(file) for file in self.files}
+        """Checksums by the names of the files.
+
+        Raises:
+            ModelError: a file from the hub has another checksum than the hub states.
+        """
+        return {file.name: verified_sha256(file) for file in self.files}
 
     @cached_property
     def shapes(self) -> Shapes:
@@ -112,12 +122,31 @@ def _weight_files(name: str, folder: Path) -> tuple[Path, ...]:
     except (AttributeError, KeyError, OSError, RecursionError, TypeError, ValueError) as error:
         raise ModelError(f"{index}: not an index of safetensors files: {error!r:.100}") from error
     for file in files:
-        if file.suffix != ".safetensors" or file.parent != folder:
+        if file.suffix != WEIGHTS_SUFFIX or file.parent != folder:
             raise ModelError(
                 f"{index}: names {file!s:.100}, not a .safetensors file in the model's "
                 f"folder; {_NEVER}"
             )
     return files
+
+
+def verified_sha256(file: Path) -> str:
+    """The checksum of a file; one in the cache of the hub must have the checksum that names it.
+
+    The hub's client compares the sizes of files that it fetches, and not always their content.
+
+    Raises:
+        ModelError: it has another one.
+    """
+    sha256 = file_sha256(file)
+    stored = resolved(file)
+    is_from_hub = stored.parent.name == _HUB_FILES and _SHA256.fullmatch(stored.name) is not None
+    if is_from_hub and sha256 != stored.name:
+        raise ModelError(
+            f"{file.name}: the hub states the sha256 {stored.name}, and the file in the cache has "
+            f"{sha256}; delete {stored}, then headscope fetches it again"
+        )
+    return sha256
 
 
 def config_file(name: str, path: Path) -> Path:

@@ -14,6 +14,7 @@ from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils.tqdm import tqdm
 
 from headscope.errors import ModelError, nearest
+from headscope.models.checkpoint import WEIGHTS_SUFFIX, verified_sha256
 from headscope.models.packaged import (
     PACKAGED,
     is_reserved,
@@ -24,7 +25,7 @@ from headscope.models.packaged import (
 from headscope.paths import exists, resolved
 from headscope.printing import are_bars_wanted
 
-FILES = ("*.json", "*.safetensors", "*.model", "*.txt", "*.jinja")
+FILES = ("*.json", f"*{WEIGHTS_SUFFIX}", "*.model", "*.txt", "*.jinja")
 """Files that a model in Hugging Face layout needs."""
 _IGNORED = ("*/*", "consolidated*")
 """Other formats of the same weights, and the weights once more under another name (Mistral)."""
@@ -66,7 +67,8 @@ def download(name: str, revision: str | None, files: Sequence[str]) -> tuple[Pat
     """The local folder of a hub model, and its commit; a model in the cache needs no network.
 
     Raises:
-        ModelError: no such model or revision, no permission, or the hub cannot be reached.
+        ModelError: no such model or revision, no permission, the hub cannot be reached, or a
+            file has another checksum than the hub states.
     """
     wanted_model = f"{name} at {revision}" if revision else name
     options: dict[str, Any] = {
@@ -88,6 +90,9 @@ def download(name: str, revision: str | None, files: Sequence[str]) -> tuple[Pat
                 f"{wanted_model}{nearest(name, reserved_names())} is not a local folder, and "
                 f"cannot be fetched from the Hugging Face hub: {reason}. {WAYS_ON}"
             ) from error
+    for file in Path(folder).iterdir():
+        if file.suffix != WEIGHTS_SUFFIX and file.is_file():  # weights are verified when loaded
+            verified_sha256(file)
     return Path(folder), Path(folder).name
 
 

@@ -100,6 +100,20 @@ def test_weights_are_fetched_in_one_format(hub):
     assert names.isdisjoint({"pytorch_model.bin", "consolidated.safetensors"})
 
 
+@pytest.mark.parametrize("file", ["model.safetensors", "tokenizer.json"])
+def test_a_file_with_another_checksum_than_the_hub_states_is_refused(hub, models, file, tmp_path):
+    hub.damaged = file
+    for _ in range(2):  # also when it is in the cache
+        with pytest.raises(ModelError, match=file) as refusal:
+            load_model(GPT2)
+    digest = sha256((models[GPT2]["main"] / file).read_bytes()).hexdigest()
+    stored = next((tmp_path / "cache").rglob(f"blobs/{digest}"))
+    assert str(stored) in str(refusal.value)
+    hub.damaged = ""
+    stored.unlink()
+    assert load_model(GPT2).layers == 2
+
+
 FAULTS = {
     "no such model": ("nobody/none", {}, "nobody/none is not a local folder.*404"),
     "no such revision": (f"{GPT2} --revision step7", {}, f"{GPT2} at step7 is not .*404"),
