@@ -63,8 +63,8 @@ class SurrogateScore(NamedTuple):
     hit_rate: float
     """Share of queries at which the surrogate's strongest word is a target, in [0, 1]."""
     beyond: float
-    """Margin at queries at which that word is not a target: the head's attention on the targets
-    minus that on the word, times the number of targets; 0 or less for a surrogate."""
+    """Margin at queries at which that word is not a target: the head's attention on the target
+    word that has most of it, minus that on the word; 0 or less for a surrogate."""
     low: float
     """Lower bound of its 95 % interval, from resampled blocks of documents."""
     high: float
@@ -322,13 +322,14 @@ class SurrogateRows:
         right = np.zeros(len(queries), bool)
         np.logical_or.at(right, query, cells == picks[query])
         attention = self.attention[slot]
-        mass, surrogate_mass, count = (
-            np.bincount(query, values)
-            for values in (attention[cells], targets.surrogate[slot], cells >= 0)
-        )
+        surrogate_mass = np.bincount(query, targets.surrogate[slot])
+        # one word against one word: a head that is right may attend to one target of many
+        best_target = np.zeros(len(queries))
+        np.maximum.at(best_target, query, attention[cells])
+        margin = best_target - attention[picks]
         block = self.block[queries[~right]]
         # bincount of nothing has integers
-        beyond = np.bincount(block, (mass - count * attention[picks])[~right]).astype(float)
+        beyond = np.bincount(block, margin[~right]).astype(float)
         mean, low, high, _ = estimate(beyond, np.bincount(block), seed=seed)
         return SurrogateScore(float(surrogate_mass.mean()), float(right.mean()), mean, low, high)
 

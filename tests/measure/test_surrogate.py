@@ -197,12 +197,40 @@ def test_the_score_is_that_of_a_slow_loop(monkeypatch):
             masses.append(len(keys) / (own + 1))
             right.append(words[0] in keys)
             if words[0] not in keys:
-                on_targets = sum(attention[key] for key in keys)
-                beyond.append(on_targets - len(keys) * attention[words[0]])
+                beyond.append(max(attention[key] for key in keys) - attention[words[0]])
     score = surrogate_of(windows, choose, name, noise=noise)
     assert score.mass == pytest.approx(np.mean(masses))
     assert score.hit_rate == pytest.approx(np.mean(right))
     assert score.beyond == pytest.approx(np.mean(beyond), abs=1e-6)
+
+
+def test_a_head_that_is_right_at_one_of_many_targets_knows_more(monkeypatch):
+    """It has 0.5 on the first mention of an entity, and 0.3 on the word that an even surrogate
+    picks: the first of the window."""
+    monkeypatch.setattr(surrogate_model, "ROUNDS", 0)
+    chain = relation("coreference/chain")
+
+    def patterns(windows):
+        for window in windows:
+            rows = np.zeros((len(window),) * 2, np.float32)
+            targets = chain.pairs(window)
+            for query in range(len(window)):
+                keys = targets.key[targets.query == query]
+                rows[query, keys.min() if len(keys) else 0] += 0.5
+                rows[query, 0] += 0.2
+                rows[query, window.words.first[0] if query >= window.words.first[0] else 0] += 0.3
+            yield torch.from_numpy(rows[None, None])
+
+    windows = [window for window in text() if window.words.last[0] == window.words.first[0]]
+    (score,) = score_surrogates(
+        partial(rows_of_patterns, patterns),
+        SurrogateText(windows, 12_000, seed=0),
+        [chain],
+        [SurrogateRequest(0, 0, 0)],
+    )
+    assert score.hit_rate < 0.5
+    assert score.beyond == pytest.approx(0.5 - 0.3)
+    assert score.low > 0
 
 
 def test_a_lazy_head_of_given_patterns_loses_its_tag_by_its_surrogate():
