@@ -29,6 +29,9 @@ def sharing_copy(network: Any) -> Any:
     # a GGUF's weights are no longer quantised
     vars(copied.config).pop("quantization_config", None)
     copied.set_attn_implementation("eager")
+    # transformers does not switch Falcon, whose forward reads this field; with a mask for SDPA its
+    # eager attention would see later positions
+    copied.config._attn_implementation = "eager"
     return copied.eval()
 
 

@@ -34,6 +34,7 @@ from headscope.models.families import check_family
 from headscope.models.gguf_config import CONVERSION, complete_config, read_header
 from headscope.models.layout.dimensions import attention_kind, read_dimensions
 from headscope.models.packaged import cache_root
+from headscope.models.stated_counts import check_counts
 
 BUFFER = re.compile(
     r"(?:.*\.)?(?:attn|attention|self_attn|self_attention)(?:\.attention|\.self)?"
@@ -211,7 +212,10 @@ def read_config(name: str, path: Path) -> PreTrainedConfig:
     Raises:
         ModelError: it cannot be read.
     """
-    source = pretrained_source(config_file(name, path))
+    file = config_file(name, path)
+    with in_one_sentence(name, "its configuration cannot be read"):
+        check_counts(name, file)
+    source = pretrained_source(file)
     with in_one_sentence(name, "transformers cannot read its configuration"), quiet_logging():
         config = AutoConfig.from_pretrained(**source)
     if "gguf_file" in source:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
+
+import pandas as pd
 
 from headscope.errors import HeadscopeError, RunError
 from headscope.runs.patterns import (
@@ -27,7 +30,7 @@ from headscope.runs.record import (
 )
 from headscope.runs.recorded_paths import inward, outward
 from headscope.runs.sums import read_sums, sums_file
-from headscope.runs.tables import TABLES, table_to_csv
+from headscope.runs.tables import HEAD_TABLE, TABLES, table_to_csv
 from headscope.runs.write import utf8
 from headscope.statistics.cautions import is_preliminary, with_cautions
 from headscope.statistics.columns import HEAD_COLUMNS, PRELIMINARY
@@ -108,6 +111,7 @@ def run_from_files(
             parts["means"], parts["pictures"] = read_means(files[MEANS])
     with reading(folder):
         run = Result(**parts, thresholds=record.relations, info=inward(info, folder))
+        _check_heads(run, folder)
     run = _with_cautions(run)
     if SUMS in files:
         with reading(folder / SUMS):
@@ -115,6 +119,34 @@ def run_from_files(
             shape = layers_of(run), int(run.heads["head"].max()) + 1
             run = replace(run, tally=read_sums(files[SUMS], relations, shape))
     return run
+
+
+def _check_heads(run: Result, folder: Path) -> None:
+    """Compare the heads of all tables with those that the model has.
+
+    Raises:
+        RunError: a head is missing, comes twice, or is not one of the model's.
+    """
+    facts = run.info["model"]
+    layers: Sequence[int] = facts.get("attention_layers") or range(facts["layers"])
+    count = len(layers) * facts["heads"]
+    # a forged number of layers must not be counted through
+    expected = set(product(layers, range(facts["heads"]))) if count == len(run.heads) else set()
+    if _heads_of(run.heads) != expected or not expected:
+        raise RunError(
+            f"{folder / HEAD_TABLE.file}: {len(run.heads)} rows are not the {count} heads that "
+            f"{RECORD} states; {AGAIN}"
+        )
+    for table in TABLES:
+        rows = getattr(run, table.attribute)
+        if rows is not None and "layer" in rows and not _heads_of(rows) <= expected:
+            raise RunError(
+                f"{folder / table.file}: a row is of a head that the model does not have; {AGAIN}"
+            )
+
+
+def _heads_of(rows: pd.DataFrame) -> set[tuple[int, int]]:
+    return set(rows[["layer", "head"]].dropna().itertuples(index=False, name=None))
 
 
 def _with_cautions(run: Result) -> Result:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
+from transformers import AutoTokenizer, FalconConfig, FalconForCausalLM
 
 import headscope as hs
+from headscope.corpus.shipped import mini_folder
 from headscope.errors import ModelError
 from headscope.measure.batch_reader import measure
 from headscope.measure.tally import Tally
 from headscope.models.engines import fused
-from headscope.models.load import load_model
+from headscope.models.load import load_model, open_model
 from headscope.relations import relations_of
 from headscope.stimuli.natural_text import TextWindows
 from headscope.stimuli.repeat import repeat_windows
@@ -77,3 +80,45 @@ def test_another_engine_is_not_taken_because_memory_ran_out(error, gpt2_folder, 
     monkeypatch.setattr(fused.FusedEngine, "run", fail)
     with pytest.raises(ModelError, match="memory"):
         load_model(str(gpt2_folder))
+
+
+def falcon(**options: bool | int) -> FalconForCausalLM:
+    config = FalconConfig(
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        vocab_size=5_000,
+        alibi=False,
+        bos_token_id=1,
+        eos_token_id=2,
+        **options,
+    )
+    torch.manual_seed(0)
+    network = FalconForCausalLM(config).eval()
+    for weight in network.parameters():
+        torch.nn.init.normal_(weight, std=0.3)
+    return network
+
+
+TEXT = "The keys to the cabinet are on the table."
+
+
+@pytest.mark.parametrize("multi_query", [True, False])
+def test_falcon_with_rotary_positions_is_read_as_its_eager_attention(multi_query):
+    network = falcon(multi_query=multi_query)
+    read = hs.patterns((network, AutoTokenizer.from_pretrained(mini_folder())), TEXT)
+    tokens = torch.from_numpy(read.window.tokens)[None]
+    network.set_attn_implementation("eager")
+    # a mask of numbers: transformers adds what it is given to the scores
+    hidden = torch.full([tokens.shape[1]] * 2, torch.finfo(torch.float32).min).triu(1)
+    output = network.base_model(tokens, attention_mask=hidden[None, None], output_attentions=True)
+    expected = torch.cat(output.attentions).detach().numpy()
+    assert np.abs(read.array - expected).max() < 2e-3  # of half precision
+
+
+def test_if_no_engine_fits_both_reasons_are_stated():
+    network = falcon(new_decoder_architecture=True, num_kv_heads=2)
+    with pytest.raises(ModelError) as refused:
+        open_model((network, AutoTokenizer.from_pretrained(mini_folder())))
+    assert "fused: " in str(refused.value)
+    assert "lens: " in str(refused.value)

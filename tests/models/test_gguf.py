@@ -14,6 +14,7 @@ from headscope.errors import ModelError
 from headscope.models.checkpoint import find_checkpoint
 from headscope.models.load import load_model
 from headscope.models.weights import load_weights
+from tests.limits import no_hang
 from tests.models.gguf_files import D_MODEL, VOCABULARY, save_gguf, sizes_of
 
 
@@ -97,3 +98,9 @@ def test_a_file_is_read_where_nothing_can_be_kept(tmp_path, tokenizer, monkeypat
     file = save_gguf(tmp_path / "m.gguf", sizes_of(2), tokenizer=tokenizer)
     assert load_model(str(file)).layers == 2
     assert sorted(path.name for path in tmp_path.iterdir()) == ["m.gguf", "taken"]
+
+
+def test_an_impossible_number_of_layers_is_refused_at_once(tmp_path):
+    path = save_gguf(tmp_path / "m.gguf", sizes_of(1), layers=2**31)
+    with no_hang(), pytest.raises(ModelError, match="block_count"):
+        load_model(str(path))

@@ -16,6 +16,7 @@ import pytest
 from headscope.errors import ModelError
 from headscope.models.load import load_model
 from tests.helpers.models import edit_config
+from tests.limits import no_hang
 from tests.models.every_layout import save_tiny
 
 ENGINES = ["fused", "lens"]
@@ -130,3 +131,18 @@ def test_no_process_is_started_and_no_network_asked_while_a_model_loads(
     assert started.startswith("STARTED os.system")
     assert [line for line in lines if line.startswith("STARTED")] == []
     assert len(lines) == 2 * len(LAYOUTS)
+
+
+@pytest.mark.parametrize("count", [10**9, 10**18, -1])
+@pytest.mark.parametrize("field", ["n_layer", "n_head", "num_hidden_layers"])
+def test_an_impossible_number_of_layers_or_heads_is_refused_at_once(folder, field, count):
+    edit_config(folder, **{field: count})
+    with no_hang(), pytest.raises(ModelError, match=field):
+        load_model(str(folder))
+
+
+@pytest.mark.parametrize("model_type", ["qwen2", "gemma3", "llama4"])
+def test_layers_of_a_part_of_the_configuration_are_checked_too(folder, model_type):
+    edit_config(folder, model_type=model_type, text_config={"num_hidden_layers": 10**9})
+    with no_hang(), pytest.raises(ModelError, match="num_hidden_layers"):
+        load_model(str(folder))

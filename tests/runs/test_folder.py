@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
+import io
 import json
 import pickle
 import re
@@ -13,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 import headscope as hs
@@ -282,3 +285,33 @@ def test_a_write_that_fails_leaves_the_old_run_whole(folder, monkeypatch):
         run.save(folder, overwrite=True)
     assert content(folder) == before
     assert names(folder.parent) == ["run"]
+
+
+FAR = 10**12
+FORGERIES: dict[str, tuple[str, Callable[[pd.DataFrame], pd.DataFrame]]] = {
+    "a layer that no model has": ("heads.csv", lambda heads: heads.replace({"layer": {1: FAR}})),
+    "the first two rows": ("heads.csv", lambda heads: heads.head(2)),
+    "a head twice": ("heads.csv", lambda heads: heads.assign(head=0)),
+    "no row": ("heads.csv", lambda heads: heads.head(0)),
+    "evidence of another head": ("evidence.csv", lambda rows: rows.assign(head=FAR)),
+    "a cause of another head": ("causal.csv", lambda rows: rows.assign(layer=FAR)),
+}
+"""Tables that a forger changes and signs anew."""
+
+
+@pytest.mark.parametrize("forgery", FORGERIES)
+def test_forged_heads_are_refused_by_their_file(folder, forgery):
+    file, change = FORGERIES[forgery]
+    table = pd.read_csv(io.BytesIO(stored(folder, file)), keep_default_na=False)
+    content = change(table).to_csv(index=False).encode()
+    packed = PACKED.get(file, file)
+    (folder / packed).write_bytes(content if packed == file else gzip.compress(content))
+    signed(folder)
+    with no_hang(), pytest.raises(RunError, match=file):
+        hs.load(folder)
+
+
+def test_a_forged_number_of_layers_is_refused(folder):
+    edit(folder / RECORD, lambda info: info["model"].update(layers=FAR))
+    with no_hang(), pytest.raises(RunError, match=r"heads\.csv"):
+        hs.load(folder)

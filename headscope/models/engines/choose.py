@@ -4,8 +4,8 @@ eager attention on a short text.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -77,7 +77,8 @@ def choose_engine(
                 f"{name}: {only_fused}; such a model is read by the fused engine alone; --engine "
                 "lens and study weights do not take it"
             )
-        return _lens(name, network, tokenizer, dimensions, probed), ()
+        with _naming(f"{name}: the lens engine does not fit"):
+            return _lens(name, network, tokenizer, dimensions, probed), ()
     try:
         return _fused(network, dimensions, probed), ()
     except Exception as error:  # a model's own code may fail in any way
@@ -87,7 +88,8 @@ def choose_engine(
         if engine_name == "fused" or only_fused:
             raise ModelError(f"{name}: the fused engine does not fit: {reason}") from error
     attend_by(network, EAGER)
-    lens = _lens(name, network, tokenizer, dimensions, probed)
+    with _naming(f"{name}: no engine fits; fused: {reason}; lens"):
+        lens = _lens(name, network, tokenizer, dimensions, probed)
     return lens, (f"lens engine, because the fused one does not fit: {reason}",)
 
 
@@ -103,13 +105,19 @@ def _fused(network: Any, dimensions: AttentionDimensions, probed: Probe) -> Fuse
 def _lens(
     name: str, network: Any, tokenizer: Any, dimensions: AttentionDimensions, probed: Probe
 ) -> LensEngine:
+    engine = boot(name, network, tokenizer, dimensions)
+    check_probe(engine, probed, "what TransformerLens shows", slack=LENS_SLACK)
+    return engine
+
+
+@contextmanager
+def _naming(failed: str) -> Iterator[None]:
+    """Turn any error of the lens engine into a ModelError that begins with these words."""
     try:
-        engine = boot(name, network, tokenizer, dimensions)
-        check_probe(engine, probed, "what TransformerLens shows", slack=LENS_SLACK)
+        yield
     except Exception as error:  # TransformerLens has no family of errors of its own
         reason = first_line(error).split(". Available architectures")[0]  # 150 names follow
-        raise ModelError(f"{name}: the lens engine does not fit: {reason}") from error
-    return engine
+        raise ModelError(f"{failed}: {reason}") from error
 
 
 def bridge_engine(name: str, bridge: Any, dimensions: AttentionDimensions) -> LensEngine:
