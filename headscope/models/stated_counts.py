@@ -15,7 +15,7 @@ from typing import Any
 
 from headscope.errors import ModelError
 
-MOST = 10_000
+LARGEST_COUNT = 10_000
 """Most layers, heads or experts; the largest models have a few hundred of each."""
 _COUNTED = ("layer", "head", "block", "expert")
 """Parts of the names of fields that count parts of a model."""
@@ -37,17 +37,17 @@ def check_counts(name: str, file: Path) -> None:
         file: a `config.json` or a `.gguf` file.
 
     Raises:
-        ModelError: a count is above `MOST` or below 0; the message names the field.
+        ModelError: a count is above `LARGEST_COUNT` or below 0; the message names the field.
     """
     for field in _stated(file):
         is_count = any(word in field.name for word in _COUNTED)
         is_other = any(word in field.name for word in _NOT_COUNTED)
         if not is_count or is_other or not isinstance(field.value, int):
             continue
-        if not 0 <= field.value <= MOST:
+        if not 0 <= field.value <= LARGEST_COUNT:
             raise ModelError(
                 f"{name}: its configuration states {field.name} {field.value}; expected at most "
-                f"{MOST:,}"
+                f"{LARGEST_COUNT:,}"
             )
 
 
