@@ -68,6 +68,10 @@ class Tokenizer:
             special = [token for token in (self.frame.end, self.mask) if token is not None]
             self._check_ids([self.bos, *special, *ordinary_ids(backend)], "its vocabulary")
 
+    def save(self, folder: str | Path) -> None:
+        """Write the files of the tokenizer to a folder."""
+        self._backend.save_pretrained(folder)
+
     def in_chat(self) -> Tokenizer:
         """The same tokenizer for documents in its chat template.
 

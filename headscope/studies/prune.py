@@ -1,26 +1,22 @@
-"""Pruning: the loss of a model as more and more attention heads are masked, in three orders."""
+"""Pruning: the loss of a model as more and more attention heads are masked, in several orders."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 import pandas as pd
-import torch
-from jaxtyping import Bool, Float, Int
+from einops import einsum
+from jaxtyping import Float, Int
 from numpy import ndarray
+from pydantic import Field
 
-from headscope.causal.intervention import HeadsScaled
-from headscope.causal.loss import (
-    Advance,
-    TextLoss,
-    chunked_losses,
-    loss,
-    network_of,
-    predictions_of,
-)
+from headscope.causal.loss import Advance, TextLoss
+from headscope.causal.rerun import Rerunner
+from headscope.causal.text_losses import loss_score, text_losses
 from headscope.corpus.window import Window
 from headscope.errors import CorpusError
 from headscope.measure.bootstrap import LEVEL, resample
@@ -31,10 +27,8 @@ from headscope.measure.study_windows import (
     text_windows,
     token_count,
 )
-from headscope.models.families import refuse_encoder
 from headscope.models.model import Model
-from headscope.models.stream import batch_tokens_on, in_batches
-from headscope.options import Corpus, Device, MaxTokens, Revision, Seed
+from headscope.options import Corpus, Device, MaxTokens, PathName, Revision, Seed
 from headscope.progress import Progress, Steps, progress_bar
 from headscope.runs.listing import tagged_types
 from headscope.runs.recorded_paths import name_of
@@ -42,32 +36,60 @@ from headscope.runs.resolve import ModelOrRun, model_or_run
 from headscope.statistics.result import Result
 from headscope.statistics.tags import NO_TYPE
 from headscope.stimuli.natural_text import readable
+from headscope.studies.prune_orders import (
+    STEPS,
+    SingleHeads,
+    greedy_order,
+    greedy_passes,
+    head_importance,
+    heads_masked,
+    layer_normalised,
+    single_head_windows,
+    step_ends,
+)
+from headscope.studies.prune_save import check_new_folder, save_pruned
 from headscope.studies.study import Study, study, table_columns
 from headscope.views.study_figure import Lines
 from headscope.views.study_result import StudyResult
 
-IMPORTANCE, RANDOM, TYPE = "importance", "random", "type"
-STEPS = tuple(i / 10 for i in range(11))
+IMPORTANCE, MASKED, GREEDY, RANDOM, TYPE = "importance", "masked", "greedy", "random", "type"
 DRAWS = 5
-Losses = dict[tuple[str, int], list[TextLoss]]
-"""A loss for each of `STEPS`, by order and draw."""
+_HeadOrder = Int[ndarray, " ranked_head"]
+
+
+@dataclass(frozen=True)
+class Order:
+    """Name of an order, and the number of its draw."""
+
+    name: str
+    draw: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Ranking:
+    """Orders of the heads, and the importance that one of them comes from."""
+
+    importance: Float[ndarray, "layer head"]
+    orders: Mapping[Order, _HeadOrder]
+    """Heads, numbered through all layers, in the order in which they are masked."""
 
 
 STUDY = Study(
     rows="order × draw × share of heads masked",
     columns=table_columns("""
-        order | `importance`, `random` or `type` | the order in which heads are masked
+        order | `importance`, `masked`, `greedy`, `random` or `type` | the order in which heads are
+            masked
         draw | count, ≥ 0 | number of the random order; 0 for the others
         share | [0, 1] | share of heads masked
         masked | heads, ≥ 0 | number of masked heads
-        loss | nats per token, ≥ 0 | mean loss on text
-        rise | nats per token | above the untouched model's
-        ci_low, ci_high | nats per token | ends of the rise's 95 % interval
-        over_random | nats per token | loss minus that of the mean random order; empty for those
-        over_low, over_high | nats per token | ends of its 95 % interval over windows and orders
+        loss | nats per token, ≥ 0 | mean loss on text; for an encoder the distance of its last
+            states from the untouched model's, in lengths of the latter
+        rise | as loss | above the untouched model's
+        ci_low, ci_high | as loss | ends of the rise's 95 % interval
+        over_random | as loss | loss minus that of the mean random order; empty for those
+        over_low, over_high | as loss | ends of its 95 % interval over windows and orders
     """),
     figure=Lines(x="share", y="loss", by="order"),
-    encoders=False,
     bad_call={"max_tokens": 0},
 )
 
@@ -77,142 +99,233 @@ def prune(
     model: ModelOrRun,
     corpus: Corpus = None,
     *,
+    save: Annotated[
+        PathName | None,
+        Field(description="Write the pruned model to this new folder, for transformers."),
+    ] = None,
+    share: Annotated[
+        float,
+        Field(gt=0, lt=1, description="Share of heads that the saved model has masked."),
+    ] = 0.1,
     max_tokens: MaxTokens = MAX_TOKENS,
     seed: Seed = 0,
     progress: Progress = True,
     revision: Revision = None,
     device: Device = "auto",
 ) -> StudyResult:
-    """Rank heads by importance, and measure the loss as more and more of them are masked.
+    """Rank heads in several ways, and measure the loss as more and more of them are masked.
 
-    Heads are masked by importance (the least important first), in five random orders and, with a
-    run, by type: unclassified heads first, then attention sinks, then the rest, and within each
-    group the least important first. Importance is the mean absolute gradient of the loss by the
-    head's mask, divided by its layer's ℓ2 norm (Michel et al. 2019, section 4.1). Every second
-    window ranks heads; the others give the losses.
+    Orders, each from the head that is masked first:
+
+    - `importance`: the least important first. Importance is the mean absolute gradient of the loss
+      by the head's mask, divided by its layer's ℓ2 norm (Michel et al. 2019, section 4.1).
+    - `masked`: the smallest loss with this head masked alone first.
+    - `greedy`: the smallest loss with this head and all earlier ones masked first.
+    - `random`: five random orders.
+    - `type`, with a run: unclassified heads first, then attention sinks, then the rest, and within
+      each group the least important first.
+
+    Every second window ranks heads; the others give the losses. `masked` and `greedy` read the
+    first of the ranking windows, fewer the more heads there are.
+
+    `save` writes the model with the rows of W_O of the masked heads set to 0, so that it loads as
+    the same architecture. Its heads are those of the order with the smallest loss at this share.
 
     Raises:
         ModelError: the model cannot be loaded, or does not run under the fused engine.
         CorpusError: the text cannot be read, or is a single window.
+        WriteError: the folder exists, or cannot be written.
     """
     corpus = readable(corpus, seed=seed)
+    folder = None if save is None else check_new_folder(Path(save))
     with progress_bar(progress) as bar:
         loaded, run = model_or_run(model, revision=revision, device=device)
         ranks = None if run is None else _type_ranks(run)
-        refuse_encoder(loaded, "study prune")
-        network_of(loaded)  # fails before any text is read
-        ranking, judging = _halves(text_windows(loaded, corpus, max_tokens=max_tokens, seed=seed))
-        passes = (len(STEPS) - 2) * (1 + DRAWS + (ranks is not None)) + 2
-        advance = Steps(bar, token_count(ranking) + passes * token_count(judging)).advance
-        importance = layer_normalised(head_importance(loaded, ranking, advance=advance))
-        orders = _orders(importance, ranks, seed)
-        losses = _losses(loaded, judging, orders, advance)
-    differences = over_random(losses, seed=seed)
-    table = _table(losses, differences, importance.size, seed)
+        Rerunner(loaded, loss_score(loaded))  # fails before any text is read
+        text = _halves(text_windows(loaded, corpus, max_tokens=max_tokens, seed=seed))
+        advance = Steps(bar, _tokens_to_read(loaded, text, has_types=ranks is not None)).advance
+        ranking = ranked(loaded, text.ranking, ranks, seed, advance)
+        losses = order_losses(loaded, text.judging, ranking.orders, advance)
+    table = _table(losses, over_random(losses, seed=seed), ranking.importance.size, seed)
+    notes = [best_order_note(table)]
+    if folder is not None:
+        name = best_order(table, share)
+        count = round(share * ranking.importance.size)
+        save_pruned(loaded, ranking.orders[Order(name)][:count], folder)
+        notes.append(f"written to {folder}: {count} heads masked in the order {name}")
     rises = table.pivot_table(index="share", columns="order", values="rise", sort=False)
+    unit = "loss in nats per token" if loaded.attention_kind.predicts_next else "distance of states"
     return StudyResult(
-        title=f"{name_of(loaded.name)}: rise of the loss in nats per token, by share of heads "
-        f"masked; {table['loss'][0]:.4f} with all heads",
+        title=f"{name_of(loaded.name)}: rise of the {unit}, by share of heads masked; "
+        f"{table['loss'][0]:.4f} with all heads",
         table=table,
         terminal_table=rises.reset_index(),
-        values={"importance": importance.tolist()},
+        notes=notes,
+        values={"importance": ranking.importance.tolist()},
         draw=STUDY.draw,
     )
 
 
-def head_importance(
-    model: Model, windows: Sequence[Window], *, advance: Advance = lambda tokens: None
-) -> Float[ndarray, "layer head"]:
-    """Mean absolute gradient of the loss by each head's mask, in nats per token.
+@dataclass(frozen=True, eq=False)
+class Halves:
+    """Windows that rank heads, and windows that give the losses."""
 
-        Σ_x |∂ nats(x)/∂ξ_h| / Σ_x tokens(x)  at ξ = 1, over windows x
+    ranking: Sequence[Window]
+    judging: Sequence[Window]
 
-    (Michel, Levy and Neubig 2019, "Are Sixteen Heads Really Better than One?", section 4.1). Every
-    window has its own mask, so that one backward pass serves a batch.
 
-    The model runs under the fused engine.
+def _halves(windows: Sequence[Window]) -> Halves:
+    """Every second window for ranking heads, and the others for the losses."""
+    if len(windows) < 2:
+        raise CorpusError(
+            "the text is one window, and pruning needs two: one to rank heads, one to judge; "
+            "name more text or raise max_tokens"
+        )
+    return Halves(windows[::2], windows[1::2])
+
+
+def _tokens_to_read(model: Model, text: Halves, *, has_types: bool) -> int:
+    """Tokens of all forward passes."""
+    heads = model.layers * model.heads
+    orders = 3 + DRAWS + has_types
+    single = token_count(single_head_windows(text.ranking, heads))
+    of_importance = token_count(text.ranking)
+    of_single_heads = single * (1 + heads + greedy_passes(heads))
+    of_orders = token_count(text.judging) * (2 + orders * (len(STEPS) - 2))
+    return of_importance + of_single_heads + of_orders
+
+
+def ranked(
+    model: Model,
+    windows: Sequence[Window],
+    ranks: Int[ndarray, " ranked_head"] | None,
+    seed: int,
+    advance: Advance,
+) -> Ranking:
+    """Every order of the heads.
+
+    Args:
+        model: of the fused engine.
+        windows: that rank heads.
+        ranks: of the heads by type; None without a run.
+        seed: of the random orders.
+        advance: called with the tokens of each forward pass when it is done.
     """
-    network = network_of(model)
-    options = {"dtype": network.dtype, "device": network.device, "requires_grad": True}
-    total, tokens = torch.zeros(model.layers, model.heads, dtype=torch.float64), 0
-    with _without_gradients(network), torch.enable_grad():
-        # activations kept for the backward pass take as much memory again
-        for batch in in_batches(windows, batch_tokens_on(model.device) // 2):
-            mask = torch.ones(model.layers, len(batch), model.heads, **options)
-            with HeadsScaled.by_row(model, mask).applied(model):
-                tokens += _backward(network, batch)
-            assert mask.grad is not None
-            total += mask.grad.abs().sum(1).double().cpu()
-            advance(sum(map(len, batch)))
-    return (total / tokens).numpy()
+    importance = layer_normalised(head_importance(model, windows, advance=advance))
+    flat = importance.ravel()
+    single = SingleHeads(model, single_head_windows(windows, flat.size), advance)
+    rises = single.rises(range(flat.size), [])
+    orders = {
+        Order(IMPORTANCE): np.argsort(flat, kind="stable"),
+        Order(MASKED): np.argsort(rises, kind="stable"),
+        Order(GREEDY): greedy_order(single, rises),
+    }
+    rng = np.random.default_rng(seed)
+    for draw in range(DRAWS):
+        orders[Order(RANDOM, draw)] = rng.permutation(flat.size)
+    if ranks is not None:
+        orders[Order(TYPE)] = type_order(flat, ranks)
+    return Ranking(importance, orders)
 
 
-def layer_normalised(importance: Float[ndarray, "layer head"]) -> Float[ndarray, "layer head"]:
-    """Importance divided by its layer's ℓ2 norm, since gradients differ in scale between layers."""
-    norm = np.sqrt((importance**2).sum(1, keepdims=True))
-    return importance / np.where(norm == 0, 1, norm)
+def type_order(
+    importance: Float[ndarray, " ranked_head"], ranks: Int[ndarray, " ranked_head"]
+) -> _HeadOrder:
+    """Heads by rank, and within a rank the least important first."""
+    return np.lexsort((importance, ranks))
 
 
-def _backward(network: Any, batch: Sequence[Window]) -> int:
-    """Backpropagate the summed loss of a batch; returns its number of predicted tokens.
+def order_losses(
+    model: Model,
+    windows: Sequence[Window],
+    orders: Mapping[Order, _HeadOrder],
+    advance: Advance = lambda tokens: None,
+) -> dict[Order, list[TextLoss]]:
+    """A loss for each of `STEPS`, by order. All orders begin and end with the same one."""
+    size = model.layers * model.heads
+    ends = step_ends(size)
+    changes = {"headless": heads_masked(model, range(size))}
+    for order, heads in orders.items():
+        for step, count in enumerate(ends[1:-1], 1):
+            changes[_step_name(order, step)] = heads_masked(model, heads[:count])
+    losses = text_losses(model, windows, changes, advance=advance)
+    by_order = {}
+    for order in orders:
+        inner = [losses.changed[_step_name(order, step)] for step in range(1, len(ends) - 1)]
+        by_order[order] = [losses.unchanged, *inner, losses.changed["headless"]]
+    return by_order
 
-    Gradients of the loss are taken chunk by chunk, so that few logits are in memory at once.
-    """
-    predictions = predictions_of(network, batch)
-    last = predictions.stream.detach().requires_grad_()
-    for losses in chunked_losses(network, last, predictions.labels):
-        losses.sum().backward()  # type: ignore[no-untyped-call]
-    predictions.stream.backward(last.grad)  # type: ignore[no-untyped-call]
-    return sum(predictions.lengths)
+
+def _step_name(order: Order, step: int) -> str:
+    return f"{order.name} {order.draw} {step}"
 
 
-@contextmanager
-def _without_gradients(network: Any) -> Iterator[None]:
-    """Freeze the weights, so that far fewer activations are kept for the backward pass."""
-    trainable = [weight for weight in network.parameters() if weight.requires_grad]
-    for weight in trainable:
-        weight.requires_grad_(False)
-    try:
-        yield
-    finally:
-        for weight in trainable:
-            weight.requires_grad_(True)
+def best_order(table: pd.DataFrame, share: float) -> str:
+    """The order with the smallest loss at the step nearest to a share; no random one."""
+    steps = np.array(STEPS[1:-1])
+    nearest = steps[np.abs(steps - share).argmin()]
+    is_step = np.isclose(table["share"], nearest) & (table["order"] != RANDOM)
+    at_step = table[is_step]
+    return str(at_step.loc[at_step["loss"].idxmin(), "order"])
+
+
+def best_order_note(table: pd.DataFrame) -> str:
+    """The order with the smallest mean rise over all shares, beside the mean random order."""
+    inner = table[table["share"].between(STEPS[1], STEPS[-2])]
+    means = inner.groupby("order")["rise"].mean()
+    best = means.drop(RANDOM).idxmin()
+    row = inner[(inner["order"] == best) & np.isclose(inner["share"], 0.1)].iloc[0]
+    return (
+        f"use {best}: mean rise {means[best]:.3f}, random {means[RANDOM]:.3f}; at a tenth of the "
+        f"heads {row['over_random']:.3f} [{row['over_low']:.3f}, {row['over_high']:.3f}] against "
+        "the random orders"
+    )
 
 
 def over_random(
-    losses: Mapping[tuple[str, int], Sequence[TextLoss]], *, seed: int
+    losses: Mapping[Order, Sequence[TextLoss]], *, seed: int
 ) -> dict[str, Float[ndarray, "step bound"]]:
     """Excess loss of each order over the mean of the random orders, at each share.
 
     The bootstrap resamples both windows and random orders.
 
     Args:
-        losses: by order and draw, a loss for each share; all of the same windows.
+        losses: by order, a loss for each share; all of the same windows.
         seed: seeds the resamples.
 
     Returns:
-        The difference in nats per token and its 95 % interval, NaN for a single window.
+        The difference as the loss is stated and its 95 % interval, NaN for a single window.
     """
-    random_nats = np.array(
-        [_nats(order_losses) for (order, _), order_losses in losses.items() if order == RANDOM]
-    )
+    random_nats = np.array([_nats(row) for order, row in losses.items() if order.name == RANDOM])
     tokens = next(iter(losses.values()))[0].tokens
     rng = np.random.default_rng(seed)
     windows = resample(len(tokens), rng, times=RESAMPLES)
-    seeds = resample(len(random_nats), rng, times=RESAMPLES) / len(random_nats)
-    again = windows @ tokens
-    # resample × step: mean over the drawn orders of the loss on the drawn windows
-    chance = np.einsum("rd,dsw,rw->rs", seeds, random_nats, windows, optimize=True) / again[:, None]
+    draws = resample(len(random_nats), rng, times=RESAMPLES) / len(random_nats)
+    # the mean over the drawn orders of the loss on the drawn windows
+    random_loss = einsum(
+        draws,
+        random_nats,
+        windows,
+        "resample draw, draw step window, resample window -> resample step",
+    )
     differences = {}
-    for (order, _), order_losses in losses.items():
-        if order != RANDOM:
-            nats = _nats(order_losses)
-            value = (nats - random_nats.mean(0)).sum(1) / tokens.sum()
-            resampled = windows @ nats.T / again[:, None] - chance
-            bounds = np.quantile(resampled, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
-            bounds = bounds if len(tokens) > 1 else bounds * np.nan
-            differences[order] = np.stack([value, *bounds], axis=1)
+    for order, by_step in losses.items():
+        if order.name != RANDOM:
+            nats = _nats(by_step)
+            excess = (nats - random_nats.mean(0)).sum(1) / tokens.sum()
+            resampled = (windows @ nats.T - random_loss) / (windows @ tokens)[:, None]
+            bounds = _bounds(resampled, len(tokens))
+            differences[order.name] = np.stack([excess, *bounds], axis=1)
     return differences
+
+
+def _bounds(
+    resampled: Float[ndarray, "resample step"], windows: int
+) -> Float[ndarray, "bound step"]:
+    """Ends of the 95 % interval; NaN for a single window, which cannot be resampled."""
+    levels = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
+    bounds: Float[ndarray, "bound step"] = np.quantile(resampled, levels, axis=0)
+    return bounds if windows > 1 else np.full_like(bounds, np.nan)
 
 
 def _nats(losses: Sequence[TextLoss]) -> Float[ndarray, "step window"]:
@@ -228,76 +341,20 @@ def _type_ranks(run: Result) -> Int[ndarray, " head"]:
     return np.where(heads["primary"].isin(NO_TYPE), 0, ranks)
 
 
-def _halves(windows: Sequence[Window]) -> tuple[Sequence[Window], Sequence[Window]]:
-    """Every second window for ranking heads, and the others for the losses."""
-    if len(windows) < 2:
-        raise CorpusError(
-            "the text is one window, and pruning needs two: one to rank heads, one to judge; "
-            "name more text or raise max_tokens"
-        )
-    return windows[::2], windows[1::2]
-
-
-def _orders(
-    importance: Float[ndarray, "layer head"], ranks: Int[ndarray, " ranked_head"] | None, seed: int
-) -> dict[tuple[str, int], Int[ndarray, " ranked_head"]]:
-    """Heads, numbered through all layers, in the order in which they are masked."""
-    flat = importance.ravel()
-    orders = {(IMPORTANCE, 0): np.argsort(flat, kind="stable")}
-    rng = np.random.default_rng(seed)
-    for draw in range(DRAWS):
-        orders[RANDOM, draw] = rng.permutation(flat.size)
-    if ranks is not None:
-        orders[TYPE, 0] = np.lexsort((flat, ranks))
-    return orders
-
-
-def _losses(
-    model: Model,
-    windows: Sequence[Window],
-    orders: dict[tuple[str, int], Int[ndarray, " ranked_head"]],
-    advance: Advance,
-) -> Losses:
-    shape = model.layers, model.heads
-    clean = loss(model, windows, advance=advance)
-    headless = masked_loss(model, windows, np.zeros(shape, bool), advance)
-    losses: Losses = {}
-    for order, heads in orders.items():
-        by_step = losses.setdefault(order, [])
-        for share in STEPS:
-            present = np.ones(heads.size, bool)
-            present[heads[: round(share * heads.size)]] = False
-            if present.all() or not present.any():
-                # all orders begin and end alike
-                by_step.append(clean if present.all() else headless)
-            else:
-                by_step.append(masked_loss(model, windows, present.reshape(shape), advance))
-    return losses
-
-
 def _table(
-    losses: Losses,
+    losses: Mapping[Order, Sequence[TextLoss]],
     differences: Mapping[str, Float[ndarray, "step bound"]],
     heads: int,
     seed: int,
 ) -> pd.DataFrame:
+    """A row for each order and share."""
+    unknown = np.full((len(STEPS), 3), np.nan)
+    counts = step_ends(heads)
     rows = []
-    for (order, draw), by_step in losses.items():
-        over = differences.get(order, np.full((len(STEPS), 3), np.nan))
+    for order, by_step in losses.items():
+        over = differences.get(order.name, unknown)
         for step, (share, pruned) in enumerate(zip(STEPS, by_step, strict=True)):
             change = rise(pruned, by_step[0], seed=seed)
-            masked_heads = round(share * heads)
-            rows.append((order, draw, share, masked_heads, pruned.mean, *change, *over[step]))
+            place = (order.name, order.draw, share, counts[step])
+            rows.append((*place, pruned.mean, *change, *over[step]))
     return pd.DataFrame(rows, columns=STUDY.names)
-
-
-def masked_loss(
-    model: Model,
-    windows: Sequence[Window],
-    present: Bool[ndarray, "layer head"],
-    advance: Advance = lambda tokens: None,
-) -> TextLoss:
-    """The loss with all other heads masked."""
-    network = network_of(model)
-    mask = torch.from_numpy(present).to(device=network.device, dtype=network.dtype)
-    return loss(model, windows, HeadsScaled.by_row(model, mask), advance=advance)

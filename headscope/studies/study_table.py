@@ -180,7 +180,10 @@ STUDIES: tuple[StudyRow, ...] = (
         name="prune",
         group=STUDY,
         summary="Measure the loss as more and more heads are masked.",
-        examples=("headscope study prune runs/mini --figure prune.pdf --out prune.csv",),
+        examples=(
+            "headscope study prune runs/mini --figure prune.pdf --out prune.csv",
+            "headscope study prune mini --save mini-pruned --share 0.3",
+        ),
     ),
     StudyRow(
         name="explain",

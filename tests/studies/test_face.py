@@ -90,7 +90,7 @@ def encoder_run(tmp_path_factory) -> tuple[Path, Path]:
 )
 def test_a_study_runs_on_encoders_or_refuses_them(name, encoder_run):
     run, text = encoder_run
-    values = {"model": run, "run": run, "max_tokens": 100, "windows": 8, "heads": "L0H0"}
+    values = {"model": run, "run": run, "max_tokens": 250, "windows": 8, "heads": "L0H0"}
     values |= {} if name == "why" else {"corpus": text}
     study = next(row for row in STUDIES if row.name == name)
     call = partial(
