@@ -11,9 +11,11 @@ from typing import Annotated, Any
 import numpy as np
 import pandas as pd
 import torch
+from einops import rearrange, reduce
 from jaxtyping import Float, Int
 from numpy import ndarray
 from pydantic import Field
+from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import squareform
 from torch import Tensor, nn
 
@@ -43,6 +45,10 @@ from headscope.views.study_result import StudyResult
 WINDOWS = 32
 QUERIES = 12
 CKA = ["query_cka", "key_cka", "value_cka"]
+CLUSTER_BITS = 0.1
+"""Largest divergence of two heads of a cluster."""
+MOST_CLUSTERS = 5
+"""Clusters that the notes list; the table has all."""
 
 
 STUDY = Study(
@@ -53,6 +59,8 @@ STUDY = Study(
         x, y | root of bits | place on the map
         nearest | a head | the head whose attention is most alike
         distance | bits, [0, 1] | mean Jensen–Shannon divergence from it
+        cluster | a head | first head of its cluster, in which any two heads have a divergence of at
+            most 0.1 bits; empty if the head is in none
         query_cka, key_cka, value_cka | [0, 1] | mean linear CKA with the queries, keys or values of
             the other heads of the layer; blank if all share one
     """),
@@ -81,6 +89,9 @@ def redundancy(
     never attend to the same key. The map (classical scaling) uses its square root, a metric (Endres
     and Schindelin 2003).
 
+    A cluster is a set of heads of which any two have a divergence of at most 0.1 bits (complete
+    linkage).
+
     Linear CKA (Kornblith et al. 2019) compares the outputs of W_Q, W_K and W_V at all tokens of the
     windows but the first: before rotary embedding, which turns all heads of a position alike, and
     before norms of single heads. Query heads of a group have one key and one value head, so that
@@ -106,16 +117,55 @@ def redundancy(
                 notes.append(f"queries, keys and values are not compared: {error}")
             mean, count = mean_divergences(model, text, queries, bar)
     table = _head_table(run, mean, layers)
-    means = ", ".join(f"{name} {value:.2f}" for name, value in table[CKA].mean().dropna().items())
+    by_layer = layer_means(table)
     return StudyResult(
         title=f"{name_of(model.name)}: {len(table)} heads, {count:,} queries of {len(text)} "
         "windows; distance: Jensen-Shannon divergence in bits",
         table=table,
         terminal_table=table.drop(columns=["x", "y"]).sort_values("distance", kind="stable"),
-        notes=[*([f"mean similarity of two heads of a layer: {means}"] if means else []), *notes],
-        values={"queries": count},
+        notes=[*_cka_notes(table, by_layer), *_cluster_notes(table), *notes],
+        values={"queries": count, "layers": by_layer.reset_index().to_dict("records")},
         draw=STUDY.draw,
     )
+
+
+def layer_means(table: pd.DataFrame) -> pd.DataFrame:
+    """Mean CKA of queries, keys and values by layer, where it is known."""
+    return table.groupby("layer")[CKA].mean().dropna(how="all")
+
+
+def _cka_notes(table: pd.DataFrame, by_layer: pd.DataFrame) -> list[str]:
+    """Mean similarities, and in how many layers keys and values are above and below queries."""
+    if by_layer.empty:
+        return []
+    means = table[CKA].mean().dropna()
+    texts = [f"{name} {value:.2f}" for name, value in means.items()]
+    notes = [f"mean similarity of two heads of a layer: {', '.join(texts)}"]
+    for name in means.index:
+        values = " ".join(f"{value:.2f}" for value in by_layer[name])
+        notes.append(f"{name} by layer: {values}")
+    for name in ("key_cka", "value_cka"):
+        known = by_layer[["query_cka", name]].dropna()
+        if len(known):
+            higher = int((known[name] > known["query_cka"]).sum())
+            notes.append(f"{name} is above query_cka in {higher} of {len(known)} layers")
+    return notes
+
+
+def _cluster_notes(table: pd.DataFrame) -> list[str]:
+    """The largest clusters with the names of their heads."""
+    in_cluster = table[table["cluster"] != ""]
+    if in_cluster.empty:
+        return [f"no two heads have a divergence of at most {CLUSTER_BITS} bits"]
+    members: dict[str, list[str]] = {}
+    for row in in_cluster.itertuples():
+        members.setdefault(str(row.cluster), []).append(head_name(row.layer, row.head))
+    largest = sorted(members.values(), key=len, reverse=True)
+    texts = [", ".join(heads) for heads in largest[:MOST_CLUSTERS]]
+    return [
+        f"{len(in_cluster)} heads are in {len(largest)} clusters (at most {CLUSTER_BITS} bits "
+        f"between any two); the largest: {'; '.join(texts)}"
+    ]
 
 
 def _head_table(
@@ -131,9 +181,27 @@ def _head_table(
         y=points[:, 1],
         nearest=names[others.argmin(1)],
         distance=others.min(1),
+        cluster=cluster_names(names, divergences),
     )
     table[CKA] = np.concatenate([layer.similarities() for layer in layers]) if layers else np.nan
     return table
+
+
+def cluster_names(names: ndarray, divergences: Float[ndarray, " pair"]) -> list[str]:
+    """The first head of each head's cluster; empty for a head in none.
+
+    >>> cluster_names(np.array(["a", "b", "c"]), np.array([0.05, 0.9, 0.8]))
+    ['a', 'a', '']
+    """
+    if len(names) < 2:
+        return [""] * len(names)
+    tree = linkage(divergences, "complete")
+    labels = fcluster(tree, CLUSTER_BITS, "distance")
+    clusters = []
+    for label in labels:
+        members = np.flatnonzero(labels == label)
+        clusters.append(str(names[members[0]]) if len(members) > 1 else "")
+    return clusters
 
 
 def mean_divergences(
@@ -272,9 +340,11 @@ def linear_cka(
     >>> linear_cka(weights, torch.eye(2)).tolist()
     [[1.0, 0.0, 0.5], [0.0, 1.0, 0.5], [0.5, 0.5, 1.0]]
     """
-    heads, width, _ = weights.shape
-    rows = weights.flatten(0, 1)
-    products = (rows @ covariance @ rows.T).view(heads, width, heads, width).square().sum((1, 3))
+    width = weights.shape[1]
+    rows = rearrange(weights, "head width d_model -> (head width) d_model")
+    products = rows @ covariance @ rows.T
+    squares = products.square()
+    products = reduce(squares, "(i a) (j b) -> i j", "sum", a=width, b=width)
     norms = products.diagonal().sqrt()
     return products / norms.outer(norms)
 
@@ -285,13 +355,16 @@ def plane(distances: Float[ndarray, "head head"]) -> Float[ndarray, "head 2"]:
     Points lie around 0, and each axis is turned so that its farthest point is positive.
     """
     squares = distances**2
-    inner = -(squares - squares.mean(0) - squares.mean(1)[:, None] + squares.mean()) / 2
+    rows, columns = squares.mean(1, keepdims=True), squares.mean(0)
+    inner = -(squares - rows - columns + squares.mean()) / 2
     values, vectors = np.linalg.eigh(inner)
     largest = np.argsort(values)[::-1][:2]
+    lengths = np.sqrt(values[largest].clip(0))
     points = np.zeros((len(distances), 2))
-    points[:, : len(largest)] = vectors[:, largest] * np.sqrt(values[largest].clip(0))
-    farthest = points[np.abs(points).argmax(0), [0, 1]]
-    return points * np.where(farthest < 0, -1, 1)
+    points[:, : len(largest)] = vectors[:, largest] * lengths
+    farthest = np.abs(points).argmax(0)
+    is_negative = points[farthest, [0, 1]] < 0
+    return points * np.where(is_negative, -1, 1)
 
 
 def _text(run: Result, model: Model, corpora: Sequence[str | Path], windows: int) -> list[Window]:

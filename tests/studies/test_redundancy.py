@@ -12,11 +12,13 @@ from scipy.stats import special_ortho_group
 
 import headscope as hs
 from headscope.measure.study_windows import evenly
+from headscope.models.layout.projections import attention_modules
 from headscope.models.load import load_model
 from headscope.stimuli.natural_text import TextWindows
 from headscope.studies.redundancy import (
     CKA,
     LayerInputs,
+    cluster_names,
     divergence_sums,
     head_divergences,
     linear_cka,
@@ -96,6 +98,47 @@ def test_heads_of_a_group_have_the_similarity_of_their_key_head():
     found = layer.similarities()
     assert found[:, 1].tolist() == pytest.approx([0.25, 0.25, 0.25, 0.25, 0.5, 0.5])
     assert np.isnan(found[:, 2]).all()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_two_heads_of_a_cluster_are_close_and_each_close_pair_is_in_one(seed):
+    rng = np.random.default_rng(seed)
+    points = rng.normal(size=(4, 2))[rng.integers(0, 4, 15)] + rng.normal(size=(15, 2)) * 0.03
+    distances = pdist(points)
+    names = np.array([f"L0H{i}" for i in range(15)])
+    found = np.array(cluster_names(names, distances))
+    square = squareform(distances)
+    for name in {*found} - {""}:
+        members = np.flatnonzero(found == name)
+        assert len(members) > 1
+        assert names[members[0]] == name
+        assert square[np.ix_(members, members)].max() <= 0.1
+    single = np.flatnonzero(found == "")
+    assert (square[np.ix_(single, single)] + np.eye(len(single)) > 0.1).all()
+
+
+def test_clusters_and_layers_are_stated(gpt2_folder, story):
+    """Head 1 gets the query and key weights of head 0, and head 3 the key weights of head 2."""
+    model = load_model(str(gpt2_folder))
+    for module in attention_modules(model.engine.network):
+        for values in (module.c_attn.weight.data, module.c_attn.bias.data):
+            values[..., 8:16] = values[..., :8]
+            values[..., 40:48] = values[..., 32:40]
+            values[..., 56:64] = values[..., 48:56]
+    run = hs.classify(model, story, types=["positional"], max_tokens=500)
+    found = hs.redundancy(run, windows=3, queries=5)
+    table = found.table.set_index(["layer", "head"])
+    for layer in (0, 1):
+        name = f"L{layer}H0"
+        assert table.loc[(layer, 0), "nearest"] == f"L{layer}H1"
+        assert table.loc[(layer, 0), "cluster"] == table.loc[(layer, 1), "cluster"] != ""
+        assert any(f"{name}, L{layer}H1" in note for note in found.notes)
+    by_layer = found.table.groupby("layer")[CKA].mean()
+    for stated in found.values["layers"]:
+        assert [stated[name] for name in CKA] == by_layer.loc[stated["layer"]].tolist()
+    above = int((by_layer["key_cka"] > by_layer["query_cka"]).sum())
+    assert above == 2
+    assert any(f"key_cka is above query_cka in {above} of 2" in note for note in found.notes)
 
 
 def by_kernels(x: np.ndarray, y: np.ndarray) -> float:
