@@ -94,11 +94,13 @@ def predictions_of(network: Any, windows: Sequence[Window]) -> Predictions:
     """Run windows together; padding is neither predicted nor unembedded."""
     tokens = padded_tokens(windows).to(network.device)
     lengths = [len(window) - 1 for window in windows]
-    real = torch.arange(tokens.shape[1] - 1) < torch.tensor(lengths)[:, None]
-    real = real.to(tokens.device)
-    stream = last_stream(network, tokens)
+    position = torch.arange(tokens.shape[1] - 1, device=tokens.device)
+    counts = torch.tensor(lengths, device=tokens.device)
+    is_predicted = position < counts[:, None]
     # position i predicts the token at i + 1
-    return Predictions(stream[:, :-1][real], tokens[:, 1:][real], lengths)
+    stream = last_stream(network, tokens)[:, :-1]
+    following = tokens[:, 1:]
+    return Predictions(stream=stream[is_predicted], labels=following[is_predicted], lengths=lengths)
 
 
 def last_stream(

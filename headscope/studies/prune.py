@@ -355,6 +355,6 @@ def _table(
         over = differences.get(order.name, unknown)
         for step, (share, pruned) in enumerate(zip(STEPS, by_step, strict=True)):
             change = rise(pruned, by_step[0], seed=seed)
-            place = (order.name, order.draw, share, counts[step])
-            rows.append((*place, pruned.mean, *change, *over[step]))
+            key = (order.name, order.draw, share, counts[step])
+            rows.append((*key, pruned.mean, *change, *over[step]))
     return pd.DataFrame(rows, columns=STUDY.names)

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import numpy as np
 import pandas as pd
 import torch
-from einops import rearrange, reduce
+from einops import rearrange, reduce, repeat
 from jaxtyping import Float, Int
 from numpy import ndarray
 from pydantic import Field
@@ -296,14 +296,22 @@ class LayerInputs:
 
     def similarities(self) -> Float[ndarray, "head 3"]:
         """Mean CKA of each head with the others, in queries, keys and values; NaN if one is all."""
-        mean = self.moments[0, 1:] / self.moments[0, 0]
-        covariance = self.moments[1:, 1:] / self.moments[0, 0] - mean.outer(mean)
-        columns = []
-        for weights in self.weights:
-            cka = linear_cka(weights.cpu().double(), covariance)
-            others = (cka.sum(1) - cka.diagonal()) / (len(cka) - 1)
-            columns.append(others.repeat_interleave(len(self.weights[0]) // len(cka)))
+        count = self.moments[0, 0]
+        mean = self.moments[0, 1:] / count
+        second_moments = self.moments[1:, 1:] / count
+        covariance = second_moments - mean.outer(mean)
+        columns = [self._mean_similarity(weights, covariance) for weights in self.weights]
         return torch.stack(columns, 1).numpy()
+
+    def _mean_similarity(
+        self, weights: Float[Tensor, "group width d_model"], covariance: Tensor
+    ) -> Float[Tensor, " head"]:
+        """Mean CKA with the others, the same for heads that share a key or value head."""
+        cka = linear_cka(weights.cpu().double(), covariance)
+        with_others = cka.sum(1) - cka.diagonal()
+        mean = with_others / (len(cka) - 1)
+        heads = len(self.weights[0])
+        return repeat(mean, "group -> (group head)", head=heads // len(cka))
 
 
 def watched_layers(model: Model, hooks: ExitStack) -> list[LayerInputs]:
