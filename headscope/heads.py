@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from headscope.errors import HeadscopeError
 
+_LAYER = re.compile(r"[Ll](\d{1,6})")
 _HEAD = re.compile(r"[Ll]?(\d{1,6})[Hh.](\d{1,6})")
 
 
@@ -40,6 +41,16 @@ def parse_head(text: str) -> tuple[int, int]:
     if match is None:
         raise HeadscopeError(f"{text!r:.60} is not a head; write L5H1 or 5.1 for layer 5, head 1")
     return int(match[1]), int(match[2])
+
+
+def parse_layer(text: str) -> int | None:
+    """The layer of a name such as `L5`; None for another name.
+
+    >>> parse_layer("L5"), parse_layer("L5H1")
+    (5, None)
+    """
+    match = _LAYER.fullmatch(text.strip())
+    return None if match is None else int(match[1])
 
 
 def without_softmax(others: Sequence[int]) -> str:

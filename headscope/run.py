@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import pandas as pd
-from pydantic import Field
+from pydantic import Field, PlainValidator
 
 from headscope.attention_kind import CAUSAL, KindName, kind_of
 from headscope.errors import ChoiceError
@@ -25,6 +26,7 @@ from headscope.options import (
     Text,
     Width,
     checked,
+    several_names,
 )
 from headscope.runs import resolve
 from headscope.runs.folder import RunFolder
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 
     from headscope.corpus.window import Window
     from headscope.models.model import Model as LoadedModel
+    from headscope.views.heads_view import HeadsView
     from headscope.views.show import AttentionView
 
 
@@ -81,13 +84,13 @@ class Run(Result):
     @checked
     def show(
         self,
-        head: Head,
+        head: Annotated[str | Sequence[str], PlainValidator(several_names)],
         text: Text,
         *,
         device: Device = "auto",
         source: Source = None,
-    ) -> AttentionView:
-        """A head of the run's model on any text; see `headscope.views.show.show`."""
+    ) -> AttentionView | HeadsView:
+        """A head, or several, of the run's model on any text; see `headscope.views.show.show`."""
         # what draws is slow to import
         from headscope.views.show import show
 

@@ -85,7 +85,7 @@ def test_an_unknown_argument_is_refused(name):
         (lambda: hs.load(None), "folder is None; it should be the path of a file or folder"),
         (lambda: hs.read_corpus([]), "path is an empty list; it should be the path"),
         (lambda: hs.weights(123), "model is 123; it should be the name or path of a model"),
-        (lambda: hs.show("mini", 5, "x"), "head is 5; it should be a valid string"),
+        (lambda: hs.show("mini", 5, "x"), "head is 5; it should be a name or a list of them"),
         (lambda: hs.prune("mini", seed=None), "seed is None; it should be a valid integer"),
         (
             lambda: hs.collapse("mini", mixing="yes"),

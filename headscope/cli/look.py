@@ -12,7 +12,6 @@ from headscope.cli.app import command
 from headscope.cli.files import HTML, PICTURES, check_targets, draw, print_written
 from headscope.cli.shell_options import (
     Corpus,
-    Head,
     ModelOrRun,
     Overwrite,
     Printed,
@@ -21,6 +20,7 @@ from headscope.cli.shell_options import (
     takes_settings,
 )
 from headscope.cli.terminal import print_folded, print_rich, print_text, put
+from headscope.options import several_names
 from headscope.printing import one_line
 from headscope.runs.write import write_file
 from headscope.settings import QUICK_TOKENS
@@ -124,14 +124,17 @@ def why(
 
 @command(
     TOP,
-    "Show a head's attention on a text.",
+    "Show a head's attention on a text, or that of several heads.",
     'headscope show mini L3H1 "The king lost his ring."',
+    'headscope show smollm2 all "The king lost his ring." --out heads.html',
     'headscope show runs/mini 3.1 "The king lost his ring." --out king.html',
     'headscope show smollm2 L10H1 "The king lost his" --generate 12',
 )
 def show(
     model: ModelOrRun,
-    head: Head,
+    head: Annotated[
+        str, typer.Argument(help="L5H1 or 5.1; several heads as L5, all, or L5H1,L6H2.")
+    ],
     text: Annotated[str, typer.Argument(help="Text.")],
     generate: Annotated[
         int, typer.Option(help="Tokens to generate greedily after the text.", min=0)
@@ -142,12 +145,21 @@ def show(
     overwrite: Overwrite = False,
     source: Source = None,
 ) -> None:
-    """Show a head's attention on a text."""
-    check_targets((out, (*HTML, *PICTURES)), overwrite=overwrite)
-    from headscope.views.show import show as show_head
+    """Show a head's attention on a text.
 
-    view = show_head(model, head, text, generate=generate, source=source)
+    The page of several heads has a small picture of each, which opens on click.
+    """
+    check_targets((out, (*HTML, *PICTURES)), overwrite=overwrite)
+    from headscope.errors import HeadscopeError
+    from headscope.views.heads_view import HeadsView
+    from headscope.views.show import is_one_head
+    from headscope.views.show import show as show_heads
+
+    if out is None and not is_one_head(several_names(head)):
+        raise HeadscopeError(f"{one_line(head)}: several heads are written to a file; add --out")
+    view = show_heads(model, head, text, generate=generate, source=source)
     if out is None:
+        assert not isinstance(view, HeadsView)
         print_rich(view.grid())
         return
     page = out.suffix.lower() in HTML

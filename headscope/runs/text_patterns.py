@@ -18,7 +18,7 @@ from pydantic import Field, PlainValidator
 
 from headscope.attention_kind import BIDIRECTIONAL, CAUSAL
 from headscope.corpus.window import Window, WordTable
-from headscope.errors import HeadscopeError, PatternError, WriteError, first_line
+from headscope.errors import PatternError, WriteError, first_line
 from headscope.heads import head_name, layer_name, parse_head
 from headscope.models.engines.engine import stream_patterns
 from headscope.models.model import Model
@@ -232,7 +232,7 @@ def patterns(
 
     >>> found = patterns("mini", "one two one two", layers=[4, 5])
     >>> found.array.shape, found["L5H3"].shape
-    ((2, 8, 11, 11), (11, 11))
+    ((2, 8, 5, 5), (5, 5))
     """
     check_unicode(text)
     loaded, _ = model_or_run(model, source=source, revision=revision, device=device)
@@ -252,17 +252,21 @@ def patterns(
 
 
 def read_patterns(
-    model: Model, window: Window, layers: Sequence[int], heads: Sequence[int]
+    model: Model,
+    window: Window,
+    layers: Sequence[int],
+    heads: Sequence[int],
+    dtype: type[np.floating[Any]] = np.float16,
 ) -> Float[ndarray, "layer head query key"]:
-    """Patterns of some heads on one window in float16, read up to the last of the layers."""
+    """Patterns of some heads on one window, read up to the last of the layers."""
     size = len(window)
-    array = np.zeros((len(layers), len(heads), size, size), np.float16)
+    array = np.zeros((len(layers), len(heads), size, size), dtype)
     rows = {layer: row for row, layer in enumerate(layers)}
     numbers = torch.tensor(heads)
 
     def take(layer: int, pattern: torch.Tensor) -> None:
         if layer in rows:
-            array[rows[layer]] = pattern[0].cpu()[numbers].to(torch.float16).numpy()
+            array[rows[layer]] = pattern[0].float().cpu()[numbers].numpy()
 
     ids = torch.from_numpy(window.tokens)[None].to(model.device)
     stream_patterns(model.engine, ids, take, max(layers) + 1)
@@ -289,14 +293,3 @@ def check_whole(part: Patterns) -> None:
         raise PatternError(
             f"{part!r} lack layers or heads before the last; read all of them for score_patterns"
         )
-
-
-def check_text(text: str | None) -> str:
-    """The text, which a model needs.
-
-    Raises:
-        HeadscopeError: there is no text.
-    """
-    if text is None:
-        raise HeadscopeError("text is missing; patterns that were read before need none")
-    return text

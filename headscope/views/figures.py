@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from io import BytesIO
 from math import ceil
 from textwrap import fill
@@ -28,6 +28,7 @@ from headscope.views.cautions import caution_signs, has_caution, head_letter
 from headscope.views.colours import colour, is_sink_type, legend_groups
 
 if TYPE_CHECKING:
+    from headscope.views.heads_view import HeadsView
     from headscope.views.show import AttentionView
 
 
@@ -197,11 +198,38 @@ def pattern_figure(view: AttentionView) -> Figure:
     return figure
 
 
+def heads_figure(view: HeadsView) -> Figure:
+    """Patterns of several heads as small heat maps, a row per layer."""
+    rows = _by_layer(view.heads)
+    columns = max(map(len, rows.values()))
+    side = 0.9
+    figure = Figure(figsize=(0.2 + side * columns, 0.5 + side * len(rows)), layout="constrained")
+    grid = figure.subplots(len(rows), columns, squeeze=False)
+    for axes in grid.flat:
+        axes.set_axis_off()
+    for row, indices in enumerate(rows.values()):
+        for column, index in enumerate(indices):
+            # roots, so that weak attention is seen in a small picture
+            picture = np.sqrt(view.patterns[index].astype(np.float32))
+            grid[row, column].imshow(picture, cmap="Blues", vmin=0, vmax=1)
+            grid[row, column].set_title(view.names[index], fontsize=7, pad=2)
+    figure.suptitle(short_title(view.title), fontsize=_SMALL)
+    return figure
+
+
 FIGURES: dict[str, Callable[[Result, float | None], Figure]] = {
     "atlas": atlas_figure,
     "layers": layers_figure,
     "relations": relations_figure,
 }
+
+
+def _by_layer(heads: Sequence[tuple[int, int]]) -> dict[int, list[int]]:
+    """Indices of the heads of each layer, in the order of the heads."""
+    rows: dict[int, list[int]] = {}
+    for index, (layer, _) in enumerate(heads):
+        rows.setdefault(layer, []).append(index)
+    return rows
 
 
 def _types(run: Result) -> list[str]:

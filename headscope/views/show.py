@@ -1,33 +1,45 @@
-"""One head on a text: HTML, a picture, or a grid in a terminal."""
+"""Heads on a text: HTML, a picture, or for one head a grid in a terminal."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 from io import StringIO
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 from zlib import crc32
 
 import numpy as np
-import torch
 from jaxtyping import Float
 from numpy import ndarray
-from pydantic import Field
+from pydantic import Field, PlainValidator
 from rich.console import Console, Group, RenderableType
 from rich.style import Style
 from rich.text import Text as RichText
 
-from headscope.heads import head_name, parse_head
-from headscope.models.engines.engine import stream_patterns
+from headscope.corpus.window import Window
+from headscope.errors import HeadscopeError
+from headscope.heads import head_name, parse_head, parse_layer
 from headscope.models.generate import continue_window
+from headscope.models.model import Model
 from headscope.models.text_window import check_unicode, text_window
-from headscope.options import Device, Head, NonNegative, Revision, Source, Text, checked
+from headscope.options import (
+    Device,
+    NonNegative,
+    Revision,
+    Source,
+    check_model,
+    checked,
+    several_names,
+)
 from headscope.printing import one_line, visible
-from headscope.runs.resolve import ModelOrRun, model_of, run_named, the_model
+from headscope.runs.resolve import model_or_run
+from headscope.runs.text_patterns import Patterns, read_patterns
+from headscope.statistics.result import Result
+from headscope.views.heads_view import HeadsView
 from headscope.views.report import circuitsvis_script
 from headscope.views.report.data import to_json
 
@@ -38,6 +50,7 @@ _SHADES = " ·░▒▓█"
 _LEGEND = "rows: queries, columns: keys; darker: more attention; at the right: the strongest key"
 LEAST = 0.02
 """Attention that a small picture draws; what is less cannot be seen."""
+ALL_HEADS = "all"
 MARK = "▸"
 """Mark before the first generated token."""
 _numbers = count()
@@ -151,11 +164,34 @@ def _picture(tokens: Sequence[str], pattern: Float[ndarray, "query key"]) -> str
     )
 
 
+ShownHeads = Annotated[
+    str | Sequence[str],
+    PlainValidator(several_names),
+    Field(description="L5H1 or 5.1; several as L5, all, or L5H1,L6H2."),
+]
+
+
+def _checked_source(value: Any) -> Any:
+    return value if isinstance(value, Result | Patterns) else check_model(value)
+
+
+ShownModel = Annotated[
+    Any,
+    PlainValidator(_checked_source),
+    Field(
+        description="A name or path as for classify, or a run folder; in Python also a run, a "
+        "model, or what patterns returns."
+    ),
+]
+
+
 @checked
 def show(
-    model: ModelOrRun,
-    head: Head,
-    text: Text,
+    model: ShownModel,
+    head: ShownHeads,
+    text: Annotated[
+        str | None, Field(description="Text, in Unicode. None for what patterns returns.")
+    ] = None,
     *,
     generate: Annotated[
         NonNegative, Field(description="Tokens to generate greedily after the text.")
@@ -163,39 +199,137 @@ def show(
     source: Source = None,
     revision: Revision = None,
     device: Device = "auto",
-) -> AttentionView:
-    """The attention pattern of one head on a text.
+) -> AttentionView | HeadsView:
+    """The attention patterns of a head, or of several heads, on a text.
+
+    Returns:
+        An `AttentionView` of one head; of several a `HeadsView`, small pictures that open on click.
 
     Raises:
         ModelError: the model cannot be loaded.
         RunError: it has no such head.
+        PatternError: the patterns lack such a head.
         HeadscopeError: the text is empty, or longer than the model's context, what is generated
             included.
     """
-    parse_head(head)
+    check_names(head)
+    if isinstance(model, Patterns):
+        return _show_patterns(model, head, text, generate)
+    if text is None:
+        raise HeadscopeError("text is missing: a model reads a text, and only patterns need none")
     check_unicode(text)
-    run = run_named(model, revision=revision)
-    if run is not None:
-        loaded = model_of(run, source=source, device=device)
-    else:
-        loaded = the_model(model, revision=revision, device=device)
-    layer, number = parse_head(head)
-    shown_name = head_name(layer, number)
-    loaded.check_head(layer, number)
-    window = text_window(loaded, text, generate)
-    title, start = f"{Path(loaded.name).name} {shown_name}", len(window)
-    if generate:
-        window = continue_window(loaded, window, generate)
-        title += f", {len(window) - start} tokens generated after {MARK}"
-    strings = list(window.strings)
+    loaded, _ = model_or_run(model, source=source, revision=revision, device=device)
+    every = range(loaded.heads)
+    places = places_of(head, loaded.attention_layers, every, loaded.check_head)
+    shown_text = _read_text(loaded, text, generate)
+    layers = sorted({layer for layer, _ in places})
+    numbers = sorted({number for _, number in places})
+    array = read_patterns(loaded, shown_text.window, layers, numbers, np.float32)
+    selected = [array[layers.index(layer), numbers.index(number)] for layer, number in places]
+    return _view(
+        Path(loaded.name).name,
+        shown_text,
+        places,
+        np.stack(selected),
+        is_one=is_one_head(head),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _ShownText:
+    """A text as a model reads it, and as it is shown."""
+
+    window: Window
+    tokens: tuple[str, ...]
+    generated: str = ""
+    """Words on the tokens that the model generated; empty if it generated none."""
+
+
+def _read_text(model: Model, text: str, generate: int) -> _ShownText:
+    window = text_window(model, text, generate)
+    if not generate:
+        return _ShownText(window, tuple(window.strings))
+    start = len(window)
+    window = continue_window(model, window, generate)
+    tokens = list(window.strings)
     if len(window) > start:
-        strings[start] = MARK + strings[start]
-    patterns: list[torch.Tensor] = []
+        tokens[start] = MARK + tokens[start]
+    added = f", {len(window) - start} tokens generated after {MARK}"
+    return _ShownText(window, tuple(tokens), added)
 
-    def take(at: int, pattern: torch.Tensor) -> None:
-        if at == layer:
-            patterns.append(pattern[0, number].float().cpu())
 
-    ids = torch.from_numpy(window.tokens)[None].to(loaded.device)
-    stream_patterns(loaded.engine, ids, take, layer + 1)
-    return AttentionView(title, tuple(strings), patterns[0].numpy())
+def _show_patterns(
+    patterns: Patterns, names: Sequence[str], text: str | None, generate: int
+) -> AttentionView | HeadsView:
+    """Heads whose patterns were read before."""
+    if text is not None or generate:
+        raise HeadscopeError("these patterns were read on a text; leave text and generate out")
+
+    def check(layer: int, head: int) -> None:
+        patterns[head_name(layer, head)]
+
+    places = places_of(names, patterns.layers, patterns.heads, check)
+    selected = np.stack([patterns[head_name(layer, head)] for layer, head in places])
+    shown_text = _ShownText(patterns.window, tuple(patterns.tokens))
+    return _view(patterns.name, shown_text, places, selected, is_one=is_one_head(names))
+
+
+def _view(
+    model: str,
+    text: _ShownText,
+    places: Sequence[tuple[int, int]],
+    patterns: Float[ndarray, "head query key"],
+    *,
+    is_one: bool,
+) -> AttentionView | HeadsView:
+    """One head large, or several heads small."""
+    if is_one:
+        title = f"{model} {head_name(*places[0])}{text.generated}"
+        return AttentionView(title, text.tokens, patterns[0])
+    title = f"{model}, {len(places)} heads{text.generated}"
+    return HeadsView(title, text.tokens, tuple(places), patterns)
+
+
+def check_names(names: Sequence[str]) -> None:
+    """Refuse what is neither a head, nor a layer, nor `all`, before a model is loaded.
+
+    Raises:
+        HeadscopeError: another name.
+    """
+    for name in names:
+        if name != ALL_HEADS and parse_layer(name) is None:
+            parse_head(name)
+
+
+def is_one_head(names: Sequence[str]) -> bool:
+    """True for the name of one head; False for a layer, `all`, or several names."""
+    return len(names) == 1 and names[0] != ALL_HEADS and parse_layer(names[0]) is None
+
+
+def places_of(
+    names: Sequence[str],
+    layers: Sequence[int],
+    heads: Sequence[int],
+    check: Callable[[int, int], None],
+) -> list[tuple[int, int]]:
+    """Layer and number of each head that the names stand for, each once, in the order of names.
+
+    Args:
+        names: heads, layers, or `all`.
+        layers: all layers with heads.
+        heads: all numbers of heads within a layer.
+        check: refuses a head that is not there.
+    """
+    places: dict[tuple[int, int], None] = {}
+    for name in names:
+        layer = parse_layer(name)
+        if name == ALL_HEADS:
+            selected = [(number, head) for number in layers for head in heads]
+        elif layer is not None:
+            selected = [(layer, head) for head in heads]
+        else:
+            selected = [parse_head(name)]
+        for position in selected:
+            check(*position)
+            places[position] = None
+    return list(places)
