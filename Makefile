@@ -11,6 +11,7 @@
 # make fuzz: 15 times as much bad input as in the tests, or TIMES=60
 # make calibrate: how often tags are right, on heads whose function is known; some minutes
 # make same: whole commands against the numbers that are kept of them, some 20 minutes
+# make kill: runs that are killed at random points and end with the same bytes; 10, or TIMES=30
 # make soak: two million tokens in flat memory, or TOKENS=200000
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -23,7 +24,7 @@ CONSTRAINTS := -c .ci/constraints.txt $(if $(shell command -v nvidia-smi),,-c .c
 PIP := $(PYTHON) -m pip --quiet --disable-pip-version-check
 INSTALL := $(PIP) install --no-compile $(CONSTRAINTS)
 
-.PHONY: demo gallery atlas test pytest calibrate same lists pictures notebooks pages docs coverage fuzz soak lint style types \
+.PHONY: demo gallery atlas test pytest calibrate same lists pictures notebooks pages docs coverage fuzz kill soak lint style types \
 	prose bench install clean
 
 demo: $(VENV)/installed-plain
@@ -110,6 +111,10 @@ calibrate: install
 # CASES=mini names some of tests/same_run/cases.py
 same: install
 	$(PYTHON) -m tests.same_run.check $(CASES)
+
+kill: TIMES := 10
+kill: install
+	$(PYTHON) -m tests.kill $(TIMES)
 
 TOKENS := 2000000
 soak: install

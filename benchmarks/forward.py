@@ -17,7 +17,7 @@ import torch
 from side_by_side import alternate, bare, corpora, gpt2_shape, ratio, save, scratch, text_windows
 
 from headscope.corpus.window import Window
-from headscope.measure.batch_reader import measure
+from headscope.measure.reading import measure
 from headscope.models.load import load_model
 from headscope.models.model import Model
 from headscope.models.stream import BATCH_TOKENS

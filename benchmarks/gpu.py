@@ -18,7 +18,7 @@ from forward import RELATIONS
 from side_by_side import alternate, bare, gpt2_shape, ratio, save, scratch
 
 from headscope.corpus.window import Window
-from headscope.measure.batch_reader import measure
+from headscope.measure.reading import measure
 from headscope.models.load import load_model
 from headscope.models.stream import ACCELERATOR_BATCH_TOKENS
 

@@ -22,7 +22,7 @@ from forward import RELATIONS, forward
 from side_by_side import bare, corpora, gpt2_shape, save, scratch
 from soak import copies
 
-from headscope.measure.batch_reader import measure
+from headscope.measure.reading import measure
 from headscope.models.load import load_model
 from headscope.models.stream import BATCH_TOKENS
 from headscope.models.weights import fuse_activations

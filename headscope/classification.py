@@ -1,26 +1,40 @@
-"""The main job, from a model's name to tagged heads: load, prepare, measure, judge, write."""
+"""The main job, from a model's name to tagged heads.
+
+`_classify` has six steps: load, prepare, fit baselines, measure, judge, save. Three values go from
+one step to the next: the `Model`, its `Text`, and the `Sums` of the attention that was read.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from headscope.causal.direct_paths import direct_paths
 from headscope.corpus.shipped import asked_corpora
 from headscope.errors import ArgumentError
-from headscope.measure.plan import Plan, was_read
+from headscope.measure.batch_reader import BatchReader
+from headscope.measure.example import ExampleRequest
+from headscope.measure.example_reader import Sample
+from headscope.measure.examples import QUICK_WINDOWS
+from headscope.measure.fit_baselines import FittedBaselines, fit_baselines
 from headscope.measure.precision_check import PrecisionCheck, compare_precisions
-from headscope.measure.run_windows import RunWindows, run_windows
-from headscope.measure.tally import ReadState, Tally
+from headscope.measure.reading import measure, read
+from headscope.measure.second_reading import SecondReading
+from headscope.measure.sums import Sums
+from headscope.measure.tally import Tally
+from headscope.measure.text import Text, prepare_text
+from headscope.models.last_model import LastModel
+from headscope.models.model import IN_MEMORY, NARROW, WIDE, reason_for_wide
+from headscope.models.model import Model as LoadedModel
+from headscope.models.null_model import null_model
 from headscope.models.stream import batch_tokens_on
 from headscope.options import Corpus, Model, OnMessage, Overwrite, PathName, checked
 from headscope.progress import Clock, Count, OnProgress, Progress, progress_bar
 from headscope.relations import Relations, check_relations, check_types, relations_of
-from headscope.relations.effects import EFFECTS, Effect, effects_of, sum_names
+from headscope.relations.effects import EFFECTS, effects_among, effects_of, of_attention
 from headscope.relations.relation import Relation
 from headscope.run import Run
 from headscope.runs.checkpoint import RunCheckpoint, run_facts
@@ -33,12 +47,6 @@ from headscope.statistics.head_lists import wanted_examples
 from headscope.statistics.judge_heads import versions, weigh_run
 from headscope.statistics.result import Result, RunInfo
 from headscope.stimuli.natural_text import TEXT, readable
-
-if TYPE_CHECKING:
-    from headscope.measure.example import Example, ExampleRequest
-    from headscope.measure.in_process import InProcess
-    from headscope.measure.surrogate import SurrogateRequest, SurrogateScore
-    from headscope.models.model import Model as LoadedModel
 
 
 @checked
@@ -75,7 +83,8 @@ def classify(
         progress: True for a bar on a terminal or in a notebook, False for none, or a function that
             is called with the tokens done and the tokens in all.
         on_message: called with a line for the user, e.g. that a run resumes.
-        backend: reader of the model; a new `InProcess` when None. It keeps the model it read last.
+        backend: opens the model; a new `LastModel` when None. It keeps the model that it opened
+            last.
         changes: single settings by name, e.g. `max_tokens=10_000`, in place of those of `settings`.
 
     Raises:
@@ -83,324 +92,250 @@ def classify(
         HeadscopeError: the model, the corpus, the types or the folder are not usable; each kind
             has its own subclass in `headscope.errors`.
     """
-    # importing a model library takes seconds: not before it is needed
-    from headscope.measure.in_process import InProcess
-
     settings = settings_of(settings, changes)
     own_relations = None if relations is None else check_relations(relations)
     check_types(settings.types)
     corpora = asked_corpora(readable(corpus, seed=settings.seed))
-    target = None if out is None else _Target(RunFolder(out), overwrite)
-    with (
-        nullcontext() if target is None else target.folder.locked(),
-        progress_bar(progress) as bar,
-    ):
-        reader = backend or InProcess()
-        return _classify(
-            _Task(model, corpora, settings, own_relations, reader, bar, on_message, target)
-        )
-
-
-@dataclass(frozen=True)
-class _Target:
-    """The run folder to write."""
-
-    folder: RunFolder
-    overwrite: bool
+    checkpoint = RunCheckpoint(None if out is None else RunFolder(out), overwrite=overwrite)
+    with checkpoint.locked(), progress_bar(progress) as on_progress:
+        session = _Session(backend or LastModel(), checkpoint, on_progress, on_message)
+        return _classify(model, corpora, settings, own_relations, session)
 
 
 @dataclass(frozen=True, eq=False)
-class _Task:
-    """The arguments of a run, checked, and the seconds that its steps take."""
+class _Session:
+    """What a run works with, beside what it was asked for."""
 
-    model: Any
-    corpora: Sequence[str | Path]
-    settings: Settings
-    relations: Sequence[Relation] | None
-    """Relations that were given instead of the table's."""
-    backend: InProcess
-    progress: OnProgress
-    on_message: OnMessage
-    target: _Target | None
-    clock: Clock = field(default_factory=Clock)
-
-
-@dataclass(frozen=True, eq=False)
-class _Loaded:
-    """A model, and what is measured of it."""
-
-    model: LoadedModel
-    settings: Settings
-    """Settings, with windows that are no longer than the model's."""
-    relations: Sequence[Relation] = ()
-    effects: Sequence[Effect] = ()
-    precision: PrecisionCheck | None = None
-    """The choice of the model's precision, where it was left to the run."""
-
-
-@dataclass(frozen=True, eq=False)
-class _Prepared:
-    """A run's windows, and its sums so far."""
-
-    loaded: _Loaded
-    windows: RunWindows
-    relations: Sequence[Relation]
-    """The scored relations, followed by the parts that are summed beside them."""
-    info: RunInfo
+    models: LastModel
     checkpoint: RunCheckpoint
+    on_progress: OnProgress
+    on_message: OnMessage
+    clock: Clock = field(default_factory=Clock)
+    """Seconds that the steps take."""
 
 
-class _Read:
-    """Text that a run has read, as far as it is needed again, and the tokens so far."""
+def _classify(
+    name: Any,
+    corpora: Sequence[str | Path],
+    settings: Settings,
+    own_relations: Sequence[Relation] | None,
+    session: _Session,
+) -> Run:
+    # 1. load
+    model = _load(name, settings, session)
+    longest = min(settings.max_length, model.longest_window)
+    settings = settings.model_copy(update={"max_length": longest})
+    relations = _scored_relations(model, settings, own_relations)
+    session.clock.lap("load")
 
-    def __init__(self, task: _Task, prepared: _Prepared) -> None:
-        from headscope.measure.example_reader import Sample
-        from headscope.measure.examples import QUICK_WINDOWS
-        from headscope.measure.loss_check import TokenCounts
+    # 2. prepare
+    text = prepare_text(model, relations, corpora, settings)
 
-        settings, stopped = prepared.loaded.settings, prepared.checkpoint.model.stopped
-        size = QUICK_WINDOWS if settings.quick else TEXT.example_windows
-        self.sample = Sample(size, seed=settings.seed)
-        self.counts = TokenCounts()
-        self.stimulus_tokens: Counter[str] = Counter()
-        """Tokens that the model read of each stimulus."""
-        tokens = prepared.windows.most_tokens(stopped)
-        self.listener = Count(task.progress, tokens)
+    # 3. fit baselines
+    baselines = fit_baselines(text.surveyed, relations, text.challenge)
+    text = text.needed_by(baselines)
+    session.clock.lap("survey")
 
+    # 4. measure
+    precision = _choose_precision(name, text, relations, settings, session)
+    model = session.models.model
+    summed = baselines.parts(relations)
+    info = describe_input(model, of_attention(relations), corpora, settings)
+    info = replace(info, precision=precision, **baselines.record(summed))
+    sums = _resumed_sums(model, text, summed, info, settings, session)
+    stopping = _stopping_rule(text, relations, baselines, sums)
+    listener = Count(session.on_progress, text.most_tokens(sums.stopped))
+    again = SecondReading(model, text, relations, sums, settings.seed, listener.of_reread)
+    with _weights(model, settings):
+        read(
+            BatchReader(model, summed, settings.seed),
+            text.stream,
+            text.others,
+            sums,
+            stopping=None if settings.all else stopping,
+            keep=session.checkpoint.keep,
+            listener=listener,
+        )
+        session.clock.lap("measure")
+        info = _describe_reading(info, again, stopping, corpora)
+        session.clock.lap("text loss")
 
-def _classify(task: _Task) -> Run:
-    loaded = _load(task)
-    windows = run_windows(
-        loaded.model, loaded.relations, loaded.effects, task.corpora, loaded.settings
-    )
-    task.clock.lap("survey")
-    prepared = _prepare(task, _choose_precision(task, loaded, windows), windows)
-    read = _Read(task, prepared)
-    with _weights(prepared.loaded):
-        prepared = replace(prepared, info=_measure(task, prepared, read))
-        run = Run.of(_judge(task, prepared, read))
-    if target := task.target:
-        prepared.checkpoint.finish(run, report=run.report, overwrite=target.overwrite)
+        # 5. judge
+        result = _judge(again, info, settings, session)
+
+    # 6. save
+    # a model that was loaded by name can be loaded again
+    source = None if isinstance(name, str | Path) else name
+    run = Run.of(replace(result, source=source))
+    session.checkpoint.finish(run, report=run.report)
     return run
 
 
-def _weights(loaded: _Loaded) -> AbstractContextManager[None]:
-    """Shuffle the attention weights of a null model while it is read."""
-    from headscope.models.null_model import null_model
-
-    settings = loaded.settings
-    if not settings.null_model:
-        return nullcontext()
-    return null_model(loaded.model.engine, seed=settings.seed)
-
-
-def _load(task: _Task) -> _Loaded:
-    """The model, once its run folder is known to be free, with the relations for its attention.
+def _load(name: Any, settings: Settings, session: _Session) -> LoadedModel:
+    """The model, once its run folder is known to be free.
 
     Raises:
         ModelError: the model cannot be opened, or direct effects were requested and cannot be
             measured.
-        ArgumentError: no requested type has direct effects.
         RunError: a run is in the folder.
     """
-    from headscope.causal.direct_paths import direct_paths
-
-    if target := task.target:
-        target.folder.check_free(overwrite=target.overwrite)
-    model = task.backend.open(task.model, **task.settings.loading())
-    if task.settings.direct_effects:
+    session.checkpoint.check_free()
+    model = session.models.open(name, **settings.loading())
+    if settings.direct_effects:
         direct_paths(model)  # fails before any text is read
-    longest = min(task.settings.max_length, model.longest_window)
-    settings = task.settings.model_copy(update={"max_length": longest})
-    relations = task.relations
+    return model
+
+
+def _scored_relations(
+    model: LoadedModel, settings: Settings, own_relations: Sequence[Relation] | None
+) -> list[Relation]:
+    """The relations for the model's attention, and the direct effects behind them.
+
+    Raises:
+        ArgumentError: direct effects were requested, and no requested type has them.
+    """
+    relations = own_relations
     if relations is None:
         relations = relations_of(
             settings.types, model.attention_kind, quick=settings.quick, in_chat=settings.chat
         )
-    task.clock.lap("load")
-    direct_effects = settings.direct_effects and not task.relations
-    effects = effects_of(settings.types, relations) if direct_effects else []
-    if settings.direct_effects and not effects:
+    if not settings.direct_effects:
+        return list(relations)
+    effects = effects_of(settings.types, relations) if own_relations is None else []
+    if not effects:
         types = ", ".join(dict.fromkeys(effect.type for effect in EFFECTS))
         raise ArgumentError(
             f"direct_effects was given, and no requested type has direct effects; types with "
             f"direct effects are {types}"
         )
-    return _Loaded(model, settings, relations, effects)
+    return [*relations, *effects]
 
 
-def _choose_precision(task: _Task, loaded: _Loaded, windows: RunWindows) -> _Loaded:
-    """If it is left to the run, read the text's beginning in both precisions and keep one."""
-    from headscope.measure.batch_reader import measure
-    from headscope.models.model import IN_MEMORY, NARROW, WIDE, reason_for_wide
+def _choose_precision(
+    name: Any,
+    text: Text,
+    relations: Sequence[Relation],
+    settings: Settings,
+    session: _Session,
+) -> dict[str, Any] | None:
+    """If it is left to the run, read the text's beginning in both precisions and keep one.
 
-    if loaded.settings.dtype != AUTO:
-        return loaded
-    if loaded.effects:
-        return replace(loaded, precision=PrecisionCheck(WIDE, "what heads write is measured"))
-    if not isinstance(task.model, str | Path):
-        return replace(loaded, precision=PrecisionCheck(loaded.model.dtype, IN_MEMORY))
-    if reason := reason_for_wide(loaded.model):
-        return replace(loaded, precision=PrecisionCheck(WIDE, reason))
+    Returns:
+        The choice as `run.json` states it; None if the precision was named.
+    """
+    models = session.models
+    model = models.model
+    if settings.dtype != AUTO:
+        return None
+    if effects_among(relations):
+        return PrecisionCheck(WIDE, "what heads write is measured").facts
+    if not isinstance(name, str | Path):
+        return PrecisionCheck(model.dtype, IN_MEMORY).facts
+    if reason := reason_for_wide(model):
+        return PrecisionCheck(WIDE, reason).facts
     sums: dict[str, Tally] = {}
     for dtype in (WIDE, NARROW):
-        model = loaded.model if dtype == WIDE else task.backend.narrow()
+        model = model if dtype == WIDE else models.narrow()
         sums[dtype] = measure(
             model,
-            windows.beginning,
+            text.beginning,
             [],
-            loaded.relations,
-            seed=loaded.settings.seed,
+            relations,
+            seed=settings.seed,
             batch_tokens=batch_tokens_on(model.device),
         )
-        task.clock.lap(f"{dtype} beginning")
-    precision = compare_precisions(sums[WIDE], sums[NARROW], sum(map(len, windows.beginning)))
+        session.clock.lap(f"{dtype} beginning")
+    precision = compare_precisions(sums[WIDE], sums[NARROW], sum(map(len, text.beginning)))
     if precision.dtype == WIDE:
-        model = task.backend.open(task.model, **task.settings.loading())
-        task.clock.lap("load again")
-    return replace(loaded, model=model, precision=precision)
+        models.open(name, **settings.loading())
+        session.clock.lap("load again")
+    return precision.facts
 
 
-def _prepare(task: _Task, loaded: _Loaded, windows: RunWindows) -> _Prepared:
-    """Take over the sums of an interrupted run."""
-    model, settings = loaded.model, loaded.settings
-    parts = windows.baselines.parts(loaded.relations)
-    relations = [*parts, *loaded.effects]
-    record = windows.baselines.record(relations)
-    if loaded.precision is not None:
-        record |= {"precision": loaded.precision.facts}
-    info = replace(describe_input(model, loaded.relations, task.corpora, settings), **record)
-    thresholds = {relation.id: relation.thresholds for relation in parts}
-    shape = sum_names(relations), model.attention_layers, model.heads
-    checkpoint = RunCheckpoint(
-        None if task.target is None else task.target.folder,
-        run_facts(info.to_json(), thresholds, versions()),
-        windows.text,
-        model=ReadState(Tally.zeros(*shape)),
+def _resumed_sums(
+    model: LoadedModel,
+    text: Text,
+    summed: Sequence[Relation],
+    info: RunInfo,
+    settings: Settings,
+    session: _Session,
+) -> Sums:
+    """The sums of an interrupted run with the same input, or empty ones."""
+    sums = Sums.empty(model, summed)
+    size = QUICK_WINDOWS if settings.quick else TEXT.example_windows
+    sums.sample = Sample(size, seed=settings.seed, keeps_patterns=settings.examples)
+    thresholds = {relation.id: relation.thresholds for relation in of_attention(summed)}
+    facts = run_facts(info.to_json(), thresholds, versions())
+    session.checkpoint.begin(facts, text.natural, sums, on_message=session.on_message)
+    return sums
+
+
+def _weights(model: LoadedModel, settings: Settings) -> AbstractContextManager[None]:
+    """Shuffle the attention weights of a null model while it is read."""
+    if not settings.null_model:
+        return nullcontext()
+    return null_model(model.engine, seed=settings.seed)
+
+
+def _stopping_rule(
+    text: Text, relations: Sequence[Relation], baselines: FittedBaselines, sums: Sums
+) -> StoppingRule:
+    return StoppingRule(
+        of_attention(relations),
+        baselines.facts,
+        text.expected_tokens,
+        text.others,
+        stopped=sums.stopped,
+        read_all=text.reads_all,
     )
-    if target := task.target:
-        checkpoint.resume(overwrite=target.overwrite, on_message=task.on_message)
-    return _Prepared(loaded, windows, relations, info, checkpoint)
 
 
-def _measure(task: _Task, prepared: _Prepared, read: _Read) -> RunInfo:
-    """The record of a run, whose windows the model has read."""
-    from headscope.measure.loss_check import check_loss, token_losses
-
-    loaded, windows = prepared.loaded, prepared.windows
-    stopping = StoppingRule(
-        loaded.relations,
-        windows.baselines.facts,
-        windows.expected_tokens,
-        windows.others,
-        stopped=prepared.checkpoint.model.stopped,
-        read_all=loaded.settings.all,
-    )
-    task.backend.read(_plan(prepared, read, stopping))
-    task.clock.lap("measure")
-    text_loss, loss_notes = check_loss(
-        read.counts,
-        read.sample.windows,
-        partial(token_losses, loaded.model),
-        vocabulary=loaded.model.vocabulary_size,
-        seed=loaded.settings.seed,
-    )
-    task.clock.lap("text loss")
-    sources = loaded.model, windows.text, windows.prompts, prepared.checkpoint
-    notes = [*loss_notes, *(note for source in sources for note in source.notes)]
-    names = [loaded.model.name, *map(str, task.corpora)]
+def _describe_reading(
+    info: RunInfo, again: SecondReading, stopping: StoppingRule, corpora: Sequence[str | Path]
+) -> RunInfo:
+    """The record of a run with what was read, and with notes on it."""
+    model, text, sums = again.model, again.text, again.sums
+    loss = again.text_loss()
+    sources = (loss, model, text.natural, text.prompts, sums)
+    notes = [note for source in sources for note in source.notes]
+    names = [model.name, *map(str, corpora)]
     return replace(
-        prepared.info,
-        corpora={**(prepared.info.corpora or {}), "files": windows.text.files},
-        text_loss=text_loss,
-        text_read=stopping.record(read.counts.tokens, windows.text.documents),
+        info,
+        corpora={**(info.corpora or {}), "files": text.natural.files},
+        text_loss=loss.facts,
+        text_read=stopping.record(sums.token_counts.tokens, text.natural.documents),
         notes=[shorten_paths(note, names) for note in notes],
     )
 
 
-def _plan(prepared: _Prepared, read: _Read, stopping: StoppingRule) -> Plan:
-    settings, checkpoint = prepared.loaded.settings, prepared.checkpoint
-    return Plan(
-        text=read.counts.watch(read.sample.watch(prepared.windows.stream)),
-        others=prepared.windows.others,
-        relations=prepared.relations,
-        seed=settings.seed,
-        model=checkpoint.model,
-        save_checkpoint=checkpoint.keep,
-        listener=read.listener,
-        stopping=None if settings.all else stopping,
-        sample=read.sample if settings.examples else None,
-        stimulus_tokens=read.stimulus_tokens,
-    )
-
-
-def _judge(task: _Task, prepared: _Prepared, read: _Read) -> Result:
+def _judge(again: SecondReading, info: RunInfo, settings: Settings, session: _Session) -> Result:
     """Tag the heads, compared with their surrogates, and cut out examples of those that are
     tagged.
     """
-    loaded, checkpoint = prepared.loaded, prepared.checkpoint
-    settings, relations = loaded.settings, loaded.relations
-    weighed = weigh_run(
-        checkpoint.model.tally,
-        [*relations, *loaded.effects],
-        seed=settings.seed,
-        info=prepared.info,
-    )
-    task.clock.lap("judge")
-    result = weighed.judge(
-        _surrogates(prepared, read, [] if settings.quick else weighed.surrogate_requests)
-    )
-    task.clock.lap("surrogates")
+    clock, sums = session.clock, again.sums
+    weighed = weigh_run(sums.tally, again.relations, seed=settings.seed, info=info)
+    clock.lap("judge")
+    requests = [] if settings.quick else weighed.surrogate_requests
+    result = weighed.judge(again.surrogates(requests))
+    clock.lap("surrogates")
     if settings.examples:
-        requested, heads = wanted_examples(result.evidence, relations), task.backend.heads
-        requested = [want for want in requested if not heads or (want.layer, want.head) in heads]
-        result = replace(result, examples=tuple(_examples(prepared, read, requested)))
-        task.clock.lap("examples")
+        examples = again.examples(_example_requests(result, again.relations, session.models.heads))
+        result = replace(result, examples=tuple(examples))
+        clock.lap("examples")
     spent = {
-        "tokens": checkpoint.model.tokens,
-        "stimulus_tokens": dict(read.stimulus_tokens),
-        "seconds": task.clock.laps,
+        "tokens": sums.tokens,
+        "stimulus_tokens": dict(sums.stimulus_tokens),
+        "seconds": clock.laps,
     }
-    info = result.info | {"provenance": result.info["provenance"] | spent}
-    # a model that was loaded by name can be loaded again
-    source = None if isinstance(task.model, str | Path) else task.model
-    return replace(result, info=info, source=source)
+    provenance = result.info["provenance"] | spent
+    return replace(result, info=result.info | {"provenance": provenance})
 
 
-def _surrogates(
-    prepared: _Prepared, read: _Read, requests: Sequence[SurrogateRequest]
-) -> list[SurrogateScore]:
-    """Surrogates of some heads, fitted on windows that the model has read."""
-    from headscope.measure import surrogate
-
-    loaded, state = prepared.loaded, prepared.checkpoint.model
-    text = prepared.windows.first[: read.counts.windows]
-    others = [window for window in prepared.windows.others if was_read(window, state.stopped)]
-    windows = [window.cut(surrogate.LONGEST) for window in (*text, *others)]
-    return surrogate.score_surrogates(
-        partial(surrogate.rows_of_model, loaded.model),
-        surrogate.SurrogateText(
-            windows, surrogate.tokens_again(state.tokens), loaded.settings.seed
-        ),
-        loaded.relations,
-        requests,
-        progress=read.listener.of_reread,
-    )
-
-
-def _examples(
-    prepared: _Prepared, read: _Read, requests: Sequence[ExampleRequest]
-) -> list[Example]:
-    """Examples of some heads, cut out of the sample of text and of other windows."""
-    from headscope.measure.examples import find_examples
-
-    loaded, stopped = prepared.loaded, prepared.checkpoint.model.stopped
-    synthetic = [window for window in prepared.windows.synthetic if was_read(window, stopped)]
-    return find_examples(
-        partial(read.sample.patterns, loaded.model),
-        [*read.sample.windows, *synthetic],
-        loaded.relations,
-        requests,
-        seed=loaded.settings.seed,
-        progress=read.listener.of_reread,
-    )
+def _example_requests(
+    result: Result, relations: Sequence[Relation], heads: Collection[tuple[int, int]]
+) -> list[ExampleRequest]:
+    """The examples to show; if a run is of some heads alone, those of these heads."""
+    requests = wanted_examples(result.evidence, of_attention(relations))
+    if not heads:
+        return requests
+    return [request for request in requests if (request.layer, request.head) in heads]

@@ -1,4 +1,4 @@
-"""Batches to sums: prepared, run, and added up by the readers of every layer."""
+"""Reads one batch: prepared, run, and summed up by the readers of every layer."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jaxtyping import Int
 from torch import Tensor
 
 from headscope.causal.direct_paths import DirectPaths, direct_paths
-from headscope.corpus.window import Window
 from headscope.measure.batches import Batch, in_memory
 from headscope.measure.cell_reader import cell_reader
 from headscope.measure.effect_queries import effect_queries
@@ -26,16 +25,14 @@ from headscope.measure.layer_reader import (
 )
 from headscope.measure.logit_effects import EffectReader
 from headscope.measure.mean_pattern import picture_reader
-from headscope.measure.plan import BatchResult, Plan, Step, read_plan
 from headscope.measure.preference_reader import preference_reader
 from headscope.measure.profile import profile_reader
-from headscope.measure.tally import ReadState, Tally
+from headscope.measure.sums import BatchSums
 from headscope.models.engines.engine import Tile
-from headscope.relations.effects import Effect, effects_among, sum_names
+from headscope.models.model import Model
+from headscope.models.stream import batch_tokens_on
+from headscope.relations.effects import effects_among
 from headscope.relations.relation import Relation
-
-if TYPE_CHECKING:
-    from headscope.models.model import Model
 
 READERS = (cell_reader, preference_reader, profile_reader, picture_reader)
 """Readers of attention, of a model's or of given patterns; None if a batch has nothing to read."""
@@ -62,36 +59,34 @@ class PreparedBatch:
     """Reader of direct effects; None if they are not measured, or at no query of the batch."""
 
 
-@dataclass(frozen=True, eq=False)
 class BatchReader:
     """Prepares and reads batches by one model."""
 
-    model: Model
-    relations: Sequence[Relation]
-    seed: int
-
-    @cached_property
-    def config(self) -> ReaderConfig:
-        """The relations, and the form of the model's rows."""
-        model = self.model
-        return ReaderConfig(
-            self.relations,
-            self.seed,
+    def __init__(
+        self,
+        model: Model,
+        relations: Sequence[Relation],
+        seed: int,
+        batch_tokens: int | None = None,
+    ) -> None:
+        self.model, self.relations, self.seed = model, relations, seed
+        self.batch_tokens = batch_tokens or batch_tokens_on(model.device)
+        # on a processor's cores the model and its next batch would be in each other's way
+        self.prepares_ahead = model.device != "cpu"
+        self.config = ReaderConfig(
+            relations,
+            seed,
             model.layers,
             model.heads,
             logarithms=model.engine.logarithms,
             sinks=getattr(model.engine, "sinks", False),
             device=model.device,
         )
-
-    @cached_property
-    def effects(self) -> list[Effect]:
-        """Relations whose cells are logits."""
-        return effects_among(self.relations)
+        self.effects = effects_among(relations)
 
     @cached_property
     def paths(self) -> DirectPaths | None:
-        """Direct paths of heads to the logits; None if effects are not measured."""
+        """Direct paths of heads to the logits; None if effects are not measured or unknown."""
         return direct_paths(self.model) if self.effects else None
 
     def prepare(self, batch: Batch) -> PreparedBatch:
@@ -99,23 +94,24 @@ class BatchReader:
         device, tokens = self.model.device, batch.tokens()
         tiles = self.model.engine.layout(*tokens.shape)
         readers = attention_readers(batch, tiles, self.config)
-        effects = None
-        if self.paths is not None and (
-            queries := effect_queries(batch, self.effects, seed=self.seed)
-        ):
-            effects = partial(
-                EffectReader,
-                self.paths,
-                queries,
-                self.effects,
-                logarithms=self.config.logarithms,
-            )
+        effects = self._effect_reader(batch)
         return PreparedBatch(batch, tokens.to(device), tiles, readers, effects)
 
-    def read(
-        self, step: Step, prepared: PreparedBatch, sample: Sample | None = None
-    ) -> BatchResult:
+    def _effect_reader(self, batch: Batch) -> Callable[[], EffectReader] | None:
+        if self.paths is None:
+            return None
+        queries = effect_queries(batch, self.effects, seed=self.seed)
+        if queries is None:
+            return None
+        logarithms = self.config.logarithms
+        return partial(EffectReader, self.paths, queries, self.effects, logarithms=logarithms)
+
+    def read(self, prepared: PreparedBatch, sample: Sample) -> BatchSums:
         """Run a batch; if it does not fit into memory, its halves.
+
+        Args:
+            prepared: the batch.
+            sample: the patterns of one of its windows that runs alone are kept.
 
         Raises:
             ModelError: a window does not fit into memory.
@@ -127,61 +123,34 @@ class BatchReader:
             return self._run(ready, sample)
 
         parts = in_memory(prepared.batch, run)
+        readers = [reader for part in parts for reader in part]
+        return BatchSums(prepared.batch, readers, was_halved=len(parts) > 1)
 
-        def add_to(tally: Tally) -> None:
-            for readers in parts:
-                for reader in readers:
-                    reader.add_to(tally)
-
-        return BatchResult(step, add_to, len(parts) > 1)
-
-    def _run(self, prepared: PreparedBatch, sample: Sample | None) -> list[LayerReader]:
+    def _run(self, prepared: PreparedBatch, sample: Sample) -> list[LayerReader]:
         """Run a batch; its readers add to a tally later, as a run may break off at any layer."""
-        model, windows = self.model, prepared.batch.windows
+        model = self.model
         numbers = list(model.attention_layers)
         readers = [make() for make in prepared.attention]
-        if sample is not None and len(windows) == 1:
-            patterns = sample.begin(windows[0], model.heads * model.layers)
-            if patterns is not None:
-                readers.append(PatternReader(patterns, prepared.tiles, model))
+        kept_patterns = self._pattern_reader(prepared, sample)
+        if kept_patterns is not None:
+            readers.append(kept_patterns)
         effects = None if prepared.effects is None else prepared.effects()
         if effects is not None:
             readers.append(effects)
         shared = shared_requests(readers)
+        requests = [request for request, _ in shared]
 
         def on_layer(layer: int, rows: Iterable[Any]) -> None:
             read_layer(numbers.index(layer), shared, rows)
 
         with nullcontext() if effects is None else effects.watching():
-            requests = [request for request, _ in shared]
             model.engine.run(prepared.tokens, requests, on_layer, on=effects is not None)
         return readers
 
-
-def measure(
-    model: Model,
-    text: Iterable[Window],
-    synthetic: Sequence[Window],
-    relations: Sequence[Relation],
-    *,
-    seed: int,
-    batch_tokens: int,
-) -> Tally:
-    """Run a loaded model once over all windows and sum up the cells of the relations.
-
-    Raises:
-        ModelError: a window does not fit into memory.
-    """
-    state, reader = empty_state(model, relations), BatchReader(model, relations, seed)
-    plan = Plan(text, synthetic, relations, seed, state)
-    read_plan(
-        plan,
-        lambda steps: (reader.read(step, reader.prepare(step.batch)) for step in steps),
-        batch_tokens=batch_tokens,
-    )
-    return state.tally
-
-
-def empty_state(model: Model, relations: Sequence[Relation]) -> ReadState:
-    """A reading that has not begun."""
-    return ReadState(Tally.zeros(sum_names(relations), model.attention_layers, model.heads))
+    def _pattern_reader(self, prepared: PreparedBatch, sample: Sample) -> PatternReader | None:
+        """Reader of the patterns of a window that is wanted for examples."""
+        windows = prepared.batch.windows
+        if len(windows) > 1:
+            return None
+        patterns = sample.begin(windows[0], self.model.heads * self.model.layers)
+        return None if patterns is None else PatternReader(patterns, prepared.tiles, self.model)

@@ -10,9 +10,8 @@ import ctypes
 import gc
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from itertools import islice
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import numpy as np
@@ -43,6 +42,13 @@ class Batch:
     blocks: Int[ndarray, " window"]
     profiled: dict[int, int] = field(default_factory=dict)
     """Rows whose head profile is taken, each with its place among the profiled windows."""
+    merge: Int[ndarray, " block"] | None = None
+    """The block that each block's sums so far go to before these are added; None: all stay."""
+
+    @property
+    def token_count(self) -> int:
+        """Number of tokens, padding left out."""
+        return sum(map(len, self.windows))
 
     def tokens(self) -> Int[Tensor, "window position"]:
         """Token ids, padded on the right; see `padded_tokens`."""
@@ -52,6 +58,10 @@ class Batch:
         """Some of its windows, in this order."""
         profiled = {row: self.profiled[i] for row, i in enumerate(rows) if i in self.profiled}
         return Batch([self.windows[i] for i in rows], self.blocks[np.array(rows, int)], profiled)
+
+    def merging(self, merge: Int[ndarray, " block"]) -> Batch:
+        """The same batch; the blocks of the sums so far are merged before it is added."""
+        return replace(self, merge=merge)
 
 
 def batches(windows: Batch, *, tokens: int) -> Iterator[Batch]:
@@ -109,48 +119,10 @@ def give_back() -> None:
             trim(0)
 
 
-@dataclass(frozen=True, eq=False)
-class Chunk:
-    """Some windows with their blocks."""
-
-    windows: Batch
-    merge: Int[ndarray, " block"] | None = None
-    """Merge of the blocks so far before these are added, if any; see `Tally.merge`."""
-
-
-def chunks(
-    rounds: Iterable[tuple[Iterable[Window], Sequence[Window]]],
-) -> Iterator[Iterator[Chunk]]:
-    """Windows of text as they come, and those of other stimuli after the text of their round.
-
-    A document lies in one block: documents are dealt like cards, so that blocks hold equally many,
-    however many come. As long as there are too few for an interval, each is cut into stretches of
-    consecutive windows, which become longer as the text does; when the eighth document comes, the
-    stretches of each document are put together again.
-
-    Args:
-        rounds: windows of text and of other stimuli; each round must be taken before the next.
-    """
-    dealer, is_profiled = _BlockAssigner(), False
-
-    def chunks_of_round(text: Iterable[Window], synthetic: Sequence[Window]) -> Iterator[Chunk]:
-        nonlocal is_profiled
-        windows = iter(text)
-        while chunk := list(islice(windows, AT_ONCE)):
-            blocks, merge = dealer.assign_blocks([window.document for window in chunk])
-            yield Chunk(Batch(chunk, blocks, {} if is_profiled else _profiled(chunk)), merge)
-            is_profiled = True
-        if synthetic:
-            yield Chunk(assign_blocks(synthetic))
-
-    for text, synthetic in rounds:
-        yield chunks_of_round(text, synthetic)
-
-
 def assign_blocks(windows: Sequence[Window]) -> Batch:
     """Deal windows that are all there into blocks, and choose those to profile.
 
-    Text is dealt as `chunks` deals it, documents of other stimuli like cards.
+    Text is dealt as `TextBlocks` deals it, documents of other stimuli like cards.
     """
     alone = max((window.document for window in windows), default=-1) + 1
     numbers = np.array(
@@ -159,12 +131,30 @@ def assign_blocks(windows: Sequence[Window]) -> Batch:
     blocks = numbers % BLOCKS
     text = [i for i, window in enumerate(windows) if window.stimulus == TEXT.name]
     if text:
-        blocks[text] = _BlockAssigner().assign_blocks(numbers[text].tolist())[0]
+        blocks[text] = TextBlocks().assign_blocks(numbers[text].tolist()).blocks
     return Batch(windows, blocks, _profiled(windows))
 
 
-class _BlockAssigner:
+@dataclass(frozen=True, eq=False)
+class AssignedBlocks:
+    """Blocks of some windows, and what becomes of the blocks of those before them."""
+
+    blocks: Int[ndarray, " window"]
+    merge: Int[ndarray, " block"] | None
+    """The block that each block's sums so far go to; None when all stay."""
+
+
+class TextBlocks:
+    """Deals windows of text into blocks as they come, however many come.
+
+    A document lies in one block: documents are dealt like cards, so that blocks hold equally many.
+    As long as there are too few for an interval, each is cut into stretches of consecutive windows,
+    which become longer as the text does; when the eighth document comes, the stretches of each
+    document are put together again.
+    """
+
     def __init__(self) -> None:
+        self._is_first = True
         self._windows: Counter[int] = Counter()
         """Windows so far of each document, as long as there are few documents."""
         self._size = 1
@@ -172,9 +162,14 @@ class _BlockAssigner:
         self._blocks: dict[tuple[int, int], int] = {}
         """Block of each stretch, by document and number of the stretch in the document."""
 
-    def assign_blocks(
-        self, documents: Sequence[int]
-    ) -> tuple[Int[ndarray, " window"], Int[ndarray, " block"] | None]:
+    def deal(self, windows: Sequence[Window]) -> Batch:
+        """The next windows with their blocks; some of the first ones are profiled."""
+        assigned = self.assign_blocks([window.document for window in windows])
+        profiled = _profiled(windows) if self._is_first else {}
+        self._is_first = False
+        return Batch(windows, assigned.blocks, profiled, assigned.merge)
+
+    def assign_blocks(self, documents: Sequence[int]) -> AssignedBlocks:
         """Blocks of windows of these documents, and how those before them are merged."""
         if len({*self._windows, *documents}) < MIN_BLOCKS:
             return self._stretch(documents)
@@ -182,11 +177,9 @@ class _BlockAssigner:
         self._blocks = {}
         if len(self._windows) < MIN_BLOCKS:  # later ones need not be counted
             self._windows.update(documents)
-        return np.array(documents) % BLOCKS, _merging(merge)
+        return AssignedBlocks(np.array(documents) % BLOCKS, _merging(merge))
 
-    def _stretch(
-        self, documents: Sequence[int]
-    ) -> tuple[Int[ndarray, " window"], Int[ndarray, " block"] | None]:
+    def _stretch(self, documents: Sequence[int]) -> AssignedBlocks:
         numbers = []
         for document in documents:
             numbers.append((document, self._windows[document]))
@@ -201,7 +194,7 @@ class _BlockAssigner:
             for (document, number), block in before.items()
         }
         blocks = [self._block(document, number // self._size) for document, number in numbers]
-        return np.array(blocks), _merging(merge)
+        return AssignedBlocks(np.array(blocks), _merging(merge))
 
     def _block(self, document: int, stretch: int) -> int:
         return self._blocks.setdefault((document, stretch), len(self._blocks))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -66,26 +66,31 @@ class Sample:
     themselves, so that each has the same patterns when it is read again.
     """
 
-    def __init__(self, size: int = TEXT.example_windows, *, seed: int) -> None:
+    def __init__(
+        self, size: int = TEXT.example_windows, *, seed: int, keeps_patterns: bool = True
+    ) -> None:
         self.windows: list[Window] = []
-        self._size = size
+        self._size, self._keeps_patterns = size, keeps_patterns
         self._rng = np.random.default_rng(seed)
+        self._seen = 0
+        """Windows of the stream so far."""
         self._patterns: dict[int, WindowPatterns] = {}
 
-    def watch(self, windows: Iterable[Window]) -> Iterator[Window]:
-        """The same windows; those that are kept change as they pass."""
-        for i, window in enumerate(windows):
-            if i < self._size:
-                self.windows.append(window)
-            elif (slot := int(self._rng.integers(i + 1))) < self._size:
-                self._patterns.pop(id(self.windows[slot]), None)
-                self.windows[slot] = window
-            yield window
+    def add(self, window: Window) -> None:
+        """Draw whether the stream's next window is kept, and in whose place."""
+        self._seen += 1
+        if len(self.windows) < self._size:
+            self.windows.append(window)
+            return
+        slot = int(self._rng.integers(self._seen))
+        if slot < self._size:
+            self._patterns.pop(id(self.windows[slot]), None)
+            self.windows[slot] = window
 
     def wants(self, window: Window) -> bool:
         """True for a window of the sample that is read separately: text, with all its rows."""
         is_short_text = window.stimulus == TEXT.name and len(window) <= LONG
-        return is_short_text and any(one is window for one in self.windows)
+        return self._keeps_patterns and is_short_text and any(one is window for one in self.windows)
 
     def begin(self, window: Window, heads: int) -> WindowPatterns | None:
         """A place for a window's patterns; None if it is not wanted or there is no room.

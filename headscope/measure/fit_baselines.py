@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -13,7 +13,7 @@ from numpy import ndarray
 
 from headscope.corpus.window import Window
 from headscope.relations.baselines import ALL_BASELINES, CLASS_COUNT, EARLIER, OFFSETS, query_class
-from headscope.relations.effects import of_attention, sum_names
+from headscope.relations.effects import effects_among, of_attention, sum_names
 from headscope.relations.hard_queries import (
     ChosenBaseline,
     baseline_picks,
@@ -151,12 +151,10 @@ class FittedBaselines:
     """Facts by relation: `baseline`, the best one's name, `baseline_rate`, `best_offset_rate`, the
     number of `hard_queries`, and `baselines`, the rates at easy and at hard queries that no
     baseline exceeds."""
-    challenge: tuple[Window, ...] = ()
-    """Windows of the challenge set."""
 
     def parts(self, relations: Sequence[Relation]) -> list[Relation]:
-        """The relations and what is summed beside them; see `with_parts`."""
-        return with_parts(relations, self.baselines)
+        """The relations and what is summed beside them; see `with_parts`. Effects are last."""
+        return [*with_parts(of_attention(relations), self.baselines), *effects_among(relations)]
 
     def record(self, relations: Sequence[Relation]) -> dict[str, Any]:
         """Fields of the run's record: the baselines, and the names of the sums beside relations."""
@@ -166,17 +164,15 @@ class FittedBaselines:
 
 
 def fit_baselines(
-    windows: Sequence[Window], relations: Sequence[Relation], challenge: Iterable[Window] = ()
+    windows: Sequence[Window], relations: Sequence[Relation], challenge: Sequence[Window] = ()
 ) -> FittedBaselines:
     """Choose the baseline of each relation, and measure all baselines at hard and easy queries.
 
     Args:
         windows: natural text, or a large part of it, and other stimuli.
         relations: relations of the run.
-        challenge: windows that are read only for hard and easy queries. The model does not read
-            them if no relation with a baseline has a query.
+        challenge: windows that are read only for hard and easy queries.
     """
-    challenge = tuple(challenge)
     tested = [relation for relation in relations if relation.baseline is not None]
     hits = {relation.id: BaselineHits(relation) for relation in tested}
     for window, relation in product(windows, tested):
@@ -195,4 +191,4 @@ def fit_baselines(
         name: hits[name].facts(baseline, compared[name, HARD], compared[name, EASY])
         for name, baseline in by_relation.items()
     }
-    return FittedBaselines(by_relation, facts, challenge if tested else ())
+    return FittedBaselines(by_relation, facts)

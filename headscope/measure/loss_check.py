@@ -7,7 +7,8 @@ What gives it away is that it predicts no better than a table of token counts.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,7 +47,7 @@ WORSE = "THIS MODEL PREDICTS THE TEXT WORSE THAN THE FREQUENCIES OF ITS TOKENS D
 
 
 class TokenCounts:
-    """Counts the tokens of windows as they pass, and predicts each from all the others."""
+    """Counts the tokens of windows, and predicts each from all the others."""
 
     def __init__(self) -> None:
         self.counts: Counter[int] = Counter()
@@ -54,13 +55,11 @@ class TokenCounts:
         """Tokens of the windows, the beginning-of-text tokens included."""
         self.windows = 0
 
-    def watch(self, windows: Iterable[Window]) -> Iterator[Window]:
-        """The same windows."""
-        for window in windows:
-            self.counts.update(np.asarray(window.tokens[window.begins : window.stop]).tolist())
-            self.tokens += len(window)
-            self.windows += 1
-            yield window
+    def add(self, window: Window) -> None:
+        """Count the tokens of a window's text."""
+        self.counts.update(np.asarray(window.tokens[window.begins : window.stop]).tolist())
+        self.tokens += len(window)
+        self.windows += 1
 
     def losses(self, tokens: Int[ndarray, " target"], vocabulary: int) -> Float[ndarray, " target"]:
         """−ln of each counted token's frequency among all other tokens of the text.
@@ -96,6 +95,16 @@ def draw_targets(windows: Sequence[Window], *, seed: int) -> list[Targets]:
     return targets
 
 
+@dataclass(frozen=True)
+class LossCheck:
+    """A model's loss on a text beside that of token frequencies."""
+
+    facts: dict[str, float | None] | None
+    """`text_loss` of `run.json`; None if it is not known."""
+    notes: Sequence[str] = ()
+    """Notes for the reader."""
+
+
 def check_loss(
     counts: TokenCounts,
     windows: Sequence[Window],
@@ -103,15 +112,15 @@ def check_loss(
     *,
     vocabulary: int,
     seed: int,
-) -> tuple[dict[str, float | None] | None, list[str]]:
-    """`text_loss` of `run.json`, None if it is not known, and notes for the reader."""
+) -> LossCheck:
+    """Compare the model's loss on some windows with that of a table of token counts."""
     targets = draw_targets(windows, seed=seed)
     if not targets:
-        return None, []
+        return LossCheck(None)
     try:
         losses = predict(targets)
     except ModelError as error:
-        return None, [f"its loss on the text is not known: {error}"]
+        return LossCheck(None, [f"its loss on the text is not known: {error}"])
     tokens = np.concatenate([target.tokens[target.places] for target in targets])
     unigram = counts.losses(tokens, vocabulary)
     ends = np.cumsum([len(target.places) for target in targets])[:-1]
@@ -127,13 +136,13 @@ def check_loss(
     # In synthetic sentences, whose few words are drawn evenly, counts of that very text come near
     # the best that can be had: how many windows are better tells a good model from a broken one.
     if means[0] < means[1]:
-        return facts, []
+        return LossCheck(facts)
     note = (
         f"{WORSE}: {means[0]:.2f} against {means[1]:.2f} nats per token, better on {better} of "
         f"{len(targets)} windows; its weights, its tokenizer or its dtype may be wrong, or it was "
         "never trained for such text"
     )
-    return facts, [note]
+    return LossCheck(facts, [note])
 
 
 @torch.inference_mode()

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, fields
-from typing import NamedTuple
+from dataclasses import dataclass, fields
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -177,26 +176,3 @@ class Tally:
 
 
 _NO_ARRAYS = ("relations", "profile", "numbers")
-
-
-@dataclass
-class ReadState:
-    """The state of one reading of a run's batches: its sums so far, and how much is in them."""
-
-    tally: Tally
-    batches: int = 0
-    tokens: int = 0
-    """Padding left out."""
-    halved: int = 0
-    """Batches that did not fit into memory as they were."""
-    stopped: dict[str, StoppedEarly] = field(default_factory=dict)
-    """Stimuli that are read no further."""
-
-
-class StoppedEarly(NamedTuple):
-    """The round after which a stimulus was read no further, though there was more of it."""
-
-    rounds: int
-    """So many of it were read."""
-    expected_changes: float
-    """Tags that the rest was expected to add or to take."""

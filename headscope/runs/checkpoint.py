@@ -1,7 +1,7 @@
 """The checkpoint of an unfinished run: its sums and its place, written about every minute.
 
-After a kill the same command reads its windows again from the start, passes over the batches whose
-sums are here, and resumes. Sums add exactly, so that it ends with the same bytes.
+After a kill the same command passes over the batches whose sums are here, and reads the others; see
+`headscope.measure.reading.read`. Sums add exactly, so that it ends with the same bytes.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import numpy as np
 
 from headscope.corpus.read import file_sha256
 from headscope.errors import RunError, WriteError, is_out_of_memory
-from headscope.measure.tally import ReadState, StoppedEarly
+from headscope.measure.sums import StoppedEarly, Sums
 from headscope.relations.relation import TagThresholds
 from headscope.runs.folder import RunFolder
 from headscope.runs.sums import from_npz, pack_sums, to_npz, unpack_sums
@@ -33,17 +34,61 @@ _FACTS = "facts"
 """Name of the array that holds everything but the sums, as JSON."""
 
 
-@dataclass
 class RunCheckpoint:
-    """A run's sums so far, and where they are kept."""
+    """Keeps the sums of an unfinished run next to its folder.
 
-    folder: RunFolder | None
-    """The run folder; nothing is kept when None."""
-    run: dict[str, Any]
-    """Identity of the run: another one must not go on from its sums; see `run_facts`."""
-    text: TextWindows
-    model: ReadState
-    _last: float = field(default_factory=time.monotonic)
+    Args:
+        folder: the run folder; nothing is kept or written when None.
+        overwrite: whether a run that is there already is replaced.
+    """
+
+    def __init__(self, folder: RunFolder | None, *, overwrite: bool = False) -> None:
+        self.folder, self.overwrite = folder, overwrite
+        self._last = time.monotonic()
+        self._write: Callable[[], None] = lambda: None
+        """Writes the checkpoint of the run that `begin` has named."""
+
+    def locked(self) -> AbstractContextManager[None]:
+        """Lock the run folder; see `RunFolder.locked`."""
+        return nullcontext() if self.folder is None else self.folder.locked()
+
+    def check_free(self) -> None:
+        """Refuse a folder that a run may not be written to; see `RunFolder.check_free`."""
+        if self.folder is not None:
+            self.folder.check_free(overwrite=self.overwrite)
+
+    def begin(
+        self,
+        run: dict[str, Any],
+        text: TextWindows,
+        sums: Sums,
+        *,
+        on_message: Callable[[str], None],
+    ) -> None:
+        """Take over the sums that an earlier process of this run kept, if it kept any.
+
+        Args:
+            run: identity of the run: another one must not go on from its sums; see `run_facts`.
+            text: the run's text.
+            sums: empty sums, which get those of the earlier process; `keep` writes them.
+            on_message: called with one line if there are sums.
+
+        Raises:
+            RunError: the sums are not usable, or a run is in the folder.
+        """
+        if self.folder is None:
+            return
+        path = self.folder.checkpoint
+        self._write = partial(_write, path, run, text, sums)
+        if path.is_file():
+            try:
+                on_message(_load(path, run, text, sums))
+            except RunError as error:
+                if not self.overwrite:
+                    raise
+                path.unlink()
+                on_message(f"starts again, because {str(error).partition('; ')[0]}")
+        self.check_free()
 
     def keep(self) -> None:
         """Write the checkpoint when it is time for it.
@@ -54,27 +99,15 @@ class RunCheckpoint:
         if self.folder is None or time.monotonic() - self._last < EVERY:
             return
         try:
-            self._write(self.folder)
+            self._write()
         except WriteError as error:
             raise self._stopped(self.folder, error) from error
         self._last = time.monotonic()
 
-    def _write(self, folder: RunFolder) -> None:
-        facts = {
-            "run": self.run,
-            "names": list(self.text.paths),
-            "files": self.text.files,
-            "counts": {count: getattr(self.model, count) for count in _COUNTS},
-            "stopped": self.model.stopped,
-        }
-        arrays = pack_sums(self.model.tally)
-        arrays[_FACTS] = np.frombuffer(json.dumps(facts).encode(), np.uint8)
-        write_file(folder.checkpoint, to_npz(arrays), overwrite=True)
-
     def _stopped(self, folder: RunFolder, error: WriteError) -> RunError:
         """The error of a run that cannot be written; its sums are kept if there is room."""
         with suppress(WriteError):  # the checkpoint that was there stays whole
-            self._write(folder)
+            self._write()
         if not folder.checkpoint.is_file():
             return RunError(f"{error}; the sums are lost; free space there and start again")
         return RunError(
@@ -82,73 +115,7 @@ class RunCheckpoint:
             "command, which resumes from there"
         )
 
-    @property
-    def notes(self) -> list[str]:
-        """Notes for the reader of the results on how the text was read."""
-        count = self.model.halved
-        note = f"{count} batches did not fit into memory and were read in smaller ones"
-        return [note] if count else []
-
-    def resume(self, *, overwrite: bool, on_message: Callable[[str], None]) -> None:
-        """Take over the sums that an earlier process of this run kept, if it kept any.
-
-        Args:
-            overwrite: start again if the sums are of another run, or damaged.
-            on_message: called with one line if there are sums.
-
-        Raises:
-            RunError: the sums are not usable, or a run is in the folder.
-        """
-        if self.folder is None:
-            return
-        path = self.folder.checkpoint
-        if path.is_file():
-            try:
-                on_message(self._load(path))
-            except RunError as error:
-                if not overwrite:
-                    raise
-                path.unlink()
-                on_message(f"starts again, because {str(error).partition('; ')[0]}")
-        self.folder.check_free(overwrite=overwrite)
-
-    def _load(self, path: Path) -> str:
-        """Take over the sums of a checkpoint; one line that says how much is done.
-
-        Raises:
-            RunError: the checkpoint is damaged, or of another run; the message says which.
-        """
-        try:
-            # as large as in memory, and less than a megabyte of facts
-            arrays = from_npz(path.read_bytes(), 2 * self.model.tally.size)
-            facts = json.loads(arrays.pop(_FACTS).tobytes())
-        except Exception as error:  # a file of another kind can make a library raise anything
-            if is_out_of_memory(error):  # the sums are whole, and must not be removed
-                raise RunError(f"{path} does not fit into memory; free some and repeat") from error
-            raise RunError(
-                f"{path}: this is not what a run wrote (edited, cut short, or from elsewhere): "
-                f"{error!s:.200}; remove it or add --overwrite to start again"
-            ) from error
-        unlike = next(_differences(facts, self.run, self.text), None)
-        if unlike is not None:
-            raise RunError(
-                f"{path} is of another run: {unlike}; repeat the command of the interrupted run "
-                "to resume it, add --overwrite to start again, or choose another --out"
-            )
-        empty = self.model.tally
-        shape = empty.numbers, empty.heads
-        self.model.tally = unpack_sums(arrays, empty.relations, shape)
-        for count in _COUNTS:
-            setattr(self.model, count, facts["counts"][count])
-        self.model.stopped = {
-            stimulus: StoppedEarly(*values) for stimulus, values in facts["stopped"].items()
-        }
-        return (
-            f"resumes the interrupted run: {self.model.tokens:,} tokens "
-            f"in {self.model.batches:,} batches were read"
-        )
-
-    def finish(self, run: Result, *, report: Callable[[], str], overwrite: bool) -> None:
+    def finish(self, run: Result, *, report: Callable[[], str]) -> None:
         """Write the run folder and remove the checkpoint; see `RunFolder.save`.
 
         Raises:
@@ -157,10 +124,58 @@ class RunCheckpoint:
         if self.folder is None:
             return
         try:
-            self.folder.save(run, report=report, overwrite=overwrite)
+            self.folder.save(run, report=report, overwrite=self.overwrite)
         except WriteError as error:
             raise self._stopped(self.folder, error) from error
         self.folder.checkpoint.unlink(missing_ok=True)
+
+
+def _write(path: Path, run: dict[str, Any], text: TextWindows, sums: Sums) -> None:
+    facts = {
+        "run": run,
+        "names": list(text.paths),
+        "files": text.files,
+        "counts": {count: getattr(sums, count) for count in _COUNTS},
+        "stopped": sums.stopped,
+    }
+    arrays = pack_sums(sums.tally)
+    arrays[_FACTS] = np.frombuffer(json.dumps(facts).encode(), np.uint8)
+    write_file(path, to_npz(arrays), overwrite=True)
+
+
+def _load(path: Path, run: dict[str, Any], text: TextWindows, sums: Sums) -> str:
+    """Take over the sums of a checkpoint; one line that says how much is done.
+
+    Raises:
+        RunError: the checkpoint is damaged, or of another run; the message says which.
+    """
+    try:
+        # as large as in memory, and less than a megabyte of facts
+        arrays = from_npz(path.read_bytes(), 2 * sums.tally.size)
+        facts = json.loads(arrays.pop(_FACTS).tobytes())
+    except Exception as error:  # a file of another kind can make a library raise anything
+        if is_out_of_memory(error):  # the sums are whole, and must not be removed
+            raise RunError(f"{path} does not fit into memory; free some and repeat") from error
+        raise RunError(
+            f"{path}: this is not what a run wrote (edited, cut short, or from elsewhere): "
+            f"{error!s:.200}; remove it or add --overwrite to start again"
+        ) from error
+    unlike = next(_differences(facts, run, text), None)
+    if unlike is not None:
+        raise RunError(
+            f"{path} is of another run: {unlike}; repeat the command of the interrupted run "
+            "to resume it, add --overwrite to start again, or choose another --out"
+        )
+    empty = sums.tally
+    sums.tally = unpack_sums(arrays, empty.relations, (empty.numbers, empty.heads))
+    for count in _COUNTS:
+        setattr(sums, count, facts["counts"][count])
+    sums.stopped = {
+        stimulus: StoppedEarly(*values) for stimulus, values in facts["stopped"].items()
+    }
+    return (
+        f"resumes the interrupted run: {sums.tokens:,} tokens in {sums.batches:,} batches were read"
+    )
 
 
 def run_facts(

@@ -20,8 +20,9 @@ from scipy.special import ndtr
 
 from headscope.corpus.window import Window
 from headscope.measure.bootstrap import ratio_error
-from headscope.measure.plan import ROUND_DOCUMENTS
-from headscope.measure.tally import MIN_BLOCKS, StoppedEarly, Tally
+from headscope.measure.rounds import ROUND_DOCUMENTS
+from headscope.measure.sums import StoppedEarly
+from headscope.measure.tally import MIN_BLOCKS, Tally
 from headscope.relations import all_stimuli
 from headscope.relations.relation import (
     EASY,

@@ -14,8 +14,8 @@ from headscope.corpus.languages import by_language
 from headscope.corpus.shipped import listed
 from headscope.errors import HeadscopeError, RunError
 from headscope.heads import head_name
-from headscope.measure.in_process import InProcess
 from headscope.measure.tally import MIN_BLOCKS, Tally
+from headscope.models.last_model import LastModel
 from headscope.options import Names, OnMessage, PathName, Paths, check_model
 from headscope.progress import Progress, progress_bar
 from headscope.relations import all_stimuli, check_types
@@ -155,7 +155,7 @@ def _documents(
 ) -> int | None:
     name, revision = where(model, settings.revision)
     loading = settings.model_copy(update={"revision": revision}).loading()
-    loaded = InProcess().open(name, **loading)
+    loaded = LastModel().open(name, **loading)
     return shared_documents(treebanks, loaded.tokenizer, settings, loaded.longest_window)
 
 

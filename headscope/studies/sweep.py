@@ -19,7 +19,7 @@ from pydantic import Field, PlainValidator
 
 from headscope.classification import classify
 from headscope.errors import ArgumentError, HeadscopeError, first_line
-from headscope.measure.in_process import InProcess
+from headscope.models.last_model import LastModel
 from headscope.options import (
     Name,
     OnMessage,
@@ -198,7 +198,7 @@ def read_spec(path: Path | None, **options: Any) -> SweepFile:
 def _run(
     spec: SweepFile,
     cell: Cell,
-    backend: InProcess | None = None,
+    backend: LastModel | None = None,
     *,
     progress: OnProgress | bool = False,
 ) -> Cell:
@@ -210,7 +210,7 @@ def _run(
         else:
             name, revision = where(model, cell.revision)
             settings = {**spec.settings, "revision": revision, "out": folder}
-            backend = backend or InProcess()
+            backend = backend or LastModel()
             run = classify(name, corpus or None, progress=progress, backend=backend, **settings)
         return counted(cell, run.heads, countable_types(run.evidence, run.thresholds))
     except Exception as error:  # a model's own code may fail in any way; the others can still run
@@ -238,7 +238,7 @@ def _results(
         return _results_of_cluster(run, cells, workers, address)
     if workers > 1:
         return _results_of_processes(run, cells, workers)
-    backend = InProcess()
+    backend = LastModel()
     return (run(cell, backend, progress=bar) for cell in cells)
 
 

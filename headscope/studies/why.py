@@ -190,11 +190,11 @@ def _read(
     """Classify the heads of these heads' layers."""
     # importing a model library takes seconds
     from headscope.classification import classify
-    from headscope.measure.in_process import InProcess
+    from headscope.models.last_model import LastModel
 
     heads = [parse_head(name) for name in names]
     corpus = readable(corpus, seed=settings.seed)
-    backend = InProcess()
+    backend = LastModel()
     with progress_bar(progress):
         opened = backend.open(model, **settings.loading())
     for head in heads:

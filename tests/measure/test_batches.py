@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -10,13 +9,14 @@ import pytest
 
 from headscope.corpus.text import LONGEST
 from headscope.corpus.window import Window
-from headscope.measure.batches import AT_ONCE, STRETCHES, chunks
-from headscope.measure.in_process import prefetched
-from headscope.measure.plan import BatchResult, Plan, read_plan
-from headscope.measure.tally import BLOCKS, MIN_BLOCKS, ReadState, Tally
+from headscope.measure.batches import AT_ONCE, STRETCHES, TextBlocks
+from headscope.measure.reading import prefetched, read
+from headscope.measure.sums import Sums, names_beside_text
+from headscope.measure.tally import BLOCKS, MIN_BLOCKS, Tally
 from headscope.models.load import load_model
 from headscope.relations import relations_of
 from headscope.stimuli.natural_text import TextWindows
+from tests.helpers.readers import CountingReader
 
 
 def made_up(lengths: list[int], *, in_turns: bool = False) -> list[Window]:
@@ -30,12 +30,14 @@ def blocks_in_the_end(windows: list[Window]) -> np.ndarray:
     """The block of each window when all have come; the sums are those of the blocks."""
     tally = Tally.zeros(("a/b",), 1, 1)
     found = np.empty(0, int)
-    for chunk in chain.from_iterable(chunks([(windows, [])])):
-        if chunk.merge is not None:
-            tally.merge(chunk.merge)
-            found = chunk.merge[found]
-        np.add.at(tally.queries[:, 0], chunk.windows.blocks, 1)
-        found = np.append(found, chunk.windows.blocks)
+    dealer = TextBlocks()
+    for start in range(0, len(windows), AT_ONCE):
+        batch = dealer.deal(windows[start : start + AT_ONCE])
+        if batch.merge is not None:
+            tally.merge(batch.merge)
+            found = batch.merge[found]
+        np.add.at(tally.queries[:, 0], batch.blocks, 1)
+        found = np.append(found, batch.blocks)
     assert np.bincount(found, minlength=BLOCKS).tolist() == tally.queries[:, 0].tolist()
     return found
 
@@ -102,19 +104,14 @@ def test_documents_of_other_stimuli_keep_their_blocks_when_stretches_of_text_are
     every = relations_of(["positional", "induction"])
     relations = [relation for relation in every if relation.id in of_stimulus.values()]
     names = tuple(relation.id for relation in relations)
-    state = ReadState(Tally.zeros(names, 1, 1))
-
-    def read(steps):
-        for step in steps:
-            yield BatchResult(step, lambda tally, step=step: count(tally, step.batch), False)
+    sums = Sums(Tally.zeros(names, 1, 1), beside_text=names_beside_text(relations))
 
     def count(tally, batch):
         for window, block in zip(batch.windows, batch.blocks, strict=True):
             tally.queries[block, names.index(of_stimulus[window.stimulus])] += 1
 
-    plan = Plan(text, repeats, relations, 0, state, stopping=TwoRounds())
-    read_plan(plan, read, batch_tokens=9)
-    queries = dict(zip(names, state.tally.queries.T.tolist(), strict=True))
+    read(CountingReader(count, batch_tokens=9), text, repeats, sums, stopping=TwoRounds())
+    queries = dict(zip(names, sums.tally.queries.T.tolist(), strict=True))
     assert queries["induction/repeat"] == [1] * 32 + [0] * (BLOCKS - 32)
     assert queries["positional/offset-1"][:10] == [4, 2, *[1] * 8]
 
@@ -127,7 +124,11 @@ def test_no_more_windows_than_a_chunk_are_asked_for():
             asked.append(i)
             yield Window(str(i), np.arange(9), ("a",) * 9)
 
-    next(next(chunks([(stream(), [])])))
+    def stop(tally, batch):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        read(CountingReader(stop, batch_tokens=9), stream(), [], Sums(Tally.zeros((), 1, 1)))
     assert len(asked) == AT_ONCE
 
 

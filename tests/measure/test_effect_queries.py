@@ -9,9 +9,9 @@ import headscope as hs
 from headscope.causal.direct_paths import direct_paths
 from headscope.corpus.shipped import asked_corpora
 from headscope.corpus.window import Window
-from headscope.measure.batch_reader import measure
 from headscope.measure.effect_queries import EVERY, TopKeyQueries
 from headscope.measure.logit_effects import partners
+from headscope.measure.reading import measure
 from headscope.models.load import load_model
 from headscope.relations.effects import EFFECTS, sum_names
 from headscope.relations.query_sampling import turns

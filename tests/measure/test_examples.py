@@ -13,7 +13,7 @@ import pytest
 from headscope.corpus.shipped import data_folder
 from headscope.corpus.window import Window
 from headscope.measure import example_reader
-from headscope.measure.batch_reader import BatchReader, empty_state
+from headscope.measure.batch_reader import BatchReader
 from headscope.measure.example import (
     BEGINNING,
     WIDTH,
@@ -29,7 +29,8 @@ from headscope.measure.examples import (
     chosen_windows,
     find_examples,
 )
-from headscope.measure.plan import Plan, read_plan
+from headscope.measure.reading import read
+from headscope.measure.sums import Sums
 from headscope.models.load import load_model
 from headscope.relations import relations_of
 from headscope.relations.pairs import no_pairs
@@ -168,17 +169,17 @@ def test_an_example_is_the_first_readable_query_behind_the_middle_of_its_tenth()
 def test_what_a_run_kept_of_a_window_is_what_it_would_read_again(gpt2_folder, found, monkeypatch):
     model = load_model(str(gpt2_folder))
     windows = [w for w in found[1].values() if w.stimulus == "text"]
-    kept = Sample(3, seed=0)
-    reader, sizes = BatchReader(model, RELATIONS, 0), list[int]()
+    sums = Sums.empty(model, RELATIONS)
+    sums.sample = kept = Sample(3, seed=0)
+    reader, sizes = BatchReader(model, RELATIONS, 0, 1024), list[int]()
+    read_batch = reader.read
 
-    def read(steps):
-        for step in steps:
-            sizes.append(len(step.batch.windows))
-            yield reader.read(step, reader.prepare(step.batch), kept)
+    def counted(prepared, sample):
+        sizes.append(len(prepared.batch.windows))
+        return read_batch(prepared, sample)
 
-    state = empty_state(model, RELATIONS)
-    plan = Plan(kept.watch(windows), [], RELATIONS, 0, state, sample=kept)
-    read_plan(plan, read, batch_tokens=1024)
+    monkeypatch.setattr(reader, "read", counted)
+    read(reader, windows, [], sums)
     assert sizes.count(1) >= len(kept.windows) == 3
     assert max(sizes) > 1
     again = [read_patterns(model, window) for window in kept.windows]
@@ -196,13 +197,21 @@ def test_patterns_are_kept_as_far_as_there_is_room_and_the_window_is_of_the_samp
     # two windows of 10 cells, 6 heads
     monkeypatch.setattr(example_reader, "MAX_BYTES", 2 * 10 * 6 * 2)
     kept = Sample(3, seed=0)
-    stream = kept.watch(windows)
-    first, second, third = (next(stream) for _ in range(3))
+    stream = iter(windows)
+
+    def passed() -> Window:
+        window = next(stream)
+        kept.add(window)
+        return window
+
+    first, second, third = (passed() for _ in range(3))
     assert kept.begin(first, 6) is not None
     assert kept.begin(windows[3], 6) is None
     assert kept.begin(second, 6) is not None
     assert kept.begin(third, 6) is None
-    last = next(window for window in stream if any(window is one for one in kept.windows))
+    last = third
+    while last in (first, second, third) or not any(last is one for one in kept.windows):
+        last = passed()
     assert len(kept.windows) == 3
     left = [window for window in (first, second) if kept.wants(window)]
     assert (kept.begin(last, 6) is None) == (len(left) == 2)

@@ -10,8 +10,11 @@ from headscope.corpus.align import window_of_tokens
 from headscope.corpus.document import Document, Word
 from headscope.corpus.window import Window
 from headscope.measure.fit_baselines import fit_baselines
+from headscope.measure.text import prepare_text
+from headscope.models.load import load_model
 from headscope.relations import relations_of
 from headscope.relations.relation import MATCHED_CONTROL
+from headscope.settings import Settings
 
 OBJECT = [relation for relation in relations_of(["all"]) if relation.id == "syntactic/obj:dep>head"]
 
@@ -57,7 +60,6 @@ def test_the_challenge_set_counts_for_hard_and_easy_queries_alone():
     found = fit_baselines(texts([False] * 30 + [True] * 10), OBJECT, challenge)
     (facts,) = found.facts.values()
     assert (facts["baseline_rate"], facts["hard_queries"]) == (0.75, 20)
-    assert found.challenge == tuple(challenge)
     parts = {part.name.rpartition("/")[2]: part for part in found.parts(OBJECT)[1:]}
     assert set(parts) == {MATCHED_CONTROL, "hard", "easy"}
     assert parts["hard"].pairs(challenge[0]).query.tolist() == [5]
@@ -65,7 +67,9 @@ def test_the_challenge_set_counts_for_hard_and_easy_queries_alone():
 
 
 def test_the_challenge_set_is_left_out_if_no_relation_with_a_baseline_has_a_query():
-    challenge = [window(100, far=True, stimulus="challenge")]
-    plain = [replace(text, words=text.words.between(0, 0, 0)) for text in texts([False, True])]
-    assert fit_baselines(plain, OBJECT, challenge).challenge == ()
-    assert fit_baselines(texts([False]), OBJECT, challenge).challenge == tuple(challenge)
+    model = load_model("mini")
+    text = prepare_text(model, OBJECT, ["gold"], Settings(max_tokens=500))
+    plain = [replace(each, words=each.words.between(0, 0, 0)) for each in texts([False, True])]
+    assert text.challenge
+    assert text.needed_by(fit_baselines(texts([False]), OBJECT)).others == text.others
+    assert text.needed_by(fit_baselines(plain, OBJECT, text.challenge)).others == text.synthetic

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import headscope as hs
-from headscope.measure.batch_reader import measure
+from headscope.measure.reading import measure
 from headscope.measure.tally import SIDE
 from headscope.models.load import load_model
 from headscope.relations import relations_of

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from headscope.errors import ModelError
-from headscope.measure.batch_reader import measure
+from headscope.measure.reading import measure
 from headscope.models.load import load_model
 from headscope.relations import relations_of
 from headscope.stimuli.repeat import repeat_windows

@@ -7,7 +7,7 @@ import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from headscope.measure.batch_reader import measure
+from headscope.measure.reading import measure
 from headscope.models.load import load_model
 from headscope.relations.effects import EFFECTS, sum_names
 from headscope.statistics.judge_heads import Judging

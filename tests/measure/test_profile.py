@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from headscope.corpus.shipped import data_folder
-from headscope.measure.batch_reader import measure
 from headscope.measure.profile import describe
+from headscope.measure.reading import measure
 from headscope.models.load import load_model
 from headscope.relations import relations_of
 from headscope.stimuli.natural_text import TextWindows

@@ -7,7 +7,7 @@ import pytest
 
 import headscope as hs
 from headscope.corpus.window import Window
-from headscope.measure.batch_reader import measure
+from headscope.measure.reading import measure
 from headscope.measure.tally import Tally
 from headscope.models.load import load_model
 from headscope.relations import relations_of

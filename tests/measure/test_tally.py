@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from headscope.corpus.shipped import data_folder
-from headscope.measure.batch_reader import measure
+from headscope.measure.reading import measure
 from headscope.measure.selection import find_all
 from headscope.measure.tally import Tally
 from headscope.models.load import load_model

@@ -10,7 +10,7 @@ from transformers import AutoTokenizer, FalconConfig, FalconForCausalLM
 import headscope as hs
 from headscope.corpus.shipped import mini_folder
 from headscope.errors import ModelError
-from headscope.measure.batch_reader import measure
+from headscope.measure.reading import measure
 from headscope.measure.tally import Tally
 from headscope.models.engines import fused
 from headscope.models.load import load_model, open_model

@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import headscope as hs
 from headscope.errors import HeadscopeError
-from headscope.measure.run_windows import windows_of
+from headscope.measure.text import windows_of
 from headscope.models.load import load_model
 from headscope.relations import relations_of
 from headscope.settings import Settings

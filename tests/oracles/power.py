@@ -21,8 +21,8 @@ from numpy import ndarray
 from headscope.attention_kind import BIDIRECTIONAL
 from headscope.corpus.shipped import shipped_corpora
 from headscope.corpus.window import Window
-from headscope.measure.run_windows import run_windows
 from headscope.measure.surrogate import SurrogateScore
+from headscope.measure.text import prepare_text
 from headscope.models.load import open_model
 from headscope.relations import relations_of
 from headscope.relations.relation import MIN_QUERIES, Relation
@@ -99,8 +99,8 @@ def score_heads(model_name: str, max_tokens: int, step: int = 1) -> tuple[pd.Dat
     kind = model.attention_kind
     relations = relations_of(TYPES, kind)
     settings = Settings(max_tokens=max_tokens)
-    prepared = run_windows(model, relations, [], shipped_corpora(), settings)
-    windows = [*prepared.stream, *prepared.others]
+    text = prepare_text(model, relations, shipped_corpora(), settings)
+    windows = [*text.stream, *text.others]
     lazy = {"old": baseline_heads(kind)[::step], "new": lazy_heads(kind)[:: max(1, step // 4)]}
     bench = Bench.of(lazy, oracles(windows, _with_queries(windows, relations)))
     return bench.heads, score_patterns(bench, windows, relations=relations, name=model_name)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+import math
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from headscope.corpus.window import Window
-from headscope.measure.plan import BatchResult, Plan, read_plan
-from headscope.measure.tally import BLOCKS, ReadState, StoppedEarly, Tally
+from headscope.measure.batches import Batch
+from headscope.measure.reading import read
+from headscope.measure.sums import BatchSums, StoppedEarly, Sums
+from headscope.measure.tally import BLOCKS, Tally
 from headscope.relations import relations_of
 from headscope.relations.relation import EASY, HARD, MATCHED_CONTROL, part_name
 from headscope.statistics.conditions import CONDITIONS, QUERIES
@@ -23,6 +25,7 @@ from headscope.statistics.early_stopping import (
 )
 from headscope.statistics.estimates import weigh
 from headscope.statistics.tags import TAGGED, verdicts
+from tests.helpers.readers import CountingReader
 
 (SINK,) = (each for each in relations_of(["sink"]) if each.name == "first-token")
 HEADS = 4000
@@ -184,22 +187,22 @@ def test_what_has_ended_is_not_asked_again_and_said_in_the_run():
     }
 
 
-def counting(read: list[str], stop_after: int | None = None) -> Any:
-    """Reads steps by adding up their windows; breaks off after some batches."""
+def count_windows(tally: Tally, batch: Batch) -> None:
+    tally.queries[0, 0] += len(batch.windows)
 
-    def reader(steps: Any) -> Iterator[BatchResult]:
-        for step in steps:
-            if stop_after is not None and len(read) >= stop_after:
-                raise KeyboardInterrupt
-            names = [w.name for w in step.batch.windows]
 
-            def add_to(tally: Tally, size: int = len(names)) -> None:
-                tally.queries[0, 0] += size
+@dataclass
+class BreakingReader(CountingReader):
+    """Counts windows and notes their names; stops after some batches."""
 
-            read.append(",".join(names))
-            yield BatchResult(step, add_to, False)
+    stop_after: float = math.inf
+    names: list[str] = field(default_factory=list)
 
-    return reader
+    def read(self, prepared: Any, sample: Any) -> BatchSums:
+        if len(self.names) >= self.stop_after:
+            raise KeyboardInterrupt
+        self.names.append(",".join(window.name for window in prepared.batch.windows))
+        return super().read(prepared, sample)
 
 
 @pytest.mark.parametrize("text_ends", [1, 2, None])
@@ -208,31 +211,32 @@ def test_reading_ends_at_the_look_that_says_so_and_a_broken_run_at_the_same(text
     looks = [400, 800, 1200]
     ends = {"text": text_ends, "repeat": beside_ends}
 
-    def plan(model: ReadState) -> Plan:
-        class Stopping:
-            interim_tokens = looks
+    class Stopping:
+        interim_tokens = looks
 
-            def should_stop(self, tally: Tally, number: int) -> dict[str, float]:
-                return {name: 0.5 for name, last in ends.items() if last == number}
+        def should_stop(self, tally: Tally, number: int) -> dict[str, float]:
+            return {name: 0.5 for name, last in ends.items() if last == number}
 
-        text, beside = windows(32), windows(64, "repeat")
-        return Plan(text, beside, [SINK], 0, model, stopping=Stopping())
+    def read_by(reader: BreakingReader, sums: Sums) -> None:
+        read(reader, windows(32), windows(64, "repeat"), sums, stopping=Stopping())
 
-    def empty() -> ReadState:
-        return ReadState(Tally.zeros((SINK.id,), 1, 1))
+    def empty() -> Sums:
+        return Sums(Tally.zeros((SINK.id,), 1, 1))
 
-    model, whole = empty(), list[str]()
-    read_plan(plan(model), counting(whole), batch_tokens=100)
+    sums, whole = empty(), BreakingReader(count_windows, 100)
+    read_by(whole, sums)
     tokens = 1600 if text_ends is None else looks[text_ends - 1]
     tokens += 50 * (64 if beside_ends is None else (8, 16, 32)[beside_ends])
-    assert model.tokens == tokens == 50 * model.tally.queries.sum()
+    assert sums.tokens == tokens == 50 * sums.tally.queries.sum()
     stopped = {name: StoppedEarly(last + 1, 0.5) for name, last in ends.items() if last is not None}
-    assert model.stopped == stopped
-    for broken_after in range(0, len(whole), 3):
-        model, read = empty(), list[str]()
+    assert sums.stopped == stopped
+    for broken_after in range(0, len(whole.names), 3):
+        sums = empty()
+        first = BreakingReader(count_windows, 100, stop_after=broken_after)
         with pytest.raises(KeyboardInterrupt):
-            read_plan(plan(model), counting(read, broken_after), batch_tokens=100)
-        read_plan(plan(model), counting(read), batch_tokens=100)
-        assert read == whole
-        assert model.tokens == tokens
-        assert model.stopped == stopped
+            read_by(first, sums)
+        second = BreakingReader(count_windows, 100)
+        read_by(second, sums)
+        assert first.names + second.names == whole.names
+        assert sums.tokens == tokens
+        assert sums.stopped == stopped

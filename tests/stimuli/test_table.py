@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from headscope.corpus.shipped import mini_folder, shipped_corpora
-from headscope.measure.plan import round_of
+from headscope.measure.rounds import round_of
 from headscope.models.tokenizer import load_tokenizer
 from headscope.relations import all_stimuli, relations_of
 from headscope.relations.relation import MIN_QUERIES, targets_of

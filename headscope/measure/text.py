@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING
 from headscope.corpus.languages import foreign_languages
 from headscope.corpus.window import Window
 from headscope.errors import CorpusError
-from headscope.measure.fit_baselines import FittedBaselines, fit_baselines
-from headscope.measure.plan import round_of, was_read
+from headscope.measure.fit_baselines import FittedBaselines
 from headscope.measure.precision_check import TOKENS
-from headscope.measure.tally import StoppedEarly
+from headscope.measure.rounds import Stopped, round_of, was_read
 from headscope.models.generate import continue_window
 from headscope.relations import all_stimuli
-from headscope.relations.effects import Effect, prompt_kinds
+from headscope.relations.effects import effects_among, of_attention, prompt_kinds
 from headscope.relations.head_type import ALL
 from headscope.relations.relation import Relation
 from headscope.settings import Settings
@@ -37,10 +36,11 @@ CHALLENGE_SHARE = 2
 
 
 @dataclass(frozen=True, eq=False)
-class RunWindows:
-    """All windows of a run, and the baselines that were fitted on them."""
+class Text:
+    """All windows of a run."""
 
-    text: TextWindows
+    natural: TextWindows
+    """Natural text, with notes on it."""
     stream: Iterator[Window]
     """The windows of text, none of them read by the model yet."""
     first: Sequence[Window]
@@ -49,7 +49,10 @@ class RunWindows:
     """Windows of the other stimuli."""
     prompts: Prompts
     """Windows of the prompts by which effects are measured; they are among the synthetic ones."""
-    baselines: FittedBaselines
+    challenge: Sequence[Window]
+    """Windows of the challenge set."""
+    reads_all: bool
+    """True if no stimulus is stopped early."""
 
     @property
     def beginning(self) -> list[Window]:
@@ -57,42 +60,65 @@ class RunWindows:
         return list(_up_to(iter(self.first or self.synthetic), TOKENS))
 
     @property
+    def surveyed(self) -> list[Window]:
+        """Windows on which baselines are chosen.
+
+        Early stopping may leave out other stimuli from the third round on. Then these windows must
+        not count, except where no head comes near a tag.
+        """
+        synthetic = [w for w in self.synthetic if self.reads_all or round_of(w) <= 1]
+        return [*self.first, *synthetic]
+
+    @property
     def others(self) -> list[Window]:
         """All windows but those of text: synthetic ones, and those of the challenge set."""
-        return [*self.synthetic, *self.baselines.challenge]
+        return [*self.synthetic, *self.challenge]
 
     @property
     def expected_tokens(self) -> int:
         """Tokens of the text, as far as they are known before the model reads it."""
-        return self.text.tokens if self.text.tokens < BASELINE_TOKENS else self.text.max_tokens
+        tokens = self.natural.tokens
+        return tokens if tokens < BASELINE_TOKENS else self.natural.max_tokens
 
-    def most_tokens(self, stopped: Mapping[str, StoppedEarly]) -> int:
+    def most_tokens(self, stopped: Stopped) -> int:
         """Tokens that a reading takes at most."""
-        text = self.expected_tokens
         others = sum(len(window) for window in self.others if was_read(window, stopped))
-        return text + others
+        return self.expected_tokens + others
+
+    def needed_by(self, baselines: FittedBaselines) -> Text:
+        """The windows to read: without a baseline nothing is compared on the challenge set."""
+        return self if baselines.baselines else replace(self, challenge=())
 
 
-def run_windows(
+def prepare_text(
     model: Model,
     relations: Sequence[Relation],
-    effects: Sequence[Effect],
     corpora: Sequence[str | Path],
     settings: Settings,
-) -> RunWindows:
-    """Plan a run's windows, and fit the baselines on their beginning.
+) -> Text:
+    """Cut a run's texts into windows, and make those of the other stimuli.
 
     Raises:
         CorpusError: a corpus does not exist or is invalid.
     """
-    text, synthetic = windows_of(model, relations, corpora, settings)
-    length, seed = settings.max_length, settings.seed
-    prompts = prompt_windows(model.tokenizer, prompt_kinds(effects), length, seed=seed)
-    synthetic += prompts.windows
-    # what may be left out of a reading must not be counted on, but where no head comes near a tag
-    first = [window for window in synthetic if settings.all or round_of(window) <= 1]
-    read, stream, baselines = _fit_baselines(text, first, relations, model, settings)
-    return RunWindows(text, chain(read, stream), read, synthetic, prompts, baselines)
+    natural, synthetic = windows_of(model, of_attention(relations), corpora, settings)
+    kinds, length = prompt_kinds(effects_among(relations)), settings.max_length
+    prompts = prompt_windows(model.tokenizer, kinds, length, seed=settings.seed)
+    windows = iter(natural)
+    first = list(_up_to(windows, BASELINE_TOKENS))
+    challenge: list[Window] = []
+    if settings.challenge and not foreign_languages(natural.paths.values()):
+        most_tokens = settings.max_tokens // CHALLENGE_SHARE
+        challenge = challenge_windows(model.tokenizer, length, most_tokens)
+    return Text(
+        natural=natural,
+        stream=chain(first, windows),
+        first=first,
+        synthetic=[*synthetic, *prompts.windows],
+        prompts=prompts,
+        challenge=challenge,
+        reads_all=settings.all,
+    )
 
 
 def windows_of(
@@ -132,24 +158,6 @@ def windows_of(
             raise CorpusError(row.needs)
         others += windows
     return text, others
-
-
-def _fit_baselines(
-    text: TextWindows,
-    synthetic: Sequence[Window],
-    relations: Sequence[Relation],
-    model: Model,
-    settings: Settings,
-) -> tuple[list[Window], Iterator[Window], FittedBaselines]:
-    stream, tokens = iter(text), settings.max_tokens
-    first = list(_up_to(stream, BASELINE_TOKENS))
-    challenge = []
-    if settings.challenge and not foreign_languages(text.paths.values()):
-        challenge = challenge_windows(
-            model.tokenizer, settings.max_length, tokens // CHALLENGE_SHARE
-        )
-    baselines = fit_baselines([*first, *synthetic], relations, challenge)
-    return first, stream, baselines
 
 
 def _up_to(windows: Iterator[Window], tokens: int) -> Iterator[Window]:

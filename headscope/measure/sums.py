@@ -1,0 +1,107 @@
+"""What a reading of a run's text leaves: the sums so far, and what of the text is needed again."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from headscope.corpus.window import Window
+from headscope.measure.batches import Batch
+from headscope.measure.example_reader import Sample
+from headscope.measure.layer_reader import LayerReader
+from headscope.measure.loss_check import TokenCounts
+from headscope.measure.tally import Tally
+from headscope.models.model import Model
+from headscope.relations.effects import sum_names
+from headscope.relations.relation import EASY, HARD, MATCHED_CONTROL, SELF, Relation, part_name
+from headscope.stimuli.natural_text import TEXT
+
+PARTS = (MATCHED_CONTROL, SELF, HARD, EASY)
+
+
+class StoppedEarly(NamedTuple):
+    """The round after which a stimulus was read no further, though there was more of it."""
+
+    rounds: int
+    """So many of it were read."""
+    expected_changes: float
+    """Tags that the rest was expected to add or to take."""
+
+
+@dataclass(frozen=True, eq=False)
+class BatchSums:
+    """A batch, and the readers that have summed it up."""
+
+    batch: Batch
+    readers: Sequence[LayerReader]
+    was_halved: bool = False
+    """True if it did not fit into memory as it was."""
+
+
+@dataclass
+class Sums:
+    """The sums of a reading, and how much is in them.
+
+    A checkpoint keeps the fields up to `stopped`. A resumed run makes the others again: all windows
+    pass once more, although those that are in the sums are not read.
+    """
+
+    tally: Tally
+    batches: int = 0
+    tokens: int = 0
+    """Padding left out."""
+    halved: int = 0
+    """Batches that did not fit into memory as they were."""
+    stopped: dict[str, StoppedEarly] = field(default_factory=dict)
+    """Stimuli that are read no further."""
+    beside_text: frozenset[str] = frozenset()
+    """Names of the sums that are of other stimuli alone, whose blocks are never merged."""
+    sample: Sample = field(default_factory=lambda: Sample(0, seed=0))
+    """Some windows of text, and their patterns for examples."""
+    token_counts: TokenCounts = field(default_factory=TokenCounts)
+    """Counts of the text's tokens."""
+    stimulus_tokens: Counter[str] = field(default_factory=Counter)
+    """Tokens that the model has read of each stimulus."""
+
+    @classmethod
+    def empty(cls, model: Model, relations: Sequence[Relation]) -> Sums:
+        """The sums of a reading that has not begun."""
+        tally = Tally.zeros(sum_names(relations), model.attention_layers, model.heads)
+        return cls(tally, beside_text=names_beside_text(relations))
+
+    @property
+    def notes(self) -> list[str]:
+        """Notes for the reader of the results on how the text was read."""
+        note = f"{self.halved} batches did not fit into memory and were read in smaller ones"
+        return [note] if self.halved else []
+
+    def see(self, text: Sequence[Window]) -> None:
+        """Draw the sample from windows that are about to be read, and count their tokens."""
+        for window in text:
+            self.sample.add(window)
+            self.token_counts.add(window)
+
+    def add(self, done: BatchSums) -> None:
+        """Add what the readers of a batch have summed up."""
+        if done.batch.merge is not None:
+            self.tally.merge(done.batch.merge, self.beside_text)
+        for reader in done.readers:
+            reader.add_to(self.tally)
+        self.batches += 1
+        self.tokens += done.batch.token_count
+        self.halved += done.was_halved
+        self.count(done.batch)
+
+    def count(self, batch: Batch) -> None:
+        """Count the tokens of a batch by stimulus; of one whose sums are here already too."""
+        for window in batch.windows:
+            self.stimulus_tokens[window.stimulus] += len(window)
+
+
+def names_beside_text(relations: Sequence[Relation]) -> frozenset[str]:
+    """Names of relations that are not of text, and of all their parts."""
+    relation_ids = [relation.id for relation in relations if TEXT.name not in relation.stimuli]
+    parts = [part_name(name, part) for name in relation_ids for part in PARTS]
+    return frozenset([*relation_ids, *parts])

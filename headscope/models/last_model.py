@@ -1,0 +1,46 @@
+"""The model that was opened last: asked for again, it is not loaded again."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from headscope.models.load import open_model
+from headscope.models.model import NARROW, Model, narrowed
+
+
+class LastModel:
+    """Opens models, one at a time, and keeps the last of them."""
+
+    heads: Collection[tuple[int, int]] = ()
+    """Layer and number of the only heads whose layers are read and that have examples, if any."""
+
+    def __init__(self) -> None:
+        self._model: Model | None = None
+        self._opened: tuple[Any, dict[str, Any]] | None = None
+
+    @property
+    def model(self) -> Model:
+        """The opened model, as far as it is read."""
+        if self._model is None:
+            raise RuntimeError("open comes first")
+        if not self.heads:
+            return self._model
+        return self._model.with_layers({layer for layer, _ in self.heads})
+
+    def open(self, model: Any, **options: Any) -> Model:
+        """The model; see `headscope.models.load.open_model`."""
+        # what is in memory may have changed since it was opened
+        if self._model is None or not isinstance(model, str) or self._opened != (model, options):
+            self._model = self._opened = None  # two models need not fit into memory
+            self._model = open_model(model, **options)
+            self._opened = (model, options)
+        return self.model
+
+    def narrow(self) -> Model:
+        """The opened model in half precision, in place; see `headscope.models.model.narrowed`."""
+        if self._model is not None and self._opened is not None:
+            self._model = narrowed(self._model)
+            name, options = self._opened
+            self._opened = name, {**options, "dtype": NARROW}
+        return self.model
