@@ -86,8 +86,8 @@ def read(
         if stopping is not None and passed == sums.batches:
             for stimulus, changes in stopping.should_stop(sums.tally, number).items():
                 sums.stopped.setdefault(stimulus, StoppedEarly(number + 1, changes))
-                own = [window for window in others if window.stimulus == stimulus]
-                left_out = [window for window in own if not was_read(window, sums.stopped)]
+                of_stimulus = [window for window in others if window.stimulus == stimulus]
+                left_out = [w for w in of_stimulus if not was_read(w, sums.stopped)]
                 listener.leaves_out(sum(map(len, left_out)))
 
 
