@@ -16,9 +16,12 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin
 
+import pandas as pd
+
 import headscope
 from headscope.attention_kind import BIDIRECTIONAL
 from headscope.cli.terminal import folded
+from headscope.heads import head_name
 from headscope.models.layout.table import LAYOUTS, ModelLayout
 from headscope.relations import all_stimuli, head_types, relations_of
 from headscope.relations.relation import Relation, TagThresholds
@@ -29,7 +32,9 @@ from headscope.statistics.columns import (
     EXPLAINED_COLUMNS,
     HEAD_COLUMNS,
 )
+from headscope.statistics.conditions import failing
 from headscope.statistics.result import by_name
+from headscope.statistics.tags import with_thresholds
 from headscope.statistics.wording import baseline_in_words
 from headscope.studies.study_table import STUDIES, home, imported
 
@@ -356,6 +361,42 @@ def imports(modules: Mapping[str, str]) -> str:
     return "\n".join(sorted(lines, key=lambda line: line.split()[1::2]))
 
 
+FEW_OR_NONE = (
+    *("delimiter/quote-bracket", "syntactic/amod:head>dep", "syntactic/amod:dep>head"),
+    *("discourse/causal", "discourse/other", "topic/topic-word", "tense/same-tense"),
+    *("retrieval/value", "far"),
+)
+"""Relations, and a type, whose best head of SmolLM2 the page of head types names."""
+
+
+def best_heads_of_smollm2() -> str:
+    """A sentence on each relation of `FEW_OR_NONE`: the heads with the tag, or the closest one."""
+    run = headscope.load("atlas:smollm2")
+    evidence = with_thresholds(run.evidence, run.thresholds)
+    lines = []
+    for name in FEW_OR_NONE:
+        rows = evidence[(evidence["id"] == name) | (evidence["type"] == name)]
+        if len(rows):  # the atlas may be older than a relation
+            lines.append(_best_head_sentence(name, rows))
+    return "\n".join(lines)
+
+
+def _best_head_sentence(name: str, rows: pd.DataFrame) -> str:
+    """How many heads have a tag, and the head with the largest mass with what it fails."""
+    tagged = int(rows["tagged"].sum())
+    row = rows.sort_values("mass", ascending=False, kind="stable").iloc[0].to_dict()
+    count = "no head has" if tagged == 0 else f"{tagged} heads have"
+    relation = f" at `{row['relation']}`" if row["type"] == name else ""
+    sentence = (
+        f"- `{name}`: {count} the tag; {head_name(row['layer'], row['head'])} has the largest "
+        f"mass{relation}, {row['mass']:.2f} (control {row['control']:.2f}"
+    )
+    if row["hard_n"] > 0:
+        sentence += f"; {row['hard_rate']:.0%} of {row['hard_n']:.0f} hard queries"
+    failed = ", ".join(condition.name for condition in failing(row))
+    return sentence + (f") and fails: {failed}." if failed else ").")
+
+
 LISTS: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "README.md": {"two heads": two_heads},
     "docs/index.md": {"card": partial(cards, "atlas:smollm2", "L10H1", "L16H0")},
@@ -365,7 +406,7 @@ LISTS: Mapping[str, Mapping[str, Callable[[], str]]] = {
         "evidence.csv.gz": partial(column_list, EVIDENCE_COLUMNS),
         "effects.csv": partial(column_list, EFFECT_COLUMNS),
     },
-    "docs/reference/head_types.md": {"types": type_table},
+    "docs/reference/head_types.md": {"types": type_table, "best": best_heads_of_smollm2},
     "docs/reference/layouts.md": {"layouts": layout_list},
     "docs/explanation/method.md": {"labels": label_tree},
     "headscope/__init__.py": {"studies": study_imports},

@@ -2,18 +2,20 @@
 
 A patch takes one head, or one edge (a cell of its pattern), from the other prompt: either whole
 (the head's output, or the attention of the edge times the value there), or its attention alone, so
-that the values stay those of the prompt that runs.
+that the values stay those of the prompt that runs. A task is a list of pairs of prompts; its shares
+are means over the pairs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
-from typing import Annotated
+from typing import Annotated, Literal
 
 import numpy as np
 import pandas as pd
 from pydantic import Field
+from scipy.special import stdtrit
 
 from headscope.causal.prompt_pair import Patch, PromptPair, likeliest_next
 from headscope.causal.rerun import Rerunner
@@ -34,6 +36,7 @@ from headscope.runs.recorded_paths import name_of
 from headscope.runs.resolve import RunName, model_of, the_run
 from headscope.statistics.result import Result
 from headscope.stimuli.natural_text import TEXT as TEXT_STIMULUS
+from headscope.stimuli.person import ContrastPair, person_pairs
 from headscope.studies.study import Study, study, table_columns
 from headscope.views.study_figure import Bars
 from headscope.views.study_result import StudyResult
@@ -41,6 +44,11 @@ from headscope.views.study_result import StudyResult
 EDGE_HEADS = 10
 LEAST_GAP = 1e-4
 LISTED = 12
+FEWEST_PAIRS = 8
+"""Fewest pairs of a task: with fewer, an interval over pairs says little."""
+TASKS = {"person": person_pairs}
+"""Tasks by name, each with the function that gives its pairs of prompts."""
+SHARES = ["recovered", "attention_recovered", "lost", "attention_lost"]
 Token = Annotated[str, Field(min_length=1)]
 
 
@@ -59,6 +67,8 @@ STUDY = Study(
         attention_recovered | share | the same with the part's attention alone
         lost | share | of the difference, removed by noising; below 0 if it grows
         attention_lost | share | the same with the part's attention alone
+        recovered_low, recovered_high | share | ends of the 95 % interval of `recovered` over the
+            pairs of a task; empty for one pair of prompts
     """),
     figure=Bars(values=("recovered", "lost"), labels=("query_token", "query", "key_token", "key")),
     encoders=False,
@@ -70,8 +80,14 @@ STUDY = Study(
 def patch(
     run: RunName,
     *,
-    clean: Annotated[str, Field(min_length=1, description="Clean prompt.")],
-    corrupt: Annotated[str, Field(min_length=1, description="Corrupt prompt with as many tokens.")],
+    clean: Annotated[Token | None, Field(description="Clean prompt.")] = None,
+    corrupt: Annotated[
+        Token | None, Field(description="Corrupt prompt with as many tokens.")
+    ] = None,
+    task: Annotated[
+        Literal["person"] | None,
+        Field(description="Pairs of prompts that ship, instead of a clean and a corrupt prompt."),
+    ] = None,
     answer: Annotated[
         Token | None,
         Field(description="Token after the clean prompt, with space. Default: the most likely."),
@@ -93,20 +109,25 @@ def patch(
 
     The metric is the logit of `answer` minus that of `wrong` after the last token. Denoising runs
     the corrupt prompt with a part of the clean one, noising the clean prompt with a part of the
-    corrupt one. Shares do not add up to 1.
+    corrupt one. Shares do not add up to 1. With a task, heads alone are patched, and shares are
+    means over its pairs of prompts.
 
     Raises:
-        HeadscopeError: prompts of two lengths or one metric, a word of several tokens, or no head.
+        HeadscopeError: prompts of two lengths or one metric, a word of several tokens, no head, or
+            neither a task nor two prompts.
         ModelError: the model cannot be loaded or intervened on.
         RunError: the run has no model, or its weights have changed.
     """
+    one_pair = _one_pair(task, clean, corrupt, answer, wrong)
     run = the_run(run)
     places = selected_heads(run, heads)
     with progress_bar(progress, "patching", unit="patches") as bar:
         model = model_of(run, source=source, device=device)
         refuse_encoder(model, "study patch")
         rerunner = Rerunner(model)
-        windows = _prompts(model, clean, corrupt)
+        if one_pair is None:
+            return _patch_task(run, rerunner, TASKS[str(task)](), places, bar)
+        windows = _prompts(model, *one_pair)
         words = {"answer": answer, "wrong": wrong}
         compared = [
             likeliest_next(rerunner, window) if word is None else single_token(model, word, option)
@@ -124,6 +145,101 @@ def patch(
         terminal_table=_strongest(table),
         values={"clean": one, "corrupt": other, "compared": list(names)},
         draw=STUDY.draw,
+    )
+
+
+def _one_pair(
+    task: str | None, clean: str | None, corrupt: str | None, answer: str | None, wrong: str | None
+) -> tuple[str, str] | None:
+    """The clean and the corrupt prompt; None for a task.
+
+    Raises:
+        HeadscopeError: neither a task nor two prompts were given, or both.
+    """
+    if task is None and clean is not None and corrupt is not None:
+        return clean, corrupt
+    options = {"clean": clean, "corrupt": corrupt, "answer": answer, "wrong": wrong}
+    given = [name for name, value in options.items() if value is not None]
+    if task is None:
+        raise HeadscopeError(
+            f"given: {', '.join(given) or 'no prompt'}; expected clean and corrupt, or a task"
+        )
+    if given:
+        raise HeadscopeError(f"task {task} has its own prompts; leave out {', '.join(given)}")
+    return None
+
+
+def _patch_task(
+    run: Result,
+    rerunner: Rerunner,
+    pairs: Sequence[ContrastPair],
+    places: Sequence[Head],
+    progress: OnProgress,
+) -> StudyResult:
+    """Patch heads on each pair of a task, and average their shares.
+
+    Raises:
+        HeadscopeError: the model distinguishes too few pairs.
+    """
+    layers = sorted({layer for layer, _ in places})
+    candidates = [_spelled_pair(rerunner, pair, layers) for pair in pairs]
+    usable = [pair for pair in candidates if pair is not None]
+    counted = f"{len(usable)} of {len(pairs)} pairs"
+    if len(usable) < FEWEST_PAIRS:
+        raise HeadscopeError(
+            f"{counted} have words of one token, prompts of one length and a larger metric after "
+            f"the clean prompt; expected at least {FEWEST_PAIRS}"
+        )
+    steps = Steps(progress, 4 * len(places) * len(usable))
+    patches = [Patch(*head) for head in places]
+    table = _means_over_pairs([_effects(pair, patches, steps) for pair in usable])
+    table["tags"] = [run.heads.loc[head_name(*head), "tags"] for head in places]
+    table = table.reindex(columns=STUDY.names)
+    text_columns = ["query_token", "key_token", "relation"]
+    table[text_columns] = ""
+    clean, corrupt = (
+        float(np.mean([side.metric for side in sides]))
+        for sides in zip(*((pair.clean, pair.corrupt) for pair in usable), strict=True)
+    )
+    return StudyResult(
+        title=f"{name_of(rerunner.model.name)}: {counted}; mean metric: clean {clean:+.3f}, "
+        f"corrupt {corrupt:+.3f}",
+        table=table,
+        terminal_table=_strongest(table),
+        values={"clean": clean, "corrupt": corrupt, "pairs": len(usable)},
+        draw=STUDY.draw,
+    )
+
+
+def _spelled_pair(
+    rerunner: Rerunner, pair: ContrastPair, layers: Sequence[int]
+) -> PromptPair | None:
+    """A pair of a task as the model reads it; None if it cannot be compared.
+
+    A word has several tokens, the prompts have two lengths, or the metric is not larger after the
+    clean prompt.
+    """
+    model = rerunner.model
+    try:
+        windows = _prompts(model, pair.clean, pair.corrupt)
+        compared = [single_token(model, pair.answer, "answer")]
+        compared.append(single_token(model, pair.wrong, "wrong"))
+    except HeadscopeError:
+        return None
+    read = PromptPair.of(rerunner, windows, compared, layers)
+    return read if read.clean.metric > read.corrupt.metric else None
+
+
+def _means_over_pairs(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Mean shares of heads over the pairs of a task, with Student's interval of `recovered`."""
+    shares = np.stack([table[SHARES].to_numpy(float) for table in tables])
+    means = tables[0].assign(**dict(zip(SHARES, shares.mean(0).T, strict=True)))
+    recovered = shares[:, :, SHARES.index("recovered")]
+    count = len(tables)
+    error = recovered.std(0, ddof=1) / np.sqrt(count)
+    half = stdtrit(count - 1, 0.975) * error
+    return means.assign(
+        recovered_low=means["recovered"] - half, recovered_high=means["recovered"] + half
     )
 
 
@@ -168,7 +284,7 @@ def _table(
         ";".join(held.get((row.layer, row.head), {}).get((row.query, row.key), ()))
         for row in table.itertuples()
     ]
-    return table[STUDY.names]
+    return table.reindex(columns=STUDY.names)
 
 
 def _effects(pair: PromptPair, patches: Sequence[Patch], steps: Steps) -> pd.DataFrame:

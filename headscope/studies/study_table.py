@@ -215,6 +215,7 @@ STUDIES: tuple[StudyRow, ...] = (
         examples=(
             "headscope study patch runs/gpt2 --clean 'Mary and John went out. John gave it to' "
             "--corrupt 'Mary and John went out. Mary gave it to'",
+            "headscope study patch atlas:smollm2 --task person --heads all --out person.csv",
             "headscope study patch atlas:smollm2 --clean 'The keys are' --corrupt 'The key is' "
             "--answer ' lost' --wrong ' missing' --heads all --out patches.csv",
         ),

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from scipy import stats
 from transformer_lens import patching
 
 import headscope as hs
 from headscope.errors import HeadscopeError
 from headscope.models.load import load_model
 from headscope.models.text_window import text_window
+from headscope.stimuli.person import ContrastPair, person_pairs
+from headscope.studies import patch
 
 CLEAN = "they saw the old man and the young friend before the old"
 CORRUPT = "they saw the old man and the young friend before the young"
@@ -206,3 +211,64 @@ def patch_mini(**changes):
 def test_what_cannot_be_patched_is_refused_with_what_would_do(changes, message):
     with pytest.raises(HeadscopeError, match=message):
         patch_mini(**changes)
+
+
+PAIRS = [
+    ContrastPair(clean=f"{start} old", corrupt=f"{start} young", answer=" man", wrong=" friend")
+    for start in (
+        "they saw the old man and the young friend before the",
+        "we saw the old man and the young friend before the",
+        "he saw the old man and the young friend before the",
+    )
+]
+UNUSABLE = [
+    replace(PAIRS[0], corrupt="they saw"),  # another length
+    replace(PAIRS[0], answer=" man saw"),  # two tokens
+    replace(PAIRS[0], clean=PAIRS[0].corrupt, corrupt=PAIRS[0].clean),  # the metric falls
+]
+
+
+def test_a_task_gives_the_means_of_its_pairs_and_their_intervals(monkeypatch):
+    monkeypatch.setattr(patch, "FEWEST_PAIRS", 3)
+    monkeypatch.setitem(patch.TASKS, "person", lambda: [*PAIRS, *UNUSABLE])
+    found = hs.patch("atlas:mini", task="person", heads="L5H1,L4H3", progress=False)
+    single = [
+        hs.patch("atlas:mini", heads="L5H1,L4H3", edges=0, progress=False, **vars(pair)).table
+        for pair in PAIRS
+    ]
+    assert found.values["pairs"] == 3
+    assert len(found.table) == 2
+    for column in patch.SHARES:
+        expected = np.mean([table[column] for table in single], axis=0)
+        np.testing.assert_allclose(found.table[column], expected, atol=1e-6)
+    recovered = np.array([table["recovered"] for table in single])
+    low, high = stats.t.interval(0.95, 2, recovered.mean(0), stats.sem(recovered))
+    np.testing.assert_allclose(found.table["recovered_low"], low, atol=1e-6)
+    np.testing.assert_allclose(found.table["recovered_high"], high, atol=1e-6)
+
+
+def test_the_pairs_of_person_differ_in_the_last_pronoun_alone():
+    pairs = person_pairs()
+    assert len({pair.answer for pair in pairs}) == len(pairs) >= 20
+    for pair in pairs:
+        clean, corrupt = pair.clean.split(), pair.corrupt.split()
+        assert clean[:-1] == corrupt[:-1]
+        assert clean[-1] in ("he", "she")
+        assert corrupt[-1] in ("they", "we")
+        assert pair.answer == f"{pair.wrong}s"
+        assert clean.count(f"{pair.wrong.strip()},") == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        ({}, "clean"),
+        ({"clean": SHORT}, "corrupt"),
+        ({"task": "person", "clean": SHORT}, "clean"),
+        ({"task": "person", "answer": " man"}, "answer"),
+        ({"task": "person", "heads": "L5H1"}, "pairs"),  # mini has no single tokens for the verbs
+    ],
+)
+def test_a_task_and_prompts_exclude_each_other(options, name):
+    with pytest.raises(HeadscopeError, match=name):
+        hs.patch("atlas:mini", progress=False, **options)
