@@ -64,11 +64,14 @@ def preliminary_in_words(row: Row) -> str:
 
 def marked_names(tags: pd.DataFrame, names: pd.Series) -> list[str]:
     """Names of tags with their cautions in words; of rows with one name the first decides."""
-    marks = pd.DataFrame({PRELIMINARY: tags[PRELIMINARY], BELOW_BASELINE: is_below_baseline(tags)})
+    is_below = is_below_baseline(tags)
     marked: dict[str, str] = {}
-    for name, row in zip(names, marks.to_dict("records"), strict=True):
-        words = [word for column, word in WORDS.items() if row[column]]
-        marked.setdefault(name, f"{name} ({', '.join(words)})" if words else name)
+    for name, little, below in zip(names, tags[PRELIMINARY], is_below, strict=True):
+        if name in marked:
+            continue
+        cautions = {PRELIMINARY: little, BELOW_BASELINE: below}
+        words = [WORDS[column] for column, holds in cautions.items() if holds]
+        marked[name] = f"{name} ({', '.join(words)})" if words else name
     return list(marked.values())
 
 
