@@ -159,13 +159,15 @@ def _one_pair(
     if task is None and clean is not None and corrupt is not None:
         return clean, corrupt
     options = {"clean": clean, "corrupt": corrupt, "answer": answer, "wrong": wrong}
-    named = [name for name, value in options.items() if value is not None]
+    prompt_options = [name for name, value in options.items() if value is not None]
     if task is None:
         raise HeadscopeError(
-            f"given: {', '.join(named) or 'no prompt'}; expected clean and corrupt, or a task"
+            f"given: {', '.join(prompt_options) or 'no prompt'}; expected clean and corrupt, or a task"
         )
-    if named:
-        raise HeadscopeError(f"task {task} has its own prompts; leave out {', '.join(named)}")
+    if prompt_options:
+        raise HeadscopeError(
+            f"task {task} has its own prompts; leave out {', '.join(prompt_options)}"
+        )
     return None
 
 
