@@ -159,15 +159,13 @@ def _one_pair(
     if task is None and clean is not None and corrupt is not None:
         return clean, corrupt
     options = {"clean": clean, "corrupt": corrupt, "answer": answer, "wrong": wrong}
-    prompt_options = [name for name, value in options.items() if value is not None]
+    texts = [name for name, value in options.items() if value is not None]
     if task is None:
         raise HeadscopeError(
-            f"given: {', '.join(prompt_options) or 'no prompt'}; expected clean and corrupt, or a task"
+            f"given: {', '.join(texts) or 'no prompt'}; expected clean and corrupt, or a task"
         )
-    if prompt_options:
-        raise HeadscopeError(
-            f"task {task} has its own prompts; leave out {', '.join(prompt_options)}"
-        )
+    if texts:
+        raise HeadscopeError(f"task {task} has its own prompts; leave out {', '.join(texts)}")
     return None
 
 
