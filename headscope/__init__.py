@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from headscope.run import load_model as load_model
     from headscope.run import score_patterns as score_patterns
     from headscope.run import windows as windows
+    from headscope.runs.find_heads import find_heads as find_heads
     from headscope.runs.text_patterns import Patterns as Patterns
     from headscope.runs.text_patterns import patterns as patterns
     from headscope.serve.widget import widget as widget
@@ -92,6 +93,7 @@ _HOMES = {
     "classify": "headscope.classification",
     "controls": "headscope.relations",
     "data_folder": "headscope.corpus.shipped",
+    "find_heads": "headscope.runs.find_heads",
     "gallery": "headscope.views.gallery",
     "head_types": "headscope.relations",
     "load": "headscope.run",
