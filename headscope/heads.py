@@ -25,21 +25,23 @@ def head_name(layer: int, head: int) -> str:
     return f"{layer_name(layer)}H{head}"
 
 
-def parse_head(text: str) -> tuple[int, int]:
-    """`(layer, head)` of a name such as `L5H1` or `5.1`.
+def parse_head(name: str | tuple[int, int]) -> tuple[int, int]:
+    """`(layer, head)` of a name such as `L5H1` or `5.1`, or of such a pair.
 
     Raises:
-        HeadscopeError: the text is neither form.
+        HeadscopeError: a text of neither form.
 
-    >>> parse_head("L5H1"), parse_head("5.1")
-    ((5, 1), (5, 1))
+    >>> parse_head("L5H1"), parse_head("5.1"), parse_head((5, 1))
+    ((5, 1), (5, 1), (5, 1))
     >>> parse_head("5")
     Traceback (most recent call last):
     headscope.errors.HeadscopeError: '5' is not a head; write L5H1 or 5.1 for layer 5, head 1
     """
-    match = _HEAD.fullmatch(text.strip())
+    if isinstance(name, tuple):
+        return name
+    match = _HEAD.fullmatch(name.strip())
     if match is None:
-        raise HeadscopeError(f"{text!r:.60} is not a head; write L5H1 or 5.1 for layer 5, head 1")
+        raise HeadscopeError(f"{name!r:.60} is not a head; write L5H1 or 5.1 for layer 5, head 1")
     return int(match[1]), int(match[2])
 
 

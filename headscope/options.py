@@ -32,10 +32,17 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from headscope.errors import ArgumentError, nearest
+from headscope.heads import head_name, parse_head
 from headscope.random_state import random_state_kept
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
+ATLASES = "atlas:smollm2, atlas:minilm or atlas:mini"
+A_RUN = f"A run folder, or {ATLASES} (also without atlas:)"
+A_MODEL_OR_RUN = f"A model as for classify, a run folder, or {ATLASES}"
+"""Descriptions of an argument that is a run, and of one that is a model or a run."""
+IN_PYTHON = "; in Python"
+"""Start of the end of a description that a command's help omits."""
 LARGEST = 2**63 - 1
 """Largest whole number that torch takes as a seed."""
 
@@ -323,6 +330,44 @@ def several_names(value: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(map(_name, names)))
 
 
+def check_head(value: Any) -> str | tuple[int, int]:
+    """The name of a head, or its layer and number as a pair of Python's integers.
+
+    Raises:
+        ValueError: neither; the message states the allowed values.
+    """
+    if isinstance(value, str):
+        return value
+    if isinstance(value, tuple | list) and len(value) == 2:
+        layer, head = value
+        if _is_index(layer) and _is_index(head):
+            return int(layer), int(head)
+    raise not_allowed("be the name of a head, such as L5H1, or a pair such as (5, 1)")
+
+
+def _is_index(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 0
+
+
+def several_heads(value: Any) -> tuple[str, ...]:
+    """Names of heads from names or pairs: one, a list, or text with commas between names.
+
+    Raises:
+        ValueError: no list of heads; the message states the allowed values.
+    """
+    if isinstance(value, str):
+        return several_names(value)
+    if isinstance(value, tuple) and len(value) == 2 and all(map(_is_index, value)):
+        return (head_name(*parse_head(check_head(value))),)
+    names: list[str] = []
+    for item in _several(value, "a name"):
+        if isinstance(item, tuple):
+            names.append(head_name(*parse_head(check_head(item))))
+        else:
+            names += several_names(item)
+    return tuple(dict.fromkeys(names))
+
+
 _OF_A_MODEL = ("engine", "run_with_hooks", "get_input_embeddings")
 """Attributes of a model that headscope loaded, of one of TransformerLens, and of transformers."""
 
@@ -385,7 +430,15 @@ Device = Annotated[
 Heads = Annotated[
     Name, Field(description="tagged, all, a type, a relation, or names such as L5H1,L6H9.")
 ]
-Head = Annotated[str, Field(description="L5H1 or 5.1 for layer 5, head 1.")]
+Head = Annotated[
+    str | tuple[int, int],
+    PlainValidator(check_head),
+    Field(description="L5H1, 5.1 or (5, 1) for layer 5, head 1."),
+]
+HeadNames = Annotated[
+    str | tuple[int, int] | Sequence[str | tuple[int, int]], PlainValidator(several_heads)
+]
+"""A list of heads, or text with commas between names; becomes a tuple."""
 Overwrite = Annotated[bool, Field(description="Replace existing files.")]
 Text = Annotated[str, Field(description="Text, in Unicode.")]
 Width = Annotated[

@@ -7,6 +7,11 @@ from pathlib import Path
 
 from headscope.errors import HeadscopeError
 
+RUN_RECORD = "run.json"
+"""Name of the file that makes a folder the folder of a run."""
+ATLAS_PREFIX = "atlas:"
+"""Start of the name of a run that ships."""
+
 
 def resolved(path: Path) -> Path:
     """The real path; `Path.resolve` would raise a RuntimeError for a loop of links."""

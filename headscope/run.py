@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, overload
 
 import pandas as pd
 from pydantic import Field, PlainValidator
 
 from headscope.attention_kind import CAUSAL, KindName, kind_of
-from headscope.errors import ChoiceError
+from headscope.errors import ChoiceError, WriteError
 from headscope.options import (
     LARGEST,
     Corpus,
@@ -26,11 +26,12 @@ from headscope.options import (
     Text,
     Width,
     checked,
-    several_names,
+    several_heads,
 )
 from headscope.runs import resolve
-from headscope.runs.folder import RunFolder
+from headscope.runs.folder import RunFolder, check_foreign
 from headscope.runs.listing import list_heads
+from headscope.runs.write import check_target, write_file
 from headscope.settings import LOADING, MAX_TOKENS
 from headscope.statistics.columns import PRELIMINARY
 from headscope.statistics.reasons import why
@@ -62,7 +63,7 @@ class Run(Result):
         """Findings on a head, every condition of each tag with its number, then the near misses.
 
         Args:
-            head: `L5H1` or `5.1`.
+            head: `L5H1`, `5.1` or `(5, 1)`.
             relation: part of a relation's name, such as `amod`: the conditions of those alone.
 
         Raises:
@@ -84,7 +85,7 @@ class Run(Result):
     @checked
     def show(
         self,
-        head: Annotated[str | Sequence[str], PlainValidator(several_names)],
+        head: Annotated[str | Sequence[str], PlainValidator(several_heads)],
         text: Text,
         *,
         device: Device = "auto",
@@ -96,15 +97,40 @@ class Run(Result):
 
         return show(self, head, text, device=device, source=source)
 
-    def report(self, *, light: bool = False) -> str:
+    @overload
+    def report(self, path: None = None, *, light: bool = False, overwrite: bool = False) -> str: ...
+
+    @overload
+    def report(self, path: PathName, *, light: bool = False, overwrite: bool = False) -> Path: ...
+
+    @checked
+    def report(
+        self, path: PathName | None = None, *, light: bool = False, overwrite: Overwrite = False
+    ) -> str | Path:
         """The visual report as one HTML page; see `headscope.views.report`.
 
         Args:
+            path: the .html file to write; if None, the page is returned as text.
             light: omit circuitsvis, the full view of patterns.
+            overwrite: replace an existing file.
+
+        Returns:
+            The file that was written, or the page.
+
+        Raises:
+            WriteError: another suffix, or a file that is there already or cannot be written.
+            RunError: the file is one of a run's own.
         """
         from headscope.views.report import report_html
 
-        return report_html(self, light=light)
+        if path is None:
+            return report_html(self, light=light)
+        target = Path(path)
+        if target.suffix.lower() != ".html":
+            raise WriteError(f"{target!s:.200}: a report is written as .html")
+        check_foreign(target)
+        check_target(target, overwrite=overwrite)
+        return write_file(target, report_html(self, light=light), overwrite=overwrite)
 
     @checked
     def figure(self, kind: Name = "atlas", *, width: Width = None) -> Figure:

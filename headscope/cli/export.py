@@ -10,6 +10,7 @@ import typer
 from headscope.cli.app import command
 from headscope.cli.files import PICTURES, check_targets, draw, print_written
 from headscope.cli.shell_options import Overwrite, Run
+from headscope.options import A_RUN
 from headscope.runs.write import write_file
 from headscope.studies.study_table import DRAW, EXPORT
 
@@ -54,7 +55,7 @@ def atlas(
     "headscope export gallery runs/stages/* --out site --light --overwrite",
 )
 def gallery(
-    runs: Annotated[list[Path], typer.Argument(help="Run folders.")],
+    runs: Annotated[list[Path], typer.Argument(help=f"{A_RUN}; one or more.")],
     out: Annotated[Path, typer.Option(help="The site's folder, new or empty.")] = Path("site"),
     light: Annotated[
         bool, typer.Option("--light", help="Omit circuitsvis: smaller reports, without eval.")

@@ -20,7 +20,8 @@ from headscope.cli.shell_options import (
     takes_settings,
 )
 from headscope.cli.terminal import print_folded, print_rich, print_text, put
-from headscope.options import several_names
+from headscope.errors import WriteError
+from headscope.options import A_RUN, several_names
 from headscope.printing import one_line
 from headscope.runs.write import write_file
 from headscope.settings import QUICK_TOKENS
@@ -87,8 +88,8 @@ def why(
     model: Annotated[
         str,
         typer.Argument(
-            help="A run folder; smollm2, minilm or mini, whose results ship; or a model as for "
-            "classify, whose layers up to these heads are then measured.",
+            help=f"{A_RUN}; or a model as for classify, whose layers up to these heads are then "
+            "measured.",
         ),
     ],
     settings: dict[str, Any],
@@ -200,7 +201,10 @@ def report(
     page = load(run).report(light=light)
     # the run's own page holds nothing that is not in the run
     target = out or RunFolder(run).file(REPORT)
-    write_file(target, page, overwrite=overwrite or out is None)
+    try:
+        write_file(target, page, overwrite=overwrite or out is None)
+    except WriteError as error:
+        raise WriteError(f"{error}; choose a file with --out") from error
     print_written([target])
 
 

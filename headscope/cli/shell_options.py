@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import typer
 
 from headscope.cli.terminal import print_text
+from headscope.options import A_MODEL_OR_RUN, A_RUN
 from headscope.settings import Settings, panel
 
 Format = Literal["table", "csv", "json"]
@@ -33,7 +34,7 @@ def _show_all(ctx: Any, is_given: bool) -> bool:
 
 Run = Annotated[
     Path,
-    typer.Argument(help="A run folder; or smollm2, minilm or mini, whose results ship."),
+    typer.Argument(help=f"{A_RUN}."),
 ]
 Model = Annotated[
     str,
@@ -43,9 +44,7 @@ Model = Annotated[
 ]
 ModelOrRun = Annotated[
     str,
-    typer.Argument(
-        help="A model as for classify, a run folder, or atlas:smollm2, minilm or mini.",
-    ),
+    typer.Argument(help=f"{A_MODEL_OR_RUN}."),
 ]
 Head = Annotated[str, typer.Argument(help="L5H1 or 5.1 for layer 5, head 1.")]
 Corpus = Annotated[

@@ -6,16 +6,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from headscope.cli.files import CSV, PICTURES, check_targets, print_written, write_study
-from headscope.cli.shell_options import ModelOrRun, Overwrite, takes_settings
+from headscope.cli.shell_options import ModelOrRun, Overwrite, Run, takes_settings
 from headscope.cli.study_command import StudyCall, body, command_of
 from headscope.cli.terminal import message_listener, print_rich, print_text, stop_code, warn
 from headscope.errors import HeadscopeError
+from headscope.options import A_RUN
 from headscope.printing import one_line
+
+if TYPE_CHECKING:
+    from headscope.runs.folder import RunFolder
+    from headscope.runs.tables import RunTable
 
 _LIST = "repeatable, or separated by commas"
 
@@ -112,26 +117,44 @@ def _runs_kept() -> Iterator[None]:
         raise typer.Exit(stop_code(stop)) from None
 
 
+def changed_run(call: StudyCall, run: Path, table: RunTable) -> RunFolder | None:
+    """The folder of the run that a table is put into; None if `--out` alone takes the table.
+
+    Raises:
+        RunError: the run has such a table already, or it is no folder and `--out` is not given.
+        WriteError: the folder cannot be written, and `--out` is not given.
+    """
+    from headscope.runs.folder import RunFolder
+
+    folder = RunFolder(run)
+    if call.out is not None and not folder.is_writable():
+        return None
+    folder.check_table(table, overwrite=call.overwrite)
+    return folder
+
+
 @body("ablate")
-def ablate(
-    call: StudyCall,
-    run: Annotated[Path, typer.Argument(help="A run folder.")],
-    overwrite: Overwrite = False,
-) -> None:
-    """Ablate heads and knock out the edges of their tags; write RUN/causal.csv."""
+def ablate(call: StudyCall, run: Run) -> None:
+    """Ablate heads and knock out the edges of their tags; write RUN/causal.csv.
+
+    The table of a run that cannot be written, such as atlas:mini, is written with --out.
+    """
+    call.check()
     from headscope.run import load
     from headscope.runs.contents import REPORT
-    from headscope.runs.folder import RunFolder
     from headscope.runs.tables import CAUSE_TABLE
 
-    loaded, folder = load(run, with_tally=True), RunFolder(run)
-    folder.check_table(CAUSE_TABLE, overwrite=overwrite)
+    loaded = load(run, with_tally=True)
+    folder = changed_run(call, run, CAUSE_TABLE)
     result = call.result(run=loaded)
-    known = replace(loaded, causes=result.table)
-    folder.save(known, report=known.report, overwrite=True)
-    print_rich(result.lines())
-    path, report = (one_line(folder.path / name) for name in (CAUSE_TABLE.file, REPORT))
-    print_text(f"\nwritten to {path}; headscope why --full and {report} show it")
+    files = call.write(result)
+    if folder is not None:
+        known = replace(loaded, causes=result.table)
+        folder.save(known, report=known.report, overwrite=True)
+    call.show(result, files)
+    if folder is not None:
+        path, report = (one_line(folder.path / name) for name in (CAUSE_TABLE.file, REPORT))
+        print_text(f"\nwritten to {path}; headscope why --full and {report} show it")
 
 
 @body("explain")
@@ -139,12 +162,11 @@ def explain(call: StudyCall, model: ModelOrRun) -> None:
     """Fit a small feature model to each head; for a run, also write RUN/feature_model.csv."""
     call.check()
     from headscope.run import Run, load
-    from headscope.runs.folder import RunFolder, is_run
+    from headscope.runs.folder import is_run
     from headscope.runs.tables import FEATURE_MODEL_TABLE
 
-    folder = RunFolder(model) if is_run(Path(model)) else None
-    if folder is not None:
-        folder.check_table(FEATURE_MODEL_TABLE, overwrite=call.overwrite)
+    path = Path(model)
+    folder = changed_run(call, path, FEATURE_MODEL_TABLE) if is_run(path) else None
     from headscope.studies.explain.explanation import explained_run
 
     explanation = call.result()
@@ -158,7 +180,7 @@ def explain(call: StudyCall, model: ModelOrRun) -> None:
 
 @command_of("compare")
 def compare(
-    runs: Annotated[list[Path], typer.Argument(help="Two run folders or more.")],
+    runs: Annotated[list[Path], typer.Argument(help=f"{A_RUN}; two or more.")],
     match: Annotated[
         bool,
         typer.Option(

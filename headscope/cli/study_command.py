@@ -25,7 +25,7 @@ from headscope.cli.shell_options import (
     union_members,
 )
 from headscope.cli.terminal import print_rich
-from headscope.options import Flag
+from headscope.options import IN_PYTHON, Flag
 from headscope.studies.study_table import STUDIES, StudyRow, imported
 
 if TYPE_CHECKING:
@@ -168,9 +168,19 @@ def _option(name: str, field: FieldInfo, kind: Any) -> Any:
 
 
 def _help(field: FieldInfo, kind: Any) -> str:
-    description = field.description or ""
+    description = shell_help(field.description or "")
     is_list = any(get_origin(member) is list for member in union_members(kind))
     return f"{description} Repeatable." if is_list else description
+
+
+def shell_help(description: str) -> str:
+    """The description of an argument without what it takes in Python alone.
+
+    >>> shell_help("A run folder; in Python also a run.")
+    'A run folder.'
+    """
+    common, mark, _ = description.partition(IN_PYTHON)
+    return f"{common}." if mark else common
 
 
 def _shell_options(study: StudyRow, *, has_messages: bool) -> dict[str, inspect.Parameter]:

@@ -48,7 +48,7 @@ UNSTATED_CONTEXT = 2048
 STATE = "state_dict"
 """Name of the checksum of a model in memory; a file's checksum has the file's name."""
 FROM_MEMORY = "read from memory: to repeat the run, save the model and name its folder"
-_PAIR = "give (model, tokenizer), as transformers' from_pretrained returns them"
+_PAIR = "pass (model, tokenizer), as transformers' from_pretrained returns them"
 
 
 def _settings(options: dict[str, Any]) -> Settings:
@@ -201,6 +201,8 @@ def _network_and_tokenizer(source: Any) -> tuple[Any, Any]:
         case (PreTrainedModel() as network, PreTrainedTokenizerBase() as tokenizer):
             return network, tokenizer
     kinds = ", ".join(type(item).__name__ for item in (source if is_pair else (source,)))
+    if isinstance(source, PreTrainedModel):
+        raise ModelError(f"{kinds} is given without its tokenizer; pass (model, tokenizer)")
     raise ModelError(f"({kinds}) is no model and its tokenizer; {_PAIR}, or a TransformerBridge")
 
 

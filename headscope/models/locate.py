@@ -22,7 +22,7 @@ from headscope.models.packaged import (
     packaged_path,
     reserved_names,
 )
-from headscope.paths import exists, resolved
+from headscope.paths import ATLAS_PREFIX, RUN_RECORD, exists, resolved
 from headscope.printing import are_bars_wanted
 
 FILES = ("*.json", f"*{WEIGHTS_SUFFIX}", "*.model", "*.txt", "*.jinja")
@@ -49,9 +49,11 @@ def locate(name: str, revision: str | None, *, files: Sequence[str] = FILES) -> 
         files: what to fetch if it is a hub name, as patterns.
 
     Raises:
-        ModelError: nothing is there, or a revision is asked of a local model.
+        ModelError: nothing is there, it is a run, or a revision is asked of a local model.
     """
     path = local_path(name)
+    if name.startswith(ATLAS_PREFIX) or exists(path / RUN_RECORD):
+        raise ModelError(f"{name:.200} is a run, expected a model; name the model of that run")
     if is_reserved(name) or exists(path):
         if revision is not None:
             raise ModelError(

@@ -13,14 +13,13 @@ from pathlib import Path
 
 from headscope.corpus.shipped import data_folder
 from headscope.errors import ChoiceError, RunError
-from headscope.paths import exists
+from headscope.paths import ATLAS_PREFIX, exists
 from headscope.printing import print_above_bars
 from headscope.runs.contents import CHECKED, RECORD, SUMS, run_from_files
 from headscope.runs.folder import is_run
 from headscope.statistics.result import Result
 
-PREFIX = "atlas:"
-"""Start of the name of an atlas that ships."""
+PREFIX = ATLAS_PREFIX
 SUFFIX = ".tar.xz"
 MEMBERS = (RECORD, *(name for name in CHECKED if name != SUMS))
 """Files of a run that an atlas may hold."""

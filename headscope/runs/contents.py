@@ -14,6 +14,7 @@ from typing import Any
 import pandas as pd
 
 from headscope.errors import HeadscopeError, RunError
+from headscope.paths import RUN_RECORD
 from headscope.runs.patterns import (
     example_files,
     means_file,
@@ -37,7 +38,7 @@ from headscope.statistics.columns import HEAD_COLUMNS, PRELIMINARY
 from headscope.statistics.result import Result, layers_of
 from headscope.statistics.tags import tags_in_order
 
-RECORD, REPORT = "run.json", "report.html"
+RECORD, REPORT = RUN_RECORD, "report.html"
 SUMS = "sums.npz"
 PATTERNS, INDEX = "patterns/examples.safetensors", "patterns/examples.json"
 MEANS = "patterns/mean.safetensors"

@@ -31,7 +31,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from headscope.errors import RunError, RunStoppedError
+from headscope.errors import RunError, RunStoppedError, WriteError
 from headscope.paths import exists, resolved
 from headscope.runs.contents import (
     AGAIN,
@@ -238,6 +238,14 @@ class RunFolder:
                 f"{self.path} contains a run already; choose another --out, or add --overwrite"
             )
 
+    def is_writable(self) -> bool:
+        """True if there is a run, and files can be put in its place."""
+        try:
+            check_writable(self.path)
+        except WriteError:
+            return False
+        return is_run(self.path)
+
     def check_table(self, table: RunTable, *, overwrite: bool) -> None:
         """Refuse a run folder into which a study's table cannot be put, before minutes of work.
 
@@ -248,11 +256,14 @@ class RunFolder:
         """
         if not is_run(self.path):
             raise RunError(
-                f"{self.path} is not a run folder, into which a table could be written; headscope "
-                "classify makes one, and hs.load(…).save(…) makes one of an atlas"
+                f"{self.path} is not a run folder, into which a table could be written; state a "
+                ".csv file with --out"
             )
         check_left(self.path)
-        check_writable(self.path)
+        try:
+            check_writable(self.path)
+        except WriteError as error:
+            raise WriteError(f"{error}; state a .csv file with --out") from error
         if not overwrite and (self.path / table.file).exists():
             raise RunError(
                 f"{self.path / table.file} exists already; add --overwrite to replace it"

@@ -14,7 +14,7 @@ from pydantic import Field, PlainValidator
 
 from headscope.corpus.shipped import shipped_corpora
 from headscope.errors import CorpusError, ModelError, RunError, nearest
-from headscope.options import check_model, check_path
+from headscope.options import A_MODEL_OR_RUN, A_RUN, IN_PYTHON, check_model, check_path
 from headscope.paths import resolved
 from headscope.runs.atlas import atlas_names, atlas_of, is_stored
 from headscope.runs.contents import RECORD
@@ -33,15 +33,12 @@ SAY_SOURCE = "state its location with --model, or source=… in Python"
 RunName = Annotated[
     Result | str | Path,
     PlainValidator(lambda value: value if isinstance(value, Result) else check_path(value)),
-    Field(description="A run folder or atlas:NAME; in Python also a run."),
+    Field(description=f"{A_RUN}{IN_PYTHON} also a run."),
 ]
 ModelOrRun = Annotated[
     Any,
     PlainValidator(lambda value: value if isinstance(value, Result) else check_model(value)),
-    Field(
-        description="A name or path as for classify, or a run folder; in Python also a run or a "
-        "model."
-    ),
+    Field(description=f"{A_MODEL_OR_RUN}{IN_PYTHON} also a run or a model."),
 ]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headscope.heads import parse_head
+from headscope.heads import head_name, parse_head
 from headscope.options import Device, Head, Revision, Source, Text, checked
 from headscope.packages import optional_package
 from headscope.runs.resolve import ModelOrRun, model_or_run
@@ -42,6 +42,6 @@ def widget(
     from headscope.serve.head_widget import HeadWidget
     from headscope.serve.live import Live
 
-    parse_head(head)
+    name = head_name(*parse_head(head))
     loaded = model_or_run(model, source=source, revision=revision, device=device)
-    return HeadWidget(Live(*loaded), head, text)
+    return HeadWidget(Live(*loaded), name, text)

@@ -230,12 +230,12 @@ def _hit_rate_and_baseline(row: Row) -> str:
     )
 
 
-def why(result: Result, head: str, relation: str | None = None) -> str:
+def why(result: Result, head: str | tuple[int, int], relation: str | None = None) -> str:
     """Findings on a head, every condition of each tag with its number, then the near misses.
 
     Args:
         result: a run's data.
-        head: `L5H1` or `5.1`.
+        head: `L5H1`, `5.1` or `(5, 1)`.
         relation: part of a relation's name, such as `amod`: the head's conditions for those alone,
             tagged or not.
 
@@ -268,8 +268,8 @@ def why(result: Result, head: str, relation: str | None = None) -> str:
     return "\n\n".join(filter(None, parts))
 
 
-def head_in(result: Result, head: str) -> tuple[int, int]:
-    """Layer and number of a head of a run, by its name.
+def head_in(result: Result, head: str | tuple[int, int]) -> tuple[int, int]:
+    """Layer and number of a head of a run, by its name or by such a pair.
 
     Raises:
         RunError: the run has no such head.

@@ -49,6 +49,8 @@ FEWEST_PAIRS = 8
 TASKS = {"person": person_pairs}
 """Tasks by name, each with the function that gives its pairs of prompts."""
 SHARES = ["recovered", "attention_recovered", "lost", "attention_lost"]
+NEIGHBOURS = 8
+"""Tokens shown before and after the first difference of two prompts."""
 Token = Annotated[str, Field(min_length=1)]
 
 
@@ -245,12 +247,46 @@ def _means_over_pairs(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 def _prompts(model: Model, clean: str, corrupt: str) -> list[Window]:
     windows = [text_window(model, prompt) for prompt in (clean, corrupt)]
-    if len(windows[0]) != len(windows[1]):
+    lengths = [len(window) for window in windows]
+    if lengths[0] != lengths[1]:
+        first, other = (window.strings for window in windows)
+        at = first_difference(first, other)
         raise HeadscopeError(
-            f"the clean prompt has {len(windows[0])} tokens and the corrupt one "
-            f"{len(windows[1])}, expected equally many"
+            f"the clean prompt has {lengths[0]} tokens and the corrupt one {lengths[1]}, expected "
+            f"equally many; the first difference is in [[ ]]: clean: {marked(first, at)}; corrupt: "
+            f"{marked(other, at)}"
         )
     return windows
+
+
+def first_difference(first: Sequence[str], other: Sequence[str]) -> int:
+    """Position of the first token that differs; the end of the shorter list if none does.
+
+    >>> first_difference(["a", "b", "c"], ["a", "x"]), first_difference(["a"], ["a", "b"])
+    (1, 1)
+    """
+    for at, (token, other_token) in enumerate(zip(first, other, strict=False)):
+        if token != other_token:
+            return at
+    return min(len(first), len(other))
+
+
+def marked(tokens: Sequence[str], at: int) -> str:
+    """The tokens around a position in quotes, that one in [[ ]]; `…` stands for the others.
+
+    >>> marked(["The", " keys", " are"], 1), marked(["The"], 1)
+    ("'The' [[' keys']] ' are'", "'The' [[end]]")
+    """
+    start, stop = max(0, at - NEIGHBOURS), min(len(tokens), at + NEIGHBOURS + 1)
+    words = []
+    if start > 0:
+        words.append("…")
+    words += [repr(token) for token in tokens[start:at]]
+    words.append(f"[[{tokens[at]!r}]]" if at < len(tokens) else "[[end]]")
+    words += [repr(token) for token in tokens[at + 1 : stop]]
+    if stop < len(tokens):
+        words.append("…")
+    return " ".join(words)
 
 
 def _table(

@@ -173,7 +173,7 @@ STUDIES: tuple[StudyRow, ...] = (
             "headscope ablate runs/mini --only edges",
             "headscope ablate runs/mini --heads L4H3,L5H0 --how zero",
         ),
-        out="",
+        out="Write the table to this .csv file, too or instead if the run cannot be written.",
         figure="",
     ),
     StudyRow(

@@ -14,7 +14,7 @@ from pydantic import Field
 from headscope.errors import RunError
 from headscope.heads import head_name, layer_name, parse_head
 from headscope.measure.example import Example
-from headscope.options import Corpus, Head, Name, Names, checked
+from headscope.options import Corpus, Head, HeadNames, Name, checked, several_heads
 from headscope.printing import one_line, visible
 from headscope.progress import Progress, progress_bar
 from headscope.runs.atlas import atlas_of
@@ -81,7 +81,7 @@ STUDY = Study(
 @study(STUDY)
 def why(
     model: ModelOrRun,
-    heads: Annotated[Names, Field(description="Names of heads, such as L5H1.")],
+    heads: Annotated[HeadNames, Field(description="Heads such as L5H1, 5.1 or (5, 1).")],
     corpus: Corpus = None,
     *,
     progress: Progress = True,
@@ -101,11 +101,12 @@ def why(
     >>> answers.table["tags"].str.split(";").str[0].tolist()
     ['induction/repeat', 'positional/offset-1-random']
     """
+    names = several_heads(heads)
     run = _stored_run(model, [*["corpus"][: corpus is not None], *changes])
     is_measured = run is None
     if run is None:
-        run = _read(model, corpus, settings_of(Settings(quick=True), changes), heads, progress)
-    positions = tuple(dict.fromkeys(reasons.head_in(run, name) for name in heads))
+        run = _read(model, corpus, settings_of(Settings(quick=True), changes), names, progress)
+    positions = tuple(dict.fromkeys(reasons.head_in(run, name) for name in names))
     evidence = with_thresholds(run.evidence, run.thresholds)
     rows, texts = zip(*(_answer(run, evidence, at) for at in positions), strict=True)
     notes = list(_notes(run, positions if is_measured else ()))
@@ -185,7 +186,11 @@ def _stored_run(model: Any, explicit: Sequence[str]) -> Result | None:
 
 
 def _read(
-    model: Any, corpus: Any, settings: Settings, names: Sequence[str], progress: Progress
+    model: Any,
+    corpus: Any,
+    settings: Settings,
+    names: Sequence[str],
+    progress: Progress,
 ) -> Result:
     """Classify the heads of these heads' layers."""
     # importing a model library takes seconds

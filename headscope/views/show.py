@@ -33,7 +33,7 @@ from headscope.options import (
     Source,
     check_model,
     checked,
-    several_names,
+    several_heads,
 )
 from headscope.printing import one_line, visible
 from headscope.runs.resolve import model_or_run
@@ -166,7 +166,7 @@ def _picture(tokens: Sequence[str], pattern: Float[ndarray, "query key"]) -> str
 
 ShownHeads = Annotated[
     str | Sequence[str],
-    PlainValidator(several_names),
+    PlainValidator(several_heads),
     Field(description="L5H1 or 5.1; several as L5, all, or L5H1,L6H2."),
 ]
 

@@ -76,9 +76,9 @@ def test_a_bridge_and_a_loaded_model_give_the_evidence_of_their_folder(model_fol
 
 
 WRONG = {
-    "no tokenizer": (lambda m, t, f: (m, None), "is no model and its tokenizer; give"),
-    "turned": (lambda m, t, f: (t, m), "is no model and its tokenizer; give"),
-    "alone": (lambda m, t, f: m, "is no model and its tokenizer; give"),
+    "no tokenizer": (lambda m, t, f: (m, None), r"pass \(model, tokenizer\)"),
+    "turned": (lambda m, t, f: (t, m), r"pass \(model, tokenizer\)"),
+    "alone": (lambda m, t, f: m, r"pass \(model, tokenizer\)"),
     "no head": (lambda m, t, f: (AutoModel.from_pretrained(f), t), "predicts no next token"),
     "number": (lambda m, t, f: 123, "it should be the name or path of a model"),
     "module": (lambda m, t, f: torch.nn.Linear(2, 2), "it should be the name or path of a model"),

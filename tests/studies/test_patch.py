@@ -200,7 +200,7 @@ def patch_mini(**changes):
     [
         (
             {"corrupt": OTHER_SHORT + " man"},
-            r"tokens and the corrupt one \d+, expected equally many",
+            r"tokens and the corrupt one \d+, .*clean: .*\[\[.*corrupt: .*\[\[",
         ),
         ({"corrupt": SHORT}, "is 0 after both prompts"),
         ({"answer": " man saw"}, r"answer ' man saw' is 2 tokens \(' man', ' saw'\)"),
