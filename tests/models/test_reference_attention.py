@@ -19,6 +19,7 @@ from headscope.models.reference_attention import (
     mix_values,
     reference_attention,
     single_head_attention,
+    split_heads,
 )
 from tests.models.every_layout import attention_of, own_network, save_tiny
 
@@ -151,3 +152,44 @@ def test_it_is_the_attention_of_every_layout(model_type, tokenizer, tmp_path):
         assert torch.allclose(change.patterns[layer], pattern, **CLOSE)
     theirs = eager.base_model(tokens, **options)[0]
     assert torch.allclose(ours, theirs, atol=1e-4 * float(theirs.abs().max()))
+
+
+SLOPES = torch.tensor([2**-2, 2**-4, 2**-6, 2**-8])
+"""Of ALiBi with four heads (Press et al. 2022, section 3)."""
+
+
+def by_head(projected: torch.Tensor) -> torch.Tensor:
+    return split_heads(projected, 8)
+
+
+PROJECTED = {
+    "bloom": lambda outputs: rearrange(
+        outputs["self_attention.query_key_value"], "b p (h part d) -> part b h p d", part=3, d=8
+    ),
+    "mpt": lambda outputs: map(by_head, outputs["attn.Wqkv"].chunk(3, -1)),
+    "openai-gpt": lambda outputs: map(by_head, outputs["attn.c_attn"].chunk(3, -1)),
+    "xglm": lambda outputs: [by_head(outputs[f"self_attn.{name}_proj"]) for name in "qkv"],
+}
+"""Queries, keys and values of layouts that compute attention in code of their own."""
+
+
+@pytest.mark.parametrize("model_type", PROJECTED)
+@torch.no_grad()
+def test_it_is_the_attention_of_layouts_with_code_of_their_own(model_type, tokenizer, tmp_path):
+    save_tiny(model_type, tokenizer, tmp_path)
+    network = own_network(tmp_path, model_type)
+    outputs: dict[str, torch.Tensor] = {}
+    for name, module in network.named_modules():
+        if ".0." in name:  # the first layer
+            module.register_forward_hook(
+                lambda _, inputs, output, name=name: outputs.setdefault(
+                    name.split(".0.")[1], output
+                )
+            )
+    tokens = torch.randint(1, 300, (2, 40), generator=torch.Generator().manual_seed(1))
+    expected = attention_of(network, tokens, model_type)[0]
+    query, key, _ = PROJECTED[model_type](outputs)
+    has_slopes = model_type in ("bloom", "mpt")
+    bias = SLOPES[:, None, None] * torch.arange(40) if has_slopes else None
+    bias = None if bias is None else bias.expand(1, -1, 40, -1)
+    assert torch.allclose(attention_pattern(query, key, bias=bias), expected, **CLOSE)
