@@ -44,7 +44,7 @@ def text_losses(
     base: Intervention | None = None,
     advance: Advance = lambda tokens: None,
 ) -> TextLosses[_Name]:
-    """The loss of a model on each window, by itself and under each change.
+    """The loss of a model on each window, untouched and under each change.
 
     The loss of a causal model is in nats per predicted token. That of an encoder is the distance of
     each last state from the untouched model's, divided by the length of the latter.
