@@ -34,7 +34,7 @@ from headscope.models.families import check_family
 from headscope.models.gguf_config import CONVERSION, complete_config, read_header
 from headscope.models.layout.dimensions import attention_kind, read_dimensions
 from headscope.models.packaged import cache_root
-from headscope.models.stated_counts import check_counts
+from headscope.models.stated_counts import check_counts, config_entries
 
 BUFFER = re.compile(
     r"(?:.*\.)?(?:attn|attention|self_attn|self_attention)(?:\.attention|\.self)?"
@@ -213,15 +213,16 @@ def read_config(name: str, path: Path) -> PreTrainedConfig:
         ModelError: it cannot be read.
     """
     file = config_file(name, path)
-    with in_one_sentence(name, "its configuration cannot be read"):
-        check_counts(name, file)
     source = pretrained_source(file)
+    is_gguf = "gguf_file" in source
+    with in_one_sentence(name, "not a whole GGUF file"):
+        header = read_header(file) if is_gguf else None
+    check_counts(name, config_entries(file) if header is None else header.values)
     with in_one_sentence(name, "transformers cannot read its configuration"), quiet_logging():
         config = AutoConfig.from_pretrained(**source)
-    if "gguf_file" in source:
+    if header is not None:
         check_family(name, config.to_dict())
-        with in_one_sentence(name, "its header cannot be read"):
-            complete_config(name, config, read_header(path))
+        complete_config(name, config, header)
     # weights are read from the files that are checked, not from another that it names
     vars(config).pop("transformers_weights", None)
     return config

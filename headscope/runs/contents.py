@@ -31,7 +31,7 @@ from headscope.runs.record import (
 )
 from headscope.runs.recorded_paths import inward, outward
 from headscope.runs.sums import read_sums, sums_file
-from headscope.runs.tables import HEAD_TABLE, TABLES, table_to_csv
+from headscope.runs.tables import EVIDENCE_TABLE, HEAD_TABLE, TABLES, table_to_csv
 from headscope.runs.write import utf8
 from headscope.statistics.cautions import is_preliminary, with_cautions
 from headscope.statistics.columns import HEAD_COLUMNS, PRELIMINARY
@@ -123,7 +123,7 @@ def run_from_files(
 
 
 def _check_heads(run: Result, folder: Path) -> None:
-    """Compare the heads of all tables with those that the model has.
+    """Compare the heads of all tables and patterns with those that the model has.
 
     Raises:
         RunError: a head is missing, comes twice, or is not one of the model's.
@@ -144,6 +144,31 @@ def _check_heads(run: Result, folder: Path) -> None:
             raise RunError(
                 f"{folder / table.file}: a row is of a head that the model does not have; {AGAIN}"
             )
+    rows_of_heads = run.evidence.groupby(["layer", "head"]).size()
+    if len(rows_of_heads) != count or rows_of_heads.nunique() != 1:
+        raise RunError(
+            f"{folder / EVIDENCE_TABLE.file}: the {count} heads do not have the same number of "
+            f"rows; {AGAIN}"
+        )
+    _check_patterns(run, expected, folder)
+
+
+def _check_patterns(run: Result, expected: set[tuple[int, int]], folder: Path) -> None:
+    """Compare the heads of patterns with those of the model.
+
+    Raises:
+        RunError: a pattern is of another head, or the mean patterns are of another number of heads.
+    """
+    of_examples = {(example.layer, example.head) for example in run.examples}
+    if not of_examples <= expected:
+        raise RunError(
+            f"{folder / INDEX}: an example is of a head that the model does not have; {AGAIN}"
+        )
+    means = run.means
+    of_pictures = set(run.pictures)
+    is_whole = means is None or means.shape[0] * means.shape[1] == len(expected)
+    if not is_whole or not of_pictures <= expected:
+        raise RunError(f"{folder / MEANS}: its heads are not those of the model; {AGAIN}")
 
 
 def _heads_of(rows: pd.DataFrame) -> set[tuple[int, int]]:

@@ -88,6 +88,8 @@ def _example(facts: dict[str, Any], stored: ndarray) -> Example:
     mass = float("nan") if facts["mass"] is None else facts["mass"]
     size, pattern = len(facts["tokens"]), stored
     if stored.shape != (size, size):
+        if stored.shape != (size * (size + 1) // 2,):  # before so much memory is taken
+            raise ValueError(f"a pattern of {size} tokens has the shape {stored.shape}")
         pattern = np.zeros((size, size), stored.dtype)
         pattern[lower_triangle(size)] = stored
     return Example(

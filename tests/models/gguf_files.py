@@ -39,17 +39,19 @@ def save_gguf(
     seed: int = 0,
     keys: dict[str, Any] | None = None,
 ) -> Path:
-    """A small Llama, with more keys of its architecture."""
+    """A small Llama, with other values of its architecture's keys."""
     writer = gguf.GGUFWriter(path, "llama")
-    writer.add_block_count(layers)
-    writer.add_context_length(128)
-    writer.add_embedding_length(D_MODEL)
-    writer.add_feed_forward_length(D_FF)
-    writer.add_head_count(HEADS)
-    writer.add_head_count_kv(SHARED)
-    writer.add_layer_norm_rms_eps(1e-5)
-    writer.add_vocab_size(VOCABULARY)
-    _add_keys(writer, "llama", keys or {})
+    usual = {
+        "block_count": layers,
+        "context_length": 128,
+        "embedding_length": D_MODEL,
+        "feed_forward_length": D_FF,
+        "attention.head_count": HEADS,
+        "attention.head_count_kv": SHARED,
+        "attention.layer_norm_rms_epsilon": 1e-5,
+        "vocab_size": VOCABULARY,
+    }
+    _add_keys(writer, "llama", usual | (keys or {}))
     if tokenizer is not None:
         _add_tokenizer(writer, tokenizer)
     rng = np.random.default_rng(seed)

@@ -203,6 +203,7 @@ STATED = {
     "attn_logit_softcapping": 30.0,
     "residual_scale": 0.5,
     "expert_count": 8,
+    "attention.head_count": 10**9,
 }
 """Keys that no Llama of transformers takes with these values."""
 

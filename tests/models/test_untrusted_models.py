@@ -141,6 +141,20 @@ def test_an_impossible_number_of_layers_or_heads_is_refused_at_once(folder, fiel
         load_model(str(folder))
 
 
+@pytest.mark.parametrize("field", ["n_embd", "n_positions", "vocab_size"])
+def test_an_impossible_size_is_refused_before_memory_is_taken(folder, field):
+    edit_config(folder, **{field: 10**9})
+    with no_hang(), pytest.raises(ModelError, match=field):
+        load_model(str(folder))
+
+
+@pytest.mark.parametrize("field", ["n_layer", "n_head", "n_embd"])
+def test_a_model_without_layers_heads_or_width_is_refused(folder, field):
+    edit_config(folder, **{field: 0})
+    with pytest.raises(ModelError):
+        load_model(str(folder))
+
+
 @pytest.mark.parametrize("model_type", ["qwen2", "gemma3", "llama4"])
 def test_layers_of_a_part_of_the_configuration_are_checked_too(folder, model_type):
     edit_config(folder, model_type=model_type, text_config={"num_hidden_layers": 10**9})

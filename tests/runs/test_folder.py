@@ -15,14 +15,16 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
 import headscope as hs
 from headscope.errors import RunError, WriteError
 from headscope.runs import folder as run_folder
-from headscope.runs.contents import CHECKED, INDEX, PATTERNS, RECORD, REPORT, SUMS
+from headscope.runs.contents import CHECKED, INDEX, MEANS, PATTERNS, RECORD, REPORT, SUMS
 from headscope.runs.folder import NEW, OLD, PACKED, RunFolder
+from headscope.runs.patterns import means_file
 from headscope.runs.tables import CAUSE_TABLE
 from tests.helpers.disks import disk
 from tests.helpers.run_folders import content, make_run, sign_record, signed, stored
@@ -294,6 +296,9 @@ FORGERIES: dict[str, tuple[str, Callable[[pd.DataFrame], pd.DataFrame]]] = {
     "a head twice": ("heads.csv", lambda heads: heads.assign(head=0)),
     "no row": ("heads.csv", lambda heads: heads.head(0)),
     "evidence of another head": ("evidence.csv", lambda rows: rows.assign(head=FAR)),
+    "no evidence": ("evidence.csv", lambda rows: rows.head(0)),
+    "evidence of the first head alone": ("evidence.csv", lambda rows: rows[rows["layer"] == 0]),
+    "evidence without its last row": ("evidence.csv", lambda rows: rows.head(-1)),
     "a cause of another head": ("causal.csv", lambda rows: rows.assign(layer=FAR)),
 }
 """Tables that a forger changes and signs anew."""
@@ -308,6 +313,27 @@ def test_forged_heads_are_refused_by_their_file(folder, forgery):
     (folder / packed).write_bytes(content if packed == file else gzip.compress(content))
     signed(folder)
     with no_hang(), pytest.raises(RunError, match=file):
+        hs.load(folder)
+
+
+def change_example(folder: Path, **facts: object) -> None:
+    index = json.loads((folder / INDEX).read_text())
+    index["examples"][0] |= facts
+    (folder / INDEX).write_text(json.dumps(index))
+    signed(folder)
+
+
+@pytest.mark.parametrize("facts", [{"layer": FAR}, {"tokens": ["x"] * 10**6}])
+def test_a_forged_example_is_refused(folder, facts):
+    change_example(folder, **facts)
+    with no_hang(), pytest.raises(RunError, match="examples"):
+        hs.load(folder)
+
+
+def test_mean_patterns_of_other_heads_are_refused(folder):
+    (folder / MEANS).write_bytes(means_file(np.zeros((2, 1, 24, 24)), {}))
+    signed(folder)
+    with pytest.raises(RunError, match=MEANS):
         hs.load(folder)
 
 

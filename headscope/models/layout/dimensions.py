@@ -63,7 +63,7 @@ def read_dimensions(name: str, config: Any) -> AttentionDimensions:
         config: a configuration of transformers; of a model that also sees or hears, too.
 
     Raises:
-        ModelError: it states no attention heads, or another number in another layer.
+        ModelError: it states no attention heads, not even one, or another number in another layer.
     """
     try:
         text = config.get_text_config(decoder=True)
@@ -79,7 +79,7 @@ def read_dimensions(name: str, config: Any) -> AttentionDimensions:
             attention_kind=attention_kind(config),
         )
     # transformers': what is missing, or parts or layers that differ
-    except (AttributeError, RuntimeError, TypeError, ValueError) as error:
+    except (ArithmeticError, AttributeError, RuntimeError, TypeError, ValueError) as error:
         raise ModelError(
             f"{name}: its configuration ({config.model_type}) does not state attention heads that "
             f"headscope reads: {first_line(error):.200}"
