@@ -84,7 +84,7 @@ def _arrays(path: Path, values: Mapping[str, Any]) -> Any:
     """The patterns among named values: one array, or one for each layer in the order of numbers.
 
     Raises:
-        PatternError: there are none.
+        PatternError: the file has no patterns.
     """
     for name in NAMES:
         if name in values:
