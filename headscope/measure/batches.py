@@ -16,7 +16,7 @@ from typing import TypeVar
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 from numpy import ndarray
 from torch import Tensor
 
@@ -32,6 +32,8 @@ AT_ONCE = 2 * BLOCKS
 STRETCHES = BLOCKS // 2
 """Most stretches into which a few documents are cut: the longer they are, the less one depends on
 the next. More than half as many remain when they are merged."""
+STRETCH = 32
+"""Fewest tokens of a stretch of a window."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,11 +46,24 @@ class Batch:
     """Rows whose head profile is taken, each with its place among the profiled windows."""
     merge: Int[ndarray, " block"] | None = None
     """The block that each block's sums so far go to before these are added; None: all stay."""
+    query_blocks: dict[int, Int[ndarray, " query"]] = field(default_factory=dict)
+    """For rows that are cut into stretches, the block of each query."""
 
     @property
     def token_count(self) -> int:
         """Number of tokens, padding left out."""
         return sum(map(len, self.windows))
+
+    def blocks_of(
+        self, row: int, queries: Int[ndarray, " pair"]
+    ) -> Iterator[tuple[int, Bool[ndarray, " pair"]]]:
+        """Blocks of some queries of a window, each with the mask of its queries."""
+        if row not in self.query_blocks:
+            yield int(self.blocks[row]), np.ones(len(queries), bool)
+            return
+        block_of_query = self.query_blocks[row][queries]
+        for block in np.unique(block_of_query).tolist():
+            yield block, block_of_query == block
 
     def tokens(self) -> Int[Tensor, "window position"]:
         """Token ids, padded on the right; see `padded_tokens`."""
@@ -57,7 +72,9 @@ class Batch:
     def take(self, rows: Sequence[int]) -> Batch:
         """Some of its windows, in this order."""
         profiled = {row: self.profiled[i] for row, i in enumerate(rows) if i in self.profiled}
-        return Batch([self.windows[i] for i in rows], self.blocks[np.array(rows, int)], profiled)
+        blocks = {row: self.query_blocks[i] for row, i in enumerate(rows) if i in self.query_blocks}
+        windows = [self.windows[i] for i in rows]
+        return Batch(windows, self.blocks[np.array(rows, int)], profiled, query_blocks=blocks)
 
     def merging(self, merge: Int[ndarray, " block"]) -> Batch:
         """The same batch; the blocks of the sums so far are merged before it is added."""
@@ -117,6 +134,29 @@ def give_back() -> None:
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # other C libraries have none
         if trim is not None:
             trim(0)
+
+
+def in_stretches(batch: Batch) -> Batch:
+    """The batch, with windows cut into stretches if they lie in too few blocks for an interval.
+
+    Each query has the block of its stretch, of `STRETCH` tokens or more. The windows of a stimulus
+    are cut into at most `STRETCHES`.
+    """
+    query_blocks: dict[int, Int[ndarray, " query"]] = {}
+    for stimulus in {window.stimulus for window in batch.windows}:
+        rows = [i for i, window in enumerate(batch.windows) if window.stimulus == stimulus]
+        if len({*batch.blocks[rows].tolist()}) >= MIN_BLOCKS:
+            continue
+        tokens = sum(len(batch.windows[row]) for row in rows)
+        size = max(STRETCH, -(-tokens // STRETCHES))
+        first_block = 0
+        for row in rows:
+            length = len(batch.windows[row])
+            count = max(1, length // size)
+            stretch = np.arange(length) * count // length
+            query_blocks[row] = (first_block + stretch) % BLOCKS
+            first_block += count
+    return replace(batch, query_blocks=query_blocks)
 
 
 def assign_blocks(windows: Sequence[Window]) -> Batch:

@@ -132,11 +132,11 @@ def select(batch: Batch, tiles: Sequence[Tile], config: ReaderConfig) -> Selecti
     batches or on the order of documents.
     """
     relations = of_attention(config.relations)
-    window_pairs = [
-        (row, int(block), index, result)
-        for row, (window, block) in enumerate(zip(batch.windows, batch.blocks, strict=True))
-        for index, result in find_all(window, relations, config.seed)
-    ]
+    window_pairs: list[tuple[int, int, int, PairSet]] = []
+    for row, window in enumerate(batch.windows):
+        for index, result in find_all(window, relations, config.seed):
+            for block, pairs in _in_blocks(batch, row, result):
+                window_pairs.append((row, block, index, pairs))
     if not window_pairs:
         return None
     rows, row_of = np.unique(
@@ -163,6 +163,23 @@ def select(batch: Batch, tiles: Sequence[Tile], config: ReaderConfig) -> Selecti
             for request, reduction in zip(requests, reductions, strict=True)
         ),
     )
+
+
+def _in_blocks(batch: Batch, row: int, pairs: PairSet) -> Iterator[tuple[int, PairSet]]:
+    """The pairs of each block that targets of a window lie in.
+
+    Controls at queries of other blocks are added to the first.
+    """
+    targets, controls = pairs.targets, pairs.controls
+    of_control = dict(batch.blocks_of(row, controls.query))
+    of_target = dict(batch.blocks_of(row, targets.query))
+    is_left = np.ones(len(controls), bool)
+    for block in of_target:
+        is_left &= ~of_control.get(block, np.zeros(len(controls), bool))
+    for block, is_target in of_target.items():
+        is_control = is_left | of_control.get(block, np.zeros(len(controls), bool))
+        is_left = np.zeros(len(controls), bool)
+        yield block, PairSet(targets.where(is_target), controls.where(is_control))
 
 
 @dataclass(frozen=True, eq=False)

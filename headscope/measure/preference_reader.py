@@ -101,7 +101,7 @@ def _compared_cells(
     """Block and relation, number of queries, and cells: window, query, number, side and key."""
     relations = of_attention(config.relations)
     compared = [(i, relation) for i, relation in enumerate(relations) if is_compared(relation.name)]
-    for window_number, (window, block) in enumerate(zip(batch.windows, batch.blocks, strict=True)):
+    for window_number, window in enumerate(batch.windows):
         for index, relation in compared:
             if window.stimulus not in relation.stimuli:
                 continue
@@ -116,7 +116,10 @@ def _compared_cells(
             cells[:, _NUMBER] = np.searchsorted(queries, cells[:, _QUERY])
             cells[:, _SIDE] = np.arange(len(cells)) >= len(targets)
             cells[:, _KEY] = np.concatenate([targets.key, others.key])
-            yield (int(block), index), len(queries), cells
+            for block, is_in_block in batch.blocks_of(window_number, cells[:, _QUERY]):
+                part = cells[is_in_block]
+                numbers, part[:, _NUMBER] = np.unique(part[:, _NUMBER], return_inverse=True)
+                yield (block, index), len(numbers), part
 
 
 def _by_request(

@@ -18,7 +18,7 @@ from headscope.corpus.align import window_of_tokens
 from headscope.corpus.window import Window
 from headscope.errors import PatternError, first_line
 from headscope.measure.batch_reader import attention_readers
-from headscope.measure.batches import assign_blocks
+from headscope.measure.batches import assign_blocks, in_stretches
 from headscope.measure.fit_baselines import fit_baselines
 from headscope.measure.layer_reader import ReaderConfig, read_layer, shared_requests
 from headscope.measure.surrogate import (
@@ -29,7 +29,7 @@ from headscope.measure.surrogate import (
     score_surrogates,
     tokens_again,
 )
-from headscope.measure.tally import Tally
+from headscope.measure.tally import MIN_BLOCKS, Tally
 from headscope.models.engines.engine import attends_to_hidden, full_tile, slice_pattern
 from headscope.options import Name, Names, Seed, checked
 from headscope.progress import Progress, Steps, progress_bar
@@ -55,6 +55,7 @@ def score_patterns(
     types: Names | None = None,
     relations: Relations | None = None,
     name: Name = "patterns",
+    sinks: bool = False,
     seed: Seed = 0,
     progress: Progress = True,
 ) -> Result:
@@ -66,8 +67,9 @@ def score_patterns(
             a tuple with an array `[batch head query key]` of each layer, as transformers gives it;
             a list with an array `[layer head query key]` of each window, or with one
             `[batch head query key]` of each layer; or one such array, as lists of lists too. A
-            batch is padded on the right. Also what `headscope.patterns` returns, and the path of a
-            .npz or .json file with the patterns and the `tokens` of one text.
+            batch is padded on the right, and the model had its `attention_mask`. Also what
+            `headscope.patterns` returns, and the path of a .npz or .json file with the
+            patterns and the `tokens` of one text.
         windows: windows from `headscope.windows`; or, with `tokens`, the annotated documents from
             `headscope.read_corpus`, None for bare tokens. They are cut to their patterns.
         tokens: the tokens of each document as text, the first of them the token at position 0; the
@@ -75,11 +77,14 @@ def score_patterns(
         types: head types to score, or `all`; None leaves out those on request.
         relations: the relations to score instead of the table's.
         name: name of the model in the run.
+        sinks: whether heads have a learned sink, as in gpt-oss: rows may then sum to less than 1.
         seed: seed of control draws and the bootstrap.
         progress: True for a bar, False for none, or a function of the windows done and of all.
 
     Returns:
-        A run. With fewer than 8 blocks of documents it has no intervals, q values or tags.
+        A run. Fewer than 8 texts are cut into stretches of at least 32 tokens, which are the blocks
+        of intervals; with fewer than 8 blocks there are no intervals, q values or tags. The run's
+        `notes` state the number of blocks.
 
     Raises:
         PatternError: an array does not fit its tokens, or the tokens do not spell the document.
@@ -95,30 +100,37 @@ def score_patterns(
     parts = baselines.parts(relations)
     with progress_bar(progress, "scoring patterns", unit="windows", loads=False) as bar:
         scored: list[Window] = []
-        pairs = arrays_of(patterns, texts)
-        tally = _tally(pairs, texts, parts, seed, Steps(bar, len(texts)).advance, scored)
+        pairs = arrays_of(patterns, texts, sinks=sinks)
+        pairs = _recorded(pairs, scored, Steps(bar, len(texts)).advance)
+        tally = _tally(pairs, texts, parts, seed, sinks=sinks)
     info = RunInfo(
         model={"name": name, "layers": tally.layers, "heads": tally.heads},
         types=sorted({relation.type for relation in relations}),
         settings={"seed": seed},
         engine="given patterns",
-        notes=_notes(texts),
+        notes=_notes(texts, tally),
         text_read={"documents": _documents_of_text(texts)},
         **baselines.record(parts),
     )
     weighed = weigh_run(tally, relations, seed=seed, info=info)
-    return weighed.judge(_surrogates(patterns, texts, scored, weighed))
+    return weighed.judge(_surrogates(patterns, texts, scored, weighed, sinks=sinks))
 
 
 def _surrogates(
-    patterns: Any, texts: Sequence[Window], scored: Sequence[Window], weighed: WeighedRun
+    patterns: Any,
+    texts: Sequence[Window],
+    scored: Sequence[Window],
+    weighed: WeighedRun,
+    *,
+    sinks: bool,
 ) -> list[SurrogateScore]:
     """Surrogates of the scored windows, whose patterns are taken once more."""
     beginnings = [window.cut(LONGEST) for window in scored]
     index = {id(window): i for i, window in enumerate(beginnings)}
 
     def again(sample: Sequence[Window]) -> Iterator[Pattern]:
-        pairs = arrays_of(patterns, texts, [index[id(window)] for window in sample])
+        numbers = [index[id(window)] for window in sample]
+        pairs = arrays_of(patterns, texts, numbers, sinks=sinks)
         return (pattern for pattern, _ in pairs)
 
     text = SurrogateText(beginnings, tokens_again(sum(map(len, scored))), weighed.judging.seed)
@@ -126,11 +138,15 @@ def _surrogates(
     return score_surrogates(rows, text, weighed.relations, weighed.surrogate_requests)
 
 
-def _notes(windows: Sequence[Window]) -> list[str]:
-    """Windows of a few documents that have several are dealt in stretches."""
-    documents = _documents_of_text(windows)
-    has_stretches = sum(window.stimulus == TEXT.name for window in windows) > documents
-    return few_documents(documents) if has_stretches else []
+def _notes(windows: Sequence[Window], tally: Tally) -> list[str]:
+    """Notes on the blocks that intervals rest on."""
+    blocks = int((tally.queries > 0).any(1).sum())
+    if blocks < MIN_BLOCKS:
+        return [
+            f"the texts give {blocks} blocks; an interval needs {MIN_BLOCKS}: no head is tagged"
+        ]
+    note = f"intervals rest on {blocks} blocks at most"
+    return [note, *few_documents(_documents_of_text(windows))]
 
 
 def _documents_of_text(windows: Sequence[Window]) -> int:
@@ -139,24 +155,30 @@ def _documents_of_text(windows: Sequence[Window]) -> int:
     return numbers.count(-1) + len({*numbers} - {-1})
 
 
+def _recorded(
+    pairs: Iterable[tuple[Pattern, Window]], scored: list[Window], advance: Callable[[], None]
+) -> Iterator[tuple[Pattern, Window]]:
+    """The same pairs; the windows, cut as their patterns are, are added to `scored`."""
+    for array, window in pairs:
+        scored.append(window)
+        yield array, window
+        advance()
+
+
 def _tally(
     pairs: Iterable[tuple[Pattern, Window]],
     windows: Sequence[Window],
     relations: Sequence[Relation],
     seed: int,
-    advance: Callable[[], None],
-    scored: list[Window],
+    *,
+    sinks: bool,
 ) -> Tally:
-    """Sums over patterns, each a batch of its own; one pattern is in memory at a time.
-
-    The windows, cut as their patterns are, are added to `scored`.
-    """
+    """Sums over patterns, each a batch of its own; one pattern is in memory at a time."""
     tally: Tally | None = None
-    dealt = assign_blocks(windows)
+    dealt = in_stretches(assign_blocks(windows))
     for i, (array, window) in enumerate(pairs):
-        scored.append(window)
         layers, heads = array.shape[:2]
-        config = ReaderConfig(relations, seed, layers, heads)
+        config = ReaderConfig(relations, seed, layers, heads, sinks=sinks)
         if tally is None:
             names = tuple(relation.id for relation in relations)
             tally = Tally.zeros(names, layers, heads)
@@ -168,7 +190,6 @@ def _tally(
             read_layer(layer, shared, (slice_pattern(pattern, request) for request, _ in shared))
         for reader in readers:
             reader.add_to(tally)
-        advance()
     if tally is None:
         raise PatternError("no windows: there is nothing to score")
     return tally
@@ -201,7 +222,11 @@ def pattern_windows(text: Any, tokens: Any) -> list[Window]:
 
 
 def arrays_of(
-    patterns: Any, windows: Sequence[Window], numbers: Iterable[int] | None = None
+    patterns: Any,
+    windows: Sequence[Window],
+    numbers: Iterable[int] | None = None,
+    *,
+    sinks: bool = False,
 ) -> Iterator[tuple[Pattern, Window]]:
     """Each window with its pattern; a window that is longer than its pattern is cut.
 
@@ -209,22 +234,47 @@ def arrays_of(
         patterns: in any form that `score_patterns` takes.
         windows: the windows, in the order of the patterns.
         numbers: the numbers of the wanted windows; all when None.
+        sinks: whether rows may sum to less than 1.
 
     Raises:
         PatternError: an array does not fit its window, or holds no causal attention; or a list
             may be one by layer.
     """
     read, batched = _reader(patterns, windows)
+    size: tuple[int, ...] = ()
     for i in range(len(windows)) if numbers is None else numbers:
         window = windows[i]
         where = f"patterns of document {i} ({window.name})"
         array = _array(where, read(i, window))
-        if array.ndim == 4 and array.shape[2] == array.shape[3]:
-            if batched:  # a batch is padded on the right
-                array = array[..., : len(window), : len(window)]
+        if array.ndim == 4 and array.shape[2] == array.shape[3] > 0:
+            if batched:
+                array = _without_padding(array, len(window), where)
             window = window.cut(array.shape[3])
-        _check(array, window, where)
+        _check(array, window, where, sinks=sinks)
+        size = size or tuple(array.shape[:2])
+        if array.shape[:2] != size:
+            raise PatternError(
+                f"{where}: {array.shape[0]} layers of {array.shape[1]} heads, but the first has "
+                f"{size[0]} layers of {size[1]} heads"
+            )
         yield array, window
+
+
+def _without_padding(array: Tensor, length: int, where: str) -> Tensor:
+    """The pattern of a window of a padded batch.
+
+    A mask hides the padding on the right from every query, that of the padding too. Without a mask
+    the padding could as well stand on the left, and the pattern be that of other tokens.
+
+    Raises:
+        PatternError: there was no mask.
+    """
+    if bool((array[..., length:] > 0).any()):
+        raise PatternError(
+            f"{where}: queries attend to the padding; pad on the right and give the model the "
+            "attention_mask, or give a list with an array [layer head query key] of each window"
+        )
+    return array[..., :length, :length]
 
 
 def _reader(patterns: Any, windows: Sequence[Window]) -> tuple[Reader, bool]:
@@ -236,7 +286,8 @@ def _reader(patterns: Any, windows: Sequence[Window]) -> tuple[Reader, bool]:
         names = (f"blocks.{layer}.attn.hook_pattern" for layer in count())
         patterns = tuple(cache[name] for name in takewhile(cache.__contains__, names))
     parts = list(patterns) if isinstance(patterns, tuple | list) else [patterns]
-    if not parts or any(part is None for part in parts):
+    is_empty = not parts or (hasattr(patterns, "__len__") and len(_list(patterns)) == 0)
+    if is_empty or any(part is None for part in parts):
         raise PatternError(
             "there are no patterns: transformers returns them only for a model loaded with "
             'attn_implementation="eager", and a cache must hold hook_pattern'
@@ -321,8 +372,11 @@ def _array(where: str, values: Any) -> Tensor:
             array = array[:, 0]
         return torch.as_tensor(array.astype(np.float32, casting="same_kind"))
     except Exception as error:
+        # NumPy's own words on rows of several lengths are no help
+        is_ragged = isinstance(values, list | tuple) and not _shape(values)
+        reason = "its rows have several lengths" if is_ragged else f"{first_line(error):.200}"
         raise PatternError(
-            f"{where}: not an array of numbers [layer head query key]: {first_line(error):.200}"
+            f"{where}: not an array of numbers [layer head query key]: {reason}"
         ) from error
 
 
@@ -335,18 +389,20 @@ def _without_gradients(values: Any) -> Any:
     return values
 
 
-def _check(array: Tensor, window: Window, where: str) -> None:
+def _check(array: Tensor, window: Window, where: str, *, sinks: bool) -> None:
     shape = tuple(array.shape)
     if array.ndim != 4 or 0 in shape or shape[2:] != (len(window), len(window)):
         raise PatternError(
             f"{where}: shape {shape}, but {len(window)} tokens need [layer head {len(window)} "
             f"{len(window)}]"
         )
-    worst = float((array.sum(-1) - 1).abs().nan_to_num(nan=torch.inf).max())
+    excess = (array.sum(-1) - 1).nan_to_num(nan=torch.inf)
+    worst = float(excess.max() if sinks else excess.abs().max())
     if worst > TOLERANCE or bool((array < 0).any()):
         raise PatternError(
             f"{where}: rows must be probabilities that sum to 1 over keys (off by {worst:.3g}); "
-            "a batch of several texts must be padded on the right"
+            "a batch of several texts must be padded on the right, and heads with a learned sink, "
+            "whose rows sum to less than 1, need sinks=True"
         )
     if attends_to_hidden(array, window.attention_kind):
         raise PatternError(

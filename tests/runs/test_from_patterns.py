@@ -91,8 +91,10 @@ def test_arrays_a_function_a_padded_batch_and_a_cache_give_the_same_evidence(
 
     longest = max(map(len, windows))
     rows = [np.pad(window.tokens, (0, longest - len(window))) for window in windows]
+    mask = [np.arange(longest) < len(window) for window in windows]
     with torch.no_grad():
-        batch = model(torch.tensor(np.array(rows)), output_attentions=True).attentions
+        ids, mask = torch.tensor(np.array(rows)), torch.tensor(np.array(mask)).long()
+        batch = model(ids, attention_mask=mask, output_attentions=True).attentions
     assert isinstance(batch, tuple)
     assert batch[0].shape[0] == 2
     assert np.allclose(
@@ -128,15 +130,15 @@ def test_a_list_that_may_be_one_of_layers_is_refused(two_texts):
     )
 
 
-def test_padding_on_the_left_is_refused(two_texts):
+@pytest.mark.parametrize("has_mask", [True, False])
+def test_padding_on_the_left_is_refused(two_texts, has_mask):
     model, _, windows = two_texts
     longest = max(map(len, windows))
     rows = np.array([np.pad(w.tokens, (longest - len(w), 0)) for w in windows])
     mask = np.array([np.pad(np.ones(len(w), int), (longest - len(w), 0)) for w in windows])
-    layers = model(
-        torch.tensor(rows), attention_mask=torch.tensor(mask), output_attentions=True
-    ).attentions
-    with pytest.raises(PatternError, match="padded on the right"):
+    options = {"attention_mask": torch.tensor(mask)} if has_mask else {}
+    layers = model(torch.tensor(rows), output_attentions=True, **options).attentions
+    with pytest.raises(PatternError, match="on the right"):
         hs.score_patterns(layers, windows)
 
 
@@ -176,3 +178,68 @@ def test_patterns_without_a_beginning_of_text_token_are_scored():
     run = hs.score_patterns(head[None, None], window)
     row = run.evidence.set_index("relation").loc["offset-1"]
     assert (row["n"], row["mass"]) == (2, 1.0)
+
+
+def test_rows_with_a_learned_sink_are_read_when_they_are_announced():
+    """Half of each row goes to the sink: the mass of a previous-token head is 0.5."""
+    words = ["<s>", *(f"w{i}" for i in range(40))]
+    head = np.eye(41, k=-1) / 2
+    head[0, 0] = 0.5
+    with pytest.raises(PatternError, match="sinks=True"):
+        hs.score_patterns(head[None, None], None, words, types=["positional"])
+    run = hs.score_patterns(head[None, None], None, words, types=["positional"], sinks=True)
+    row = run.evidence.set_index("relation").loc["offset-1"]
+    assert row["mass"] == pytest.approx(0.5)
+    with pytest.raises(PatternError):
+        hs.score_patterns(head[None, None] * 3, None, words, types=["positional"], sinks=True)
+
+
+@pytest.mark.parametrize(
+    ("texts", "tokens", "blocks"), [(1, 400, 12), (2, 200, 12), (4, 300, 28), (1, 120, 3)]
+)
+def test_few_texts_are_cut_into_stretches_as_the_notes_state(texts, tokens, blocks):
+    """A head on the previous token has its tag from 8 stretches on; one that looks evenly never."""
+    rng = np.random.default_rng(0)
+    even = uniform(tokens)[0, 0]
+    previous = np.eye(tokens, k=-1)
+    previous[0, 0] = 1
+    patterns = np.stack([0.9 * previous + 0.1 * even, even])[None]
+    words = [["<s>", *(f"w{i}" for i in rng.permutation(9999)[: tokens - 1])] for _ in range(texts)]
+    run = hs.score_patterns([patterns] * texts, None, words, types=["positional"])
+    assert any(f"{blocks} blocks" in note for note in run.info["notes"])
+    rows = run.evidence[run.evidence["relation"] == "offset-1"].set_index("head")
+    assert rows["tagged"].tolist() == [blocks >= 8, False]
+    assert rows["ci_low"].notna().all() == (blocks >= 8)
+    # the sums are those of the whole text; the second query may have no control
+    assert rows.loc[1, "n"] == pytest.approx(texts * (tokens - 2), abs=texts)
+    mean = np.mean([1 / (query + 1) for query in range(2, tokens)])
+    assert rows.loc[1, "mass"] == pytest.approx(mean, abs=5e-3)
+
+
+def one_head(n: int, layers: int = 1, heads: int = 1) -> np.ndarray:
+    return np.tile(uniform(n), (layers, heads, 1, 1))
+
+
+@pytest.mark.parametrize(
+    "patterns",
+    [
+        [],
+        np.array([]),
+        np.zeros((1, 1, 0, 0)),
+        [[[[1.0], [0.5, 0.5], [0.3, 0.3, 0.4]]]],
+        [one_head(3), one_head(3, layers=2)],
+        [one_head(3), one_head(3, heads=2)],
+        "a function",
+    ],
+)
+def test_empty_and_ragged_patterns_are_one_sentence(patterns):
+    texts = 1
+    if isinstance(patterns, list) and len(patterns) == 2:
+        texts = 2
+    if isinstance(patterns, str):  # it gives one head, then two
+        texts, heads = 2, iter((1, 2))
+        patterns = lambda window: one_head(3, heads=next(heads))  # noqa: E731
+    with pytest.raises(PatternError) as error:
+        hs.score_patterns(patterns, None, [["<s>", "a", "b"]] * texts)
+    assert "broadcast" not in str(error.value)
+    assert "inhomogeneous" not in str(error.value)
