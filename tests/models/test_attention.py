@@ -194,6 +194,7 @@ def test_a_function_is_called_for_every_layer_and_its_own_output_changes_no_bit(
 
 def test_two_networks_are_overridden_at_once_and_let_go_after_an_error(networks):
     one, two = networks
+    attributes = [set(vars(module)) for module in one.modules()]
     own = logits(one)
     with overridden(one, lambda call: 3 * call.output()):
         tripled = logits(one)
@@ -207,3 +208,4 @@ def test_two_networks_are_overridden_at_once_and_let_go_after_an_error(networks)
     with pytest.raises(ZeroDivisionError), overridden(one, lambda call: 1 // 0):
         logits(one)
     assert torch.equal(logits(one), own)
+    assert [set(vars(module)) for module in one.modules()] == attributes

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -27,7 +27,7 @@ from headscope.models.engines.scores import (
     Keys,
     Scores,
     ScoreTerms,
-    Seen,
+    SeenValues,
     Sums,
     Values,
     normaliser_of,
@@ -59,10 +59,12 @@ class AttentionCall:
     module: nn.Module
     query: Heads
     key: Keys
-    value: Seen
+    value: SeenValues
     mask: Tensor | None
     scaling: float | None
     options: dict[str, Any]
+    on_scores: OnScores | None = None
+    """Called with the layer's scores if its own attention is computed."""
 
     @property
     def layer(self) -> int:
@@ -106,13 +108,19 @@ class AttentionCall:
         return pattern(self.query, self.key, self.scale, self.score_terms)
 
     def output(self) -> Output:
-        """The output of the layer's own attention; `capturing` is handed its scores."""
-        arguments = self.query, self.key, self.value, self.scale, self.score_terms
-        output, normaliser = softmax_attend(*arguments)
-        take: OnScores | None = vars(self.module).get("on_scores")
-        if take is not None:
-            scores = self.query, self.key, self.scale, normaliser, self.score_terms, self.value
-            take(self.layer, Scores(*scores))
+        """The output of the layer's own attention, whose scores are handed to `on_scores`."""
+        terms = self.score_terms
+        output, normaliser = softmax_attend(self.query, self.key, self.value, self.scale, terms)
+        if self.on_scores is not None:
+            scores = Scores(
+                query=self.query,
+                key=self.key,
+                scale=self.scale,
+                normaliser=normaliser,
+                terms=terms,
+                value=self.value,
+            )
+            self.on_scores(self.layer, scores)
         return output.transpose(1, 2).contiguous()
 
     def _bias(self, sees_future: bool) -> Float[Tensor, "_ _ query key"] | None:
@@ -204,44 +212,86 @@ Attend = Callable[[AttentionCall], Output]
 """Called for every layer; returns what goes on to W_O, or `call.output()` to change nothing."""
 
 
+@dataclass(frozen=True, eq=False)
+class AttentionHooks:
+    """Functions that a layer's attention calls while a network runs."""
+
+    attend: Attend | None = None
+    """Computes the layer's output in place of its own attention."""
+    on_scores: OnScores | None = None
+    """Called with the scores of the layer's own attention."""
+
+
+NO_HOOKS = AttentionHooks()
+_ATTRIBUTE = "headscope_hooks"
+"""Attribute of an attention module that has hooks."""
+
+
 def overridden(network: Any, attend: Attend) -> AbstractContextManager[None]:
     """Context in which a network's attention is computed by a function."""
-    return _on_modules(network, "attend", attend)
+    return _hooked(network, lambda hooks: replace(hooks, attend=attend))
 
 
-def capturing(network: Any, take: OnScores) -> AbstractContextManager[None]:
+def capturing(network: Any, on_scores: OnScores) -> AbstractContextManager[None]:
     """Context in which each layer's scores are handed on as they come."""
-    return _on_modules(network, "on_scores", take)
+    return _hooked(network, lambda hooks: replace(hooks, on_scores=on_scores))
 
 
 @contextmanager
-def _on_modules(network: Any, name: str, function: Callable[..., Any]) -> Iterator[None]:
-    """The attention modules of a network hold a function under a name within this context."""
+def _hooked(network: Any, change: Callable[[AttentionHooks], AttentionHooks]) -> Iterator[None]:
+    """Context in which the hooks of a network's attention modules are changed."""
     modules = attention_modules(network)
-    before = [vars(module).get(name) for module in modules]
+    before = [_hooks_of(module) for module in modules]
     try:
-        for module in modules:
-            setattr(module, name, function)
+        for module, hooks in zip(modules, before, strict=True):
+            setattr(module, _ATTRIBUTE, change(hooks))
         yield
     finally:
-        for module, previous in zip(modules, before, strict=True):
-            setattr(module, name, previous)
+        for module, hooks in zip(modules, before, strict=True):
+            _set_back(module, hooks)
+
+
+def _hooks_of(module: nn.Module) -> AttentionHooks:
+    hooks: AttentionHooks = getattr(module, _ATTRIBUTE, NO_HOOKS)
+    return hooks
+
+
+def _set_back(module: nn.Module, hooks: AttentionHooks) -> None:
+    """Give a module the hooks that it had; without hooks a user's model keeps no attribute."""
+    if hooks is not NO_HOOKS:
+        setattr(module, _ATTRIBUTE, hooks)
+    elif hasattr(module, _ATTRIBUTE):
+        delattr(module, _ATTRIBUTE)
 
 
 def attention(
     module: nn.Module,
     query: Heads,
     key: Keys,
-    value: Seen,
+    value: SeenValues,
     attention_mask: Tensor | None,
     *,
     scaling: float | None = None,
     **options: Any,
 ) -> tuple[Output, None]:
-    """Attention as transformers calls it: the module's function under `overridden`, or its own."""
-    call = AttentionCall(module, query, key, value, attention_mask, scaling, options)
-    attend: Attend | None = vars(module).get("attend")
-    return (call.output() if attend is None else attend(call)), None
+    """Attention as transformers calls it. All scores that headscope reads pass through here.
+
+    Under `capturing`, a layer's own attention hands its scores to the function given there. Under
+    `overridden`, the function given there takes the place of the layer's own attention.
+    """
+    hooks = _hooks_of(module)
+    call = AttentionCall(
+        module=module,
+        query=query,
+        key=key,
+        value=value,
+        mask=attention_mask,
+        scaling=scaling,
+        options=options,
+        on_scores=hooks.on_scores,
+    )
+    output = call.output() if hooks.attend is None else hooks.attend(call)
+    return output, None
 
 
 def mask_of(*, kv_length: int, local_size: int | None = None, **options: Any) -> Tensor | None:
@@ -260,7 +310,7 @@ AttentionMaskInterface.register(NAME, mask_of)
 
 
 def softmax_attend(
-    query: Heads, key: Keys, value: Seen, scale: float, terms: ScoreTerms = PLAIN
+    query: Heads, key: Keys, value: SeenValues, scale: float, terms: ScoreTerms = PLAIN
 ) -> tuple[Values, Sums]:
     """Softmax attention's output, and each row's log-sum-exp with that of the sink.
 
@@ -283,7 +333,7 @@ def softmax_attend(
 
 
 def by_rows(
-    query: Heads, key: Keys, value: Seen, scale: float, terms: ScoreTerms
+    query: Heads, key: Keys, value: SeenValues, scale: float, terms: ScoreTerms
 ) -> tuple[Values, Sums]:
     """The same by plain products, some rows at a time, on any device; differentiable."""
     groups = query.shape[1] // value.shape[1]
@@ -303,7 +353,7 @@ def by_rows(
 
 
 def _kernel(
-    query: Heads, key: Keys, value: Seen, scale: float, terms: ScoreTerms
+    query: Heads, key: Keys, value: SeenValues, scale: float, terms: ScoreTerms
 ) -> tuple[Values, Sums]:
     width, bias = value.shape[-1], terms.bias
     query, key, value = _same_width(query, key, value)
@@ -325,7 +375,7 @@ def _kernel(
 
 
 def _cuda(
-    query: Heads, key: Keys, value: Seen, scale: float, bias: Tensor | None
+    query: Heads, key: Keys, value: SeenValues, scale: float, bias: Tensor | None
 ) -> tuple[Heads, Sums]:
     half = query.dtype in (torch.float16, torch.bfloat16)
     if bias is None and half and query.shape[-1] <= WIDEST_FLASH:
@@ -349,14 +399,18 @@ def _aligned(
     return padded.expand(*windows_and_heads, -1, -1)[..., :keys]
 
 
-def _same_width(query: Heads, key: Keys, value: Seen) -> tuple[Values, Seen, Seen]:
+def _same_width(
+    query: Heads, key: Keys, value: SeenValues
+) -> tuple[Values, SeenValues, SeenValues]:
     """Zeros behind what is narrower: they change no product."""
     widest = max(query.shape[-1], value.shape[-1])
     if query.device.type == "cuda":
         widest += -widest % ALIGNED
+    return _padded(query, widest), _padded(key, widest), _padded(value, widest)
 
-    def wide(heads: Seen) -> Seen:
-        missing = widest - heads.shape[-1]
-        return nn.functional.pad(heads, (0, missing)) if missing else heads
 
-    return wide(query), wide(key), wide(value)
+def _padded(
+    heads: Float[Tensor, "batch _ token _"], width: int
+) -> Float[Tensor, "batch _ token {width}"]:
+    missing = width - heads.shape[-1]
+    return nn.functional.pad(heads, (0, missing)) if missing else heads

@@ -27,9 +27,10 @@ CELLS_AT_ONCE = 512
 Heads = Float[Tensor, "batch _ position width"]
 Keys = Float[Tensor, "batch _ seen width"]
 """There may be more keys than queries."""
-Seen = Float[Tensor, "batch _ seen _"]
+SeenValues = Float[Tensor, "batch _ seen _"]
+"""Values at the keys, in some layouts of another width than queries and keys."""
 Values = Float[Tensor, "batch _ position _"]
-"""Values, in some layouts of another width than queries and keys."""
+"""What heads read at the queries, as wide as the values."""
 Sums = Float[Tensor, "batch head position"]
 
 
@@ -58,7 +59,7 @@ class Scores(NamedTuple):
     scale: float
     normaliser: Sums
     terms: ScoreTerms = PLAIN
-    value: Seen | None = None
+    value: SeenValues | None = None
     """Values; None if nobody reads them."""
 
 
