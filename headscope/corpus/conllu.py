@@ -2,7 +2,7 @@
 
 Rows are checked: ten columns, and a tree over the words. Documents add what a model needs: the
 surface text and character offsets (multi-word ranges, spaces, paragraphs) and document boundaries.
-Empty nodes (`8.1`) are left out.
+Empty nodes (`8.1`) are left out, and mentions shrink to their words.
 Format: https://universaldependencies.org/format.html (comments), misc.html (MISC);
 https://ufal.mff.cuni.cz/corefud (`global.Entity`); https://aclanthology.org/2025.cl-1.3
 (eRST).
@@ -243,11 +243,26 @@ class _Builder:
                     deprel=row.deprel,
                 )
             )
-            self.entities.read(row.entity, len(self.words) - 1, row.line)
             if row.discourse:
                 self.discourse[len(self.words) - 1] = row.discourse
-        self.entities.end_sentence()
+        self._read_entities(rows, base)
         self.sentences += 1
+
+    def _read_entities(self, rows: list[Row], base: int) -> None:
+        """Read the brackets of a sentence whose first word has the number `base`.
+
+        A mention that opens or closes on an empty node has the words of the text inside it alone.
+        """
+        for row in rows:
+            if isinstance(row.id, int):
+                first = last = base + row.id - 1
+            elif row.id[1] == ".":
+                last = base + row.id[0] - 1
+                first = last + 1
+            else:
+                continue
+            self.entities.read(row.entity, first=first, last=last, line=row.line)
+        self.entities.end_sentence()
 
     def end_document(self, skipped_comments: str = "") -> Iterator[Document]:
         if self.words:
@@ -262,6 +277,7 @@ class _Builder:
                 source=self.path,
                 arrows=tuple(_discourse_arrows(self.words, self.discourse)),
                 skipped_comments=skipped_comments,
+                zero_mentions=self.entities.zeros,
             )
             self.documents += 1
         self.text, self.length, self.space, self.sentences = [], 0, "", 0

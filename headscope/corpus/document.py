@@ -62,6 +62,8 @@ class Document:
     """The long text that it is a piece of; empty for what is a separate text."""
     skipped_comments: str = field(default="", compare=False)
     """File and line of comments at the end of a file without a sentence below; empty if none."""
+    zero_mentions: int = field(default=0, compare=False)
+    """Mentions of empty nodes alone, which have no word in the text."""
 
     @property
     def sentences(self) -> int:

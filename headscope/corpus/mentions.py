@@ -26,8 +26,8 @@ class EntityReader:
     """Collects the mentions of one document while its words are read in order.
 
     >>> reader = EntityReader("a.conllu")
-    >>> reader.read("(e1-person(e2-place)", word=0, line=1)
-    >>> reader.read("e1)", word=2, line=3)
+    >>> reader.read("(e1-person(e2-place)", first=0, last=0, line=1)
+    >>> reader.read("e1)", first=2, last=2, line=3)
     >>> reader.mentions
     [('e2', 0, 0), ('e1', 0, 2)]
     """
@@ -38,10 +38,20 @@ class EntityReader:
     """Index of the entity's id among the `-`-separated fields (`global.Entity`)."""
     mentions: list[tuple[str, int, int]] = field(default_factory=list)
     discontinuous: int = 0
+    zeros: int = 0
+    """Mentions of empty nodes alone, without any word of the text."""
     _open: list[tuple[str, int, int]] = field(default_factory=list)
 
-    def read(self, value: str, word: int, line: int) -> None:
-        """Take the `Entity=` value of one word.
+    def read(self, value: str, *, first: int, last: int, line: int) -> None:
+        """Take the `Entity=` value of one word or empty node.
+
+        Args:
+            value: the brackets.
+            first: the word that a mention begins with if it opens here: the word itself, or the
+                next one after an empty node.
+            last: the word that a mention ends with if it closes here: the word itself, or the last
+                one before an empty node.
+            line: the number of the line, for messages.
 
         Raises:
             CorpusError: a bracket that cannot be read, or one that closes nothing.
@@ -53,11 +63,11 @@ class EntityReader:
             )
         for bracket in _BRACKET.finditer(value):
             if bracket["open"] is not None:
-                self._open.append((self._entity(bracket["open"]), word, line))
+                self._open.append((self._entity(bracket["open"]), first, line))
                 if bracket["both"]:
-                    self._close(self._open[-1][0], word, line)
+                    self._close(self._open[-1][0], last, line)
             else:
-                self._close(bracket["close"].split("-")[0], word, line)
+                self._close(bracket["close"].split("-")[0], last, line)
 
     def end_sentence(self) -> None:
         """Mentions end where their sentence ends.
@@ -81,14 +91,16 @@ class EntityReader:
         parts = fields.split("-")
         return parts[self.field_index] if self.field_index < len(parts) else parts[0]
 
-    def _close(self, entity: str, word: int, line: int) -> None:
+    def _close(self, entity: str, last: int, line: int) -> None:
         for i in range(len(self._open) - 1, -1, -1):
             if self._open[i][0] == entity:
                 _, first, _ = self._open.pop(i)
                 if _PART.search(entity):
                     self.discontinuous += entity.endswith("[1/" + entity.split("/")[-1])
+                elif first > last:
+                    self.zeros += 1
                 else:
-                    self.mentions.append((entity, first, word))
+                    self.mentions.append((entity, first, last))
                 return
         raise CorpusError(
             f"{self.path}:{line}: unbalanced entity brackets: {entity:.60}) closes a mention "

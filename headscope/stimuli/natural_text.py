@@ -70,7 +70,7 @@ class TextWindows:
         self.tokenizer, self.max_length = tokenizer, max_length
         self.max_tokens = max_tokens
         self._opened_files: list[Path] = []
-        self._cuts, self._skipped_mentions = Cuts(), 0
+        self._cuts, self._skipped_mentions, self._zero_mentions = Cuts(), 0, 0
         self._skipped_comments: list[str] = []
         self._is_annotated = False
         self._unread_files: list[str] = []
@@ -117,6 +117,7 @@ class TextWindows:
 
     def _of_document(self, document: Document) -> Iterator[Window]:
         self._skipped_mentions += document.skipped_mentions
+        self._zero_mentions += document.zero_mentions
         if document.skipped_comments:
             self._skipped_comments.append(document.skipped_comments)
         is_annotated = is_code(document) or any(w.upos or w.deprel for w in document.words)
@@ -156,6 +157,8 @@ class TextWindows:
         notes = []
         if self._skipped_mentions:
             notes.append(f"{self._skipped_mentions} discontinuous mentions left out")
+        if self._zero_mentions:
+            notes.append(f"{self._zero_mentions} mentions of empty nodes alone left out")
         if cuts.sentences_cut:
             notes.append(
                 f"{cuts.sentences_cut} sentences longer than a window were cut between words "

@@ -130,6 +130,42 @@ def test_mentions_are_read_from_the_brackets_of_entities(tmp_path, entities, men
     assert document.skipped_mentions == (len(entities) == 3)
 
 
+EMPTY = "{}\t_\t_\tPRON\t_\t_\t_\t_\t_\t{}\n"
+
+
+@pytest.mark.parametrize(
+    ("at_start", "at_word_1", "after_word_1", "at_word_2", "mentions", "zeros"),
+    [
+        ("_", "(e1-person", "e1)", "_", [("e1", 0, 0)], 0),  # it closes on an empty node
+        ("_", "_", "(e1-person", "e1)", [("e1", 1, 1)], 0),  # it opens on one
+        ("(e1-person", "_", "_", "e1)", [("e1", 0, 1)], 0),
+        ("_", "(e1-person", "(e2)", "e1)", [("e1", 0, 1)], 1),  # a zero inside a mention
+        ("(e1)", "(e2)", "(e1)", "(e2)", [("e2", 0, 0), ("e2", 1, 1)], 2),
+        ("(e1(e2-person", "e2)", "e1)", "_", [("e2", 0, 0), ("e1", 0, 0)], 0),
+        ("(e1[1/2]-person)", "_", "_", "(e1[2/2]-person)", [], 0),
+    ],
+)
+def test_mentions_shrink_to_their_words_and_zeros_are_counted(
+    tmp_path, at_start, at_word_1, after_word_1, at_word_2, mentions, zeros
+):
+    sentence = (
+        EMPTY.format("0.1", f"Entity={at_start}")
+        + ROW.format(1, "a", "a", 0, f"Entity={at_word_1}")
+        + EMPTY.format("1.1", f"Entity={after_word_1}")
+        + ROW.format(2, "b", "b", 1, f"Entity={at_word_2}")
+    )
+    path = tmp_path / "file.conllu"
+    path.write_text(f"{sentence}\n{sentence}")
+    (document,) = read_corpus(path)
+    found = {(m.entity, m.first, m.last) for m in document.mentions}
+    second = [(entity, first + 2, last + 2) for entity, first, last in mentions]
+    assert found == {*mentions, *second}
+    assert document.zero_mentions == 2 * zeros
+    windows = TextWindows([path], mini_tokenizer(), max_tokens=99, max_length=99, seed=0)
+    assert len(list(windows)) == 1
+    assert any("empty nodes" in note for note in windows.notes) == (zeros > 0)
+
+
 def test_crlf_and_byte_order_mark_change_nothing(tmp_path, keys_file):
     plain = read_corpus(keys_file)[0]
     marked = b"\xef\xbb\xbf" + SENTENCES.replace("\n", "\r\n").encode()
