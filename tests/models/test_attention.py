@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from transformers import AutoModelForCausalLM
 
 from headscope.causal.loss import network_of
 from headscope.errors import ModelError
@@ -12,6 +13,7 @@ from headscope.models.engines.attention import (
     AttentionCall,
     attention,
     by_rows,
+    capturing,
     overridden,
     softmax_attend,
 )
@@ -194,7 +196,6 @@ def test_a_function_is_called_for_every_layer_and_its_own_output_changes_no_bit(
 
 def test_two_networks_are_overridden_at_once_and_let_go_after_an_error(networks):
     one, two = networks
-    attributes = [set(vars(module)) for module in one.modules()]
     own = logits(one)
     with overridden(one, lambda call: 3 * call.output()):
         tripled = logits(one)
@@ -208,4 +209,11 @@ def test_two_networks_are_overridden_at_once_and_let_go_after_an_error(networks)
     with pytest.raises(ZeroDivisionError), overridden(one, lambda call: 1 // 0):
         logits(one)
     assert torch.equal(logits(one), own)
-    assert [set(vars(module)) for module in one.modules()] == attributes
+
+
+def test_a_users_model_keeps_no_attribute_of_a_hook(gpt2_folder):
+    network = AutoModelForCausalLM.from_pretrained(gpt2_folder)
+    before = [set(vars(module)) for module in network.modules()]
+    with overridden(network, lambda call: call.output()), capturing(network, lambda *scores: None):
+        assert [set(vars(module)) for module in network.modules()] != before
+    assert [set(vars(module)) for module in network.modules()] == before
