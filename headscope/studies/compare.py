@@ -7,7 +7,9 @@ or fine-tuned.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from textwrap import shorten
 from typing import Any, NamedTuple
@@ -17,11 +19,10 @@ import pandas as pd
 
 from headscope.errors import ChoiceError, RunError
 from headscope.heads import head_name
-from headscope.relations import head_types
 from headscope.relations.relation import MIN_QUERIES
 from headscope.runs.resolve import RunName, run_names, the_run
 from headscope.statistics.result import Result, layers_of
-from headscope.statistics.tags import NO_TYPE, OPEN, UNCLASSIFIED
+from headscope.statistics.tags import NO_TYPE, OPEN, UNCLASSIFIED, tags_in_order, with_no_type
 from headscope.studies.study import Study, study, table_columns
 from headscope.views.colours import types_in_order
 from headscope.views.study_figure import HeatMap
@@ -58,54 +59,106 @@ STUDY = Study(
 def compare(*runs: RunName) -> StudyResult:
     """Compare runs of models with the same layers and heads, head by head.
 
-    For a single head and relation, noise separates two intervals in about 1 of 180 cases (two
-    normal means of equal error).
+    Only relations that all runs have are compared; the notes name the others. For a single head
+    and relation, noise separates two intervals in about 1 of 180 cases (two normal means of equal
+    error).
 
     Raises:
-        RunError: fewer than two runs, a folder without a run, or runs of other shapes or relations.
+        RunError: fewer than two runs, a folder without a run, runs of other shapes, or runs
+            without a common relation.
     """
     if len(runs) < 2:
         raise RunError(f"compare takes two runs or more, and {len(runs)} came")
     loaded, names = list(map(the_run, runs)), run_names(runs)
-    _check_alike(loaded, names)
-    first = loaded[0]
+    _check_shapes(loaded, names)
+    common = _common_relations(loaded, names)
+    restricted = [_of_relations(run, common) for run in loaded]
+    first = restricted[0]
     tables = [
         head_changes(first, run, relation_changes(first, run), name)
-        for run, name in zip(loaded[1:], names[1:], strict=True)
+        for run, name in zip(restricted[1:], names[1:], strict=True)
     ]
     table = pd.concat(tables, ignore_index=True)
     rows = table[changed(table)]
     unsure, size = rows["sure"] == "", -rows["lift_difference"].abs().fillna(0)
     order = rows.assign(unsure=unsure, size=size).sort_values(["unsure", "size"], kind="stable")
     hidden = ("undecided", "apart", "run" if len(loaded) == 2 else "")
-    types = {name.split("/")[0] for run in loaded for name in run.thresholds}
+    types = {name.split("/")[0] for name in common}
+    left_out = _left_out_notes(loaded, names, common)
     return StudyResult(
         title=f"{', '.join(names[1:])} compared with {names[0]}: {len(rows)} of {len(table)} heads "
         "changed their tags",
         table=table,
         terminal_table=order[[column for column in STUDY.names if column not in hidden]],
-        notes=list(_notes(loaded, names)),
+        notes=[*left_out, *_notes(restricted, names)],
         values={"runs": names, "types": types_in_order(types | {UNCLASSIFIED})},
         draw=partial(STUDY.draw, table=table.assign(changed=changed(table))),
     )
 
 
-def _check_alike(runs: Sequence[Result], names: Sequence[str]) -> None:
-    known, shape = set(runs[0].thresholds), (layers_of(runs[0]), int(runs[0].heads["head"].max()))
-    # relations of chat templates alone are compared with nothing
-    in_chat = {row.id for head_type in head_types().values() for row in head_type.chat_relations}
+def _check_shapes(runs: Sequence[Result], names: Sequence[str]) -> None:
+    shape = (layers_of(runs[0]), int(runs[0].heads["head"].max()))
     for run, name in zip(runs[1:], names[1:], strict=True):
         if shape != (layers_of(run), int(run.heads["head"].max())):
             raise RunError(
                 f"{names[0]} and {name} differ in layers or heads; compare takes runs of models "
                 "with the same layers and heads"
             )
-        if odd := sorted((known ^ set(run.thresholds)) - in_chat):
-            has, lacks = (names[0], name) if odd[0] in known else (name, names[0])
-            raise RunError(
-                f"these runs scored different relations: {has} has {odd[0]!r:.100} and {lacks} "
-                f"has not ({len(odd)} differ in all); classify both with the same --types"
+
+
+def _common_relations(runs: Sequence[Result], names: Sequence[str]) -> set[str]:
+    """Full names of the relations that every run has."""
+    common = set.intersection(*(set(run.thresholds) for run in runs))
+    if not common:
+        raise RunError(
+            f"{', '.join(names)} have no relation in common; classify all with the same --types"
+        )
+    return common
+
+
+def _of_relations(run: Result, relations: Collection[str]) -> Result:
+    """The run as if it had these relations alone: its evidence, its heads' tags and primaries."""
+    if run.thresholds.keys() == set(relations):
+        return run
+    evidence = run.evidence[_relation_ids(run).isin(relations)]
+    thresholds = {name: run.thresholds[name] for name in run.thresholds if name in relations}
+    types_of: dict[tuple[int, int], list[str]] = {}
+    ordered_tags = tags_in_order(evidence, thresholds).drop_duplicates(["layer", "head", "type"])
+    for row in ordered_tags.itertuples():
+        types_of.setdefault((row.layer, row.head), []).append(row.type)
+    types = [types_of.get((row.layer, row.head), []) for row in run.heads.itertuples()]
+    heads = run.heads.assign(
+        tags=[";".join(names) for names in types],
+        primary=[names[0] if names else UNCLASSIFIED for names in types],
+    )
+    heads = with_no_type(heads, evidence, thresholds)
+    return replace(run, evidence=evidence, thresholds=thresholds, heads=heads)
+
+
+def _relation_ids(run: Result) -> pd.Series:
+    return run.evidence["type"] + "/" + run.evidence["relation"]
+
+
+def _left_out_notes(
+    runs: Sequence[Result], names: Sequence[str], common: Collection[str]
+) -> list[str]:
+    """For each run with relations that are not compared, a note that names them.
+
+    A type of which no relation is compared stands for its relations.
+    """
+    compared_types = {name.split("/")[0] for name in common}
+    notes = []
+    for run, name in zip(runs, names, strict=True):
+        others = [relation for relation in run.thresholds if relation not in common]
+        whole_types = Counter(relation.split("/")[0] for relation in others)
+        listed = [f"{kind} ({n})" for kind, n in whole_types.items() if kind not in compared_types]
+        listed += [relation for relation in others if relation.split("/")[0] in compared_types]
+        if others:
+            notes.append(
+                f"{len(common)} relations are compared; {len(others)} of {name} are not, because "
+                f"not every run has them: {', '.join(listed)}"
             )
+    return notes
 
 
 def _notes(runs: Sequence[Result], names: Sequence[str]) -> Iterator[str]:
@@ -113,17 +166,22 @@ def _notes(runs: Sequence[Result], names: Sequence[str]) -> Iterator[str]:
     for run, name in zip(runs[1:], names[1:], strict=True):
         one, other = _facts(first.info), _facts(run.info)
         facts = [fact for fact in one | other if one.get(fact) != other.get(fact)]
-        yield f"{name} and {names[0]} differ in: {', '.join(facts) or 'nothing recorded'}"
+        if facts:
+            yield f"{name} and {names[0]} differ in: {', '.join(facts)}"
+        else:
+            yield (
+                f"the records of {name} and {names[0]} name the same model, engine, corpora and "
+                "settings"
+            )
         if odd := sorted(known ^ _measured(run)):
             others = "" if len(odd) == 1 else f" and {len(odd) - 1} more"
             yield f"only one of {names[0]} and {name} had queries for {odd[0]}{others}"
-        both = first.thresholds.keys() & run.thresholds.keys()
-        if any(first.thresholds[key] != run.thresholds[key] for key in both):
+        if any(limits != run.thresholds[key] for key, limits in first.thresholds.items()):
             yield f"{name} and {names[0]} have different thresholds"
 
 
 def _measured(run: Result) -> set[str]:
-    return set(run.evidence["type"] + "/" + run.evidence["relation"])
+    return set(_relation_ids(run))
 
 
 def _facts(info: Mapping[str, Any]) -> dict[str, Any]:
@@ -203,12 +261,18 @@ def changed(heads: pd.DataFrame) -> pd.Series:
     From `unclassified` to `not identifiable` a head does not change, nor from or to a type that is
     undecided in the other run.
     """
-    untyped = heads["primary"].isin(NO_TYPE) & heads["primary_first"].isin(NO_TYPE)
-    types = heads[["primary_first", "primary", "undecided"]].itertuples(index=False, name=None)
-    left_open = [{first, now} & {*undecided.split(";")} != set() for first, now, undecided in types]
-    other = heads["primary"] != heads["primary_first"]
-    other &= ~untyped & ~np.array(left_open, bool)
-    return other | (heads["gained"] != "") | (heads["lost"] != "")
+    had_no_type = heads["primary_first"].isin(NO_TYPE)
+    has_no_type = heads["primary"].isin(NO_TYPE)
+    other_primary = heads["primary"] != heads["primary_first"]
+    is_open = np.array([_has_open_primary(row) for row in heads.to_dict("records")], bool)
+    other_primary &= ~(had_no_type & has_no_type) & ~is_open
+    return other_primary | (heads["gained"] != "") | (heads["lost"] != "")
+
+
+def _has_open_primary(row: Mapping[Any, Any]) -> bool:
+    """True if the primary type of one run is undecided in the other."""
+    undecided = row["undecided"].split(";")
+    return row["primary_first"] in undecided or row["primary"] in undecided
 
 
 class Outcome(NamedTuple):

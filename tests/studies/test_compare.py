@@ -120,6 +120,42 @@ def test_one_run_or_runs_of_different_shapes_are_refused(before, deep):
         hs.compare(before, deep)
 
 
+def without(run: hs.Run, relation: str) -> hs.Run:
+    """The run as if it had not measured a relation that gave its only tag of that type."""
+    kind, name = relation.split("/")
+    is_other = (run.evidence["type"] != kind) | (run.evidence["relation"] != name)
+    thresholds = {key: limits for key, limits in run.thresholds.items() if key != relation}
+    is_primary = run.heads["primary"] == kind
+    heads = run.heads.assign(
+        tags=run.heads["tags"].where(~is_primary, ""),
+        primary=run.heads["primary"].where(~is_primary, "unclassified"),
+    )
+    return replace(run, evidence=run.evidence[is_other], thresholds=thresholds, heads=heads)
+
+
+def test_only_common_relations_are_compared_and_the_others_are_named(before, after):
+    first = hs.load(before)
+    narrow = run_of("PPS", "SSS", name="narrow", types=["positional"])
+    for runs in ((first, narrow), (narrow, first), (first, narrow, first)):
+        found = hs.compare(*runs)
+        # L1H2 has induction in one run alone, because the other did not measure it
+        heads = changes(found)[["layer", "head"]].to_numpy()
+        assert {tuple(head) for head in heads.tolist()} == {(0, 1)}
+        assert any("induction (" in note for note in found.notes)
+        with pytest.raises(ChoiceError, match="induction"):
+            condition_outcomes(found, ["lost induction > 0"])
+    # of a type that both have, one relation is missing, and it gave the tag
+    found = hs.compare(first, without(first, "induction/repeat"))
+    assert changes(found).empty
+    assert any("induction/repeat" in note for note in found.notes)
+
+
+def test_runs_without_a_common_relation_are_refused():
+    narrow = run_of("PSS", "SSI", name="narrow", types=["induction"])
+    with pytest.raises(RunError, match="--types"):
+        hs.compare(narrow, run_of("PSS", "SSI", name="other", types=["positional"]))
+
+
 def test_a_lost_type_fails_with_exit_code_1_and_names_the_head(before, after):
     done = headscope("compare", before, after, "--fail-on", "lost induction > 0")
     assert done.returncode == 1
