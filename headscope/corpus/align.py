@@ -7,8 +7,10 @@ window never ends inside a sentence unless that sentence alone is longer than th
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Annotated
 
 import numpy as np
@@ -27,6 +29,7 @@ _HYPHENS = frozenset("-\u2010\u2011")
 _IN_NUMBERS = frozenset(".,:/'\u2019\u2013")
 _UNKNOWN = frozenset(("", "_", "X"))
 _MARKS = str.maketrans({"Ġ": " ", "▁": " ", "Ċ": "\n"})  # how vocabularies write blanks
+_BYTE = re.compile(r"<0x([0-9A-F]{2})>")  # how SentencePiece writes a byte of a rare character
 
 
 @dataclass(frozen=True)
@@ -243,7 +246,9 @@ def window_of_tokens(
 ) -> Window:
     """A window of tokens that are given as text; the first stands at position 0.
 
-    Text of the document after the last token is omitted. Bare tokens of the form `[bos, r, r]`
+    Tokens may be text, or entries of a vocabulary, as `convert_ids_to_tokens` of transformers gives
+    them: the byte alphabet of GPT-2, `##` of BERT, `▁` and `<0xE4>` of SentencePiece. Text of the
+    document after the last token is omitted. Bare tokens of the form `[bos, r, r]`
     count as repeated random tokens.
 
     Args:
@@ -259,15 +264,15 @@ def window_of_tokens(
     >>> window_of_tokens(["<s>", "a", "b", "a", "b"]).copy_length
     2
     """
-    strings = tuple(token.translate(_MARKS) for token in tokens)
+    spelling = _as_text(tokens) if document is None else _spelling(tokens, document, bos=bos)
+    strings = spelling.strings
     numbers = {string: i for i, string in enumerate(dict.fromkeys(strings))}
     ids = np.array([numbers[string] for string in strings], np.int64)
     if document is None:
         n = _copy_length(ids)
         stimulus = "repeat" if n else "text"
         return Window("tokens", ids, strings, copy_length=n, stimulus=stimulus)
-    places = list(_spell_out(strings[1:] if bos else strings, document))
-    offsets = np.array(places[0 if bos else 1 :], np.int64).reshape(-1, 2)
+    offsets = np.array(spelling.places[1:], np.int64).reshape(-1, 2)
     tokenized = TokenizedDocument(document, ids[1:], strings[1:], offsets)
     (window,) = cut_windows(
         tokenized,
@@ -285,24 +290,109 @@ def _copy_length(ids: ndarray) -> int:
     return n if n and not odd and np.array_equal(ids[1 : n + 1], ids[n + 1 :]) else 0
 
 
-def _spell_out(strings: Sequence[str], document: Document) -> Iterator[tuple[int, int]]:
-    """Spans of the tokens in the document's text; blanks may differ."""
-    text, position = document.text, 0
-    for number, string in enumerate(strings, start=1):
-        start = None
-        for char in string:
-            if char.isspace():
-                continue
-            while position < len(text) and text[position].isspace():
-                position += 1
-            if position == len(text) or text[position] != char:
-                remainder = (
-                    repr(text[position : position + 12]) if position < len(text) else "its end"
-                )
-                raise PatternError(
-                    f"{document.name}: token {number} is {string!r}, but the text goes on "
-                    f"with {remainder}"
-                )
-            start = position if start is None else start
+@dataclass(frozen=True)
+class _Spelling:
+    """Tokens as text, each with the characters of a document that it holds."""
+
+    strings: tuple[str, ...]
+    places: Sequence[tuple[int, int]] = ()
+
+
+def _as_text(tokens: Sequence[str]) -> _Spelling:
+    return _Spelling(tuple(token.translate(_MARKS) for token in tokens))
+
+
+def _spelling(tokens: Sequence[str], document: Document, *, bos: bool) -> _Spelling:
+    """The first way to read the tokens by which they spell the document's text.
+
+    Raises:
+        PatternError: no way does; the message is on the tokens as text.
+    """
+    failure: PatternError | None = None
+    for bytes_of in (_plain_bytes, _bytes_of_alphabet, _bytes_of_piece):
+        pieces = [bytes_of(token) for token in tokens]
+        strings = tuple(piece.decode("utf-8", "replace") for piece in pieces)
+        first = tokens[0].translate(_MARKS) if bos else strings[0]
+        try:
+            places = list(_spell_out(pieces[1:] if bos else pieces, document))
+        except PatternError as error:
+            failure = failure or error
+            continue
+        return _Spelling((first, *strings[1:]), [(0, 0), *places] if bos else places)
+    assert failure is not None
+    raise failure
+
+
+def _plain_bytes(token: str) -> bytes:
+    return token.translate(_MARKS).encode()
+
+
+def _bytes_of_piece(token: str) -> bytes:
+    """Bytes of an entry of BERT's or SentencePiece's vocabulary."""
+    byte = _BYTE.fullmatch(token)
+    if byte is not None:
+        return bytes.fromhex(byte[1])
+    return _plain_bytes(token.removeprefix("##"))
+
+
+def _bytes_of_alphabet(token: str) -> bytes:
+    """Bytes of an entry of GPT-2's vocabulary, which writes each byte as a character."""
+    alphabet = _byte_alphabet()
+    if all(char in alphabet for char in token):
+        return bytes(alphabet[char] for char in token)
+    return _plain_bytes(token)
+
+
+@cache
+def _byte_alphabet() -> dict[str, int]:
+    """The byte of each character of GPT-2's alphabet (Radford et al. 2019, `bytes_to_unicode`).
+
+    Printable bytes stand for themselves, the others for the characters from 256 on.
+    """
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    unprintable = [byte for byte in range(256) if byte not in printable]
+    alphabet = {chr(byte): byte for byte in printable}
+    return alphabet | {chr(256 + number): byte for number, byte in enumerate(unprintable)}
+
+
+def _spell_out(pieces: Sequence[bytes], document: Document) -> Iterator[tuple[int, int]]:
+    """Spans of the tokens in the document's text; blanks may differ.
+
+    Tokens are compared byte by byte: a token may hold a part of a character.
+    """
+    characters: list[tuple[int, int]] = []
+    for offset, char in enumerate(document.text):
+        if not char.isspace():
+            characters += [(offset, byte) for byte in char.encode()]
+    position = 0
+    for number, piece in enumerate(pieces, start=1):
+        start = position
+        for byte in _without_blanks(piece):
+            if position == len(characters) or characters[position][1] != byte:
+                raise _not_spelled(number, piece, document, characters[position:])
             position += 1
-        yield (position, position) if start is None else (start, position)
+        if position == start:
+            following = (
+                characters[position][0] if position < len(characters) else len(document.text)
+            )
+            yield following, following
+        else:
+            yield characters[start][0], characters[position - 1][0] + 1
+
+
+def _without_blanks(piece: bytes) -> bytes:
+    try:
+        return "".join(piece.decode().split()).encode()
+    except UnicodeDecodeError:  # a part of a character
+        return piece.strip()
+
+
+def _not_spelled(
+    number: int, piece: bytes, document: Document, unread: Sequence[tuple[int, int]]
+) -> PatternError:
+    start = unread[0][0] if unread else len(document.text)
+    remainder = repr(document.text[start : start + 12]) if unread else "its end"
+    return PatternError(
+        f"{document.name}: token {number} is {piece.decode('utf-8', 'replace')!r}, but the text "
+        f"goes on with {remainder}"
+    )

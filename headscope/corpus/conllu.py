@@ -83,7 +83,7 @@ def _row(location: str, number: int, line: str) -> Row:
         raise CorpusError(f"{location}: not CoNLL-U: {name!r:.40} is not a valid ID")
     if _HEAD.fullmatch(head) is None:
         raise CorpusError(f"{location}: not CoNLL-U: {head!r:.40} is not a valid head")
-    if not form.strip():
+    if not form.strip(" "):  # a no-break or an ideographic space can be a word
         raise CorpusError(f"{location}: the form of word {name} is empty")
     first, mark, last = identity.groups()
     misc = dict(_pair(part) for part in attributes.split("|"))
@@ -108,12 +108,18 @@ def _row(location: str, number: int, line: str) -> Row:
 
 # https://ufal.mff.cuni.cz/udpipe/1/users-manual; the last is Stanza's
 _ESCAPES = {
-    r"\s": " ", r"\t": "\t", r"\r": "\r", r"\n": "\n", r"\p": "|", r"\\": "\\", r"\u00A0": "\xa0",
+    r"\s": " ", r"\t": "\t", r"\r": "\r", r"\n": "\n", r"\p": "|", r"\\": "\\",
 }  # fmt: skip
 
 
+def _unescaped_character(escape: re.Match[str]) -> str:
+    if len(escape[0]) > 2:  # such as \\u00A0 and \\u3000
+        return chr(int(escape[0][2:], 16))
+    return _ESCAPES.get(escape[0], escape[0])
+
+
 def _unescaped(value: str) -> str:
-    text = re.sub(r"\\(?:u00A0|.)", lambda escape: _ESCAPES.get(escape[0], escape[0]), value)
+    text = re.sub(r"\\(?:u[0-9A-Fa-f]{4}|.)", _unescaped_character, value)
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 

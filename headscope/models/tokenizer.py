@@ -106,7 +106,11 @@ class Tokenizer:
     def encode(self, document: Document) -> TokenizedDocument:
         """The document's tokens, without a beginning-of-text token."""
         encoded = self._backend(
-            document.text, return_offsets_mapping=True, add_special_tokens=False, verbose=False
+            document.text,
+            return_offsets_mapping=True,
+            add_special_tokens=False,
+            split_special_tokens=True,  # `<s>` in running text is text
+            verbose=False,
         )
         # an added token may have no embedding as long as no text holds it
         self._check_ids(encoded["input_ids"], f"the text of {document.name}")
@@ -114,8 +118,17 @@ class Tokenizer:
             document,
             np.array(encoded["input_ids"], np.int64),
             self.spell(encoded["input_ids"]),
-            np.array(encoded["offset_mapping"], np.int64).reshape(-1, 2),
+            self._offsets(encoded),
         )
+
+    def _offsets(self, encoded: Any) -> Int[ndarray, "token 2"]:
+        """Characters that each token holds; none for the blank before a word (XLM-R's `▁`)."""
+        offsets = np.array(encoded["offset_mapping"], np.int64).reshape(-1, 2)
+        pieces = self._backend.convert_ids_to_tokens(encoded["input_ids"])
+        is_blank = np.array([piece == "\u2581" for piece in pieces], bool)
+        # the tokenizer gives it the first character of the word that follows
+        offsets[is_blank, 1] = offsets[is_blank, 0]
+        return offsets
 
     def spell(self, tokens: Sequence[int]) -> list[str]:
         """The text of each token alone; a fragment of a character gives U+FFFD."""

@@ -204,6 +204,7 @@ def test_comments_at_the_end_of_a_treebank_are_skipped_with_a_note(tmp_path, end
         ("# newpar", "SpacesAfter=\\s\\n|NewPar=Yes", ["a \nb\na \nb"]),
         ("# x", "SpacesAfter=\\t|NewPar=_", ["a\tb a\tb"]),
         ("# x", "SpacesAfter=\\r\\n\\u00A0", ["a\n\xa0b a\n\xa0b"]),
+        ("# x", "SpacesAfter=\\u3000", ["a\u3000b a\u3000b"]),
         ("# x", "SpacesBefore=\\n\\n", ["\n\na b \n\na b"]),
         ("# x", "SpacesInToken=\\sa\\n", [" a\n b  a\n b"]),
     ],
@@ -213,6 +214,14 @@ def test_spaces_paragraphs_and_documents_are_as_the_file_marks_them(tmp_path, co
     documents = read(tmp_path, f"{rows}{comment}\n{rows}")
     assert [d.text for d in documents] == texts
     assert all(d.text[w.start : w.end].strip() == w.form for d in documents for w in d.words)
+
+
+@pytest.mark.parametrize("blank", ["\xa0", "\u3000"])
+def test_a_blank_can_be_a_word(tmp_path, blank):
+    rows = ROW.format(1, "a", "a", 0, "SpaceAfter=No") + ROW.format(2, blank, "_", 1, "_")
+    (document,) = read(tmp_path, rows + ROW.format(3, "b", "b", 1, "_"))
+    assert document.text == f"a{blank} b"
+    assert [(word.start, word.end) for word in document.words] == [(0, 1), (1, 2), (3, 4)]
 
 
 def test_a_paragraph_starts_at_a_multi_word_token_within_a_sentence(tmp_path):
