@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +13,9 @@ from headscope.cli.terminal import message, print_rich, print_text
 from headscope.printing import one_line
 from headscope.settings import Settings
 from headscope.studies.study_table import TOP
+
+if TYPE_CHECKING:
+    from headscope.statistics.result import Result
 
 
 @command(
@@ -49,7 +52,6 @@ def classify(
     """
     from headscope.classification import classify as run_classify
     from headscope.models.locate import run_name
-    from headscope.runs.listing import clearest_head
     from headscope.views.summary import summary
 
     folder = Path("runs") / run_name(model) if out is None else out
@@ -70,6 +72,16 @@ def classify(
     print_rich(summary(run))
     name = one_line(folder)
     print_text(f"\nwritten to {name}; open {one_line(folder / 'report.html')}")
-    print_text(f"next: headscope why {name} {clearest_head(run)} prints the evidence for its tags")
+    print_text(next_step(run, name))
     if run.preliminary:
         print_text(run.preliminary)
+
+
+def next_step(run: Result, name: str) -> str:
+    """The command that explains the clearest head of a run, and what it prints."""
+    from headscope.runs.listing import clearest_head
+
+    command_line = f"headscope why {name} {clearest_head(run)}"
+    if run.evidence["tagged"].any():
+        return f"next: {command_line} prints the evidence for its tags"
+    return f"no head has a tag; next: {command_line} prints the relations that came closest"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2] / "headscope"
+PROJECT = Path(__file__).parents[2]
+ROOT = PROJECT / "headscope"
 FILLERS = frozenset(
     "found own each asked ask beside told tell kept made given said look looks looked coming these "
     "rest place wanted chosen taken turned drawn further room alike whole shown named ours theirs "
@@ -50,3 +52,10 @@ def test_no_name_is_a_filler_but_for_a_reason():
     for word, places in fillers().items():
         assert word in EXCEPTIONS, f"{word} says nothing of its value: {sorted(set(places))}"
         assert len(places) <= EXCEPTIONS[word][0], f"{word} stands in {places}"
+
+
+def test_no_name_in_an_example_of_the_pages_is_a_filler():
+    for page in (PROJECT / "README.md", *sorted((PROJECT / "docs").rglob("*.md"))):
+        examples = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+        names = [name for example in examples for name in bindings(ast.parse(example))]
+        assert not FILLERS & {*names}, page

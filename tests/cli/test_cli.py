@@ -12,7 +12,9 @@ import pandas as pd
 import pytest
 
 import headscope as hs
+from headscope.cli.measure import next_step
 from tests.helpers.formats import HEADS_BEFORE_EXPLAIN, columns_of
+from tests.helpers.hand_built import run_of
 from tests.helpers.shell import headscope
 
 
@@ -44,6 +46,13 @@ def test_classify_prints_a_summary_and_writes_the_run_folder(run):
     heads = pd.read_csv(run / "heads.csv")
     assert list(heads.columns) == HEADS_BEFORE_EXPLAIN
     assert len(heads) == 8
+
+
+@pytest.mark.parametrize(("heads", "has_tags"), [("EE", False), ("EP", True)])
+def test_classify_announces_evidence_for_tags_only_if_a_head_has_one(heads, has_tags):
+    line = next_step(run_of(heads, name="two", types=["positional"]), "runs/two")
+    assert "headscope why runs/two L0H" in line
+    assert ("its tags" in line) == has_tags
 
 
 def test_run_json_holds_what_is_needed_to_repeat_the_run(run, gpt2_folder):
