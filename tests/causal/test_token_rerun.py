@@ -18,6 +18,8 @@ from headscope.causal.token_rerun import (
     QueryRerunner,
     attention_taken,
 )
+from headscope.models.engines.attention import CleanKeys
+from headscope.models.engines.scores import ScoreTerms
 from headscope.models.load import load_model
 from tests.helpers.models import save_uneven
 from tests.models.tiny import tiny_config
@@ -180,3 +182,25 @@ def test_prompts_that_are_read_together_are_as_if_read_alone(runner, at_once, ba
         torch.testing.assert_close(run.state, alone.state, atol=1e-5, rtol=1e-4)
         for layer in runner.model.attention_layers:
             torch.testing.assert_close(run.z[layer], alone.z[layer], atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("cap", [None, 2.0])
+def test_a_learned_sink_takes_its_share_of_a_rerun_query(cap):
+    """Two heads of one group on four positions, each a softmax with one more score: the sink's."""
+    generator = torch.Generator().manual_seed(0)
+    key, value = torch.randn(2, 1, 4, 3, generator=generator)
+    query = torch.randn(1, 2, 3, generator=generator)
+    own_key, own_value = torch.randn(2, 1, 1, 3, generator=generator)
+    sink = torch.tensor([0.5, -1.0])
+    keys = CleanKeys(key, value, 0.7, ScoreTerms(cap=cap, sink=sink))
+    attention, read = keys.read(query, own_key, own_value, torch.tensor([2]))
+    for head in (0, 1):
+        seen = [key[0, 0], key[0, 1], own_key[0, 0]]
+        scores = [0.7 * float(query[0, head] @ each) for each in seen]
+        if cap is not None:
+            scores = [cap * np.tanh(score / cap) for score in scores]
+        weights = np.exp([*scores, float(sink[head])])
+        shares = weights / weights.sum()
+        assert attention[0, head].tolist() == pytest.approx([*shares[:3], 0.0], abs=1e-6)
+        values = torch.stack([value[0, 0], value[0, 1], own_value[0, 0]]).numpy()
+        assert read[0, head].tolist() == pytest.approx((shares[:3] @ values).tolist(), abs=1e-5)

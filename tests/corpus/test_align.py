@@ -85,6 +85,22 @@ def test_names_count_with_their_flat_parts():
     assert (window.mentions.first.tolist(), window.mentions.last.tolist()) == ([4], [12])
 
 
+@pytest.mark.parametrize(
+    ("deprel", "head", "last"),
+    [("flat", 0, 4), ("nmod", 0, 2), ("flat", -1, 2), ("flat:name", 0, 4)],
+)
+def test_a_name_ends_before_a_word_that_is_no_flat_part_of_it(deprel, head, last):
+    # "AnnaBell" in twos: the name is the tokens 1 and 2, or 1 to 4 with "Bell"
+    words = (
+        Word("Anna", 0, 4, 0, head=-1, deprel="root", upos="PROPN"),
+        Word("Bell", 4, 8, 0, head=head, deprel=deprel, upos="PROPN"),
+    )
+    document = Document("d", "AnnaBell", words, (Mention("e", 0, 1, 0),))
+    (window,), _ = cut(document, 20, size=2)
+    assert window.mentions.first.tolist() == [1]
+    assert window.mentions.last.tolist() == [last]
+
+
 class LosesCapitals(TextTokenizer):
     """A tokenizer that keeps no character of the words in capitals."""
 

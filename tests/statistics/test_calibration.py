@@ -103,3 +103,17 @@ def test_a_head_that_is_right_at_both_exceeds_every_mixture():
     assert (found.rate[0], found.easy_rate[0], found.baseline_rate[0]) == (1, 1, 0)
     few = preference(sums_of(hits[:7], queries[:7]), None, CORNERS)
     assert np.isnan(few.low).all()
+
+
+def test_the_interval_includes_the_error_of_the_baselines_rate():
+    """Rates of both kinds rise and fall together: along the line from (1, 0) to (0, 1) the
+    difference of a head and the baselines has twice the error of its rate."""
+    queries = np.full(16, 100.0)
+    hits = np.tile([20.0, 60.0], 8)[:, None]
+    found = preference(sums_of(hits, queries), sums_of(hits, queries), [[1.0, 0.0], [0.0, 1.0]])
+    error_of_rate = np.std([0.2, 0.6] * 8, ddof=1) / np.sqrt(16)
+    half_width = stats.t.ppf(0.975, 15) * 2 * error_of_rate
+    assert found.low[0] == pytest.approx(0.4 - half_width)
+    assert found.high[0] == pytest.approx(0.4 + half_width)
+    alone = preference(sums_of(hits, queries), None, [[1.0, 0.0], [0.0, 1.0]])
+    assert alone.low[0] > found.low[0]

@@ -11,6 +11,7 @@ from headscope.causal.token_rerun import LastTokenRunner
 from headscope.models.load import load_model
 from headscope.stimuli.few_shot import SHUFFLED, ZERO_SHOT, PromptSize, spelled_task
 from headscope.stimuli.prompts import Spelling
+from headscope.studies import function_vectors
 from headscope.studies.function_vectors import (
     EFFECTS,
     THRESHOLD,
@@ -113,3 +114,17 @@ def test_an_effect_is_that_of_a_whole_run_with_the_head_set(tasks_file, tmp_path
                 measured = [part[layer, head, place, kind, number] for part in effects]
                 expected = np.subtract(after, before)
                 np.testing.assert_allclose(measured, expected, atol=1e-3)
+
+
+def test_prompts_have_as_many_examples_as_were_named(tasks_file, tmp_path, monkeypatch):
+    sizes = []
+
+    def recorded(*args: int) -> PromptSize:
+        sizes.append(PromptSize(*args))
+        return sizes[-1]
+
+    monkeypatch.setattr(function_vectors, "PromptSize", recorded)
+    options = {"tasks": str(tasks_file), "prompts": 10, "shots": 3, "progress": False}
+    found = hs.function_vectors(str(save_model(tmp_path, noise=0.0, seed=0)), **options)
+    assert [(size.shots, size.prompts) for size in sizes] == [(3, 10)]
+    assert tagged(found) == [FUNCTION_VECTOR]

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -194,3 +197,16 @@ def test_two_processes_write_the_same_bytes_as_one(gpt2_folder, story, tmp_path)
         for file in ("evidence.csv.gz", "heads.csv"):
             paths = [tmp_path / name / folder / file for name in ("one", "two")]
             assert paths[0].read_bytes() == paths[1].read_bytes(), file
+
+
+def test_a_cluster_that_cannot_be_used_is_named(tmp_path, monkeypatch):
+    def refuse(**options: object) -> None:
+        assert options["address"] == "10.0.0.9:6379"
+        raise ConnectionError("no such cluster")
+
+    monkeypatch.setitem(
+        sys.modules, "ray", SimpleNamespace(init=refuse, __spec__=ModuleSpec("ray", None))
+    )
+    options = {"models": ["mini", "mini2"], "corpora": ["gold"], "out": tmp_path / "out"}
+    with pytest.raises(HeadscopeError, match=r"10\.0\.0\.9:6379"):
+        hs.sweep(**options, address="10.0.0.9:6379", progress=False)
