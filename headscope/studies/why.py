@@ -223,7 +223,7 @@ def _numbers(rows: pd.DataFrame, row: Row) -> Iterator[str]:
     """Interval and q value of the head's first relation, and the relations that narrowly fail."""
     if pd.notna(row["q_value"]):
         yield (
-            f"lift of {row['relation']}: {row['lift']:.2f} [{row['ci_low']:.2f}, "
+            f"lift of {row['relation']} over control keys: {row['lift']:.2f} [{row['ci_low']:.2f}, "
             f"{row['ci_high']:.2f}], q {row['q_value']:.1g}, {row['n']:,} queries"
         )
     near = rows["id"].iloc[1:][rows["verdict"].iloc[1:] == INCONCLUSIVE]
@@ -245,8 +245,8 @@ def _notes(run: Result, measured: Sequence[tuple[int, int]]) -> Iterator[str]:
         yield f"{PRELIMINARY}, not measured: {'; '.join(added)}"
     if decidable := info.get("decidable"):
         yield (
-            f"this text can decide {decidable['relations']} of the {decidable['of']} relations "
-            "that were measured"
+            f"this text can decide {decidable['relations']} of {decidable['of']} relations that "
+            "can give tags"
         )
     yield from (f"note: {note}" for note in info.get("notes", ()) if note[:12].isupper())
 

@@ -25,7 +25,7 @@ from headscope.statistics.head_lists import best_heads
 from headscope.statistics.result import Result, layers_of
 from headscope.statistics.tags import NO_TYPE, UNCLASSIFIED, UNIDENTIFIABLE
 from headscope.views.cautions import caution_signs, has_caution, head_letter
-from headscope.views.colours import colour, is_sink_type, legend_groups
+from headscope.views.colours import colour, is_sink_type, legend_groups, letter
 
 if TYPE_CHECKING:
     from headscope.views.heads_view import HeadsView
@@ -71,16 +71,19 @@ def atlas_figure(run: Result, width: float | None = None) -> Figure:
 
     A head that is only a sink is pale whatever its lift. One that the text cannot tell from a
     baseline has a dashed frame, one whose hit rate is below its baseline's a solid frame. A
-    star follows the letter of a preliminary tag. The width is in inches.
+    star follows the letter of a preliminary tag. Where letters are drawn, the legend names them.
+    The width is in inches.
     """
     layers, heads = layers_of(run), int(run.heads["head"].max()) + 1
     width = width or max(4.0, _MARGIN + heads * 0.32)
     wide = (width - _MARGIN) / heads
     high = min(0.3, wide, _TALLEST / len(layers))
     signs = caution_signs(run.heads)
-    figure = _figure(run, width, high * len(layers) + _MARGIN + _LINE * len(signs))
-    axes = figure.axes[0]
     size = min(7.0, 0.72 * _POINTS * high)
+    has_letters = size >= _LEAST
+    height = high * len(layers) + _MARGIN + _LINE * len(signs)
+    figure = _figure(run, width, height, has_letters=has_letters)
+    axes = figure.axes[0]
     row_of_layer = {layer: number for number, layer in enumerate(layers)}
     image = np.ones((len(layers), heads, 3))
     for row in run.heads.to_dict("records"):
@@ -89,7 +92,7 @@ def atlas_figure(run: Result, width: float | None = None) -> Figure:
         strength = _SINK_SHADE if is_sink_type(name) else 1.0 if name in NO_TYPE else strength
         at = row_of_layer[row["layer"]]
         image[at, row["head"]] = 1 - strength * (1 - np.array(to_rgb(colour(name))))
-        if size >= _LEAST:
+        if has_letters:
             ink = _DIM if is_sink_type(name) else _INK
             centred: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": size}
             axes.text(row["head"], at, head_letter(row), color=ink, **centred)
@@ -151,13 +154,16 @@ def relations_figure(run: Result, width: float | None = None, *, most: int = 30)
     return figure
 
 
-def _figure(run: Result, width: float, height: float) -> Figure:
+def _figure(run: Result, width: float, height: float, *, has_letters: bool = False) -> Figure:
     """Axes of this size in inches below the model's name, with a legend of the types below.
 
-    Functions come first in the legend, then attention sinks, then no type.
+    Functions come first in the legend, then attention sinks, then no type. With `has_letters` each
+    type stands after its letter.
     """
     title = fill(short_title(run.name), max(8, int(width * _POINTS / (_LETTER * _SMALL))))
-    handles = [Patch(**_face(name), label=name) for name in _types(run)]
+    types = _types(run)
+    labels = [f"{letter(name)} {name}" if has_letters else name for name in types]
+    handles = [Patch(**_face(name), label=label) for name, label in zip(types, labels, strict=True)]
     columns = max(1, int(width / _ENTRY))
     lines = title.count("\n") + 1 + ceil(len(handles) / columns)
     figure = Figure(figsize=(width, height + _LINE * lines), layout="constrained")

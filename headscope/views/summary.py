@@ -99,8 +99,9 @@ def _facts(run: Result) -> Iterator[Text]:
         )
     if decidable := info.get("decidable"):
         yield Text(
-            f"this text can decide {decidable['relations']} of {decidable['of']} relations: those "
-            "with at least 50 queries in enough documents, and enough hard queries"
+            f"this text can decide {decidable['relations']} of {decidable['of']} relations that "
+            "can give tags: those with at least 50 queries in enough documents, and enough hard "
+            "queries"
         )
     if settings := not_default(dict(info.get("settings", {}))):
         yield Text(f"not the default: {settings}")

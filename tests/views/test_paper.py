@@ -53,6 +53,15 @@ def test_every_picture_has_the_width_and_its_fonts_and_all_its_text_on_the_page(
         assert f'width="{width * 72:g}pt"' in svg, kind
 
 
+def test_the_legend_names_every_letter_on_the_atlas(run):
+    figure = run.figure("atlas")
+    (legend,) = figure.legends
+    named = {text.get_text().split(" ")[0] for text in legend.get_texts()}
+    drawn = {text.get_text().rstrip("*") for text in figure.axes[0].texts}
+    assert drawn == {"P", "·", "I"}
+    assert drawn <= named
+
+
 def test_a_picture_keeps_its_own_width_unless_asked_and_is_drawn_alike_again(run):
     own = run.figure("atlas").get_size_inches()
     assert own[0] > 4

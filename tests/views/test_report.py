@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 
+import headscope as hs
 from headscope.statistics.causes import CAUSAL_EFFECT, CAUSE_COLUMNS
 from headscope.statistics.columns import EFFECT_COLUMNS
 from headscope.views.report import report_html
@@ -81,6 +83,30 @@ def test_a_head_page_shows_what_was_measured_of_the_head_alone(run, tmp_path):
     assert own[1].endswith("rule <b>")
     assert seen.found["L0H0"][0] == "Direct effect: none near a tag."
     assert len(seen.found["L0H0"]) == 2  # and its feature model
+
+
+def test_a_lift_names_its_control_and_relations_are_counted_as_in_why(run, tmp_path):
+    evidence = run.evidence.copy()
+    first = run.heads.loc["L0H0"]
+    is_primary = (evidence["layer"] == 0) & (evidence["head"] == 0)
+    is_primary &= evidence["relation"] == first["relation"]
+    evidence.loc[is_primary, ["mass", "control", "matched_control", "lift"]] = [0.7, 0.1, 0.34, 0.6]
+    script = """
+      const facts = $$(".facts div").map((pair) => pair.textContent);
+      await go("L0H0");
+      return { facts, sentence: $(".plain").textContent };
+    """
+    page = report_html(replace(run, evidence=evidence))
+    seen = visit(page, script, tmp_path)
+    assert seen.errors == []
+    # 0.34 is the control that decides, 0.10 that of the lift
+    masses, lift = seen.found["sentence"].split("lift")
+    assert re.findall(r"0\.\d\d", masses) == ["0.70", "0.34", "0.10"]
+    assert lift.split("0.60")[0].strip() == "over control keys"
+    (relations,) = [fact for fact in seen.found["facts"] if fact.startswith("relations")]
+    counts = [int(count) for count in re.findall(r"\d+", relations)]
+    assert counts == [run.info["decidable"]["relations"], run.info["decidable"]["of"]]
+    assert f"{counts[0]} of {counts[1]} relations" in hs.why(run, "L0H0").notes[1]
 
 
 PRINTED = """

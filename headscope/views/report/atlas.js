@@ -135,7 +135,7 @@ function runFacts() {
   const pairs = [
     ["model", [model.architecture, model.parameters && `${whole(model.parameters)} parameters`].filter(Boolean).join(", ")],
     ["text", [(info.corpora && info.corpora.asked || []).join(", "), Number.isFinite(read.tokens) && `${whole(read.tokens)}${read.tokens < read.of ? ` of ${whole(read.of)}` : ""} tokens`].filter(Boolean).join(", ")],
-    ["relations", whole(DATA.relations.length)],
+    ["relations", info.decidable && `this text can decide ${whole(info.decidable.relations)} of ${whole(info.decidable.of)}`],
     ["null model", settings.null_model ? "attention weights are shuffled: every tag is false" : ""],
     ["engine", info.engine],
     ["not the default", DATA.not_default],

@@ -23,17 +23,18 @@ function largeThumb(row) {
 /* The relation that a head is strongest by, of its primary type if it has one. */
 const relationOf = (row) => DATA.relations.find((own) => own.name === row.relation && (own.type === row.primary || !tagsOf(row).length));
 
-/* The larger of its two controls, which decides a tag, with its keys and its name. */
-function strictestControl(r, index) {
-  const isMatchedControl = r.matched_control[index] !== null && r.matched_control[index] > r.control[index];
-  return isMatchedControl ? `${number(r.matched_control[index])} on ${r.matched_control_keys} (matched control)` : `${number(r.control[index])} on control keys`;
+/* The attention on control keys, after that on the matched control if it is larger, because the larger one decides a tag. */
+function controls(r, index) {
+  const control = `${number(r.control[index])} on control keys`;
+  const isLarger = r.matched_control[index] !== null && r.matched_control[index] > r.control[index];
+  return isLarger ? `${number(r.matched_control[index])} on ${r.matched_control_keys} (matched control), ${control}` : control;
 }
 
-/* A relation's mass, its larger control, and the lift with its 95 % interval. */
+/* A relation's mass, its controls, and the lift over control keys with its 95 % interval. */
 function attentionOn(r, index) {
-  const lift = r.ci_low[index] === null ? "" : `; lift ${number(r.lift[index])} [${number(r.ci_low[index])}, ${number(r.ci_high[index])}] over ${r.n.toLocaleString("en")} queries`;
+  const lift = r.ci_low[index] === null ? "" : `; lift over control keys ${number(r.lift[index])} [${number(r.ci_low[index])}, ${number(r.ci_high[index])}], ${r.n.toLocaleString("en")} queries`;
   const hits = hasBaseline(r, index) ? `; hit rate ${number(r.hit_rate[index])}, baseline ${number(r.baseline_rate)}` : "";
-  return `${number(r.mass[index])} of its attention is on ${r.meaning}${r.label === r.meaning ? "" : ` (${r.label})`}, against ${strictestControl(r, index)}${lift}${hits}${cautionsOf(r, index)}`;
+  return `${number(r.mass[index])} of its attention is on ${r.meaning}${r.label === r.meaning ? "" : ` (${r.label})`}, ${controls(r, index)}${lift}${hits}${cautionsOf(r, index)}`;
 }
 
 /* Where the head attends, in a sentence. */
