@@ -7,7 +7,7 @@ import hashlib
 import lzma
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 from headscope.corpus.code import read_python
@@ -22,6 +22,8 @@ from headscope.paths import exists
 CODE = ".py"
 SUFFIXES = (".conllu", ".txt", ".md", CODE)
 """Suffixes of corpus files; behind each may stand that of a compressed file, `.gz` or `.xz`."""
+MOST_SUFFIXES = 8
+"""Suffixes that a note on unread files lists at most."""
 _COMPRESSED = {".gz": gzip.decompress, ".xz": lzma.decompress}
 
 
@@ -59,10 +61,38 @@ def _files_within(folder: Path) -> list[Path]:
     """
     files = sorted(p for p in folder.rglob("*") if _suffix(p) in SUFFIXES and p.is_file())
     if not files:
-        raise CorpusError(f"{folder}: no corpus file in this folder ({', '.join(SUFFIXES)})")
+        others = _listed_suffixes(folder, files)
+        contents = f"; it contains {others}" if others else ""
+        raise CorpusError(
+            f"{folder}: no corpus file in this folder ({', '.join(SUFFIXES)}){contents}"
+        )
     counts = Counter(map(_suffix, files))
     suffix = ".conllu" if ".conllu" in counts else max(SUFFIXES, key=lambda kind: counts[kind])
     return [path for path in files if _suffix(path) == suffix]
+
+
+def unread_note(folder: Path, files: Collection[Path]) -> str:
+    """Note on the files of a folder that are not read, by suffix; empty if there are none.
+
+    Args:
+        folder: a corpus.
+        files: those of its files that are read.
+    """
+    others = _listed_suffixes(folder, files)
+    return f"{folder}: files that are not read: {others}" if others else ""
+
+
+def _listed_suffixes(folder: Path, files: Collection[Path]) -> str:
+    """Suffixes of a folder's other files with their numbers; hidden files are left out."""
+    read = set(files)
+    counts: Counter[str] = Counter()
+    for path in sorted(folder.rglob("*")):
+        is_hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
+        if not is_hidden and path not in read and path.is_file():
+            counts[_suffix(path) or "no suffix"] += 1
+    listed = [f"{suffix} ({count})" for suffix, count in counts.most_common(MOST_SUFFIXES)]
+    unlisted = len(counts) - len(listed)
+    return ", ".join([*listed, *[f"{unlisted} more suffixes"][: bool(unlisted)]])
 
 
 def _suffix(path: Path) -> str:

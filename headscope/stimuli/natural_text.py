@@ -17,8 +17,8 @@ from headscope.corpus.align import Cuts
 from headscope.corpus.code import is_code
 from headscope.corpus.document import Document
 from headscope.corpus.languages import foreign_languages
-from headscope.corpus.read import corpus_files, file_sha256, read_documents
-from headscope.corpus.shipped import corpus_place, listed, names_within
+from headscope.corpus.read import corpus_files, file_sha256, read_documents, unread_note
+from headscope.corpus.shipped import corpus_place, listed, named_corpora, names_within
 from headscope.corpus.window import Window
 from headscope.errors import CorpusError
 from headscope.stimuli.stimulus import (
@@ -80,6 +80,7 @@ class TextWindows:
         self._next_document = 0
         corpora = [corpus_place(corpus) for corpus in corpora]
         files = [corpus_files([corpus]) for corpus in corpora]
+        self._unread_notes = _unread_notes(corpora, files)
         self.paths = names_within(corpora, files)
         """All files of the corpora by their names in these, whether they will be needed or not."""
         self._sha256: dict[Path, str] = {}
@@ -169,6 +170,7 @@ class TextWindows:
         notes += [f"{at}: comments without a sentence skipped" for at in self._skipped_comments]
         if unread:
             notes.append(f"{len(unread)} files of code passed over (first {unread[0]})")
+        notes += self._unread_notes
         if languages := ", ".join(foreign_languages(self.paths.values())):
             notes.append(
                 f"the text is {languages}: the challenge set, which is English, is left out"
@@ -188,6 +190,16 @@ class TextWindows:
         lost, words = self._cuts.words_lost, self._cuts.words
         share = 100 * lost / words
         return f"the tokenizer keeps no character of {lost:,} of {words:,} words ({share:.1f} %)"
+
+
+def _unread_notes(corpora: Sequence[str | Path], files: Sequence[Sequence[Path]]) -> list[str]:
+    """A note for each folder of the user with files that are not read."""
+    shipped = set(named_corpora().values())
+    notes = []
+    for corpus, corpus_paths in zip(map(Path, corpora), files, strict=True):
+        if corpus.is_dir() and corpus not in shipped:
+            notes.append(unread_note(corpus, corpus_paths))
+    return [note for note in notes if note]
 
 
 NO_ANNOTATION = (

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gzip
 import lzma
+import re
 import unicodedata
 
 import pytest
@@ -10,6 +11,8 @@ from headscope.corpus import text as text_module
 from headscope.corpus.read import corpus_files, read_corpus
 from headscope.corpus.text import LONGEST, read_text, read_texts
 from headscope.errors import CorpusError
+from headscope.stimuli.natural_text import TextWindows
+from tests.helpers.prose import mini_tokenizer
 from tests.limits import no_hang
 
 
@@ -57,6 +60,38 @@ def test_a_folder_is_read_in_the_order_of_names_and_notes_beside_a_treebank_are_
     for name in ("b.conllu", "a.conllu", "LICENSE.txt"):
         (tmp_path / name).write_text("x")
     assert [p.name for p in corpus_files([tmp_path])] == ["a.conllu", "b.conllu"]
+
+
+def test_what_is_not_read_of_a_folder_is_named_by_suffix_with_its_number(tmp_path):
+    tokenizer = mini_tokenizer()
+    folder = tmp_path / "texts"
+    (folder / "more").mkdir(parents=True)
+    (folder / "a.txt").write_text("The old king lost his ring.")
+    (folder / "b.txt").write_text("She found it.")
+
+    def notes() -> list[str]:
+        text = TextWindows([folder], tokenizer, max_tokens=500, max_length=50, seed=0)
+        assert {window.name.split("#")[0] for window in text} == {"a", "b"}
+        return [note for note in text.notes if str(folder) in note]
+
+    assert notes() == []
+    others = ["c.docx", "more/d.docx", "e.PDF", "README.md", "LICENSE", ".hidden", "more/f.csv.gz"]
+    for name in others:
+        (folder / name).write_bytes(b"x")
+    (note,) = notes()
+    listed = re.findall(r"(no suffix|\.\w+) \((\d+)\)", note)
+    expected = {".docx": "2", ".pdf": "1", ".md": "1", "no suffix": "1", ".csv": "1"}
+    assert dict(listed) == expected
+    for path in (folder / "a.txt", folder / "b.txt", folder / "README.md"):
+        path.unlink()
+    with pytest.raises(CorpusError, match="docx"):
+        corpus_files([folder])
+
+
+def test_files_beside_a_corpus_that_ships_are_not_named():
+    text = TextWindows(["gum"], mini_tokenizer(), max_tokens=100, max_length=50, seed=0)
+    assert list(text)
+    assert not [note for note in text.notes if ".csv" in note]
 
 
 @pytest.mark.parametrize(
