@@ -57,6 +57,7 @@ if TYPE_CHECKING:
 if TYPE_CHECKING:
     # generated: studies
     from headscope.studies.ablate import ablate as ablate
+    from headscope.studies.ablate_task import ablate_task as ablate_task
     from headscope.studies.anatomy import anatomy as anatomy
     from headscope.studies.anatomy_shapes import shapes as shapes
     from headscope.studies.collapse import collapse as collapse

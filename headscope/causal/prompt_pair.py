@@ -90,6 +90,11 @@ class PromptPair:
         return _metrics(self.rerunner, streams, self.compared)
 
     @property
+    def length(self) -> int:
+        """Tokens of each prompt."""
+        return int(self.clean.clean.rows.tokens.shape[1])
+
+    @property
     def rows_at_once(self) -> int:
         """Patches of a layer that run together."""
         return max(1, ROWS_TOKENS // self.clean.clean.rows.tokens.shape[1])

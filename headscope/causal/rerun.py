@@ -136,17 +136,22 @@ class Rerunner:
                 hooks.enter_context(block.register_forward_pre_hook(store_input, with_kwargs=True))
             for output in self.outputs.values():
                 hooks.enter_context(output.register_forward_pre_hook(lambda _, x: z.append(x[0])))
-            states = self._states(rows)
+            states = self.place_states(rows)
         compared = states if compared is None else compared
         heads = (by_head(layer_z, self.model.heads) for layer_z in z)
         by_layer = dict(zip(self.outputs, heads, strict=True))
         return CleanRun(rows, inputs, by_layer, compared, self._scores(states, rows, compared))
 
     @torch.inference_mode()
+    def states(self, clean: CleanRun, intervention: Intervention) -> Float[Tensor, "place d_model"]:
+        """Stream that is unembedded for each place, with an intervention; see `CleanRun.states`."""
+        with self._rerun(clean, intervention):
+            return self.place_states(clean.rows)
+
+    @torch.inference_mode()
     def scores(self, clean: CleanRun, intervention: Intervention) -> Float[Tensor, " place"]:
         """The score of each place with an intervention; see `Score`."""
-        with self._rerun(clean, intervention):
-            states = self._states(clean.rows)
+        states = self.states(clean, intervention)
         return self._scores(states, clean.rows, clean.states)
 
     @torch.inference_mode()
@@ -190,7 +195,7 @@ class Rerunner:
                 within.enter_context(_skipped(block, stream, self._returns_tuple))
             yield
 
-    def _states(self, rows: TokenRows) -> Float[Tensor, "place d_model"]:
+    def place_states(self, rows: TokenRows) -> Float[Tensor, "place d_model"]:
         """Stream that is unembedded for each place, or its last state."""
         if self.score is Score.NEXT:
             return last_stream(self.network, rows.tokens)[rows.row, rows.position - 1]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headscope.cli.files import CSV, PICTURES, check_targets, print_written, write_study
-from headscope.cli.shell_options import ModelOrRun, Overwrite, Run, takes_settings
+from headscope.cli.shell_options import ModelOrRun, Overwrite, takes_settings
 from headscope.cli.study_command import StudyCall, body, command_of
 from headscope.cli.terminal import message_listener, print_rich, print_text, stop_code, warn
 from headscope.errors import HeadscopeError
@@ -134,12 +134,52 @@ def changed_run(call: StudyCall, run: Path, table: RunTable) -> RunFolder | None
 
 
 @body("ablate")
-def ablate(call: StudyCall, run: Run) -> None:
-    """Ablate heads and knock out the edges of their tags; write RUN/causal.csv.
+def ablate(
+    call: StudyCall,
+    run: ModelOrRun,
+    top: Annotated[
+        int | None,
+        typer.Option(help="With --task: ablate the N most harmful heads together."),
+    ] = None,
+    find: Annotated[
+        bool,
+        typer.Option(
+            "--find", help="With --task: search a small set that takes 80 % of the metric."
+        ),
+    ] = False,
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            help="With --task: difference, log-probability or accuracy.", show_default=False
+        ),
+    ] = None,
+    prompts: Annotated[int | None, typer.Option(help="With --task: maximum prompts.")] = None,
+    revision: Annotated[
+        str | None, typer.Option(help="With --task: branch, tag or commit on the hub.")
+    ] = None,
+) -> None:
+    """Ablate heads of a run's tags and write RUN/causal.csv, or on a task's prompts.
 
-    The table of a run that cannot be written, such as atlas:mini, is written with --out.
+    With --task each head of a model is ablated on your prompts, or named heads are ablated together
+    beside 20 random sets of heads of similar layer and norm. The table of a run that cannot be
+    written, such as atlas:mini, is written with --out.
     """
     call.check()
+    options: dict[str, Any] = {"find": True} if find else {}
+    numbers = {"top": top, "metric": metric, "prompts": prompts, "revision": revision}
+    options |= {name: value for name, value in numbers.items() if value is not None}
+    if call.arguments["task"] is not None:
+        result = call.result(run=run, **options)
+        call.show(result, call.write(result))
+        return
+    if options or call.figure:
+        raise HeadscopeError(
+            "--top, --find, --metric, --prompts, --revision and --figure need --task"
+        )
+    _ablate_tags(call, Path(run))
+
+
+def _ablate_tags(call: StudyCall, run: Path) -> None:
     from headscope.run import load
     from headscope.runs.contents import REPORT
     from headscope.runs.tables import CAUSE_TABLE

@@ -32,10 +32,10 @@ PARTS = 2
 TRIES = 200
 
 
-def shipped_tasks() -> dict[str, tuple[Pair, ...]]:
+def word_tasks() -> dict[str, tuple[Pair, ...]]:
     """The tasks that ship with headscope, by name; no question comes twice in one.
 
-    >>> [answer for question, answer in shipped_tasks()["gerund"] if question == "write"]
+    >>> [answer for question, answer in word_tasks()["gerund"] if question == "write"]
     ['writing']
     """
     return read_tasks(data_folder() / "task_words.csv")
@@ -70,10 +70,10 @@ def chosen_tasks(names: str) -> Mapping[str, tuple[Pair, ...]]:
         CorpusError: the file cannot be read.
     """
     if names == "all":
-        return shipped_tasks()
+        return word_tasks()
     if names.endswith(".csv"):
         return read_tasks(Path(names))
-    shipped = shipped_tasks()
+    shipped = word_tasks()
     task_names = list(dict.fromkeys(name.strip() for name in names.split(",")))
     for name in task_names:
         if name not in shipped:
@@ -107,7 +107,7 @@ class FewShot:
 
 
 @dataclass(frozen=True, eq=False)
-class Task:
+class WordTask:
     """A task's words as a tokenizer spells them, in parts that share no question."""
 
     name: str
@@ -126,7 +126,7 @@ class Task:
         return sorted(set(self.first.values()))
 
 
-def spelled_task(name: str, pairs: Sequence[Pair], spelling: Spelling, *, seed: int) -> Task:
+def spelled_task(name: str, pairs: Sequence[Pair], spelling: Spelling, *, seed: int) -> WordTask:
     """The pairs that can be asked, in random order and equal parts.
 
     Left out are pairs whose answer begins as another answer of the task, or as their question.
@@ -151,11 +151,11 @@ def spelled_task(name: str, pairs: Sequence[Pair], spelling: Spelling, *, seed: 
     order = np.random.default_rng([seed, *name.encode()]).permutation(len(usable))
     parts = tuple(tuple(usable[i] for i in order[part::PARTS]) for part in range(PARTS))
     used = {word for pair in usable for word in pair}
-    return Task(name, parts, {word: first[word] for word in first if word in used})
+    return WordTask(name, parts, {word: first[word] for word in first if word in used})
 
 
 def few_shot_prompts(
-    task: Task,
+    task: WordTask,
     part: int,
     kind: str,
     *,

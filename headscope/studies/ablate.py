@@ -24,8 +24,9 @@ from torch import Tensor
 
 from headscope.causal.intervention import HeadsSet
 from headscope.causal.rerun import Rerunner, Score, TokenRows
+from headscope.causal.task_runner import Method
 from headscope.corpus.window import Window
-from headscope.errors import RunError
+from headscope.errors import ArgumentError, RunError
 from headscope.heads import head_name
 from headscope.measure.bootstrap import estimate
 from headscope.models.layout.projections import output_matrix
@@ -33,10 +34,12 @@ from headscope.models.stream import batch_tokens_on, in_batches, padded_tokens
 from headscope.options import Device, Heads, Positive, RunCorpus, Seed, Source
 from headscope.progress import OnProgress, Progress, Steps, progress_bar
 from headscope.runs.listing import ALL_HEADS, Head, selected_heads, tagged_types
-from headscope.runs.resolve import RunName, model_of, text_of, the_run
+from headscope.runs.resolve import ModelOrRun, model_of, text_of, the_run
 from headscope.statistics.causes import AWAY, COMPETENT, NEAR, UNTESTED, judged
 from headscope.statistics.result import Result
+from headscope.stimuli.tasks import OptionalTask
 from headscope.studies.ablate_edges import QUERIES, edge_effects, tags_of
+from headscope.studies.ablate_task import ablate_task
 from headscope.studies.ablate_texts import AblationText, ItemScore, ablation_texts, short_windows
 from headscope.studies.study import Study, study, table_columns
 from headscope.views.study_figure import Bars
@@ -52,6 +55,8 @@ DIRECTIONS = (
     "direction: an effect of a head below 0 is harm; an effect of a tag is a divergence, always "
     "above 0, and a loss of the next token beyond the control's is harm"
 )
+TASK_OPTIONS = ("find", "metric", "prompts", "revision", "top")
+"""Arguments of `ablate_task` that `ablate` does not name itself."""
 NORM_TOKENS = 1_024
 """Tokens on which the norms of heads' outputs are measured."""
 
@@ -98,12 +103,22 @@ STUDY = Study(
 
 @study(STUDY)
 def ablate(
-    run: RunName,
+    run: ModelOrRun,
     *,
-    heads: Heads = "tagged",
+    task: OptionalTask = None,
+    heads: Annotated[
+        Heads | None,
+        Field(
+            description="tagged, all, a type, a relation, or names such as L5H1,L6H9. Default: "
+            "tagged; with a task each head by itself, while named heads are ablated together."
+        ),
+    ] = None,
     how: Annotated[
-        Literal["mean", "zero"],
-        Field(description="Replace the output of a head by its mean over the text, or by zero."),
+        Method,
+        Field(
+            description="Replace outputs by their mean, by zero, or with a task by those on the "
+            "corrupt prompt (resample)."
+        ),
     ] = "mean",
     only: Annotated[
         Literal["both", "heads", "edges"],
@@ -117,19 +132,42 @@ def ablate(
     progress: Progress = True,
     source: Source = None,
     device: Device = "auto",
+    **task_options: Any,
 ) -> StudyResult:
     """Measure the effects of ablating heads, and of knocking out the edges of their tags.
 
-    `headscope.statistics.causes.judged` describes the verdicts.
+    With a task, a model or a run is measured on its prompts instead; see `hs.ablate_task`, which
+    also takes the other options. `headscope.statistics.causes.judged` describes the verdicts.
 
     Raises:
+        ArgumentError: an option of tasks without a task, or one of tags with a task.
         RunError: the run has no model, or its weights have changed.
         ModelError: the model cannot be loaded or intervened on.
         CorpusError: the run's text cannot be read.
         HeadscopeError: no such head, none tagged, or a head without a tag whose edges alone are to
             be knocked out.
     """
+    if task is not None:
+        _check_default("task", only=only, queries=queries, corpus=corpus)
+        return ablate_task(
+            run,
+            task=task,
+            heads=heads,
+            how=how,
+            seed=seed,
+            progress=progress,
+            source=source,
+            device=device,
+            **task_options,
+        )
+    unknown = [name for name in task_options if name not in TASK_OPTIONS]
+    if unknown:
+        raise TypeError(f"ablate() got an unexpected keyword argument {unknown[0]!r}")
+    if task_options or how == "resample":
+        name = next(iter(task_options), "how='resample'")
+        raise ArgumentError(f"{name} needs a task")
     run = the_run(run)
+    heads = heads or "tagged"
     selection = selected_heads(run, heads)
     check_testable(run, heads, selection, only=only)
     corpora = text_of(run, corpus, seed=seed)
@@ -159,6 +197,14 @@ def ablate(
         notes=[DIRECTIONS],
         draw=partial(STUDY.draw, table=tests),
     )
+
+
+def _check_default(beside: str, **options: Any) -> None:
+    """Refuse options that have no effect beside another one."""
+    defaults = {"only": "both", "queries": QUERIES, "corpus": None}
+    for name, value in options.items():
+        if value != defaults[name]:
+            raise ArgumentError(f"{name} has no effect with a {beside}; leave it out")
 
 
 def check_testable(run: Result, heads: str, selection: Sequence[Head], *, only: str) -> None:

@@ -36,7 +36,7 @@ from headscope.stimuli.few_shot import (
     ZERO_SHOT,
     FewShot,
     PromptSize,
-    Task,
+    WordTask,
     chosen_tasks,
     few_shot_prompts,
     spelled_task,
@@ -139,7 +139,7 @@ def function_vectors(
 
 
 def _measure(
-    runner: LastTokenRunner, tasks: Sequence[Task], size: PromptSize, progress: OnProgress
+    runner: LastTokenRunner, tasks: Sequence[WordTask], size: PromptSize, progress: OnProgress
 ) -> tuple[list[TaskReading], pd.DataFrame]:
     """A reading of each task, and the row of each head."""
     layers = runner.model.attention_layers
@@ -164,14 +164,14 @@ def _measure(
 class TaskReading:
     """Mean outputs of a model's heads at the last tokens of a task's prompts."""
 
-    task: Task
+    task: WordTask
     verdict: str
     """Empty if the model can do the task, else why the task is not scored."""
     clean_mean: Means
     shuffled_mean: Means
 
 
-def read_task(runner: LastTokenRunner, task: Task, size: PromptSize) -> TaskReading:
+def read_task(runner: LastTokenRunner, task: WordTask, size: PromptSize) -> TaskReading:
     """Test if the model can do a task, and record its heads' mean outputs."""
     tested = prompts_of(runner, task, EFFECTS, CLEAN, size)
     if len(tested) < MIN_PROMPTS or len(task.parts[EFFECTS]) <= size.shots:
@@ -193,7 +193,7 @@ def read_task(runner: LastTokenRunner, task: Task, size: PromptSize) -> TaskRead
 
 
 def prompts_of(
-    runner: LastTokenRunner, task: Task, part: int, kind: str, size: PromptSize
+    runner: LastTokenRunner, task: WordTask, part: int, kind: str, size: PromptSize
 ) -> list[FewShot]:
     """Prompts of one kind on one part of a task's words."""
     return few_shot_prompts(task, part, kind, tokenizer=runner.model.tokenizer, size=size)

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
-from typing import Annotated, Literal
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
+import torch
+from jaxtyping import Float
 from pydantic import Field
 from scipy.special import stdtrit
 
@@ -36,7 +38,7 @@ from headscope.runs.recorded_paths import name_of
 from headscope.runs.resolve import RunName, model_of, the_run
 from headscope.statistics.result import Result
 from headscope.stimuli.natural_text import TEXT as TEXT_STIMULUS
-from headscope.stimuli.person import ContrastPair, person_pairs
+from headscope.stimuli.tasks import OptionalTask, Task, TaskRow, read_task
 from headscope.studies.study import Study, study, table_columns
 from headscope.views.study_figure import Bars
 from headscope.views.study_result import StudyResult
@@ -45,9 +47,7 @@ EDGE_HEADS = 10
 LEAST_GAP = 1e-4
 LISTED = 12
 FEWEST_PAIRS = 8
-"""Fewest pairs of a task: with fewer, an interval over pairs says little."""
-TASKS = {"person": person_pairs}
-"""Tasks by name, each with the function that gives its pairs of prompts."""
+"""Fewest pairs of a task that the model must distinguish."""
 SHARES = ["recovered", "attention_recovered", "lost", "attention_lost"]
 NEIGHBOURS = 8
 """Tokens shown before and after the first difference of two prompts."""
@@ -86,10 +86,7 @@ def patch(
     corrupt: Annotated[
         Token | None, Field(description="Corrupt prompt with as many tokens.")
     ] = None,
-    task: Annotated[
-        Literal["person"] | None,
-        Field(description="Pairs of prompts that ship, instead of a clean and a corrupt prompt."),
-    ] = None,
+    task: OptionalTask = None,
     answer: Annotated[
         Token | None,
         Field(description="Token after the clean prompt, with space. Default: the most likely."),
@@ -111,8 +108,8 @@ def patch(
 
     The metric is the logit of `answer` minus that of `wrong` after the last token. Denoising runs
     the corrupt prompt with a part of the clean one, noising the clean prompt with a part of the
-    corrupt one. Shares do not add up to 1. With a task, heads alone are patched, and shares are
-    means over its pairs of prompts.
+    corrupt one. Shares do not add up to 1. With a task, shares are means over its pairs of prompts;
+    edges are patched if all its prompts have as many tokens.
 
     Raises:
         HeadscopeError: prompts of two lengths or one metric, a word of several tokens, no head, or
@@ -121,6 +118,7 @@ def patch(
         RunError: the run has no model, or its weights have changed.
     """
     one_pair = _one_pair(task, clean, corrupt, answer, wrong)
+    pairs = None if task is None else _pairs_of(read_task(task))
     run = the_run(run)
     places = selected_heads(run, heads)
     with progress_bar(progress, "patching", unit="patches") as bar:
@@ -128,7 +126,8 @@ def patch(
         refuse_encoder(model, "study patch")
         rerunner = Rerunner(model)
         if one_pair is None:
-            return _patch_task(run, rerunner, TASKS[str(task)](), places, bar)
+            assert pairs is not None
+            return _patch_task(run, rerunner, pairs, places, edges, bar)
         windows = _prompts(model, *one_pair)
         words = {"answer": answer, "wrong": wrong}
         compared = [
@@ -150,8 +149,19 @@ def patch(
     )
 
 
+def _pairs_of(task: Task) -> list[TaskRow]:
+    """The rows of a task that patching needs.
+
+    Raises:
+        HeadscopeError: rows without a wrong answer or a corrupt prompt.
+    """
+    if not (task.compares and task.has_corrupt):
+        raise HeadscopeError(f"{task.name}: patching needs wrong and corrupt in each row")
+    return list(task.rows)
+
+
 def _one_pair(
-    task: str | None, clean: str | None, corrupt: str | None, answer: str | None, wrong: str | None
+    task: Any, clean: str | None, corrupt: str | None, answer: str | None, wrong: str | None
 ) -> tuple[str, str] | None:
     """The clean and the corrupt prompt; None for a task.
 
@@ -167,18 +177,19 @@ def _one_pair(
             f"given: {', '.join(texts) or 'no prompt'}; expected clean and corrupt, or a task"
         )
     if texts:
-        raise HeadscopeError(f"task {task} has its own prompts; leave out {', '.join(texts)}")
+        raise HeadscopeError(f"a task has its own prompts; leave out {', '.join(texts)}")
     return None
 
 
 def _patch_task(
     run: Result,
     rerunner: Rerunner,
-    pairs: Sequence[ContrastPair],
+    pairs: Sequence[TaskRow],
     places: Sequence[Head],
+    edges: int,
     progress: OnProgress,
 ) -> StudyResult:
-    """Patch heads on each pair of a task, and average their shares.
+    """Patch heads and edges on each pair of a task, and average their shares.
 
     Raises:
         HeadscopeError: the model distinguishes too few pairs.
@@ -192,10 +203,16 @@ def _patch_task(
             f"{counted} have words of one token, prompts of one length and a larger metric after "
             f"the clean prompt; expected at least {FEWEST_PAIRS}"
         )
-    steps = Steps(progress, 4 * len(places) * len(usable))
-    patches = [Patch(*head) for head in places]
-    table = _means_over_pairs([_effects(pair, patches, steps) for pair in usable])
-    table["tags"] = [run.heads.loc[head_name(*head), "tags"] for head in places]
+    has_edges = len({pair.length for pair in usable}) == 1 and edges > 0
+    edge_count = min(EDGE_HEADS, len(places)) * edges if has_edges else 0
+    steps = Steps(progress, 4 * (len(places) + edge_count) * len(usable))
+    table = _mean_effects(usable, [Patch(*head) for head in places], steps)
+    if has_edges:
+        patches = _mean_edges(usable, _strongest_heads(table, places), edges)
+        table = pd.concat([table, _mean_effects(usable, patches, steps)], ignore_index=True)
+    table["tags"] = [
+        run.heads.loc[head_name(row.layer, row.head), "tags"] for row in table.itertuples()
+    ]
     table = table.reindex(columns=STUDY.names)
     text_columns = ["query_token", "key_token", "relation"]
     table[text_columns] = ""
@@ -213,9 +230,7 @@ def _patch_task(
     )
 
 
-def _spelled_pair(
-    rerunner: Rerunner, pair: ContrastPair, layers: Sequence[int]
-) -> PromptPair | None:
+def _spelled_pair(rerunner: Rerunner, pair: TaskRow, layers: Sequence[int]) -> PromptPair | None:
     """A pair of a task as the model reads it; None if it cannot be compared.
 
     A word has several tokens, the prompts have two lengths, or the metric is not larger after the
@@ -223,13 +238,36 @@ def _spelled_pair(
     """
     model = rerunner.model
     try:
-        windows = _prompts(model, pair.clean, pair.corrupt)
+        windows = _prompts(model, pair.prompt, pair.corrupt)
         compared = [single_token(model, pair.answer, "answer")]
         compared.append(single_token(model, pair.wrong, "wrong"))
     except HeadscopeError:
         return None
     read = PromptPair.of(rerunner, windows, compared, layers)
     return read if read.clean.metric > read.corrupt.metric else None
+
+
+def _strongest_heads(table: pd.DataFrame, places: Sequence[Head]) -> list[Head]:
+    """The heads whose edges are patched: those with the largest effects, in the order of places."""
+    size = table[["recovered", "lost"]].abs().max(axis=1)
+    rows = size.sort_values(ascending=False, kind="stable").index[:EDGE_HEADS]
+    return [places[row] for row in sorted(rows)]
+
+
+def _mean_edges(pairs: Sequence[PromptPair], heads: Sequence[Head], limit: int) -> list[Patch]:
+    """The edges of heads whose attention times value differs most, on average over pairs."""
+    patches = []
+    for layer, head in heads:
+        changes = torch.stack([pair.carried_change(layer, head) for pair in pairs])
+        for query, key in _largest_cells(changes.mean(0), limit):
+            patches.append(Patch(layer, head, query, key))
+    return patches
+
+
+def _mean_effects(
+    pairs: Sequence[PromptPair], patches: Sequence[Patch], steps: Steps
+) -> pd.DataFrame:
+    return _means_over_pairs([_effects(pair, patches, steps) for pair in pairs])
 
 
 def _means_over_pairs(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
@@ -300,13 +338,8 @@ def _table(
     """A row per head, then a row per edge of the heads with the largest effects."""
     steps = Steps(progress, 4 * (len(places) + min(EDGE_HEADS, len(places)) * edges))
     heads = _effects(pair, [Patch(*head) for head in places], steps)
-    largest = heads[["recovered", "lost"]].abs().max(axis=1).sort_values(ascending=False)
-    strongest = [places[row] for row in sorted(largest.index[:EDGE_HEADS])] if edges else []
-    patches = [
-        Patch(layer, head, *cell)
-        for layer, head in strongest
-        for cell in _edges_of(pair, layer, head, edges)
-    ]
+    strongest = _strongest_heads(heads, places) if edges else []
+    patches = _mean_edges([pair], strongest, edges)
     table = pd.concat([heads, _effects(pair, patches, steps)], ignore_index=True)
     table["tags"] = [
         run.heads.loc[head_name(row.layer, row.head), "tags"] for row in table.itertuples()
@@ -341,9 +374,8 @@ def _effects(pair: PromptPair, patches: Sequence[Patch], steps: Steps) -> pd.Dat
     return table
 
 
-def _edges_of(pair: PromptPair, layer: int, head: int, limit: int) -> list[tuple[int, int]]:
-    """The edges of a head whose attention times value differs most between the prompts."""
-    change = pair.carried_change(layer, head)
+def _largest_cells(change: Float[torch.Tensor, "query key"], limit: int) -> list[tuple[int, int]]:
+    """The cells with the largest changes above 0."""
     values, cells = change.flatten().sort(descending=True, stable=True)
     length = change.shape[1]
     best = cells[: int((values[:limit] > 0).sum())].tolist()

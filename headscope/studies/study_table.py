@@ -168,13 +168,14 @@ STUDIES: tuple[StudyRow, ...] = (
     StudyRow(
         name="ablate",
         group=TOP,
-        summary="Ablate tagged heads and their edges; measure the effect.",
+        summary="Measure what breaks without heads, or on your own task.",
         examples=(
             "headscope ablate runs/mini --only edges",
-            "headscope ablate runs/mini --heads L4H3,L5H0 --how zero",
+            "headscope ablate smollm2 --task prompts.csv --out task.csv --figure task.png",
+            "headscope ablate smollm2 --task ioi --heads L17H4,L20H0",
         ),
         out="Write the table to this .csv file, too or instead if the run cannot be written.",
-        figure="",
+        figure="With --task: draw the effects: a .png, .svg or .pdf file.",
     ),
     StudyRow(
         name="prune",
@@ -219,6 +220,9 @@ STUDIES: tuple[StudyRow, ...] = (
             "headscope study patch atlas:smollm2 --clean 'The keys are' --corrupt 'The key is' "
             "--answer ' lost' --wrong ' missing' --heads all --out patches.csv",
         ),
+    ),
+    StudyRow(
+        name="ablate_task",
     ),
     StudyRow(
         name="match_heads",

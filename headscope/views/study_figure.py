@@ -15,6 +15,7 @@ from pandas.api.types import is_numeric_dtype
 from headscope.heads import head_name
 from headscope.relations import head_types
 from headscope.statistics.tags import NO_TYPE
+from headscope.views.colours import letter
 
 MOST_BARS, MOST_TICKS = 40, 16
 
@@ -142,6 +143,8 @@ class HeatMap(Plot):
     y: str = "layer"
     mark: str = ""
     """Column with True for cells that have a dot."""
+    letters: str = ""
+    """Column of types joined by `;`; a cell has the letter of the first one."""
 
     def height(self, table: pd.DataFrame) -> float:
         """Inches of a panel."""
@@ -159,6 +162,8 @@ class HeatMap(Plot):
             for row in table[table[self.mark].eq(True)].to_dict("records"):
                 cell = wide.columns.get_loc(row[self.x]), wide.index.get_loc(row[self.y])
                 axes.plot(*cell, "ko", ms=size)
+        if self.letters and len(wide) <= MOST_BARS:
+            self._write_letters(axes, table, wide)
         for axis, names in ((axes.yaxis, wide.index), (axes.xaxis, wide.columns)):
             step = -(-len(names) // MOST_BARS)
             axis.set_ticks(range(0, len(names), step), names[::step])
@@ -168,6 +173,20 @@ class HeatMap(Plot):
         axes.figure.colorbar(image, ax=axes, label=f"{self.value}{note}")
         axes.set_xlabel(self.x)
         axes.set_ylabel(self.y)
+
+    def _write_letters(self, axes: Axes, table: pd.DataFrame, wide: pd.DataFrame) -> None:
+        """Write the letter of the first type of each cell."""
+        for row in table.to_dict("records"):
+            column = wide.columns.get_loc(row[self.x])
+            line = wide.index.get_loc(row[self.y])
+            text = _first_letter(row[self.letters])
+            axes.text(column, line, text, ha="center", va="center", fontsize=6)
+
+
+def _first_letter(types: object) -> str:
+    """The letter of the first of some types joined by `;`; empty without a type."""
+    first = str(types).partition(";")[0]
+    return letter(first) if first else ""
 
 
 def _colour(name: object) -> str | None:

@@ -30,8 +30,18 @@ def ranks(run: Path, corpus: Path) -> hs.StudyResult:
     return hs.verify(run, model="m", scores=path)
 
 
+def solved_task(ask, run: Path) -> hs.StudyResult:
+    """A task that the model of the run can do: of two answers the one that it prefers."""
+    rows = [{"prompt": "the dog saw", "answer": " the", "wrong": " dog"}] * 2
+    try:
+        return ask(run, task=rows)
+    except hs.HeadscopeError:
+        return ask(run, task=[row | {"answer": " dog", "wrong": " the"} for row in rows])
+
+
 MADE_UP = {
     "ablate": lambda ask, run, corpus: ask(run, heads="L0H0,L1H1"),
+    "ablate_task": lambda ask, run, corpus: solved_task(ask, run),
     "anatomy": lambda ask, run, corpus: ask("mini"),
     "collapse": lambda ask, run, corpus: ask(run, corpus, max_tokens=150, mixing=True),
     "compare": lambda ask, run, corpus: ask(run, run),

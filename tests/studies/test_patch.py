@@ -15,7 +15,7 @@ import headscope as hs
 from headscope.errors import HeadscopeError
 from headscope.models.load import load_model
 from headscope.models.text_window import text_window
-from headscope.stimuli.person import ContrastPair, person_pairs
+from headscope.stimuli.tasks import Task, TaskRow, read_task
 from headscope.studies import patch
 
 CLEAN = "they saw the old man and the young friend before the old"
@@ -214,7 +214,7 @@ def test_what_cannot_be_patched_is_refused_with_what_would_do(changes, message):
 
 
 PAIRS = [
-    ContrastPair(clean=f"{start} old", corrupt=f"{start} young", answer=" man", wrong=" friend")
+    TaskRow(prompt=f"{start} old", corrupt=f"{start} young", answer=" man", wrong=" friend")
     for start in (
         "they saw the old man and the young friend before the",
         "we saw the old man and the young friend before the",
@@ -224,39 +224,69 @@ PAIRS = [
 UNUSABLE = [
     replace(PAIRS[0], corrupt="they saw"),  # another length
     replace(PAIRS[0], answer=" man saw"),  # two tokens
-    replace(PAIRS[0], clean=PAIRS[0].corrupt, corrupt=PAIRS[0].clean),  # the metric falls
+    replace(PAIRS[0], prompt=PAIRS[0].corrupt, corrupt=PAIRS[0].prompt),  # the metric falls
 ]
+
+
+def one_by_one(pairs: list[TaskRow], edges: int) -> list[pd.DataFrame]:
+    """Tables of pairs, each patched by itself."""
+    options = {"heads": "L5H1,L4H3", "edges": edges, "progress": False}
+    return [
+        hs.patch(
+            "atlas:mini",
+            clean=pair.prompt,
+            corrupt=pair.corrupt,
+            answer=pair.answer,
+            wrong=pair.wrong,
+            **options,
+        ).table
+        for pair in pairs
+    ]
 
 
 def test_a_task_gives_the_means_of_its_pairs_and_their_intervals(monkeypatch):
     monkeypatch.setattr(patch, "FEWEST_PAIRS", 3)
-    monkeypatch.setitem(patch.TASKS, "person", lambda: [*PAIRS, *UNUSABLE])
-    found = hs.patch("atlas:mini", task="person", heads="L5H1,L4H3", progress=False)
-    single = [
-        hs.patch("atlas:mini", heads="L5H1,L4H3", edges=0, progress=False, **vars(pair)).table
-        for pair in PAIRS
-    ]
+    task = Task("pairs", (*PAIRS, *UNUSABLE))
+    found = hs.patch("atlas:mini", task=task, heads="L5H1,L4H3", edges=4, progress=False)
     assert found.values["pairs"] == 3
-    assert len(found.table) == 2
+    heads = found.table[found.table["kind"] == "head"]
+    single = one_by_one(PAIRS, edges=0)
     for column in patch.SHARES:
         expected = np.mean([table[column] for table in single], axis=0)
-        np.testing.assert_allclose(found.table[column], expected, atol=1e-6)
+        np.testing.assert_allclose(heads[column], expected, atol=1e-6)
     recovered = np.array([table["recovered"] for table in single])
     low, high = stats.t.interval(0.95, 2, recovered.mean(0), stats.sem(recovered))
-    np.testing.assert_allclose(found.table["recovered_low"], low, atol=1e-6)
-    np.testing.assert_allclose(found.table["recovered_high"], high, atol=1e-6)
+    np.testing.assert_allclose(heads["recovered_low"], low, atol=1e-6)
+    np.testing.assert_allclose(heads["recovered_high"], high, atol=1e-6)
+
+
+def test_an_edge_of_a_task_has_the_mean_effect_of_that_cell(monkeypatch):
+    monkeypatch.setattr(patch, "FEWEST_PAIRS", 2)
+    equally_long = PAIRS[1:]
+    task = Task("pairs", tuple(equally_long))
+    found = hs.patch("atlas:mini", task=task, heads="L5H1,L4H3", edges=2, progress=False).table
+    key = ["layer", "head", "query", "key"]
+    every_cell = [
+        table.set_index(key)["recovered"] for table in one_by_one(equally_long, edges=400)
+    ]
+    edges = found[found["kind"] == "edge"]
+    assert len(edges) == 4
+    for edge in edges.itertuples():
+        cell = (edge.layer, edge.head, edge.query, edge.key)
+        expected = np.mean([table.loc[cell] for table in every_cell])
+        assert edge.recovered == pytest.approx(expected, abs=1e-6)
 
 
 def test_the_pairs_of_person_differ_in_the_last_pronoun_alone():
-    pairs = person_pairs()
-    assert len({pair.answer for pair in pairs}) == len(pairs) >= 20
-    for pair in pairs:
-        clean, corrupt = pair.clean.split(), pair.corrupt.split()
+    rows = read_task("person").rows
+    assert len({row.answer for row in rows}) == len(rows) >= 20
+    for row in rows:
+        clean, corrupt = row.prompt.split(), row.corrupt.split()
         assert clean[:-1] == corrupt[:-1]
         assert clean[-1] in ("he", "she")
         assert corrupt[-1] in ("they", "we")
-        assert pair.answer == f"{pair.wrong}s"
-        assert clean.count(f"{pair.wrong.strip()},") == 2
+        assert row.answer == f"{row.wrong}s"
+        assert clean.count(f"{row.wrong.strip()},") == 2
 
 
 @pytest.mark.parametrize(

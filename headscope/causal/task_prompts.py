@@ -1,0 +1,233 @@
+"""A task's prompts as one model reads them, and the places where its answers are scored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from numpy import ndarray
+from torch import Tensor, nn
+
+from headscope.causal.rerun import TokenRows
+from headscope.corpus.document import Document
+from headscope.errors import CorpusError
+from headscope.models.model import Model
+from headscope.models.stream import batch_tokens_on
+from headscope.models.tokenizer import Tokenizer
+from headscope.stimuli.tasks import MIN_PROMPTS, Task, TaskRow
+
+Tokens = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Continuation:
+    """A prompt with one of its answers."""
+
+    prompt: int
+    """Number of the prompt."""
+    sign: int
+    """1 for the answer, −1 for the wrong one."""
+    tokens: Tokens
+    """The prompt from the beginning-of-text token on, then the answer without its last token."""
+    labels: Tokens
+    """Tokens of the answer, which the last tokens predict."""
+    corrupt: Tokens | None
+    """The corrupt prompt, then the same part of the answer; None if the task has none."""
+
+
+@dataclass(frozen=True, eq=False)
+class PromptBatch:
+    """Rows of tokens that run together, and the places in them that are scored."""
+
+    rows: TokenRows
+    corrupt: TokenRows | None
+    """The corrupt rows, in the same order."""
+    prompt_of_row: Int[ndarray, " row"]
+    prompt: Int[ndarray, " place"]
+    sign: Int[ndarray, " place"]
+
+
+@dataclass(frozen=True, eq=False)
+class TaskPrompts:
+    """The prompts of a task that a tokenizer can ask, with their groups."""
+
+    name: str
+    continuations: Sequence[Continuation]
+    groups: Int[ndarray, " prompt"]
+    """Number of the group of each prompt; groups are resampled as a whole."""
+    compares: bool
+    """True if each prompt has a wrong answer."""
+    notes: tuple[str, ...]
+
+    @classmethod
+    def of(cls, task: Task, model: Model) -> TaskPrompts:
+        """Spell a task; prompts that cannot be asked are left out, with a note.
+
+        Raises:
+            CorpusError: fewer than two prompts remain.
+        """
+        continuations: list[Continuation] = []
+        groups: list[str] = []
+        faults: list[str] = []
+        for number, row in enumerate(task.rows):
+            prompt = len(groups)
+            try:
+                continuations += _spelled(row, prompt, model)
+            except CorpusError as error:
+                faults.append(str(error))
+                continue
+            groups.append(row.group or f"row {number}")
+        if len(groups) < MIN_PROMPTS:
+            raise CorpusError(
+                f"{task.name}: {len(groups)} of {len(task.rows)} prompts can be asked of "
+                f"{model.name}, and at least {MIN_PROMPTS} are needed; {faults[0]}"
+            )
+        notes = list(task.notes)
+        if faults:
+            notes.append(f"{len(faults)} prompts were left out; the first: {faults[0]}")
+        _, group_numbers = np.unique(groups, return_inverse=True)
+        return cls(task.name, continuations, group_numbers, task.compares, tuple(notes))
+
+    @property
+    def count(self) -> int:
+        """Number of prompts."""
+        return len(self.groups)
+
+    def half(self, which: int) -> TaskPrompts:
+        """The prompts of every second group, from the first (0) or the second group (1) on."""
+        members = np.flatnonzero(self.groups % 2 == which)
+        numbers = {int(prompt): number for number, prompt in enumerate(members)}
+        continuations = [
+            Continuation(numbers[one.prompt], one.sign, one.tokens, one.labels, one.corrupt)
+            for one in self.continuations
+            if one.prompt in numbers
+        ]
+        return TaskPrompts(
+            self.name, continuations, self.groups[members], self.compares, self.notes
+        )
+
+    def batches(self, device: str) -> Iterator[PromptBatch]:
+        """Prompts of similar length that run together; equal rows run once."""
+        by_row: dict[tuple[int, Tokens], list[Continuation]] = {}
+        for one in self.continuations:
+            by_row.setdefault((one.prompt, one.tokens), []).append(one)
+        ordered = sorted(by_row.values(), key=lambda members: len(members[0].tokens))
+        start = 0
+        while start < len(ordered):
+            stop = start + 1
+            limit = batch_tokens_on(device)
+            while stop < len(ordered):
+                width = len(ordered[stop][0].tokens)
+                if (stop + 1 - start) * width > limit:
+                    break
+                stop += 1
+            yield _batch(ordered[start:stop], device)
+            start = stop
+
+
+def _batch(by_row: Sequence[Sequence[Continuation]], device: str) -> PromptBatch:
+    """One batch of rows, each with the continuations that it scores."""
+    row: list[int] = []
+    position: list[int] = []
+    label: list[int] = []
+    prompt: list[int] = []
+    sign: list[int] = []
+    for number, members in enumerate(by_row):
+        for one in members:
+            places = range(len(one.tokens) + 1 - len(one.labels), len(one.tokens) + 1)
+            row += [number] * len(one.labels)
+            position += places
+            label += one.labels
+            prompt += [one.prompt] * len(one.labels)
+            sign += [one.sign] * len(one.labels)
+    firsts = [members[0] for members in by_row]
+    rows = _token_rows([one.tokens for one in firsts], row, position, label, device)
+    corrupt_tokens = [one.corrupt for one in firsts if one.corrupt is not None]
+    corrupt = None
+    if len(corrupt_tokens) == len(firsts):
+        corrupt = _token_rows(corrupt_tokens, [], [], [], device)
+    return PromptBatch(
+        rows=rows,
+        corrupt=corrupt,
+        prompt_of_row=np.array([one.prompt for one in firsts]),
+        prompt=np.array(prompt),
+        sign=np.array(sign),
+    )
+
+
+def _token_rows(
+    tokens: Sequence[Tokens],
+    row: Sequence[int],
+    position: Sequence[int],
+    label: Sequence[int],
+    device: str,
+) -> TokenRows:
+    padded = nn.utils.rnn.pad_sequence(
+        [torch.tensor(one) for one in tokens], batch_first=True, padding_value=tokens[0][0]
+    )
+    lengths = torch.tensor([len(one) for one in tokens])
+    places = [torch.tensor(numbers, dtype=torch.long) for numbers in (row, position, label)]
+    on_device = [part.to(device) for part in (padded, lengths, *places)]
+    return TokenRows(*on_device)
+
+
+def _spelled(row: TaskRow, prompt: int, model: Model) -> list[Continuation]:
+    """The continuations of a prompt.
+
+    Raises:
+        CorpusError: the tokenizer joins the prompt and an answer, or they are too long.
+    """
+    tokenizer = model.tokenizer
+    prompt_tokens = _encoded(tokenizer, row.prompt)
+    corrupt = (tokenizer.bos, *_encoded(tokenizer, row.corrupt)) if row.corrupt else None
+    continuations = []
+    for sign, answer in ((1, row.answer), (-1, row.wrong)):
+        if not answer:
+            continue
+        whole = _encoded(tokenizer, row.prompt + answer)
+        labels = whole[len(prompt_tokens) :]
+        if whole[: len(prompt_tokens)] != prompt_tokens or not labels:
+            raise CorpusError(
+                f"{row.prompt[-40:]!r} and {answer!r:.40}: the tokenizer joins the end of the "
+                "prompt and the answer; end the prompt earlier"
+            )
+        tokens = (tokenizer.bos, *whole[:-1])
+        if len(tokens) > model.context:
+            raise CorpusError(
+                f"{row.prompt[:40]!r}: {len(tokens)} tokens; {model.name} reads {model.context}"
+            )
+        continuations.append(
+            Continuation(
+                prompt=prompt,
+                sign=sign,
+                tokens=tokens,
+                labels=labels,
+                corrupt=None if corrupt is None else (*corrupt, *labels[:-1]),
+            )
+        )
+    return continuations
+
+
+def _encoded(tokenizer: Tokenizer, text: str) -> Tokens:
+    return tuple(tokenizer.encode(Document("prompt", text, ())).tokens.tolist())
+
+
+def aligned_at_end(
+    values: Float[Tensor, "row source_position ..."],
+    source_lengths: Int[Tensor, " row"],
+    target: Float[Tensor, "row position ..."],
+    target_lengths: Int[Tensor, " row"],
+) -> Float[Tensor, "row position ..."]:
+    """The values of one set of rows at the positions of another; the last tokens coincide.
+
+    Positions before the beginning of a shorter source keep the target's own values.
+    """
+    aligned = target.clone()
+    pairs = zip(source_lengths.tolist(), target_lengths.tolist(), strict=True)
+    for row, (source, length) in enumerate(pairs):
+        shared = min(source, length)
+        aligned[row, length - shared : length] = values[row, source - shared : source]
+    return aligned

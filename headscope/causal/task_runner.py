@@ -1,0 +1,304 @@
+"""A model on a task: how well it does untouched, and with heads replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+from numpy import ndarray
+from torch import Tensor
+
+from headscope.causal.intervention import HeadOutputs, HeadsSet, OutputChange
+from headscope.causal.rerun import CleanRun, Rerunner, TokenRows
+from headscope.causal.task_prompts import PromptBatch, TaskPrompts, aligned_at_end
+from headscope.errors import ModelError
+from headscope.models.layout.projections import output_matrix
+
+Head = tuple[int, int]
+"""A layer and the number of a head in it."""
+Metric = Literal["difference", "log-probability", "accuracy"]
+Method = Literal["mean", "zero", "resample"]
+Replacements = Mapping[int, Float[Tensor, "..."]]
+"""Values that heads are set to, by layer, in any shape that fits `row position head width`."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Scores:
+    """What a model predicts at each place."""
+
+    log_probability: Float[ndarray, " place"]
+    """That of the label, in nats."""
+    is_top: Bool[ndarray, " place"]
+    """True if the label is the most likely token."""
+
+
+@dataclass(frozen=True, eq=False)
+class _CleanBatch:
+    """The untouched run of one batch, and what heads are replaced by in it."""
+
+    batch: PromptBatch
+    run: CleanRun
+    replacements: Replacements
+
+
+class TaskRunner:
+    """A causal model on the prompts of a task.
+
+    Args:
+        rerunner: the model.
+        prompts: of the task.
+        metric: `difference`, log-probability of the answer minus that of the wrong one, in nats;
+            `log-probability` of the answer, in nats; or `accuracy`, the share of prompts at which
+            the answer is more likely than the wrong one, or without a wrong one at which each of
+            its tokens is the most likely.
+        method: replaces a head's output by its `mean` over all tokens of the prompts, by `zero`,
+            or by its output on the corrupt prompt (`resample`), aligned at the end.
+
+    Raises:
+        ModelError: the model's own log-probabilities are not finite.
+    """
+
+    def __init__(
+        self, rerunner: Rerunner, prompts: TaskPrompts, *, metric: Metric, method: Method
+    ) -> None:
+        self.rerunner = rerunner
+        self.prompts = prompts
+        self.metric = metric
+        self.method = method
+        self._batches = list(prompts.batches(rerunner.model.device))
+        means = self._means() if method == "mean" else {}
+        self._clean = [self._clean_batch(batch, means) for batch in self._batches]
+        self.clean = self._joined(lambda clean: None)
+        """The metric of each prompt by the untouched model."""
+        if not np.isfinite(self.clean).all():
+            raise ModelError(f"{rerunner.model.name}: its log-probabilities are not finite")
+
+    @property
+    def heads(self) -> list[Head]:
+        """All heads of the model, layer by layer."""
+        model = self.rerunner.model
+        return [(layer, head) for layer in model.attention_layers for head in range(model.heads)]
+
+    def without(self, heads: Collection[Head]) -> Float[ndarray, " prompt"]:
+        """The metric of each prompt with some heads replaced together."""
+        by_layer: dict[int, list[int]] = {}
+        for layer, head in sorted(heads):
+            by_layer.setdefault(layer, []).append(head)
+
+        def change(clean: _CleanBatch) -> HeadsSet:
+            values = {
+                layer: clean.replacements[layer][..., members, :]
+                for layer, members in by_layer.items()
+            }
+            return HeadsSet(by_layer, values)
+
+        return self._joined(change)
+
+    def only(self, heads: Collection[Head]) -> Float[ndarray, " prompt"]:
+        """The metric of each prompt with all heads replaced but these."""
+        return self.without([head for head in self.heads if head not in set(heads)])
+
+    def attributions(self) -> Float[ndarray, "prompt head"]:
+        """First-order estimate of the effect of replacing each head alone.
+
+        Gradient of the metric by a head's output, times the change of this output, summed over
+        positions (attribution patching, Nanda 2023). For `accuracy` the gradient is that of the
+        log-probabilities.
+        """
+        effects = np.zeros((self.prompts.count, len(self.heads)))
+        for clean in self._clean:
+            gradient = self._mixing_gradient(clean)
+            np.add.at(effects, clean.batch.prompt_of_row, -gradient)
+        return effects
+
+    def output_norms(self) -> dict[Head, float]:
+        """Mean norm of each head's output z W_O over the prompts' tokens, without the first."""
+        totals = dict.fromkeys(self.heads, 0.0)
+        tokens = 0
+        for clean in self._clean:
+            is_token = _real_tokens(clean.run.rows)
+            tokens += int(is_token.sum())
+            for layer, z in clean.run.z.items():
+                matrix = output_matrix(self.rerunner.outputs[layer]).float()
+                by_head = matrix.reshape(z.shape[2], -1, matrix.shape[-1])
+                output = torch.einsum("thw,hwm->thm", z[is_token].float(), by_head)
+                for head, norm in enumerate(output.norm(dim=-1).sum(0).tolist()):
+                    totals[layer, head] += norm
+        return {head: total / tokens for head, total in totals.items()}
+
+    def above_chance(self) -> Float[ndarray, " prompt"]:
+        """How far the untouched model is above one that does not know the answers, by prompt.
+
+        A difference is compared with 0, the accuracy of two answers with one half, that of one
+        answer with 0. A log-probability is that of the answer's first token minus the mean over
+        the first tokens of other answers; if all prompts have the same answer, minus that of a
+        uniform guess.
+        """
+        if self.metric == "difference":
+            return self.clean
+        if self.metric == "accuracy":
+            return self.clean - (0.5 if self.prompts.compares else 0.0)
+        return self._above_other_answers()
+
+    @torch.inference_mode()
+    def _above_other_answers(self) -> Float[ndarray, " prompt"]:
+        first_of_prompt = {
+            one.prompt: one.labels[0] for one in self.prompts.continuations if one.sign > 0
+        }
+        firsts = sorted(set(first_of_prompt.values()))
+        above = np.zeros(self.prompts.count)
+        for clean in self._clean:
+            is_answer = clean.batch.sign > 0
+            is_first = is_answer & _is_first_of_prompt(clean.batch.prompt, is_answer)
+            states = clean.run.states[torch.from_numpy(is_first).to(clean.run.states.device)]
+            logs = self._log_probabilities(states)[:, firsts].double().cpu().numpy()
+            for prompt, row in zip(clean.batch.prompt[is_first], logs, strict=True):
+                is_right = np.array(firsts) == first_of_prompt[prompt]
+                uniform = -np.log(self.rerunner.model.vocabulary_size)
+                others = row[~is_right].mean() if len(firsts) > 1 else uniform
+                above[prompt] = row[is_right].item() - others
+        return above
+
+    def _means(self) -> dict[int, Float[Tensor, "head width"]]:
+        """Mean of each head's z over the tokens of all prompts, without the first of each row."""
+        sums: dict[int, Tensor] = {}
+        tokens = 0
+        for batch in self._batches:
+            run = self.rerunner.clean(batch.rows)
+            is_token = _real_tokens(batch.rows)
+            tokens += int(is_token.sum())
+            for layer, z in run.z.items():
+                sums[layer] = sums.get(layer, 0) + z[is_token].double().sum(0)
+        return {layer: (total / tokens).float() for layer, total in sums.items()}
+
+    def _clean_batch(self, batch: PromptBatch, means: Replacements) -> _CleanBatch:
+        run = self.rerunner.clean(batch.rows)
+        if self.method == "mean":
+            return _CleanBatch(batch, run, means)
+        if self.method == "zero":
+            return _CleanBatch(batch, run, {layer: z[:1, :1] * 0 for layer, z in run.z.items()})
+        assert batch.corrupt is not None
+        corrupt = self.rerunner.clean(batch.corrupt)
+        lengths = batch.corrupt.lengths, batch.rows.lengths
+        aligned = {
+            layer: aligned_at_end(corrupt.z[layer], lengths[0], z, lengths[1])
+            for layer, z in run.z.items()
+        }
+        return _CleanBatch(batch, run, aligned)
+
+    def _joined(
+        self, change: Callable[[_CleanBatch], OutputChange | None]
+    ) -> Float[ndarray, " prompt"]:
+        """The metric of all prompts, with a change of each batch."""
+        answer = np.zeros(self.prompts.count)
+        wrong = np.zeros(self.prompts.count)
+        misses = np.zeros(self.prompts.count)
+        for clean in self._clean:
+            intervention = change(clean)
+            states = clean.run.states
+            if intervention is not None:
+                states = self.rerunner.states(clean.run, intervention)
+            scores = self._scores(states, clean.batch.rows)
+            is_answer = clean.batch.sign > 0
+            prompt = clean.batch.prompt
+            np.add.at(answer, prompt[is_answer], scores.log_probability[is_answer])
+            np.add.at(wrong, prompt[~is_answer], scores.log_probability[~is_answer])
+            np.add.at(misses, prompt[is_answer], ~scores.is_top[is_answer])
+        if self.metric == "log-probability":
+            return answer
+        if self.metric == "difference":
+            return answer - wrong
+        right = answer > wrong if self.prompts.compares else misses == 0
+        return right.astype(float)
+
+    @torch.inference_mode()
+    def _scores(self, states: Float[Tensor, "place d_model"], rows: TokenRows) -> _Scores:
+        logs = self._log_probabilities(states)
+        assert rows.labels is not None
+        label = logs.gather(-1, rows.labels[:, None])[:, 0]
+        is_top = logs.argmax(-1) == rows.labels
+        return _Scores(label.double().cpu().numpy(), is_top.cpu().numpy())
+
+    def _log_probabilities(
+        self, states: Float[Tensor, "place d_model"]
+    ) -> Float[Tensor, "place vocabulary"]:
+        unembed = self.rerunner.network.get_output_embeddings()
+        logs: Tensor = unembed(states).float().log_softmax(-1)
+        return logs
+
+    def _mixing_gradient(self, clean: _CleanBatch) -> Float[ndarray, "row head"]:
+        """Derivative of the metric of each row by the share of each head's own output, at 1."""
+        model, rows = self.rerunner.model, clean.batch.rows
+        shares = torch.ones(
+            len(model.attention_layers), len(rows.tokens), model.heads, device=model.device
+        )
+        with _frozen(self.rerunner.network), torch.enable_grad():
+            shares.requires_grad_(True)
+            change = HeadsMixed(
+                dict(zip(model.attention_layers, shares, strict=True)), clean.replacements
+            )
+            with change.applied(model):
+                states = self.rerunner.place_states(rows)
+            logs = self._log_probabilities(states)
+            assert rows.labels is not None
+            label = logs.gather(-1, rows.labels[:, None])[:, 0]
+            sign = clean.batch.sign if self.metric != "log-probability" else clean.batch.sign > 0
+            total = (label * torch.from_numpy(sign).to(label)).sum()
+            total.backward()  # type: ignore[no-untyped-call]
+        assert shares.grad is not None
+        by_row = shares.grad.transpose(0, 1).flatten(1)
+        return by_row.double().cpu().numpy()
+
+
+@dataclass(frozen=True, eq=False)
+class HeadsMixed(OutputChange):
+    """Each head's z mixed with another value: share 1 is its own z, share 0 the other value."""
+
+    shares: Mapping[int, Float[Tensor, "row head"]]
+    """Shares by layer."""
+    values: Replacements
+
+    @property
+    def layers(self) -> frozenset[int]:
+        """The layers with shares."""
+        return frozenset(self.shares)
+
+    def edit(self, layer: int, z: HeadOutputs) -> HeadOutputs:
+        """The mixture at every position."""
+        share = self.shares[layer][:, None, :, None].to(z)
+        value = self.values[layer].to(z)
+        return share * z + (1 - share) * value
+
+
+def _real_tokens(rows: TokenRows) -> Tensor:
+    """Mask of the tokens of each row, without padding and the first."""
+    position = torch.arange(rows.tokens.shape[1], device=rows.tokens.device)
+    lengths = rows.lengths.to(position.device)
+    return (position > 0) & (position < lengths[:, None])
+
+
+def _is_first_of_prompt(prompt: ndarray, is_used: ndarray) -> ndarray:
+    """Mask of the first used place of each prompt."""
+    is_first = np.zeros(len(prompt), bool)
+    used = np.flatnonzero(is_used)
+    _, first = np.unique(prompt[used], return_index=True)
+    is_first[used[first]] = True
+    return is_first
+
+
+@contextmanager
+def _frozen(network: Any) -> Iterator[None]:
+    """Freeze the weights, so that far fewer activations are kept for the backward pass."""
+    trainable = [weight for weight in network.parameters() if weight.requires_grad]
+    for weight in trainable:
+        weight.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for weight in trainable:
+            weight.requires_grad_(True)

@@ -1,0 +1,524 @@
+"""Ablation of heads on the prompts of a task: one by one, together, and found by a search."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float, Int
+from matplotlib.figure import Figure
+from numpy import ndarray
+from pydantic import Field
+
+from headscope.causal.head_set import SETS, Head, matched_sets
+from headscope.causal.rerun import Rerunner
+from headscope.causal.task_prompts import TaskPrompts
+from headscope.causal.task_runner import Method, Metric, TaskRunner
+from headscope.errors import HeadscopeError
+from headscope.heads import head_name, parse_head
+from headscope.measure.bootstrap import Estimate, estimate
+from headscope.models.families import refuse_encoder
+from headscope.models.model import Model
+from headscope.options import Device, Name, Positive, Revision, Seed, Source
+from headscope.progress import Progress, Steps, progress_bar
+from headscope.runs.listing import selected_heads
+from headscope.runs.recorded_paths import name_of
+from headscope.runs.resolve import ModelOrRun, model_or_run
+from headscope.statistics.conditions import MAX_Q
+from headscope.statistics.estimates import adjusted
+from headscope.statistics.result import Result
+from headscope.stimuli.tasks import Task, TaskSource, read_task
+from headscope.studies.study import Study, study, table_columns
+from headscope.views.study_figure import HeatMap
+from headscope.views.study_result import StudyResult
+
+SHARE_EXACT = 0.2
+"""Share of the heads whose effects must be exact: those with the largest ones."""
+SHARE_AT_ONCE = 0.1
+"""Share of the heads that are measured before the screen looks again."""
+FOUND_SHARE = 0.8
+"""Share of the metric that the ablation of a found set takes."""
+MOST_FOUND = 12
+"""Most heads of a found set."""
+CANDIDATES = 30
+"""Heads that the search tries at each step: those with the most harmful single effects."""
+SHOWN = 12
+"""Heads that a terminal shows."""
+HEAD, SET, RANDOM_SET, ONLY_SET = "head", "set", "random set", "only the set"
+
+TASK_STUDY = Study(
+    rows="head; or for heads together, a row for the set, one for the model with only the set, and "
+    "one per random set",
+    columns=table_columns("""
+        kind | `head`, `set`, `only the set` or `random set` | what is replaced: a head, these
+            heads, all heads but these, or as many heads of similar layer and norm of output
+        layer, head | count, ≥ 0 | layer of the head, and its number there; empty for sets
+        heads | names joined by `;` | the head or the heads
+        tags | types joined by `;` | tags of the heads in the run; empty without a run
+        prompts | count, ≥ 2 | prompts measured
+        clean | the metric's unit | mean metric of the untouched model
+        effect | the metric's unit | metric with the heads replaced − `clean`; below 0 is harm
+        ci_low, ci_high | the metric's unit | ends of its 95 % interval over groups of prompts
+        attribution | the metric's unit | first-order estimate of `effect`; empty for sets
+        measured | True or False | False if the attribution shows that `effect` cannot be among the
+            fifth of the heads with the largest effects; then `effect` is empty
+        share | share | effect ÷ effect of replacing all heads; empty for single heads
+        rank | count, ≥ 1 | for the set: 1 + random sets with at least as large an |effect|
+        p_value | 0 to 1 | for a head: two-sided test over groups of prompts that the effect is 0;
+            for the set: rank ÷ (1 + random sets)
+        q_value | 0 to 1 | for a head: Benjamini–Hochberg over all heads of the model
+    """),
+    figure=HeatMap(value="effect", letters="tags"),
+    encoders=False,
+    bad_call={"task": "no-such-task"},
+)
+
+
+@study(TASK_STUDY)
+def ablate_task(
+    model: ModelOrRun,
+    *,
+    task: TaskSource,
+    heads: Annotated[
+        Name | None,
+        Field(
+            description="Heads that are ablated together: names such as L5H1,L6H9, or of a run a "
+            "type, a relation or tagged. Default: each head by itself."
+        ),
+    ] = None,
+    top: Annotated[
+        Positive | None,
+        Field(description="Ablate the heads with the most harmful single effects together."),
+    ] = None,
+    find: Annotated[
+        bool,
+        Field(
+            description="Search a small set whose ablation takes 80 % of the metric on one half of "
+            "the prompts, and test it on the other."
+        ),
+    ] = False,
+    how: Annotated[
+        Method,
+        Field(
+            description="Replace outputs by their mean over the prompts, by zero, or by those on "
+            "the corrupt prompt (resample)."
+        ),
+    ] = "mean",
+    metric: Annotated[
+        Metric | None,
+        Field(
+            description="Default: difference (log-probability of the answer − that of the wrong "
+            "one) if the task has wrong answers, else log-probability."
+        ),
+    ] = None,
+    prompts: Annotated[
+        Positive | None, Field(description="Maximum number of prompts. Default: all.")
+    ] = None,
+    seed: Seed = 0,
+    progress: Progress = True,
+    source: Source = None,
+    revision: Revision = None,
+    device: Device = "auto",
+) -> StudyResult:
+    """Measure which heads matter for a task: one by one, or together against random sets.
+
+    If the interval of the metric includes chance, no head is ablated. Attribution orders single
+    heads, and those that can be among the fifth with the largest effects are measured exactly. A
+    set is compared with 20 random sets of as many heads, matched by layer and norm of output.
+
+    Raises:
+        CorpusError: the task has invalid rows, or too few prompts that the tokenizer can ask.
+        ChoiceError: no task of that name ships.
+        HeadscopeError: the model cannot do the task; no such head; or options that exclude others.
+        ModelError: the model cannot be loaded or intervened on.
+        RunError: the run has no model, or its weights have changed.
+    """
+    _check_options(heads, top, find=find)
+    checked_task = read_task(task, seed=seed).first(prompts)
+    used_metric = _metric_of(checked_task, metric, how)
+    with progress_bar(progress, "ablating", unit="heads") as bar:
+        loaded, run = model_or_run(model, source=source, revision=revision, device=device)
+        refuse_encoder(loaded, "ablate --task")
+        together = None if heads is None else _named_heads(loaded, run, heads)
+        spelled = TaskPrompts.of(checked_task, loaded)
+        make_test = partial(
+            _test_of, Rerunner(loaded), run, metric=used_metric, method=how, seed=seed
+        )
+        test = make_test(spelled)
+        _check_competence(test)
+        if find:
+            together = _search(make_test(spelled.half(0)), Steps(bar, _most_tries(loaded)))
+            test = make_test(spelled.half(1))
+        if together is None:
+            singles = head_rows(test, Steps(bar, loaded.layers * loaded.heads))
+            if top is None:
+                return _result_of_heads(test, singles)
+            harmful = singles[singles["effect"] < 0].nsmallest(top, "effect")
+            together = list(zip(harmful["layer"], harmful["head"], strict=True))
+        table = set_rows(test, together, Steps(bar, SETS + 3))
+    return _result_of_set(test, table)
+
+
+def _check_options(heads: str | None, top: int | None, *, find: bool) -> None:
+    given = {"--heads": heads is not None, "--top": top is not None, "--find": find}
+    names = [name for name, is_given in given.items() if is_given]
+    if len(names) > 1:
+        raise HeadscopeError(f"{' and '.join(names)} both choose the heads; give one of them")
+
+
+def _metric_of(task: Task, metric: Metric | None, how: Method) -> Metric:
+    """The metric that was asked for, or the default one of the task."""
+    if metric == "difference" and not task.compares:
+        raise HeadscopeError(f"{task.name}: the metric difference needs a wrong answer in each row")
+    if how == "resample" and not task.has_corrupt:
+        raise HeadscopeError(f"{task.name}: --how resample needs a corrupt prompt in each row")
+    if metric is not None:
+        return metric
+    return "difference" if task.compares else "log-probability"
+
+
+def _named_heads(model: Model, run: Result | None, heads: str) -> list[Head]:
+    """Heads by their names, or by a type, a relation or `tagged` of a run."""
+    if run is not None:
+        return selected_heads(run, heads)
+    positions = list(dict.fromkeys(parse_head(name) for name in heads.split(",")))
+    for layer, head in positions:
+        if layer not in model.attention_layers or head >= model.heads:
+            last = head_name(model.attention_layers[-1], model.heads - 1)
+            raise HeadscopeError(f"{model.name} has no head {head_name(layer, head)}; up to {last}")
+    return positions
+
+
+def _test_of(
+    rerunner: Rerunner,
+    run: Result | None,
+    prompts: TaskPrompts,
+    *,
+    metric: Metric,
+    method: Method,
+    seed: int,
+) -> TaskTest:
+    runner = TaskRunner(rerunner, prompts, metric=metric, method=method)
+    tags: dict[Head, str] = {}
+    if run is not None:
+        rows = run.heads[["layer", "head", "tags"]].itertuples(index=False)
+        tags = {(int(layer), int(head)): str(types) for layer, head, types in rows}
+    return TaskTest(runner, tags, seed)
+
+
+def _check_competence(test: TaskTest) -> None:
+    """Refuse a task that the model cannot do: no head is to blame then.
+
+    Raises:
+        HeadscopeError: the interval of the metric includes chance.
+    """
+    above = test.competence
+    if above.low > 0:
+        return
+    runner = test.runner
+    raise HeadscopeError(
+        f"{runner.rerunner.model.name} cannot do the task {runner.prompts.name}: its "
+        f"{runner.metric} minus chance is {above.mean:.3f} [{above.low:.3f}, {above.high:.3f}] "
+        f"over {runner.prompts.count} prompts; no head was ablated"
+    )
+
+
+def _most_tries(model: Model) -> int:
+    return model.layers * model.heads + CANDIDATES * MOST_FOUND
+
+
+def _search(test: TaskTest, steps: Steps) -> list[Head]:
+    """The heads of a found set.
+
+    Raises:
+        HeadscopeError: no head's ablation lowers the metric.
+    """
+    found = found_set(test, head_rows(test, steps), steps)
+    if not found:
+        raise HeadscopeError("no head's ablation lowers the metric: there is no set to find")
+    return found
+
+
+def _result_of_heads(test: TaskTest, table: pd.DataFrame) -> StudyResult:
+    runner = test.runner
+    measured = table[table["measured"]]
+    table = table.assign(share=np.nan, rank=np.nan)[TASK_STUDY.names]
+    columns = ["layer", "head", "tags", "effect", "ci_low", "ci_high", "q_value"]
+    significant = measured[measured["q_value"] < MAX_Q]
+    harmful = int((significant["effect"] < 0).sum())
+    notes = [
+        f"an effect below 0 is harm; at q < {MAX_Q:g}, {harmful} heads harm the task if they are "
+        f"ablated and {len(significant) - harmful} help",
+        f"{len(measured)} of {len(table)} heads were measured exactly; the attribution of the "
+        "others excludes them from the fifth with the largest effects",
+    ]
+    return StudyResult(
+        title=_title(test),
+        table=table,
+        terminal_table=table.head(SHOWN)[columns],
+        notes=[*notes, *runner.prompts.notes],
+        values=_values(test),
+        draw=TASK_STUDY.draw,
+    )
+
+
+def _result_of_set(test: TaskTest, table: pd.DataFrame) -> StudyResult:
+    runner = test.runner
+    table = table.reindex(columns=TASK_STUDY.names)
+    tested = table.iloc[0]
+    only = table.iloc[1]
+    controls = table[table["kind"] == RANDOM_SET]
+    notes = [
+        f"an effect below 0 is harm; the ablation takes {tested['share']:.0%} of the metric, "
+        f"random sets {controls['share'].mean():.0%} on average",
+        f"rank {tested['rank']:.0f} among {len(controls)} random sets, p = {tested['p_value']:.3f}",
+        f"with all other heads replaced, the model keeps {1 - only['share']:.0%} of the metric",
+    ]
+    columns = ["kind", "heads", "effect", "ci_low", "ci_high", "share"]
+    summary = controls[["effect", "ci_low", "ci_high", "share"]].mean()
+    mean_row = {"kind": f"mean of {len(controls)} random sets", "heads": "", **summary}
+    shown = pd.concat([table.head(2)[columns], pd.DataFrame([mean_row])], ignore_index=True)
+    return StudyResult(
+        title=_title(test),
+        table=table,
+        terminal_table=shown,
+        notes=[*notes, *runner.prompts.notes],
+        values=_values(test),
+        draw=_set_figure,
+    )
+
+
+def _title(test: TaskTest) -> str:
+    runner = test.runner
+    clean = test.estimate(runner.clean)
+    interval = f"[{clean.low:.3f}, {clean.high:.3f}]"
+    return (
+        f"{name_of(runner.rerunner.model.name)}: task {runner.prompts.name}, {runner.metric} "
+        f"{clean.mean:.3f} {interval} over {runner.prompts.count} prompts; heads replaced by "
+        f"{_REPLACED_BY[runner.method]}"
+    )
+
+
+def _values(test: TaskTest) -> dict[str, Any]:
+    runner = test.runner
+    return {"task": runner.prompts.name, "metric": runner.metric, "how": runner.method}
+
+
+_REPLACED_BY = {
+    "mean": "their mean",
+    "zero": "zero",
+    "resample": "their output on the corrupt prompt",
+}
+
+
+def _set_figure(result: StudyResult) -> Figure:
+    """Effects of the set and of the random sets, as points over a line of ranks."""
+    figure = Figure(figsize=(6.0, 2.4), layout="constrained")
+    axes = figure.subplots()
+    for name, colour in ((RANDOM_SET, "0.6"), (ONLY_SET, "#4477aa"), (SET, "#cc3311")):
+        rows = result.table[result.table["kind"] == name]
+        errors = [rows["effect"] - rows["ci_low"], rows["ci_high"] - rows["effect"]]
+        height = [name] * len(rows)
+        axes.errorbar(rows["effect"], height, xerr=errors, fmt="o", ms=4, color=colour, lw=0.8)
+    axes.axvline(0, color="0.8", lw=0.8)
+    axes.set_xlabel(f"effect on the {result.values['metric']} (below 0 is harm)")
+    axes.set_title(result.title.split(", ")[0].replace("$", r"\$"), fontsize=9)
+    return figure
+
+
+@dataclass(frozen=True)
+class TaskTest:
+    """A model on a task, and how its effects are tested."""
+
+    runner: TaskRunner
+    tags: Mapping[Head, str]
+    """Tags of each head, joined by `;`; empty without a run."""
+    seed: int
+
+    @property
+    def competence(self) -> Estimate:
+        """The metric of the untouched model minus chance, with its interval over groups."""
+        return self.estimate(self.runner.above_chance())
+
+    @property
+    def is_competent(self) -> bool:
+        """True if the interval of the metric is above chance."""
+        return bool(self.competence.low > 0)
+
+    def estimate(self, by_prompt: Float[ndarray, " prompt"]) -> Estimate:
+        """Mean over prompts and its 95 % interval; groups of prompts are resampled together."""
+        groups = self.runner.prompts.groups
+        sums = np.bincount(groups, by_prompt)
+        counts = np.bincount(groups)
+        return estimate(sums, counts, seed=self.seed)
+
+
+def head_rows(test: TaskTest, steps: Steps) -> pd.DataFrame:
+    """A row per head with the effect of its ablation, the largest effects first.
+
+    Attribution orders the heads. Heads are measured exactly, a tenth at a time, until no other head
+    can be among the fifth with the largest effects: its attribution, plus the largest error of the
+    attributions that were measured last, is below the smallest effect of that fifth.
+    """
+    runner = test.runner
+    attributions = runner.attributions().mean(0)
+    order = np.argsort(-np.abs(attributions), kind="stable")
+    at_once = max(1, round(SHARE_AT_ONCE * len(order)))
+    effects: dict[int, Float[ndarray, " prompt"]] = {}
+    for start in range(0, len(order), at_once):
+        part = order[start : start + at_once]
+        for number in part.tolist():
+            effects[number] = runner.without([runner.heads[number]]) - runner.clean
+            steps.advance(1)
+        if _is_screened(order[start + at_once :], part, effects, attributions):
+            break
+    steps.advance(len(order) - len(effects))
+    rows = [
+        _head_row(test, number, attributions[number], effects.get(number))
+        for number in range(len(order))
+    ]
+    table = pd.DataFrame(rows)
+    # a head that was not measured counts as a test that failed
+    table["q_value"] = adjusted(table["p_value"].fillna(1.0).to_numpy())
+    table.loc[table["p_value"].isna(), "q_value"] = np.nan
+    size = table["effect"].abs().fillna(-1)
+    return table.loc[size.sort_values(ascending=False, kind="stable").index].reset_index(drop=True)
+
+
+def _is_screened(
+    others: Int[ndarray, " other"],
+    last: Int[ndarray, " measured"],
+    effects: Mapping[int, Float[ndarray, " prompt"]],
+    attributions: Float[ndarray, " head"],
+) -> bool:
+    """True if none of the other heads can be among those with the largest effects."""
+    fifth = max(1, round(SHARE_EXACT * len(attributions)))
+    if len(effects) < fifth or not len(others):
+        return False
+    sizes = sorted((abs(float(effect.mean())) for effect in effects.values()), reverse=True)
+    errors = [abs(float(effects[number].mean()) - attributions[number]) for number in last]
+    largest_possible = np.abs(attributions[others]).max() + max(errors)
+    return bool(largest_possible < sizes[fifth - 1])
+
+
+def _head_row(
+    test: TaskTest,
+    number: int,
+    attribution: float,
+    effect: Float[ndarray, " prompt"] | None,
+) -> dict[str, Any]:
+    head = test.runner.heads[number]
+    row = {
+        "kind": HEAD,
+        "layer": head[0],
+        "head": head[1],
+        "heads": head_name(*head),
+        "tags": test.tags.get(head, ""),
+        "attribution": float(attribution),
+        "measured": effect is not None,
+    }
+    return row | _effect_columns(test, effect)
+
+
+def _effect_columns(test: TaskTest, effect: Float[ndarray, " prompt"] | None) -> dict[str, Any]:
+    columns: dict[str, Any] = {
+        "prompts": test.runner.prompts.count,
+        "clean": float(test.runner.clean.mean()),
+    }
+    if effect is None:
+        return columns | {"effect": np.nan, "ci_low": np.nan, "ci_high": np.nan, "p_value": np.nan}
+    mean = test.estimate(effect)
+    return columns | {
+        "effect": mean.mean,
+        "ci_low": mean.low,
+        "ci_high": mean.high,
+        # of a two-sided test
+        "p_value": 2 * min(mean.p_value, 1 - mean.p_value),
+    }
+
+
+def set_rows(test: TaskTest, heads: Sequence[Head], steps: Steps) -> pd.DataFrame:
+    """A row for the set, one for the model with only the set, and one per random set.
+
+    The p value of the set is the rank of its |effect| among those of the random sets: (1 + sets
+    with at least as large an effect) ÷ (1 + sets).
+    """
+    runner = test.runner
+    norms = runner.output_norms()
+    controls = matched_sets(heads, norms, seed=test.seed)
+    effect = runner.without(heads) - runner.clean
+    steps.advance(1)
+    only = runner.only(heads) - runner.clean
+    floor = runner.without(runner.heads) - runner.clean
+    steps.advance(2)
+    control_effects = []
+    for control in controls:
+        control_effects.append(runner.without(control) - runner.clean)
+        steps.advance(1)
+    size = abs(float(effect.mean()))
+    at_least = sum(abs(float(control.mean())) >= size for control in control_effects)
+    set_row = _set_row(test, SET, heads, effect, floor) | {
+        "rank": 1 + at_least,
+        "p_value": (1 + at_least) / (1 + len(controls)),
+    }
+    rows = [set_row, _set_row(test, ONLY_SET, heads, only, floor) | {"p_value": np.nan}]
+    for control, control_effect in zip(controls, control_effects, strict=True):
+        row = _set_row(test, RANDOM_SET, control, control_effect, floor)
+        rows.append(row | {"p_value": np.nan})
+    return pd.DataFrame(rows)
+
+
+def _set_row(
+    test: TaskTest,
+    kind: str,
+    heads: Sequence[Head],
+    effect: Float[ndarray, " prompt"],
+    floor: Float[ndarray, " prompt"],
+) -> dict[str, Any]:
+    row = {
+        "kind": kind,
+        "heads": ";".join(head_name(*head) for head in heads),
+        "tags": ";".join(dict.fromkeys(test.tags[head] for head in heads if test.tags.get(head))),
+        "measured": True,
+    }
+    columns = _effect_columns(test, effect)
+    return row | columns | {"share": _share(effect, floor)}
+
+
+def _share(effect: Float[ndarray, " prompt"], floor: Float[ndarray, " prompt"]) -> float:
+    """Share of the metric that an ablation takes: 1 for that of all heads."""
+    whole = float(floor.mean())
+    return float(effect.mean()) / whole if whole else float("nan")
+
+
+def found_set(test: TaskTest, singles: pd.DataFrame, steps: Steps) -> list[Head]:
+    """A small set of heads whose ablation takes most of the metric, found greedily.
+
+    Each step adds the head that lowers the metric most, until `FOUND_SHARE` of it is gone or
+    `MOST_FOUND` heads are in the set. Search on one half of the prompts and judge on the other.
+
+    Args:
+        test: on the half of the prompts that is searched.
+        singles: rows of single heads on these prompts.
+        steps: advanced by each tried set.
+    """
+    runner = test.runner
+    floor = runner.without(runner.heads) - runner.clean
+    harmful = singles[singles["effect"] < 0].nsmallest(CANDIDATES, "effect")
+    candidates = list(zip(harmful["layer"].astype(int), harmful["head"].astype(int), strict=True))
+    found: list[Head] = []
+    while candidates and len(found) < MOST_FOUND:
+        effects = {}
+        for head in candidates:
+            effects[head] = runner.without([*found, head]) - runner.clean
+            steps.advance(1)
+        best = min(effects, key=lambda head: float(effects[head].mean()))
+        found.append(best)
+        candidates.remove(best)
+        if _share(effects[best], floor) >= FOUND_SHARE:
+            break
+    return sorted(found)
