@@ -55,10 +55,10 @@ def _draw(
     members: Sequence[Head], candidates: Mapping[Head, Sequence[Head]], rng: np.random.Generator
 ) -> tuple[Head, ...]:
     """One random set; the members are replaced in random order."""
-    drawn: list[Head] = []
+    replaced: list[Head] = []
     for number in rng.permutation(len(members)):
-        free = [head for head in candidates[members[number]] if head not in drawn]
+        free = [head for head in candidates[members[number]] if head not in replaced]
         if free:
             nearest = free[:NEAREST]
-            drawn.append(nearest[int(rng.integers(len(nearest)))])
-    return tuple(sorted(drawn))
+            replaced.append(nearest[int(rng.integers(len(nearest)))])
+    return tuple(sorted(replaced))

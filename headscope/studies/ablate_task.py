@@ -44,7 +44,7 @@ from headscope.views.study_result import StudyResult
 SHOWN = 12
 """Heads that a terminal shows."""
 
-TASK_STUDY = Study(
+STUDY = Study(
     rows="head; or for heads together, a row for the set, one for the model with only the set, and "
     "one per random set",
     columns=table_columns("""
@@ -72,7 +72,7 @@ TASK_STUDY = Study(
 )
 
 
-@study(TASK_STUDY)
+@study(STUDY)
 def ablate_task(
     model: ModelOrRun,
     *,
@@ -240,7 +240,7 @@ def _search(test: TaskTest, steps: Steps) -> list[Head]:
 def _result_of_heads(test: TaskTest, table: pd.DataFrame) -> StudyResult:
     runner = test.runner
     measured = table[table["measured"]]
-    table = table.assign(share=np.nan, rank=np.nan)[TASK_STUDY.names]
+    table = table.assign(share=np.nan, rank=np.nan)[STUDY.names]
     columns = ["layer", "head", "tags", "effect", "ci_low", "ci_high", "q_value"]
     significant = measured[measured["q_value"] < MAX_Q]
     harmful = int((significant["effect"] < 0).sum())
@@ -256,13 +256,13 @@ def _result_of_heads(test: TaskTest, table: pd.DataFrame) -> StudyResult:
         terminal_table=table.head(SHOWN)[columns],
         notes=[*notes, *runner.prompts.notes],
         values=_values(test),
-        draw=TASK_STUDY.draw,
+        draw=STUDY.draw,
     )
 
 
 def _result_of_set(test: TaskTest, table: pd.DataFrame) -> StudyResult:
     runner = test.runner
-    table = table.reindex(columns=TASK_STUDY.names)
+    table = table.reindex(columns=STUDY.names)
     tested = table.iloc[0]
     only = table.iloc[1]
     controls = table[table["kind"] == RANDOM_SET]
