@@ -57,7 +57,7 @@ class TaskPrompts:
     name: str
     continuations: Sequence[Continuation]
     groups: Int[ndarray, " prompt"]
-    """Number of the group of each prompt; groups are resampled as a whole."""
+    """Number of the group of each prompt; groups are resampled as a tokens_in_all."""
     compares: bool
     """True if each prompt has a wrong answer."""
     notes: tuple[str, ...]
@@ -187,14 +187,14 @@ def _spelled(row: TaskRow, prompt: int, model: Model) -> list[Continuation]:
     for sign, answer in ((1, row.answer), (-1, row.wrong)):
         if not answer:
             continue
-        whole = _encoded(tokenizer, row.prompt + answer)
-        labels = whole[len(prompt_tokens) :]
-        if whole[: len(prompt_tokens)] != prompt_tokens or not labels:
+        tokens_in_all = _encoded(tokenizer, row.prompt + answer)
+        labels = tokens_in_all[len(prompt_tokens) :]
+        if tokens_in_all[: len(prompt_tokens)] != prompt_tokens or not labels:
             raise CorpusError(
                 f"{row.prompt[-40:]!r} and {answer!r:.40}: the tokenizer joins the end of the "
                 "prompt and the answer; end the prompt earlier"
             )
-        tokens = (tokenizer.bos, *whole[:-1])
+        tokens = (tokenizer.bos, *tokens_in_all[:-1])
         if len(tokens) > model.context:
             raise CorpusError(
                 f"{row.prompt[:40]!r}: {len(tokens)} tokens; {model.name} reads {model.context}"

@@ -192,8 +192,8 @@ def _set_row(
 
 def _share(effect: Float[ndarray, " prompt"], floor: Float[ndarray, " prompt"]) -> float:
     """Share of the metric that an ablation takes: 1 for that of all heads."""
-    whole = float(floor.mean())
-    return float(effect.mean()) / whole if whole else float("nan")
+    loss_of_all = float(floor.mean())
+    return float(effect.mean()) / loss_of_all if loss_of_all else float("nan")
 
 
 def found_set(test: TaskTest, singles: pd.DataFrame, steps: Steps) -> list[Head]:
