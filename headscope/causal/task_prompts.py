@@ -57,7 +57,7 @@ class TaskPrompts:
     name: str
     continuations: Sequence[Continuation]
     groups: Int[ndarray, " prompt"]
-    """Number of the group of each prompt; groups are resampled as a tokens_in_all."""
+    """Number of the group of each prompt; groups are resampled as one."""
     compares: bool
     """True if each prompt has a wrong answer."""
     notes: tuple[str, ...]

@@ -164,9 +164,9 @@ def _checked_task(name: str, rows: Sequence[Any], *, first: int) -> Task:
         if fault:
             faults.append(f"row {number}: {fault}")
     if faults:
-        shown = "; ".join(faults[:LISTED_FAULTS])
+        listed = "; ".join(faults[:LISTED_FAULTS])
         more = f"; and {len(faults) - LISTED_FAULTS} more" if len(faults) > LISTED_FAULTS else ""
-        raise CorpusError(f"{name}: {len(faults)} of {len(rows)} rows are invalid: {shown}{more}")
+        raise CorpusError(f"{name}: {len(faults)} of {len(rows)} rows are invalid: {listed}{more}")
     if len(rows) < MIN_PROMPTS:
         raise CorpusError(f"{name}: {len(rows)} prompts; a task needs at least {MIN_PROMPTS}")
     for column in ("wrong", "corrupt"):

@@ -275,11 +275,11 @@ def _result_of_set(test: TaskTest, table: pd.DataFrame) -> StudyResult:
     columns = ["kind", "heads", "effect", "ci_low", "ci_high", "share"]
     summary = controls[["effect", "ci_low", "ci_high", "share"]].mean()
     mean_row = {"kind": f"mean of {len(controls)} random sets", "heads": "", **summary}
-    shown = pd.concat([table.head(2)[columns], pd.DataFrame([mean_row])], ignore_index=True)
+    summary_table = pd.concat([table.head(2)[columns], pd.DataFrame([mean_row])], ignore_index=True)
     return StudyResult(
         title=_title(test),
         table=table,
-        terminal_table=shown,
+        terminal_table=summary_table,
         notes=[*notes, *runner.prompts.notes],
         values=_values(test),
         draw=_set_figure,
