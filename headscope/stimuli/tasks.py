@@ -165,8 +165,12 @@ def _checked_task(name: str, rows: Sequence[Any], *, first: int) -> Task:
             faults.append(f"row {number}: {fault}")
     if faults:
         listed = "; ".join(faults[:LISTED_FAULTS])
-        more = f"; and {len(faults) - LISTED_FAULTS} more" if len(faults) > LISTED_FAULTS else ""
-        raise CorpusError(f"{name}: {len(faults)} of {len(rows)} rows are invalid: {listed}{more}")
+        unlisted = (
+            f"; and {len(faults) - LISTED_FAULTS} more" if len(faults) > LISTED_FAULTS else ""
+        )
+        raise CorpusError(
+            f"{name}: {len(faults)} of {len(rows)} rows are invalid: {listed}{unlisted}"
+        )
     if len(rows) < MIN_PROMPTS:
         raise CorpusError(f"{name}: {len(rows)} prompts; a task needs at least {MIN_PROMPTS}")
     for column in ("wrong", "corrupt"):

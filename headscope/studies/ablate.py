@@ -199,12 +199,12 @@ def ablate(
     )
 
 
-def _check_default(beside: str, **options: Any) -> None:
+def _check_default(of_what: str, **options: Any) -> None:
     """Refuse options that have no effect beside another one."""
     defaults = {"only": "both", "queries": QUERIES, "corpus": None}
     for name, value in options.items():
         if value != defaults[name]:
-            raise ArgumentError(f"{name} has no effect with a {beside}; leave it out")
+            raise ArgumentError(f"{name} has no effect with a {of_what}; leave it out")
 
 
 def check_testable(run: Result, heads: str, selection: Sequence[Head], *, only: str) -> None:

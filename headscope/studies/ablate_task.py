@@ -41,7 +41,7 @@ from headscope.studies.study import Study, study, table_columns
 from headscope.views.study_figure import HeatMap
 from headscope.views.study_result import StudyResult
 
-SHOWN = 12
+TERMINAL_HEADS = 12
 """Heads that a terminal shows."""
 
 STUDY = Study(
@@ -158,8 +158,8 @@ def ablate_task(
 
 
 def _check_options(heads: str | None, top: int | None, *, find: bool) -> None:
-    given = {"--heads": heads is not None, "--top": top is not None, "--find": find}
-    names = [name for name, is_given in given.items() if is_given]
+    options = {"--heads": heads is not None, "--top": top is not None, "--find": find}
+    names = [name for name, is_given in options.items() if is_given]
     if len(names) > 1:
         raise HeadscopeError(f"{' and '.join(names)} both choose the heads; give one of them")
 
@@ -231,10 +231,10 @@ def _search(test: TaskTest, steps: Steps) -> list[Head]:
     Raises:
         HeadscopeError: no head's ablation lowers the metric.
     """
-    found = found_set(test, head_rows(test, steps), steps)
-    if not found:
+    heads = found_set(test, head_rows(test, steps), steps)
+    if not heads:
         raise HeadscopeError("no head's ablation lowers the metric: there is no set to find")
-    return found
+    return heads
 
 
 def _result_of_heads(test: TaskTest, table: pd.DataFrame) -> StudyResult:
@@ -253,7 +253,7 @@ def _result_of_heads(test: TaskTest, table: pd.DataFrame) -> StudyResult:
     return StudyResult(
         title=_title(test),
         table=table,
-        terminal_table=table.head(SHOWN)[columns],
+        terminal_table=table.head(TERMINAL_HEADS)[columns],
         notes=[*notes, *runner.prompts.notes],
         values=_values(test),
         draw=STUDY.draw,

@@ -211,15 +211,15 @@ def found_set(test: TaskTest, singles: pd.DataFrame, steps: Steps) -> list[Head]
     floor = runner.without(runner.heads) - runner.clean
     harmful = singles[singles["effect"] < 0].nsmallest(CANDIDATES, "effect")
     candidates = list(zip(harmful["layer"].astype(int), harmful["head"].astype(int), strict=True))
-    found: list[Head] = []
-    while candidates and len(found) < MOST_FOUND:
+    members: list[Head] = []
+    while candidates and len(members) < MOST_FOUND:
         effects = {}
         for head in candidates:
-            effects[head] = runner.without([*found, head]) - runner.clean
+            effects[head] = runner.without([*members, head]) - runner.clean
             steps.advance(1)
         best = min(effects, key=lambda head: float(effects[head].mean()))
-        found.append(best)
+        members.append(best)
         candidates.remove(best)
         if _share(effects[best], floor) >= FOUND_SHARE:
             break
-    return sorted(found)
+    return sorted(members)
