@@ -121,7 +121,7 @@ def changed_run(call: StudyCall, run: Path, table: RunTable) -> RunFolder | None
     """The folder of the run that a table is put into; None if `--out` alone takes the table.
 
     Raises:
-        RunError: the run has such a table already, or it is no folder and `--out` is not given.
+        RunError: the run has such a table already, or it is not a folder and `--out` is not given.
         WriteError: the folder cannot be written, and `--out` is not given.
     """
     from headscope.runs.folder import RunFolder

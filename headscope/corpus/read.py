@@ -72,7 +72,7 @@ def _files_within(folder: Path) -> list[Path]:
 
 
 def unread_note(folder: Path, files: Collection[Path]) -> str:
-    """Note on the files of a folder that are not read, by suffix; empty if there are none.
+    """Note on the files of a folder that are not read, by suffix; empty if all are read.
 
     Args:
         folder: a corpus.

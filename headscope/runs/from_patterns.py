@@ -372,7 +372,7 @@ def _array(where: str, values: Any) -> Tensor:
             array = array[:, 0]
         return torch.as_tensor(array.astype(np.float32, casting="same_kind"))
     except Exception as error:
-        # NumPy's own words on rows of several lengths are no help
+        # NumPy's own message on rows of several lengths does not help
         is_ragged = isinstance(values, list | tuple) and not _shape(values)
         reason = "its rows have several lengths" if is_ragged else f"{first_line(error):.200}"
         raise PatternError(

@@ -1,8 +1,8 @@
 """Guard of the server: neither another user of the machine nor another site's page reads a model.
 
 Every user of the machine can connect to the port: each request states the token of the address, as
-with Jupyter. The token stays in the address and is no cookie, because a browser would send a cookie
-to the other ports of the machine too.
+with Jupyter. The token stays in the address and not in a cookie, because a browser would send a
+cookie to the other ports of the machine too.
 
 A form or script of another origin can post here: `Origin` must be this server's own, and what is
 posted must be JSON, which no form can send.

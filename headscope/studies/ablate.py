@@ -110,7 +110,7 @@ def ablate(
         Heads | None,
         Field(
             description="tagged, all, a type, a relation, or names such as L5H1,L6H9. Default: "
-            "tagged; with a task each head by itself, while named heads are ablated together."
+            "tagged; with a task each head alone, while named heads are ablated together."
         ),
     ] = None,
     how: Annotated[

@@ -81,7 +81,7 @@ def ablate_task(
         Name | None,
         Field(
             description="Heads that are ablated together: names such as L5H1,L6H9, or of a run a "
-            "type, a relation or tagged. Default: each head by itself."
+            "type, a relation or tagged. Default: each head alone."
         ),
     ] = None,
     top: Annotated[
