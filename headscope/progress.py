@@ -1,13 +1,16 @@
-"""Progress of long work, for the command line and Python alike: a bar, and counts of steps."""
+"""Progress of long work, for the command line and Python alike: a bar or lines, and counts of
+steps.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, suppress
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -22,13 +25,16 @@ COLUMNS, ROWS = 80, 24
 LOADING = "loading the model"
 QUIET_SECONDS = 2.0
 """Seconds before the bar of work without a model appears."""
+LINE_SECONDS = 60.0
+"""Seconds between the lines of progress that stand in for a bar."""
 
 Progress = Annotated[
     bool | OnProgress,
     Flag(""),
     Field(
-        description="True for a progress bar on a terminal or in a notebook, False for none, or a "
-        "function that is called with the amount done and the whole amount."
+        description="True for a progress bar on a terminal or in a notebook, and elsewhere for a "
+        "line a minute on standard error; False for neither; or a function that is called with the "
+        "amount done and the whole amount."
     ),
 ]
 
@@ -43,6 +49,9 @@ def progress_bar(
 ) -> Iterator[OnProgress]:
     """Callback of work as it goes on, as its caller wants to see it; the bar goes when it ends.
 
+    If nobody sees a bar, a line a minute goes to standard error, so that a log shows that the work
+    goes on.
+
     Args:
         progress: the caller's choice.
         doing: the words before the bar.
@@ -52,9 +61,16 @@ def progress_bar(
     if not isinstance(progress, bool):
         yield progress
         return
-    if not progress or not person_waits():
-        with nullcontext() if progress else no_other_bars():
+    if not progress:
+        with no_other_bars():
             yield silent
+        return
+    if sys.stderr is None:
+        yield silent
+        return
+    if not person_waits():
+        with _Lines(doing, unit, loads=loads) as lines:
+            yield lines.update
         return
     with _drawn_bar(unit, loads=loads) as bar:
 
@@ -78,6 +94,39 @@ def in_notebook() -> bool:
     """True in a notebook's kernel, by the rule of `tqdm.auto`."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return "ipykernel.zmqshell" in sys.modules and shell is not None
+
+
+class _Lines:
+    """A line of progress every `LINE_SECONDS`, from a thread of its own.
+
+    Loading a model, for example, calls no callback for minutes.
+    """
+
+    def __init__(self, doing: str, unit: str, *, loads: bool) -> None:
+        self._doing, self._unit = doing, unit
+        self._state = LOADING if loads else doing
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._print_lines, daemon=True)
+
+    def __enter__(self) -> _Lines:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def update(self, done: int, total: int) -> None:
+        """Take the amount done and the whole amount for the next line."""
+        self._state = f"{self._doing}: {done:,} of {total:,} {self._unit}"
+
+    def _print_lines(self) -> None:
+        start = time.monotonic()
+        while not self._ended.wait(LINE_SECONDS):
+            minutes = (time.monotonic() - start) / 60
+            # a closed stream is no reason to end the work
+            with suppress(OSError, ValueError):
+                print(f"headscope: {minutes:.0f} min: {self._state}", file=sys.stderr, flush=True)
 
 
 @contextmanager

@@ -8,6 +8,7 @@ import pty
 import re
 import subprocess
 import sys
+import threading
 from contextlib import suppress
 from pathlib import Path
 
@@ -58,6 +59,45 @@ def test_python_shows_a_bar_in_a_terminal_unless_it_is_off_and_leaves_nothing_th
 def test_nothing_is_printed_where_nobody_waits(gpt2_folder, story, capfd):
     hs.classify(str(gpt2_folder), str(story), progress=True, **SMALL)
     assert capfd.readouterr() == ("", "")
+
+
+class Log(io.StringIO):
+    """Standard error as a file; `has_line` is set when a line with its word has been written."""
+
+    def __init__(self, word: str) -> None:
+        super().__init__()
+        self.word, self.has_line = word, threading.Event()
+
+    def write(self, text: str) -> int:
+        count = super().write(text)
+        if self.word in self.getvalue():
+            self.has_line.set()
+        return count
+
+
+def test_without_a_terminal_lines_state_the_progress_until_the_work_ends(monkeypatch):
+    monkeypatch.setattr("headscope.progress.LINE_SECONDS", 0.01)
+    threads = threading.active_count()
+    for word, steps in (("loading the model", []), ("counting: 3 of 1,000 pages", [(3, 1000)])):
+        log = Log(word)
+        monkeypatch.setattr(sys, "stderr", log)
+        with progress_bar(True, "counting", unit="pages") as bar:
+            for done, total in steps:
+                bar(done, total)
+            assert log.has_line.wait(30)
+        assert "\r" not in log.getvalue()
+        assert all(line.startswith("headscope: ") for line in log.getvalue().splitlines())
+        assert threading.active_count() == threads
+
+
+def test_no_line_is_printed_if_progress_is_off(monkeypatch):
+    monkeypatch.setattr("headscope.progress.LINE_SECONDS", 0.0)
+    log = Log("headscope")
+    monkeypatch.setattr(sys, "stderr", log)
+    with progress_bar(False) as bar:
+        bar(1, 2)
+        assert not log.has_line.wait(0.1)
+    assert log.getvalue() == ""
 
 
 class Terminal(io.StringIO):
