@@ -28,10 +28,13 @@ from headscope.views.colours import types_in_order
 from headscope.views.study_figure import HeatMap
 from headscope.views.study_result import StudyResult
 
-KEY = ["layer", "head", "type", "relation"]
+HEAD = ["layer", "head"]
+KEY = [*HEAD, "type", "relation"]
 FORM = re.compile(
     r"(sure )?(changes|lost|gained)(?: ([a-z][a-z0-9-]*))?\s*(>=(?!\s*0*$)|>)\s*(\d{1,6})"
 )
+HeadTag = tuple[int, int, str]
+"""Layer, head and type of a tag."""
 
 
 STUDY = Study(
@@ -69,41 +72,59 @@ def compare(*runs: RunName) -> StudyResult:
     """
     if len(runs) < 2:
         raise RunError(f"compare takes two runs or more, and {len(runs)} came")
-    loaded, names = list(map(the_run, runs)), run_names(runs)
+    loaded = [the_run(run) for run in runs]
+    names = run_names(runs)
     _check_shapes(loaded, names)
     common = _common_relations(loaded, names)
     restricted = [_of_relations(run, common) for run in loaded]
     first = restricted[0]
-    tables = [
-        head_changes(first, run, relation_changes(first, run), name)
-        for run, name in zip(restricted[1:], names[1:], strict=True)
-    ]
+    tables = []
+    for run, name in zip(restricted[1:], names[1:], strict=True):
+        relations = relation_changes(first, run)
+        tables.append(head_changes(first, run, relations, name))
     table = pd.concat(tables, ignore_index=True)
-    rows = table[changed(table)]
-    unsure, size = rows["sure"] == "", -rows["lift_difference"].abs().fillna(0)
-    order = rows.assign(unsure=unsure, size=size).sort_values(["unsure", "size"], kind="stable")
-    hidden = ("undecided", "apart", "run" if len(loaded) == 2 else "")
-    types = {name.split("/")[0] for name in common}
+    is_changed = changed(table)
+    rows = table[is_changed]
+    title = (
+        f"{', '.join(names[1:])} compared with {names[0]}: "
+        f"{len(rows)} of {len(table)} heads changed their tags"
+    )
+    types = {relation.split("/")[0] for relation in common}
     left_out = _left_out_notes(loaded, names, common)
     return StudyResult(
-        title=f"{', '.join(names[1:])} compared with {names[0]}: {len(rows)} of {len(table)} heads "
-        "changed their tags",
+        title=title,
         table=table,
-        terminal_table=order[[column for column in STUDY.names if column not in hidden]],
+        terminal_table=_terminal_table(rows, several=len(loaded) > 2),
         notes=[*left_out, *_notes(restricted, names)],
         values={"runs": names, "types": types_in_order(types | {UNCLASSIFIED})},
-        draw=partial(STUDY.draw, table=table.assign(changed=changed(table))),
+        draw=partial(STUDY.draw, table=table.assign(changed=is_changed)),
     )
 
 
+def _terminal_table(rows: pd.DataFrame, *, several: bool) -> pd.DataFrame:
+    """Changed heads, those with sure changes and large differences first."""
+    hidden = {"undecided", "apart"}
+    if not several:
+        hidden.add("run")
+    unsure = rows["sure"] == ""
+    size = -rows["lift_difference"].abs().fillna(0)
+    order = rows.assign(unsure=unsure, size=size)
+    order = order.sort_values(["unsure", "size"], kind="stable")
+    return order[[column for column in STUDY.names if column not in hidden]]
+
+
 def _check_shapes(runs: Sequence[Result], names: Sequence[str]) -> None:
-    shape = (layers_of(runs[0]), int(runs[0].heads["head"].max()))
     for run, name in zip(runs[1:], names[1:], strict=True):
-        if shape != (layers_of(run), int(run.heads["head"].max())):
+        if _shape(run) != _shape(runs[0]):
             raise RunError(
                 f"{names[0]} and {name} differ in layers or heads; compare takes runs of models "
                 "with the same layers and heads"
             )
+
+
+def _shape(run: Result) -> tuple[list[int], int]:
+    """The layers of a run, and the largest number of a head."""
+    return layers_of(run), int(run.heads["head"].max())
 
 
 def _common_relations(runs: Sequence[Result], names: Sequence[str]) -> set[str]:
@@ -122,9 +143,9 @@ def _of_relations(run: Result, relations: Collection[str]) -> Result:
         return run
     evidence = run.evidence[_relation_ids(run).isin(relations)]
     thresholds = {name: run.thresholds[name] for name in run.thresholds if name in relations}
+    tags = tags_in_order(evidence, thresholds)
     types_of: dict[tuple[int, int], list[str]] = {}
-    ordered_tags = tags_in_order(evidence, thresholds).drop_duplicates(["layer", "head", "type"])
-    for row in ordered_tags.itertuples():
+    for row in tags.drop_duplicates([*HEAD, "type"]).itertuples():
         types_of.setdefault((row.layer, row.head), []).append(row.type)
     types = [types_of.get((row.layer, row.head), []) for row in run.heads.itertuples()]
     heads = run.heads.assign(
@@ -146,38 +167,53 @@ def _left_out_notes(
 
     A type of which no relation is compared stands for its relations.
     """
-    compared_types = {name.split("/")[0] for name in common}
+    compared_types = {relation.split("/")[0] for relation in common}
     notes = []
     for run, name in zip(runs, names, strict=True):
-        others = [relation for relation in run.thresholds if relation not in common]
-        whole_types = Counter(relation.split("/")[0] for relation in others)
-        listed = [f"{kind} ({n})" for kind, n in whole_types.items() if kind not in compared_types]
-        listed += [relation for relation in others if relation.split("/")[0] in compared_types]
-        if others:
-            notes.append(
-                f"{len(common)} relations are compared; {len(others)} of {name} are not, because "
-                f"not every run has them: {', '.join(listed)}"
-            )
+        left_out = [relation for relation in run.thresholds if relation not in common]
+        if not left_out:
+            continue
+        counts: Counter[str] = Counter()
+        single = []
+        for relation in left_out:
+            kind = relation.split("/")[0]
+            if kind in compared_types:
+                single.append(relation)
+            else:
+                counts[kind] += 1
+        listed = [f"{kind} ({count})" for kind, count in counts.items()]
+        listed += single
+        notes.append(
+            f"{len(common)} relations are compared; {len(left_out)} of {name} are not, because "
+            f"not every run has them: {', '.join(listed)}"
+        )
     return notes
 
 
 def _notes(runs: Sequence[Result], names: Sequence[str]) -> Iterator[str]:
-    first, known = runs[0], _measured(runs[0])
+    first, first_name = runs[0], names[0]
     for run, name in zip(runs[1:], names[1:], strict=True):
-        one, other = _facts(first.info), _facts(run.info)
-        facts = [fact for fact in one | other if one.get(fact) != other.get(fact)]
+        facts = _differing_facts(first, run)
         if facts:
-            yield f"{name} and {names[0]} differ in: {', '.join(facts)}"
+            yield f"{name} and {first_name} differ in: {', '.join(facts)}"
         else:
             yield (
-                f"the records of {name} and {names[0]} name the same model, engine, corpora and "
+                f"the records of {name} and {first_name} name the same model, engine, corpora and "
                 "settings"
             )
-        if odd := sorted(known ^ _measured(run)):
+        odd = sorted(_measured(first) ^ _measured(run))
+        if odd:
             others = "" if len(odd) == 1 else f" and {len(odd) - 1} more"
-            yield f"only one of {names[0]} and {name} had queries for {odd[0]}{others}"
+            yield f"only one of {first_name} and {name} had queries for {odd[0]}{others}"
         if any(limits != run.thresholds[key] for key, limits in first.thresholds.items()):
-            yield f"{name} and {names[0]} have different thresholds"
+            yield f"{name} and {first_name} have different thresholds"
+
+
+def _differing_facts(first: Result, other: Result) -> list[str]:
+    """Names of the recorded facts that differ between two runs."""
+    before = _facts(first.info)
+    after = _facts(other.info)
+    return [fact for fact in before | after if before.get(fact) != after.get(fact)]
 
 
 def _measured(run: Result) -> set[str]:
@@ -186,9 +222,11 @@ def _measured(run: Result) -> set[str]:
 
 def _facts(info: Mapping[str, Any]) -> dict[str, Any]:
     """Facts on a run that a difference may come from, by their names."""
-    facts = {f"model {name}": value for name, value in info.get("model", {}).items()}
-    facts |= {"engine": info.get("engine"), "corpora": info.get("corpora", {}).get("files")}
+    model = info.get("model", {})
     settings: dict[str, Any] = info.get("settings", {})
+    facts = {f"model {name}": value for name, value in model.items()}
+    facts["engine"] = info.get("engine")
+    facts["corpora"] = info.get("corpora", {}).get("files")
     return facts | settings
 
 
@@ -198,60 +236,95 @@ def relation_changes(first: Result, other: Result) -> pd.DataFrame:
     `lift_difference` is other − first. `apart` is True if the 95 % intervals of the lift do not
     overlap and both runs have 50 queries.
     """
-    columns = ["n", "lift", "ci_low", "ci_high", "tagged"]
-    table = first.evidence[[*KEY, *columns]].merge(
-        other.evidence[[*KEY, *columns]], on=KEY, suffixes=("_first", "")
-    )
+    columns = [*KEY, "n", "lift", "ci_low", "ci_high", "tagged"]
+    before = first.evidence[columns]
+    after = other.evidence[columns]
+    table = before.merge(after, on=KEY, suffixes=("_first", ""))
     enough = table[["n_first", "n"]].min(axis=1) >= MIN_QUERIES
     higher = table["ci_low"] > table["ci_high_first"]
     lower = table["ci_high"] < table["ci_low_first"]
     return table.assign(
-        lift_difference=table["lift"] - table["lift_first"], apart=enough & (higher | lower)
+        lift_difference=table["lift"] - table["lift_first"],
+        apart=enough & (higher | lower),
     )
 
 
 def head_changes(first: Result, other: Result, relations: pd.DataFrame, name: str) -> pd.DataFrame:
     """A row per head in the order of the heads; see `compare` for the columns."""
-    key = ["layer", "head"]
-    columns = [*key, "primary", "tags"]
-    heads = first.heads[columns].merge(other.heads[columns], on=key, suffixes=("_first", ""))
-    positions = list(zip(heads["layer"], heads["head"], strict=True))
-    left_open = _left_open(first, other) | _left_open(other, first)
+    columns = [*HEAD, "primary", "tags"]
+    before = first.heads[columns]
+    after = other.heads[columns]
+    heads = before.merge(after, on=HEAD, suffixes=("_first", ""))
     apart = relations[relations["apart"]]
-    rose = _tags_of(apart[apart["tagged"] & (apart["lift_difference"] > 0)])
-    fell = _tags_of(apart[apart["tagged_first"] & (apart["lift_difference"] < 0)])
+    heads["run"] = name
+    heads = heads.join(_tag_changes(heads, _open_tags(first, other), apart))
+    counts = apart.groupby(HEAD).size().rename("apart").reset_index()
+    heads = heads.merge(counts, on=HEAD, how="left")
+    heads["apart"] = heads["apart"].fillna(0).astype(int)
+    heads = heads.merge(_largest_changes(apart), on=HEAD, how="left")
+    heads["relation"] = heads["relation"].fillna("")
+    return heads.sort_values(HEAD)[STUDY.names].reset_index(drop=True)
+
+
+def _tag_changes(heads: pd.DataFrame, left_open: set[HeadTag], apart: pd.DataFrame) -> pd.DataFrame:
+    """Tags that each head gained, lost, has open, and gained or lost for sure."""
+    rises = apart["lift_difference"] > 0
+    falls = apart["lift_difference"] < 0
+    rose = _tags_of(apart[apart["tagged"] & rises])
+    fell = _tags_of(apart[apart["tagged_first"] & falls])
     rows = []
-    for at, before, after in zip(positions, heads["tags_first"], heads["tags"], strict=True):
-        old, new = (tags.split(";") if tags else [] for tags in (before, after))
+    for row in heads.itertuples():
+        old = _split(row.tags_first)
+        new = _split(row.tags)
         differing = [tag for tag in (*new, *old) if (tag in new) != (tag in old)]
-        undecided = [tag for tag in differing if (*at, tag) in left_open]
-        gained = [tag for tag in new if tag in differing and tag not in undecided]
-        lost = [tag for tag in old if tag in differing and tag not in undecided]
-        sure = [tag for tag in gained if (*at, tag) in rose]
-        sure += [tag for tag in lost if (*at, tag) in fell]
-        rows.append([";".join(tags) for tags in (gained, lost, undecided, sure)])
-    largest = apart.assign(
+        undecided = [tag for tag in differing if (row.layer, row.head, tag) in left_open]
+        decided = [tag for tag in differing if tag not in undecided]
+        gained = [tag for tag in decided if tag in new]
+        lost = [tag for tag in decided if tag in old]
+        sure = [tag for tag in gained if (row.layer, row.head, tag) in rose]
+        sure += [tag for tag in lost if (row.layer, row.head, tag) in fell]
+        rows.append(
+            {
+                "gained": ";".join(gained),
+                "lost": ";".join(lost),
+                "undecided": ";".join(undecided),
+                "sure": ";".join(sure),
+            }
+        )
+    return pd.DataFrame(rows, index=heads.index, dtype=object)
+
+
+def _split(tags: str) -> list[str]:
+    return tags.split(";") if tags else []
+
+
+def _largest_changes(apart: pd.DataFrame) -> pd.DataFrame:
+    """The relation with the largest difference of each head, changed tags first."""
+    table = apart.assign(
         relation=apart["type"] + "/" + apart["relation"],
         is_same=apart["tagged"] == apart["tagged_first"],
         size=-apart["lift_difference"].abs(),
     )
-    largest = largest.sort_values(["is_same", "size"], kind="stable").drop_duplicates(key)
-    heads[["gained", "lost", "undecided", "sure"]] = pd.DataFrame(rows, dtype=object)
-    heads = heads.assign(
-        run=name, apart=pd.Series(positions).map(apart.groupby(key).size()).fillna(0).astype(int)
-    ).merge(largest[[*key, "relation", "lift_difference"]], on=key, how="left")
-    heads["relation"] = heads["relation"].fillna("")
-    return heads.sort_values(key)[STUDY.names].reset_index(drop=True)
+    table = table.sort_values(["is_same", "size"], kind="stable")
+    largest = table.drop_duplicates(HEAD)
+    return largest[[*HEAD, "relation", "lift_difference"]]
 
 
-def _left_open(run: Result, other: Result) -> set[tuple[int, int, str]]:
+def _open_tags(first: Result, other: Result) -> set[HeadTag]:
+    """Tags that one run gives and the other leaves open."""
+    return _left_open(first, other) | _left_open(other, first)
+
+
+def _left_open(run: Result, other: Result) -> set[HeadTag]:
     """Layer, head and type of tags of a run whose relation is undecided in the other run."""
-    tags = run.evidence[run.evidence["tagged"].astype(bool)]
-    rows = tags[KEY].merge(other.evidence[[*KEY, "verdict"]], on=KEY)
+    is_tagged = run.evidence["tagged"].astype(bool)
+    tags = run.evidence.loc[is_tagged, KEY]
+    verdicts = other.evidence[[*KEY, "verdict"]]
+    rows = tags.merge(verdicts, on=KEY)
     return _tags_of(rows[rows["verdict"].isin(OPEN)])
 
 
-def _tags_of(rows: pd.DataFrame) -> set[tuple[int, int, str]]:
+def _tags_of(rows: pd.DataFrame) -> set[HeadTag]:
     return set(rows[["layer", "head", "type"]].itertuples(index=False, name=None))
 
 
@@ -263,10 +336,11 @@ def changed(heads: pd.DataFrame) -> pd.Series:
     """
     had_no_type = heads["primary_first"].isin(NO_TYPE)
     has_no_type = heads["primary"].isin(NO_TYPE)
-    other_primary = heads["primary"] != heads["primary_first"]
     is_open = np.array([_has_open_primary(row) for row in heads.to_dict("records")], bool)
+    other_primary = heads["primary"] != heads["primary_first"]
     other_primary &= ~(had_no_type & has_no_type) & ~is_open
-    return other_primary | (heads["gained"] != "") | (heads["lost"] != "")
+    other_tags = (heads["gained"] != "") | (heads["lost"] != "")
+    return other_primary | other_tags
 
 
 def _has_open_primary(row: Mapping[Any, Any]) -> bool:
@@ -322,15 +396,31 @@ def _parsed(text: str, types: Sequence[str]) -> re.Match[str]:
 
 def _outcome(comparison: StudyResult, text: str, form: re.Match[str]) -> Outcome:
     only_sure, side, head_type, operator, number = form.groups()
-    several = len(comparison.values["runs"]) > 2
-    names = []
-    for row in comparison.table[changed(comparison.table)].to_dict("records"):
-        tags = {name: {*row[name].split(";")} - {""} for name in ("gained", "lost", "sure")}
-        tags["changes"] = tags["gained"] | tags["lost"]
-        counted = tags[side] & {head_type} if head_type else tags[side]
-        counted &= tags["sure"] if only_sure else counted
+    several_runs = len(comparison.values["runs"]) > 2
+    rows = comparison.table[changed(comparison.table)]
+    heads = []
+    for row in rows.to_dict("records"):
+        tags = _changed_tags(row, side)
+        if head_type:
+            tags &= {head_type}
+        if only_sure:
+            tags &= _tag_set(row["sure"])
         # a head may change its primary type alone
-        if counted or (side == "changes" and not only_sure):
+        counts_all = side == "changes" and not only_sure
+        if tags or counts_all:
             name = head_name(row["layer"], row["head"])
-            names.append(f"{row['run']} {name}" if several else name)
-    return Outcome(text, int(number) - (operator == ">="), names)
+            heads.append(f"{row['run']} {name}" if several_runs else name)
+    # `>= 3` fails from 3 heads on, so that 2 pass
+    limit = int(number) - 1 if operator == ">=" else int(number)
+    return Outcome(condition=text, limit=limit, heads=heads)
+
+
+def _changed_tags(row: Mapping[Any, Any], side: str) -> set[str]:
+    """Tags that a head gained, lost, or both."""
+    if side == "changes":
+        return _tag_set(row["gained"]) | _tag_set(row["lost"])
+    return _tag_set(row[side])
+
+
+def _tag_set(tags: str) -> set[str]:
+    return set(_split(tags))
