@@ -37,19 +37,26 @@ def list_heads(run: Result, tag: str | None = None) -> pd.DataFrame:
         ChoiceError: the run scored no such type.
     """
     heads = run.heads
-    if tag in NO_TYPE:
+    if tag is not None and tag not in NO_TYPE:
+        return _heads_of_type(run, tag)
+    if tag is not None:
         heads = heads[heads["primary"] == tag]
-    elif tag is not None:
-        types = sorted(set(run.evidence["type"]))
-        if tag not in types:
-            raise ChoiceError("head type", tag, [*types, *NO_TYPE])
-        best = strongest(run.evidence)
-        best = with_thresholds(best[best["type"] == tag], run.thresholds)
-        best["reason"] = reasons(best, run.thresholds)
-        scores = best[["layer", "head", *_NUMBERS_OF_TAG]]
-        keep = [column for column in heads.columns if column not in _NUMBERS_OF_TAG]
-        return scores.merge(heads[keep], on=["layer", "head"])[list(run.heads.columns)]
     return heads.sort_values("lift", ascending=False, kind="stable")
+
+
+def _heads_of_type(run: Result, head_type: str) -> pd.DataFrame:
+    """The heads with a tag of a type, with the numbers of this tag."""
+    types = sorted(set(run.evidence["type"]))
+    if head_type not in types:
+        raise ChoiceError("head type", head_type, [*types, *NO_TYPE])
+    tags = strongest(run.evidence)
+    tags = tags[tags["type"] == head_type]
+    tags = with_thresholds(tags, run.thresholds)
+    tags["reason"] = reasons(tags, run.thresholds)
+    numbers = tags[["layer", "head", *_NUMBERS_OF_TAG]]
+    others = [column for column in run.heads.columns if column not in _NUMBERS_OF_TAG]
+    table = numbers.merge(run.heads[others], on=["layer", "head"])
+    return table[list(run.heads.columns)]
 
 
 def clearest_head(run: Result) -> str:
@@ -65,10 +72,13 @@ def clearest_head(run: Result) -> str:
 def tagged_types(run: Result) -> dict[str, list[Head]]:
     """Heads with a tag of each type, attention sinks left out."""
     tagged = run.evidence[run.evidence["tagged"].astype(bool)]
-    tagged = tagged[~is_sink(tagged["type"] + "/" + tagged["relation"])]
+    relations = tagged["type"] + "/" + tagged["relation"]
+    functional = tagged[~is_sink(relations)]
+    heads = functional[["type", "layer", "head"]].drop_duplicates()
     heads_by_type: dict[str, list[Head]] = {}
-    for row in tagged[["type", "layer", "head"]].drop_duplicates().itertuples():
-        heads_by_type.setdefault(str(row.type), []).append((int(row.layer), int(row.head)))
+    for row in heads.itertuples():
+        head = (int(row.layer), int(row.head))
+        heads_by_type.setdefault(str(row.type), []).append(head)
     return heads_by_type
 
 
@@ -84,24 +94,22 @@ def selected_heads(run: Result, heads: str) -> list[Head]:
         ChoiceError: the run scored no such type or relation.
         RunError: a name is not one of the run's heads, or no head has such a tag.
     """
-    known = [(int(layer), int(head)) for layer, head in run.heads[["layer", "head"]].to_numpy()]
+    known = _heads_in(run.heads)
     types = run.evidence["type"]
     relations = types + "/" + run.evidence["relation"]
     kind = heads.partition("/")[0]
     if heads == ALL_HEADS:
         return known
     if heads == "tagged":
-        tagged = {head for tagged_heads in tagged_types(run).values() for head in tagged_heads}
+        tagged = set()
+        for heads_of_type in tagged_types(run).values():
+            tagged.update(heads_of_type)
     elif heads in set(types) | set(relations):
-        rows = run.evidence["tagged"].astype(bool) & ((types == heads) | (relations == heads))
-        tagged = {(int(row.layer), int(row.head)) for row in run.evidence[rows].itertuples()}
+        is_match = (types == heads) | (relations == heads)
+        is_tagged = run.evidence["tagged"].astype(bool)
+        tagged = set(_heads_in(run.evidence[is_tagged & is_match]))
     elif kind not in set(types) and any(map(str.isdigit, heads)):
-        positions = [parse_head(name) for name in heads.split(",")]
-        for head in positions:
-            if head not in known:
-                last = head_name(*known[-1])
-                raise RunError(f"no head {head_name(*head)} in this run; up to {last}")
-        return list(dict.fromkeys(positions))
+        return _named_heads(heads, known)
     else:
         choices = sorted(set(relations[types == kind])) or sorted(set(types))
         raise ChoiceError("type or relation", heads, ["tagged", ALL_HEADS, *choices])
@@ -109,6 +117,22 @@ def selected_heads(run: Result, heads: str) -> list[Head]:
         tag = "a tag" if heads == "tagged" else f"a tag of {heads}"
         raise RunError(f"no head of this run has {tag}; name heads, or use --heads {ALL_HEADS}")
     return [head for head in known if head in tagged]
+
+
+def _heads_in(rows: pd.DataFrame) -> list[Head]:
+    """The head of each row."""
+    positions = rows[["layer", "head"]].to_numpy()
+    return [(int(layer), int(head)) for layer, head in positions]
+
+
+def _named_heads(names: str, known: list[Head]) -> list[Head]:
+    """The heads with these names, each once."""
+    heads = [parse_head(name) for name in names.split(",")]
+    for head in heads:
+        if head not in known:
+            last = head_name(*known[-1])
+            raise RunError(f"no head {head_name(*head)} in this run; up to {last}")
+    return list(dict.fromkeys(heads))
 
 
 def write_heads(heads: pd.DataFrame, format: str) -> str:

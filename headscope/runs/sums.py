@@ -40,10 +40,15 @@ def pack_sums(tally: Tally) -> Arrays:
     """The arrays of a tally by name, without empty blocks."""
     arrays = tally.arrays()
     sums = {name: arrays.pop(name) for name in _SUMS}
-    stored = np.any([array.reshape(*array.shape[:2], -1).any(-1) for array in sums.values()], 0)
-    block, relation = np.nonzero(stored)
-    cells = {name: array[block, relation] for name, array in sums.items()}
-    return {"block": block, "relation": relation} | cells | arrays
+    has_numbers = []
+    for array in sums.values():
+        numbers = array.reshape(*array.shape[:2], -1)
+        has_numbers.append(numbers.any(-1))
+    block, relation = np.nonzero(np.any(has_numbers, axis=0))
+    packed = {"block": block, "relation": relation}
+    for name, array in sums.items():
+        packed[name] = array[block, relation]
+    return packed | arrays
 
 
 def unpack_sums(arrays: Mapping[str, ndarray], relations: tuple[str, ...], shape: Shape) -> Tally:

@@ -149,13 +149,15 @@ class Live:
     ) -> SentencePredictions:
         logarithms = rerunner.distributions(clean, intervention)
         ids = clean.rows.tokens[0]
-        losses = -logarithms[:-1].gather(1, ids[1:, None])[:, 0]
+        next_ids = ids[1:, None]
+        losses = -logarithms[:-1].gather(1, next_ids)[:, 0]
         best = logarithms.topk(min(BEST, logarithms.shape[1]))
-        words = self.model.tokenizer.spell(best.indices.flatten().tolist())
-        pairs = list(zip(words, best.values.exp().flatten().tolist(), strict=True))
-        width = best.values.shape[1]
-        rows = [pairs[start : start + width] for start in range(0, len(pairs), width)]
-        return SentencePredictions(losses.double().cpu().numpy(), rows)
+        probabilities = best.values.exp().tolist()
+        rows = []
+        for token_ids, of_tokens in zip(best.indices.tolist(), probabilities, strict=True):
+            words = self.model.tokenizer.spell(token_ids)
+            rows.append(list(zip(words, of_tokens, strict=True)))
+        return SentencePredictions(losses=losses.double().cpu().numpy(), best=rows)
 
 
 def _rows(ids: Tensor) -> TokenRows:

@@ -15,7 +15,7 @@ from typing import Annotated
 import numpy as np
 import pandas as pd
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 from numpy import ndarray
 from pydantic import Field
 from scipy.special import stdtr
@@ -143,21 +143,30 @@ def _measure(
 ) -> tuple[list[TaskReading], pd.DataFrame]:
     """A reading of each task, and the row of each head."""
     layers = runner.model.attention_layers
-    steps = Steps(progress, (1 + 2 * len(layers)) * len(tasks))
+    patch_steps = 2 * len(layers)
+    steps = Steps(progress, (1 + patch_steps) * len(tasks))
     readings = []
     for task in tasks:
-        readings.append(read_task(runner, task, size))
-        steps.advance(1 + 2 * len(layers) * bool(readings[-1].verdict))
+        reading = read_task(runner, task, size)
+        readings.append(reading)
+        # a task that is not scored is not patched
+        steps.advance(1 + patch_steps if reading.verdict else 1)
     scored = [reading for reading in readings if not reading.verdict]
     if len(scored) < 2:
-        places = [(layer, head) for layer in layers for head in range(runner.model.heads)]
-        table = pd.DataFrame(places, columns=["layer", "head"]).reindex(columns=STUDY.names)
-        return readings, table.assign(function_vector=False, held_in=0, tasks="")
-    effects = [
-        task_effects(runner, scored, number, size, steps.advance) for number in range(len(scored))
-    ]
+        return readings, _untagged(layers, runner.model.heads)
+    effects = []
+    for number in range(len(scored)):
+        effects.append(task_effects(runner, scored, number, size, steps.advance))
     names = [reading.task.name for reading in scored]
     return readings, effects_by_head(names, effects, layers, seed=size.seed)
+
+
+def _untagged(layers: Sequence[int], heads: int) -> pd.DataFrame:
+    """The rows of all heads without numbers."""
+    positions = [(layer, head) for layer in layers for head in range(heads)]
+    table = pd.DataFrame(positions, columns=["layer", "head"])
+    table = table.reindex(columns=STUDY.names)
+    return table.assign(function_vector=False, held_in=0, tasks="")
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,23 +182,28 @@ class TaskReading:
 
 def read_task(runner: LastTokenRunner, task: WordTask, size: PromptSize) -> TaskReading:
     """Test if the model can do a task, and record its heads' mean outputs."""
-    tested = prompts_of(runner, task, EFFECTS, CLEAN, size)
-    if len(tested) < MIN_PROMPTS or len(task.parts[EFFECTS]) <= size.shots:
+    clean = prompts_of(runner, task, EFFECTS, CLEAN, size)
+    if len(clean) < MIN_PROMPTS or len(task.parts[EFFECTS]) <= size.shots:
         reason = f"too few words: {sum(map(len, task.parts))} usable pairs"
-        return TaskReading(task, reason, {}, {})
-    clean = runner.read([prompt.tokens for prompt in tested])
+        return TaskReading(task=task, verdict=reason, clean_mean={}, shuffled_mean={})
     shuffled = prompts_of(runner, task, EFFECTS, SHUFFLED, size)
-    right, logs = _answers(runner, clean, tested)
-    _, shuffled_logs = _answers(runner, runner.read([p.tokens for p in shuffled]), shuffled)
-    draws = resample(len(logs), np.random.default_rng(size.seed))
-    low = float(interval(logs - shuffled_logs, np.ones(len(logs)), draws)[0])
-    verdict = "" if low > 0 else "shuffled answers do as well"
-    if right.mean() < MIN_ACCURACY:
-        verdict = f"too hard: {right.mean():.0%} of the answers are right"
-    clean_mean, shuffled_mean = (
-        _means(runner, prompts_of(runner, task, MEANS, kind, size)) for kind in (CLEAN, SHUFFLED)
+    clean_answers = _answers(runner, clean)
+    shuffled_answers = _answers(runner, shuffled)
+    gained = clean_answers.log_probability - shuffled_answers.log_probability
+    draws = resample(len(gained), np.random.default_rng(size.seed))
+    low, _ = interval(gained, np.ones(len(gained)), draws)
+    accuracy = clean_answers.is_right.mean()
+    verdict = ""
+    if accuracy < MIN_ACCURACY:
+        verdict = f"too hard: {accuracy:.0%} of the answers are right"
+    elif not low > 0:
+        verdict = "shuffled answers do as well"
+    return TaskReading(
+        task=task,
+        verdict=verdict,
+        clean_mean=_means(runner, prompts_of(runner, task, MEANS, CLEAN, size)),
+        shuffled_mean=_means(runner, prompts_of(runner, task, MEANS, SHUFFLED, size)),
     )
-    return TaskReading(task, verdict, clean_mean, shuffled_mean)
 
 
 def prompts_of(
@@ -207,24 +221,38 @@ def task_effects(
     advance: Callable[[], None],
 ) -> Effects:
     """Effects of all heads on task `number` of at least two scored tasks."""
-    reading, others = readings[number], [*readings[number + 1 :], *readings[:number]]
+    reading = readings[number]
+    others = [*readings[number + 1 :], *readings[:number]]
     words = sorted({token for other in readings for token in other.task.words})
     effects: list[ndarray] = []
     for kind in UNINFORMED:
         prompts = prompts_of(runner, reading.task, EFFECTS, kind, size)
         runs = runner.read([prompt.tokens for prompt in prompts], keys=True)
         scores = partial(_scores, runner, words, reading.task.answers, prompts)
-        before = scores(torch.stack([run.state for run in runs])[:, None])
+        last_states = torch.stack([run.state for run in runs])
+        before = scores(last_states[:, None])
         rises = []
         for layer in runner.model.attention_layers:
-            same_task = reading.clean_mean[layer], reading.shuffled_mean[layer]
-            another = [others[i % len(others)].clean_mean[layer] for i in range(len(prompts))]
-            values = torch.stack([torch.stack([*same_task, mean], dim=1) for mean in another])
-            rise = scores(_patched(runner, runs, layer, values)) - before
+            values = _values(reading, others, layer, prompts=len(prompts))
+            patched = scores(_patched(runner, runs, layer, values))
+            rise = patched - before
             rises.append(rise.reshape(2, *values.shape[:3]))
             advance()
         effects.append(np.stack(rises))
     return np.stack(effects).transpose(2, 1, 4, 5, 0, 3)  # was kind layer score prompt head value
+
+
+def _values(
+    reading: TaskReading, others: Sequence[TaskReading], layer: int, *, prompts: int
+) -> Float[Tensor, "prompt head value width"]:
+    """The outputs that each head is set to in each prompt; the other task changes by prompt."""
+    clean = reading.clean_mean[layer]
+    shuffled = reading.shuffled_mean[layer]
+    values = []
+    for number in range(prompts):
+        other = others[number % len(others)]
+        values.append(torch.stack([clean, shuffled, other.clean_mean[layer]], dim=1))
+    return torch.stack(values)
 
 
 @torch.inference_mode()
@@ -237,13 +265,19 @@ def _scores(
 ) -> Float[ndarray, "score prompt item"]:
     """Log-probability of the right answer among all words, and among the task's answers."""
     unembed = runner.network.get_output_embeddings()
-    bias = None if unembed.bias is None else unembed.bias[list(words)]
-    logits = nn.functional.linear(states, unembed.weight[list(words)], bias).float().cpu()
-    right = torch.from_numpy(np.searchsorted(words, [prompt.right for prompt in prompts]))
-    of_right = logits.gather(-1, right[:, None, None].expand(*logits.shape[:2], 1))[..., 0]
-    of_task = logits[..., torch.from_numpy(np.searchsorted(words, answers))]
-    scores = [of_right - part.logsumexp(-1) for part in (logits, of_task)]
-    return torch.stack(scores).double().numpy()
+    rows = list(words)
+    bias = None if unembed.bias is None else unembed.bias[rows]
+    logits = nn.functional.linear(states, unembed.weight[rows], bias)
+    logits = logits.float().cpu()
+    right_answers = [prompt.right for prompt in prompts]
+    right = torch.from_numpy(np.searchsorted(words, right_answers))
+    right_by_item = right[:, None, None].expand(*logits.shape[:2], 1)
+    right_logit = logits.gather(-1, right_by_item)[..., 0]
+    task_columns = torch.from_numpy(np.searchsorted(words, answers))
+    among_words = right_logit - logits.logsumexp(-1)
+    among_answers = right_logit - logits[..., task_columns].logsumexp(-1)
+    scores = torch.stack([among_words, among_answers])
+    return scores.double().numpy()
 
 
 def _patched(
@@ -254,7 +288,7 @@ def _patched(
 ) -> Float[Tensor, "prompt item d_model"]:
     """Last states with one head set to one value at a time."""
     prompts, heads, kinds, width = values.shape
-    prompt, head, _ = (index.ravel() for index in np.indices((prompts, heads, kinds)))
+    prompt, head, _ = np.indices((prompts, heads, kinds)).reshape(3, -1)
     states = runner.states(
         runs,
         layer,
@@ -267,42 +301,85 @@ def _patched(
 
 def _means(runner: LastTokenRunner, prompts: Sequence[FewShot]) -> Means:
     runs = runner.read([prompt.tokens for prompt in prompts])
-    return {
-        layer: torch.stack([run.z[layer] for run in runs]).mean(0)
-        for layer in runner.model.attention_layers
-    }
+    means = {}
+    for layer in runner.model.attention_layers:
+        outputs = torch.stack([run.z[layer] for run in runs])
+        means[layer] = outputs.mean(0)
+    return means
+
+
+@dataclass(frozen=True, eq=False)
+class _Answers:
+    """What a model answers to prompts."""
+
+    is_right: Bool[ndarray, " prompt"]
+    log_probability: Float[ndarray, " prompt"]
+    """Log-probability of the right answer, in nats."""
 
 
 @torch.inference_mode()
-def _answers(
-    runner: LastTokenRunner, runs: Sequence[LastToken], prompts: Sequence[FewShot]
-) -> tuple[ndarray, ndarray]:
-    """Flags of the answers that are right, and the log-probability of the right one."""
+def _answers(runner: LastTokenRunner, prompts: Sequence[FewShot]) -> _Answers:
+    runs = runner.read([prompt.tokens for prompt in prompts])
     unembed = runner.network.get_output_embeddings()
-    logs = unembed(torch.stack([run.state for run in runs])).float().log_softmax(-1).cpu()
+    logits = unembed(torch.stack([run.state for run in runs]))
+    logs = logits.float().log_softmax(-1).cpu()
     right = torch.tensor([prompt.right for prompt in prompts])
     log_probability = logs.gather(-1, right[:, None])[:, 0]
-    return (logs.argmax(-1) == right).numpy(), log_probability.double().numpy()
+    return _Answers(
+        is_right=(logs.argmax(-1) == right).numpy(),
+        log_probability=log_probability.double().numpy(),
+    )
 
 
-def _task_tests(effects: Effects, seed: int) -> tuple[ndarray, ...]:
-    """Lift of each head in a task, its lower bound and p value, and both among the answers.
+@dataclass(frozen=True, eq=False)
+class _Lift:
+    """Lift of each head in one task, over prompts."""
+
+    mean: Float[ndarray, " head"]
+    low: Float[ndarray, " head"]
+    """Lower end of its 95 % interval."""
+    p_values: Float[ndarray, " head"]
+    """One-sided test of a lift above 0."""
+
+
+@dataclass(frozen=True, eq=False)
+class _TaskTests:
+    """Lift of each head in a task, among all words and among the task's answers."""
+
+    words: _Lift
+    answers: _Lift
+
+
+def _task_tests(effects: Effects, seed: int) -> _TaskTests:
+    """Test each head in a task.
 
     The lift is the effect less the larger control, mean over prompts, shuffled and zero-shot; its
     interval and its one-sided test are over prompts.
     """
-    words, answers = (part.mean(3).reshape(-1, VALUES, part.shape[-1]) for part in effects)
-    larger = words[:, 1:].mean(-1).argmax(-1) + 1
-    rows = np.arange(len(words))
-    lift, among = (part[:, 0] - part[rows, larger] for part in (words, answers))
+    by_prompt = effects.mean(4)  # over shuffled and zero-shot
+    words, answers = by_prompt.reshape(2, -1, VALUES, by_prompt.shape[-1])
+    controls = words[:, 1:].mean(-1)
+    larger = controls.argmax(-1) + 1
+    return _TaskTests(
+        words=_lift_over(words, larger, seed),
+        answers=_lift_over(answers, larger, seed),
+    )
+
+
+def _lift_over(
+    effects: Float[ndarray, "head value prompt"], control: Int[ndarray, " head"], seed: int
+) -> _Lift:
+    """The effect of each head's mean output less that of a control."""
+    heads = np.arange(len(effects))
+    lift = effects[:, 0] - effects[heads, control]
     count = lift.shape[-1]
     draws = resample(count, np.random.default_rng(seed))
     low, _ = interval(lift.T, np.ones(count), draws)
-    among_low, _ = interval(among.T, np.ones(count), draws)
+    mean = lift.mean(-1)
     with np.errstate(divide="ignore", invalid="ignore"):
-        t = lift.mean(-1) / ratio_error(lift.T, np.ones((count, 1)))
+        t = mean / ratio_error(lift.T, np.ones((count, 1)))
     p_values = stdtr(count - 1, -np.nan_to_num(t))
-    return lift.mean(-1), low, p_values, among.mean(-1), among_low
+    return _Lift(mean=mean, low=low, p_values=p_values)
 
 
 def effects_by_head(
@@ -312,36 +389,45 @@ def effects_by_head(
 
     An effect holds in a task if both lower bounds are above 0, and q < 0.01 over heads × tasks.
     """
-    tests = zip(*(_task_tests(effect, seed) for effect in effects), strict=True)
-    lift, lift_low, p_values, among, among_low = (np.stack(part, axis=1) for part in tests)
+    tests = [_task_tests(effect, seed) for effect in effects]
+    lift = np.stack([test.words.mean for test in tests], axis=1)
+    lift_low = np.stack([test.words.low for test in tests], axis=1)
+    p_values = np.stack([test.words.p_values for test in tests], axis=1)
+    among = np.stack([test.answers.mean for test in tests], axis=1)
+    among_low = np.stack([test.answers.low for test in tests], axis=1)
     q_values = adjusted(p_values.ravel()).reshape(p_values.shape)
     holds = (lift_low > 0) & (among_low > 0) & (q_values < MAX_Q)
+    weights = np.ones(len(names))
     draws = resample(len(names), np.random.default_rng(seed))
-    low, high = interval(lift.T, np.ones(len(names)), draws)
-    low_among, _ = interval(among.T, np.ones(len(names)), draws)
-    first, second = (lift[:, half::2].mean(1) for half in (0, 1))
-    layer, head = (index.ravel() for index in np.indices(effects[0].shape[1:3]))
+    low, high = interval(lift.T, weights, draws)
+    low_among, _ = interval(among.T, weights, draws)
+    layer, head = np.indices(effects[0].shape[1:3]).reshape(2, -1)
     columns = {
         "layer": np.asarray(layers)[layer],
         "head": head,
         "lift": lift.mean(1),
         "ci_low": low,
         "ci_high": high,
-        "first_half": first,
-        "second_half": second,
+        "first_half": lift[:, 0::2].mean(1),
+        "second_half": lift[:, 1::2].mean(1),
         "among_answers": among.mean(1),
         "among_answers_low": low_among,
         "held_in": holds.sum(1),
         "tasks": [";".join(np.array(names, object)[row]) for row in holds],
     }
     table = pd.DataFrame(columns)
-    table["function_vector"] = (
-        (np.minimum(first, second) >= THRESHOLD)
-        & (table["ci_low"] > 0)
-        & (table["among_answers_low"] > 0)
-        & (table["among_answers"] >= AMONG_ANSWERS * table["lift"])
-        & (holds[:, 0::2].any(1) & holds[:, 1::2].any(1))
-        & (len(names) >= MIN_TASKS)
-    )
+    table["function_vector"] = _is_tagged(table, holds)
     order = ["function_vector", "lift"]
-    return table.sort_values(order, ascending=False, kind="stable", ignore_index=True)[STUDY.names]
+    table = table.sort_values(order, ascending=False, kind="stable", ignore_index=True)
+    return table[STUDY.names]
+
+
+def _is_tagged(table: pd.DataFrame, holds: Bool[ndarray, "head task"]) -> pd.Series:
+    """True for the heads that meet every condition of a tag."""
+    smaller_half = np.minimum(table["first_half"], table["second_half"])
+    is_large = (smaller_half >= THRESHOLD) & (table["ci_low"] > 0)
+    least = AMONG_ANSWERS * table["lift"]
+    remains = (table["among_answers"] >= least) & (table["among_answers_low"] > 0)
+    in_both_halves = holds[:, 0::2].any(1) & holds[:, 1::2].any(1)
+    enough_tasks = holds.shape[1] >= MIN_TASKS
+    return is_large & remains & in_both_halves & enough_tasks

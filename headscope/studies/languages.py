@@ -124,17 +124,15 @@ def languages(
     if settings.get("types") is None:
         settings["types"] = TYPES
     # intervals come from resampled documents
-    settings |= {"challenge": False, "keep_sums": True}
+    settings["challenge"] = False
+    settings["keep_sums"] = True
     run_settings = settings_of(None, settings)
-    for name, head_type in check_types(run_settings.types).items():
-        stimuli = [all_stimuli()[name] for row in head_type.relations for name in row.stimuli]
-        if not all(stimulus.any_language for stimulus in stimuli):
-            raise HeadscopeError(f"{name} needs English stimuli, which other languages do not have")
+    _check_any_language(run_settings)
     folder = Path(out)
     check_writable(folder / TABLE)
     revision = settings.pop("revision", None)
     settings["revisions"] = None if revision is None else [revision]
-    settings["corpora"] = [list(map(str, files)) for files in treebanks.values()]
+    settings["corpora"] = [[str(file) for file in files] for files in treebanks.values()]
     with progress_bar(progress) as bar:
         if not isinstance(model, str):
             model = the_model(model)
@@ -143,11 +141,24 @@ def languages(
         # a language that ended early would have read other documents than the others
         settings.setdefault("all", documents is not None)
         done = sweep(models=[model], out=folder, progress=bar, on_message=on_message, **settings)
-    runs, failed = _loaded(done.table.set_index([list(treebanks)]), folder)
+    cells = done.table.set_index([list(treebanks)])
+    runs, failed = _loaded(cells, folder)
     shared = documents if settings["all"] else None
     result = compared(runs, documents=shared, failed=failed, seed=run_settings.seed)
     write_file(folder / TABLE, result.csv(), overwrite=True)
     return result
+
+
+def _check_any_language(settings: Settings) -> None:
+    """Refuse a type with a stimulus in English."""
+    stimuli = all_stimuli()
+    for name, head_type in check_types(settings.types).items():
+        for relation in head_type.relations:
+            for stimulus in relation.stimuli:
+                if not stimuli[stimulus].any_language:
+                    raise HeadscopeError(
+                        f"{name} needs English stimuli, which other languages do not have"
+                    )
 
 
 def _documents(
@@ -161,14 +172,14 @@ def _documents(
 
 def _loaded(cells: pd.DataFrame, folder: Path) -> tuple[dict[str, Result], dict[str, str]]:
     """Complete runs, and errors of the others, by language."""
-    complete = cells["status"] == COMPLETE
-    failed = {str(name): str(error) for name, error in cells.loc[~complete, "error"].items()}
-    if not complete.any():
+    is_complete = cells["status"] == COMPLETE
+    errors = cells.loc[~is_complete, "error"]
+    failed = {str(language): str(error) for language, error in errors.items()}
+    if not is_complete.any():
         raise RunError(f"no language could be read: {'; '.join(failed.values())}")
-    runs: dict[str, Result] = {
-        str(language): load(folder / name, with_tally=True)
-        for language, name in cells.loc[complete, "folder"].items()
-    }
+    runs: dict[str, Result] = {}
+    for language, name in cells.loc[is_complete, "folder"].items():
+        runs[str(language)] = load(folder / name, with_tally=True)
     return runs, failed
 
 
@@ -196,28 +207,39 @@ def compared(
     # blocks of fewer documents are stretches of text, which differ between languages
     parallel = documents is not None and documents >= MIN_BLOCKS
     agreement = lift_agreement(evidence, tallies, parallel=parallel, seed=seed)
-    table = heads_by_language(evidence, tallies, parallel=parallel, seed=seed).join(
-        agreement, on="id"
-    )
+    table = heads_by_language(evidence, tallies, parallel=parallel, seed=seed)
+    table = table.join(agreement, on="id").reset_index()
     order = ["tagged", "lift", *HEAD, "relation"]
-    table = table.reset_index().sort_values(order, ascending=[False, False, True, True, True])
+    table = table.sort_values(order, ascending=[False, False, True, True, True])
     table = table.drop(columns="id").reset_index(drop=True)
-    # of tags with one general label the first
-    tags = table[table["tagged"] > 0]
-    tags = tags.assign(label=tags["general"].where(tags["general"] != "", tags["relation"]))
-    tags = tags.drop_duplicates([*HEAD, "type", "label"])
-    rows = (tags if len(tags) else table.assign(label=table["relation"])).head(SHOWN_ROWS)
+    rows = _shown_rows(table)
     columns = ["label", "tagged", "decidable", "by_chance", "lift", "ci_low", "ci_high", "holds_in"]
-    model, texts = next(iter(runs.values())).name, "texts differ"
+    model = next(iter(runs.values())).name
+    texts = "texts differ"
     if documents is not None:
         texts = f"the same {documents} documents in each"
+    notes = []
+    for language, error in (failed or {}).items():
+        notes.append(f"{language} failed: {error}")
     return StudyResult(
         title=f"{model} in {len(runs)} languages ({', '.join(runs)}; {texts}): tags by head",
         table=table,
         terminal_table=rows[[*HEAD, *columns]],
-        notes=[f"{language} failed: {error}" for language, error in (failed or {}).items()],
+        notes=notes,
         draw=partial(STUDY.draw, table=lifts_by_language(rows, evidence)),
     )
+
+
+def _shown_rows(table: pd.DataFrame) -> pd.DataFrame:
+    """The first tags of a sorted table, or its first rows if no head has a tag."""
+    tags = table[table["tagged"] > 0]
+    if not len(tags):
+        return table.assign(label=table["relation"]).head(SHOWN_ROWS)
+    has_general_label = tags["general"] != ""
+    labels = tags["general"].where(has_general_label, tags["relation"])
+    # of tags with one general label the first
+    tags = tags.assign(label=labels).drop_duplicates([*HEAD, "type", "label"])
+    return tags.head(SHOWN_ROWS)
 
 
 def shared_documents(
@@ -232,7 +254,7 @@ def shared_documents(
     Languages need different numbers of tokens for the same content, so that a number of tokens
     would end them at different sentences. `longest` is the model's longest window.
     """
-    names = []
+    names: list[list[str]] = []
     for files in treebanks.values():
         text = TextWindows(
             files,
@@ -244,10 +266,13 @@ def shared_documents(
         )
         name_of_document = {window.document: window.name.rpartition("#")[0] for window in text}
         document_names = list(name_of_document.values())
-        # the last document may continue after the last token
-        names.append(document_names[:-1] if text.tokens >= settings.max_tokens else document_names)
-    count = min(map(len, names))
-    is_parallel = len({tuple(document_names[:count]) for document_names in names}) == 1
+        if text.tokens >= settings.max_tokens:
+            # the last document may continue after the last token
+            document_names = document_names[:-1]
+        names.append(document_names)
+    count = min(len(document_names) for document_names in names)
+    first = names[0][:count]
+    is_parallel = all(document_names[:count] == first for document_names in names)
     return count if count and is_parallel else None
 
 
@@ -274,39 +299,49 @@ def heads_by_language(
     """
     decided = evidence[evidence["decidable"]]
     decided = decided.assign(
-        tagged=decided["tagged"].astype(bool), closed=~decided["verdict"].isin(OPEN)
+        tagged=decided["tagged"].astype(bool),
+        closed=~decided["verdict"].isin(OPEN),
     )
-    groups = decided.groupby(ID, sort=False)
     tags = decided[decided["tagged"]]
-    names = shown_relations(tags)
-    labels = tags.assign(label=names.where(names != tags["relation"], "")).groupby(ID)["label"]
+    groups = decided.groupby(ID, sort=False)
     table = groups[["type", "relation"]].first()
-    # of equally frequent labels the general one, which claims less
-    general = labels.agg(lambda names: names.mode().iloc[-1])
-    table["general"] = general.reindex(table.index, fill_value="")
+    table["general"] = _general_labels(tags).reindex(table.index, fill_value="")
     table["tagged"] = groups["tagged"].sum()
     table = table.join(tags_by_chance(decided))
     table["decidable"] = groups["closed"].sum()
-    is_unknown = ~evidence["decidable"] | (evidence["verdict"] == UNIDENTIFIABLE).to_numpy(bool)
-    lists = {
+    is_unidentifiable = (evidence["verdict"] == UNIDENTIFIABLE).to_numpy(bool)
+    rows_of_list = {
         "holds_in": tags,
         "not_in": decided[decided["closed"] & ~decided["tagged"]],
         "inconclusive_in": decided[decided["verdict"] == INCONCLUSIVE],
-        "undecided_in": evidence[is_unknown],
+        "undecided_in": evidence[~evidence["decidable"] | is_unidentifiable],
     }
-    for name, rows in lists.items():
+    for name, rows in rows_of_list.items():
         codes = rows.groupby(ID)["language"].agg(";".join)
         table[name] = codes.reindex(table.index, fill_value="")
     table["lift"] = groups["lift"].mean()
     return table.join(lift_bounds(decided, tallies, parallel=parallel, seed=seed))
 
 
+def _general_labels(tags: pd.DataFrame) -> pd.Series:
+    """The most frequent general label of each head's tag over languages; empty without one."""
+    names = shown_relations(tags)
+    is_general = names != tags["relation"]
+    labels = tags.assign(label=names.where(is_general, ""))
+    # of equally frequent labels the general one, which claims less
+    return labels.groupby(ID)["label"].agg(lambda column: column.mode().iloc[-1])
+
+
 def lifts_by_language(rows: pd.DataFrame, evidence: pd.DataFrame) -> pd.DataFrame:
     """Lift and tag of each row in each language; no lift if the text does not decide."""
-    decided = evidence["decidable"] & (evidence["verdict"] != UNIDENTIFIABLE)
     keys = [*HEAD, "type", "relation"]
+    decided = evidence["decidable"] & (evidence["verdict"] != UNIDENTIFIABLE)
     cells = evidence.loc[decided, [*keys, "language", "lift", "tagged"]]
-    every = rows[[*keys, "label"]].merge(evidence[["language"]].drop_duplicates(), how="cross")
-    table = every.merge(cells, how="left", on=[*keys, "language"])
-    names = [f"{head_name(row.layer, row.head)} {row.label}" for row in table.itertuples()]
-    return table.assign(tag=pd.Categorical(names, dict.fromkeys(names)))
+    languages = evidence[["language"]].drop_duplicates()
+    every_cell = rows[[*keys, "label"]].merge(languages, how="cross")
+    table = every_cell.merge(cells, how="left", on=[*keys, "language"])
+    tags = []
+    for row in table.itertuples():
+        tags.append(f"{head_name(row.layer, row.head)} {row.label}")
+    in_order = list(dict.fromkeys(tags))
+    return table.assign(tag=pd.Categorical(tags, in_order))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -21,6 +22,7 @@ from headscope.studies.study import Study, study, table_columns
 from headscope.views.study_figure import HeatMap
 from headscope.views.study_result import StudyResult
 
+HEAD = ["layer", "head"]
 PERMUTATIONS = 2_000
 """Permutations of the null distribution, so that the smallest p value is 1/2001."""
 LEVEL = 0.05
@@ -61,26 +63,43 @@ def match_heads(first: RunName, second: RunName) -> StudyResult:
     Raises:
         RunError: a folder without a run, or fewer than 3 common relations that tell heads apart.
     """
-    runs, names = (the_run(first), the_run(second)), run_names((first, second))
-    one, other, roots = _common_scores(runs, names)
+    runs = (the_run(first), the_run(second))
+    names = run_names((first, second))
+    scores = _common_scores(runs, names)
+    one, other, roots = scores.first, scores.second, scores.roots
     queries = _unit(one.scores, roots)
     similarity = queries @ _unit(other.scores, roots).T
-    places = [side.heads[["layer", "head"]].to_numpy() for side in (one, other)]
-    # of equally similar heads, the one with the same layer and number
-    best = (similarity + 1e-9 * (places[0][:, None] == places[1]).all(2)).argmax(1)
+    best = _most_similar(similarity, one, other)
     largest = similarity[np.arange(len(best)), best]
-    q_values = adjusted((1 + _exceeded(queries, other, roots, largest)) / (1 + PERMUTATIONS))
+    exceeded = _exceeded(queries, other, roots, largest)
+    q_values = adjusted((1 + exceeded) / (1 + PERMUTATIONS))
     matches = other.heads.iloc[best].reset_index(drop=True).add_prefix("match_")
-    table = one.heads.join(matches).assign(similarity=largest, q_value=q_values)[STUDY.names]
-    matched = table[table["q_value"] < LEVEL]
+    table = one.heads.join(matches)
+    table = table.assign(similarity=largest, q_value=q_values)[STUDY.names]
+    is_match = q_values < LEVEL
+    matched = table[is_match]
+    title = (
+        f"{names[0]} matched with {names[1]}: {len(matched)} of {len(table)} heads have a "
+        f"match (q < {LEVEL:g}), by {len(roots)} relations"
+    )
+    cells = _cells(one, other, similarity, best, is_match)
     return StudyResult(
-        title=f"{names[0]} matched with {names[1]}: {len(matched)} of {len(table)} heads have a "
-        f"match (q < {LEVEL:g}), by {len(roots)} relations",
+        title=title,
         table=table,
         terminal_table=matched.sort_values("similarity", ascending=False, kind="stable"),
         values={"runs": names, "matched": len(matched), "relations": len(roots)},
-        draw=partial(STUDY.draw, table=_cells(one, other, similarity, best, q_values < LEVEL)),
+        draw=partial(STUDY.draw, table=cells),
     )
+
+
+def _most_similar(
+    similarity: Float[ndarray, "head other"], one: _Scores, other: _Scores
+) -> Int[ndarray, " head"]:
+    """Row of the most similar head; of equal ones, the head of the same layer and number."""
+    heads = one.heads[HEAD].to_numpy()
+    others = other.heads[HEAD].to_numpy()
+    same_position = (heads[:, None] == others).all(2)
+    return np.asarray((similarity + 1e-9 * same_position).argmax(1))
 
 
 class _Scores(NamedTuple):
@@ -90,14 +109,33 @@ class _Scores(NamedTuple):
     scores: Float[ndarray, "head relation"]
 
 
-def _common_scores(
-    runs: tuple[Result, Result], names: tuple[str, ...]
-) -> tuple[_Scores, _Scores, Float[ndarray, " relation"]]:
+@dataclass(frozen=True, eq=False)
+class _CommonScores:
     """Scores of both runs' heads, and the roots of the weights of the common relations."""
-    lifts, errors = zip(*map(_lifts, runs), strict=True)
-    common = lifts[0].columns.intersection(lifts[1].columns)
-    weights = _reliability(lifts[0][common], errors[0][common])
-    weights = weights * _reliability(lifts[1][common], errors[1][common])
+
+    first: _Scores
+    second: _Scores
+    roots: Float[ndarray, " relation"]
+
+
+@dataclass(frozen=True, eq=False)
+class _Lifts:
+    """Lifts of heads × relations, and their standard errors."""
+
+    lift: pd.DataFrame
+    error: pd.DataFrame
+
+    def reliability(self, relations: pd.Index) -> pd.Series:
+        """Share of the variance of each lift over heads that is not error, in [0, 1]."""
+        noise = self.error[relations].pow(2).mean()
+        variance = self.lift[relations].var(ddof=0)
+        return (1 - noise / variance).fillna(0).clip(lower=0)
+
+
+def _common_scores(runs: tuple[Result, Result], names: tuple[str, ...]) -> _CommonScores:
+    first, second = _lifts(runs[0]), _lifts(runs[1])
+    common = first.lift.columns.intersection(second.lift.columns)
+    weights = first.reliability(common) * second.reliability(common)
     weights = weights[weights > 0]
     if len(weights) < MIN_RELATIONS:
         raise RunError(
@@ -105,38 +143,45 @@ def _common_scores(
             f"apart, and a match needs {MIN_RELATIONS}: classify both with the same --types"
         )
     roots = np.sqrt(weights.to_numpy())
-    parts = []
-    for run, lift in zip(runs, lifts, strict=True):
-        heads = run.heads.set_index(["layer", "head"])["tags"].reindex(lift.index).reset_index()
-        shares = (lift[weights.index].rank().to_numpy() - 0.5) / len(lift)
-        parts.append(_Scores(heads, ndtri(shares) * roots))
-    return parts[0], parts[1], roots
+    return _CommonScores(
+        first=_scores(runs[0], first.lift[weights.index], roots),
+        second=_scores(runs[1], second.lift[weights.index], roots),
+        roots=roots,
+    )
 
 
-def _lifts(run: Result) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Lifts of heads × relations and their standard errors, for relations of all heads."""
+def _scores(run: Result, lifts: pd.DataFrame, roots: Float[ndarray, " relation"]) -> _Scores:
+    """Normal scores of the lifts' ranks over heads, times the roots of the weights."""
+    tags = run.heads.set_index(HEAD)["tags"]
+    heads = tags.reindex(lifts.index).reset_index()
+    shares = (lifts.rank().to_numpy() - 0.5) / len(lifts)
+    return _Scores(heads, ndtri(shares) * roots)
+
+
+def _lifts(run: Result) -> _Lifts:
+    """Lifts and errors of the relations that all heads have."""
     # 24 distances of one type would outweigh the others
     rows = run.evidence[run.evidence["type"] != far.TYPE.name]
+    width = rows["ci_high"] - rows["ci_low"]
     rows = rows.assign(
         relation=rows["type"] + "/" + rows["relation"],
-        error=(rows["ci_high"] - rows["ci_low"]) / 3.92,  # a 95 % interval
+        error=width / 3.92,  # a 95 % interval
     )
-    wide = rows.pivot(index=["layer", "head"], columns="relation", values=["lift", "error"])
-    complete = wide["lift"].columns[(wide["lift"] + wide["error"]).notna().all()]
-    return wide["lift"][complete], wide["error"][complete]
-
-
-def _reliability(lifts: pd.DataFrame, errors: pd.DataFrame) -> pd.Series:
-    """Share of the variance of each relation's lift over heads that is not error, in [0, 1]."""
-    return (1 - errors.pow(2).mean() / lifts.var(ddof=0)).fillna(0).clip(lower=0)
+    wide = rows.pivot(index=HEAD, columns="relation", values=["lift", "error"])
+    lift, error = wide["lift"], wide["error"]
+    is_complete = (lift + error).notna().all()
+    complete = lift.columns[is_complete]
+    return _Lifts(lift=lift[complete], error=error[complete])
 
 
 def _unit(
     scores: Float[ndarray, "head relation"], roots: Float[ndarray, " relation"]
 ) -> Float[ndarray, "head relation"]:
     """Vectors whose dot products are weighted correlations."""
-    centred = scores - np.outer(scores @ roots, roots) / (roots @ roots)
-    return np.asarray(centred / np.linalg.norm(centred, axis=1, keepdims=True).clip(1e-12))
+    means = np.outer(scores @ roots, roots) / (roots @ roots)
+    centred = scores - means
+    lengths = np.linalg.norm(centred, axis=1, keepdims=True)
+    return np.asarray(centred / lengths.clip(1e-12))
 
 
 def _exceeded(
@@ -147,17 +192,20 @@ def _exceeded(
 ) -> Int[ndarray, " head"]:
     """Permutations in which some permuted head is as similar to a head as its match is."""
     mean = other.scores.mean(0)
-    _, _, components = np.linalg.svd(other.scores - mean, full_matrices=False)
-    coordinates = (other.scores - mean) @ components.T
+    centred = other.scores - mean
+    _, _, components = np.linalg.svd(centred, full_matrices=False)
+    coordinates = centred @ components.T
     layers = other.heads.groupby("layer").indices.values()
-    generator, count = np.random.default_rng(0), np.zeros(len(queries), np.int64)
+    generator = np.random.default_rng(0)
+    count = np.zeros(len(queries), np.int64)
     for _ in range(PERMUTATIONS):
         permuted = coordinates.copy()
         for layer in layers:
             permuted[layer] = generator.permuted(coordinates[layer], axis=0)
         heads = _unit(permuted @ components + mean, roots)
+        similarity = queries @ heads.T
         # a head equals itself up to rounding
-        count += (queries @ heads.T).max(1) >= largest - 1e-9
+        count += similarity.max(1) >= largest - 1e-9
     return count
 
 
@@ -169,18 +217,19 @@ def _cells(
     significant: Bool[ndarray, " head"],
 ) -> pd.DataFrame:
     """A row per head × head for the figure, with the matches marked."""
-    names = [
-        [head_name(*pair) for pair in side.heads[["layer", "head"]].to_numpy().tolist()]
-        for side in (one, other)
-    ]
     mark = np.zeros(similarity.shape, bool)
     mark[np.arange(len(best)), best] = significant
     rows, columns = np.indices(similarity.shape).reshape(2, -1)
     return pd.DataFrame(
         {
-            "head of the first": pd.Categorical.from_codes(rows, names[0]),
-            "head of the second": pd.Categorical.from_codes(columns, names[1]),
+            "head of the first": pd.Categorical.from_codes(rows, _names(one)),
+            "head of the second": pd.Categorical.from_codes(columns, _names(other)),
             "similarity": similarity.ravel(),
             "match": mark.ravel(),
         }
     )
+
+
+def _names(side: _Scores) -> list[str]:
+    positions = side.heads[HEAD].to_numpy().tolist()
+    return [head_name(layer, head) for layer, head in positions]

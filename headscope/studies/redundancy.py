@@ -263,14 +263,18 @@ def head_divergences(rows: Float[Tensor, "head key"]) -> Float[ndarray, " pair"]
     >>> head_divergences(rows).round(3).tolist()
     [1.0, 0.311, 0.311]
     """
+    if len(rows) < 2:
+        return np.empty(0)
     entropies = _entropy(rows)
+    blocks = []
     # one head against all later ones, so that memory grows with heads × keys, not with its square
-    blocks = [
-        _entropy((rows[i] + rows[i + 1 :]) / 2) - (entropies[i] + entropies[i + 1 :]) / 2
-        for i in range(len(rows) - 1)
-    ]
-    flat: Float[ndarray, " pair"] = torch.cat(blocks).numpy() if blocks else np.empty(0)
-    return flat.clip(0, 1)
+    for head in range(len(rows) - 1):
+        later = slice(head + 1, None)
+        mixture = (rows[head] + rows[later]) / 2
+        mean_entropy = (entropies[head] + entropies[later]) / 2
+        blocks.append(_entropy(mixture) - mean_entropy)
+    divergences: Float[ndarray, " pair"] = torch.cat(blocks).numpy()
+    return divergences.clip(0, 1)
 
 
 def _entropy(rows: Float[Tensor, "head key"]) -> Float[Tensor, " head"]:
@@ -321,15 +325,19 @@ def watched_layers(model: Model, hooks: ExitStack) -> list[LayerInputs]:
         ModelError: W_Q, W_K and W_V of the model are not known.
     """
     engine: Any = model.engine
+    heads = engine.dimensions.heads
     layers = []
     for module in projection_modules(plain_network_of(model)):
         matrices = input_projections(module, engine.dimensions)
-        rows = [matrix.reshape(-1, matrix.shape[-1]) for matrix in matrices]
-        width = rows[0].shape[-1]
-        heads = engine.dimensions.heads
-        groups = heads * len(rows[1]) // len(rows[0])  # some models have another number by layer
-        counts = (heads, groups, groups)
-        layer = LayerInputs([w.reshape(n, -1, width) for w, n in zip(rows, counts, strict=True)])
+        query, key, value = (matrix.reshape(-1, matrix.shape[-1]) for matrix in matrices)
+        width = query.shape[-1]
+        groups = heads * len(key) // len(query)  # some models have another number by layer
+        by_head = [
+            query.reshape(heads, -1, width),
+            key.reshape(groups, -1, width),
+            value.reshape(groups, -1, width),
+        ]
+        layer = LayerInputs(by_head)
         hooks.enter_context(module.register_forward_pre_hook(layer.add, with_kwargs=True))
         layers.append(layer)
     return layers
@@ -363,9 +371,10 @@ def plane(distances: Float[ndarray, "head head"]) -> Float[ndarray, "head 2"]:
     Points lie around 0, and each axis is turned so that its farthest point is positive.
     """
     squares = distances**2
-    rows, columns = squares.mean(1, keepdims=True), squares.mean(0)
-    inner = -(squares - rows - columns + squares.mean()) / 2
-    values, vectors = np.linalg.eigh(inner)
+    row_means = squares.mean(1, keepdims=True)
+    column_means = squares.mean(0)
+    centred = squares - row_means - column_means + squares.mean()
+    values, vectors = np.linalg.eigh(-centred / 2)
     largest = np.argsort(values)[::-1][:2]
     lengths = np.sqrt(values[largest].clip(0))
     points = np.zeros((len(distances), 2))
@@ -377,10 +386,15 @@ def plane(distances: Float[ndarray, "head head"]) -> Float[ndarray, "head 2"]:
 
 def _text(run: Result, model: Model, corpora: Sequence[str | Path], windows: int) -> list[Window]:
     settings = Settings.from_json(run.info["settings"])
-    options = {name: getattr(settings, name) for name in ("max_tokens", "max_length", "seed")}
-    text = TextWindows(corpora, model.tokenizer, **options)
+    text = TextWindows(
+        corpora,
+        model.tokenizer,
+        max_tokens=settings.max_tokens,
+        max_length=settings.max_length,
+        seed=settings.seed,
+    )
     readable = [window for window in text if len(window) > 1]
     if not readable:
         raise CorpusError(f"{', '.join(map(str, corpora))}: no text of even one token to read")
     # evenly spread: the first windows may all be of one document
-    return [readable[i] for i in evenly(len(readable), windows)]
+    return [readable[number] for number in evenly(len(readable), windows)]

@@ -24,6 +24,7 @@ from headscope.options import Device, Flag, Revision, Source
 from headscope.progress import Progress, progress_bar
 from headscope.runs.recorded_paths import name_of
 from headscope.runs.resolve import ModelOrRun, model_of, run_named, the_model
+from headscope.statistics.result import Result
 from headscope.studies.study import Study, study, table_columns
 from headscope.views.study_figure import HeatMap
 from headscope.views.study_result import StudyResult
@@ -82,43 +83,54 @@ def weights(
         table = _table(loaded, factors)
         bar(1, 1)
     if run is not None:
-        patterns = run.heads[["layer", "head", "primary", "relation", "mass"]]
-        names = map(head_name, patterns["layer"], patterns["head"])
-        relation_of = dict(zip(names, patterns["relation"], strict=True))
-        table = table.merge(patterns, how="left")
-        table = table.assign(k_from_relation=table["k_from"].map(relation_of).fillna(""))
+        table = _with_patterns(table, run)
+    title = (
+        f"{name_of(loaded.name)}: evidence on {len(table)} heads from the weights; 99.9th "
+        f"percentile of the K-composition of random matrices: {random:.3f}"
+    )
     return StudyResult(
-        title=f"{name_of(loaded.name)}: evidence on {len(table)} heads from the weights; 99.9th "
-        f"percentile of the K-composition of random matrices: {random:.3f}",
+        title=title,
         table=table,
         values={"k_random_p999": random},
         draw=STUDY.draw,
     )
 
 
+def _with_patterns(table: pd.DataFrame, run: Result) -> pd.DataFrame:
+    """The table with the tags of a run, and those of the heads in `k_from`."""
+    patterns = run.heads[["layer", "head", "primary", "relation", "mass"]]
+    names = map(head_name, patterns["layer"], patterns["head"])
+    relation_of = dict(zip(names, patterns["relation"], strict=True))
+    table = table.merge(patterns, how="left")
+    source_relation = table["k_from"].map(relation_of).fillna("")
+    return table.assign(k_from_relation=source_relation)
+
+
 def _table(model: Model, factors: HeadFactors) -> pd.DataFrame:
     after = copying_scores(factors, token_map(model, after_mlp=True))
     after[0] = torch.nan  # block 0 reads the embedding, before its MLP
     query_key, value_output = effective_ranks(factors)
-    layer, head = (index.ravel() for index in np.indices(after.shape))
     columns = {
         "ov_copying": copying_scores(factors, token_map(model)),
         "ov_copying_mlp0": after,
         "qk_rank": query_key,
         "ov_rank": value_output,
     }
-    table = pd.DataFrame(
-        {"layer": layer, "head": head}
-        | {name: values.double().numpy().ravel() for name, values in columns.items()}
-    )
+    layer, head = np.indices(after.shape).reshape(2, -1)
+    table = pd.DataFrame({"layer": layer, "head": head})
+    for name, values in columns.items():
+        table[name] = values.double().numpy().ravel()
     # earlier heads first, so that the first of equal ones is taken
-    scores = k_composition(factors).double().numpy().reshape(len(table), len(table)).T
+    scores = k_composition(factors).double().numpy()
+    scores = scores.reshape(len(table), len(table)).T
     best = np.nan_to_num(scores, nan=-1).argmax(1)
+    best_score = scores[np.arange(len(table)), best]
     has_source = np.isfinite(scores).any(1)
-    names = np.array(list(map(head_name, layer.tolist(), head.tolist())))
+    positions = zip(layer.tolist(), head.tolist(), strict=True)
+    names = np.array([head_name(*position) for position in positions])
     return table.assign(
         k_from=np.where(has_source, names[best], ""),
-        k_composition=np.where(has_source, scores[np.arange(len(table)), best], np.nan),
+        k_composition=np.where(has_source, best_score, np.nan),
     )
 
 
@@ -154,20 +166,45 @@ def head_factors(model: Model) -> HeadFactors:
     Raises:
         ModelError: its norms cannot be folded into its matrices, or a layer has no Q, K, V and O.
     """
-    kind = getattr(model.bridge.cfg, "normalization_type", None)
-    blocks = [block._modules for block in model.bridge.blocks]
-    placed = all("ln1" in block and "ln1_post" not in block for block in blocks)
-    folds = getattr(model.bridge.adapter, "supports_fold_ln", True)
-    ends = "ln_final" in model.bridge._modules
-    if not (kind in LAYER_NORMS + RMS_NORMS and placed and folds and ends):
+    if not _folds(model):
         raise ModelError(
             f"{model.name}: the norms of a {model.architecture} do not fold into its heads' "
             "matrices: that takes a LayerNorm or RMSNorm before attention, none behind it, and an "
             "architecture for which TransformerLens folds; headscope classify needs no folding"
         )
-    parts = [_layer(model, layer) for layer in range(model.layers)]
-    query, key, value, output = (torch.stack(matrices) for matrices in zip(*parts, strict=True))
-    return HeadFactors(query, key, value, output, query.shape[-2] - writes_centred(model))
+    layers = [_layer(model, layer) for layer in range(model.layers)]
+    query = torch.stack([matrices.query for matrices in layers])
+    removed = 1 if writes_centred(model) else 0
+    return HeadFactors(
+        query=query,
+        key=torch.stack([matrices.key for matrices in layers]),
+        value=torch.stack([matrices.value for matrices in layers]),
+        output=torch.stack([matrices.output for matrices in layers]),
+        free=query.shape[-2] - removed,
+    )
+
+
+def _folds(model: Model) -> bool:
+    """True if the model's norms can be folded into its matrices."""
+    kind = getattr(model.bridge.cfg, "normalization_type", None)
+    if kind not in LAYER_NORMS + RMS_NORMS:
+        return False
+    for block in model.bridge.blocks:
+        modules = block._modules
+        if "ln1" not in modules or "ln1_post" in modules:
+            return False
+    ends_with_norm = "ln_final" in model.bridge._modules
+    return ends_with_norm and getattr(model.bridge.adapter, "supports_fold_ln", True)
+
+
+@dataclass(frozen=True)
+class _LayerFactors:
+    """The folded matrices of one layer's query heads; see `HeadFactors`."""
+
+    query: Float[Tensor, "head d_model d_head"]
+    key: Float[Tensor, "head d_model d_head"]
+    value: Float[Tensor, "head d_model d_value"]
+    output: Float[Tensor, "head d_value d_model"]
 
 
 def reads_centred(model: Model) -> bool:
@@ -197,20 +234,32 @@ def centre(weight: Tensor, dim: int) -> Tensor:
     return weight - weight.mean(dim, keepdim=True)
 
 
-def _layer(model: Model, layer: int) -> tuple[Tensor, ...]:
-    """Q, K, V [head d_model d_head] and O [head d_head d_model] of one layer."""
+def _layer(model: Model, layer: int) -> _LayerFactors:
     block = model.bridge.blocks[layer]
-    candidates = [getattr(block.attn, f"W_{name}", None) for name in "QKVO"]
-    matrices = [plain(matrix) for matrix in candidates if isinstance(matrix, Tensor)]
-    if len(matrices) < len(candidates) or any(matrix.ndim != 3 for matrix in matrices):
-        raise ModelError(f"{model.name}: layer {layer} shows no Q, K, V and O matrix of each head")
-    reads = [gain(model, block.ln1) * matrix for matrix in matrices[:3]]
-    if reads_centred(model):
-        reads = [centre(matrix, -2) for matrix in reads]
-    output = centre(matrices[3], -1) if writes_centred(model) else matrices[3]
-    # query head h reads the key/value head h // (heads per group)
-    reads = [matrix.repeat_interleave(model.heads // len(matrix), 0) for matrix in reads]
-    return (*reads, output)
+    matrices = []
+    for name in ("W_Q", "W_K", "W_V", "W_O"):
+        matrix = getattr(block.attn, name, None)
+        if not isinstance(matrix, Tensor) or matrix.ndim != 3:
+            raise ModelError(
+                f"{model.name}: layer {layer} shows no Q, K, V and O matrix of each head"
+            )
+        matrices.append(plain(matrix))
+    query, key, value, output = matrices
+    norm_gain = gain(model, block.ln1)
+
+    def folded(matrix: Tensor) -> Tensor:
+        read = norm_gain * matrix
+        if reads_centred(model):
+            read = centre(read, -2)
+        # query head h reads the key/value head h // (heads per group)
+        return read.repeat_interleave(model.heads // len(read), 0)
+
+    return _LayerFactors(
+        query=folded(query),
+        key=folded(key),
+        value=folded(value),
+        output=centre(output, -1) if writes_centred(model) else output,
+    )
 
 
 def copying_scores(
@@ -303,10 +352,15 @@ def compositions(
     writes: Float[Tensor, "source d_value d_model"], reads: Float[Tensor, "head d_model d_head"]
 ) -> Float[Tensor, "source head"]:
     """‖write read‖ / (‖write‖ ‖read‖) for every pair; NaN if one of them is 0."""
-    (source, d_value, _), (head, _, d_head) = writes.shape, reads.shape
-    product = writes.flatten(0, 1) @ reads.transpose(0, 1).flatten(1)
-    norms = product.reshape(source, d_value, head, d_head).square().sum((1, 3)).sqrt()
-    return norms / torch.outer(torch.linalg.matrix_norm(writes), torch.linalg.matrix_norm(reads))
+    source, d_value, _ = writes.shape
+    head, _, d_head = reads.shape
+    all_writes = writes.flatten(0, 1)
+    all_reads = reads.transpose(0, 1).flatten(1)
+    products = (all_writes @ all_reads).reshape(source, d_value, head, d_head)
+    norms = products.square().sum((1, 3)).sqrt()
+    write_norms = torch.linalg.matrix_norm(writes)
+    read_norms = torch.linalg.matrix_norm(reads)
+    return norms / torch.outer(write_norms, read_norms)
 
 
 def random_composition(factors: HeadFactors) -> float:
@@ -316,14 +370,21 @@ def random_composition(factors: HeadFactors) -> float:
     directions.
     """
     generator = torch.Generator().manual_seed(0)
-    d_head, d_value = factors.query.shape[-1], factors.value.shape[-1]
 
     def draw(columns: int) -> Tensor:
         return torch.randn(1, DRAWS, factors.free, columns, generator=generator)
 
-    value, output = draw(d_value), draw(d_value).transpose(-1, -2)
-    random = HeadFactors(draw(d_head), draw(d_head), value, output, factors.free)
-    scores = compositions(random.writes()[0], random.key_reads()[0]).double()
+    d_head = factors.query.shape[-1]
+    d_value = factors.value.shape[-1]
+    # drawn in this order, so that the number stays the same
+    value = draw(d_value)
+    output = draw(d_value).transpose(-1, -2)
+    query = draw(d_head)
+    key = draw(d_head)
+    random = HeadFactors(query=query, key=key, value=value, output=output, free=factors.free)
+    writes = random.writes()[0]
+    reads = random.key_reads()[0]
+    scores = compositions(writes, reads).double()
     return float(scores.quantile(0.999))
 
 
@@ -344,8 +405,10 @@ def _effective_rank(
     write: Float[Tensor, "layer head d_model d_head"],
 ) -> Float[Tensor, "layer head"]:
     # the triangles of the QR decompositions have the singular values of read @ writeᵀ
-    triangles = [torch.linalg.qr(side.double(), mode="r").R for side in (read, write)]
-    values = torch.linalg.svdvals(triangles[0] @ triangles[1].transpose(-1, -2))
+    read_triangle = torch.linalg.qr(read.double(), mode="r").R
+    write_triangle = torch.linalg.qr(write.double(), mode="r").R
+    values = torch.linalg.svdvals(read_triangle @ write_triangle.transpose(-1, -2))
     shares = values / values.sum(-1, keepdim=True)
-    rank: Tensor = torch.special.entr(shares).sum(-1).exp()
+    entropy = torch.special.entr(shares).sum(-1)
+    rank: Tensor = entropy.exp()
     return rank

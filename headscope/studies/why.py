@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import pandas as pd
 from pydantic import Field
 
@@ -102,19 +101,23 @@ def why(
     ['induction/repeat', 'positional/offset-1-random']
     """
     names = several_heads(heads)
-    run = _stored_run(model, [*["corpus"][: corpus is not None], *changes])
+    explicit = list(changes) if corpus is None else ["corpus", *changes]
+    run = _stored_run(model, explicit)
     is_measured = run is None
     if run is None:
-        run = _read(model, corpus, settings_of(Settings(quick=True), changes), names, progress)
+        settings = settings_of(Settings(quick=True), changes)
+        run = _read(model, corpus, settings, names, progress)
     positions = tuple(dict.fromkeys(reasons.head_in(run, name) for name in names))
     evidence = with_thresholds(run.evidence, run.thresholds)
-    rows, texts = zip(*(_answer(run, evidence, at) for at in positions), strict=True)
+    answers = [_answer(run, evidence, at) for at in positions]
     notes = list(_notes(run, positions if is_measured else ()))
-    if any(row["example"] for row in rows):
+    if any(answer.row["example"] for answer in answers):
         notes.append(MARKS_MEAN)
+    texts = [answer.text for answer in answers]
+    title = ", ".join(head_name(*at) for at in positions)
     return HeadAnswers(
-        title=f"{name_of(run.name)}: {', '.join(head_name(*at) for at in positions)}",
-        table=by_name(pd.DataFrame(rows)),
+        title=f"{name_of(run.name)}: {title}",
+        table=by_name(pd.DataFrame([answer.row for answer in answers])),
         notes=notes,
         run=run,
         is_measured=is_measured,
@@ -122,29 +125,38 @@ def why(
     )
 
 
-def _answer(
-    run: Result, evidence: pd.DataFrame, at: tuple[int, int]
-) -> tuple[dict[str, object], str]:
+@dataclass(frozen=True)
+class _Answer:
     """The row of a head, and its lines."""
+
+    row: dict[str, object]
+    text: str
+
+
+def _answer(run: Result, evidence: pd.DataFrame, at: tuple[int, int]) -> _Answer:
     of_head = rows_of_head(evidence, *at)
     ordered = of_head.loc[evidence_order(of_head)]
-    row: Row = {str(name): value for name, value in ordered.iloc[0].items()}
+    first: Row = {str(name): value for name, value in ordered.iloc[0].items()}
     shown_tags = distinct_tags(ordered)
     names = tag_names(shown_tags)
     tags = marked_names(shown_tags, names)
-    best = _best(run, at, row)
-    lines = [f"{head_name(*at)}: {_title(of_head, row, tags)}"]
-    lines += [*reasons.findings(ordered, run.thresholds), *_numbers(ordered, row)]
-    lines += [f"best query: {best}"] if best else []
-    index = {
+    best = _best(run, at, first)
+    lines = [f"{head_name(*at)}: {_title(of_head, first, tags)}"]
+    lines += reasons.findings(ordered, run.thresholds)
+    lines += _numbers(ordered, first)
+    if best:
+        lines.append(f"best query: {best}")
+    row = {
         "layer": at[0],
         "head": at[1],
         "tags": ";".join(names),
         PRELIMINARY: ";".join(names[shown_tags[PRELIMINARY]]),
-        "relation": row["id"],
+        "relation": first["id"],
     }
-    columns = {name: row[name] for name in ("verdict", *NUMBERS)}
-    return index | columns | {"example": best}, "\n  ".join(lines)
+    for name in ("verdict", *NUMBERS):
+        row[name] = first[name]
+    row["example"] = best
+    return _Answer(row=row, text="\n  ".join(lines))
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -210,92 +222,133 @@ def _read(
 
 def _title(rows: pd.DataFrame, row: Row, tags: Sequence[str]) -> str:
     """The tags, and the relation of largest lift that is not identifiable."""
+    parts = [", ".join(tags)] if tags else []
     undecided = rows[is_undecided(rows)]
-    undecided = undecided.sort_values("lift", ascending=False, kind="stable")
-    others = f" (and {len(undecided) - 1} more)" * (len(undecided) > 1)
-    pairs = undecided[["relation", "baseline"]].head(1).itertuples(index=False)
-    parts = [f"{UNIDENTIFIABLE}: {alternatives(*pair)}{others}" for pair in pairs]
-    narrow = f"{INCONCLUSIVE}, " * (row["verdict"] == INCONCLUSIVE)
-    return "; ".join([*[", ".join(tags)][: bool(tags)], *parts]) or f"{narrow}{NO_TAG} {row['id']}"
+    if len(undecided):
+        undecided = undecided.sort_values("lift", ascending=False, kind="stable")
+        largest = undecided.iloc[0]
+        pair = alternatives(largest["relation"], largest["baseline"])
+        others = f" (and {len(undecided) - 1} more)" if len(undecided) > 1 else ""
+        parts.append(f"{UNIDENTIFIABLE}: {pair}{others}")
+    if parts:
+        return "; ".join(parts)
+    narrow = f"{INCONCLUSIVE}, " if row["verdict"] == INCONCLUSIVE else ""
+    return f"{narrow}{NO_TAG} {row['id']}"
 
 
 def _numbers(rows: pd.DataFrame, row: Row) -> Iterator[str]:
     """Interval and q value of the head's first relation, and the relations that narrowly fail."""
     if pd.notna(row["q_value"]):
+        interval = f"[{row['ci_low']:.2f}, {row['ci_high']:.2f}]"
         yield (
-            f"lift of {row['relation']} over control keys: {row['lift']:.2f} [{row['ci_low']:.2f}, "
-            f"{row['ci_high']:.2f}], q {row['q_value']:.1g}, {row['n']:,} queries"
+            f"lift of {row['relation']} over control keys: {row['lift']:.2f} {interval}, "
+            f"q {row['q_value']:.1g}, {row['n']:,} queries"
         )
-    near = rows["id"].iloc[1:][rows["verdict"].iloc[1:] == INCONCLUSIVE]
+    others = rows.iloc[1:]
+    near = others.loc[others["verdict"] == INCONCLUSIVE, "id"]
     if len(near):
-        unlisted = f" and {len(near) - NEAR} more" * (len(near) > NEAR)
-        yield f"near misses: {', '.join(near.head(NEAR))}{unlisted}"
+        listed = ", ".join(near.head(NEAR))
+        unlisted = f" and {len(near) - NEAR} more" if len(near) > NEAR else ""
+        yield f"near misses: {listed}{unlisted}"
 
 
 def _notes(run: Result, measured: Sequence[tuple[int, int]]) -> Iterator[str]:
     """The text that was read, and the relations that it cannot decide."""
     info = run.info
-    read = info.get("text_read") or {}
-    names = ", ".join(info.get("corpora", {}).get("asked", ())) or "synthetic stimuli"
-    text = f"{read['tokens']:,} tokens of {names}" if read.get("tokens") else names
-    layers = ", ".join(layer_name(layer) for layer in sorted({layer for layer, _ in measured}))
-    scope = f"; {layers} only: q values correct for their heads" if layers else ""
-    yield f"read: {one_line(name_of(run.name))}, {one_line(text)}{scope}"
-    if added := info.get(PRELIMINARY, ()):
+    name = one_line(name_of(run.name))
+    yield f"read: {name}, {one_line(_text_read(run))}{_scope(measured)}"
+    added = info.get(PRELIMINARY, ())
+    if added:
         yield f"{PRELIMINARY}, not measured: {'; '.join(added)}"
-    if decidable := info.get("decidable"):
+    decidable = info.get("decidable")
+    if decidable:
         yield (
             f"this text can decide {decidable['relations']} of {decidable['of']} relations that "
             "can give tags"
         )
-    yield from (f"note: {note}" for note in info.get("notes", ()) if note[:12].isupper())
+    for note in info.get("notes", ()):
+        if note[:12].isupper():
+            yield f"note: {note}"
+
+
+def _text_read(run: Result) -> str:
+    """The corpora of a run, and their tokens where they were counted."""
+    corpora = run.info.get("corpora", {})
+    names = ", ".join(corpora.get("asked", ())) or "synthetic stimuli"
+    read = run.info.get("text_read") or {}
+    if read.get("tokens"):
+        return f"{read['tokens']:,} tokens of {names}"
+    return names
+
+
+def _scope(measured: Sequence[tuple[int, int]]) -> str:
+    """The layers that were read, if the model was read for some heads alone."""
+    numbers = sorted({layer for layer, _ in measured})
+    if not numbers:
+        return ""
+    layers = ", ".join(layer_name(layer) for layer in numbers)
+    return f"; {layers} only: q values correct for their heads"
 
 
 def _best(run: Result, at: tuple[int, int], row: Row) -> str:
     """One of the head's best queries in a line, with its mass; empty if no example was read."""
-    examples = [e for e in run.examples if (e.layer, e.head) == at and e.kind == "best"]
+    examples = []
+    for example in run.examples:
+        if (example.layer, example.head) == at and example.kind == "best":
+            examples.append(example)
     if not examples:
         return ""
-    example = min(examples, key=lambda e: (e.relation != row["id"], -e.mass))
-    about = "" if example.relation == row["id"] else f" ({example.relation})"
-    return f"{example.mass:.2f}{about} {short_example(example)}"
+    of_relation = [example for example in examples if example.relation == row["id"]]
+    best = max(of_relation or examples, key=lambda example: example.mass)
+    about = "" if of_relation else f" ({best.relation})"
+    return f"{best.mass:.2f}{about} {short_example(best)}"
 
 
 def short_example(example: Example, width: int = WIDTH) -> str:
     """The query in [[ ]], its targets in « », and as much context as fits; … marks a gap."""
     row = example.pattern[example.query]
     targets = sorted(example.targets, key=lambda at: -row[at])[:TARGETS]
-    lines = [
-        _line(example, targets[:count], context)
-        for count in range(len(targets), 0, -1)
-        for context in range(CONTEXT, -1, -1)
-    ]
-    return next((line for line in lines if len(line) <= width), lines[-1] if lines else "")
+    line = ""
+    for count in range(len(targets), 0, -1):
+        for context in range(CONTEXT, -1, -1):
+            line = _line(example, targets[:count], context)
+            if len(line) <= width:
+                return line
+    return line
 
 
 def _line(example: Example, targets: Sequence[int], context: int) -> str:
-    last = len(example.tokens) - 1
-    indices = np.unique(
-        [
-            at
-            for centre in (example.query, *targets)
-            for at in range(max(0, centre - context), min(last, centre + context) + 1)
-        ]
-    ).tolist()
-    parts, before = [], -1
-    for at in indices:
+    parts = []
+    before = -1
+    for at in _indices_near(example, targets, context):
         token = _marked(example, at)
         if example.positions[at] != before + 1:
             token = f" … {token.lstrip(' ')}"
         parts.append(token)
         before = example.positions[at]
-    return "".join([*parts, "" if before + 1 == example.length else " …"]).strip()
+    if before + 1 != example.length:
+        parts.append(" …")
+    return "".join(parts).strip()
+
+
+def _indices_near(example: Example, targets: Sequence[int], context: int) -> list[int]:
+    """Tokens up to `context` before or after the query and its targets, in order."""
+    last = len(example.tokens) - 1
+    indices: set[int] = set()
+    for centre in (example.query, *targets):
+        first = max(0, centre - context)
+        end = min(last, centre + context) + 1
+        indices.update(range(first, end))
+    return sorted(indices)
 
 
 def _marked(example: Example, at: int) -> str:
     """A token, its marks inside the blank that it begins with."""
-    word = visible(example.tokens[at])
-    blank = word[: len(word) - len(word.lstrip(" "))]
+    token = visible(example.tokens[at])
+    word = token.lstrip(" ")
+    blank = token[: len(token) - len(word)]
     if at == example.query:
-        return f"{blank}[[{word[len(blank) :]}]]"
-    return f"{blank}«{word[len(blank) :]}»" if at in example.targets else word
+        return f"{blank}[[{word}]]"
+    if at in example.targets:
+        return f"{blank}«{word}»"
+    return token

@@ -10,11 +10,14 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from jaxtyping import Float
 from matplotlib import rc_context
+from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
+from numpy import ndarray
 
 from headscope.errors import PatternError
 from headscope.heads import head_name
@@ -74,49 +77,77 @@ def atlas_figure(run: Result, width: float | None = None) -> Figure:
     star follows the letter of a preliminary tag. Where letters are drawn, the legend names them.
     The width is in inches.
     """
-    layers, heads = layers_of(run), int(run.heads["head"].max()) + 1
+    layers = layers_of(run)
+    heads = int(run.heads["head"].max()) + 1
     width = width or max(4.0, _MARGIN + heads * 0.32)
-    wide = (width - _MARGIN) / heads
-    high = min(0.3, wide, _TALLEST / len(layers))
+    cell_width = (width - _MARGIN) / heads
+    cell_height = min(0.3, cell_width, _TALLEST / len(layers))
     signs = caution_signs(run.heads)
-    size = min(7.0, 0.72 * _POINTS * high)
-    has_letters = size >= _LEAST
-    height = high * len(layers) + _MARGIN + _LINE * len(signs)
+    font_size = min(7.0, 0.72 * _POINTS * cell_height)
+    has_letters = font_size >= _LEAST
+    height = cell_height * len(layers) + _MARGIN + _LINE * len(signs)
     figure = _figure(run, width, height, has_letters=has_letters)
     axes = figure.axes[0]
     row_of_layer = {layer: number for number, layer in enumerate(layers)}
     image = np.ones((len(layers), heads, 3))
     for row in run.heads.to_dict("records"):
-        name = row["primary"]
-        strength = _FAINT + (_FULL - _FAINT) * float(np.clip(row["lift"], 0, 1))
-        strength = _SINK_SHADE if is_sink_type(name) else 1.0 if name in NO_TYPE else strength
         at = row_of_layer[row["layer"]]
-        image[at, row["head"]] = 1 - strength * (1 - np.array(to_rgb(colour(name))))
+        image[at, row["head"]] = _shade(row["primary"], row["lift"])
         if has_letters:
-            ink = _DIM if is_sink_type(name) else _INK
-            centred: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": size}
-            axes.text(row["head"], at, head_letter(row), color=ink, **centred)
-        frame: dict[str, Any] | None = None
-        if name == UNIDENTIFIABLE:
-            frame = {"edgecolor": _DIM, "linestyle": (0, (2, 1.5))}
-        elif has_caution(row, BELOW_BASELINE):
-            frame = {"edgecolor": _INK}
-        if frame is not None:
-            corner = (row["head"] - 0.42, at - 0.42)
-            axes.add_patch(Rectangle(corner, 0.84, 0.84, fill=False, linewidth=size / 8, **frame))
+            _draw_letter(axes, row, at, font_size)
+        _draw_frame(axes, row, at, line_width=font_size / 8)
     axes.imshow(image, aspect="auto")
-    _number(axes.xaxis, list(range(heads)), wide * 0.75)
-    _number(axes.yaxis, layers, high)
+    _number(axes.xaxis, list(range(heads)), cell_width * 0.75)
+    _number(axes.yaxis, layers, cell_height)
     axes.set_xlabel("\n".join(["head", *signs.values()]), fontsize=_SMALL)
     axes.set_ylabel("layer", fontsize=_SMALL)
     return figure
 
 
+def _shade(head_type: str, lift: float) -> Float[ndarray, " channel"]:
+    """The colour of a head type, paler for a smaller lift."""
+    strength = _FAINT + (_FULL - _FAINT) * float(np.clip(lift, 0, 1))
+    if is_sink_type(head_type):
+        strength = _SINK_SHADE
+    elif head_type in NO_TYPE:
+        strength = 1.0
+    full_colour = np.array(to_rgb(colour(head_type)))
+    return np.asarray(1 - strength * (1 - full_colour))
+
+
+def _draw_letter(axes: Axes, row: dict[Any, Any], at: int, size: float) -> None:
+    """Draw the letter of a head's primary type in row `at` of the grid."""
+    ink = _DIM if is_sink_type(row["primary"]) else _INK
+    axes.text(
+        row["head"],
+        at,
+        head_letter(row),
+        color=ink,
+        ha="center",
+        va="center",
+        fontsize=size,
+    )
+
+
+def _draw_frame(axes: Axes, row: dict[Any, Any], at: int, *, line_width: float) -> None:
+    """Draw the frame of a head that is not identifiable, or below its baseline, if it is."""
+    frame: dict[str, Any]
+    if row["primary"] == UNIDENTIFIABLE:
+        frame = {"edgecolor": _DIM, "linestyle": (0, (2, 1.5))}
+    elif has_caution(row, BELOW_BASELINE):
+        frame = {"edgecolor": _INK}
+    else:
+        return
+    corner = (row["head"] - 0.42, at - 0.42)
+    axes.add_patch(Rectangle(corner, 0.84, 0.84, fill=False, linewidth=line_width, **frame))
+
+
 def _number(axis: Axis, numbers: list[int], cell: float) -> None:
     """Ticks with as many of some numbers as there is room for, in cells of so many inches."""
-    every = ceil(_SMALL * 1.15 / (cell * _POINTS))
-    ticks = range(0, len(numbers), every)
-    axis.set_ticks(ticks, [str(numbers[i]) for i in ticks], fontsize=_SMALL)
+    step = ceil(_SMALL * 1.15 / (cell * _POINTS))
+    ticks = range(0, len(numbers), step)
+    labels = [str(numbers[tick]) for tick in ticks]
+    axis.set_ticks(ticks, labels, fontsize=_SMALL)
 
 
 def layers_figure(run: Result, width: float | None = None) -> Figure:
@@ -124,7 +155,8 @@ def layers_figure(run: Result, width: float | None = None) -> Figure:
     width = width or 7.0
     figure = _figure(run, width, 0.4 * width + 0.5)
     axes = figure.axes[0]
-    counts = run.heads.groupby(["layer", "primary"]).size().unstack(fill_value=0)
+    sizes = run.heads.groupby(["layer", "primary"]).size()
+    counts = sizes.unstack(fill_value=0)
     below = np.zeros(len(counts))
     for name in _types(run):
         if name in counts:
@@ -138,17 +170,22 @@ def layers_figure(run: Result, width: float | None = None) -> Figure:
 def relations_figure(run: Result, width: float | None = None, *, most: int = 30) -> Figure:
     """The best head of each relation: mass, control (a line) and the interval of the lift."""
     table = run.evidence[run.evidence["n"] >= MIN_QUERIES]
-    best = best_heads(table).head(most).iloc[::-1].reset_index(drop=True)
+    best = best_heads(table).head(most)
+    best = best.iloc[::-1].reset_index(drop=True)  # bars are drawn from below
     figure = _figure(run, width or 7.5, 0.8 + 0.18 * len(best))
     axes = figure.axes[0]
-    positions = np.arange(len(best))
-    axes.barh(positions, best["mass"], color=[colour(name) for name in best["type"]], height=0.7)
-    low = (best["lift"] - best["ci_low"]).clip(lower=0)
-    high = (best["ci_high"] - best["lift"]).clip(lower=0)
-    axes.errorbar(best["mass"], positions, xerr=[low, high], fmt="none", ecolor="black", lw=1)
-    axes.plot(best["control"], positions, "k|", markersize=7)
-    names = [f"{r.type}/{r.relation}  {head_name(r.layer, r.head)}" for r in best.itertuples()]
-    axes.set_yticks(positions, names, fontsize=_SMALL)
+    rows = np.arange(len(best))
+    colours = [colour(name) for name in best["type"]]
+    axes.barh(rows, best["mass"], color=colours, height=0.7)
+    below = (best["lift"] - best["ci_low"]).clip(lower=0)
+    above = (best["ci_high"] - best["lift"]).clip(lower=0)
+    axes.errorbar(best["mass"], rows, xerr=[below, above], fmt="none", ecolor="black", lw=1)
+    axes.plot(best["control"], rows, "k|", markersize=7)
+    names = []
+    for row in best.itertuples():
+        head = head_name(row.layer, row.head)
+        names.append(f"{row.type}/{row.relation}  {head}")
+    axes.set_yticks(rows, names, fontsize=_SMALL)
     axes.set_xlim(0, 1)
     axes.set_xlabel("mass (line: control)", fontsize=_SMALL)
     return figure
@@ -160,13 +197,17 @@ def _figure(run: Result, width: float, height: float, *, has_letters: bool = Fal
     Functions come first in the legend, then attention sinks, then no type. With `has_letters` each
     type stands after its letter.
     """
-    title = fill(short_title(run.name), max(8, int(width * _POINTS / (_LETTER * _SMALL))))
-    types = _types(run)
-    labels = [f"{letter(name)} {name}" if has_letters else name for name in types]
-    handles = [Patch(**_face(name), label=label) for name, label in zip(types, labels, strict=True)]
+    letters = int(width * _POINTS / (_LETTER * _SMALL))
+    title = fill(short_title(run.name), max(8, letters))
+    handles = []
+    for name in _types(run):
+        label = f"{letter(name)} {name}" if has_letters else name
+        handles.append(Patch(**_face(name), label=label))
     columns = max(1, int(width / _ENTRY))
-    lines = title.count("\n") + 1 + ceil(len(handles) / columns)
-    figure = Figure(figsize=(width, height + _LINE * lines), layout="constrained")
+    title_lines = title.count("\n") + 1
+    legend_lines = ceil(len(handles) / columns)
+    full_height = height + _LINE * (title_lines + legend_lines)
+    figure = Figure(figsize=(width, full_height), layout="constrained")
     axes = figure.subplots()
     figure.suptitle(title, fontsize=_SMALL)
     axes.tick_params(labelsize=_SMALL)
@@ -192,8 +233,11 @@ def pattern_figure(view: AttentionView) -> Figure:
         )
     figure = Figure(figsize=(2 + 0.24 * size, 1.6 + 0.24 * size), layout="constrained")
     axes = figure.subplots()
-    hidden = np.triu(np.ones((size, size), bool), 1) & (not view.sees_future)
-    axes.imshow(np.ma.array(view.pattern, mask=hidden), cmap="Blues", vmin=0, vmax=1)
+    pattern = np.ma.array(view.pattern)
+    if not view.sees_future:
+        is_later = np.triu(np.ones((size, size), bool), 1)
+        pattern = np.ma.array(view.pattern, mask=is_later)
+    axes.imshow(pattern, cmap="Blues", vmin=0, vmax=1)
     # `$` would start a formula
     names = [visible(token).replace("$", r"\$") for token in view.tokens]
     axes.set_xticks(range(size), names, rotation=90, fontsize=7)
@@ -207,18 +251,20 @@ def pattern_figure(view: AttentionView) -> Figure:
 def heads_figure(view: HeadsView) -> Figure:
     """Patterns of several heads as small heat maps, a row per layer."""
     rows = _by_layer(view.heads)
-    columns = max(map(len, rows.values()))
+    columns = max(len(indices) for indices in rows.values())
     side = 0.9
-    figure = Figure(figsize=(0.2 + side * columns, 0.5 + side * len(rows)), layout="constrained")
+    size = (0.2 + side * columns, 0.5 + side * len(rows))
+    figure = Figure(figsize=size, layout="constrained")
     grid = figure.subplots(len(rows), columns, squeeze=False)
     for axes in grid.flat:
         axes.set_axis_off()
     for row, indices in enumerate(rows.values()):
         for column, index in enumerate(indices):
+            axes = grid[row, column]
             # roots, so that weak attention is seen in a small picture
             picture = np.sqrt(view.patterns[index].astype(np.float32))
-            grid[row, column].imshow(picture, cmap="Blues", vmin=0, vmax=1)
-            grid[row, column].set_title(view.names[index], fontsize=7, pad=2)
+            axes.imshow(picture, cmap="Blues", vmin=0, vmax=1)
+            axes.set_title(view.names[index], fontsize=7, pad=2)
     figure.suptitle(short_title(view.title), fontsize=_SMALL)
     return figure
 

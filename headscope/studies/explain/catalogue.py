@@ -90,23 +90,30 @@ class Texts:
     ) -> Texts:
         """Rows of windows that fit, choose and judge; relations in text are features too."""
         windows = tuple(chain(*parts))
-        query = [np.arange(_first_query(window), len(window), STEP) for window in windows]
-        gate, row_end = [], []
-        for window, positions in zip(windows, query, strict=True):
+        width = max(len(window) for window in windows)
+        query, gate, row_end = [], [], []
+        for window in windows:
+            positions = np.arange(_first_query(window), len(window), STEP)
+            query.append(positions)
             gate.append(_GATE_NUMBER[query_class(window)][positions])
             row_end.append(window.attention_kind.row_end(positions, len(window)))
-        counts = list(map(len, query))
-        width, choosing = max(map(len, windows)), len(parts[0]) + len(parts[1])
+        counts = [len(positions) for positions in query]
+        fitting = len(parts[0])
+        choosing = len(parts[1])
+        all_cells = _find_cells(windows, width, lexicon, relations)
         return cls(
-            windows,
-            torch.from_numpy(np.repeat(np.arange(len(windows)), counts)),
-            torch.from_numpy(np.concatenate(query)),
-            width,
-            torch.from_numpy(np.concatenate(gate)),
-            torch.from_numpy(np.concatenate(row_end)),
-            sum(counts[: len(parts[0])]),
-            sum(counts[:choosing]),
-            *_find_cells(windows, width, lexicon, relations),
+            windows=windows,
+            window=torch.from_numpy(np.repeat(np.arange(len(windows)), counts)),
+            query=torch.from_numpy(np.concatenate(query)),
+            width=width,
+            gate=torch.from_numpy(np.concatenate(gate)),
+            row_end=torch.from_numpy(np.concatenate(row_end)),
+            fitted=sum(counts[:fitting]),
+            selection_rows=sum(counts[: fitting + choosing]),
+            features=all_cells.features,
+            start=all_cells.start,
+            cell=all_cells.cell,
+            value=all_cells.value,
         )
 
     def __len__(self) -> int:
@@ -129,12 +136,15 @@ class Texts:
         count = len(self) if rows is None else rows
         values = torch.zeros(len(terms), count * self.width)
         for index, term in enumerate(terms):
-            part = slice(int(self.start[term.feature]), int(self.start[term.feature + 1]))
-            cell, value = self.cell[part], self.value[part]
-            in_rows = cell < count * self.width
+            first, end = self.start[term.feature], self.start[term.feature + 1]
+            cell = self.cell[first:end]
+            value = self.value[first:end]
+            is_shown = cell < count * self.width
             if term.gate >= 0:
-                in_rows &= self.gate.numpy()[cell // self.width] == term.gate
-            values[index, torch.from_numpy(cell[in_rows])] = torch.from_numpy(value[in_rows])
+                row = cell // self.width
+                is_shown &= self.gate.numpy()[row] == term.gate
+            shown_cells = torch.from_numpy(cell[is_shown])
+            values[index, shown_cells] = torch.from_numpy(value[is_shown])
         return values.view(len(terms), count, self.width)
 
 
@@ -151,32 +161,56 @@ def _first_query(window: Window) -> int:
     return 0 if window.attention_kind.sees_future else 1
 
 
+@dataclass(frozen=True, eq=False)
+class _AllCells:
+    """Features, and the cells of all of them; see `Texts`."""
+
+    features: tuple[Feature, ...]
+    start: Int[ndarray, " bound"]
+    cell: Int[ndarray, " cell"]
+    value: Float[ndarray, " cell"]
+
+
+class _Block(NamedTuple):
+    """Cells of one feature in one window, in order."""
+
+    cell: Int[ndarray, " cell"]
+    value: Float[ndarray, " cell"]
+
+
 def _find_cells(
     windows: Sequence[Window], width: int, lexicon: TokenFacts, relations: Sequence[Relation]
-) -> tuple[tuple[Feature, ...], ndarray, ndarray, ndarray]:
-    """Features, and the `start`, `cell` and `value` of their cells."""
-    cells_of_feature: dict[Feature, list[tuple[ndarray, ndarray]]] = {}
-    first = 0
+) -> _AllCells:
+    blocks_of_feature: dict[Feature, list[_Block]] = {}
+    first_row = 0
     for window in windows:
-        begin = _first_query(window)
         for entries in _feature_cells(window, lexicon, relations):
-            in_rows = (entries.query >= begin) & ((entries.query - begin) % STEP == 0)
-            in_rows &= window.attention_kind.sees(entries.query, entries.key)
-            if not in_rows.any():
-                continue
-            row = first + (entries.query[in_rows] - begin) // STEP
-            cell, value = row * width + entries.key[in_rows], entries.value[in_rows]
-            order = np.argsort(cell, kind="stable")
-            cells_of_feature.setdefault(entries.feature, []).append((cell[order], value[order]))
-        first += len(range(begin, len(window), STEP))
-    cell, value = (list(part) for part in zip(*chain(*cells_of_feature.values()), strict=True))
-    counts = [sum(len(c) for c, _ in blocks) for blocks in cells_of_feature.values()]
-    return (
-        tuple(cells_of_feature),
-        np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
-        np.concatenate(cell).astype(np.int32),
-        np.concatenate(value).astype(np.float32),
+            block = _block(window, entries, first_row, width)
+            if len(block.cell):
+                blocks_of_feature.setdefault(entries.feature, []).append(block)
+        first_row += len(range(_first_query(window), len(window), STEP))
+    blocks = list(chain(*blocks_of_feature.values()))
+    counts = [0]
+    for blocks_of_one in blocks_of_feature.values():
+        counts.append(sum(len(block.cell) for block in blocks_of_one))
+    return _AllCells(
+        features=tuple(blocks_of_feature),
+        start=np.cumsum(counts).astype(np.int64),
+        cell=np.concatenate([block.cell for block in blocks]).astype(np.int32),
+        value=np.concatenate([block.value for block in blocks]).astype(np.float32),
     )
+
+
+def _block(window: Window, entries: FeatureCells, first_row: int, width: int) -> _Block:
+    """The cells of a feature at the queries of a window that are rows, sorted."""
+    begin = _first_query(window)
+    step = entries.query - begin
+    is_row = (step >= 0) & (step % STEP == 0)
+    is_row &= window.attention_kind.sees(entries.query, entries.key)
+    row = first_row + step[is_row] // STEP
+    cell = row * width + entries.key[is_row]
+    order = np.argsort(cell, kind="stable")
+    return _Block(cell=cell[order], value=entries.value[is_row][order])
 
 
 def _feature_cells(
@@ -185,6 +219,8 @@ def _feature_cells(
     for family in _FAMILIES:
         yield from family(window, lexicon)
     for relation in relations:
-        if "text" in relation.stimuli and relation.type not in _PLAIN_TYPES:
-            pairs = distinct(relation.pairs(window))
-            yield cells(Feature(relation.id, relation.type), pairs.query, pairs.key)
+        if "text" not in relation.stimuli or relation.type in _PLAIN_TYPES:
+            continue
+        feature = Feature(relation.id, relation.type)
+        pairs = distinct(relation.pairs(window))
+        yield cells(feature, pairs.query, pairs.key)

@@ -9,12 +9,13 @@ hundreds of features.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 from numpy import ndarray
 from scipy.sparse import csr_array
 from torch import Tensor
@@ -60,28 +61,23 @@ class Selector:
 
     def __init__(self, texts: Texts) -> None:
         """Group cells of the fitted rows by feature, gate and row."""
-        owner = np.repeat(np.arange(len(texts.features)), np.diff(texts.start))
-        in_rows = texts.cell < texts.fitted * texts.width
-        owner, cell, value = owner[in_rows], texts.cell[in_rows], texts.value[in_rows]
-        row = cell // texts.width
-        code = owner * len(GATES) + texts.gate.numpy()[row]
-        order = np.lexsort((cell, code))
-        code, row, cell, value = (array[order] for array in (code, row, cell, value))
-        new = np.ones(len(cell), bool)
-        new[1:] = (row[1:] != row[:-1]) | (code[1:] != code[:-1])
-        first = np.flatnonzero(new)
-        bounds = np.append(first, len(cell)).astype(np.int32)
-        shape = (len(first), texts.fitted * texts.width)
-        self.sums = csr_array((value, cell, bounds), shape=shape)
-        self.squares = csr_array((value**2, cell, bounds), shape=shape)
         self.features = len(texts.features)
-        counts = np.bincount(code[first], minlength=self.features * len(GATES))
+        cells = _GatedCells.of(texts)
+        first = cells.first_of_groups()
+        bounds = np.append(first, len(cells.cell)).astype(np.int32)
+        shape = (len(first), texts.fitted * texts.width)
+        self.sums = csr_array((cells.value, cells.cell, bounds), shape=shape)
+        self.squares = csr_array((cells.value**2, cells.cell, bounds), shape=shape)
+        code_of_group = cells.code[first]
+        counts = np.bincount(code_of_group, minlength=self.features * len(GATES))
         self.gated = torch.from_numpy(counts)
-        self.whole = self.gated.view(-1, len(GATES)).sum(1)
+        self.ungated = self.gated.view(-1, len(GATES)).sum(1)
+        smooth_codes = np.unique(cells.code[cells.value != 1])
         smooth = np.zeros(self.features, bool)
-        smooth[np.unique(code[value != 1] // len(GATES))] = True
+        smooth[smooth_codes // len(GATES)] = True
+        feature_of_group = code_of_group // len(GATES)
         self.smooth = torch.from_numpy(smooth)
-        self.smooth_groups = torch.from_numpy(np.flatnonzero(smooth[code[first] // len(GATES)]))
+        self.smooth_groups = torch.from_numpy(np.flatnonzero(smooth[feature_of_group]))
 
     def masses(self, pattern: Float[Tensor, "head row key"]) -> Float[Tensor, "group head"]:
         """Mass of patterns on each group, on the fitted rows."""
@@ -95,37 +91,95 @@ class Selector:
         mass = torch.from_numpy(self.sums @ columns)
         spread = mass.clone()
         smooth_groups = self.smooth_groups
-        spread[smooth_groups] = torch.from_numpy(self.squares[smooth_groups.numpy()] @ columns)
-        parts = [
-            self._gains(target_mass, mass, spread, counts, times)
-            for counts, times in ((self.whole, 1), (self.gated, len(GATES)))
-        ]
-        return Gains(torch.cat([p.nats for p in parts]), torch.cat([p.weight for p in parts]))
-
-    def _gains(
-        self, target_mass: Tensor, mass: Tensor, spread: Tensor, counts: Tensor, times: int
-    ) -> Gains:
-        def total(values: Tensor) -> Tensor:
-            return torch.segment_reduce(values, "sum", lengths=counts, axis=0)
-
-        heads, model = total(target_mass), total(mass)
-        size = counts[:, None].clamp_min(1)
-        weight = (_logit(heads / size) - _logit(model / size)).clamp(-WEIGHT_LIMIT, WEIGHT_LIMIT)
-        weight_of_group = weight.repeat_interleave(counts, 0)
-        held = total(torch.log1p(mass.clamp(0, 1) * torch.expm1(weight_of_group)))
-        nats = weight * heads - held
-        # the mass of a smooth feature is not a probability: gain of half a Newton step instead
-        smooth = self.smooth.repeat_interleave(times)[:, None]
-        difference, curve = heads - model, total(spread - mass**2).clamp_min(_LEAST)
-        nats = torch.where(smooth, difference**2 / curve / 4, nats)
-        weight = torch.where(smooth, (difference / curve / 2).clamp(-1, 1), weight)
-        return Gains(torch.where(counts[:, None] < FEWEST, -torch.inf, nats), weight)
+        squares = self.squares[smooth_groups.numpy()]
+        spread[smooth_groups] = torch.from_numpy(squares @ columns)
+        masses = _Masses(target=target_mass, model=mass, spread=spread)
+        ungated = _gains(masses, self.ungated, self.smooth)
+        smooth_by_gate = self.smooth.repeat_interleave(len(GATES))
+        gated = _gains(masses, self.gated, smooth_by_gate)
+        return Gains(
+            nats=torch.cat([ungated.nats, gated.nats]),
+            weight=torch.cat([ungated.weight, gated.weight]),
+        )
 
     def candidate(self, number: int) -> Term:
         """Feature and gate of a candidate."""
         if number < self.features:
             return Term(number, -1)
-        return Term(*divmod(number - self.features, len(GATES)))
+        feature, gate = divmod(number - self.features, len(GATES))
+        return Term(feature, gate)
+
+
+@dataclass(frozen=True, eq=False)
+class _GatedCells:
+    """Cells of the fitted rows, sorted by feature and gate, then by cell."""
+
+    code: Int[ndarray, " item"]
+    """feature × number of gates + gate."""
+    row: Int[ndarray, " item"]
+    cell: Int[ndarray, " item"]
+    value: Float[ndarray, " item"]
+
+    @classmethod
+    def of(cls, texts: Texts) -> _GatedCells:
+        """The cells of all features."""
+        feature = np.repeat(np.arange(len(texts.features)), np.diff(texts.start))
+        is_fitted = texts.cell < texts.fitted * texts.width
+        cell = texts.cell[is_fitted]
+        row = cell // texts.width
+        code = feature[is_fitted] * len(GATES) + texts.gate.numpy()[row]
+        order = np.lexsort((cell, code))
+        return cls(
+            code=code[order],
+            row=row[order],
+            cell=cell[order],
+            value=texts.value[is_fitted][order],
+        )
+
+    def first_of_groups(self) -> Int[ndarray, " group"]:
+        """Index of the first cell of each feature, gate and row."""
+        is_first = np.ones(len(self.cell), bool)
+        other_row = self.row[1:] != self.row[:-1]
+        other_code = self.code[1:] != self.code[:-1]
+        is_first[1:] = other_row | other_code
+        return np.flatnonzero(is_first)
+
+
+@dataclass(frozen=True, eq=False)
+class _Masses:
+    """Attention of the heads and of their feature models on each group of cells."""
+
+    target: Float[Tensor, "group head"]
+    model: Float[Tensor, "group head"]
+    spread: Float[Tensor, "group head"]
+    """Mass of the model times the feature's value once more."""
+
+
+def _gains(
+    masses: _Masses, counts: Int[Tensor, " candidate"], smooth: Bool[Tensor, " candidate"]
+) -> Gains:
+    """Gains of candidates that have `counts` groups each, in the order of the groups."""
+
+    def total(values: Tensor) -> Tensor:
+        return torch.segment_reduce(values, "sum", lengths=counts, axis=0)
+
+    heads, model = total(masses.target), total(masses.model)
+    size = counts[:, None].clamp_min(1)
+    difference_of_logits = _logit(heads / size) - _logit(model / size)
+    weight = difference_of_logits.clamp(-WEIGHT_LIMIT, WEIGHT_LIMIT)
+    weight_of_group = weight.repeat_interleave(counts, 0)
+    model_mass = masses.model.clamp(0, 1)
+    held = total(torch.log1p(model_mass * torch.expm1(weight_of_group)))
+    nats = weight * heads - held
+    # the mass of a smooth feature is not a probability: gain of half a Newton step instead
+    difference = heads - model
+    curve = total(masses.spread - masses.model**2).clamp_min(_LEAST)
+    half_step = (difference / curve / 2).clamp(-1, 1)
+    is_smooth = smooth[:, None]
+    nats = torch.where(is_smooth, difference**2 / curve / 4, nats)
+    weight = torch.where(is_smooth, half_step, weight)
+    is_rare = counts[:, None] < FEWEST
+    return Gains(nats=torch.where(is_rare, -torch.inf, nats), weight=weight)
 
 
 def _columns(pattern: Float[Tensor, "head row key"]) -> Float[ndarray, "cell head"]:
@@ -160,24 +214,36 @@ class LayerFit:
         attention: Float[Tensor, "head row key"],
         features: int,
     ) -> None:
-        self.texts, self.selector = texts, selector
-        self.attention, self.most = attention, features
+        self.texts = texts
+        self.selector = selector
+        self.attention = attention
+        self.features = features
         self.seen = texts.seen
-        n, m = texts.fitted, texts.selection_rows
-        uniform = self.seen / self.seen.sum(-1, keepdim=True)
-        nats = kl_divergences(attention[:, n:m], uniform[n:m].log()).sum(-1)
-        self.limit = (nats * PAYS).clamp_min(LEAST * (m - n))
-        self.wanted = selector.masses(attention[:, :n])
-        self.pattern = torch.empty(len(attention), n, texts.width)
-        names = {item.name: i for i, item in enumerate(texts.features)}
-        terms = [Term(names[name], -1) for name in BASE if name in names]
+        fitted = attention[:, : texts.fitted]
+        self.limit = self._least_gain()
+        self.target_mass = selector.masses(fitted)
+        self.pattern = torch.empty(fitted.shape)
+        terms = self._base_terms()
         self.drafts = [Draft(list(terms), torch.zeros(len(terms))) for _ in attention]
         map_heads(self._begin, len(self.drafts))
+
+    def _least_gain(self) -> Float[Tensor, " head"]:
+        """Nats that a feature must bring each head on the choosing rows."""
+        choosing = slice(self.texts.fitted, self.texts.selection_rows)
+        uniform = self.seen / self.seen.sum(-1, keepdim=True)
+        nats = kl_divergences(self.attention[:, choosing], uniform[choosing].log()).sum(-1)
+        least = LEAST * (self.texts.selection_rows - self.texts.fitted)
+        return (nats * PAYS).clamp_min(least)
+
+    def _base_terms(self) -> list[Term]:
+        """The initial features that the texts have, without a gate."""
+        numbers = {feature.name: number for number, feature in enumerate(self.texts.features)}
+        return [Term(numbers[name], -1) for name in BASE if name in numbers]
 
     def grow(self) -> list[Draft]:
         """Add features until none pays, then remove the least important ones."""
         while not all(draft.done for draft in self.drafts):
-            gains = self.selector.gains(self.wanted, self.pattern)
+            gains = self.selector.gains(self.target_mass, self.pattern)
             map_heads(partial(self._extend, gains), len(self.drafts))
         map_heads(self._thin, len(self.drafts))
         return self.drafts
@@ -186,25 +252,24 @@ class LayerFit:
         draft = self.drafts[head]
         values = self.texts.values(draft.terms, self.texts.selection_rows)
         fitted = self._fit(head, values, draft.weights)
-        draft.weights, self.pattern[head] = fitted.weights, fitted.pattern
+        draft.weights = fitted.weights
         draft.best = self._judge(head, values, fitted.weights)
+        self.pattern[head] = fitted.pattern
 
     def _extend(self, gains: Gains, head: int) -> None:
         draft = self.drafts[head]
         if draft.done:
             return
-        nats, weight = gains.nats[:, head].clone(), gains.weight[:, head]
-        nats[torch.tensor(draft.tried, dtype=torch.long)] = -torch.inf
-        nats[self.selector.features :] /= GATED_PAYS
-        number = int(nats.argmax())
-        term = self.selector.candidate(number)
-        draft.tried.append(number)
-        if not nats[number] > 0:
+        number = self._best_candidate(gains.nats[:, head], draft.tried)
+        if number is None:
             draft.done = True
             return
+        draft.tried.append(number)
+        term = self.selector.candidate(number)
         # computed again each time: the values of all heads would take hundreds of megabytes
         values = self.texts.values([*draft.terms, term], self.texts.selection_rows)
-        start = torch.cat([draft.weights, weight[number : number + 1]])
+        initial_weight = gains.weight[number, head].reshape(1)
+        start = torch.cat([draft.weights, initial_weight])
         fitted = self._fit(head, values, start)
         loss = self._judge(head, values, fitted.weights)
         if draft.best - loss < float(self.limit[head]):
@@ -212,42 +277,68 @@ class LayerFit:
             draft.done = draft.failed >= TRIES
             return
         draft.terms.append(term)
+        draft.weights = fitted.weights
+        draft.best = loss
+        draft.failed = 0
+        draft.done = len(draft.terms) >= self.features + SPARE
         self.pattern[head] = fitted.pattern
-        draft.weights, draft.best, draft.failed = fitted.weights, loss, 0
-        draft.done = len(draft.terms) >= self.most + SPARE
+
+    def _best_candidate(
+        self, nats: Float[Tensor, " candidate"], tried: Sequence[int]
+    ) -> int | None:
+        """The candidate with the largest gain that was not tried; None if no gain is above 0."""
+        nats = nats.clone()
+        nats[torch.tensor(tried, dtype=torch.long)] = -torch.inf
+        nats[self.selector.features :] /= GATED_PAYS
+        number = int(nats.argmax())
+        return number if nats[number] > 0 else None
 
     def _fit(self, head: int, values: Tensor, start: Tensor) -> Fitted:
-        n = self.texts.fitted
+        count = self.texts.fitted
         return newton(
-            self.attention[head, :n], self.seen[:n], values[:, :n], start, steps=3, tolerance=1e-3
+            self.attention[head, :count],
+            self.seen[:count],
+            values[:, :count],
+            start,
+            steps=3,
+            tolerance=1e-3,
         )
 
     def _judge(self, head: int, values: Tensor, weights: Tensor) -> float:
         """Divergence on the choosing rows in nats."""
-        n, m = self.texts.fitted, self.texts.selection_rows
-        logs = log_pattern(torch.tensordot(weights, values[:, n:], 1), self.seen[n:m])
-        return float(kl_divergences(self.attention[head, n:m], logs).sum())
+        choosing = slice(self.texts.fitted, self.texts.selection_rows)
+        logits = torch.tensordot(weights, values[:, self.texts.fitted :], 1)
+        logs = log_pattern(logits, self.seen[choosing])
+        return float(kl_divergences(self.attention[head, choosing], logs).sum())
 
     def _thin(self, head: int) -> None:
         """Refit on all rows but the judging ones; remove the cheapest feature, one at a time."""
-        draft, m = self.drafts[head], self.texts.selection_rows
-        refit = partial(newton, self.attention[head, :m], self.seen[:m])
-        limit = float(self.limit[head]) * (m / (m - self.texts.fitted))
-        values = self.texts.values(draft.terms, m)
+        draft = self.drafts[head]
+        rows = self.texts.selection_rows
+        refit = partial(newton, self.attention[head, :rows], self.seen[:rows])
+        limit = float(self.limit[head]) * (rows / (rows - self.texts.fitted))
+        values = self.texts.values(draft.terms, rows)
         fitted = refit(values, draft.weights, steps=6)
         while len(draft.terms):
             cost = fitted.weights**2 / fitted.inverse.diagonal() / 2
             least = int(cost.argmin())
-            too_many = len(draft.terms) > self.most
+            too_many = len(draft.terms) > self.features
             if not too_many and float(cost[least]) >= limit:
                 break
-            remaining = [i for i in range(len(draft.terms)) if i != least]
-            step = fitted.inverse[:, least] * fitted.weights[least] / fitted.inverse[least, least]
-            start = (fitted.weights - step)[remaining]
+            remaining = [term for term in range(len(draft.terms)) if term != least]
+            start = _weights_without(fitted, least)[remaining]
             fewer = refit(values[remaining], start, steps=3, tolerance=1e-3)
             # curvature underestimates the cost of large weights, so the refit decides
             if not too_many and fewer.loss - fitted.loss >= limit:
                 break
-            draft.terms, values = [draft.terms[i] for i in remaining], values[remaining]
+            draft.terms = [draft.terms[term] for term in remaining]
+            values = values[remaining]
             fitted = fewer
         draft.weights = fitted.weights
+
+
+def _weights_without(fitted: Fitted, term: int) -> Float[Tensor, " term"]:
+    """Weights at the minimum of the quadratic approximation where one term's weight is 0."""
+    inverse = fitted.inverse
+    step = inverse[:, term] * fitted.weights[term] / inverse[term, term]
+    return fitted.weights - step

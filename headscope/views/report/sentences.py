@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Collection, Iterable
 from typing import Any
 
@@ -89,12 +90,17 @@ def relation_label(relation: str, meaning: str) -> str:
     >>> relation_label("sink/first-token", "the first token")
     'the first token'
     """
-    kind, _, name = relation.partition("@")[0].partition("/")
+    without_part = relation.partition("@")[0]
+    kind, _, name = without_part.partition("/")
     deprel, _, direction = name.rpartition(":")
     if kind != "syntactic" or deprel not in _DEPENDENT:
         return in_words(meaning)
-    governor = "noun" if deprel in _OF_NOUNS else "head word" if deprel in _OF_ANY else "verb"
     dependent = _DEPENDENT[deprel]
+    governor = "verb"
+    if deprel in _OF_NOUNS:
+        governor = "noun"
+    elif deprel in _OF_ANY:
+        governor = "head word"
     if direction == "head>dep":
         return f"{governor} → its {dependent}"
     return f"{dependent} → its {governor}"
@@ -126,14 +132,19 @@ def types_in_words(names: Collection[str]) -> list[dict[str, Any]]:
 
 def instances_of(examples: Iterable[Example]) -> dict[str, list[str]]:
     """The query and a target of each relation's example with the largest mass."""
-    best: dict[str, tuple[float, list[str]]] = {}
+    best: dict[str, Example] = {}
     for example in examples:
         if example.query < 0 or not example.targets:
             continue
-        if example.mass > best.get(example.relation, (-1.0, []))[0]:
-            words = [example.tokens[example.query], example.tokens[example.targets[-1]]]
-            best[example.relation] = (example.mass, words)
-    return {name: words for name, (_, words) in best.items()}
+        before = best.get(example.relation)
+        if example.mass > (before.mass if before else -1.0):
+            best[example.relation] = example
+    instances = {}
+    for relation, example in best.items():
+        query = example.tokens[example.query]
+        target = example.tokens[example.targets[-1]]
+        instances[relation] = [query, target]
+    return instances
 
 
 def head_sentences(run: Result) -> dict[tuple[int, int], list[str]]:
@@ -146,26 +157,32 @@ def head_sentences(run: Result) -> dict[tuple[int, int], list[str]]:
         By layer and head.
     """
     sinks = partial_sink_lines(run.evidence, run.thresholds)
-    general = _general(run.evidence[run.evidence["tagged"].astype(bool)])
-    lines: dict[tuple[int, int], list[str]] = {}
+    is_tagged = run.evidence["tagged"].astype(bool)
+    general = _general(run.evidence[is_tagged])
+    sentences: dict[tuple[int, int], list[str]] = {}
     for row in run.heads.to_dict("records"):
         key = row["layer"], row["head"]
-        lines[key] = [*general.get(key, ()), *filter(None, [sinks.get(key)])]
+        lines = list(general.get(key, ()))
+        if sinks.get(key):
+            lines.append(sinks[key])
         if run.effects is not None:
             effects = direct_effect_lines(run.effects, run.info.get("effects", {}), *key)
-            lines[key] += [f"Direct effect: {line}." for line in effects]
-        lines[key] += _feature_model(run, row)
-    return lines
+            lines += [f"Direct effect: {line}." for line in effects]
+        lines += _feature_model(run, row)
+        sentences[key] = lines
+    return sentences
 
 
 def _general(tags: pd.DataFrame) -> dict[tuple[int, int], list[str]]:
     """Sentences on the general labels of heads' tags, each once, by layer and head."""
-    sentences: dict[tuple[int, int], dict[str, None]] = {}
-    for layer, head, kind, name in tags[["layer", "head", "type", GENERAL]].to_numpy().tolist():
-        if not pd.isna(name) and name:
-            sentence = f"General tag {kind}/{name}: the head does not separate these labels."
-            sentences.setdefault((layer, head), {})[sentence] = None
-    return {key: list(once) for key, once in sentences.items()}
+    labels = tags[["layer", "head", "type", GENERAL]].drop_duplicates()
+    sentences: dict[tuple[int, int], list[str]] = defaultdict(list)
+    for layer, head, kind, label in labels.to_numpy().tolist():
+        if pd.isna(label) or not label:
+            continue
+        sentence = f"General tag {kind}/{label}: the head does not separate these labels."
+        sentences[layer, head].append(sentence)
+    return sentences
 
 
 def _feature_model(run: Result, row: dict[Any, Any]) -> list[str]:
