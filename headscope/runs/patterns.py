@@ -28,10 +28,12 @@ def example_files(examples: Sequence[Example]) -> tuple[bytes, str]:
 
     Of a pattern that looks at no later key the rows are written up to the query alone.
     """
-    patterns = save({f"{i:05d}": _folded(example.pattern) for i, example in enumerate(examples)})
+    patterns = {}
+    for number, example in enumerate(examples):
+        patterns[f"{number:05d}"] = _folded(example.pattern)
     index = {"examples": [_facts(example) for example in examples]}
     text = json.dumps(index, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
-    return patterns, text + "\n"
+    return save(patterns), text + "\n"
 
 
 def read_examples(patterns: bytes, index: bytes) -> list[Example]:
@@ -50,13 +52,16 @@ def means_file(means: Means | None, pictures: Pictures) -> bytes:
 
     Mean patterns on other stimuli than text are those of the heads that are drawn there.
     """
-    arrays = {} if means is None else {_TEXT: np.ascontiguousarray(means, np.float16)}
-    for name in dict.fromkeys(picture.stimulus for picture in pictures.values()):
-        patterns = {
-            at: picture.pattern for at, picture in pictures.items() if picture.stimulus == name
-        }
-        arrays[name] = np.stack(list(patterns.values())).astype(np.float16)
-        arrays[name + _HEADS] = np.array(list(patterns), np.int32)
+    arrays = {}
+    if means is not None:
+        arrays[_TEXT] = np.ascontiguousarray(means, np.float16)
+    heads_by_stimulus: dict[str, list[tuple[int, int]]] = {}
+    for head, picture in pictures.items():
+        heads_by_stimulus.setdefault(picture.stimulus, []).append(head)
+    for name, heads in heads_by_stimulus.items():
+        patterns = [pictures[head].pattern for head in heads]
+        arrays[name] = np.stack(patterns).astype(np.float16)
+        arrays[name + _HEADS] = np.array(heads, np.int32)
     return save(arrays)
 
 
@@ -67,34 +72,42 @@ def read_means(content: bytes) -> tuple[Means | None, Pictures]:
         ValueError: the file is not what was written; or other errors of safetensors.
     """
     arrays = load(content)
-    pictures = {
-        (layer, head): Picture(name, pattern)
-        for name in pictured()
-        if name in arrays
-        for (layer, head), pattern in zip(arrays[name + _HEADS].tolist(), arrays[name], strict=True)
-    }
+    pictures: dict[tuple[int, int], Picture] = {}
+    for name in pictured():
+        if name not in arrays:
+            continue
+        heads = arrays[name + _HEADS].tolist()
+        for (layer, head), pattern in zip(heads, arrays[name], strict=True):
+            pictures[layer, head] = Picture(name, pattern)
     return arrays.get(_TEXT), pictures
 
 
 def _facts(example: Example) -> dict[str, Any]:
     facts = {name: value for name, value in vars(example).items() if name != "pattern"}
-    left_out = [round(share, 6) for share in example.left_out]
-    mass = None if np.isnan(example.mass) else round(example.mass, 6)
-    return facts | {"mass": mass, "left_out": left_out}
+    facts["mass"] = None if np.isnan(example.mass) else round(example.mass, 6)
+    facts["left_out"] = [round(share, 6) for share in example.left_out]
+    return facts
 
 
 def _example(facts: dict[str, Any], stored: ndarray) -> Example:
-    lists = ("tokens", "targets", "positions", "left_out", "masses")
-    mass = float("nan") if facts["mass"] is None else facts["mass"]
-    size, pattern = len(facts["tokens"]), stored
-    if stored.shape != (size, size):
-        if stored.shape != (size * (size + 1) // 2,):  # before so much memory is taken
-            raise ValueError(f"a pattern of {size} tokens has the shape {stored.shape}")
-        pattern = np.zeros((size, size), stored.dtype)
-        pattern[lower_triangle(size)] = stored
-    return Example(
-        **facts | {name: tuple(facts[name]) for name in lists} | {"mass": mass, "pattern": pattern}
-    )
+    values = dict(facts)
+    for name in ("tokens", "targets", "positions", "left_out", "masses"):
+        values[name] = tuple(facts[name])
+    if facts["mass"] is None:
+        values["mass"] = float("nan")
+    values["pattern"] = _unfolded(stored, len(facts["tokens"]))
+    return Example(**values)
+
+
+def _unfolded(stored: ndarray, size: int) -> Float[ndarray, "query key"]:
+    """A pattern from its stored rows; see `_folded`."""
+    if stored.shape == (size, size):
+        return stored
+    if stored.shape != (size * (size + 1) // 2,):  # before so much memory is taken
+        raise ValueError(f"a pattern of {size} tokens has the shape {stored.shape}")
+    pattern = np.zeros((size, size), stored.dtype)
+    pattern[lower_triangle(size)] = stored
+    return pattern
 
 
 def _folded(pattern: Float[ndarray, "query key"]) -> ndarray:
@@ -103,8 +116,9 @@ def _folded(pattern: Float[ndarray, "query key"]) -> ndarray:
     >>> _folded(np.array([[1, 0], [0.25, 0.75]], np.float16)).tolist()
     [1.0, 0.25, 0.75]
     """
-    lower = lower_triangle(len(pattern))
-    return np.ascontiguousarray(pattern if pattern[~lower].any() else pattern[lower])
+    is_before = lower_triangle(len(pattern))
+    sees_future = pattern[~is_before].any()
+    return np.ascontiguousarray(pattern if sees_future else pattern[is_before])
 
 
 @lru_cache(maxsize=64)

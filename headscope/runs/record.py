@@ -126,14 +126,23 @@ def _command(
     if list(corpora) != shipped_corpora():
         names = {path: name for name, path in named_corpora().items()}
         for path in corpora:
-            words += ["--corpus", names.get(Path(path)) or name_of(str(path))]
+            name = names.get(Path(path)) or name_of(str(path))
+            words += ["--corpus", name]
+    types = _command_types(model, relations, settings)
+    options = settings.model_copy(update={"types": types}).words()
+    return shlex.join([*words, *options])
+
+
+def _command_types(
+    model: Model, relations: Sequence[Relation], settings: Settings
+) -> tuple[str, ...] | None:
+    """The types of a run as an option; None for the default, a preset or types of a plugin."""
     types = tuple(dict.fromkeys(relation.type for relation in relations))
     is_preset = settings.quick and settings.types is None
-    if is_preset or not set(types) <= set(head_types()) or types == _measurable(None, model):
-        command_types = None
-    else:
-        command_types = (ALL,) if types == _measurable([ALL], model) else types
-    return shlex.join([*words, *settings.model_copy(update={"types": command_types}).words()])
+    are_registered = set(types) <= set(head_types())
+    if is_preset or not are_registered or types == _measurable(None, model):
+        return None
+    return (ALL,) if types == _measurable([ALL], model) else types
 
 
 def _measurable(types: Sequence[str] | None, model: Model) -> tuple[str, ...]:
@@ -145,14 +154,21 @@ def _measurable(types: Sequence[str] | None, model: Model) -> tuple[str, ...]:
 def _left_out(model: Model, relations: Sequence[Relation], settings: Settings) -> list[str]:
     """Parts of a full run that a quick one leaves out."""
     possible = relations_of(settings.types, model.attention_kind, in_chat=settings.chat)
+    possible_ids = {relation.id for relation in possible}
     ids = {relation.id for relation in relations}
-    missing_types = sorted({r.type for r in possible} - {r.type for r in relations})
-    shortened = sorted({r.type for r in possible if r.id not in ids} - {*missing_types})
-    added = []
-    if ids & {relation.id for relation in possible}:  # else they are relations of a plugin
-        added += [f"the types {', '.join(missing_types)}"] if missing_types else []
-        added += [f"more relations of the type {', '.join(shortened)}"] if shortened else []
+    parts = []
+    if ids & possible_ids:  # else they are relations of a plugin
+        missing = [relation.type for relation in possible if relation.id not in ids]
+        measured_types = {relation.type for relation in relations}
+        missing_types = sorted(set(missing) - measured_types)
+        shortened = sorted(set(missing) & measured_types)
+        if missing_types:
+            parts.append(f"the types {', '.join(missing_types)}")
+        if shortened:
+            parts.append(f"more relations of the type {', '.join(shortened)}")
     if settings.max_tokens < MAX_TOKENS:
-        added.append(f"{MAX_TOKENS:,} tokens of text instead of {settings.max_tokens:,}")
-    challenge = [] if settings.challenge else ["the challenge set"]
-    return [*added, *challenge, "the surrogates"]
+        parts.append(f"{MAX_TOKENS:,} tokens of text instead of {settings.max_tokens:,}")
+    if not settings.challenge:
+        parts.append("the challenge set")
+    parts.append("the surrogates")
+    return parts

@@ -80,16 +80,20 @@ def cell_emergence(cells: Sequence[Cell]) -> StudyResult:
         RunError: no cell is complete.
     """
     table = by_revision(cells)
-    models, corpora = table["model"].unique(), table["corpus"].unique()
+    models = ", ".join(table["model"].unique())
+    corpora = ", ".join(table["corpus"].unique())
     hidden = [name for name in ("model", "corpus") if table[name].nunique() == 1]
     keys = ["model", "corpus", "revision", "all_heads"]
-    counts = table.pivot(index=keys, columns="type", values="heads")[measured_types(cells)]
+    counts = table.pivot(index=keys, columns="type", values="heads")
+    counts = counts[measured_types(cells)]
     order = pd.MultiIndex.from_frame(table[keys].drop_duplicates())
+    by_row = counts.reindex(order).reset_index()
+    typed = table[~table["type"].isin(NO_TYPE)]
     return StudyResult(
-        title=f"heads with a tag of each type in {', '.join(models)} on {', '.join(corpora)}",
+        title=f"heads with a tag of each type in {models} on {corpora}",
         table=table,
-        terminal_table=counts.reindex(order).reset_index().drop(columns=hidden),
-        draw=partial(STUDY.draw, table=table[~table["type"].isin(NO_TYPE)].dropna(subset="heads")),
+        terminal_table=by_row.drop(columns=hidden),
+        draw=partial(STUDY.draw, table=typed.dropna(subset="heads")),
     )
 
 
@@ -246,7 +250,11 @@ class HeadCallback(TrainerCallback):  # type: ignore[misc]
 
     def _logged(self, run: Run, cell: Cell) -> dict[str, float]:
         """Heads of each type, and the largest lift of each, which moves before tags do."""
+        logged: dict[str, float] = {}
+        for name, count in cell.counts.items():
+            if name not in NO_TYPE:
+                logged[f"heads/{name}"] = float(count)
         lifts = run.evidence.groupby("type")["lift"].max().dropna()
-        counts = {name: float(n) for name, n in cell.counts.items() if name not in NO_TYPE}
-        logged = {f"heads/{name}": count for name, count in counts.items()}
-        return logged | {f"lift/{name}": float(lift) for name, lift in lifts.items()}
+        for name, lift in lifts.items():
+            logged[f"lift/{name}"] = float(lift)
+        return logged

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
@@ -140,7 +141,7 @@ def headvis(
     with progress_bar(progress) as bar:
         model = model_of(run, source=source, device=device)
         windows = _windows(model, corpora, sequences, max_length)
-        tokens = sum(map(len, windows))
+        tokens = sum(len(window) for window in windows)
         reading = Reading(windows, exported_heads)
         reading.read(model, Steps(bar, tokens).advance)
         table = reading.metrics()
@@ -153,11 +154,14 @@ def headvis(
                 _write(new / name, {})
         for name in EMPTY_FOLDERS:  # a site is files alone
             (folder / name).mkdir(parents=True, exist_ok=True)
+    notes = []
+    if len(windows) < sequences:
+        notes.append(f"the text has {len(windows)} sequences")
     return StudyResult(
         title=f"{name_of(run.name)}: {len(table)} heads on {len(windows):,} sequences of "
         f"{tokens:,} tokens, for HeadVis in {folder}",
         table=table,
-        notes=[f"the text has {len(windows)} sequences"] if len(windows) < sequences else [],
+        notes=notes,
         values={"folder": str(folder), "sequences": len(windows), "tokens": tokens},
     )
 
@@ -167,9 +171,14 @@ def _windows(
 ) -> list[Window]:
     length = min(max_length, model.longest_window)
     text = TextWindows(
-        corpora, model.tokenizer, max_tokens=sequences * length, max_length=length, seed=0
+        corpora,
+        model.tokenizer,
+        max_tokens=sequences * length,
+        max_length=length,
+        seed=0,
     )
-    windows = list(islice((w for w in text if len(w) >= SHORTEST), sequences))
+    long_enough = (window for window in text if len(window) >= SHORTEST)
+    windows = list(islice(long_enough, sequences))
     if not windows:
         raise CorpusError(f"{', '.join(map(str, corpora))}: no sequence of {SHORTEST} tokens")
     return windows
@@ -199,22 +208,37 @@ class Texts:
     def __init__(self, windows: Sequence[Window], numbers: Sequence[int]) -> None:
         """Spell the windows with these numbers."""
         self.windows = windows
-        self.tokens = {n: list(map(visible, windows[n].strings)) for n in numbers}
-        every = np.array([token for tokens in self.tokens.values() for token in tokens], object)
-        self._codes, self._names = pd.factorize(every, sort=True)
+        self.tokens: dict[int, list[str]] = {}
+        all_tokens: list[str] = []
         self._start = np.zeros(len(windows), np.int64)
-        lengths = [len(windows[n]) for n in numbers]
-        self._start[numbers] = np.cumsum(lengths) - lengths
+        for number in numbers:
+            tokens = [visible(token) for token in windows[number].strings]
+            self.tokens[number] = tokens
+            self._start[number] = len(all_tokens)
+            all_tokens += tokens
+        self._codes, self._names = pd.factorize(np.array(all_tokens, object), sort=True)
 
     def table(self, cells: Cells, positions: Int[ndarray, " cell"]) -> list[dict[str, Any]]:
         """The tokens at one side of cells that have the largest share of their attention."""
         codes = self._codes[self._start[cells.window] + positions]
         sums = np.bincount(codes, cells.attention, len(self._names))
         weights = sums / max(sums.sum(), 1e-9)
-        order = np.argsort(-weights, kind="stable")[:LISTED]
-        return [
-            {"token": self._names[i], "weight": round(weights[i], 4)} for i in order if weights[i]
-        ]
+        largest = np.argsort(-weights, kind="stable")[:LISTED]
+        rows = []
+        for code in largest:
+            if weights[code] > 0:
+                rows.append({"token": self._names[code], "weight": round(weights[code], 4)})
+        return rows
+
+
+@dataclass(frozen=True, eq=False)
+class _Tile:
+    """The strongest cells of some rows of a pattern."""
+
+    first: int
+    """Position of the first row's query."""
+    keys: Int[ndarray, "query rank"]
+    attention: Float[ndarray, "query rank"]
 
 
 class Reading:
@@ -222,23 +246,27 @@ class Reading:
 
     def __init__(self, windows: Sequence[Window], heads: Sequence[Head]) -> None:
         """Start with empty sums."""
-        self.windows, self.heads = windows, heads
-        self.longest = max(map(len, windows))
+        self.windows = windows
+        self.heads = heads
+        self.longest = max(len(window) for window in windows)
         """Tokens of the longest window."""
         limit = SAMPLED_TOKENS // (INTERVALS * self.longest)
         self.per_tenth = max(1, min(PER_INTERVAL, limit))
         """Largest number of a head's sequences that are written of a tenth."""
         size = min(len(windows), CANDIDATES * INTERVALS * self.per_tenth)
-        numbers = np.random.default_rng(0).choice(len(windows), size, replace=False)
+        rng = np.random.default_rng(0)
+        numbers = rng.choice(len(windows), size, replace=False)
         self.candidates: Int[ndarray, " candidate"] = np.sort(numbers)
         """Numbers of the windows whose strongest cells are kept."""
         self.largest: Float[ndarray, "window head"] = np.zeros((len(windows), len(heads)))
         """Largest attention beyond the first token's row and column and the diagonal."""
-        self._sums: dict[str, Float[ndarray, " head"]] = defaultdict(lambda: np.zeros(len(heads)))
-        self._counts: dict[str, Float[ndarray, " head"]] = defaultdict(lambda: np.zeros(len(heads)))
-        self._tiles: dict[tuple[int, int], list[tuple[int, ndarray, ndarray]]] = defaultdict(list)
-        """First query, keys and attention [query rank] of the strongest cells of tiles, by index of
-        the head and number of the window."""
+        self._sums: dict[str, Float[ndarray, " head"]] = defaultdict(self._zeros)
+        self._counts: dict[str, Float[ndarray, " head"]] = defaultdict(self._zeros)
+        self._tiles: dict[tuple[int, int], list[_Tile]] = defaultdict(list)
+        """The strongest cells by index of the head and number of the window."""
+
+    def _zeros(self) -> Float[ndarray, " head"]:
+        return np.zeros(len(self.heads))
 
     def read(self, model: Model, advance: Callable[[int], None]) -> None:
         """Run the model once; `advance` is called with the tokens of each window."""
@@ -271,30 +299,41 @@ class Reading:
     def _add(self, number: int, members: list[int], rows: Mapping[str, Tensor]) -> None:
         for name, values in rows.items():
             if name == "largest":
+                before = self.largest[number, members]
                 maxima = values.amax(1).cpu().numpy()
-                self.largest[number, members] = np.maximum(self.largest[number, members], maxima)
-            else:
-                self._sums[name][members] += values.double().nansum(1).cpu().numpy()
-                self._counts[name][members] += (~values.isnan()).sum(1).cpu().numpy()
+                self.largest[number, members] = np.maximum(before, maxima)
+                continue
+            sums = values.double().nansum(1)
+            counts = (~values.isnan()).sum(1)
+            self._sums[name][members] += sums.cpu().numpy()
+            self._counts[name][members] += counts.cpu().numpy()
 
     def _keep(self, number: int, members: list[int], attention: Tensor, first: int) -> None:
-        top = attention.topk(min(STRONGEST, attention.shape[-1]), -1)
+        count = min(STRONGEST, attention.shape[-1])
+        top = attention.topk(count, -1)
         sorted_keys, order = top.indices.sort(-1)
-        values, keys = top.values.gather(-1, order).cpu().numpy(), sorted_keys.cpu().numpy()
+        keys = sorted_keys.cpu().numpy()
+        values = top.values.gather(-1, order).cpu().numpy()
         for row, index in enumerate(members):
-            self._tiles[index, number].append((first, keys[row], values[row]))
+            tile = _Tile(first=first, keys=keys[row], attention=values[row])
+            self._tiles[index, number].append(tile)
 
     def metrics(self) -> pd.DataFrame:
         """A row of metrics per head."""
-        sums, counts = self._sums, self._counts
+        columns = {}
         with np.errstate(invalid="ignore"):  # no token of the text comes twice
-            columns = {name: sums[name] / counts[name] for name in METRICS if name in sums}
+            for name in METRICS:
+                if name in self._sums:
+                    columns[name] = self._sums[name] / self._counts[name]
         # a learned sink takes a part of each row's mass
-        distance = sums["distance"] / sums["mass"]
+        mass = self._sums["mass"]
+        distance = self._sums["distance"] / mass
         columns["qk_distance"] = distance
-        columns["qk_distance_variance"] = sums["square"] / sums["mass"] - distance**2
-        table = pd.DataFrame(columns)[list(METRICS)].dropna(axis=1).round(4) + 0.0  # −0 becomes 0
-        return pd.DataFrame(self.heads, columns=["layer", "head"]).join(table)
+        columns["qk_distance_variance"] = self._sums["square"] / mass - distance**2
+        metrics = pd.DataFrame(columns)[list(METRICS)]
+        metrics = metrics.dropna(axis=1).round(4) + 0.0  # −0 becomes 0
+        heads = pd.DataFrame(self.heads, columns=["layer", "head"])
+        return heads.join(metrics)
 
     def strongest(self, index: int, sample: Sample) -> Cells:
         """The strongest cells of a head in the windows of its sample.
@@ -303,11 +342,21 @@ class Reading:
         """
         parts = []
         for number in sorted(number for number, _ in sample):
-            for first, keys, attention in self._tiles[index, number]:
-                row, rank = np.nonzero(attention >= FAINTEST)
-                window = np.full(len(row), number)
-                parts.append((window, first + row, keys[row, rank], attention[row, rank]))
-        return Cells(*map(np.concatenate, zip(*parts, strict=True)))
+            for tile in self._tiles[index, number]:
+                row, rank = np.nonzero(tile.attention >= FAINTEST)
+                cells = Cells(
+                    window=np.full(len(row), number),
+                    query=tile.first + row,
+                    key=tile.keys[row, rank],
+                    attention=tile.attention[row, rank],
+                )
+                parts.append(cells)
+        return Cells(
+            window=np.concatenate([cells.window for cells in parts]),
+            query=np.concatenate([cells.query for cells in parts]),
+            key=np.concatenate([cells.key for cells in parts]),
+            attention=np.concatenate([cells.attention for cells in parts]),
+        )
 
 
 def page_config(
@@ -348,38 +397,62 @@ def row_numbers(
     `logarithms` are those of attention, `tokens` are those of the whole window, and `first` is the
     position of the first query.
     """
-    powers, left_out = _places(first, *attention.shape[1:], attention.device)
-    mass, distance, square = torch.bmm(attention.transpose(0, 1), powers).permute(2, 1, 0)
+    _, queries, keys = attention.shape
+    grid = _grid(first, queries, keys, attention.device)
+    by_query = attention.transpose(0, 1)
+    mass, distance, square = torch.bmm(by_query, grid.powers).permute(2, 1, 0)
     before = attention.diagonal(first - 1, -2, -1)
     if first == 0:
         before = torch.nn.functional.pad(before, (1, 0), value=torch.nan)
-    # key k continues an earlier copy of the query's token if k − 1 has that token
-    same = tokens[first : first + attention.shape[1], None] == tokens[: attention.shape[2] - 1]
-    query, copy = same.tril(first - 1).nonzero(as_tuple=True)
-    copied = attention[:, query, copy + 1]
-    copied = copied.masked_fill(copied < LEAST_INDUCTION, 0.0)
-    induction = torch.full_like(mass, torch.nan).index_fill(1, query, 0.0)
+    entropy = -(attention * logarithms.clamp_min(LEAST_LOGARITHM)).sum(-1)
+    beyond = attention.masked_fill(grid.left_out, -1.0)
     return {
         "self_attention_score": attention.diagonal(first, -2, -1),
         "prev_token_score": before,
-        "pattern_entropy": -(attention * logarithms.clamp_min(LEAST_LOGARITHM)).sum(-1),
-        "induction_score": induction.index_add(1, query, copied),
+        "pattern_entropy": entropy,
+        "induction_score": _induction_scores(attention, tokens, first),
         "mass": mass,
         "distance": distance,
         "square": square,
-        "largest": attention.masked_fill(left_out, -1.0).amax(-1),
+        "largest": beyond.amax(-1),
     }
 
 
+def _induction_scores(
+    attention: Float[Tensor, "head query key"], tokens: Int[Tensor, " position"], first: int
+) -> Float[Tensor, "head query"]:
+    """Attention on keys after earlier copies of the query's token; NaN without a copy."""
+    heads, queries, keys = attention.shape
+    # key k continues an earlier copy of the query's token if k − 1 has that token
+    query_tokens = tokens[first : first + queries, None]
+    is_copy = (query_tokens == tokens[: keys - 1]).tril(first - 1)
+    query, copy = is_copy.nonzero(as_tuple=True)
+    copied = attention[:, query, copy + 1]
+    copied = copied.masked_fill(copied < LEAST_INDUCTION, 0.0)
+    scores = attention.new_full((heads, queries), torch.nan)
+    scores = scores.index_fill(1, query, 0.0)
+    return scores.index_add(1, query, copied)
+
+
+class _Grid(NamedTuple):
+    """What the cells of a tile are to a metric."""
+
+    powers: Float[Tensor, "query key power"]
+    """Powers 0, 1 and 2 of |q − k|."""
+    left_out: Bool[Tensor, "query key"]
+    """True for the first token's cells and the diagonal."""
+
+
 @lru_cache(maxsize=16)
-def _places(
-    first: int, queries: int, keys: int, device: torch.device
-) -> tuple[Float[Tensor, "query key power"], Bool[Tensor, "query key"]]:
-    """Powers 0, 1 and 2 of |q − k|, and flags of the first token's cells and the diagonal."""
+def _grid(first: int, queries: int, keys: int, device: torch.device) -> _Grid:
     query = first + torch.arange(queries, device=device)[:, None]
     key = torch.arange(keys, device=device)
-    powers = (query - key).abs().float()[..., None] ** torch.arange(3, device=device)
-    return powers, (query == 0) | (key == 0) | (query == key)
+    distance = (query - key).abs().float()
+    exponents = torch.arange(3, device=device)
+    return _Grid(
+        powers=distance[..., None] ** exponents,
+        left_out=(query == 0) | (key == 0) | (query == key),
+    )
 
 
 def sample_sequences(
@@ -390,14 +463,19 @@ def sample_sequences(
 ) -> Sample:
     """Numbers of candidates picked from each tenth by largest attention, the strongest first."""
     rank = np.empty(len(largest), np.int64)
-    rank[np.argsort(largest, kind="stable")] = np.arange(1, len(largest) + 1)
+    order = np.argsort(largest, kind="stable")
+    rank[order] = np.arange(1, len(largest) + 1)
     tenths = -(-rank[candidates] * INTERVALS // len(largest))
     sample: Sample = []
     for tenth in range(INTERVALS, 0, -1):
         members = candidates[tenths == tenth]
-        if len(members):
-            picks = rng.choice(members, min(per_tenth, len(members)), replace=False).tolist()
-            sample += [(i, tenth) for i in sorted(picks, key=lambda i: (-largest[i], i))]
+        if not len(members):
+            continue
+        count = min(per_tenth, len(members))
+        picks = rng.choice(members, count, replace=False).tolist()
+        picks.sort(key=lambda number: (-largest[number], number))
+        for number in picks:
+            sample.append((number, tenth))
     return sample
 
 
@@ -405,9 +483,11 @@ def head_files(reading: Reading) -> Iterator[dict[str, Any]]:
     """Content of `heads/L{layer}H{head}.json` of each head."""
     texts = Texts(reading.windows, reading.candidates.tolist())
     for index, head in enumerate(reading.heads):
-        largest, rng = reading.largest[:, index], np.random.default_rng([0, *head])
+        largest = reading.largest[:, index]
+        rng = np.random.default_rng([0, *head])
         sample = sample_sequences(largest, rng, reading.candidates, reading.per_tenth)
-        yield head_file(texts, largest, sample, reading.strongest(index, sample))
+        cells = reading.strongest(index, sample)
+        yield head_file(texts, largest, sample, cells)
 
 
 def head_file(
@@ -417,7 +497,8 @@ def head_file(
     sequences = []
     for number, tenth in sample:
         length = len(texts.windows[number])
-        strong = cells.some(slice(*np.searchsorted(cells.window, [number, number + 1])))
+        start, end = np.searchsorted(cells.window, [number, number + 1])
+        strong = cells.some(slice(start, end))
         sequence = {
             "sequence_id": number,
             "interval": tenth,
@@ -429,22 +510,31 @@ def head_file(
         }
         sequences.append(sequence)
     inner = cells.some((cells.query > 0) & (cells.key > 0))
-    # of each query the strongest key, if it has enough attention
-    pairs = inner.some(inner.attention >= TOP_PAIR)
-    pairs = pairs.some(np.lexsort((-pairs.attention, pairs.query, pairs.window)))
-    _, strongest = np.unique(np.stack([pairs.window, pairs.query]), axis=1, return_index=True)
-    edges = [0, *(2**n for n in range((max(map(len, texts.windows)) - 1).bit_length() + 1))]
-    distances, _ = np.histogram(np.abs(pairs.query - pairs.key)[strongest], edges)
+    lengths = [len(window) for window in texts.windows]
     maxima, bins = np.histogram(largest.clip(0, 1), BINS, (0, 1))
     return {
         "sequences": sequences,
-        "qk_distance_histogram": {"bin_edges": edges, "bin_values": distances.tolist()},
+        "qk_distance_histogram": _distance_histogram(inner, max(lengths)),
         "top_query_tokens": texts.table(inner, inner.query),
         "top_key_tokens": texts.table(inner, inner.key),
         "histogram": {"bin_edges": bins.round(4).tolist(), "bin_values": maxima.tolist()},
         "statistics": {
             "mean_max_activation": largest.mean().round(4),
             "n_samples": len(texts.windows),
-            "n_tokens": sum(map(len, texts.windows)),
+            "n_tokens": sum(lengths),
         },
     }
+
+
+def _distance_histogram(cells: Cells, longest: int) -> dict[str, list[int]]:
+    """Distances from queries to their strongest key, if it has enough attention."""
+    pairs = cells.some(cells.attention >= TOP_PAIR)
+    order = np.lexsort((-pairs.attention, pairs.query, pairs.window))
+    pairs = pairs.some(order)
+    queries = np.stack([pairs.window, pairs.query])
+    _, strongest = np.unique(queries, axis=1, return_index=True)
+    distances = np.abs(pairs.query - pairs.key)[strongest]
+    powers = (longest - 1).bit_length() + 1
+    edges = [0, *(2**power for power in range(powers))]
+    counts, _ = np.histogram(distances, edges)
+    return {"bin_edges": edges, "bin_values": counts.tolist()}

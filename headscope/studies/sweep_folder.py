@@ -58,17 +58,20 @@ def model_name(model: Any) -> str:
 
 def counted_types(measured: Collection[str] = ()) -> tuple[str, ...]:
     """Types with a column in `sweep.csv`; types on request only if they were measured."""
-    types = (
-        name
-        for name, head_type in head_types().items()
-        if head_type.relations and (name in measured or not head_type.on_request)
-    )
+    types = []
+    for name, head_type in head_types().items():
+        is_shown = name in measured or not head_type.on_request
+        if head_type.relations and is_shown:
+            types.append(name)
     return (*types, *NO_TYPE)
 
 
 def measured_types(cells: Sequence[Cell]) -> list[str]:
     """Types that at least one run measured, in the order of the columns."""
-    return [name for name in (*head_types(), *NO_TYPE) if any(name in c.counts for c in cells)]
+    measured: set[str] = set()
+    for cell in cells:
+        measured.update(cell.counts)
+    return [name for name in (*head_types(), *NO_TYPE) if name in measured]
 
 
 def cell_table(cells: Sequence[Cell]) -> pd.DataFrame:
@@ -92,9 +95,13 @@ def cell_table(cells: Sequence[Cell]) -> pd.DataFrame:
 
 def counted(cell: Cell, heads: pd.DataFrame, types: Collection[str]) -> Cell:
     """The cell as complete, with the number of heads of each of these types."""
-    tags = [set(str(names).split(";")) for names in heads["tags"]]
-    counts = {name: sum(name in held for held in tags) for name in head_types() if name in types}
-    counts |= {name: int((heads["primary"] == name).sum()) for name in NO_TYPE}
+    counts: dict[str, int] = {}
+    tags_of_heads = [str(tags).split(";") for tags in heads["tags"]]
+    for name in head_types():
+        if name in types:
+            counts[name] = sum(name in tags for tags in tags_of_heads)
+    for name in NO_TYPE:
+        counts[name] = int((heads["primary"] == name).sum())
     return replace(cell, status=COMPLETE, error="", heads=len(heads), counts=counts)
 
 
@@ -121,12 +128,15 @@ class SweepFolder:
         file = path / PLAN
         try:
             plan = json.loads(file.read_text(encoding="utf-8"))
-            cells = [Cell(**{**row, "corpus": tuple(row["corpus"])}) for row in plan["cells"]]
-            names = [Path(cell.folder).name for cell in cells]
-            # a name that leads out of the folder would be read, and written to
-            if names != [cell.folder for cell in cells] or not all(names) or ".." in names:
-                raise ValueError("a run lies outside the folder")
-            return cls(path, plan["settings"], plan["names"], dict(zip(names, cells, strict=True)))
+            cells = {}
+            for row in plan["cells"]:
+                corpus = tuple(row["corpus"])
+                cell = Cell(**{**row, "corpus": corpus})
+                # a name that leads out of the folder would be read, and written to
+                if Path(cell.folder).name != cell.folder or cell.folder in ("", ".."):
+                    raise ValueError("a run lies outside the folder")
+                cells[cell.folder] = cell
+            return cls(path=path, settings=plan["settings"], names=plan["names"], cells=cells)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise RunError(f"{file!s:.100}: no sweep, or a damaged one: {error!s:.100}") from error
 
@@ -158,11 +168,16 @@ class SweepFolder:
         earlier = {(cell.model, cell.revision, cell.corpus): cell for cell in self.cells.values()}
         cells = []
         for model, revision, corpus in product(models, revisions, corpora):
-            name = model_name(model)
-            key = self._name(name), revision, tuple(map(self._name, corpus))
-            cell = earlier.get(key) or Cell(*key, self._free_folder(name, revision, corpus))
-            cells.append(replace(cell, source=(model, corpus)))
-            self.cells[cell.folder] = cells[-1]
+            reference = model_name(model)
+            name = self._name(reference)
+            corpus_names = tuple(self._name(path) for path in corpus)
+            cell = earlier.get((name, revision, corpus_names))
+            if cell is None:
+                folder = self._free_folder(reference, revision, corpus)
+                cell = Cell(model=name, revision=revision, corpus=corpus_names, folder=folder)
+            cell_with_source = replace(cell, source=(model, corpus))
+            self.cells[cell.folder] = cell_with_source
+            cells.append(cell_with_source)
         return cells
 
     def write(self) -> None:
@@ -171,15 +186,19 @@ class SweepFolder:
         Raises:
             WriteError: they cannot be written.
         """
-        unsourced = [replace(cell, source=("", ())) for cell in self.cells.values()]
-        rows = [asdict(cell) for cell in unsourced]
-        for row in rows:
+        cells = list(self.cells.values())
+        rows = []
+        for cell in cells:
+            # a loaded model cannot be copied
+            row = asdict(replace(cell, source=("", ())))
             del row["source"]
+            rows.append(row)
         plan = {"settings": self.settings, "names": self.names, "cells": rows}
-        text = json.dumps(plan, indent=1, ensure_ascii=False) + "\n"
-        table = table_to_csv(cell_table([*self.cells.values()]))
-        files = {self.path / PLAN: text, self.path / TABLE: table}
-        write_files(files, overwrite=True)
+        content_of_file = {
+            self.path / PLAN: json.dumps(plan, indent=1, ensure_ascii=False) + "\n",
+            self.path / TABLE: table_to_csv(cell_table(cells)),
+        }
+        write_files(content_of_file, overwrite=True)
 
     def _name(self, reference: str) -> str:
         identity = reference
@@ -193,9 +212,12 @@ class SweepFolder:
         return name
 
     def _free_folder(self, model: str, revision: str | None, corpus: Sequence[str]) -> str:
-        parts = [run_name(model), revision or "", *(Path(path).stem for path in corpus[:2])]
-        name = re.sub(r"[^\w.-]+", "-", "_".join(filter(None, parts)))[:100].strip(".-") or "run"
-        numbered, number = name, 1
+        stems = [Path(path).stem for path in corpus[:2]]
+        parts = [run_name(model), revision or "", *stems]
+        words = "_".join(part for part in parts if part)
+        name = re.sub(r"[^\w.-]+", "-", words)[:100].strip(".-") or "run"
+        numbered = name
+        number = 1
         while numbered in {*self.cells, PLAN, TABLE}:
             number += 1
             numbered = f"{name}-{number}"

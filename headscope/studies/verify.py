@@ -7,6 +7,7 @@ one layer are alike, so the control permutes heads within their layers.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from functools import cache
 from io import BytesIO
 from pathlib import Path
@@ -98,12 +99,9 @@ def verify(
     """
     run = the_run(run)
     name = model or str(run.info["model"]["name"])
-    published = read_scores(data_folder() / SHIPPED if scores is None else Path(scores), name)
-    names = sorted(set(published["model"]))
-    short = next((name.removeprefix(o) for o in OWNERS if name.startswith(o)), name)
-    known = next((n for n in names if short in (n, n.rpartition("/")[2])), None)
-    if known is None:
-        raise ChoiceError("published model", name, names)
+    path = data_folder() / SHIPPED if scores is None else Path(scores)
+    published = read_scores(path, name)
+    known = _published_name(name, sorted(set(published["model"])))
     of_model = published[published["model"] == known]
     table, notes = _ranks(run, of_model)
     return StudyResult(
@@ -112,6 +110,16 @@ def verify(
         terminal_table=table.drop(columns=["revision", "quantity", "stimulus", "heads"]),
         notes=notes,
     )
+
+
+def _published_name(model: str, published: Sequence[str]) -> str:
+    """The published name of a model, which may lack its owner, or have one."""
+    owner = next((owner for owner in OWNERS if model.startswith(owner)), "")
+    short = model.removeprefix(owner)
+    for name in published:
+        if short in (name, name.rpartition("/")[2]):
+            return name
+    raise ChoiceError("published model", model, published)
 
 
 def read_scores(path: Path, model: str = "") -> pd.DataFrame:
@@ -128,9 +136,7 @@ def read_scores(path: Path, model: str = "") -> pd.DataFrame:
     raw = given_file(path, f"a CSV of published scores: {', '.join(FILE_COLUMNS)}")
     try:
         if path.suffix == ".json":
-            heads = pd.DataFrame(json.loads(raw)).astype({"layer": "int64", "head": "int64"})
-            table = heads.melt(HEAD, var_name="metric").dropna().astype({"value": "float64"})
-            table = table.assign(model=model, revision="main")
+            table = _scores_of_json(raw).assign(model=model, revision="main")
         else:
             kinds = dict.fromkeys(FILE_COLUMNS, "str")
             kinds |= {"layer": "int64", "head": "int64", "value": "float64"}
@@ -139,6 +145,14 @@ def read_scores(path: Path, model: str = "") -> pd.DataFrame:
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
         raise RunError(f"{path}: no table of published scores: {error!s:.200}") from error
     return table.fillna({"revision": "main"})
+
+
+def _scores_of_json(raw: bytes) -> pd.DataFrame:
+    """A row per head and metric from a list with an object for each head."""
+    heads = pd.DataFrame(json.loads(raw))
+    heads = heads.astype({"layer": "int64", "head": "int64"})
+    scores = heads.melt(HEAD, var_name="metric").dropna()
+    return scores.astype({"value": "float64"})
 
 
 def _ranks(run: Result, published: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
@@ -151,11 +165,13 @@ def _ranks(run: Result, published: pd.DataFrame) -> tuple[pd.DataFrame, list[str
         return pd.DataFrame(columns=STUDY.names), [note]
     rows, notes, without_relation = [], [], []
     definitions = published_metrics().to_dict("index")
-    for metric, unsorted in published[published["revision"] == revision].groupby("metric"):
+    of_revision = published[published["revision"] == revision]
+    for metric, unsorted in of_revision.groupby("metric"):
         if metric not in definitions:
             without_relation.append(str(metric))
             continue
-        relation = definitions[metric]["relation"]
+        definition = definitions[metric]
+        relation = definition["relation"]
         masses = masses_of(run, relation)
         if masses is None:
             notes.append(f"{metric} is not compared: this run has not scored {relation}")
@@ -167,8 +183,8 @@ def _ranks(run: Result, published: pd.DataFrame) -> tuple[pd.DataFrame, list[str
                 f"this run has {layers} layers × {heads} heads, and {metric} has {len(table)} "
                 f"scores of {table['layer'].max() + 1} × {table['head'].max() + 1}"
             )
-        names = {"metric": metric, "revision": revision}
-        rows.append(names | definitions[metric] | _agreement(table, masses))
+        row = {"metric": metric, "revision": revision}
+        rows.append(row | definition | _agreement(table, masses))
     if without_relation:
         notes.append(f"not compared, as no relation resembles them: {', '.join(without_relation)}")
     return pd.DataFrame(rows, columns=STUDY.names), notes
@@ -177,41 +193,52 @@ def _ranks(run: Result, published: pd.DataFrame) -> tuple[pd.DataFrame, list[str
 def _agreement(table: pd.DataFrame, masses: _Scores) -> dict[str, object]:
     published = table["value"].to_numpy().reshape(masses.shape)
     top = min(TOP, published.size // 4)
-    first, ranks = _first_heads(published, top), rankdata(published.ravel())
+    ranks = rankdata(published.ravel())
+    first = _first_heads(published, top)
 
-    def agreement(values: _Scores) -> tuple[float, int]:
-        correlation = np.corrcoef(ranks, rankdata(values.ravel()))[0, 1]
-        return float(correlation), len(first & _first_heads(values, top))
+    def correlation(values: _Scores) -> float:
+        return float(np.corrcoef(ranks, rankdata(values.ravel()))[0, 1])
+
+    def shared_heads(values: _Scores) -> int:
+        return len(first & _first_heads(values, top))
 
     rng = np.random.default_rng(0)
-    spearman, shared = agreement(masses)
-    permuted = [agreement(rng.permuted(masses, axis=1)) for _ in range(PERMUTATIONS)]
-    correlations, counts = np.array(permuted, float).T
+    correlations, counts = [], []
+    for _ in range(PERMUTATIONS):
+        permuted = rng.permuted(masses, axis=1)
+        correlations.append(correlation(permuted))
+        counts.append(shared_heads(permuted))
+    shared = shared_heads(masses)
+    as_many = sum(count >= shared for count in counts)
     best = table.loc[table["value"].idxmax()]
     return {
         "heads": masses.size,
-        "spearman": spearman,
-        "spearman_control": float(correlations.mean()),
+        "spearman": correlation(masses),
+        "spearman_control": float(np.mean(correlations)),
         "top": top,
         "shared": shared,
-        "shared_control": float(counts.mean()),
-        "p_value": (1 + int((counts >= shared).sum())) / (1 + PERMUTATIONS),
+        "shared_control": float(np.mean(counts)),
+        "p_value": (1 + as_many) / (1 + PERMUTATIONS),
         "best": head_name(int(best["layer"]), int(best["head"])),
     }
 
 
 def masses_of(run: Result, relation: str) -> _Scores | None:
     """Masses of a relation, or a column of `heads.csv`; None if a head has none."""
-    heads, column = run.heads, relation
+    heads = run.heads
+    column = relation
     if relation not in heads:
-        heads = run.evidence[run.evidence["type"] + "/" + run.evidence["relation"] == relation]
+        relations = run.evidence["type"] + "/" + run.evidence["relation"]
+        heads = run.evidence[relations == relation]
         column = "mass"
     if len(heads) != len(run.heads):
         return None
-    shape = run.heads["layer"].nunique(), run.heads["head"].nunique()
-    return np.asarray(heads.sort_values(HEAD)[column], float).reshape(shape)
+    shape = (run.heads["layer"].nunique(), run.heads["head"].nunique())
+    masses = heads.sort_values(HEAD)[column]
+    return np.asarray(masses, float).reshape(shape)
 
 
 def _first_heads(values: _Scores, top: int) -> set[int]:
     """Flat indices of the heads with the largest values; ties by index."""
-    return {int(index) for index in np.argsort(-values.ravel(), kind="stable")[:top]}
+    order = np.argsort(-values.ravel(), kind="stable")
+    return set(order[:top].tolist())

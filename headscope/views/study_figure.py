@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from math import ceil
 from typing import Any, ClassVar
 
 import pandas as pd
 from matplotlib import colormaps
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from pandas.api.types import is_numeric_dtype
 
@@ -31,16 +33,25 @@ class Plot(ABC):
 
     def figure(self, title: str, table: pd.DataFrame) -> Figure:
         """Draw a table under the part of the title before the first colon."""
-        parts: list[tuple[Any, pd.DataFrame]] = [((title.split(": ")[0],), table)]
-        if self.panels:
-            parts = list(table.groupby(list(self.panels), sort=False))
-        figure = Figure(figsize=(6.0, self.height(table) * len(parts)), layout="constrained")
-        subplots = figure.subplots(len(parts), squeeze=False)[:, 0]
-        for axes, (names, rows) in zip(subplots, parts, strict=True):
-            axes.set_title(" ".join(map(str, names)).replace("$", r"\$"), fontsize=9)
+        rows_of_panel = self._rows_of_panel(title, table)
+        height = self.height(table) * len(rows_of_panel)
+        figure = Figure(figsize=(6.0, height), layout="constrained")
+        subplots = figure.subplots(len(rows_of_panel), squeeze=False)[:, 0]
+        for axes, (name, rows) in zip(subplots, rows_of_panel, strict=True):
+            axes.set_title(_literal(name), fontsize=9)
             axes.tick_params(labelsize=7)
             self.draw(axes, rows)
         return figure
+
+    def _rows_of_panel(self, title: str, table: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
+        """The title and the rows of each panel."""
+        if not self.panels:
+            return [(title.split(": ")[0], table)]
+        panels = []
+        for values, rows in table.groupby(list(self.panels), sort=False):
+            name = " ".join(str(value) for value in values)
+            panels.append((name, rows))
+        return panels
 
     def height(self, table: pd.DataFrame) -> float:
         """Inches of a panel."""
@@ -64,14 +75,26 @@ class Lines(Plot):
     def draw(self, axes: Axes, table: pd.DataFrame) -> None:
         """Draw the rows of one panel; text has places in the order of the rows."""
         places = table[self.x].unique()
-        for name, rows in table.astype({self.y: float}).groupby(self.by, sort=False):
-            spread = rows.groupby(self.x)[self.y].agg(["mean", "min", "max"]).reindex(places)
-            colour = _colour(name)
+        numbers = table.astype({self.y: float})
+        for name, rows in numbers.groupby(self.by, sort=False):
+            values = rows.groupby(self.x)[self.y]
+            spread = values.agg(["mean", "min", "max"]).reindex(places)
             (line,) = axes.plot(
-                places, spread["mean"], "o-", ms=3, lw=1.2, color=colour, label=name
+                places,
+                spread["mean"],
+                "o-",
+                ms=3,
+                lw=1.2,
+                color=_colour(name),
+                label=name,
             )
             axes.fill_between(
-                places, spread["min"], spread["max"], color=line.get_color(), alpha=0.2, lw=0
+                places,
+                spread["min"],
+                spread["max"],
+                color=line.get_color(),
+                alpha=0.2,
+                lw=0,
             )
         _finish(axes, self.x, self.y, table)
 
@@ -93,7 +116,13 @@ class Points(Plot):
         for name, rows in table.groupby(self.by, sort=False):
             errors = _error_bars(rows, self.y) if "ci_low" in rows else None
             axes.errorbar(
-                rows[self.x], rows[self.y], errors, fmt="o", ms=4, color=_colour(name), label=name
+                rows[self.x],
+                rows[self.y],
+                errors,
+                fmt="o",
+                ms=4,
+                color=_colour(name),
+                label=name,
             )
         if self.is_map:
             axes.set_aspect("equal", adjustable="datalim")
@@ -116,21 +145,26 @@ class Bars(Plot):
 
     def draw(self, axes: Axes, table: pd.DataFrame) -> None:
         """Draw the rows of one panel."""
-        rows = table.loc[table[self.values[0]].abs().nlargest(MOST_BARS).index[::-1]]
-        size = 0.8 / len(self.values)
+        sizes = table[self.values[0]].abs()
+        largest = sizes.nlargest(MOST_BARS).index
+        rows = table.loc[largest[::-1]]  # bars are drawn from below
+        height = 0.8 / len(self.values)
         for number, column in enumerate(self.values):
-            positions = [row - number * size for row in range(len(rows))]
-            errors = _error_bars(rows, column) if number == 0 and "ci_low" in rows else None
-            axes.barh(positions, rows[column].astype(float), size, xerr=errors, label=column)
-        names = [
-            " ".join(
-                [head_name(int(row["layer"]), int(row["head"]))]
-                + [str(row[name]).strip() for name in self.labels if pd.notna(row[name])]
-            )
-            for row in rows.to_dict("records")
-        ]
-        axes.set_yticks(range(len(rows)), [name.replace("$", r"\$") for name in names])
+            positions = [row - number * height for row in range(len(rows))]
+            has_errors = number == 0 and "ci_low" in rows
+            errors = _error_bars(rows, column) if has_errors else None
+            axes.barh(positions, rows[column].astype(float), height, xerr=errors, label=column)
+        names = [self._name(row) for row in rows.to_dict("records")]
+        axes.set_yticks(range(len(rows)), names)
         axes.legend(fontsize=7)
+
+    def _name(self, row: dict[Any, Any]) -> str:
+        """The name of a row: its head, then its labels."""
+        words = [head_name(int(row["layer"]), int(row["head"]))]
+        for column in self.labels:
+            if pd.notna(row[column]):
+                words.append(str(row[column]).strip())
+        return _literal(" ".join(words))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,27 +186,33 @@ class HeatMap(Plot):
 
     def draw(self, axes: Axes, table: pd.DataFrame) -> None:
         """Draw the rows of one panel."""
-        wide = table.pivot(index=self.y, columns=self.x, values=self.value).astype(float)
-        size = 3 if len(wide) <= MOST_BARS else 1
+        wide = table.pivot(index=self.y, columns=self.x, values=self.value)
+        wide = wide.astype(float)
         largest = float(wide.abs().max(axis=None))
         limit = largest if largest > 0 else 1.0
         colours = colormaps["RdBu_r"].with_extremes(bad="#d9d9d9")
         image = axes.imshow(wide, cmap=colours, vmin=-limit, vmax=limit, aspect="auto")
         if self.mark:
-            for row in table[table[self.mark].eq(True)].to_dict("records"):
-                cell = wide.columns.get_loc(row[self.x]), wide.index.get_loc(row[self.y])
-                axes.plot(*cell, "ko", ms=size)
+            self._draw_marks(axes, table, wide)
         if self.letters and len(wide) <= MOST_BARS:
             self._write_letters(axes, table, wide)
-        for axis, names in ((axes.yaxis, wide.index), (axes.xaxis, wide.columns)):
-            step = -(-len(names) // MOST_BARS)
-            axis.set_ticks(range(0, len(names), step), names[::step])
+        _tick(axes.yaxis, wide.index)
+        _tick(axes.xaxis, wide.columns)
         if len(wide.columns) > MOST_TICKS:
             axes.tick_params(axis="x", rotation=90)
         note = f"; dots: {self.mark}" if self.mark else ""
         axes.figure.colorbar(image, ax=axes, label=f"{self.value}{note}")
         axes.set_xlabel(self.x)
         axes.set_ylabel(self.y)
+
+    def _draw_marks(self, axes: Axes, table: pd.DataFrame, wide: pd.DataFrame) -> None:
+        """Draw a dot in each cell that is marked."""
+        size = 3 if len(wide) <= MOST_BARS else 1
+        marked = table[table[self.mark].eq(True)]
+        for row in marked.to_dict("records"):
+            column = wide.columns.get_loc(row[self.x])
+            line = wide.index.get_loc(row[self.y])
+            axes.plot(column, line, "ko", ms=size)
 
     def _write_letters(self, axes: Axes, table: pd.DataFrame, wide: pd.DataFrame) -> None:
         """Write the letter of the first type of each cell."""
@@ -189,16 +229,30 @@ def _first_letter(types: object) -> str:
     return letter(first) if first else ""
 
 
+def _tick(axis: Axis, names: pd.Index) -> None:
+    """Ticks with the names of some rows or columns."""
+    step = ceil(len(names) / MOST_BARS)
+    axis.set_ticks(range(0, len(names), step), names[::step])
+
+
+def _literal(text: str) -> str:
+    """Text in which matplotlib reads no formula."""
+    return text.replace("$", r"\$")
+
+
 def _colour(name: object) -> str | None:
     """The colour of a head type, grey for no type; None, which takes the next one, for others."""
-    known = head_types().get(str(name))
-    return known.colour if known else "0.7" if name in NO_TYPE else None
+    head_type = head_types().get(str(name))
+    if head_type:
+        return head_type.colour
+    return "0.7" if name in NO_TYPE else None
 
 
 def _error_bars(rows: pd.DataFrame, column: str) -> list[pd.Series]:
     """Lengths of the error bars of a column, down to `ci_low` and up to `ci_high`."""
-    errors = [rows[column] - rows["ci_low"], rows["ci_high"] - rows[column]]
-    return [error.clip(lower=0) for error in errors]
+    down = rows[column] - rows["ci_low"]
+    up = rows["ci_high"] - rows[column]
+    return [down.clip(lower=0), up.clip(lower=0)]
 
 
 def _finish(axes: Axes, x: str, y: str, table: pd.DataFrame) -> None:
@@ -206,7 +260,8 @@ def _finish(axes: Axes, x: str, y: str, table: pd.DataFrame) -> None:
     axes.set_xlabel(x)
     axes.set_ylabel(y)
     if not is_numeric_dtype(table[x]):
-        step = -(-table[x].nunique() // MOST_TICKS)
-        axes.set_xticks(range(0, table[x].nunique(), step))
+        count = table[x].nunique()
+        step = ceil(count / MOST_TICKS)
+        axes.set_xticks(range(0, count, step))
         axes.tick_params(axis="x", rotation=45)
     axes.legend(fontsize=7, loc="upper left", bbox_to_anchor=(1.0, 1.0))

@@ -54,35 +54,45 @@ NAMES = 4
 
 def summary(run: Result) -> RenderableType:
     """Atlas with the heads of each type, and for each type its strongest heads."""
-    parts: list[RenderableType] = [Text(_title(run), style="bold"), *_facts(run)]
+    parts: list[RenderableType] = [Text(_title(run), style="bold")]
+    parts += _facts(run)
     parts += [atlas_grid(run), legend(run)]
     best = strongest(run.evidence)
     if len(best):
         parts += [Text(), Text(NUMBERS_MEAN, style="dim"), *_strongest_tables(best)]
-    if len(undecided_heads := undecided(run.heads, run.evidence, run.thresholds)):
+    undecided_heads = undecided(run.heads, run.evidence, run.thresholds)
+    if len(undecided_heads):
         parts += [Text(), _undecided_table(undecided_heads)]
-    notes = list(run.info.get("notes", ()))
-    tagged = run.evidence[run.evidence["tagged"].astype(bool)]
-    unsure = [n for n in (tagged["type"] + "/" + tagged["relation"]).unique() if run.unsure(n)]
-    if unsure:
-        notes.append(f"unreliable, two halves of the corpus disagree: {', '.join(unsure)}")
-    if run.info.get("settings", {}).get("null_model"):
-        notes.append("NULL MODEL: attention weights are shuffled, so that every tag is false")
-    for note in notes:
+    for note in _notes(run):
         # notes in capitals make a run worthless
         style = "bold red" if note[:12].isupper() else "yellow"
         parts.append(Text(f"note: {one_line(note)}", style=style))
     return Group(*parts)
 
 
+def _notes(run: Result) -> Iterator[str]:
+    """The notes of a run, its unreliable tags, and a null model."""
+    yield from run.info.get("notes", ())
+    tagged = run.evidence[run.evidence["tagged"].astype(bool)]
+    relations = (tagged["type"] + "/" + tagged["relation"]).unique()
+    unsure = [relation for relation in relations if run.unsure(relation)]
+    if unsure:
+        yield f"unreliable, two halves of the corpus disagree: {', '.join(unsure)}"
+    if run.info.get("settings", {}).get("null_model"):
+        yield "NULL MODEL: attention weights are shuffled, so that every tag is false"
+
+
 def _title(run: Result) -> str:
     """The model with its layers, and for a hybrid the number of layers with heads."""
-    model, name = run.info["model"], one_line(name_of(run.name))
+    model = run.info["model"]
+    name = one_line(name_of(run.name))
     if "layers" not in model:
         return name
+    layers = str(model["layers"])
     attention_layers = model.get("attention_layers")
-    of = "" if attention_layers is None else f"{len(attention_layers)} of "
-    return f"{name}: {of}{model['layers']} layers × {model['heads']} heads"
+    if attention_layers is not None:
+        layers = f"{len(attention_layers)} of {layers}"
+    return f"{name}: {layers} layers × {model['heads']} heads"
 
 
 def _facts(run: Result) -> Iterator[Text]:
@@ -121,9 +131,11 @@ def _facts(run: Result) -> Iterator[Text]:
 
 def _loss_line(loss: Mapping[str, Any]) -> Text:
     """The model's loss on its run's own text."""
-    model, unigram = loss["model"], loss["unigram"]
+    model = loss["model"]
+    unigram = loss["unigram"]
+    model_loss = "no number" if model is None else f"{model:.2f}"
     sentence = (
-        f"loss of the model on this text: {'no number' if model is None else f'{model:.2f}'} nats "
+        f"loss of the model on this text: {model_loss} nats "
         f"per token; of token frequencies alone: {unigram:.2f} ({loss['tokens']} tokens; the "
         f"model is better in {loss['better']} of {loss['windows']} windows)"
     )
@@ -135,13 +147,17 @@ def atlas_grid(run: Result) -> Text:
     """Layers × heads as coloured letters, a row per layer; readable without colours."""
     heads = int(run.heads["head"].max()) + 1
     cells = [_cell(row) for row in run.heads.to_dict("records")]
-    with_blank = max(map(len, cells)) + 1
-    width = max(1, min(with_blank, (COLUMNS - NAMES) // heads))
+    with_blank = max(len(cell) for cell in cells) + 1
+    available = (COLUMNS - NAMES) // heads
+    width = max(1, min(with_blank, available))
     grid = Text(no_wrap=True)
-    for layer, layer_heads in run.heads.assign(cell=cells).groupby("layer", sort=True):
-        grid.append(layer_name(int(layer)).ljust(NAMES), "dim")
+    table = run.heads.assign(cell=cells)
+    for layer, layer_heads in table.groupby("layer", sort=True):
+        name = layer_name(int(layer))
+        grid.append(name.ljust(NAMES), "dim")
         for row in layer_heads.sort_values("head").itertuples():
-            grid.append(row.cell.ljust(width)[:width], _style(row.primary))
+            cell = row.cell.ljust(width)[:width]
+            grid.append(cell, _style(row.primary))
         grid.append("\n")
     grid.rstrip()
     return grid
@@ -155,22 +171,33 @@ def _cell(row: HeadRow) -> str:
 
 def legend(run: Result) -> Text:
     """The letters of the grid with their types and numbers of heads, at most 80 columns wide."""
-    primary = run.heads["primary"].value_counts()
-    counts = run.heads["tags"].str.split(";").explode().value_counts().drop("", errors="ignore")
-    counts = pd.concat([counts, primary[primary.index.isin(NO_TYPE)]])
-    lines, column = Text(), 0
-    for name in [name for names in legend_groups(counts.index).values() for name in names]:
+    counts = _counts_by_type(run.heads)
+    names = [name for group in legend_groups(counts.index).values() for name in group]
+    lines = Text()
+    column = 0
+    for name in names:
         entry = f"{letter(name)} {name} {counts[name]}  "
         if column + len(entry) > COLUMNS:
             lines.append("\n")
             column = 0
-        lines.append(entry[0], _style(name)).append(entry[1:])
+        lines.append(entry[0], _style(name))
+        lines.append(entry[1:])
         column += len(entry)
-    if partial := len(partial_sinks(run.evidence, run.thresholds)):
-        lines.append(f"\npartial sinks: {partial}")
+    partial = partial_sinks(run.evidence, run.thresholds)
+    if len(partial):
+        lines.append(f"\npartial sinks: {len(partial)}")
     for line in caution_legend(run.heads, BELOW_SIGN):
         lines.append(f"\n{line}")
     return lines
+
+
+def _counts_by_type(heads: pd.DataFrame) -> pd.Series:
+    """Numbers of heads with a tag of each type, and of those without a tag."""
+    tags = heads["tags"].str.split(";").explode()
+    counts = tags.value_counts().drop("", errors="ignore")
+    primary = heads["primary"].value_counts()
+    untagged = primary[primary.index.isin(NO_TYPE)]
+    return pd.concat([counts, untagged])
 
 
 def _style(type_name: str) -> str:
@@ -240,25 +267,34 @@ def _undecided_table(undecided_heads: pd.DataFrame) -> Table:
     """Table of undecided heads: the two explanations, and the queries at which they differ."""
     table = plain_table(UNIDENTIFIABLE, "heads", "head", "hard queries", right=("hard queries",))
     for sentence, rows in undecided_heads.groupby("description", sort=False):
-        names = ", ".join(rows.index[:STRONGEST]) + (", …" if len(rows) > STRONGEST else "")
-        first = rows.iloc[0]
-        table.add_row(str(sentence), str(len(rows)), names, str(first["hard_queries"]))
+        names = ", ".join(rows.index[:STRONGEST])
+        if len(rows) > STRONGEST:
+            names += ", …"
+        hard_queries = rows["hard_queries"].iloc[0]
+        table.add_row(str(sentence), str(len(rows)), names, str(hard_queries))
     return table
 
 
 def _strongest_tables(best: pd.DataFrame) -> list[RenderableType]:
     """A line and a table of the strongest heads for each type, with the same widths of columns."""
-    strongest_heads = best.groupby("type", sort=False).head(STRONGEST)
-    strongest_heads = strongest_heads.assign(relation=shown_relations(strongest_heads))
-    relation = max(map(len, [*strongest_heads["relation"], "relation"]))
-    n = max(len(str(n)) for n in strongest_heads["n"])
-    widths = 6, relation, 5, len("control"), 5, len("0.00 … 0.00"), len("55 < 97"), n
+    rows = best.groupby("type", sort=False).head(STRONGEST)
+    rows = rows.assign(relation=shown_relations(rows))
+    width_of_column = {
+        "head": 6,
+        "relation": max(len(name) for name in [*rows["relation"], "relation"]),
+        "mass": 5,
+        "control": len("control"),
+        "lift": 5,
+        "95 %": len("0.00 … 0.00"),
+        "hits": len("55 < 97"),
+        "n": max(len(str(queries)) for queries in rows["n"]),
+    }
     parts: list[RenderableType] = []
-    for name, of_the_type in strongest_heads.groupby("type", sort=False):
-        table = plain_table("head", "relation", "mass", "control", "lift", "95 %", "hits", "n")
+    for name, of_the_type in rows.groupby("type", sort=False):
+        table = plain_table(*width_of_column)
         table.pad_edge = True
         table.show_header = not parts
-        for column, width in zip(table.columns, widths, strict=True):
+        for column, width in zip(table.columns, width_of_column.values(), strict=True):
             column.min_width = width
         for row in of_the_type.itertuples():
             table.add_row(

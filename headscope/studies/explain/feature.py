@@ -48,13 +48,13 @@ class TokenFacts:
     @classmethod
     def of(cls, windows: Sequence[Window]) -> TokenFacts:
         """Count the tokens of windows, without the first and the closing ones."""
-        counts = Counter(int(t) for window in windows for t in window.tokens[1 : window.stop])
-        strings = {
-            int(token): text
-            for window in windows
-            for token, text in zip(window.tokens, window.strings, strict=True)
-        }
-        return cls(dict(counts), strings)
+        counts: Counter[int] = Counter()
+        strings: dict[int, str] = {}
+        for window in windows:
+            tokens = window.tokens.tolist()
+            counts.update(tokens[1 : window.stop])
+            strings.update(zip(tokens, window.strings, strict=True))
+        return cls(counts=dict(counts), strings=strings)
 
     def text_of(self, token: int) -> str:
         """A token for people: `the`, `…ing` if it begins no word, `⏎`, `space`.
@@ -63,8 +63,10 @@ class TokenFacts:
         'the'
         """
         string = self.strings[token]
-        text = (string.strip(" ") or "space").replace("\n", "⏎")
-        if any(other.startswith(_CONTINUES) for other in self.strings.values()):  # WordPiece
+        text = string.strip(" ") or "space"
+        text = text.replace("\n", "⏎")
+        is_word_piece = any(other.startswith(_CONTINUES) for other in self.strings.values())
+        if is_word_piece:
             begins = not text.startswith(_CONTINUES) or text == _CONTINUES
         else:
             begins = string.startswith(" ") or not is_word(string)
@@ -91,21 +93,29 @@ def cells(
 ) -> FeatureCells:
     """Cells of a feature, of value 1 by default."""
     query, key = np.broadcast_arrays(query, key)
-    return FeatureCells(feature, query, key, np.ones(len(query)) if value is None else value)
+    if value is None:
+        value = np.ones(len(query))
+    return FeatureCells(feature=feature, query=query, key=key, value=value)
 
 
 def all_seen(
     feature: Feature, window: Window, keys: Int[ndarray, " key"], *, itself: bool = True
 ) -> FeatureCells:
     """Cells of every query with all of these keys that it sees."""
-    position = np.arange(len(window))[:, None]
-    seen = window.attention_kind.sees(position, keys[None, :])
-    query, column = np.nonzero(seen if itself else seen & (position != keys[None, :]))
+    query_column = np.arange(len(window))[:, None]
+    key_row = keys[None, :]
+    is_seen = window.attention_kind.sees(query_column, key_row)
+    if not itself:
+        is_seen = is_seen & (query_column != key_row)
+    query, column = np.nonzero(is_seen)
     return cells(feature, query, keys[column])
 
 
 def seen_cells(window: Window) -> tuple[Int[ndarray, " cell"], Int[ndarray, " cell"]]:
     """Queries and keys of all visible cells, row by row, without token 0 and a closing token."""
-    query, key = np.nonzero(~window.attention_kind.hidden(len(window)))
-    is_sink = (key == 0) | (window.attention_kind.sees_future & (key == window.closing))
+    is_seen = ~window.attention_kind.hidden(len(window))
+    query, key = np.nonzero(is_seen)
+    is_sink = key == 0
+    if window.attention_kind.sees_future:
+        is_sink |= key == window.closing
     return query[~is_sink], key[~is_sink]

@@ -99,9 +99,10 @@ def explained(
     total = float(uniform.sum())
     if total <= 0:
         return Share(float("nan"), float("nan"), float("nan"))
+    unexplained = float(divergence.sum()) / total
     draws = resample(len(divergence), np.random.default_rng(0))
     low, high = interval(divergence, uniform, draws)
-    return Share(1 - float(divergence.sum()) / total, 1 - float(high), 1 - float(low))
+    return Share(1 - unexplained, 1 - float(high), 1 - float(low))
 
 
 def bits_without(
@@ -127,42 +128,63 @@ def explain_layer(
     features: int,
 ) -> list[FeatureModel]:
     """Fit and judge models of at most `features` features; the rows of attention sum to 1."""
-    seen, judged, selection = texts.seen, texts.judged, slice(texts.selection_rows)
+    seen = texts.seen
+    judged = texts.judged
+    selection = slice(texts.selection_rows)
     drafts = LayerFit(texts, selector, attention, features).grow()
-    number = {feature: i for i, feature in enumerate(texts.features)}
-    places = [Term(number[feature], -1) for feature in PLACE_FEATURES if feature in number]
+    places = _place_terms(texts)
     place_values = texts.values(places)  # the same for every head
-    document = np.array([window.document for window in texts.windows])[texts.window.numpy()]
-    document = np.unique(document[judged], return_inverse=True)[1]
+    document = _judged_documents(texts)
 
     def explain(head: int) -> FeatureModel:
-        judge = Judge(attention[head, judged], seen[judged], document)
+        judge = Judge(attention=attention[head, judged], seen=seen[judged], document=document)
         fit = partial(newton, attention[head, selection], seen[selection])
         uniform = judge.by_document(torch.zeros_like(judge.attention))
 
         def bits(values: Tensor, weights: Tensor) -> Float[ndarray, " document"]:
-            return judge.by_document(torch.tensordot(weights, values[:, judged], 1))
+            logits = torch.tensordot(weights, values[:, judged], 1)
+            return judge.by_document(logits)
 
         start = torch.zeros(len(places))
         by_place = fit(place_values[:, selection], start, steps=6, tolerance=1e-3)
+        bits_of_place = bits(place_values, by_place.weights)
         terms = drafts[head].terms
         values = texts.values(terms)
         fitted = fit(values[:, selection], drafts[head].weights, steps=4)
         bits_of_model = bits(values, fitted.weights)
+        weights = fitted.weights.tolist()
         weighted = []
-        for i, (term, weight) in enumerate(zip(terms, fitted.weights.tolist(), strict=True)):
-            feature = texts.features[term.feature]
-            queries = GATES[term.gate] if term.gate >= 0 else ""
-            lost = bits_without(judge, values[:, judged], fitted, i) - bits_of_model
-            unique = explained(uniform - lost, uniform)
-            weighted.append(WeightedFeature(feature, queries, weight, unique))
+        for index, term in enumerate(terms):
+            lost = bits_without(judge, values[:, judged], fitted, index) - bits_of_model
+            weighted_feature = WeightedFeature(
+                feature=texts.features[term.feature],
+                queries=GATES[term.gate] if term.gate >= 0 else "",
+                weight=weights[index],
+                unique=explained(uniform - lost, uniform),
+            )
+            weighted.append(weighted_feature)
+        weighted.sort(key=lambda feature: -feature.unique.value)
         return FeatureModel(
-            layer,
-            head,
+            layer=layer,
+            head=head,
             bits=float(uniform.sum()) / len(judge.attention),
-            terms=tuple(sorted(weighted, key=lambda term: -term.unique.value)),
-            position=explained(bits(place_values, by_place.weights), uniform).value,
+            terms=tuple(weighted),
+            position=explained(bits_of_place, uniform).value,
             explained=explained(bits_of_model, uniform),
         )
 
     return map_heads(explain, len(drafts))
+
+
+def _place_terms(texts: Texts) -> list[Term]:
+    """The features of sinks and distance that the texts have."""
+    numbers = {feature: number for number, feature in enumerate(texts.features)}
+    return [Term(numbers[feature], -1) for feature in PLACE_FEATURES if feature in numbers]
+
+
+def _judged_documents(texts: Texts) -> Int[ndarray, " row"]:
+    """The document of each row that judges, counted from 0."""
+    document_of_window = np.array([window.document for window in texts.windows])
+    document = document_of_window[texts.window.numpy()]
+    _, counted_from_0 = np.unique(document[texts.judged], return_inverse=True)
+    return counted_from_0

@@ -44,9 +44,8 @@ they lack `LATER`, because all of their queries see equally many keys."""
 
 def sinks(window: Window, lexicon: TokenFacts) -> Iterator[FeatureCells]:
     """Token 0, the few tokens after it, and an encoder's closing token."""
-    query, sees_future = np.arange(1, len(window)), window.attention_kind.sees_future
-    if sees_future:
-        query = np.arange(len(window))
+    sees_future = window.attention_kind.sees_future
+    query = np.arange(0 if sees_future else 1, len(window))
     yield cells(TOKEN_0, query, 0)
     if sees_future:
         yield cells(SEPARATOR, query, window.closing)
@@ -55,24 +54,28 @@ def sinks(window: Window, lexicon: TokenFacts) -> Iterator[FeatureCells]:
         yield cells(LATER, query, 0, np.log(query))
     for index, feature in enumerate(EARLY_TOKENS, start=1):
         if index < window.stop:
-            yield cells(feature, query[(query > index) | sees_future], index)
+            sees_token = (query > index) | sees_future
+            yield cells(feature, query[sees_token], index)
 
 
 def distances(window: Window, lexicon: TokenFacts) -> Iterator[FeatureCells]:
     """Single offsets, ranges of far offsets, and smooth functions of distance; not to token 0."""
     query, key = seen_cells(window)
     back = query - key
-    ranges = {(d, d): feature for d, feature in enumerate(OFFSET)} | _FAR_AWAY
-    yield from _in_ranges(ranges, query, key, back)
+    offsets = {(steps, steps): feature for steps, feature in enumerate(OFFSET)}
+    yield from _in_ranges(offsets | _FAR_AWAY, query, key, back)
     if window.attention_kind.sees_future:
-        ranges = {(d, d): feature for d, feature in enumerate(AHEAD, start=1)} | _FAR_AHEAD
-        yield from _in_ranges(ranges, query, key, -back)
-        ahead = back < 0
-        yield cells(ANY_AHEAD, query[ahead], key[ahead])
-        yield cells(LOG_AHEAD, query[ahead], key[ahead], np.log1p(-back[ahead]))
+        offsets = {(steps, steps): feature for steps, feature in enumerate(AHEAD, start=1)}
+        yield from _in_ranges(offsets | _FAR_AHEAD, query, key, -back)
+        is_ahead = back < 0
+        query_ahead = query[is_ahead]
+        key_ahead = key[is_ahead]
+        yield cells(ANY_AHEAD, query_ahead, key_ahead)
+        yield cells(LOG_AHEAD, query_ahead, key_ahead, np.log1p(-back[is_ahead]))
     distance = abs(back)
-    yield cells(LOG_DISTANCE, query, key, np.log1p(distance))
-    yield cells(CURVE, query, key, np.log1p(distance) ** 2 / 4)
+    log_distance = np.log1p(distance)
+    yield cells(LOG_DISTANCE, query, key, log_distance)
+    yield cells(CURVE, query, key, log_distance**2 / 4)
     yield cells(DISTANCE, query, key, distance / 64)
 
 
@@ -81,53 +84,64 @@ def _in_ranges(
 ) -> Iterator[FeatureCells]:
     """Cells of each feature: those whose number of steps is in its range."""
     for (low, high), feature in ranges.items():
-        in_range = (steps >= low) & ((high is None) | (steps <= (high or low)))
+        in_range = steps >= low
+        if high is not None:
+            in_range &= steps <= high
         yield cells(feature, query[in_range], key[in_range])
 
 
 def sentences(window: Window, lexicon: TokenFacts) -> Iterator[FeatureCells]:
     """The query's sentence and its neighbours, its first token, and any sentence's first token."""
-    sentence_of_token, words = window.sentence_of_token, window.words
+    words = window.words
     if not len(words):
         return
     query, key = seen_cells(window)
+    sentence_of_token = window.sentence_of_token
     back = sentence_of_token[query] - sentence_of_token[key]
-    for count, name in ((0, "same sentence"), (1, "sentence before"), (-1, "sentence after")):
-        mask = back == count
-        if count < 0 and not mask.any():
+    steps = {"same sentence": 0, "sentence before": 1, "sentence after": -1}
+    for name, count in steps.items():
+        is_there = back == count
+        if count < 0 and not is_there.any():
             continue
-        yield cells(Feature(name, "syntactic"), query[mask], key[mask])
-    starts = words.first[np.flatnonzero(np.diff(words.sentence, prepend=-1))]
+        yield cells(Feature(name, "syntactic"), query[is_there], key[is_there])
+    is_first_word = np.diff(words.sentence, prepend=-1) != 0
+    starts = words.first[is_first_word]
     yield all_seen(Feature("sentence start", "syntactic"), window, starts)
-    sentence = np.searchsorted(starts, np.arange(len(window)), side="right") - 1
+    positions = np.arange(len(window))
+    sentence = np.searchsorted(starts, positions, side="right") - 1
     query = np.flatnonzero(sentence >= 0)
-    yield cells(Feature("own sentence start", "syntactic"), query, starts[sentence[query]])
+    start_of_query = starts[sentence[query]]
+    yield cells(Feature("own sentence start", "syntactic"), query, start_of_query)
 
 
 def trees(window: Window, lexicon: TokenFacts) -> Iterator[FeatureCells]:
     """Dependency links whatever their label, up to two steps away, and the roots of sentences."""
     words = window.words
     head = words.head
-    has = np.flatnonzero(head >= 0)
-    up = np.where(head >= 0, head[head], -1)
-    two = np.flatnonzero((head >= 0) & (up >= 0))
-    same = (head[:, None] == head[None, :]) & (head >= 0)[:, None]
-    np.fill_diagonal(same, False)
-    one, other = np.nonzero(same)
-    links: tuple[tuple[str, ndarray, ndarray], ...] = (
-        ("head", has, head[has]),
-        ("dependent", head[has], has),
-        ("head of head", two, up[two]),
-        ("dependent of dependent", up[two], two),
-        ("sibling", one, other),
-    )
-    for name, query, key in links:
+    has_head = head >= 0
+    dependent = np.flatnonzero(has_head)
+    head_of_head = np.where(has_head, head[head], -1)
+    grandchild = np.flatnonzero(has_head & (head_of_head >= 0))
+    is_sibling = (head[:, None] == head[None, :]) & has_head[:, None]
+    np.fill_diagonal(is_sibling, False)
+    sibling, other_sibling = np.nonzero(is_sibling)
+    links = {
+        "head": (dependent, head[dependent]),
+        "dependent": (head[dependent], dependent),
+        "head of head": (grandchild, head_of_head[grandchild]),
+        "dependent of dependent": (head_of_head[grandchild], grandchild),
+        "sibling": (sibling, other_sibling),
+    }
+    for name, (query, key) in links.items():
         # from a word's last token to all tokens of another word that it sees, each once
-        seen = window.attention_kind.sees(words.last[query], words.last[key])
-        query, key = query[seen], key[seen]
-        pairs = distinct(span_pairs(words.last[query], words.first[key], words.last[key]))
+        is_seen = window.attention_kind.sees(words.last[query], words.last[key])
+        query_token = words.last[query[is_seen]]
+        first_key = words.first[key[is_seen]]
+        last_key = words.last[key[is_seen]]
+        pairs = distinct(span_pairs(query_token, first_key, last_key))
         yield cells(Feature(f"tree {name}", "syntactic"), pairs.query, pairs.key)
-    yield all_seen(Feature("key root", "syntactic"), window, words.last[head < 0])
+    roots = words.last[~has_head]
+    yield all_seen(Feature("key root", "syntactic"), window, roots)
 
 
 def entities(window: Window, lexicon: TokenFacts) -> Iterator[FeatureCells]:
