@@ -34,7 +34,8 @@ HeadRow = Mapping[Hashable, Any]
 def has_caution(row: HeadRow, column: str, tag: str | None = None) -> bool:
     """True if a head's tag of a type, the primary one by default, is listed in a column."""
     types = str(row[column]).split(";")
-    return (row["primary"] if tag is None else tag) in types
+    name = row["primary"] if tag is None else tag
+    return name in types
 
 
 def marked_tag(row: HeadRow, tag: str) -> str:
@@ -61,14 +62,14 @@ def caution_signs(heads: pd.DataFrame, below_sign: str = OUTLINE) -> dict[str, s
         heads: a row per head; cautions that the primary tag of no head has are left out.
         below_sign: the sign of heads below their baseline.
     """
-    signs = {PRELIMINARY: STAR, BELOW_BASELINE: below_sign}
+    sign_of_column = {PRELIMINARY: STAR, BELOW_BASELINE: below_sign}
     rows = heads.to_dict("records")
-    counts = {column: sum(has_caution(row, column) for row in rows) for column in WORDS}
-    return {
-        column: f"{signs[column]}: {WORDS[column]} ({count})"
-        for column, count in counts.items()
-        if count
-    }
+    signs = {}
+    for column, word in WORDS.items():
+        count = sum(has_caution(row, column) for row in rows)
+        if count:
+            signs[column] = f"{sign_of_column[column]}: {word} ({count})"
+    return signs
 
 
 def caution_legend(heads: pd.DataFrame, below_sign: str = OUTLINE) -> list[str]:
@@ -79,5 +80,8 @@ def caution_legend(heads: pd.DataFrame, below_sign: str = OUTLINE) -> list[str]:
 
 def meanings(heads: pd.DataFrame) -> list[str]:
     """Each word that a tag of these heads has, with what it means."""
-    used = [column for column in WORDS if (heads[column] != "").any()]
-    return [f"{WORDS[column]}: {MEANINGS[column]}" for column in used]
+    lines = []
+    for column, word in WORDS.items():
+        if (heads[column] != "").any():
+            lines.append(f"{word}: {MEANINGS[column]}")
+    return lines

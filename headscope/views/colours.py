@@ -22,32 +22,40 @@ def is_sink_type(type_name: str) -> bool:
 
 def legend_groups(names: Iterable[str]) -> dict[str, list[str]]:
     """Groups of the legend with their titles: types, attention sinks, and no type."""
-    ordered = types_in_order(names)
-    sinks = [name for name in ordered if is_sink_type(name)]
-    none = [name for name in ordered if name in NO_TYPE]
-    types = [name for name in ordered if name not in {*sinks, *none}]
-    groups = {"attends to": types, "attention sink": sinks, "no tag": none}
+    groups: dict[str, list[str]] = {"attends to": [], "attention sink": [], "no tag": []}
+    for name in types_in_order(names):
+        if name in NO_TYPE:
+            groups["no tag"].append(name)
+        elif is_sink_type(name):
+            groups["attention sink"].append(name)
+        else:
+            groups["attends to"].append(name)
     return {title: members for title, members in groups.items() if members}
 
 
 def colour(type_name: str) -> str:
     """The colour of a type; a pale one for no type."""
-    known = head_types().get(type_name)
-    return QUIET if type_name in NO_TYPE else known.colour if known else OTHER
+    if type_name in NO_TYPE:
+        return QUIET
+    head_type = head_types().get(type_name)
+    return head_type.colour if head_type else OTHER
 
 
 def letter(type_name: str) -> str:
     """The letter of a type, for output without colour; `·` for no type."""
-    known = head_types().get(type_name)
-    return _LETTERS.get(type_name) or (known.letter if known else type_name[0].upper())
+    if type_name in _LETTERS:
+        return _LETTERS[type_name]
+    head_type = head_types().get(type_name)
+    return head_type.letter if head_type else type_name[0].upper()
 
 
 def types_in_order(names: Iterable[str]) -> list[str]:
     """Types in the order of the table, then those that it has not, by name; no type last."""
     present = set(names)
     known = [name for name in head_types() if name in present]
-    last = [name for name in NO_TYPE if name in present]
-    return [*known, *sorted(present - {*known, *last}), *last]
+    untyped = [name for name in NO_TYPE if name in present]
+    others = present - {*known, *untyped}
+    return [*known, *sorted(others), *untyped]
 
 
 def type_class(type_name: str) -> str:
@@ -59,7 +67,7 @@ def type_class(type_name: str) -> str:
 
 def type_style() -> str:
     """The style sheet's rules that give each type its colour."""
-    colours = {name: head_type.colour for name, head_type in head_types().items()} | {
-        "other": OTHER
-    }
-    return "\n".join(f".type-{name} {{ --type: {value}; }}" for name, value in colours.items())
+    colours = {name: head_type.colour for name, head_type in head_types().items()}
+    colours["other"] = OTHER
+    rules = [f".type-{name} {{ --type: {value}; }}" for name, value in colours.items()]
+    return "\n".join(rules)

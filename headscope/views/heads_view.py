@@ -61,10 +61,12 @@ class HeadsView:
 
     def _view(self) -> str:
         # a checksum, so that the same text gives the same page, and a number for a second showing
-        text = repr((self.title, self.tokens)).encode("utf-8", "backslashreplace")
-        element_id = json.dumps(f"headscope-heads-{crc32(text)}-{next(_numbers)}")
+        text = repr((self.title, self.tokens))
+        checksum = crc32(text.encode("utf-8", "backslashreplace"))
+        element_id = json.dumps(f"headscope-heads-{checksum}-{next(_numbers)}")
         script = page_file("headscope.views", "heads_view.js")
-        script = script.replace("__ID__", element_id).replace("__DATA__", to_json(self._data()))
+        script = script.replace("__ID__", element_id)
+        script = script.replace("__DATA__", to_json(self._data()))
         return f"<div id={element_id}>{len(self.heads)} heads</div><script>{script}</script>"
 
     def _data(self) -> dict[str, Any]:

@@ -50,30 +50,39 @@ def atlas_html(run: Result) -> str:
     """Layers × heads as an HTML table; each cell says its head, tags and lift when hovered."""
     rows = []
     for layer, heads in run.heads.groupby("layer", sort=True):
-        cells = "".join(_cell(row) for row in heads.sort_values("head").to_dict("records"))
-        row_name = layer_name(int(layer))
-        rows.append(f'<tr><th style="text-align:right">{row_name}</th>{cells}</tr>')
+        in_order = heads.sort_values("head").to_dict("records")
+        cells = "".join(_cell(row) for row in in_order)
+        name_of_row = layer_name(int(layer))
+        rows.append(f'<tr><th style="text-align:right">{name_of_row}</th>{cells}</tr>')
     counts = run.heads["primary"].value_counts()
-    legend = " ".join(
-        f'<span style="{_style(str(name), 1.0)};padding:0 6px">{escape(letter(str(name)))} '
-        f"{escape(str(name))} {count}</span>"
-        for name, count in counts.items()
-    )
-    name = escape(str(run.info.get("model", {}).get("name", "")))
+    entries = [_legend_entry(str(name), count) for name, count in counts.items()]
+    model = run.info.get("model", {})
+    name = escape(str(model.get("name", "")))
     marked = f" ({PRELIMINARY})" if run.preliminary else ""
     cautions = "".join(f"<br>{line}" for line in caution_legend(run.heads))
     return (
-        f'<div style="overflow-x:auto"><b>{name}</b>{marked}<br>{legend}{cautions}'
+        f'<div style="overflow-x:auto"><b>{name}</b>{marked}<br>{" ".join(entries)}{cautions}'
         f'<table style="font-size:11px;line-height:1.2">{"".join(rows)}</table></div>'
     )
 
 
+def _legend_entry(name: str, count: int) -> str:
+    """A type with its letter, its colour and its number of heads."""
+    return (
+        f'<span style="{_style(name, 1.0)};padding:0 6px">{escape(letter(name))} '
+        f"{escape(name)} {count}</span>"
+    )
+
+
 def _cell(row: HeadRow) -> str:
-    primary, lift = str(row["primary"]), float(row["lift"])
-    tags = [marked_tag(row, tag) for tag in str(row["tags"]).split(";") if tag]
+    primary = str(row["primary"])
+    lift = float(row["lift"])
+    types = str(row["tags"]).split(";")
+    tags = [marked_tag(row, name) for name in types if name]
     label = ", ".join(tags) or primary
     title = f"{head_name(row['layer'], row['head'])}: {label}, lift {lift:.2f}"
-    style = _style(primary, min(1.0, max(0.0, lift)))
+    strength = min(1.0, max(0.0, lift))
+    style = _style(primary, strength)
     if has_caution(row, BELOW_BASELINE):
         style += ";outline:1.5px solid #1b1b1f;outline-offset:-1.5px"
     return (
@@ -83,5 +92,9 @@ def _cell(row: HeadRow) -> str:
 
 
 def _style(name: str, strength: float) -> str:
-    share = 100 if name in NO_TYPE else 20 if is_sink_type(name) else round(20 + 50 * strength)
+    share = round(20 + 50 * strength)
+    if name in NO_TYPE:
+        share = 100
+    elif is_sink_type(name):
+        share = 20
     return f"background:color-mix(in srgb,{colour(name)} {share}%,white);color:#1b1b1f"

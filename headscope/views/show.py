@@ -130,20 +130,26 @@ class AttentionView:
     def grid(self) -> RenderableType:
         """The pattern as shaded blocks, a row per query; for a terminal, colours or not."""
         names = [visible(token) for token in self.tokens]
-        width = max(map(len, names))
+        width = max(len(name) for name in names)
+        sees_future = self.sees_future
         lines = [RichText(one_line(self.title), style="bold")]
         for query, name in enumerate(names):
             line = RichText(f"{name:>{width}} ")
-            keys = len(names) if self.sees_future else query + 1
+            keys = len(names) if sees_future else query + 1
             seen = self.pattern[query, :keys]
             for share in seen:
-                mark = _SHADES[min(int(share * len(_SHADES) + 0.5), len(_SHADES) - 1)]
-                line.append(mark * 2, Style(color="blue"))
+                line.append(_shade(share) * 2, Style(color="blue"))
             best = int(seen.argmax())
-            line.append(f" {names[best]} {self.pattern[query, best]:.2f}", Style(dim=True))
+            line.append(f" {names[best]} {seen[best]:.2f}", Style(dim=True))
             lines.append(line)
         lines.append(RichText(_LEGEND, style="dim"))
         return Group(*lines)
+
+
+def _shade(share: float) -> str:
+    """The block that stands for a share of attention."""
+    level = int(share * len(_SHADES) + 0.5)
+    return _SHADES[min(level, len(_SHADES) - 1)]
 
 
 def _picture(tokens: Sequence[str], pattern: Float[ndarray, "query key"]) -> str:

@@ -104,10 +104,12 @@ def _shares(run: Result, layers: list[int]) -> list[TypeShare]:
     row_of_layer = {layer: row for row, layer in enumerate(layers)}
     shares = []
     for name in functions_first(primaries.unique()):
-        typed_heads = run.heads[primaries == name]
-        cells = zip(typed_heads["layer"].tolist(), typed_heads["head"].tolist(), strict=True)
-        path = "".join(f"M{head} {row_of_layer[layer]}h1v1h-1z" for layer, head in cells)
-        shares.append(TypeShare(str(name), len(typed_heads), _span(typed_heads), path))
+        heads = run.heads[primaries == name]
+        path = ""
+        for row in heads.itertuples():
+            path += f"M{row.head} {row_of_layer[row.layer]}h1v1h-1z"
+        share = TypeShare(str(name), len(heads), _span(heads), path)
+        shares.append(share)
     return shares
 
 

@@ -211,8 +211,9 @@ def pack_picture(pattern: Float[ndarray, "query key"]) -> str:
 
 def shown_cells(pattern: Float[ndarray, "query key"]) -> Float[ndarray, " cell"]:
     """The cells of a pattern's lower triangle, or all where some query looks ahead."""
-    lower = lower_triangle(len(pattern))
-    return pattern.ravel() if pattern[~lower].any() else pattern[lower]
+    is_before = lower_triangle(len(pattern))
+    sees_future = pattern[~is_before].any()
+    return pattern.ravel() if sees_future else pattern[is_before]
 
 
 def mean_pictures(run: Result) -> dict[str, Any] | None:
@@ -224,16 +225,21 @@ def mean_pictures(run: Result) -> dict[str, Any] | None:
     if run.means is None and not run.pictures:
         return None
     stimuli = [TEXT.name, *dict.fromkeys(picture.stimulus for picture in run.pictures.values())]
+    number_of_stimulus = {name: number for number, name in enumerate(stimuli)}
     heads = int(run.heads["head"].max()) + 1
     cells, numbers = [], []
     for row, layer in enumerate(layers_of(run)):
         for head in range(heads):
             picture = run.pictures.get((layer, head))
-            pattern = np.zeros((SIDE, SIDE)) if run.means is None else run.means[row, head]
+            stimulus = TEXT.name
+            pattern = np.zeros((SIDE, SIDE))
             if picture is not None:
+                stimulus = picture.stimulus
                 pattern = picture.pattern
+            elif run.means is not None:
+                pattern = run.means[row, head]
             inner = np.sqrt(pattern[1:, 1:].astype(float))
             cells.append(pack_picture(inner) if inner.any() else "")
-            numbers.append(stimuli.index(TEXT.name if picture is None else picture.stimulus))
-    stimulus_texts = [picture_title(name) for name in stimuli]
-    return {"side": SIDE - 1, "cells": cells, "stimulus": numbers, "shown": stimulus_texts}
+            numbers.append(number_of_stimulus[stimulus])
+    titles = [picture_title(name) for name in stimuli]
+    return {"side": SIDE - 1, "cells": cells, "stimulus": numbers, "shown": titles}
