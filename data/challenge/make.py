@@ -21,7 +21,7 @@ from headscope.measure.fit_baselines import BaselineHits
 from headscope.models.load import open_model
 from headscope.relations import relations_of
 from headscope.relations.hard_queries import is_hard
-from headscope.relations.relation import targets_of
+from headscope.relations.window_pairs import WindowPairs
 from headscope.stimuli.natural_text import TEXT
 from headscope.stimuli.stimulus import cut_document
 
@@ -47,18 +47,20 @@ def hard_queries() -> tuple[dict[Sentence, Counter[str]], dict[Sentence, int]]:
             for window in cut_document(document, tokenizer, TEXT.name, 256, number=number)
         ]
         for window in windows:
+            found_pairs = WindowPairs(window)
             for relation in relations:
-                hits[relation.id].add(window, targets_of(relation, window))
+                hits[relation.id].add(found_pairs, found_pairs.targets(relation))
         chosen = {name: counts.choose() for name, counts in hits.items() if counts.count}
         for window in windows:
             sentence = window.sentence_of_token
             name = documents[window.document].name
             if kind == CAUSAL:
                 tokens.update((name, number) for number in sentence[1:].tolist())
+            found_pairs = WindowPairs(window)
             for relation in relations:
                 if relation.id in chosen:
-                    targets = targets_of(relation, window)
-                    pick = chosen[relation.id].picks(relation, window)
+                    targets = found_pairs.targets(relation)
+                    pick = chosen[relation.id].picks(relation, found_pairs)
                     for query in {*targets.owner[is_hard(targets, pick)].tolist()}:
                         found[name, int(sentence[query])][f"{kind.name} {relation.id}"] += 1
     return found, tokens

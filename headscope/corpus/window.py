@@ -5,8 +5,10 @@ All positions are token positions in the window; position 0 is the beginning-of-
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any, TypeVar
 
 import numpy as np
 from jaxtyping import Bool, Int
@@ -33,6 +35,7 @@ class Question:
     """Further ones, which are wrong for another reason; none if one kind is enough."""
 
 
+T = TypeVar("T")
 PADDING = -1
 """Behind the end of a window whose padding must be hidden; no token has this number."""
 
@@ -241,6 +244,22 @@ class Window:
     """Questions about the next token, if it was made for that."""
     arrows: ArrowTable = NO_ARROWS
     """Gold links: the words that its words point back to, in code and in questions."""
+    _derived: dict[Callable[[Window], Any], Any] = field(
+        default_factory=dict, init=False, repr=False
+    )
+    """What `once` has made; a copy of the window begins without it."""
+
+    def once(self, make: Callable[[Window], T]) -> T:
+        """What a function makes of the window: made once, and kept as long as this object.
+
+        >>> window = Window("w", np.arange(3), ("a", "b", "c"))
+        >>> window.once(len), window.once(len)
+        (3, 3)
+        """
+        if make not in self._derived:
+            self._derived[make] = make(self)
+        value: T = self._derived[make]
+        return value
 
     @property
     def stop(self) -> int:

@@ -33,16 +33,27 @@ from headscope.models.model import Model
 from headscope.models.stream import batch_tokens_on
 from headscope.relations.effects import effects_among
 from headscope.relations.relation import Relation
-
-READERS = (cell_reader, preference_reader, profile_reader, picture_reader)
-"""Readers of attention, of a model's or of given patterns; None if a batch has nothing to read."""
+from headscope.relations.window_pairs import WindowPairs
 
 
 def attention_readers(
-    batch: Batch, tiles: Sequence[Tile], config: ReaderConfig
+    batch: Batch, window_pairs: Sequence[WindowPairs], tiles: Sequence[Tile], config: ReaderConfig
 ) -> list[MakeReader]:
-    """Readers of a batch's cells, profiles and pictures."""
-    makers = (reader(batch, tiles, config) for reader in READERS)
+    """Readers of attention, of a model's or of given patterns: cells, hard queries, profiles and
+    pictures.
+
+    Args:
+        batch: some windows.
+        window_pairs: the pairs of each of them.
+        tiles: all rows of its patterns.
+        config: the relations, and the form of the rows.
+    """
+    makers = [
+        cell_reader(batch, window_pairs, tiles, config),
+        preference_reader(batch, window_pairs, tiles, config),
+        profile_reader(batch, tiles, config),
+        picture_reader(batch, tiles, config),
+    ]
     return [make for make in makers if make is not None]
 
 
@@ -93,14 +104,17 @@ class BatchReader:
         """A batch with its cells found and drawn, on the model's device."""
         device, tokens = self.model.device, batch.tokens()
         tiles = self.model.engine.layout(*tokens.shape)
-        readers = attention_readers(batch, tiles, self.config)
-        effects = self._effect_reader(batch)
+        window_pairs = [WindowPairs(window) for window in batch.windows]
+        readers = attention_readers(batch, window_pairs, tiles, self.config)
+        effects = self._effect_reader(batch, window_pairs)
         return PreparedBatch(batch, tokens.to(device), tiles, readers, effects)
 
-    def _effect_reader(self, batch: Batch) -> Callable[[], EffectReader] | None:
+    def _effect_reader(
+        self, batch: Batch, window_pairs: Sequence[WindowPairs]
+    ) -> Callable[[], EffectReader] | None:
         if self.paths is None:
             return None
-        queries = effect_queries(batch, self.effects, seed=self.seed)
+        queries = effect_queries(batch, window_pairs, self.effects, seed=self.seed)
         if queries is None:
             return None
         logarithms = self.config.logarithms

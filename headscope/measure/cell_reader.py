@@ -32,6 +32,7 @@ from headscope.relations.effects import of_attention
 from headscope.relations.pairs import Pairs, distinct_values
 from headscope.relations.relation import PairSet
 from headscope.relations.sink import POSITION
+from headscope.relations.window_pairs import WindowPairs
 from headscope.stimuli.natural_text import TEXT
 
 
@@ -125,34 +126,33 @@ class Selection:
     cells, which have no hits, by a matrix of weights."""
 
 
-def select(batch: Batch, tiles: Sequence[Tile], config: ReaderConfig) -> Selection | None:
+def select(
+    batch: Batch, window_pairs: Sequence[WindowPairs], tiles: Sequence[Tile], config: ReaderConfig
+) -> Selection | None:
     """Find and draw all pairs of a batch; None if absent.
 
     Draws are seeded by the run's seed and the window's own text, so that they do not depend on
     batches or on the order of documents.
     """
     relations = of_attention(config.relations)
-    window_pairs: list[tuple[int, int, int, PairSet]] = []
-    for row, window in enumerate(batch.windows):
-        for index, result in find_all(window, relations, config.seed):
-            for block, pairs in _in_blocks(batch, row, result):
-                window_pairs.append((row, block, index, pairs))
-    if not window_pairs:
+    pairs_in_windows = _pairs_in_windows(batch, window_pairs, config)
+    if not pairs_in_windows:
         return None
-    rows, row_of = np.unique(
-        [block * len(relations) + index for _, block, index, _ in window_pairs], return_inverse=True
-    )
-    shape = len(rows), max(map(len, batch.windows)), config.heads
-    cells, hits = _cells_and_hits(batch, window_pairs, row_of, shape)
-    requests = row_requests(
-        batch.windows, tiles, hits.cell // shape[1], cells.cell, heads=config.heads
-    )
-    reductions = _reductions(requests, cells, hits, shape)
+    # a row of the sums for each block and relation
+    numbers = [
+        in_window.block * len(relations) + in_window.relation for in_window in pairs_in_windows
+    ]
+    rows, row_of = np.unique(numbers, return_inverse=True)
     queries, chance = np.zeros(len(rows), np.int64), np.zeros(len(rows))
-    np.add.at(queries, row_of, [len(pairs.targets.queries) for *_, pairs in window_pairs])
-    np.add.at(
-        chance, row_of, [_chance(batch.windows[row], pairs) for row, *_, pairs in window_pairs]
-    )
+    for row, in_window in zip(row_of, pairs_in_windows, strict=True):
+        queries[row] += len(in_window.pairs.targets.queries)
+        chance[row] += _chance(batch.windows[in_window.window], in_window.pairs)
+    shape = _Shape(len(rows), max(map(len, batch.windows)), config.heads)
+    cells = _cells(pairs_in_windows, row_of, shape)
+    hits = _hits(batch, pairs_in_windows, row_of, shape)
+    needed_rows = hits.cell // shape.length
+    requests = row_requests(batch.windows, tiles, needed_rows, cells.cell, heads=config.heads)
+    reductions = _reductions(requests, cells, hits, shape)
     return Selection(
         block=rows // len(relations),
         relation=rows % len(relations),
@@ -163,6 +163,30 @@ def select(batch: Batch, tiles: Sequence[Tile], config: ReaderConfig) -> Selecti
             for request, reduction in zip(requests, reductions, strict=True)
         ),
     )
+
+
+@dataclass(frozen=True, eq=False)
+class _PairsInWindow:
+    """Targets and controls of one relation in one window of a batch."""
+
+    window: int
+    """Place of the window in the batch."""
+    block: int
+    relation: int
+    """Place of the relation among those of attention."""
+    pairs: PairSet
+
+
+def _pairs_in_windows(
+    batch: Batch, window_pairs: Sequence[WindowPairs], config: ReaderConfig
+) -> list[_PairsInWindow]:
+    relations = of_attention(config.relations)
+    pairs_in_windows = []
+    for window in range(len(batch.windows)):
+        for relation, cells in find_all(window_pairs[window], relations, config.seed):
+            for block, pairs in _in_blocks(batch, window, cells):
+                pairs_in_windows.append(_PairsInWindow(window, block, relation, pairs))
+    return pairs_in_windows
 
 
 def _in_blocks(batch: Batch, row: int, pairs: PairSet) -> Iterator[tuple[int, PairSet]]:
@@ -199,53 +223,78 @@ class _Side:
         return summing_matrix(self.row, cell, self.weight, (rows, len(cells)))
 
 
-_WindowPairs = Sequence[tuple[int, int, int, PairSet]]
-"""Pairs of one relation in one window: place of the window, block, and place of the relation."""
-_Shape = tuple[int, int, int]
-"""Rows of the sums, tokens of the longest window, and heads."""
+@dataclass(frozen=True)
+class _Shape:
+    """Sizes of the sums of a batch, and of its patterns."""
+
+    rows: int
+    """Rows of the sums."""
+    length: int
+    """Tokens of the longest window."""
+    heads: int
 
 
-def _cells_and_hits(
-    batch: Batch, window_pairs: _WindowPairs, row_of: Int[ndarray, " pairs"], shape: _Shape
-) -> tuple[_Side, _Side]:
-    """Targets with the controls below them, and the targets whose hits are counted."""
-    rows, length, _ = shape
-
-    def side(pairs: Sequence[Pairs]) -> _Side:
-        cells = [
-            (window * length + part.query) * length + part.key
-            for (window, *_), part in zip(window_pairs, pairs, strict=True)
-        ]
-        row = np.repeat(row_of, [len(part) for part in pairs])
-        return _Side(row, np.concatenate(cells), np.concatenate([part.weight for part in pairs]))
-
-    targets = side([pairs.targets for *_, pairs in window_pairs])
-    controls = side([pairs.controls for *_, pairs in window_pairs])
-    shares = [
-        hit_shares(batch.windows[window], pairs.targets) for window, *_, pairs in window_pairs
+def _side(
+    pairs_in_windows: Sequence[_PairsInWindow],
+    pairs: Sequence[Pairs],
+    row_of: Int[ndarray, " pairs"],
+    shape: _Shape,
+) -> _Side:
+    """The cells of some pairs, one for each of those in windows."""
+    cells = [
+        (in_window.window * shape.length + part.query) * shape.length + part.key
+        for in_window, part in zip(pairs_in_windows, pairs, strict=True)
     ]
-    hits = replace(targets, weight=targets.weight * np.concatenate(shares))
-    both = _Side(
-        np.concatenate([targets.row, controls.row + rows]),
-        np.concatenate([targets.cell, controls.cell]),
-        np.concatenate([targets.weight, controls.weight]),
+    row = np.repeat(row_of, [len(part) for part in pairs])
+    weights = [part.weight for part in pairs]
+    return _Side(row, np.concatenate(cells), np.concatenate(weights))
+
+
+def _cells(
+    pairs_in_windows: Sequence[_PairsInWindow], row_of: Int[ndarray, " pairs"], shape: _Shape
+) -> _Side:
+    """Targets, and the controls in rows below them."""
+    targets = [in_window.pairs.targets for in_window in pairs_in_windows]
+    controls = [in_window.pairs.controls for in_window in pairs_in_windows]
+    of_targets = _side(pairs_in_windows, targets, row_of, shape)
+    of_controls = _side(pairs_in_windows, controls, row_of + shape.rows, shape)
+    return _Side(
+        np.concatenate([of_targets.row, of_controls.row]),
+        np.concatenate([of_targets.cell, of_controls.cell]),
+        np.concatenate([of_targets.weight, of_controls.weight]),
     )
-    return both, hits.take((hits.cell % length > 0) & (hits.weight > 0))
+
+
+def _hits(
+    batch: Batch,
+    pairs_in_windows: Sequence[_PairsInWindow],
+    row_of: Int[ndarray, " pairs"],
+    shape: _Shape,
+) -> _Side:
+    """The targets whose hits are counted; the first token is never one."""
+    targets = [in_window.pairs.targets for in_window in pairs_in_windows]
+    side = _side(pairs_in_windows, targets, row_of, shape)
+    shares = [
+        hit_shares(batch.windows[in_window.window], in_window.pairs.targets)
+        for in_window in pairs_in_windows
+    ]
+    hits = replace(side, weight=side.weight * np.concatenate(shares))
+    is_counted = (hits.cell % shape.length > 0) & (hits.weight > 0)
+    return hits.take(is_counted)
 
 
 def _reductions(
     requests: Sequence[PatternRegion], cells: _Side, hits: _Side, shape: _Shape
 ) -> Iterator[TileReduction | Tensor]:
     """The reduction of each request's values; every cell belongs to one of them."""
-    rows, length, _ = shape
     of_cells, of_hits = (
-        _split(request_of_cell(requests, side.cell, length), len(requests))
+        _split(request_of_cell(requests, side.cell, shape.length), len(requests))
         for side in (cells, hits)
     )
     for request, cell_rows, hit_rows in zip(requests, of_cells, of_hits, strict=True):
         if isinstance(request, Entries):
-            flat = (request.window * length + request.queries) * length + request.keys
-            yield cells.take(cell_rows).matrix(2 * rows, flat)
+            flat = (request.window * shape.length + request.queries) * shape.length + request.keys
+            yield cells.take(cell_rows).matrix(2 * shape.rows, flat)
         else:
             yield _tile_reduction(request, cells.take(cell_rows), hits.take(hit_rows), shape)
 
@@ -258,7 +307,7 @@ def _split(owner: Int[ndarray, " cell"], count: int) -> list[ndarray]:
 def _tile_reduction(
     request: Tile | QueryRows, all_cells: _Side, targets: _Side, shape: _Shape
 ) -> TileReduction:
-    rows, length, heads = shape
+    rows, length, heads = shape.rows, shape.length, shape.heads
     cells, target_cells = distinct_values(all_cells.cell), distinct_values(targets.cell)
     queries = request.shape[1]
     head = torch.arange(heads) * queries
@@ -365,8 +414,10 @@ def _grained(sums: Tensor) -> Float[ndarray, "row head"]:
     return grained(sums.cpu().double().numpy())
 
 
-def cell_reader(batch: Batch, tiles: Sequence[Tile], config: ReaderConfig) -> MakeReader:
+def cell_reader(
+    batch: Batch, window_pairs: Sequence[WindowPairs], tiles: Sequence[Tile], config: ReaderConfig
+) -> MakeReader:
     """Reader of a batch's cells."""
-    selection = select(batch, tiles, config)
+    selection = select(batch, window_pairs, tiles, config)
     known = known_columns(batch.windows).to(config.device)
     return partial(CellReader, batch, selection, known, logarithms=config.logarithms)

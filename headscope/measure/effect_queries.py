@@ -21,6 +21,7 @@ from headscope.relations.effects import Effect, sum_names
 from headscope.relations.pairs import Pairs
 from headscope.relations.query_sampling import turns
 from headscope.relations.relation import MATCHED_CONTROL, SELF, part_name
+from headscope.relations.window_pairs import WindowPairs
 from headscope.stimuli.natural_text import TEXT
 
 EVERY = 4
@@ -89,13 +90,15 @@ class EffectQueries:
         return (*(() if self.top_key is None else self.top_key.requests), *self.selves)
 
 
-def effect_queries(batch: Batch, effects: Sequence[Effect], *, seed: int) -> EffectQueries | None:
+def effect_queries(
+    batch: Batch, window_pairs: Sequence[WindowPairs], effects: Sequence[Effect], *, seed: int
+) -> EffectQueries | None:
     """The queries of effects in a batch; None if it has none.
 
     Draws are seeded by the run's seed, the effect and the window's own text.
     """
     length, rows = max(map(len, batch.windows)), EffectRows(effects)
-    named_tokens = list(_named_tokens(batch, effects, seed))
+    named_tokens = list(_named_tokens(batch, window_pairs, effects, seed))
     windows = _windows_with_queries(batch, effects)
     if not named_tokens and not windows:
         return None
@@ -173,10 +176,12 @@ class _NamedTokens(NamedTuple):
         return self.start + np.unique(self.sides[0].query)
 
 
-def _named_tokens(batch: Batch, effects: Sequence[Effect], seed: int) -> Iterator[_NamedTokens]:
+def _named_tokens(
+    batch: Batch, window_pairs: Sequence[WindowPairs], effects: Sequence[Effect], seed: int
+) -> Iterator[_NamedTokens]:
     length = max(map(len, batch.windows))
-    for row, (window, block) in enumerate(zip(batch.windows, batch.blocks, strict=True)):
-        for index, cells in find_all(window, effects, seed):
+    for row, block in enumerate(batch.blocks):
+        for index, cells in find_all(window_pairs[row], effects, seed):
             second = () if cells.matched_control is None else (cells.matched_control,)
             sides = (cells.targets, cells.controls, *second)
             yield _NamedTokens(effects[index], int(block), row * length, sides)

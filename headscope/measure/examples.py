@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -31,6 +30,7 @@ from headscope.relations import all_stimuli
 from headscope.relations.pairs import Pairs, no_pairs
 from headscope.relations.query_sampling import LONG
 from headscope.relations.relation import Relation
+from headscope.relations.window_pairs import WindowPairs
 from headscope.stimuli.natural_text import TEXT
 
 QUICK_WINDOWS = 4
@@ -90,12 +90,13 @@ class ExampleText:
 
     def __init__(self, windows: Sequence[Window], relations: Sequence[Relation]) -> None:
         self.windows, self.relations = windows, relations
-        self.targets = cache(self._targets)
+        self._found = [WindowPairs(window) for window in windows]
 
-    def _targets(self, window: int, relation: int) -> Pairs:
+    def targets(self, window: int, relation: int) -> Pairs:
+        """Targets of a relation in a window; none if it is not of its stimuli."""
         scored = self.relations[relation]
         known = self.windows[window].stimulus in scored.stimuli
-        return scored.pairs(self.windows[window]) if known else no_pairs()
+        return self._found[window].targets(scored) if known else no_pairs()
 
     def target_keys(self, relation: int, window: int, query: int) -> Int[ndarray, " target"]:
         """The keys that a query should attend to."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -12,17 +11,17 @@ from jaxtyping import Float, Int
 from numpy import ndarray
 
 from headscope.corpus.window import Window
-from headscope.relations.baselines import ALL_BASELINES, CLASS_COUNT, EARLIER, OFFSETS, query_class
+from headscope.relations.baselines import ALL_BASELINES, CLASS_COUNT, EARLIER, OFFSETS
 from headscope.relations.effects import effects_among, of_attention, sum_names
 from headscope.relations.hard_queries import (
     ChosenBaseline,
     baseline_picks,
-    compared_targets,
     target_classes,
     with_parts,
 )
 from headscope.relations.pairs import Pairs
-from headscope.relations.relation import EASY, HARD, Baseline, Relation, is_part, targets_of
+from headscope.relations.relation import Baseline, Relation, is_part
+from headscope.relations.window_pairs import WindowPairs
 from headscope.stimuli.challenge import CHALLENGE
 
 FEWEST = 20
@@ -48,20 +47,20 @@ class BaselineHits:
         """Number of queries."""
         return int(self.queries.sum())
 
-    def add(self, window: Window, targets: Pairs) -> None:
+    def add(self, window_pairs: WindowPairs, targets: Pairs) -> None:
         """Count the queries of a window's targets."""
         if not len(targets):
             return
-        classes = query_class(window)
+        classes = window_pairs.query_class
         present = np.flatnonzero(np.bincount(classes[targets.query]))
-        right = baseline_picks(self.relation, window, targets.query) == targets.key
+        right = baseline_picks(self.relation, window_pairs, targets.query) == targets.key
         one_hot = classes[targets.query] == present[:, None]
         # a product of small whole numbers, which single precision holds exactly
         counted = (one_hot.astype(np.float32) @ right.T.astype(np.float32)).astype(int)
         # the windows of causal models have only baselines that look back
         self.right[present, : len(right)] += counted
         self.queries += np.bincount(classes[targets.queries], minlength=CLASS_COUNT)
-        self.targets += target_classes(window, targets)
+        self.targets += target_classes(window_pairs.window, targets)
 
     def choose(self) -> ChosenBaseline:
         """The baseline that is right most often, for each class of words that has enough queries.
@@ -175,20 +174,25 @@ def fit_baselines(
     """
     tested = [relation for relation in relations if relation.baseline is not None]
     hits = {relation.id: BaselineHits(relation) for relation in tested}
-    for window, relation in product(windows, tested):
-        if window.stimulus in relation.stimuli:
-            hits[relation.id].add(window, targets_of(relation, window))
+    for window in windows:
+        window_pairs = WindowPairs(window)
+        for relation in tested:
+            if window.stimulus in relation.stimuli:
+                hits[relation.id].add(window_pairs, window_pairs.targets(relation))
     tested = [relation for relation in tested if hits[relation.id].count]
-    by_relation = {relation.id: hits[relation.id].choose() for relation in tested}
-    compared = {(r.id, part): BaselineHits(r) for r in tested for part in (HARD, EASY)}
-    for window, relation in product((*windows, *challenge), tested):
-        if window.stimulus in (*relation.stimuli, CHALLENGE.name):
-            for part in (HARD, EASY):
-                baseline = by_relation[relation.id]
-                targets = compared_targets(window, relation=relation, baseline=baseline, part=part)
-                compared[relation.id, part].add(window, targets)
+    choices = {relation.id: hits[relation.id].choose() for relation in tested}
+    hard = {relation.id: BaselineHits(relation) for relation in tested}
+    easy = {relation.id: BaselineHits(relation) for relation in tested}
+    # a second pass: queries are hard or easy by the baselines that the first one chose
+    for window in (*windows, *challenge):
+        window_pairs = WindowPairs(window)
+        for relation in tested:
+            if window.stimulus in (*relation.stimuli, CHALLENGE.name):
+                compared = window_pairs.compared(relation, choices[relation.id])
+                hard[relation.id].add(window_pairs, compared.hard)
+                easy[relation.id].add(window_pairs, compared.easy)
     facts = {
-        name: hits[name].facts(baseline, compared[name, HARD], compared[name, EASY])
-        for name, baseline in by_relation.items()
+        name: hits[name].facts(baseline, hard[name], easy[name])
+        for name, baseline in choices.items()
     }
-    return FittedBaselines(by_relation, facts)
+    return FittedBaselines(choices, facts)

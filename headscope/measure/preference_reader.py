@@ -18,10 +18,9 @@ from headscope.measure.layer_reader import MakeReader, ReaderConfig
 from headscope.measure.tally import Tally
 from headscope.models.engines.engine import Entries, Request, Tile
 from headscope.relations.effects import of_attention
+from headscope.relations.hard_queries import ComparedPart
 from headscope.relations.query_sampling import LONG
-from headscope.relations.relation import is_compared, targets_of
-
-_NO_DRAWS = np.random.default_rng(0)
+from headscope.relations.window_pairs import WindowPairs
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,10 +69,10 @@ class PreferenceReader:
 
 
 def preference_reader(
-    batch: Batch, tiles: Sequence[Tile], config: ReaderConfig
+    batch: Batch, window_pairs: Sequence[WindowPairs], tiles: Sequence[Tile], config: ReaderConfig
 ) -> MakeReader | None:
     """Reader of a batch's compared queries; None without such queries."""
-    compared_cells = list(_compared_cells(batch, config))
+    compared_cells = list(_compared_cells(batch, window_pairs, config))
     if not compared_cells:
         return None
     rows = np.concatenate([np.repeat([row], size, 0) for row, size, _ in compared_cells])
@@ -96,19 +95,19 @@ _WINDOW, _QUERY, _NUMBER, _SIDE, _KEY = range(5)
 
 
 def _compared_cells(
-    batch: Batch, config: ReaderConfig
+    batch: Batch, window_pairs: Sequence[WindowPairs], config: ReaderConfig
 ) -> Iterator[tuple[tuple[int, int], int, Int[ndarray, "cell 5"]]]:
     """Block and relation, number of queries, and cells: window, query, number, side and key."""
     relations = of_attention(config.relations)
-    compared = [(i, relation) for i, relation in enumerate(relations) if is_compared(relation.name)]
+    parts = [(i, part) for i, part in enumerate(relations) if isinstance(part, ComparedPart)]
     for window_number, window in enumerate(batch.windows):
-        for index, relation in compared:
-            if window.stimulus not in relation.stimuli:
+        for index, part in parts:
+            if window.stimulus not in part.stimuli:
                 continue
-            targets = targets_of(relation, window)
+            targets = window_pairs[window_number].targets(part)
             if not len(targets):
                 continue
-            others = relation.control(window, targets, _NO_DRAWS)
+            others = part.candidates_in(window_pairs[window_number])
             queries = others.queries
             targets = targets.of_queries(queries, len(window))
             cells = np.full((len(targets) + len(others), 5), window_number)
@@ -117,9 +116,10 @@ def _compared_cells(
             cells[:, _SIDE] = np.arange(len(cells)) >= len(targets)
             cells[:, _KEY] = np.concatenate([targets.key, others.key])
             for block, is_in_block in batch.blocks_of(window_number, cells[:, _QUERY]):
-                part = cells[is_in_block]
-                numbers, part[:, _NUMBER] = np.unique(part[:, _NUMBER], return_inverse=True)
-                yield (block, index), len(numbers), part
+                in_block = cells[is_in_block]
+                numbers, number = np.unique(in_block[:, _NUMBER], return_inverse=True)
+                in_block[:, _NUMBER] = number
+                yield (block, index), len(numbers), in_block
 
 
 def _by_request(

@@ -20,25 +20,26 @@ from headscope.corpus.window import Window
 from headscope.models.engines.engine import Entries, PatternRegion, QueryRows, Tile
 from headscope.relations.pairs import Pairs, distinct_values
 from headscope.relations.query_sampling import LONG, row_queries, turns
-from headscope.relations.relation import PairSet, Relation, find, is_compared
+from headscope.relations.relation import PairSet, Relation, is_compared
+from headscope.relations.window_pairs import WindowPairs
 
 ROW_CELLS = 2**20
 """Cells of some rows that exist at once, all heads together; see the fused engine's tiles."""
 
 
 def find_all(
-    window: Window, relations: Sequence[Relation], seed: int
+    window_pairs: WindowPairs, relations: Sequence[Relation], seed: int
 ) -> Iterator[tuple[int, PairSet]]:
     """Cells of each relation that has some in a window, with the place of the relation.
 
     Draws are seeded by the run's seed, the relation and the window's own text.
     """
-    text = _number("\0".join(window.strings))
+    text = _number("\0".join(window_pairs.window.strings))
     for index, relation in enumerate(relations):
         if is_compared(relation.name):
             continue  # they have a reader of their own
         # each relation has its own stream: leaving a type out changes no other type's draws
-        result = find(relation, window, [seed, text, _relation_number(relation.id)])
+        result = window_pairs.cells(relation, [seed, text, _relation_number(relation.id)])
         if result is not None:
             yield index, result
 

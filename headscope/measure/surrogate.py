@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -31,7 +30,8 @@ from headscope.models.model import Model
 from headscope.models.stream import batch_tokens_on
 from headscope.progress import OnProgress, silent
 from headscope.relations.pairs import Pairs, no_pairs
-from headscope.relations.relation import Relation, targets_of
+from headscope.relations.relation import Relation
+from headscope.relations.window_pairs import WindowPairs
 from headscope.stimuli.challenge import CHALLENGE
 
 MAX_TOKENS, MIN_TOKENS, SHARE = 16_384, 4_096, 0.3
@@ -104,15 +104,14 @@ def score_surrogates(
     if not requests:
         return []
     questions = {number: relations[number] for number in {want.relation for want in requests}}
-    sample = choose_windows(
-        text.windows, list(questions.values()), tokens=text.tokens, seed=text.seed
-    )
+    sample = chosen_pairs(text, list(questions.values()))
     if not sample:
         return [NO_SURROGATE] * len(requests)
     heads = sorted({(want.layer, want.head) for want in requests})
     rows = SurrogateRows.of(sample, questions, len(heads))
-    length, read_rows = sum(map(len, sample)), 0
-    for window, slots, values in read(sample, rows.tokens, heads):
+    sample_windows = [window_pairs.given for window_pairs in sample]
+    length, read_rows = sum(map(len, sample_windows)), 0
+    for window, slots, values in read(sample_windows, rows.tokens, heads):
         rows.add(window, slots, values)
         read_rows += len(slots)
         progress(length * read_rows // (len(rows.tokens) * len(heads)), 2 * length)
@@ -143,6 +142,12 @@ def tokens_again(tokens_read: int) -> int:
     return min(MAX_TOKENS, max(MIN_TOKENS, int(SHARE * tokens_read)))
 
 
+def chosen_pairs(text: SurrogateText, relations: Sequence[Relation]) -> list[WindowPairs]:
+    """The pairs of the windows of a text that are read again."""
+    windows = choose_windows(text.windows, relations, tokens=text.tokens, seed=text.seed)
+    return [WindowPairs(window) for window in windows]
+
+
 def choose_windows(
     windows: Sequence[Window], relations: Sequence[Relation], *, tokens: int, seed: int
 ) -> list[Window]:
@@ -151,7 +156,8 @@ def choose_windows(
     First until each relation has a few queries, then until it has enough, or no tokens are left.
     The turn of a window depends on its own tokens only: other windows do not change it.
     """
-    counts = np.array([[len(_targets(r, window).queries) for r in relations] for window in windows])
+    # the pairs of all windows would not fit into memory: those of chosen ones are found again
+    counts = np.array([_query_counts(WindowPairs(window), relations) for window in windows])
     order = np.argsort([_turn(window, seed) for window in windows], kind="stable")
     numbers: dict[int, None] = {}
     queries = np.zeros(len(relations), np.int64)
@@ -174,10 +180,14 @@ def _turn(window: Window, seed: int) -> int:
     return int.from_bytes(digest, "little") >> 1
 
 
-def _targets(relation: Relation, window: Window) -> Pairs:
+def _query_counts(window_pairs: WindowPairs, relations: Sequence[Relation]) -> list[int]:
+    return [len(_targets(relation, window_pairs).queries) for relation in relations]
+
+
+def _targets(relation: Relation, window_pairs: WindowPairs) -> Pairs:
     """Targets of a relation in windows of its stimuli and of the challenge set."""
     stimuli = (*relation.stimuli, CHALLENGE.name)
-    return targets_of(relation, window) if window.stimulus in stimuli else no_pairs()
+    return window_pairs.targets(relation) if window_pairs.window.stimulus in stimuli else no_pairs()
 
 
 class TargetCells(NamedTuple):
@@ -193,6 +203,8 @@ class TargetCells(NamedTuple):
 class SurrogateRows:
     """Rows of attention, word by word, with the classes of their cells; row follows row."""
 
+    window_pairs: Sequence[WindowPairs]
+    """Pairs of each window."""
     surfaces: Sequence[Surface]
     """Surface of each window; queries are all words of the parts of speech that relations ask."""
     views: Sequence[Int[ndarray, " cell"]]
@@ -206,14 +218,16 @@ class SurrogateRows:
 
     @classmethod
     def of(
-        cls, windows: Sequence[Window], questions: Mapping[int, Relation], heads: int
+        cls, sample: Sequence[WindowPairs], questions: Mapping[int, Relation], heads: int
     ) -> SurrogateRows:
         """Rows without attention, of the words of every part of speech that queries have."""
+        windows = [window_pairs.window for window_pairs in sample]
         all_words = [Surface(window, np.empty(0, np.int64)) for window in windows]
         classes: set[int] = set()
-        for surface, relation in product(all_words, questions.values()):
-            items = surface.item_of_token[_targets(relation, surface.window).query]
-            classes.update(surface.upos[items].tolist())
+        for window_pairs, surface in zip(sample, all_words, strict=True):
+            for relation in questions.values():
+                items = surface.item_of_token[_targets(relation, window_pairs).query]
+                classes.update(surface.upos[items].tolist())
         surfaces = [surface.with_queries(classes) for surface in all_words]
         seen = [surface.is_seen for surface in surfaces]
         per_window = [surface.classes() for surface in surfaces]
@@ -227,6 +241,7 @@ class SurrogateRows:
         ]
         blocks = assign_blocks(windows).blocks
         return cls(
+            sample,
             surfaces,
             views,
             np.concatenate([mask.sum(1) for mask in seen]),
@@ -266,7 +281,7 @@ class SurrogateRows:
         """The targets of a relation, without attention of surrogates."""
         pairs = [np.empty((2, 0), np.int64)]
         for number, surface in enumerate(self.surfaces):
-            targets = _targets(relation, surface.window)
+            targets = _targets(relation, self.window_pairs[number])
             items = surface.item_of_token
             query, key = items[targets.query], items[targets.key]
             row = np.searchsorted(surface.queries, query)

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache
 
 import numpy as np
 from jaxtyping import Int
 from numpy import ndarray
 
-from headscope.corpus.gold_links import ArrowTable
+from headscope.corpus.gold_links import NO_ARROWS, ArrowTable
 from headscope.corpus.window import Window
 from headscope.relations.pairs import Pairs, distinct, span_pairs, without
 from headscope.relations.relation import draws_nothing
 
 
-@lru_cache(maxsize=64)
 def of_kind(window: Window, kind: str) -> ArrowTable:
     """The arrows of a window that are of one kind."""
-    return window.arrows.take(window.arrows.kind == kind)
+    return window.once(_by_kind).get(kind, NO_ARROWS)
+
+
+def _by_kind(window: Window) -> dict[str, ArrowTable]:
+    arrows = window.arrows
+    return {str(kind): arrows.take(arrows.kind == kind) for kind in np.unique(arrows.kind)}
 
 
 def pointed_to(window: Window, kind: str) -> Pairs:

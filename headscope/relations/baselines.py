@@ -6,8 +6,8 @@ anything of them. What a baseline gets right on a text is known from the text al
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import lru_cache
+from collections.abc import Callable
+from functools import cached_property, partial
 
 import numpy as np
 from jaxtyping import Bool, Int
@@ -31,100 +31,240 @@ CLASSES = {name: frozenset({name}) for name in UPOS} | {
 """Parts of speech by class of words; `word` is all but punctuation and symbols."""
 OFFSETS = 64
 WORDS_BACK = 8
+_STEPS_BACK = range(1, WORDS_BACK + 1)
+_ANCHORS = {"adposition": "ADP", "conjunction": "CCONJ", "mark": "PUNCT"}
+_PHRASE_CLASSES = (
+    "NOUN",
+    "VERB",
+    "name-or-noun",
+    "nominal",
+    "verbal",
+    "content-word",
+    "function-word",
+)
+_Rows = Int[ndarray, " word"]
+_Mask = Bool[ndarray, " word"]
 
-_BY_CLASS = (
-    "nearest-{}", "nearest-{}-in-sentence", "second-{}", "first-{}-in-sentence", "first-{}",
-)  # fmt: skip
 FALLING_BACK = ("second-{}-in-sentence", "next-to-first-{}-in-sentence")
 """The second word of a class from the query, or from the beginning of its sentence. If the sentence
 has only one so far, it is picked; in most sentences it is the nearest of the class too."""
-BASELINES = (
-    "own",
-    *(f"offset-{d}" for d in range(1, OFFSETS + 1)),
-    *(f"{d}-words-back" for d in range(1, WORDS_BACK + 1)),
-    *(form.format(name) for name in CLASSES for form in (*_BY_CLASS, *FALLING_BACK)),
-    "same-class",
-    "same-lemma",
-    "first-same-lemma",
-    "other-class",
-    "last-of-sentence-before",
-    "after-punctuation",
-    "capitalised",
-    "nearest-mention",
-)
-"""Baselines by name; `own` is the one that a relation brings itself, if any."""
-_ANCHORS = {"adposition": "ADP", "conjunction": "CCONJ", "mark": "PUNCT"}
-_PHRASE_CLASSES = (
-    "NOUN", "VERB", "name-or-noun", "nominal", "verbal", "content-word", "function-word",
-)  # fmt: skip
-PHRASE_BASELINES = tuple(
-    f"{name}-before-{anchor}" for anchor in _ANCHORS for name in _PHRASE_CLASSES
-)
+
+
+class WordRows:
+    """A table of words with what baselines look up in it: rows of words, −1 for no word.
+
+    Arrays `[class word]` have a row for each of `CLASSES`.
+    """
+
+    def __init__(self, words: WordTable, *, is_capital: _Mask, is_mention: _Mask) -> None:
+        self.words, self.is_capital, self.is_mention = words, is_capital, is_mention
+        self.row = np.arange(len(words))
+        self.sentence_start = np.searchsorted(words.sentence, words.sentence)
+        """The first word of each word's sentence."""
+
+    @cached_property
+    def of_class(self) -> Bool[ndarray, "class word"]:
+        """Mask of the words of each class."""
+        return _masks(self.words)
+
+    @cached_property
+    def nearest(self) -> Int[ndarray, "class word"]:
+        """The nearest earlier word of a class."""
+        return nearest(self.of_class)
+
+    @cached_property
+    def nearest_in_sentence(self) -> Int[ndarray, "class word"]:
+        """The nearest earlier word of a class in the word's own sentence."""
+        return np.where(self.nearest >= self.sentence_start, self.nearest, -1)
+
+    @cached_property
+    def second(self) -> Int[ndarray, "class word"]:
+        """The second nearest earlier word of a class."""
+        before_nearest = np.take_along_axis(self.nearest, self.nearest, 1)
+        return np.where(self.nearest >= 0, before_nearest, -1)
+
+    @cached_property
+    def second_in_sentence(self) -> Int[ndarray, "class word"]:
+        """The second nearest in the sentence, or else the nearest there."""
+        is_inside = self.second >= self.sentence_start
+        return np.where(is_inside, self.second, self.nearest_in_sentence)
+
+    @cached_property
+    def _from(self) -> Int[ndarray, "class row"]:
+        """The first word of a class from each row on, and the number of words if none follows."""
+        count = len(self.words)
+        rows = np.where(self.of_class, self.row, count)
+        rows = np.minimum.accumulate(rows[:, ::-1], axis=1)[:, ::-1]
+        # a row after the last word of the text has none either
+        return np.concatenate([rows, np.full((len(rows), 2), count)], axis=1)
+
+    @cached_property
+    def first(self) -> Int[ndarray, "class word"]:
+        """The first word of a class in the text, if it is an earlier word."""
+        return self._if_earlier(self._from[:, np.zeros_like(self.row)])
+
+    @cached_property
+    def first_in_sentence(self) -> Int[ndarray, "class word"]:
+        """The first word of a class from the beginning of the sentence on, if it is earlier."""
+        return self._if_earlier(self._from[:, self.sentence_start])
+
+    @cached_property
+    def next_to_first_in_sentence(self) -> Int[ndarray, "class word"]:
+        """The second word of a class from the beginning of the sentence, or else the first."""
+        following = np.take_along_axis(self._from, self._from[:, self.sentence_start] + 1, 1)
+        following = self._if_earlier(following)
+        return np.where(following >= 0, following, self.first_in_sentence)
+
+    def _if_earlier(self, rows: Int[ndarray, "class word"]) -> Int[ndarray, "class word"]:
+        return np.where(rows < self.row, rows, -1)
+
+
+PickWords = Callable[[WordRows], _Rows]
+"""A baseline about words: the row of the earlier word that it picks at each word, −1 for none."""
+
+
+def _words_back(rows: WordRows, *, steps: int) -> _Rows:
+    return np.where(rows.row >= steps, rows.row - steps, -1)
+
+
+def _of_class_row(rows: WordRows, *, form: str, number: int) -> _Rows:
+    return np.asarray(getattr(rows, form)[number])
+
+
+def _before_anchor(rows: WordRows, *, number: int, anchor: int) -> _Rows:
+    anchor_word = rows.nearest[anchor]
+    return np.where(anchor_word >= 0, rows.nearest[number][anchor_word], -1)
+
+
+_FORMS = {
+    "nearest-{}": "nearest",
+    "nearest-{}-in-sentence": "nearest_in_sentence",
+    "second-{}": "second",
+    "first-{}-in-sentence": "first_in_sentence",
+    "first-{}": "first",
+    "second-{}-in-sentence": "second_in_sentence",
+    "next-to-first-{}-in-sentence": "next_to_first_in_sentence",
+}
+"""Baselines of each class of words, and the attribute of `WordRows` that they read."""
+_CLASS_NUMBER = {name: number for number, name in enumerate(CLASSES)}
+_BY_WORD: dict[str, PickWords] = {
+    **{f"{steps}-words-back": partial(_words_back, steps=steps) for steps in _STEPS_BACK},
+    **{
+        form.format(name): partial(_of_class_row, form=attribute, number=number)
+        for name, number in _CLASS_NUMBER.items()
+        for form, attribute in _FORMS.items()
+    },
+    "same-class": lambda rows: nearest_equal(rows.words.upos),
+    "same-lemma": lambda rows: nearest_equal(rows.words.lemma),
+    "first-same-lemma": lambda rows: _first_equal(rows.words.lemma),
+    "other-class": lambda rows: _nearest_other(rows.words.upos),
+    "last-of-sentence-before": lambda rows: rows.sentence_start - 1,
+    "after-punctuation": lambda rows: _after(rows.of_class[_CLASS_NUMBER["PUNCT"]]),
+    "capitalised": lambda rows: nearest(rows.is_capital),
+    "nearest-mention": lambda rows: nearest(rows.is_mention),
+}
+_PHRASES: dict[str, PickWords] = {
+    f"{name}-before-{title}": partial(
+        _before_anchor, number=_CLASS_NUMBER[name], anchor=_CLASS_NUMBER[anchor]
+    )
+    for title, anchor in _ANCHORS.items()
+    for name in _PHRASE_CLASSES
+}
 """The last word of a class before the nearest adposition, conjunction or mark."""
+_WORD_BASELINES = _BY_WORD | _PHRASES
+BASELINES = ("own", *(f"offset-{d}" for d in range(1, OFFSETS + 1)), *_BY_WORD)
+"""Baselines by name; `own` is the one that a relation brings itself, if any."""
+PHRASE_BASELINES = tuple(_PHRASES)
 EARLIER = (*BASELINES, *PHRASE_BASELINES)
 """Baselines of causal models."""
-_AHEAD = (
-    *(f"offset+{d}" for d in range(1, OFFSETS + 1)),
-    *(f"{d}-words-ahead" for d in range(1, WORDS_BACK + 1)),
-    *(f"later-{name}" for name in EARLIER[OFFSETS + WORDS_BACK + 1 :]),
-)
+_WORD_BASELINES_AHEAD: dict[str, PickWords] = {
+    name.replace("-words-back", "-words-ahead") if "-words-back" in name else f"later-{name}": pick
+    for name, pick in _WORD_BASELINES.items()
+}
+"""The same baselines, of a table of words that is read from the end of the text."""
+_EITHER_SIDE = {
+    f"{name}-on-either-side": name
+    for name in (*(f"nearest-{name}" for name in CLASSES), "same-class", "nearest-mention")
+}
+"""Baselines that pick the nearer of two words, and the name of the baseline of each side."""
 ALL_BASELINES = (
     *EARLIER,
-    *_AHEAD,
-    *(f"nearest-{name}-on-either-side" for name in CLASSES),
-    "same-class-on-either-side",
-    "nearest-mention-on-either-side",
+    *(f"offset+{d}" for d in range(1, OFFSETS + 1)),
+    *_WORD_BASELINES_AHEAD,
+    *_EITHER_SIDE,
 )
 """Baselines of encoders: those of causal models, the same read from the end of the text
 (`later-first-VERB` is its last verb), and the nearest word of a class or mention on either side."""
+_NUMBER_OF = {name: number for number, name in enumerate(ALL_BASELINES)}
 MENTION_BASELINES = tuple(name for name in ALL_BASELINES if "nearest-mention" in name)
 CLASS_COUNT = len(UPOS) + 1
 """Classes of queries: those of words, and one for positions where no word of them ends."""
 
 
-@lru_cache(maxsize=4)
 def picks(window: Window) -> Int[ndarray, "baseline position"]:
     """The key position that each baseline picks at each query, −1 if it picks none.
 
     A baseline about words picks the last token of an earlier word at the last token of a word. In
-    windows of encoders the baselines are `ALL_BASELINES`.
+    windows of encoders the baselines are `ALL_BASELINES`. The array is large, so that no window
+    keeps it.
     """
-    length, words = len(window), window.words
-    pick = np.full((len(EARLIER), length), -1)
-    token = np.arange(length)
+    sees_future = window.attention_kind.sees_future
+    pick = np.full((len(ALL_BASELINES) if sees_future else len(EARLIER), len(window)), -1)
+    token = np.arange(len(window))
     for d in range(1, OFFSETS + 1):
-        pick[d, d:] = token[: max(0, length - d)]
-    if len(words):
-        by_word = np.stack(list(_by_word(window, words)))
-        earlier = (by_word >= 0) & (words.last[by_word] < words.last[None, :])
-        rows = np.arange(OFFSETS + 1, len(EARLIER))
-        pick[rows[:, None], words.last[None, :]] = np.where(earlier, words.last[by_word], -1)
-    if window.attention_kind.sees_future:
-        return np.concatenate([pick, _ahead(window, pick)])
+        pick[_NUMBER_OF[f"offset-{d}"], d:] = token[: max(0, len(window) - d)]
+    if len(window.words):
+        _pick_earlier_words(window, pick)
+    if sees_future:
+        for d in range(1, OFFSETS + 1):
+            end = max(d, window.stop)
+            pick[_NUMBER_OF[f"offset+{d}"], : max(0, window.stop - d)] = token[d:end]
+        if len(window.words):
+            _pick_later_words(window, pick)
+            _pick_nearer_words(pick)
     return pick
 
 
-def _ahead(
-    window: Window, earlier: Int[ndarray, "baseline position"]
-) -> Int[ndarray, "more position"]:
-    """Picks of the baselines of `ALL_BASELINES` after those of `EARLIER`."""
-    length, words, stop = len(window), window.words, window.stop
-    pick = np.full((len(ALL_BASELINES) - len(EARLIER), length), -1)
-    token = np.arange(length)
-    for d in range(1, OFFSETS + 1):
-        pick[d - 1, : max(0, stop - d)] = token[d : max(d, stop)]
-    if not len(words):
-        return pick
-    mirrored = np.stack(list(_by_word(window, mirror_words(words, length - 1), step=-1)))
-    by_word = np.where(mirrored >= 0, len(words) - 1 - mirrored, -1)[:, ::-1]
-    apart = (by_word >= 0) & (words.first[by_word] > words.last[None, :])
-    pick[OFFSETS : len(_AHEAD), words.last] = np.where(apart, words.last[by_word], -1)
-    names = [*(f"nearest-{name}" for name in CLASSES), "same-class", "nearest-mention"]
-    before = earlier[[BASELINES.index(name) for name in names]]
-    after = pick[[_AHEAD.index(f"later-{name}") for name in names]]
-    nearer = (before >= 0) & ((after < 0) | (token - before <= after - token))
-    pick[len(_AHEAD) :] = np.where(nearer, before, after)
-    return pick
+def _pick_earlier_words(window: Window, pick: Int[ndarray, "baseline position"]) -> None:
+    words = window.words
+    rows = WordRows(words, is_capital=_is_capital(window), is_mention=_is_mention(window))
+    word = np.stack([find(rows) for find in _WORD_BASELINES.values()])
+    last = words.last[word]
+    is_earlier = (word >= 0) & (last < words.last)
+    numbers = np.array([_NUMBER_OF[name] for name in _WORD_BASELINES])
+    pick[numbers[:, None], words.last] = np.where(is_earlier, last, -1)
+
+
+def _pick_later_words(window: Window, pick: Int[ndarray, "baseline position"]) -> None:
+    """Read the table of words from its end; rows of words are turned back again."""
+    words = window.words
+    rows = WordRows(
+        mirror_words(words, len(window) - 1),
+        is_capital=_is_capital(window)[::-1],
+        is_mention=_is_mention(window)[::-1],
+    )
+    mirrored = np.stack([find(rows) for find in _WORD_BASELINES_AHEAD.values()])
+    word = np.where(mirrored >= 0, len(words) - 1 - mirrored, -1)[:, ::-1]
+    is_later = (word >= 0) & (words.first[word] > words.last)
+    numbers = np.array([_NUMBER_OF[name] for name in _WORD_BASELINES_AHEAD])
+    pick[numbers[:, None], words.last] = np.where(is_later, words.last[word], -1)
+
+
+def _pick_nearer_words(pick: Int[ndarray, "baseline position"]) -> None:
+    token = np.arange(pick.shape[1])
+    before = pick[[_NUMBER_OF[name] for name in _EITHER_SIDE.values()]]
+    after = pick[[_NUMBER_OF[f"later-{name}"] for name in _EITHER_SIDE.values()]]
+    is_before = (before >= 0) & ((after < 0) | (token - before <= after - token))
+    pick[[_NUMBER_OF[name] for name in _EITHER_SIDE]] = np.where(is_before, before, after)
+
+
+def _is_capital(window: Window) -> _Mask:
+    first = [window.strings[position].strip()[:1] for position in window.words.first]
+    return np.array([character.isupper() for character in first], bool)
+
+
+def _is_mention(window: Window) -> _Mask:
+    return np.isin(window.words.first, window.mentions.first)
 
 
 def mirror_words(words: WordTable, last: int) -> WordTable:
@@ -141,7 +281,6 @@ def mirror_words(words: WordTable, last: int) -> WordTable:
     )
 
 
-@lru_cache(maxsize=32)
 def query_class(window: Window) -> Int[ndarray, " position"]:
     """The class of the word that ends at each position, as a number below `CLASS_COUNT`."""
     class_index = np.full(len(window), CLASS_COUNT - 1)
@@ -149,51 +288,13 @@ def query_class(window: Window) -> Int[ndarray, " position"]:
     return class_index
 
 
-@lru_cache(maxsize=64)
-def of_class(words: WordTable, name: str) -> Bool[ndarray, " word"]:
+def of_class(window: Window, name: str) -> Bool[ndarray, " word"]:
     """Mask of the words of one of `CLASSES`."""
-    return np.array([upos in CLASSES[name] for upos in words.upos.tolist()], bool)
+    return np.asarray(window.once(_class_masks)[_CLASS_NUMBER[name]])
 
 
-def _by_word(window: Window, words: WordTable, step: int = 1) -> Iterator[Int[ndarray, " word"]]:
-    """Picks of each baseline about words at each word, in the order of `EARLIER`."""
-    count = np.arange(len(words))
-    for d in range(1, WORDS_BACK + 1):
-        yield np.where(count >= d, count - d, -1)
-    starts = np.searchsorted(words.sentence, words.sentence)
-    masks = _masks(words)
-    near = nearest(masks)
-    second = np.where(near >= 0, np.take_along_axis(near, near, 1), -1)
-    next_word = np.where(masks, count, len(count))
-    next_word = np.minimum.accumulate(next_word[:, ::-1], axis=1)[:, ::-1]
-    inside, ever = next_word[:, starts], next_word[:, [0] * len(count)]
-    next_word = np.concatenate([next_word, np.full((len(next_word), 2), len(count))], axis=1)
-    following = np.take_along_axis(next_word, inside + 1, 1)
-    forms = (
-        near,
-        np.where(near >= starts, near, -1),
-        second,
-        np.where(inside < count, inside, -1),
-        np.where(ever < count, ever, -1),
-        np.where(second >= starts, second, np.where(near >= starts, near, -1)),
-        np.where(following < count, following, np.where(inside < count, inside, -1)),
-    )
-    for number in range(len(CLASSES)):
-        yield from (form[number] for form in forms)
-    yield nearest_equal(words.upos)
-    yield nearest_equal(words.lemma)
-    yield _first_equal(words.lemma)
-    yield _nearest_other(words.upos)
-    yield starts - 1
-    yield _after(of_class(words, "PUNCT"))
-    capitals = [window.strings[p].strip()[:1].isupper() for p in window.words.first[::step]]
-    yield nearest(np.array(capitals, bool))
-    yield nearest(np.isin(window.words.first, window.mentions.first)[::step])
-    near_class = dict(zip(CLASSES, near, strict=True))
-    for anchor in _ANCHORS.values():
-        anchor_word = near_class[anchor]
-        for name in _PHRASE_CLASSES:
-            yield np.where(anchor_word >= 0, near_class[name][anchor_word], -1)
+def _class_masks(window: Window) -> Bool[ndarray, "class word"]:
+    return _masks(window.words)
 
 
 def _masks(words: WordTable) -> Bool[ndarray, "class word"]:
@@ -242,12 +343,12 @@ def _first_equal(values: ndarray) -> Int[ndarray, " word"]:
 
 
 def _nearest_other(values: ndarray) -> Int[ndarray, " word"]:
-    before = np.arange(len(values)) - 1
-    changed = np.ones(len(values), bool)
-    changed[1:] = values[1:] != values[:-1]
-    run_start = np.maximum.accumulate(np.where(changed, np.arange(len(values)), 0))
-    same = np.concatenate([[False], values[1:] == values[:-1]])
-    return np.where(same, run_start - 1, before)
+    """For each word the nearest earlier one with another value, −1 if absent."""
+    row = np.arange(len(values))
+    is_same_as_before = np.zeros(len(values), bool)
+    is_same_as_before[1:] = values[1:] == values[:-1]
+    run_start = np.maximum.accumulate(np.where(is_same_as_before, 0, row))
+    return np.where(is_same_as_before, run_start - 1, row - 1)
 
 
 def _after(mask: Bool[ndarray, " word"]) -> Int[ndarray, " word"]:

@@ -6,7 +6,6 @@ Distractors are the other keys of a query that a baseline would pick.
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache
 
 import numpy as np
 from jaxtyping import Int
@@ -95,7 +94,7 @@ def words_of_its_class(window: Window, targets: Pairs, rng: np.random.Generator)
     rows, distractors = [query[:0]], [key[:0]]
     target_cells = np.sort(query * len(words) + key)
     alone = np.ones(len(query), bool)
-    for pair in _steps(words):
+    for pair in window.once(_steps):
         if not alone.any():
             break
         is_free = alone.copy()
@@ -133,9 +132,9 @@ def word_spans(window: Window, query: Int[ndarray, " pair"], key: Int[ndarray, "
     return span_pairs(*places, attention_kind=window.attention_kind)
 
 
-@lru_cache(maxsize=8)
-def _steps(words: WordTable) -> tuple[tuple[ndarray, ndarray], tuple[ndarray, ndarray]]:
+def _steps(window: Window) -> tuple[tuple[ndarray, ndarray], tuple[ndarray, ndarray]]:
     """The next and the previous word of the same class for each word, and of any class."""
+    words = window.words
     row = np.arange(len(words))
     any_class = np.where(row + 1 < len(words), row + 1, -1), row - 1
     return (next_equal(words.upos), nearest_equal(words.upos)), any_class

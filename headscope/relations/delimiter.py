@@ -87,9 +87,12 @@ def no_delimiters(window: Window, targets: Pairs, rng: np.random.Generator) -> P
     return keys_from(window, _positions(window, lambda kinds: not kinds), targets, rng)
 
 
-@lru_cache(maxsize=32)
 def kinds_of(window: Window) -> list[frozenset[str]]:
     """The delimiter kinds of each token of a window; none within a word or a number."""
+    return window.once(_kinds_of)
+
+
+def _kinds_of(window: Window) -> list[frozenset[str]]:
     by_token = [kinds(token) for token in window.strings]
     for position in window.inner:
         by_token[position] = frozenset()

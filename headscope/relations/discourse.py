@@ -6,7 +6,7 @@ Pairs come from GUM's `Discourse=` annotation in CoNLL-U: rhetorical relations o
 
 from __future__ import annotations
 
-from functools import lru_cache, partial
+from functools import partial
 
 import numpy as np
 from jaxtyping import Int
@@ -55,9 +55,16 @@ def nearest_unit(window: Window, *, kind: str) -> Int[ndarray, " position"]:
     return pick
 
 
-@lru_cache(maxsize=64)
 def _links(window: Window, kind: str) -> tuple[ndarray, ndarray]:
     """Rows of the words that open satellites, and of the heads of their nuclei."""
+    return window.once(_links_by_kind)[kind]
+
+
+def _links_by_kind(window: Window) -> dict[str, tuple[ndarray, ndarray]]:
+    return {kind: _links_of_kind(window, kind) for kind in (CAUSAL, OTHER)}
+
+
+def _links_of_kind(window: Window, kind: str) -> tuple[ndarray, ndarray]:
     back, ahead = of_kind(window, kind), of_kind(window, kind + AHEAD)
     positions = np.append(back.query, ahead.last), np.append(back.last, ahead.query)
     satellite, nucleus = np.searchsorted(window.words.last, positions)

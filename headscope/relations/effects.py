@@ -31,6 +31,7 @@ from headscope.relations.relation import (
     Relation,
     part_name,
 )
+from headscope.relations.window_pairs import WindowPairs
 from headscope.stimuli.prompts import PROMPTS
 from headscope.stimuli.repeat import REPEAT
 
@@ -96,9 +97,13 @@ class Effect(Relation):
         """The side of 0 on which its lift must lie."""
         return self.thresholds.sign
 
-    def cells_in(self, window: Window, seed: Sequence[int]) -> PairSet | None:
+    def targets_in(self, window_pairs: WindowPairs) -> Pairs:
+        """Target tokens in a window."""
+        return self.pairs(window_pairs.window)
+
+    def cells_in(self, window_pairs: WindowPairs, seed: Sequence[int]) -> PairSet | None:
         """Tokens of the effect in a window of its stimuli, at queries that have all sides."""
-        targets = self.pairs(window)
+        window, targets = window_pairs.window, window_pairs.targets(self)
         if not len(targets):
             return None
         rng = np.random.default_rng(seed)

@@ -9,15 +9,15 @@ which is right at some hard queries and wrong at easy ones.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Int
 from numpy import ndarray
 
 from headscope.corpus.window import Window
-from headscope.relations.baselines import CLASS_COUNT, picks, query_class
+from headscope.relations.baselines import CLASS_COUNT, query_class
 from headscope.relations.pairs import Pairs, distinct_values
 from headscope.relations.query_sampling import turns
 from headscope.relations.relation import (
@@ -26,13 +26,26 @@ from headscope.relations.relation import (
     MATCHED_CONTROL,
     Relation,
     part_name,
-    targets_of,
 )
+from headscope.relations.window_pairs import WindowPairs
 from headscope.stimuli.challenge import CHALLENGE
 
 MAX_COMPARED = 8
 """Maximum number of hard queries of a window, drawn at random. There are as many easy queries, and
 at least one."""
+
+
+@dataclass(frozen=True, eq=False)
+class ComparedTargets:
+    """Targets of the queries of a window that are compared.
+
+    Queries at which the baseline picks no key are neither hard nor easy.
+    """
+
+    hard: Pairs
+    easy: Pairs
+    pick: Int[ndarray, " position"]
+    """The key that the baseline picks at each query, −1 if it picks none."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,52 +57,75 @@ class ChosenBaseline:
     candidates: Bool[ndarray, " class"]
     """Classes of the words that targets belong to."""
 
-    def picks(self, relation: Relation, window: Window) -> Int[ndarray, " position"]:
+    def picks(self, relation: Relation, window_pairs: WindowPairs) -> Int[ndarray, " position"]:
         """The key that the baseline picks at each query, −1 if it picks none."""
-        baseline = self.baseline[query_class(window)]
-        pick = picks(window)[baseline, np.arange(len(window))]
-        find_own = None if relation.baseline is None else relation.baseline.find
-        if find_own is not None and not baseline.all():
-            pick = np.where(
-                baseline == 0, find_own(window), pick
-            )  # the relation's own baseline has number 0
+        baseline = self.baseline[window_pairs.query_class]
+        pick = window_pairs.picks[baseline, np.arange(len(baseline))]
+        own_picks = None if baseline.all() else window_pairs.own_picks(relation)
+        if own_picks is not None:
+            # the relation's own baseline has number 0
+            pick = np.where(baseline == 0, own_picks, pick)
         return np.asarray(pick)
+
+    def compare(self, relation: Relation, window_pairs: WindowPairs) -> ComparedTargets:
+        """Hard and easy queries of a relation; `WindowPairs.compared` finds them once."""
+        window, targets = window_pairs.window, window_pairs.targets(relation)
+        if not len(targets):
+            return ComparedTargets(targets, targets, np.full(len(window), -1))
+        pick = self.picks(relation, window_pairs)
+        hard = is_hard(targets, pick)
+        hard_queries = _first_in_turn(window, targets.owner[hard], MAX_COMPARED)
+        easy = targets.owner[~hard & (pick[targets.query] >= 0)]
+        easy_queries = _first_in_turn(window, easy, max(1, len(hard_queries)))
+        return ComparedTargets(
+            hard=targets.of_queries(hard_queries, len(window)),
+            easy=targets.of_queries(easy_queries, len(window)),
+            pick=pick,
+        )
+
+
+@dataclass(frozen=True)
+class MatchedControlPart(Relation):
+    """A relation with its matched control, which is summed beside it."""
+
+    parent: Relation = field(kw_only=True)
+
+    def targets_in(self, window_pairs: WindowPairs) -> Pairs:
+        """The targets of the relation itself."""
+        return window_pairs.targets(self.parent)
+
+
+@dataclass(frozen=True)
+class ComparedPart(Relation):
+    """The hard or the easy queries of a relation: targets against all other candidates."""
+
+    parent: Relation = field(kw_only=True)
+    baseline_choice: ChosenBaseline = field(kw_only=True)
+    part: str = field(kw_only=True)
+    """`HARD` or `EASY`."""
+
+    def targets_in(self, window_pairs: WindowPairs) -> Pairs:
+        """Targets of the compared queries."""
+        compared = window_pairs.compared(self.parent, self.baseline_choice)
+        return compared.hard if self.part == HARD else compared.easy
+
+    def candidates_in(self, window_pairs: WindowPairs) -> Pairs:
+        """Cells of the other candidates of each query, and of the distractor."""
+        pick = window_pairs.compared(self.parent, self.baseline_choice).pick
+        return candidates(
+            window_pairs.window, window_pairs.targets(self), pick, self.baseline_choice.candidates
+        )
 
 
 def baseline_picks(
-    relation: Relation, window: Window, queries: Int[ndarray, " query"]
+    relation: Relation, window_pairs: WindowPairs, queries: Int[ndarray, " query"]
 ) -> Int[ndarray, "baseline query"]:
     """Picks of every baseline at some queries, those of the relation's own in the first row."""
-    pick = picks(window)[:, queries]
-    if relation.baseline is not None and relation.baseline.find is not None:
-        pick[0] = relation.baseline.find(window)[queries]
+    pick = window_pairs.picks[:, queries]
+    own_picks = window_pairs.own_picks(relation)
+    if own_picks is not None:
+        pick[0] = own_picks[queries]
     return pick
-
-
-def compared_targets(
-    window: Window, *, relation: Relation, baseline: ChosenBaseline, part: str
-) -> Pairs:
-    """Targets of the queries of a window that are compared, those of the part `HARD` or `EASY`.
-
-    Queries at which the baseline picks no key are neither.
-    """
-    return _compared_targets(window, relation, baseline)[part == EASY]
-
-
-@lru_cache(maxsize=2**13)
-def _compared_targets(
-    window: Window, relation: Relation, baseline: ChosenBaseline
-) -> tuple[Pairs, Pairs]:
-    targets = targets_of(relation, window)
-    pick = baseline.picks(relation, window)
-    hard = is_hard(targets, pick)
-    hard_queries = _first_in_turn(window, targets.owner[hard], MAX_COMPARED)
-    easy = targets.owner[~hard & (pick[targets.query] >= 0)]
-    easy_queries = _first_in_turn(window, easy, max(1, len(hard_queries)))
-    return (
-        targets.of_queries(hard_queries, len(window)),
-        targets.of_queries(easy_queries, len(window)),
-    )
 
 
 def _first_in_turn(
@@ -107,13 +143,15 @@ def is_hard(targets: Pairs, pick: Int[ndarray, " position"]) -> Bool[ndarray, " 
 
 
 def candidates(
-    window: Window, targets: Pairs, _: object, *, relation: Relation, baseline: ChosenBaseline
+    window: Window,
+    targets: Pairs,
+    pick: Int[ndarray, " position"],
+    classes: Bool[ndarray, " class"],
 ) -> Pairs:
-    """Cells of the other candidates of each query, and of the distractor."""
-    token_class, word_of = _classes_of_tokens(window)
-    pick = baseline.picks(relation, window)
+    """Cells of the other candidates of each query: words of some classes, and the picked key."""
+    token_class, word_of = window.once(_classes_of_tokens)
     queries, position = targets.queries, np.arange(len(window))
-    competes = np.repeat(baseline.candidates[token_class][None], len(queries), axis=0)
+    competes = np.repeat(classes[token_class][None], len(queries), axis=0)
     picked_word = word_of[pick[queries]][:, None]
     competes |= (word_of == picked_word) & (picked_word >= 0)
     competes |= position == pick[queries][:, None]
@@ -127,7 +165,6 @@ def candidates(
     return Pairs(queries[row], key, queries[row], weight, weight)
 
 
-@lru_cache(maxsize=32)
 def _classes_of_tokens(
     window: Window,
 ) -> tuple[Int[ndarray, " position"], Int[ndarray, " position"]]:
@@ -143,7 +180,7 @@ def _classes_of_tokens(
 
 def target_classes(window: Window, targets: Pairs) -> Int[ndarray, " class"]:
     """Number of targets by the class of the word that they belong to."""
-    classes, _ = _classes_of_tokens(window)
+    classes, _ = window.once(_classes_of_tokens)
     return np.bincount(classes[targets.key], minlength=CLASS_COUNT)
 
 
@@ -151,20 +188,32 @@ def with_parts(
     relations: Sequence[Relation], baselines: dict[str, ChosenBaseline]
 ) -> list[Relation]:
     """The relations, followed by the parts of each that are summed separately."""
-    parts = []
+    parts: list[Relation] = []
     for relation in relations:
         if relation.matched_control is not None:
-            parts.append(_part(relation, MATCHED_CONTROL, control=relation.matched_control))
+            fields_of_part = _fields_of_part(relation, MATCHED_CONTROL)
+            fields_of_part["control"] = relation.matched_control
+            parts.append(MatchedControlPart(**fields_of_part, parent=relation))
         if relation.id in baselines:
-            baseline = baselines[relation.id]
             for name in (HARD, EASY):
-                find = partial(compared_targets, relation=relation, baseline=baseline, part=name)
-                control = partial(candidates, relation=relation, baseline=baseline)
-                stimuli = (*relation.stimuli, CHALLENGE.name)
-                parts.append(_part(relation, name, pairs=find, control=control, stimuli=stimuli))
+                fields_of_part = _fields_of_part(relation, name)
+                fields_of_part["stimuli"] = (*relation.stimuli, CHALLENGE.name)
+                parts.append(
+                    ComparedPart(
+                        **fields_of_part,
+                        parent=relation,
+                        baseline_choice=baselines[relation.id],
+                        part=name,
+                    )
+                )
     return [*relations, *parts]
 
 
-def _part(relation: Relation, name: str, **changes: object) -> Relation:
-    part = replace(relation, baseline=None, matched_control=None, **changes)  # type: ignore[arg-type]
-    return replace(part, name=part_name(relation.name, name))
+def _fields_of_part(relation: Relation, name: str) -> dict[str, Any]:
+    """The fields of a relation for one of its parts, which has no parts itself."""
+    values = {column.name: getattr(relation, column.name) for column in fields(Relation)}
+    return values | {
+        "name": part_name(relation.name, name),
+        "baseline": None,
+        "matched_control": None,
+    }

@@ -56,12 +56,12 @@ NEAREST = (
 
 def nearest_of(window: Window, name: str) -> Pairs:
     """Every word with the nearest earlier word of a class."""
-    return _to_words(window, nearest(of_class(window.words, name)))
+    return _to_words(window, nearest(of_class(window, name)))
 
 
 def next_of(window: Window, name: str) -> Pairs:
     """Every word with the next later word of a class."""
-    return _to_words(window, _following(of_class(window.words, name)))
+    return _to_words(window, _following(of_class(window, name)))
 
 
 def next_alike(window: Window) -> Pairs:
@@ -84,7 +84,7 @@ def same_word(window: Window) -> Pairs:
         np.unique(column, return_inverse=True)[1] for column in (words.lemma, words.upos)
     )
     known = lemma * len(words) + upos
-    is_same_word = (known[:, None] == known[None, :]) & of_class(words, "word")[:, None]
+    is_same_word = (known[:, None] == known[None, :]) & of_class(window, "word")[:, None]
     query, key = np.nonzero(is_same_word)
     return word_cells(window, query, key)
 

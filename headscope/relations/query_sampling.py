@@ -8,7 +8,6 @@ query would cost more than reading the text. Rare relations are read at all of t
 from __future__ import annotations
 
 import hashlib
-from functools import lru_cache
 
 import numpy as np
 from jaxtyping import Int
@@ -27,7 +26,6 @@ FREQUENT_PAIRS = 2
 """… and so is one with a pair for every so many tokens."""
 
 
-@lru_cache(maxsize=8)
 def turns(window: Window) -> Int[ndarray, " position"]:
     """Each query's place in a random order that is the window's own; the first token is last.
 
@@ -35,6 +33,10 @@ def turns(window: Window) -> Int[ndarray, " position"]:
     >>> sorted(order.tolist()), int(order[0])
     ([0, 1, 2, 3], 3)
     """
+    return window.once(_turns)
+
+
+def _turns(window: Window) -> Int[ndarray, " position"]:
     text = hashlib.blake2b(np.asarray(window.tokens, np.int64).tobytes(), digest_size=8).digest()
     order = np.random.default_rng(int.from_bytes(text)).permutation(np.arange(1, len(window)))
     follower = np.full(len(window), len(window) - 1)

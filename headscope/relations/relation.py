@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -16,6 +16,7 @@ from headscope.errors import HeadscopeError
 from headscope.options import described
 from headscope.relations.pairs import Pairs, balance
 from headscope.relations.query_sampling import queries_in_turn
+from headscope.relations.window_pairs import WindowPairs
 
 FindPairs = Callable[[Window], Pairs]
 DrawControl = Callable[[Window, Pairs, np.random.Generator], Pairs]
@@ -161,9 +162,15 @@ class Relation:
         """The side of 0 on which its lift must lie: 1, or −1 for what a head must lower."""
         return 1
 
-    def cells_in(self, window: Window, seed: Sequence[int]) -> PairSet | None:
+    def targets_in(self, window_pairs: WindowPairs) -> Pairs:
+        """Targets in a window; `WindowPairs.targets` finds them once."""
+        window = window_pairs.window
+        return _in_message(self.pairs(window), window, any_key=self.of_template)
+
+    def cells_in(self, window_pairs: WindowPairs, seed: Sequence[int]) -> PairSet | None:
         """Balanced targets and controls in a window of its stimuli; None when it has none."""
-        targets = queries_in_turn(window, targets_of(self, window))
+        window = window_pairs.window
+        targets = queries_in_turn(window, window_pairs.targets(self))
         if not len(targets):
             return None
         # seeding takes longer than most controls
@@ -214,14 +221,9 @@ class PairSet:
     """Controls of a second kind, where they are of the same queries."""
 
 
-def find(relation: Relation, window: Window, seed: Sequence[int]) -> PairSet | None:
-    """The relation's targets and controls in a window; None when it has none."""
-    return relation.cells_in(window, seed) if window.stimulus in relation.stimuli else None
-
-
 def targets_of(relation: Relation, window: Window) -> Pairs:
-    """Targets of a relation in a window; cached, because its parts use them too."""
-    return _in_message(_pairs_in(relation.pairs, window), window, any_key=relation.of_template)
+    """Targets of a single relation in a window; of several relations use one `WindowPairs`."""
+    return WindowPairs(window).targets(relation)
 
 
 def _in_message(cells: Pairs, window: Window, *, any_key: bool = False) -> Pairs:
@@ -236,11 +238,6 @@ def _in_message(cells: Pairs, window: Window, *, any_key: bool = False) -> Pairs
     if not any_key:
         is_inside &= (cells.key == 0) | ((cells.key >= window.begins) & (cells.key < window.stop))
     return cells.where(is_inside)
-
-
-@lru_cache(maxsize=256)
-def _pairs_in(pairs: FindPairs, window: Window) -> Pairs:
-    return pairs(window)
 
 
 def draws_nothing(control: Control) -> Control:

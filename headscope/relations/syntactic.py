@@ -9,22 +9,18 @@ A causal model can show a direction only if the key comes first; an encoder show
 from __future__ import annotations
 
 from functools import partial
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from jaxtyping import Int
 from numpy import ndarray
 
 from headscope.corpus.document import DEPRELS
-from headscope.corpus.window import Window, WordTable
+from headscope.corpus.window import Window
 from headscope.relations.baselines import MENTION_BASELINES
 from headscope.relations.controls import DRAWS, word_spans, words_of_its_class
 from headscope.relations.head_type import HeadType
 from headscope.relations.pairs import Pairs, distinct, no_pairs, span_pairs
 from headscope.relations.relation import Baseline, Label, Relation, above_baseline
-
-# every relation of a window draws from the same unlinked word pairs
-_unlinked: WeakKeyDictionary[Window, _Unlinked] = WeakKeyDictionary()
 
 
 def same_distance_same_class(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
@@ -35,9 +31,8 @@ def same_distance_same_class(window: Window, targets: Pairs, rng: np.random.Gene
     """
     words = window.words
     targets = targets.where(targets.key < targets.owner)
-    if window not in _unlinked:
-        _unlinked[window] = _Unlinked(words)
-    unlinked = _unlinked[window]
+    # every relation of a window draws from the same unlinked word pairs
+    unlinked = window.once(_Unlinked)
     key_word = np.searchsorted(words.first, targets.key, side="right") - 1
     # one draw per target word, not one per sub-token
     last = targets.key == words.last[key_word]
@@ -54,7 +49,8 @@ def same_distance_same_class(window: Window, targets: Pairs, rng: np.random.Gene
 class _Unlinked:
     """All word pairs (later word, earlier word) of a window without a dependency between them."""
 
-    def __init__(self, words: WordTable) -> None:
+    def __init__(self, window: Window) -> None:
+        words = window.words
         n = len(words)
         _, self.classes = np.unique(words.upos, return_inverse=True)
         self.class_count = int(self.classes.max(initial=0)) + 1

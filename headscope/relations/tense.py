@@ -51,7 +51,7 @@ def other_verbs(window: Window, targets: Pairs, rng: np.random.Generator) -> Pai
     key_rows: list[int] = []
     query_word, key_word = word_pairs(window.words, targets)
     for query, target in zip(query_word.tolist(), key_word.tolist(), strict=True):
-        others = _earlier_verbs_of_another_form(window.words, query)
+        others = _earlier_verbs_of_another_form(window, query)
         nearer = others[others > target][:1]
         farther = others[others < target][-1:]
         key_rows += [*nearer, *farther]
@@ -60,9 +60,10 @@ def other_verbs(window: Window, targets: Pairs, rng: np.random.Generator) -> Pai
     return without(controls, targets)  # two words can share a token
 
 
-def _earlier_verbs_of_another_form(words: WordTable, query: int) -> Int[ndarray, " verb"]:
+def _earlier_verbs_of_another_form(window: Window, query: int) -> Int[ndarray, " verb"]:
     """Rows of the verbs before a verb that differ from it in tense or form, in order."""
-    is_other = of_class(words, "VERB") & (words.tense != words.tense[query])
+    words = window.words
+    is_other = of_class(window, "VERB") & (words.tense != words.tense[query])
     return np.flatnonzero(is_other[:query])
 
 

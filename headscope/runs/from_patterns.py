@@ -35,6 +35,7 @@ from headscope.options import Name, Names, Seed, checked
 from headscope.progress import Progress, Steps, progress_bar
 from headscope.relations import Relations, check_relations, relations_of
 from headscope.relations.relation import Relation
+from headscope.relations.window_pairs import WindowPairs
 from headscope.runs.pattern_file import given_patterns
 from headscope.statistics.judge_heads import WeighedRun, weigh_run
 from headscope.statistics.result import Result, RunInfo
@@ -183,7 +184,9 @@ def _tally(
             names = tuple(relation.id for relation in relations)
             tally = Tally.zeros(names, layers, heads)
         batch = replace(dealt.take([i]), windows=[window])
-        readers = [make() for make in attention_readers(batch, [full_tile(1, len(window))], config)]
+        tiles = [full_tile(1, len(window))]
+        makers = attention_readers(batch, [WindowPairs(window)], tiles, config)
+        readers = [make() for make in makers]
         shared = shared_requests(readers)
         for layer in range(layers):
             pattern = array[layer][None]

@@ -29,7 +29,8 @@ from headscope.measure.tally import MIN_BLOCKS
 from headscope.models.model import Model
 from headscope.progress import OnProgress
 from headscope.relations import head_types, relations_of
-from headscope.relations.relation import Relation, find
+from headscope.relations.relation import Relation
+from headscope.relations.window_pairs import WindowPairs
 from headscope.runs.listing import Head
 from headscope.statistics.causes import EDGES, UNTESTED
 from headscope.statistics.general_labels import tag_names
@@ -245,7 +246,7 @@ def _targeted_queries(
 ) -> Iterator[TargetedQuery]:
     keys_of: dict[int, list[int]] = {}
     for relation in relations:
-        pairs = find(relation, window, [int(rng.integers(2**31))])
+        pairs = WindowPairs(window).cells(relation, [int(rng.integers(2**31))])
         if pairs is not None:
             cells = zip(pairs.targets.query.tolist(), pairs.targets.key.tolist(), strict=True)
             for query, key in cells:

@@ -13,7 +13,7 @@ from headscope.corpus.document import Document
 from headscope.corpus.read import read_corpus
 from headscope.errors import CorpusError
 from headscope.relations import relations_of
-from headscope.relations.relation import find
+from headscope.relations.window_pairs import WindowPairs
 from tests.helpers.texts import SENTENCES
 
 LONGEST_MESSAGE = 1000
@@ -129,7 +129,7 @@ def check_corpus_file(path: Path, raw: bytes) -> bool:
         _check_document(document)
         for window in _windows(document):
             for relation in RELATIONS:
-                find(relation, window, [0])
+                WindowPairs(window).cells(relation, [0])
     return True
 
 

@@ -13,7 +13,7 @@ from headscope.measure.fit_baselines import fit_baselines
 from headscope.measure.text import prepare_text
 from headscope.models.load import load_model
 from headscope.relations import relations_of
-from headscope.relations.relation import MATCHED_CONTROL
+from headscope.relations.relation import MATCHED_CONTROL, targets_of
 from headscope.settings import Settings
 
 OBJECT = [relation for relation in relations_of(["all"]) if relation.id == "syntactic/obj:dep>head"]
@@ -52,7 +52,7 @@ def test_one_baseline_is_chosen_on_the_whole_text_that_fits_it_best():
     assert facts["baseline_rate"] == 0.8
     (part,) = [p for p in found.parts(OBJECT) if p.name == "obj:dep>head/hard"]
     near, far = window(0, far=False), window(1, far=True)
-    assert (len(part.pairs(near).queries), len(part.pairs(far).queries)) == (1, 0)
+    assert (len(targets_of(part, near)), len(targets_of(part, far))) == (1, 0)
 
 
 def test_the_challenge_set_counts_for_hard_and_easy_queries_alone():
@@ -62,8 +62,8 @@ def test_the_challenge_set_counts_for_hard_and_easy_queries_alone():
     assert (facts["baseline_rate"], facts["hard_queries"]) == (0.75, 20)
     parts = {part.name.rpartition("/")[2]: part for part in found.parts(OBJECT)[1:]}
     assert set(parts) == {MATCHED_CONTROL, "hard", "easy"}
-    assert parts["hard"].pairs(challenge[0]).query.tolist() == [5]
-    assert parts["easy"].pairs(challenge[0]).query.tolist() == []
+    assert targets_of(parts["hard"], challenge[0]).query.tolist() == [5]
+    assert targets_of(parts["easy"], challenge[0]).query.tolist() == []
 
 
 def test_the_challenge_set_is_left_out_if_no_relation_with_a_baseline_has_a_query():

@@ -19,7 +19,8 @@ from headscope.measure.tally import Tally
 from headscope.models.engines.engine import Entries, Tile, slice_pattern
 from headscope.models.tokenizer import load_tokenizer
 from headscope.relations import relations_of
-from headscope.relations.relation import is_compared, targets_of
+from headscope.relations.hard_queries import ComparedPart
+from headscope.relations.window_pairs import WindowPairs
 
 LAYERS, HEADS = 2, 3
 
@@ -48,7 +49,8 @@ def test_a_target_is_preferred_if_it_has_the_largest_attention_of_all_candidates
     ]
     tiles = [Tile(slice(0, len(windows)), slice(0, size))]
     config = ReaderConfig(parts, 0, LAYERS, HEADS, logarithms=logarithms)
-    make = preference_reader(batch, tiles, config)
+    pairs = [WindowPairs(window) for window in windows]
+    make = preference_reader(batch, pairs, tiles, config)
     assert make is not None
     reader = make()
     shared = shared_requests([reader])
@@ -58,12 +60,12 @@ def test_a_target_is_preferred_if_it_has_the_largest_attention_of_all_candidates
     tally = Tally.zeros(tuple(part.id for part in parts), LAYERS, HEADS)
     reader.add_to(tally)
     expected = Tally.zeros(tally.relations, LAYERS, HEADS)
-    compared = [(i, part) for i, part in enumerate(parts) if is_compared(part.name)]
-    for (number, window), (index, part) in product(enumerate(windows), compared):
-        targets = targets_of(part, window)
+    compared = [(i, part) for i, part in enumerate(parts) if isinstance(part, ComparedPart)]
+    for number, (index, part) in product(range(len(windows)), compared):
+        targets = pairs[number].targets(part)
         if not len(targets):
             continue
-        others = part.control(window, targets, np.random.default_rng(0))
+        others = part.candidates_in(pairs[number])
         for query in targets.queries:
             own, other = (p.key[p.owner == query] for p in (targets, others))
             if not len(other):

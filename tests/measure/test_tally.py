@@ -16,11 +16,13 @@ from headscope.measure.tally import Tally
 from headscope.models.load import load_model
 from headscope.relations import relations_of
 from headscope.relations.delimiter import kinds_of
+from headscope.relations.window_pairs import WindowPairs
 from headscope.stimuli.natural_text import TextWindows
 from headscope.stimuli.repeat import repeat_windows
 from tests.helpers.models import eager_attention
 
-RELATIONS = [r for r in relations_of(["all"]) if r.type != "discourse"]  # has its own tests
+OWN_TESTS = ("discourse", "tense")
+RELATIONS = [each for each in relations_of(["all"]) if each.type not in OWN_TESTS]
 INDEX = {relation.id: i for i, relation in enumerate(RELATIONS)}
 with (data_folder() / "word_pairs.csv").open(encoding="utf-8", newline="") as rows:
     PAIRS = {
@@ -182,7 +184,7 @@ def slow_sums(windows, attentions):
     target, control, hits = np.zeros(shape), np.zeros(shape), np.zeros(shape)
     queries = np.zeros(len(RELATIONS))
     for window, a in zip(windows, attentions, strict=True):
-        drawn = dict(find_all(window, RELATIONS, 0))
+        drawn = dict(find_all(WindowPairs(window), RELATIONS, 0))
         rested = a.copy()
         for layer, sinks in enumerate(slow_sink_positions(window, a)):
             rested[layer, :, :, sinks] = -1

@@ -19,7 +19,7 @@ from headscope.models.load import load_model
 from headscope.models.text_window import text_window
 from headscope.models.tokenizer import Tokenizer
 from headscope.relations import relations_of
-from headscope.relations.relation import find
+from headscope.relations.window_pairs import WindowPairs
 from headscope.runs.resolve import model_of
 from headscope.stimuli.stimulus import cut_document
 from tests.helpers.models import save_model
@@ -101,7 +101,7 @@ def test_no_relation_but_its_own_asks_about_the_template(windows):
     message = 0
     for window in windows:
         for relation in relations_of(["all"], in_chat=True):
-            cells = find(relation, window, [0])
+            cells = WindowPairs(window).cells(relation, [0])
             if cells is None:
                 continue
             for part in (cells.targets, cells.controls):
@@ -121,7 +121,7 @@ def test_heads_that_look_at_the_template_score_by_what_they_look_at(windows):
     """One rests on the template's tokens evenly, and one on its marks."""
     for relation in (r for r in relations_of(["all"], in_chat=True) if r.id in OWN):
         for window in windows:
-            cells = find(relation, window, [0]).targets
+            cells = WindowPairs(window).cells(relation, [0]).targets
             keys = np.arange(len(window))
             in_template = (keys > 0) & (keys < window.begins)
             is_mark = np.isin(keys, window.turn_marks)

@@ -22,6 +22,7 @@ from headscope.relations.controls import words_of_its_class
 from headscope.relations.hard_queries import ChosenBaseline, is_hard, with_parts
 from headscope.relations.pairs import pairs
 from headscope.relations.relation import MATCHED_CONTROL
+from headscope.relations.window_pairs import WindowPairs
 from tests.relations.examples import KEYS, KEYS_TEXT, REED_TEXT, REED_TOKENS
 
 OF_TWO = {form.format(name): name for name in CLASSES for form in FALLING_BACK}
@@ -139,9 +140,10 @@ def test_words_of_the_targets_classes_and_the_distractor_compete_with_the_target
         parts = with_parts([relation], {relation.id: chosen})
         by_name = {part.name.rpartition("/")[2]: part for part in parts[1:]}
         assert set(by_name) == {MATCHED_CONTROL, "hard", "easy"}
-        targets = by_name["hard"].pairs(window)
+        found = WindowPairs(window)
+        targets = found.targets(by_name["hard"])
         assert (8 in targets.query) is hard
-        others = by_name["hard"].control(window, targets, np.random.default_rng(0))
+        others = by_name["hard"].candidates_in(found)
         words = {window.strings[key].strip() for key in others.key}
         assert ("that" in words) is hard
         assert not {*targets.key} & {*others.key}

@@ -16,7 +16,8 @@ from headscope.errors import PatternError
 from headscope.models.tokenizer import load_tokenizer
 from headscope.relations import relations_of
 from headscope.relations.baselines import ALL_BASELINES, CLASSES, picks
-from headscope.relations.relation import find, targets_of
+from headscope.relations.relation import targets_of
+from headscope.relations.window_pairs import WindowPairs
 from tests.relations.examples import DISCOURSE_TEXT, DISCOURSE_TOKENS
 
 CLASS = "DET ADJ NOUN VERB DET NOUN PUNCT NOUN VERB ADP DET ADJ NOUN PUNCT".split()
@@ -90,7 +91,7 @@ def test_satellites_find_earlier_and_later_nuclei():
     text = window_of_tokens(DISCOURSE_TOKENS, DISCOURSE_TEXT)
     both = Frame(99, "[SEP]", BIDIRECTIONAL).close(text)
     relation = relations_of(["discourse"], BIDIRECTIONAL)[1]
-    found = find(relation, both, [0])
+    found = WindowPairs(both).cells(relation, [0])
     targets, controls = (
         set(zip(cells.owner.tolist(), cells.key.tolist(), strict=True))
         for cells in (found.targets, found.controls)
@@ -103,7 +104,7 @@ def test_satellites_find_earlier_and_later_nuclei():
 @pytest.mark.parametrize("relation", relations_of(["all"], BIDIRECTIONAL), ids=lambda r: r.id)
 def test_no_key_but_a_sink_is_a_special_token(relation, window):
     for seed in range(4):
-        found = find(relation, window, [seed])
+        found = WindowPairs(window).cells(relation, [seed])
         if found is None:
             continue
         last = len(window) - 1
@@ -122,7 +123,7 @@ def test_controls_come_from_both_sides(window):
     for name in ("positional/offset+1", "positional/offset-1", "delimiter/punctuation"):
         sides = set()
         for seed in range(20):
-            found = find(named[name], window, [seed])
+            found = WindowPairs(window).cells(named[name], [seed])
             assert found is not None
             sides |= set(np.sign(found.controls.key - found.controls.query).tolist())
         assert sides >= {-1, 1}

@@ -9,8 +9,9 @@ from headscope.corpus.window import Window
 from headscope.relations import relations_of
 from headscope.relations.baselines import BASELINES, CLASS_COUNT
 from headscope.relations.delimiter import earlier_keys
-from headscope.relations.hard_queries import ChosenBaseline, with_parts
+from headscope.relations.hard_queries import ChosenBaseline, ComparedPart, with_parts
 from headscope.relations.relation import EASY, HARD, Relation, part_name, targets_of
+from headscope.relations.window_pairs import WindowPairs
 from tests.helpers.prose import gum_windows
 
 SUBJECT = next(r for r in relations_of(["syntactic"]) if r.name == "nsubj:head>dep")
@@ -35,14 +36,14 @@ def test_as_many_easy_queries_are_compared_as_hard_ones_and_at_least_one(baselin
     fewer = 0
     for window in gum_windows(6_000):
         targets = targets_of(SUBJECT, window)
-        pick = chosen.picks(SUBJECT, window)
+        pick = chosen.picks(SUBJECT, WindowPairs(window))
         hard, easy = [], []
         for query in sorted(set(targets.query.tolist())):
             keys = targets.key[targets.query == query].tolist()
             if pick[query] >= 0:
                 (easy if pick[query] in keys else hard).append(query)
         counts = {
-            name: len(set(compared[part_name(SUBJECT.name, name)].pairs(window).query.tolist()))
+            name: len(targets_of(compared[part_name(SUBJECT.name, name)], window).queries)
             for name in (HARD, EASY)
         }
         assert counts[HARD] == min(8, len(hard))
@@ -54,10 +55,11 @@ def test_as_many_easy_queries_are_compared_as_hard_ones_and_at_least_one(baselin
 def test_no_token_of_the_query_s_own_word_is_a_candidate():
     compared, _ = parts(SUBJECT, "nearest-NOUN")
     part = compared[part_name(SUBJECT.name, HARD)]
+    assert isinstance(part, ComparedPart)
     in_parts = 0
     for window in gum_windows(6_000):
-        targets = part.pairs(window)
-        cells = part.control(window, targets, np.random.default_rng(0))
+        pairs = WindowPairs(window)
+        targets, cells = pairs.targets(part), part.candidates_in(pairs)
         for query, key in zip(cells.query.tolist(), cells.key.tolist(), strict=True):
             assert word_at(window, key) != word_at(window, query) or word_at(window, key) < 0
         own = [word_at(window, query) for query in targets.query.tolist()]

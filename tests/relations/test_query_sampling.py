@@ -8,7 +8,7 @@ from headscope.corpus.window import Window
 from headscope.relations import relations_of
 from headscope.relations.pairs import pairs
 from headscope.relations.query_sampling import ROWS, queries_in_turn, row_queries
-from headscope.relations.relation import find
+from headscope.relations.window_pairs import WindowPairs
 
 
 def window(length: int, seed: int = 0) -> Window:
@@ -46,7 +46,8 @@ def test_every_query_is_drawn_equally_often():
 def test_relations_of_every_token_find_their_pairs_at_the_sample_alone():
     long = window(1500)
     rows = set(row_queries(long).tolist())
-    found = {r.id: find(r, long, [0]) for r in relations_of(["sink", "delimiter", "induction"])}
+    relations = relations_of(["sink", "delimiter", "induction"])
+    found = {relation.id: WindowPairs(long).cells(relation, [0]) for relation in relations}
     for name in ("sink/first-token", "delimiter/punctuation", "induction/natural"):
         queries = set(found[name].targets.query.tolist())
         assert queries <= rows

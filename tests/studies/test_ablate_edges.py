@@ -12,7 +12,7 @@ from headscope.measure.batches import assign_blocks
 from headscope.measure.study_windows import edge_windows
 from headscope.models.load import load_model
 from headscope.relations import relations_of
-from headscope.relations.relation import find
+from headscope.relations.window_pairs import WindowPairs
 from headscope.statistics.causes import (
     CAUSAL_EFFECT,
     IDLE,
@@ -152,7 +152,7 @@ def test_of_several_relations_all_queries_are_tested_and_one_of_both_has_both_ta
     expected: dict[tuple[int, int], set[int]] = {}
     for number, window in enumerate(windows):
         for relation in relations:
-            if (pairs := find(relation, window, [0])) is not None:
+            if (pairs := WindowPairs(window).cells(relation, [0])) is not None:
                 cells = zip(pairs.targets.query.tolist(), pairs.targets.key.tolist(), strict=True)
                 for query, key in cells:
                     expected.setdefault((number, query), set()).add(key)

@@ -187,7 +187,7 @@ def baselines(window: Window, lexicon: TokenFacts) -> Iterator[FeatureCells]:
             query = np.flatnonzero(keys >= 0)
             yield cells(Feature(name, _kind(name)), query, keys[query])
     for name in CLASSES:
-        last_tokens = words.last[of_class(words, name)]
+        last_tokens = words.last[of_class(window, name)]
         is_last = np.zeros(len(window), bool)
         is_last[last_tokens] = True
         query, near = _nearest_to_all(is_last)

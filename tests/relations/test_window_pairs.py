@@ -1,0 +1,51 @@
+"""The pairs of a window are found once while the window is in hand."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from functools import partial
+from weakref import WeakSet
+
+import headscope as hs
+from headscope.corpus.window import Window
+from headscope.measure.surrogate import LONGEST, MIN_TOKENS
+from headscope.relations import relations_of
+from headscope.relations.relation import FindPairs
+from headscope.relations.window_pairs import WindowPairs
+
+TYPES = ["positional", "lexical", "syntactic", "coreference", "induction"]
+
+
+def test_no_pair_is_found_twice_while_a_window_is_in_hand(monkeypatch):
+    calls: Counter[tuple[str, int]] = Counter()
+    seen: list[Window] = []  # kept, so that no two of them have the same address
+    in_hand: WeakSet[WindowPairs] = WeakSet()
+    most_tokens = 0
+
+    def traced(window: Window, *, name: str, find: FindPairs) -> hs.Pairs:
+        calls[name, id(window)] += 1
+        seen.append(window)
+        return find(window)
+
+    take_in_hand = WindowPairs.__init__
+
+    def watched(self: WindowPairs, window: Window) -> None:
+        nonlocal most_tokens
+        place = (window.name, len(window))
+        assert place not in {(found.given.name, len(found.given)) for found in in_hand}
+        take_in_hand(self, window)
+        in_hand.add(self)
+        most_tokens = max(most_tokens, sum(len(found.given) for found in in_hand))
+
+    monkeypatch.setattr(WindowPairs, "__init__", watched)
+    relations = [
+        replace(each, pairs=partial(traced, name=each.id, find=each.pairs))
+        for each in relations_of(TYPES)
+    ]
+    run = hs.classify("mini", relations=relations, max_tokens=4000, progress=False)
+    assert run.evidence["surrogate_margin"].notna().any()
+    assert len(run.examples) > 0
+    assert set(calls.values()) == {1}
+    # pairs of all windows of a long text would not fit into memory
+    assert most_tokens <= MIN_TOKENS + LONGEST < run.info["provenance"]["tokens"]
