@@ -425,9 +425,16 @@ def effects_by_head(
 def _is_tagged(table: pd.DataFrame, holds: Bool[ndarray, "head task"]) -> pd.Series:
     """True for the heads that meet every condition of a tag."""
     smaller_half = np.minimum(table["first_half"], table["second_half"])
-    is_large = (smaller_half >= THRESHOLD) & (table["ci_low"] > 0)
-    least = AMONG_ANSWERS * table["lift"]
-    remains = (table["among_answers"] >= least) & (table["among_answers_low"] > 0)
-    in_both_halves = holds[:, 0::2].any(1) & holds[:, 1::2].any(1)
+    least_among = AMONG_ANSWERS * table["lift"]
+    holds_in_first = holds[:, 0::2].any(1)
+    holds_in_second = holds[:, 1::2].any(1)
     enough_tasks = holds.shape[1] >= MIN_TASKS
-    return is_large & remains & in_both_halves & enough_tasks
+    return (
+        (smaller_half >= THRESHOLD)
+        & (table["ci_low"] > 0)
+        & (table["among_answers_low"] > 0)
+        & (table["among_answers"] >= least_among)
+        & holds_in_first
+        & holds_in_second
+        & enough_tasks
+    )

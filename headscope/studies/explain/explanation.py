@@ -106,23 +106,52 @@ def explain(
         texts = Texts.of(parts, TokenFacts.of(parts[0]), relations)
         steps = Steps(bar, len(loaded.attention_layers))
         models = fit_models(loaded, texts, features, steps)
-    rows = [(m.layer, m.head, m.bits, m.position, *m.explained, m.sentence) for m in models]
-    by_head = pd.DataFrame(rows, columns=BY_HEAD)
+    by_head = pd.DataFrame([_head_row(fitted) for fitted in models], columns=BY_HEAD)
+    term_rows = [row for fitted in models for row in _term_rows(fitted)]
     mean = by_head[["position", "explained"]].mean()
-    terms = [
-        (m.layer, m.head, m.explained.value, rank, term.feature.name, term.feature.kind,
-         term.queries, term.weight, *term.unique)
-        for m in models
-        for rank, term in enumerate(m.terms, start=1)
-    ]  # fmt: skip
     return StudyResult(
         title=f"{loaded.name}: feature models explain {mean['explained']:.2f} of a head's bits "
         f"(sinks and distance alone {mean['position']:.2f}), mean over {len(models)} heads",
-        table=pd.DataFrame(terms, columns=FEATURE_MODEL_COLUMNS),
+        table=pd.DataFrame(term_rows, columns=FEATURE_MODEL_COLUMNS),
         terminal_table=by_head,
         notes=notes,
         values=mean.to_dict(),
     )
+
+
+def _head_row(fitted: FeatureModel) -> dict[str, object]:
+    """The row of a head in the terminal."""
+    return {
+        "layer": fitted.layer,
+        "head": fitted.head,
+        "bits": fitted.bits,
+        "position": fitted.position,
+        "explained": fitted.explained.value,
+        "ci_low": fitted.explained.low,
+        "ci_high": fitted.explained.high,
+        "feature_model": fitted.sentence,
+    }
+
+
+def _term_rows(fitted: FeatureModel) -> list[dict[str, object]]:
+    """The rows of a head's features."""
+    rows = []
+    for rank, term in enumerate(fitted.terms, start=1):
+        row: dict[str, object] = {
+            "layer": fitted.layer,
+            "head": fitted.head,
+            "explained": fitted.explained.value,
+            "place": rank,
+            "feature": term.feature.name,
+            "kind": term.feature.kind,
+            "queries": term.queries,
+            "weight": term.weight,
+            "unique": term.unique.value,
+            "ci_low": term.unique.low,
+            "ci_high": term.unique.high,
+        }
+        rows.append(row)
+    return rows
 
 
 def read_split_windows(
@@ -133,11 +162,15 @@ def read_split_windows(
     Raises:
         CorpusError: a corpus cannot be read, or has fewer than four windows.
     """
-    length = min(LENGTH, model.context)
     text = TextWindows(
-        corpora, model.tokenizer, max_tokens=windows * SPREAD, max_length=length, seed=seed
+        corpora,
+        model.tokenizer,
+        max_tokens=windows * SPREAD,
+        max_length=min(LENGTH, model.context),
+        seed=seed,
     )
-    windows_read, notes = [window for window in text if len(window) > 2], []
+    windows_read = [window for window in text if len(window) > 2]
+    notes = []
     if len({window.document for window in windows_read}) < 2 * PARTS:
         notes.append(
             f"fewer than {2 * PARTS} documents: each window counts as one, and intervals are too "
@@ -150,12 +183,22 @@ def read_split_windows(
             f"at least {PARTS}, because it is fitted, chosen and judged on different ones"
         )
     documents = sorted({window.document for window in windows_read})
-    part = {document: i % PARTS for i, document in enumerate(documents)}
-    split = []
-    for parts, count in (((0, 1), windows // 2), ((2,), windows // 4), ((3,), windows // 4)):
-        members = [window for window in windows_read if part[window.document] in parts]
-        split.append([members[i] for i in evenly(len(members), max(1, count))])
+    part = {document: number % PARTS for number, document in enumerate(documents)}
+    # half of the windows fit, a quarter chooses and a quarter judges
+    fit = [window for window in windows_read if part[window.document] in (0, 1)]
+    choose = [window for window in windows_read if part[window.document] == 2]
+    judge = [window for window in windows_read if part[window.document] == 3]
+    split = [
+        _spread(fit, windows // 2),
+        _spread(choose, windows // 4),
+        _spread(judge, windows // 4),
+    ]
     return split, notes
+
+
+def _spread(windows: Sequence[Window], count: int) -> list[Window]:
+    """Some windows at even distances, at least one."""
+    return [windows[number] for number in evenly(len(windows), max(1, count))]
 
 
 def explained_run(run: Result, explanation: StudyResult) -> Result:
