@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import headscope as hs
 from headscope.errors import HeadscopeError
 from headscope.models import load
 from headscope.models.load import state_sha256
+from tests.helpers.study_calls import solved_task
 from tests.helpers.treebanks import save_treebanks
 
 MODEL_ARGUMENTS = {"model", "models", "source", "tokenizer"}
@@ -56,6 +58,7 @@ def calls(model: Any, run: Path, place: Path) -> dict[str, Callable[[], Any]]:
         "ablate": lambda: (
             hs.ablate(run, heads="L5H3", queries=2, only="heads", corpus=story, **source).table
         ),
+        "ablate_task": lambda: solved_task(partial(hs.ablate_task, **quiet), model).table,
         "anatomy": lambda: hs.anatomy(model).table,
         "classify": lambda: measured(hs.classify(model, story, types="positional", **FEW)),
         "collapse": lambda: hs.collapse(model, story, **FEW).table,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from numpy import ndarray
 from scipy.special import stdtr, stdtrit
 
@@ -64,7 +64,7 @@ def influence_error(
 
 
 def student_half_width(
-    error: Float[ndarray, " head"], blocks: Float[ndarray, " head"] | int
+    error: Float[ndarray, " head"], blocks: Int[ndarray, " head"] | int
 ) -> Float[ndarray, " head"]:
     """Half the width of Student's interval of an estimate with this standard error."""
     degrees = np.maximum(np.asarray(blocks) - 1, 1)
@@ -72,7 +72,7 @@ def student_half_width(
 
 
 def student_p_value(
-    t: Float[ndarray, " head"], blocks: Float[ndarray, " head"] | int
+    t: Float[ndarray, " head"], blocks: Int[ndarray, " head"] | int
 ) -> Float[ndarray, " head"]:
     """The one-sided p value of a statistic t, in [0, 1]: the share of Student's distribution above.
 

@@ -411,6 +411,6 @@ def _same_width(
 
 def _padded(
     heads: Float[Tensor, "batch _ token _"], width: int
-) -> Float[Tensor, "batch _ token {width}"]:
+) -> Float[Tensor, "batch _ token _"]:
     missing = width - heads.shape[-1]
     return nn.functional.pad(heads, (0, missing)) if missing else heads
