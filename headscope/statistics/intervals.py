@@ -39,10 +39,10 @@ def wilson_interval(rate: Float[ndarray, " head"], queries: float) -> Interval:
 
 
 def ratio_influence(
-    sums: Float[ndarray, "block head"],
-    weight: Float[ndarray, "block _"],
+    sums: Float[ndarray, "block ..."],
+    weight: Float[ndarray, "block ..."],
     value: Float[ndarray, " head"] | float,
-) -> Float[ndarray, "block head"]:
+) -> Float[ndarray, "block ..."]:
     """What each block adds to the error of `value` = Σ sums / Σ weight.
 
     The ratio is linearised (Cochran 1977, 6.19). The rows sum to 0.
@@ -50,9 +50,7 @@ def ratio_influence(
     return np.asarray((sums - value * weight) / weight.sum())
 
 
-def influence_error(
-    influence: Float[ndarray, "block head"], blocks: int
-) -> Float[ndarray, " head"]:
+def influence_error(influence: Float[ndarray, "block ..."], blocks: int) -> Float[ndarray, "*head"]:
     """The standard error of an estimate from the influence of its blocks.
 
     Args:
@@ -64,8 +62,8 @@ def influence_error(
 
 
 def student_half_width(
-    error: Float[ndarray, " head"], blocks: Int[ndarray, " head"] | int
-) -> Float[ndarray, " head"]:
+    error: Float[ndarray, "*head"], blocks: Int[ndarray, "*head"] | int
+) -> Float[ndarray, "*head"]:
     """Half the width of Student's interval of an estimate with this standard error."""
     degrees = np.maximum(np.asarray(blocks) - 1, 1)
     return np.asarray(stdtrit(degrees, (1 + LEVEL) / 2) * error)

@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from numpy import ndarray
-from numpy.typing import ArrayLike
 from scipy.stats import rankdata
 
 from headscope.measure.bootstrap import LEVEL, resample
@@ -93,7 +92,7 @@ class _Sums:
 
     excess: Float[ndarray, "block head"]
     """Mass on targets minus mass on controls."""
-    queries: Int[ndarray, " block"]
+    queries: Float[ndarray, " block"]
 
     def lifts(self) -> Float[ndarray, " head"]:
         """Lift of each head over all blocks."""
@@ -170,7 +169,7 @@ def _means_of_layers(ranks: Lifts, layers: int, heads: int) -> Lifts:
     return np.asarray(by_layer.mean(-1).repeat(heads, axis=-1))
 
 
-def _fisher_z(correlation: ArrayLike) -> ndarray:
+def _fisher_z(correlation: ndarray | float) -> ndarray:
     """Fisher's transformation of correlations, finite at −1 and 1."""
     return np.asarray(np.arctanh(np.clip(correlation, -_LARGEST, _LARGEST)))
 
