@@ -55,11 +55,11 @@ class FrozenNorm:
     def pulled_back(self, directions: Float[Tensor, "*_ d_model"]) -> Float[Tensor, "*_ d_model"]:
         """Directions behind the norm as directions before it: ⟨y − bias, d⟩ = s · ⟨x, result⟩."""
         scaled = directions * self.gain.to(directions)
-        return scaled - scaled.mean(-1, keepdim=True) if self.centred else scaled
+        return _centred(scaled) if self.centred else scaled
 
     def linear(self, inputs: Float[Tensor, "*_ d_model"]) -> Float[Tensor, "*_ d_model"]:
         """The output without bias and scale."""
-        centred = inputs - inputs.mean(-1, keepdim=True) if self.centred else inputs
+        centred = _centred(inputs) if self.centred else inputs
         return centred * self.gain.to(inputs)
 
     def scale(
@@ -67,8 +67,14 @@ class FrozenNorm:
     ) -> Float[Tensor, "*_"]:
         """S of each token, as the model's own norm applied it."""
         linear = self.linear(inputs.float())
-        unbiased = outputs.float() - self.bias.to(outputs.device).float()
-        return (unbiased * linear).sum(-1) / linear.square().sum(-1).clamp_min(1e-30)
+        bias = self.bias.to(outputs.device).float()
+        unbiased = outputs.float() - bias
+        length = linear.square().sum(-1).clamp_min(1e-30)
+        return (unbiased * linear).sum(-1) / length
+
+
+def _centred(values: Float[Tensor, "*_ d_model"]) -> Float[Tensor, "*_ d_model"]:
+    return values - values.mean(-1, keepdim=True)
 
 
 @dataclass(eq=False)
@@ -116,9 +122,10 @@ class DirectPaths:
     ) -> Float[Tensor, "token head d_value"]:
         """The same as directions of each head's output z: through W_O and the norm behind it."""
         post_norm = self.post_norms[layer]
-        pulled = directions if post_norm is None else post_norm.pulled_back(directions)
+        if post_norm is not None:
+            directions = post_norm.pulled_back(directions)
         matrix = output_matrix(self.outputs[layer])
-        at_heads = pulled.to(matrix.device) @ matrix.float().T
+        at_heads = directions.to(matrix.device) @ matrix.float().T
         return at_heads.view(len(directions), self.heads, -1)
 
     @contextmanager
@@ -221,13 +228,21 @@ def _find_paths(network: Any, heads: int) -> DirectPaths:
     outputs = [output_projection(module) for module in projection_modules(network)]
     blocks = list(layer_list(network, len(outputs)))
     weight = network.get_input_embeddings().weight
-    tokens = (torch.arange(TOKENS, device=weight.device)[None] * 7 + 3) % len(weight)
+    positions = torch.arange(TOKENS, device=weight.device)
+    tokens = (positions[None] * 7 + 3) % len(weight)
     calls = _calls(network, tokens)
-    post_norms = [
-        _post_norm(calls, block, output) for block, output in zip(blocks, outputs, strict=True)
-    ]
+    post_norms = []
+    for block, output in zip(blocks, outputs, strict=True):
+        post_norms.append(_post_norm(calls, block, output))
     final_norm, unembedding = _final_modules(network, tokens, calls, blocks[-1])
-    return DirectPaths(heads, blocks, outputs, post_norms, final_norm, unembedding)
+    return DirectPaths(
+        heads=heads,
+        blocks=blocks,
+        outputs=outputs,
+        post_norms=post_norms,
+        final_norm=final_norm,
+        unembedding=unembedding,
+    )
 
 
 def _calls(network: Any, tokens: Tensor) -> dict[nn.Module, _Call]:
@@ -238,13 +253,16 @@ def _calls(network: Any, tokens: Tensor) -> dict[nn.Module, _Call]:
     def note(module: nn.Module, inputs: Any, options: Any, output: Any) -> None:
         stream = inputs[0] if inputs else options.get("hidden_states")
         result = output[0] if isinstance(output, tuple) else output
-        if isinstance(stream, Tensor) and isinstance(result, Tensor) and result.dim() >= 2:
+        if not isinstance(stream, Tensor) or not isinstance(result, Tensor):
+            return
+        if result.dim() >= 2:
             # some layouts add in place to what a module gave
             calls[module] = _Call(module, stream.clone(), result.clone())
 
     with ExitStack() as hooks:
         for module in network.modules():
-            hooks.enter_context(module.register_forward_hook(note, with_kwargs=True))
+            hook = module.register_forward_hook(note, with_kwargs=True)
+            hooks.enter_context(hook)
         network(tokens, use_cache=False)
     size = tokens.numel() * width
     return {module: call for module, call in calls.items() if call.outputs.numel() == size}
@@ -256,19 +274,26 @@ def _post_norm(
     """The norm between W_O and the stream, if there is one; checks what the block adds."""
     layer = calls[block]
     shape = layer.outputs.shape
+    output_stream = layer.outputs.float()
+    added = output_stream - layer.inputs.reshape(shape).float()
     written = calls[output].outputs.reshape(shape).float()
-    added = layer.outputs.float() - layer.inputs.reshape(shape).float()
-    inside = [calls[m] for m in block.modules() if m in calls and m not in (block, output)]
-    slack = _tolerance(layer.outputs) * float(max(added.norm(), layer.outputs.float().norm() * 0.1))
-    norms = [
-        c for c in inside if _is_close(c.inputs, written) and not _is_close(c.outputs, written)
-    ]
-    for norm in (None, *norms):
+    length = float(max(added.norm(), output_stream.norm() * 0.1))
+    slack = _tolerance(layer.outputs) * length
+    inside = []
+    for module in block.modules():
+        if module in calls and module not in (block, output):
+            inside.append(calls[module])
+    norms: list[_Call | None] = [None]
+    for call in inside:
+        if _is_close(call.inputs, written) and not _is_close(call.outputs, written):
+            norms.append(call)
+    for norm in norms:
         by_attention = written if norm is None else norm.outputs.reshape(shape).float()
         by_other = added - by_attention
-        others = (call.outputs.reshape(shape).float() for call in inside)
-        if any(float((by_other - other).norm()) <= slack for other in others):
-            return None if norm is None else _frozen_norm(norm)
+        for call in inside:
+            other = call.outputs.reshape(shape).float()
+            if float((by_other - other).norm()) <= slack:
+                return None if norm is None else _frozen_norm(norm)
     raise ModelError("a block adds more than what its attention and one other module write")
 
 
@@ -284,24 +309,21 @@ def _final_modules(
     final = network.base_model(tokens, use_cache=False).last_hidden_state
     logits = network(tokens, use_cache=False).logits.float()
     unembedding = network.get_output_embeddings()
-    inside = set(last.modules())
-    norms = [
-        call
-        for call in calls.values()
-        if call.module not in inside
-        and _is_close(call.outputs, final)
-        and _is_close(call.inputs, stream)
-    ]
     # by the matrix that `directions` reads, and not by its module
     bias = getattr(unembedding, "bias", None)
-    plain = nn.functional.linear(final, unembedding.weight, bias).float()
-    cap = getattr(network.config.get_text_config(decoder=True), "final_logit_softcapping", None)
-    capped = plain if cap is None else torch.tanh(plain / cap) * cap
-    if _share_off(capped, logits) >= _tolerance(final):
+    rebuilt = nn.functional.linear(final, unembedding.weight, bias).float()
+    config = network.config.get_text_config(decoder=True)
+    cap = getattr(config, "final_logit_softcapping", None)
+    if cap is not None:
+        rebuilt = torch.tanh(rebuilt / cap) * cap
+    if _share_off(rebuilt, logits) >= _tolerance(final):
         raise ModelError("the logits are not the last norm's output, unembedded")
-    if not norms:
-        raise ModelError("no norm stands between the last block and the unembedding")
-    return _frozen_norm(norms[0]), unembedding
+    inside = set(last.modules())
+    for call in calls.values():
+        is_between = _is_close(call.inputs, stream) and _is_close(call.outputs, final)
+        if is_between and call.module not in inside:
+            return _frozen_norm(call), unembedding
+    raise ModelError("no norm stands between the last block and the unembedding")
 
 
 @torch.inference_mode()
@@ -311,23 +333,28 @@ def _frozen_norm(call: _Call) -> FrozenNorm:
     Raises:
         ModelError: it does something else.
     """
-    module, inputs = call.module, call.inputs
-    width = inputs.shape[-1]
+    module = call.module
+    width = call.inputs.shape[-1]
     generator = torch.Generator().manual_seed(0)
-    trial = torch.randn(64, width, generator=generator).to(inputs)
+    trial = torch.randn(64, width, generator=generator).to(call.inputs)
     answer = module(trial)
-    answer = (answer[0] if isinstance(answer, tuple) else answer).float()
+    if isinstance(answer, tuple):
+        answer = answer[0]
+    answer = answer.float()
     bias = getattr(module, "bias", None)
     bias = bias.detach() if isinstance(bias, Tensor) else answer.new_zeros(width)
-    x, y = inputs.reshape(-1, width).float(), call.outputs.reshape(-1, width).float()
+    unbiased = answer - bias.float()
+    inputs = call.inputs.reshape(-1, width).float()
+    outputs = call.outputs.reshape(-1, width).float()
     for centred in (False, True):
-        unit = trial.float() - trial.float().mean(-1, keepdim=True) if centred else trial.float()
+        unit = _centred(trial.float()) if centred else trial.float()
         unit = unit / unit.square().mean(-1, keepdim=True).sqrt()
         # least squares of one gain for each coordinate
-        gain = ((answer - bias.float()) * unit).sum(0) / unit.square().sum(0)
+        gain = (unbiased * unit).sum(0) / unit.square().sum(0)
         norm = FrozenNorm(module, gain, bias, centred)
-        rebuilt = norm.scale(x, y)[:, None] * norm.linear(x) + bias.float()
-        if _share_off(rebuilt, y) < _tolerance(inputs):
+        scale = norm.scale(inputs, outputs)
+        rebuilt = scale[:, None] * norm.linear(inputs) + bias.float()
+        if _share_off(rebuilt, outputs) < _tolerance(call.inputs):
             return norm
     raise ModelError("a norm multiplies by more than one number of each token")
 
@@ -337,10 +364,12 @@ def _tolerance(values: Tensor) -> float:
 
 
 def _share_off(values: Tensor, expected: Tensor) -> float:
-    return float((values - expected).norm() / expected.norm().clamp_min(1e-30))
+    length = expected.norm().clamp_min(1e-30)
+    return float((values - expected).norm() / length)
 
 
 def _is_close(first: Tensor, second: Tensor) -> bool:
-    return first.numel() == second.numel() and bool(
-        torch.allclose(first.float().flatten(), second.float().flatten(), rtol=1e-4, atol=1e-6)
-    )
+    if first.numel() != second.numel():
+        return False
+    a, b = first.float().flatten(), second.float().flatten()
+    return bool(torch.allclose(a, b, rtol=1e-4, atol=1e-6))

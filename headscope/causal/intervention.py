@@ -171,7 +171,8 @@ class RowHeadsSet(OutputChange):
 
     def edit(self, layer: int, z: HeadOutputs) -> HeadOutputs:
         """The outputs with one head of each row set."""
-        changed, rows = z.clone(), torch.arange(len(z), device=z.device)
+        changed = z.clone()
+        rows = torch.arange(len(z), device=z.device)
         changed[rows, :, self.heads] = self.values.to(z)
         return changed
 
@@ -185,10 +186,11 @@ def ablated(method: str, clean: CleanRun, heads: Mapping[int, Sequence[int]]) ->
         clean: the untouched run.
         heads: by layer, which heads.
     """
-    values = {
-        layer: WAYS_TO_ABLATE[method](clean.z[layer][:, :, list(numbers)], clean.rows.lengths)
-        for layer, numbers in heads.items()
-    }
+    ablate = WAYS_TO_ABLATE[method]
+    values = {}
+    for layer, numbers in heads.items():
+        z = clean.z[layer][:, :, list(numbers)]
+        values[layer] = ablate(z, clean.rows.lengths)
     return HeadsSet(heads, values)
 
 
@@ -198,8 +200,10 @@ def _zero(z: HeadOutputs, lengths: Tensor) -> Tensor:
 
 def _mean(z: HeadOutputs, lengths: Tensor) -> Tensor:
     position = torch.arange(z.shape[1], device=z.device)
-    real = ((position > 0) & (position < lengths[:, None]))[:, :, None, None]
-    return (z * real).sum((0, 1)) / real.sum().clamp(min=1)
+    is_text = (position > 0) & (position < lengths[:, None])
+    counted = is_text[:, :, None, None]
+    total = (z * counted).sum((0, 1))
+    return total / counted.sum().clamp(min=1)
 
 
 WAYS_TO_ABLATE: Mapping[str, Callable[[HeadOutputs, Tensor], Tensor]] = {

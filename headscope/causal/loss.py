@@ -79,15 +79,18 @@ def loss(
         ModelError: see `network_of`.
     """
     network = network_of(model)
+    size = batch_tokens or batch_tokens_on(model.device)
     nats: list[float] = []
     with nullcontext() if intervention is None else intervention.applied(model):
-        for batch in in_batches(windows, batch_tokens or batch_tokens_on(model.device)):
+        for batch in in_batches(windows, size):
             predictions = predictions_of(network, batch)
-            losses = chunked_losses(network, predictions.stream, predictions.labels)
-            by_window = torch.split(torch.cat(list(losses)), predictions.lengths)
-            nats += [float(window.double().sum()) for window in by_window]
+            chunks = chunked_losses(network, predictions.stream, predictions.labels)
+            losses = torch.cat(list(chunks))
+            for window in torch.split(losses, predictions.lengths):
+                nats.append(float(window.double().sum()))
             advance(sum(map(len, batch)))
-    return TextLoss(np.array(nats), np.array([len(window) - 1 for window in windows]))
+    predicted = [len(window) - 1 for window in windows]
+    return TextLoss(np.array(nats), np.array(predicted))
 
 
 def predictions_of(network: Any, windows: Sequence[Window]) -> Predictions:
@@ -100,7 +103,11 @@ def predictions_of(network: Any, windows: Sequence[Window]) -> Predictions:
     # position i predicts the token at i + 1
     stream = last_stream(network, tokens)[:, :-1]
     following = tokens[:, 1:]
-    return Predictions(stream=stream[is_predicted], labels=following[is_predicted], lengths=lengths)
+    return Predictions(
+        stream=stream[is_predicted],
+        labels=following[is_predicted],
+        lengths=lengths,
+    )
 
 
 def last_stream(
@@ -116,12 +123,13 @@ def chunked_losses(
 ) -> Iterator[Float[Tensor, " some"]]:
     """−ln p of each label, for as many targets at a time as logits may exist at once."""
     unembed = network.get_output_embeddings()
-    rows = max(1, LOGIT_CELLS // int(unembed.weight.shape[0]))
+    vocabulary = int(unembed.weight.shape[0])
+    rows = max(1, LOGIT_CELLS // vocabulary)
     for start in range(0, len(stream), rows):
         part = slice(start, start + rows)
         logits = unembed(stream[part])
-        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-        yield nn.functional.cross_entropy(logits, labels[part], reduction="none")
+        precision = torch.promote_types(logits.dtype, torch.float32)
+        yield nn.functional.cross_entropy(logits.to(precision), labels[part], reduction="none")
 
 
 def network_of(model: Model) -> Any:

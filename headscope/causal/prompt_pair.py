@@ -38,6 +38,18 @@ class HeadAttention:
     pattern: Float[Tensor, "head query key"]
     value: Float[Tensor, "head key width"]
 
+    def carried(self, head: int) -> Float[Tensor, "query key width"]:
+        """Attention times value, for each edge of a head."""
+        return self.pattern[head, :, :, None] * self.value[head]
+
+
+def _outputs(
+    run: PromptRun, layer: int, heads: Sequence[int]
+) -> Float[Tensor, "head position width"]:
+    """Outputs z of some heads in a run of one prompt."""
+    z = run.clean.z[layer][0]
+    return z[:, heads].transpose(0, 1)
+
 
 @dataclass(frozen=True, eq=False)
 class PromptRun:
@@ -97,27 +109,31 @@ class PromptPair:
     @property
     def rows_at_once(self) -> int:
         """Patches of a layer that run together."""
-        return max(1, ROWS_TOKENS // self.clean.clean.rows.tokens.shape[1])
+        length = self.clean.clean.rows.tokens.shape[1]
+        return max(1, ROWS_TOKENS // length)
 
     def carried_change(self, layer: int, head: int) -> Float[Tensor, "query key"]:
         """Norm of the difference of attention times value between the prompts, for each edge."""
-        one, other = self.clean.attention[layer], self.corrupt.attention[layer]
-        carried = one.pattern[head, :, :, None] * one.value[head]
-        carried = carried - other.pattern[head, :, :, None] * other.value[head]
-        lengths: Tensor = carried.norm(dim=-1)
+        change = self.clean.attention[layer].carried(head)
+        change = change - self.corrupt.attention[layer].carried(head)
+        lengths: Tensor = change.norm(dim=-1)
         return lengths
 
     def _change(
         self, patches: Sequence[Patch], base: PromptRun, source: PromptRun, *, attention_only: bool
     ) -> RowHeadsSet:
-        layer, heads = patches[0].layer, [patch.head for patch in patches]
+        layer = patches[0].layer
+        heads = [patch.head for patch in patches]
         if patches[0].query is None and not attention_only:
-            return RowHeadsSet(layer, heads, source.clean.z[layer][0][:, heads].transpose(0, 1))
-        other, here = source.attention[layer], base.attention[layer]
-        values = here.value if attention_only else other.value
-        rows = [_difference(patch, here, other, values) for patch in patches]
-        z = base.clean.z[layer][0][:, heads].transpose(0, 1)
-        return RowHeadsSet(layer, heads, z + torch.stack(rows).to(z))
+            return RowHeadsSet(layer, heads, _outputs(source, layer, heads))
+        base_attention = base.attention[layer]
+        source_attention = source.attention[layer]
+        values = base_attention.value if attention_only else source_attention.value
+        changes = []
+        for patch in patches:
+            changes.append(_difference(patch, base_attention, source_attention, values))
+        z = _outputs(base, layer, heads)
+        return RowHeadsSet(layer, heads, z + torch.stack(changes).to(z))
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,8 +150,10 @@ class _Stored(AttentionChange):
 
     def attend(self, call: AttentionCall) -> Output:
         """The layer's unchanged output."""
-        pattern, value = call.pattern()[0].float(), call.value[0].float()
-        shared = value.repeat_interleave(len(pattern) // len(value), 0)  # grouped query heads
+        pattern = call.pattern()[0].float()
+        value = call.value[0].float()
+        heads_per_value = len(pattern) // len(value)  # grouped query heads
+        shared = value.repeat_interleave(heads_per_value, 0)
         self.attention[call.layer] = HeadAttention(pattern, shared)
         return call.output()
 
@@ -144,8 +162,9 @@ class _Stored(AttentionChange):
 def likeliest_next(rerunner: Rerunner, window: Window) -> int:
     """The most likely token after a prompt."""
     clean = rerunner.clean(_rows(rerunner, window))
-    stream = rerunner.streams(clean, None)[:, -1]
-    return int(rerunner.network.get_output_embeddings()(stream).argmax())
+    last = rerunner.streams(clean, None)[:, -1]
+    unembed = rerunner.network.get_output_embeddings()
+    return int(unembed(last).argmax())
 
 
 @torch.inference_mode()
@@ -154,14 +173,20 @@ def _run(
 ) -> PromptRun:
     clean = rerunner.clean(_rows(rerunner, window))
     stored = _Stored(frozenset(layers))
-    (value,) = _metrics(rerunner, rerunner.streams(clean, stored), compared)
-    return PromptRun(clean, stored.attention, value)
+    streams = rerunner.streams(clean, stored)
+    (metric,) = _metrics(rerunner, streams, compared)
+    return PromptRun(clean=clean, attention=stored.attention, metric=metric)
 
 
 def _rows(rerunner: Rerunner, window: Window) -> TokenRows:
     tokens = torch.from_numpy(window.tokens)[None].to(rerunner.model.device)
     nothing = torch.zeros(0, dtype=torch.long, device=tokens.device)
-    return TokenRows(tokens, torch.tensor([tokens.shape[1]]), nothing, nothing)
+    return TokenRows(
+        tokens=tokens,
+        lengths=torch.tensor([len(window)]),
+        row=nothing,
+        position=nothing,
+    )
 
 
 def _metrics(
@@ -169,19 +194,27 @@ def _metrics(
 ) -> list[float]:
     """The logit difference of each row after its last token."""
     unembed = rerunner.network.get_output_embeddings()
-    logits = (unembed(stream[None, -1:]).float()[0, -1] for stream in streams)
-    return [float(values[compared[0]] - values[compared[1]]) for values in logits]
+    first, second = compared[0], compared[1]
+    metrics = []
+    for stream in streams:
+        logits = unembed(stream[None, -1:]).float()[0, -1]
+        metrics.append(float(logits[first] - logits[second]))
+    return metrics
 
 
 def _difference(
     patch: Patch, here: HeadAttention, other: HeadAttention, values: Float[Tensor, "head key width"]
 ) -> Float[Tensor, "position width"]:
     """The change of a head's output at each position."""
-    queries = slice(None) if patch.query is None else slice(patch.query, patch.query + 1)
-    keys = slice(None) if patch.key is None else slice(patch.key, patch.key + 1)
     head = patch.head
+    queries = _one_or_all(patch.query)
+    keys = _one_or_all(patch.key)
     incoming = other.pattern[head, queries, keys] @ values[head, keys]
     outgoing = here.pattern[head, queries, keys] @ here.value[head, keys]
     added = here.value.new_zeros(here.value.shape[1:])
     added[queries] = incoming - outgoing
     return added
+
+
+def _one_or_all(position: int | None) -> slice:
+    return slice(None) if position is None else slice(position, position + 1)

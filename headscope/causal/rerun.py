@@ -46,7 +46,8 @@ class Score(Enum):
             return cls.NEXT
         engine: Any = model.engine
         fills_in = engine.network.get_output_embeddings() is not None
-        return cls.MASKED if fills_in and model.tokenizer.mask is not None else cls.STATE
+        has_mask = model.tokenizer.mask is not None
+        return cls.MASKED if fills_in and has_mask else cls.STATE
 
 
 class TokenRows(NamedTuple):
@@ -82,11 +83,19 @@ class CleanRun:
         Nothing is copied.
         """
         rows = TokenRows(
-            self.rows.tokens.expand(count, -1), self.rows.lengths.expand(count), *self.rows[2:4]
+            tokens=self.rows.tokens.expand(count, -1),
+            lengths=self.rows.lengths.expand(count),
+            row=self.rows.row,
+            position=self.rows.position,
         )
-        inputs = [stream.expand(count, -1, -1) for stream in self.inputs]
         z = {layer: outputs.expand(count, -1, -1, -1) for layer, outputs in self.z.items()}
-        return CleanRun(rows, inputs, z, self.states, self.scores)
+        return CleanRun(
+            rows=rows,
+            inputs=[stream.expand(count, -1, -1) for stream in self.inputs],
+            z=z,
+            states=self.states,
+            scores=self.scores,
+        )
 
 
 class Rerunner:
@@ -165,8 +174,12 @@ class Rerunner:
             intervention: a change of the model; None leaves it as it is.
         """
         unembed = self.network.get_output_embeddings()
-        parts = torch.split(self.streams(clean, intervention)[0], UNEMBED_ROWS)
-        return torch.cat([unembed(part).float().log_softmax(-1) for part in parts])
+        (stream,) = self.streams(clean, intervention)
+        parts = []
+        for part in torch.split(stream, UNEMBED_ROWS):
+            logits = unembed(part).float()
+            parts.append(logits.log_softmax(-1))
+        return torch.cat(parts)
 
     @torch.inference_mode()
     def streams(
@@ -229,9 +242,12 @@ class Rerunner:
         clean: Float[Tensor, "place d_model"],
     ) -> Float[Tensor, " place"]:
         if self.score is Score.STATE:
-            distance: Tensor = (clean - states).norm(dim=-1) / clean.norm(dim=-1)
-            return -distance
-        labels = rows.tokens[rows.row, rows.position] if rows.labels is None else rows.labels
+            distance = (clean - states).norm(dim=-1)
+            share: Tensor = distance / clean.norm(dim=-1)
+            return -share
+        labels = rows.labels
+        if labels is None:
+            labels = rows.tokens[rows.row, rows.position]
         losses = list(chunked_losses(self.network, states, labels))
         return -torch.cat(losses) if losses else states.new_zeros(0)
 
@@ -239,7 +255,8 @@ class Rerunner:
     def _block_returns_tuple(self) -> bool:
         """Test if a block hands its stream on as the first of several things."""
         outputs: list[Any] = []
-        tokens = torch.arange(8, device=self.model.device)[None] % self.model.vocabulary_size
+        positions = torch.arange(8, device=self.model.device)
+        tokens = positions[None] % self.model.vocabulary_size
         handle = self.blocks[0].register_forward_hook(lambda *args: outputs.append(args[-1]))
         try:
             self.network.base_model(tokens)

@@ -72,8 +72,14 @@ class Moves(NamedTuple):
         """Some of the rows, with their cells."""
         part = slice(start, stop)
         inside = (self.item >= start) & (self.item < stop)
-        rows = (self.query[part], self.layer[part], self.head[part], self.draw[part])
-        return Moves(*rows, self.item[inside] - start, self.key[inside])
+        return Moves(
+            query=self.query[part],
+            layer=self.layer[part],
+            head=self.head[part],
+            draw=self.draw[part],
+            item=self.item[inside] - start,
+            key=self.key[inside],
+        )
 
 
 class Changed(NamedTuple):
@@ -116,8 +122,12 @@ class _QueriesOnCleanKeys(_EveryLayer):
         """Outputs z of single queries."""
         clean = self.clean[call.layer]
         position = torch.from_numpy(self.moves.query).to(call.query.device)
-        query, key, value = (part[:, :, 0] for part in (call.query, call.key, call.value))
-        attention, read = clean.read(query, key, value, position)
+        attention, read = clean.read(
+            call.query[:, :, 0],
+            call.key[:, :, 0],
+            call.value[:, :, 0],
+            position,
+        )
         items = np.flatnonzero(self.moves.layer == call.layer)
         if len(items):
             self._move(items, clean, attention, read)
@@ -126,18 +136,26 @@ class _QueriesOnCleanKeys(_EveryLayer):
     def _move(self, numbers: ndarray, clean: CleanKeys, attention: Tensor, read: Tensor) -> None:
         """Move cells of the items whose head is in this layer; changes `read` and `moved`."""
         items = torch.from_numpy(numbers).to(attention.device)
-        first = None if clean.terms.sink is not None else (attention[items, 0] > 0).int().argmax(-1)
-        sinks = [None] * len(items) if first is None else first.tolist()
-        per_row = zip(numbers.tolist(), attention[items], sinks, strict=True)
-        removed = torch.stack(
-            [attention_taken(self.moves, item, row, sink=sink) for item, row, sink in per_row]
-        )
-        moved, change = removed.sum(-1), -removed
+        rows = attention[items]
+        first = None
+        sinks: list[int | None] = [None] * len(items)
+        if clean.terms.sink is None:
+            # the first token that a query sees takes what is moved
+            first = (rows[:, 0] > 0).int().argmax(-1)
+            sinks = list(first.tolist())
+        removed_of_rows = []
+        for item, row, sink in zip(numbers.tolist(), rows, sinks, strict=True):
+            removed_of_rows.append(attention_taken(self.moves, item, row, sink=sink))
+        removed = torch.stack(removed_of_rows)
+        moved = removed.sum(-1)
+        change = -removed
         if first is not None:  # a learned sink has no value
-            change[torch.arange(len(items), device=items.device), :, first] += moved
+            number = torch.arange(len(items), device=items.device)
+            change[number, :, first] += moved
         groups = attention.shape[1] // clean.value.shape[0]
         by_group = change.view(len(items), -1, groups, change.shape[-1])
-        read[items] += torch.einsum("ngcl,glv->ngcv", by_group, clean.value.float()).flatten(1, 2)
+        added = torch.einsum("ngcl,glv->ngcv", by_group, clean.value.float())
+        read[items] += added.flatten(1, 2)
         self.moved[items] = moved.sum(-1)
 
 
@@ -166,12 +184,17 @@ class QueryRerunner:
         reader = _KeyReader(self.model.attention_layers, [len(ids)], [{}])
         with reader.applied(self.model):
             stream = last_stream(self.network, ids[None])[0]
-        starts = range(0, len(moves.query), AT_ONCE)
-        parts = [
-            self._again(ids, stream, moves.between(start, start + AT_ONCE), reader.keys[0])
-            for start in starts
-        ]
-        return Changed(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+        (keys,) = reader.keys
+        parts = []
+        for start in range(0, len(moves.query), AT_ONCE):
+            part = moves.between(start, start + AT_ONCE)
+            parts.append(self._again(ids, stream, part, keys))
+        return Changed(
+            divergence=np.concatenate([part.divergence for part in parts]),
+            moved=np.concatenate([part.moved for part in parts]),
+            clean=np.concatenate([part.clean for part in parts]),
+            changed=np.concatenate([part.changed for part in parts]),
+        )
 
     def _again(
         self, ids: Tensor, clean_stream: Tensor, moves: Moves, clean: dict[int, CleanKeys]
@@ -181,28 +204,37 @@ class QueryRerunner:
         queries = _QueriesOnCleanKeys(self.model.attention_layers, clean, moves, moved)
         with queries.applied(self.model):
             stream = self.streams(ids[position], position)
+        # a query that is run again several times is unembedded once
         unique, back = np.unique(moves.query, return_inverse=True)
-        before = self._logarithms(clean_stream[torch.from_numpy(unique)])[torch.from_numpy(back)]
+        clean_logarithms = self._logarithms(clean_stream[torch.from_numpy(unique)])
+        before = clean_logarithms[torch.from_numpy(back)]
         after = self._logarithms(stream)
-        divergence = (before.exp() * (before - after)).sum(-1).clamp_min(0)
-        following = ids[(position + 1).clamp_max(len(ids) - 1)][:, None]
-        last = position == len(ids) - 1
-        known, changed = (
-            logarithms.gather(1, following)[:, 0].masked_fill(last, torch.nan)
-            for logarithms in (before, after)
+        divergence = (before.exp() * (before - after)).sum(-1)
+        last = len(ids) - 1
+        following = ids[(position + 1).clamp_max(last)]
+
+        def of_following(logarithms: Tensor) -> ndarray:
+            values = logarithms.gather(1, following[:, None])[:, 0]
+            return _doubles(values.masked_fill(position == last, torch.nan))
+
+        return Changed(
+            divergence=_doubles(divergence.clamp_min(0)),
+            moved=_doubles(moved),
+            clean=of_following(before),
+            changed=of_following(after),
         )
-        columns = (divergence, moved, known, changed)
-        return Changed(*(column.double().cpu().numpy() for column in columns))
 
     def streams(
         self, tokens: Int[Tensor, " item"], position: Int[Tensor, " item"]
     ) -> Float[Tensor, "item d_model"]:
         """Stream that is unembedded of single tokens at these positions, each run alone."""
         parameters = inspect.signature(self.network.base_model.forward).parameters
+        options = {}
         # a network of which attention alone uses positions takes none
-        takes_positions = "position_ids" in parameters
-        options = {"position_ids": position[:, None]} if takes_positions else {}
-        return last_stream(self.network, tokens[:, None], **options)[:, 0]
+        if "position_ids" in parameters:
+            options["position_ids"] = position[:, None]
+        streams = last_stream(self.network, tokens[:, None], **options)
+        return streams[:, 0]
 
     def _logarithms(self, stream: Tensor) -> Tensor:
         logits: Tensor = self.network.get_output_embeddings()(stream)
@@ -212,38 +244,62 @@ class QueryRerunner:
         """Divergence of the predictions of some tokens, in nats."""
         tokens = np.arange(1, 33) % self.model.vocabulary_size
         query = np.arange(0, 32, 3)
-        nothing = np.zeros(0, np.int64)
-        layer = np.full(len(query), -1)
-        changed = self.run(tokens, Moves(query, layer, layer, layer + 1, nothing, nothing))
-        return float(np.nan_to_num(changed.divergence, nan=np.inf).max())
+        no_cells = np.zeros(0, np.int64)
+        no_layer = np.full(len(query), -1)
+        moves = Moves(
+            query=query,
+            layer=no_layer,
+            head=no_layer,
+            draw=np.full(len(query), ALL),
+            item=no_cells,
+            key=no_cells,
+        )
+        divergence = self.run(tokens, moves).divergence
+        return float(np.nan_to_num(divergence, nan=np.inf).max())
 
 
 def attention_taken(
     moves: Moves, item: int, attention: Float[Tensor, "head position"], sink: int | None
 ) -> Float[Tensor, "head position"]:
     """Attention that each cell of a query's layer gives."""
+    head = int(moves.head[item])
+    draw = int(moves.draw[item])
     keys = torch.from_numpy(moves.key[moves.item == item]).to(attention.device)
     targeted = torch.zeros_like(attention)
-    targeted[int(moves.head[item]), keys] = attention[int(moves.head[item]), keys]
+    targeted[head, keys] = attention[head, keys]
     if sink is not None:
         targeted[:, sink] = 0
-    if moves.draw[item] == ALL:
+    if draw == ALL:
         return targeted
-    free = attention.clone()
-    free[:, keys] = 0
+    others = attention.clone()
+    others[:, keys] = 0
     if sink is not None:
-        free[:, sink] = 0
-    if moves.draw[item] == AS_MUCH:
-        return targeted * (free.sum() / targeted.sum().clamp_min(TINY)).clamp_max(1)
-    cells = free.flatten()
-    seed = [int(moves.draw[item]), int(moves.query[item]), int(moves.layer[item])]
-    luck = np.random.default_rng([*seed, int(moves.head[item])]).exponential(size=len(cells))
+        others[:, sink] = 0
+    if draw == AS_MUCH:
+        share = others.sum() / targeted.sum().clamp_min(TINY)
+        return targeted * share.clamp_max(1)
+    rng = np.random.default_rng([draw, int(moves.query[item]), int(moves.layer[item]), head])
+    return _attention_of_drawn_cells(others, targeted.sum(), rng)
+
+
+def _attention_of_drawn_cells(
+    attention: Float[Tensor, "head position"], amount: Tensor, rng: np.random.Generator
+) -> Float[Tensor, "head position"]:
+    """What cells give that are drawn until so much attention is moved."""
+    cells = attention.flatten()
+    clocks = torch.from_numpy(rng.exponential(size=len(cells))).to(cells)
     # the first of several exponential clocks to ring is each one as likely as its rate
-    order = (torch.from_numpy(luck).to(cells) / cells).argsort()  # empty cells last: x ÷ 0 is inf
-    before = cells[order].cumsum(0) - cells[order]
+    order = (clocks / cells).argsort()  # empty cells last: x ÷ 0 is inf
+    in_order = cells[order]
+    before = in_order.cumsum(0) - in_order
+    missing = (amount - before).clamp_min(0)
     removed = torch.zeros_like(cells)
-    removed[order] = torch.minimum((targeted.sum() - before).clamp_min(0), cells[order])
+    removed[order] = torch.minimum(missing, in_order)
     return removed.view_as(attention)
+
+
+def _doubles(values: Tensor) -> ndarray:
+    return values.double().cpu().numpy()
 
 
 @dataclass(frozen=True, eq=False)
@@ -290,23 +346,24 @@ class LastTokenRunner:
             prompts: tokens of each, the beginning-of-text token first.
             keys: keep what `states` needs.
         """
-        order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
+        lengths = [len(prompt) for prompt in prompts]
+        order = sorted(range(len(prompts)), key=lambda i: lengths[i])
         runs: dict[int, LastToken] = {}
         while order:
             # the shortest prompts first, so that padding is little
-            count = next(
-                n
-                for n in range(len(order), 0, -1)
-                if n == 1 or n * len(prompts[order[n - 1]]) <= TOKENS_AT_ONCE
-            )
+            count = 1
+            while count < len(order) and (count + 1) * lengths[order[count]] <= TOKENS_AT_ONCE:
+                count += 1
             batch, order = order[:count], order[count:]
-            runs |= zip(batch, self._read([prompts[i] for i in batch], keys=keys), strict=True)
+            runs_of_batch = self._read([prompts[i] for i in batch], keys=keys)
+            runs.update(zip(batch, runs_of_batch, strict=True))
         return [runs[i] for i in range(len(prompts))]
 
     def _read(self, prompts: Sequence[Int[Tensor, " position"]], *, keys: bool) -> list[LastToken]:
         tokens = nn.utils.rnn.pad_sequence([*prompts], batch_first=True).to(self.model.device)
         lengths = torch.tensor([len(prompt) for prompt in prompts])
-        rows, last = torch.arange(len(prompts)), lengths - 1
+        rows = torch.arange(len(prompts))
+        last = lengths - 1
         reader = _KeyReader(self.model.attention_layers, lengths.tolist(), [{} for _ in prompts])
         # the place after a prompt is predicted at its last token, whatever its label
         places = TokenRows(tokens, lengths, rows, lengths, labels=tokens[:, 0])
@@ -314,16 +371,18 @@ class LastTokenRunner:
             run = self.rerunner.clean(places)
         streams = [stream[rows, last] for stream in run.inputs]
         z = {layer: outputs[rows, last] for layer, outputs in run.z.items()}
-        return [
-            LastToken(
-                tokens[i, : len(prompts[i])],
-                [stream[i] for stream in streams],
-                {layer: outputs[i] for layer, outputs in z.items()},
-                run.states[i],
-                reader.keys[i],
+        runs = []
+        for i, prompt in enumerate(prompts):
+            runs.append(
+                LastToken(
+                    tokens=tokens[i, : len(prompt)],
+                    streams=[stream[i] for stream in streams],
+                    z={layer: outputs[i] for layer, outputs in z.items()},
+                    state=run.states[i],
+                    keys=reader.keys[i],
+                )
             )
-            for i in range(len(prompts))
-        ]
+        return runs
 
     @torch.inference_mode()
     def states(
@@ -354,18 +413,19 @@ class LastTokenRunner:
         self, prompts: Sequence[LastToken], layer: int, prompt: Tensor, head: Tensor, value: Tensor
     ) -> Float[Tensor, "item d_model"]:
         device = self.model.device
-        tokens = torch.stack([run.tokens[-1] for run in prompts])[prompt].to(device)
-        positions = torch.tensor([len(run.tokens) - 1 for run in prompts], device=device)[prompt]
-        stream = torch.stack([run.streams[layer] for run in prompts])[prompt][:, None]
-        counts = torch.bincount(prompt, minlength=len(prompts)).tolist()
-        again = _LastOnCleanKeys(self.model.attention_layers, prompts, counts)
+        tokens = torch.stack([run.tokens[-1] for run in prompts])
+        last = [len(run.tokens) - 1 for run in prompts]
+        positions = torch.tensor(last, device=device)
+        streams = torch.stack([run.streams[layer] for run in prompts])
+        counts = torch.bincount(prompt, minlength=len(prompts))
+        again = _LastOnCleanKeys(self.model.attention_layers, prompts, counts.tolist())
         change = RowHeadsSet(layer, head.to(device), value[:, None].to(device))
         with (
-            self.rerunner.handing_on(layer, stream),
+            self.rerunner.handing_on(layer, streams[prompt][:, None]),
             again.applied(self.model),
             change.applied(self.model),
         ):
-            return self.queries.streams(tokens, positions)
+            return self.queries.streams(tokens[prompt].to(device), positions[prompt])
 
 
 @dataclass
@@ -378,11 +438,17 @@ class _LastOnCleanKeys(_EveryLayer):
 
     def attend(self, call: AttentionCall) -> Output:
         """Outputs z of each item's heads."""
-        vectors = (call.query, call.key, call.value)
-        items = (torch.split(part[:, :, 0], [*self.counts]) for part in vectors)
+        counts = list(self.counts)
+        queries = torch.split(call.query[:, :, 0], counts)
+        keys = torch.split(call.key[:, :, 0], counts)
+        values = torch.split(call.value[:, :, 0], counts)
         parts = []
-        for run, query, key, value in zip(self.prompts, *items, strict=True):
-            if len(query):
-                position = torch.full((len(query),), len(run.tokens) - 1, device=query.device)
-                parts.append(run.keys[call.layer].read(query, key, value, position)[1])
-        return torch.cat(parts)[:, None].to(call.value.dtype).contiguous()
+        for run, query, key, value in zip(self.prompts, queries, keys, values, strict=True):
+            if not len(query):
+                continue
+            last = len(run.tokens) - 1
+            position = torch.full((len(query),), last, device=query.device)
+            _, outputs = run.keys[call.layer].read(query, key, value, position)
+            parts.append(outputs)
+        z = torch.cat(parts)[:, None]
+        return z.to(call.value.dtype).contiguous()

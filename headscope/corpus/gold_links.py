@@ -35,9 +35,17 @@ def arrow(kind: str, query: int, right: Iterable[int], candidates: Iterable[int]
     >>> arrow("bracket", 9, [3], [3, 7, 11])
     Arrow(kind='bracket', query=9, right=(3,), others=(7,))
     """
-    goal = tuple(sorted({position for position in right if position < query}))
-    others = sorted({position for position in candidates if position < query} - {*goal})
-    return Arrow(kind, query, goal, tuple(others[-MAX_CANDIDATES:])) if goal else None
+    goals = {position for position in right if position < query}
+    if not goals:
+        return None
+    earlier = {position for position in candidates if position < query}
+    others = sorted(earlier - goals)
+    return Arrow(
+        kind=kind,
+        query=query,
+        right=tuple(sorted(goals)),
+        others=tuple(others[-MAX_CANDIDATES:]),
+    )
 
 
 def moved_rows(

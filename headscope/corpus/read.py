@@ -59,7 +59,10 @@ def _files_within(folder: Path) -> list[Path]:
 
     Notes with a treebank, a licence with code and a README with texts are not part of the corpus.
     """
-    files = sorted(p for p in folder.rglob("*") if _suffix(p) in SUFFIXES and p.is_file())
+    files = []
+    for path in sorted(folder.rglob("*")):
+        if _suffix(path) in SUFFIXES and path.is_file():
+            files.append(path)
     if not files:
         others = _listed_suffixes(folder, files)
         contents = f"; it contains {others}" if others else ""
@@ -67,7 +70,9 @@ def _files_within(folder: Path) -> list[Path]:
             f"{folder}: no corpus file in this folder ({', '.join(SUFFIXES)}){contents}"
         )
     counts = Counter(map(_suffix, files))
-    suffix = ".conllu" if ".conllu" in counts else max(SUFFIXES, key=lambda kind: counts[kind])
+    suffix = ".conllu"
+    if suffix not in counts:
+        suffix = max(SUFFIXES, key=lambda kind: counts[kind])
     return [path for path in files if _suffix(path) == suffix]
 
 

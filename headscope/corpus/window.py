@@ -67,19 +67,24 @@ class WordTable:
 
     def between(self, start: int, stop: int, begins: int = 1) -> WordTable:
         """The words that lie wholly in `[start, stop)`, position `start` now being `begins`."""
-        inside = np.flatnonzero((self.first >= start) & (self.last < stop))
+        is_inside = (self.first >= start) & (self.last < stop)
+        inside = np.flatnonzero(is_inside)
         columns = moved_rows(self, inside, begins - start, ("first", "last"))
+        # the new row of each word; −1 for those outside, and for no word
         row = np.full(len(self) + 1, -1)
         row[inside] = np.arange(len(inside))
-        return WordTable(**columns | {"head": row[columns["head"]]})
+        columns["head"] = row[columns["head"]]
+        return WordTable(**columns)
 
     @cached_property
     def dependents(self) -> dict[str, _Positions]:
         """For each dependency relation, the rows of the words that have it."""
-        labels, inverse = np.unique(self.deprel, return_inverse=True)
-        names = np.array([own_label(label) for label in labels.tolist()], "U")
+        labels, label = np.unique(self.deprel, return_inverse=True)
+        own_labels = np.array([own_label(name) for name in labels.tolist()], "U")
         rows = np.flatnonzero(self.head >= 0)
-        dependents = names[inverse[rows]] if len(rows) else np.empty(0, "U1")
+        if not len(rows):
+            return {}
+        dependents = own_labels[label[rows]]
         return {str(name): rows[dependents == name] for name in np.unique(dependents)}
 
 
@@ -109,8 +114,9 @@ class MentionTable:
         """The mentions that lie wholly in `[start, stop)`, position `start` now being `begins`."""
         inside = (self.first >= start) & (self.last < stop)
         columns = moved_rows(self, inside, begins - start, ("first", "last"))
-        pairs = {name: columns[name][:, inside] for name in ("shared", "agrees")}
-        return MentionTable(**columns | pairs)
+        for name in ("shared", "agrees"):
+            columns[name] = columns[name][:, inside]
+        return MentionTable(**columns)
 
     def __len__(self) -> int:
         return len(self.first)
@@ -128,9 +134,21 @@ def no_words() -> WordTable:
 
 def no_mentions() -> MentionTable:
     """A table without mentions."""
-    empty, text, flag = np.empty(0, np.int64), np.empty(0, "U1"), np.empty(0, bool)
+    positions = np.empty(0, np.int64)
+    text = np.empty(0, "U1")
+    flag = np.empty(0, bool)
     table = np.empty((0, 0), bool)
-    return MentionTable(empty, empty, text, text, text, table, table, flag, flag)
+    return MentionTable(
+        first=positions,
+        last=positions,
+        entity=text,
+        surface=text,
+        lemma=text,
+        shared=table,
+        agrees=table,
+        pronoun=flag,
+        personal=flag,
+    )
 
 
 @dataclass(frozen=True)
@@ -302,5 +320,6 @@ class Window:
         """The sentence that each token belongs to; tokens between two words go with the first."""
         if not len(self.words):
             return np.zeros(len(self), np.int64)
-        word = np.searchsorted(self.words.first, np.arange(len(self)), side="right") - 1
+        positions = np.arange(len(self))
+        word = np.searchsorted(self.words.first, positions, side="right") - 1
         return self.words.sentence[np.maximum(word, 0)]

@@ -12,7 +12,6 @@ from jaxtyping import Float, Int
 from numpy import ndarray
 from torch import Tensor
 
-from headscope.corpus.window import Window
 from headscope.measure.batches import Batch
 from headscope.measure.selection import find_all
 from headscope.measure.sparse import summing_matrix
@@ -87,7 +86,8 @@ class EffectQueries:
     @property
     def requests(self) -> tuple[Request, ...]:
         """The rows of attention that are read."""
-        return (*(() if self.top_key is None else self.top_key.requests), *self.selves)
+        top_key = () if self.top_key is None else self.top_key.requests
+        return (*top_key, *self.selves)
 
 
 def effect_queries(
@@ -97,34 +97,48 @@ def effect_queries(
 
     Draws are seeded by the run's seed, the effect and the window's own text.
     """
-    length, rows = max(map(len, batch.windows)), EffectRows(effects)
+    length = max(map(len, batch.windows))
+    rows = EffectRows(effects)
     named_tokens = list(_named_tokens(batch, window_pairs, effects, seed))
     windows = _windows_with_queries(batch, effects)
     if not named_tokens and not windows:
         return None
-    first = np.concatenate([_NONE, *(window * length + queries for window, queries in windows)])
+    first = np.concatenate([_NONE, *(row * length + queries for row, queries in windows)])
     others = np.unique(np.concatenate([_NONE, *(item.queries for item in named_tokens)]))
-    texts = [batch.windows[window].tokens[1:] for window, _ in windows]
-    texts += [side.key for item in named_tokens for side in item.sides]
-    tokens = np.unique(np.concatenate(texts))
+    tokens = _distinct_tokens(batch, windows, named_tokens)
     top_key = _top_key_queries(batch, effects, windows, tokens, rows) if windows else None
-    of_moved = others if any(effect.moved for effect in effects) else _NONE
-    selves = [
-        SelfEntries(int(window), of_moved[of_moved // length == window] % length)
-        for window in np.unique(of_moved // length)
-    ]
     named_queries = None
     if named_tokens:
         named_queries = _named_queries(named_tokens, tokens, others, rows, after=len(first))
+    selves: list[SelfEntries] = []
+    if any(effect.moved for effect in effects):
+        for row in np.unique(others // length):
+            in_window = others[others // length == row]
+            selves.append(SelfEntries(int(row), in_window % length))
+    block, effect, count = rows.columns()
     return EffectQueries(
         # a query of both kinds stands in both parts: few do, and each part stays simple
-        torch.from_numpy(np.concatenate([first, others])),
-        torch.from_numpy(tokens),
-        named_queries,
-        top_key,
-        *rows.columns(),
-        tuple(selves),
+        queries=torch.from_numpy(np.concatenate([first, others])),
+        tokens=torch.from_numpy(tokens),
+        named_tokens=named_queries,
+        top_key=top_key,
+        block=block,
+        effect=effect,
+        count=count,
+        selves=tuple(selves),
     )
+
+
+def _distinct_tokens(
+    batch: Batch,
+    windows: Sequence[tuple[int, ndarray]],
+    named_tokens: Sequence[_NamedTokens],
+) -> Int[ndarray, " token"]:
+    """All tokens of the windows of text, and those that are named."""
+    tokens = [batch.windows[row].tokens[1:] for row, _ in windows]
+    for item in named_tokens:
+        tokens.extend(side.key for side in item.sides)
+    return np.unique(np.concatenate(tokens))
 
 
 _NONE = np.zeros(0, np.int64)
@@ -147,7 +161,8 @@ class EffectRows:
 
         −1 if the effect has no such part.
         """
-        number = self._numbers.get(part_name(effect.id, part) if part else effect.id)
+        name = part_name(effect.id, part) if part else effect.id
+        number = self._numbers.get(name)
         if number is None:
             return -1
         row = self._places.setdefault((block, number), len(self._count))
@@ -158,7 +173,8 @@ class EffectRows:
 
     def columns(self) -> tuple[ndarray, ndarray, ndarray]:
         """Block, name and queries of each row."""
-        block, name = np.array(list(self._places), np.int64).reshape(-1, 2).T
+        places = np.array(list(self._places), np.int64)
+        block, name = places.reshape(-1, 2).T
         return block, name, np.array(self._count, np.int64)
 
 
@@ -182,9 +198,15 @@ def _named_tokens(
     length = max(map(len, batch.windows))
     for row, block in enumerate(batch.blocks):
         for index, cells in find_all(window_pairs[row], effects, seed):
-            second = () if cells.matched_control is None else (cells.matched_control,)
-            sides = (cells.targets, cells.controls, *second)
-            yield _NamedTokens(effects[index], int(block), row * length, sides)
+            sides: tuple[Pairs, ...] = (cells.targets, cells.controls)
+            if cells.matched_control is not None:
+                sides = (*sides, cells.matched_control)
+            yield _NamedTokens(
+                effect=effects[index],
+                block=int(block),
+                start=row * length,
+                sides=sides,
+            )
 
 
 def _named_queries(
@@ -198,38 +220,44 @@ def _named_queries(
     """The named queries of a batch, which stand behind so many others."""
     query_numbers: list[ndarray] = []
     rows_of_parts: list[ndarray] = []
-    cell_rows: tuple[list[ndarray], ...] = ([_NONE], [_NONE], [_NONE])
-    columns: tuple[list[ndarray], ...] = ([_NONE], [_NONE], [_NONE])
+    sides = [_SideCells([_NONE], [_NONE]) for _ in ("target", "control", "second")]
     start = 0
     for item in named_tokens:
-        item_queries = item.queries
-        count = len(item_queries)
-        part_rows = [
-            rows.add(item.block, item.effect, part, count) for part in ("", MATCHED_CONTROL, SELF)
-        ]
+        queries_of_item = item.queries
+        count = len(queries_of_item)
+        parts = ("", MATCHED_CONTROL, SELF)
+        part_rows = [rows.add(item.block, item.effect, part, count) for part in parts]
         rows_of_parts.append(np.repeat(np.array(part_rows)[:, None], count, 1))
-        query_numbers.append(after + np.searchsorted(queries, item_queries))
-        for rows_of_side, column, cells in zip(cell_rows, columns, item.sides, strict=False):
-            rows_of_side.append(start + np.searchsorted(item_queries, item.start + cells.query))
-            column.append(np.searchsorted(tokens, cells.key))
+        query_numbers.append(after + np.searchsorted(queries, queries_of_item))
+        for side, pairs in zip(sides, item.sides, strict=False):
+            ask_numbers = np.searchsorted(queries_of_item, item.start + pairs.query)
+            side.asks.append(start + ask_numbers)
+            side.tokens.append(np.searchsorted(tokens, pairs.key))
         start += count
-    means = (
-        _means(np.concatenate(rows_of_side), np.concatenate(column), (start, len(tokens)))
-        for rows_of_side, column in zip(cell_rows, columns, strict=True)
-    )
+    target, control, second = (side.means((start, len(tokens))) for side in sides)
     return NamedTokenQueries(
-        torch.from_numpy(np.concatenate(query_numbers)),
-        torch.from_numpy(np.concatenate(rows_of_parts, 1)),
-        *means,
+        query=torch.from_numpy(np.concatenate(query_numbers)),
+        rows=torch.from_numpy(np.concatenate(rows_of_parts, 1)),
+        target=target,
+        control=control,
+        second=second,
     )
 
 
-def _means(
-    query: Int[ndarray, " cell"], token: Int[ndarray, " cell"], shape: tuple[int, int]
-) -> Tensor:
-    """The sparse matrix whose rows are means over the cells of each ask."""
-    count = np.bincount(query, minlength=shape[0])
-    return summing_matrix(query, token, 1 / count[query], shape)
+@dataclass(frozen=True)
+class _SideCells:
+    """Cells of one side of the named queries, a window's after another's."""
+
+    asks: list[Int[ndarray, " cell"]]
+    """Number of the named query of each cell."""
+    tokens: list[Int[ndarray, " cell"]]
+
+    def means(self, shape: tuple[int, int]) -> Tensor:
+        """The sparse matrix `[ask token]` whose rows are means over the cells of each ask."""
+        ask_numbers = np.concatenate(self.asks)
+        token = np.concatenate(self.tokens)
+        count = np.bincount(ask_numbers, minlength=shape[0])
+        return summing_matrix(ask_numbers, token, 1 / count[ask_numbers], shape)
 
 
 def _windows_with_queries(batch: Batch, effects: Sequence[Effect]) -> list[tuple[int, ndarray]]:
@@ -238,9 +266,11 @@ def _windows_with_queries(batch: Batch, effects: Sequence[Effect]) -> list[tuple
         return []
     windows = []
     for row, window in enumerate(batch.windows):
+        if window.stimulus != TEXT.name:
+            continue
         queries = np.flatnonzero(turns(window) * EVERY < len(window))
         queries = queries[queries > 1]  # the second token sees none but itself and the first
-        if window.stimulus == TEXT.name and len(queries):
+        if len(queries):
             windows.append((row, queries))
     return windows
 
@@ -252,30 +282,46 @@ def _top_key_queries(
     tokens: Int[ndarray, " token"],
     rows: EffectRows,
 ) -> TopKeyQueries:
-    windows: list[Window] = [batch.windows[row] for row, _ in window_queries]
-    columns = np.full((len(window_queries), max(map(len, windows))), -1)
-    count, orders, start = np.zeros((len(window_queries), len(tokens)), np.float32), [], 0
-    for number, (window, (_, queries)) in enumerate(zip(windows, window_queries, strict=True)):
-        columns[number, 1 : len(window)] = np.searchsorted(tokens, window.tokens[1:])
-        count[number] = np.bincount(columns[number, 1 : len(window)], minlength=len(tokens))
-        orders.append(start + np.argsort(turns(window)[queries]))
+    widest = max(len(batch.windows[row]) for row, _ in window_queries)
+    tokens_of_window = np.full((len(window_queries), widest), -1)
+    count = np.zeros((len(window_queries), len(tokens)), np.float32)
+    orders = []
+    start = 0
+    for number, (row, queries) in enumerate(window_queries):
+        window = batch.windows[row]
+        numbers = np.searchsorted(tokens, window.tokens[1:])
+        tokens_of_window[number, 1 : len(window)] = numbers
+        count[number] = np.bincount(numbers, minlength=len(tokens))
+        drawn_order = np.argsort(turns(window)[queries])
+        orders.append(start + drawn_order)
         start += len(queries)
-    part_rows = tuple(
-        tuple(
-            rows.add(int(batch.blocks[row]), effect, part, len(queries))
-            for row, queries in window_queries
-        )
-        for part in ("", MATCHED_CONTROL)
-        for effect in effects
-        if effect.top_key is not None
-    )
+    part_rows = []
+    for part in ("", MATCHED_CONTROL):
+        for effect in effects:
+            if effect.top_key is not None:
+                part_rows.append(_rows_of_windows(batch, effect, part, window_queries, rows))
+    query_counts = [len(queries) for _, queries in window_queries]
+    window_of_query = np.repeat(np.arange(len(window_queries)), query_counts)
     return TopKeyQueries(
         requests=tuple(QueryRows(row, queries) for row, queries in window_queries),
-        window=torch.from_numpy(
-            np.repeat(np.arange(len(window_queries)), [len(q) for _, q in window_queries])
-        ),
+        window=torch.from_numpy(window_of_query),
         order=torch.from_numpy(np.concatenate(orders)),
-        tokens=torch.from_numpy(columns),
+        tokens=torch.from_numpy(tokens_of_window),
         count=torch.from_numpy(count),
-        rows=part_rows,
+        rows=tuple(part_rows),
     )
+
+
+def _rows_of_windows(
+    batch: Batch,
+    effect: Effect,
+    part: str,
+    window_queries: Sequence[tuple[int, ndarray]],
+    rows: EffectRows,
+) -> tuple[int, ...]:
+    """The row of an effect, or of its part, in each window."""
+    numbers = []
+    for row, queries in window_queries:
+        block = int(batch.blocks[row])
+        numbers.append(rows.add(block, effect, part, len(queries)))
+    return tuple(numbers)

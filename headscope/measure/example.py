@@ -75,7 +75,8 @@ class Example:
 
         For the example's own query it was measured, else it is what the row lacks to 1.
         """
-        outside = np.clip(1 - self.pattern.astype(np.float64).sum(1), 0, 1)
+        on_excerpt = self.pattern.astype(np.float64).sum(1)
+        outside = np.clip(1 - on_excerpt, 0, 1)
         if self.query >= 0:
             outside[self.query] = sum(self.left_out)
         return np.asarray(outside)
@@ -86,15 +87,20 @@ class Example:
         A stretch that is left out shows as `…`, and the next one begins with its position.
         """
         begins = {index: f" … {end}:" for index, _, end in self.gaps}
-        parts = [begins.get(i, "") + self._marked(i) for i in range(len(self.tokens))]
-        cut = " …" if self.positions[-1] + 1 < self.length else ""
+        text = ""
+        for index in range(len(self.tokens)):
+            text += begins.get(index, "") + self._marked(index)
+        if self.positions[-1] + 1 < self.length:
+            text += " …"
         notes = []
         if self.more_targets:
             notes.append(f"{self.more_targets} more targets")
         if self.query >= 0:
-            notes.append(f"{self.elsewhere[self.query]:.2f} elsewhere")
-        about = f" ({', '.join(notes)})" if notes else ""
-        return f"{self.relation} {self.kind} {self.mass:.2f}: {''.join(parts)}{cut}{about}"
+            elsewhere = self.elsewhere[self.query]
+            notes.append(f"{elsewhere:.2f} elsewhere")
+        if notes:
+            text += f" ({', '.join(notes)})"
+        return f"{self.relation} {self.kind} {self.mass:.2f}: {text}"
 
     def _marked(self, index: int) -> str:
         word = visible(self.tokens[index])
@@ -132,7 +138,8 @@ def excerpt(
     are more than fit), its strongest keys and what stands beside all these; where room is left,
     the text before the query.
     """
-    by_attention = targets[np.argsort(-row[targets], kind="stable")].tolist()
+    most_first = np.argsort(-row[targets], kind="stable")
+    by_attention = targets[most_first].tolist()
     strongest = np.argsort(-row, kind="stable")[:STRONGEST].tolist()
     excerpt_positions: dict[int, None] = {}
     for position in _by_importance(query, by_attention, strongest):

@@ -38,25 +38,33 @@ class WindowPatterns:
     def add(self, layer: int, tile: Tile, rows: Rows, *, logarithms: bool) -> None:
         """Keep the rows of a tile; those of a layer come one after the other."""
         ends = self._row_ends[tile.queries]
-        starts = np.arange(len(ends)) * rows.shape[-1]
-        flat = np.repeat(starts - np.cumsum(ends) + ends, ends) + np.arange(ends.sum())
-        seen = rows[0].flatten(1).index_select(1, torch.from_numpy(flat).to(rows.device))
+        # each row of the tile is as wide as the tile, and of a row the keys before its end are kept
+        row_starts = np.arange(len(ends)) * rows.shape[-1]
+        seen_starts = np.cumsum(ends) - ends
+        key = np.arange(ends.sum()) - np.repeat(seen_starts, ends)
+        cells = np.repeat(row_starts, ends) + key
+        flat = rows[0].flatten(1)
+        seen = flat.index_select(1, torch.from_numpy(cells).to(rows.device))
         values = seen.exp() if logarithms else seen
-        self._parts.setdefault(layer, []).append(values.half())
+        parts = self._parts.setdefault(layer, [])
+        parts.append(values.half())
 
     def of_layer(self, layer: int) -> Float[ndarray, "head cell"]:
         """The patterns of a layer's heads, row after row."""
         if layer not in self._layers:
-            self._layers[layer] = torch.cat(self._parts.pop(layer), 1).cpu().numpy()
+            parts = self._parts.pop(layer)
+            self._layers[layer] = torch.cat(parts, 1).cpu().numpy()
         return self._layers[layer]
 
     def values(
         self, layer: int, head: int, query: Int[ndarray, " cell"], key: Int[ndarray, " cell"]
     ) -> Float[ndarray, " cell"]:
         """A head's attention in some cells; 0 if the query does not see the key."""
+        pattern = self.of_layer(layer)[head]
         last = self._row_ends[query] - 1
-        seen = self.of_layer(layer)[head][self._starts[query] + np.minimum(key, last)]
-        return np.where(key <= last, seen, np.float16(0)).astype(np.float32)
+        cell = self._starts[query] + np.minimum(key, last)
+        values = np.where(key <= last, pattern[cell], np.float16(0))
+        return values.astype(np.float32)
 
 
 class Sample:
@@ -89,8 +97,10 @@ class Sample:
 
     def wants(self, window: Window) -> bool:
         """True for a window of the sample that is read separately: text, with all its rows."""
+        if not self._keeps_patterns:
+            return False
         is_short_text = window.stimulus == TEXT.name and len(window) <= LONG
-        return self._keeps_patterns and is_short_text and any(one is window for one in self.windows)
+        return is_short_text and any(one is window for one in self.windows)
 
     def begin(self, window: Window, heads: int) -> WindowPatterns | None:
         """A place for a window's patterns; None if it is not wanted or there is no room.
@@ -99,12 +109,16 @@ class Sample:
             window: the window that is about to be read.
             heads: number of heads in all layers that are read.
         """
-        return self._keep(WindowPatterns(window), heads) if self.wants(window) else None
+        if not self.wants(window):
+            return None
+        return self._keep(WindowPatterns(window), heads)
 
     def _keep(self, patterns: WindowPatterns, heads: int) -> WindowPatterns | None:
-        together = [*self._patterns.values(), patterns]
-        cells = sum(int(_row_ends(one.window).sum()) for one in together)
-        if cells * heads * np.dtype(np.float16).itemsize > MAX_BYTES:
+        windows = [one.window for one in self._patterns.values()]
+        windows.append(patterns.window)
+        cells = sum(int(_row_ends(window).sum()) for window in windows)
+        size = cells * heads * np.dtype(np.float16).itemsize
+        if size > MAX_BYTES:
             return None
         self._patterns[id(patterns.window)] = patterns
         return patterns
@@ -126,8 +140,10 @@ class PatternReader:
     """Keeps a window's patterns as the tiles of its rows are read."""
 
     def __init__(self, patterns: WindowPatterns, tiles: Sequence[Tile], model: Model) -> None:
-        self.requests, self._patterns = tiles, patterns
-        self._numbers, self._logarithms = list(model.attention_layers), model.engine.logarithms
+        self.requests = tiles
+        self._patterns = patterns
+        self._numbers = list(model.attention_layers)
+        self._logarithms = model.engine.logarithms
 
     def on_rows(self, layer: int, tile: Any, rows: Rows) -> None:
         """Keep the rows of a tile."""
@@ -145,7 +161,8 @@ def read_patterns(model: Model, window: Window) -> WindowPatterns:
     """
 
     def read(batch: Batch) -> WindowPatterns:
-        tokens, patterns = batch.tokens(), WindowPatterns(window)
+        patterns = WindowPatterns(window)
+        tokens = batch.tokens()
         tiles = model.engine.layout(*tokens.shape)
 
         def on_layer(layer: int, rows: Iterable[Rows]) -> None:
@@ -160,4 +177,5 @@ def read_patterns(model: Model, window: Window) -> WindowPatterns:
 
 
 def _row_ends(window: Window) -> Int[ndarray, " query"]:
-    return window.attention_kind.row_end(np.arange(len(window)), len(window))
+    queries = np.arange(len(window))
+    return window.attention_kind.row_end(queries, len(window))

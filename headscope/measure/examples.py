@@ -52,28 +52,47 @@ def find_examples(
     progress: OnProgress = silent,
 ) -> list[Example]:
     """Examples of the heads that are asked for, in the order of the heads."""
-    sample = ExampleText([window.cut(LONG) for window in chosen_windows(windows)], relations)
+    beginnings = [window.cut(LONG) for window in chosen_windows(windows)]
+    sample = ExampleText(beginnings, relations)
     if not requests or not sample.windows:
         return []
     rng = np.random.default_rng(seed)
     masses = _masses(patterns_of, sample, requests, progress)
-    choices = [
-        choice
-        for want, queries in zip(requests, masses, strict=True)
-        for choice in choose_queries(sample, want, queries, rng)
-    ]
-    text = [i for i, window in enumerate(sample.windows) if window.stimulus == TEXT.name]
-    heads = dict.fromkeys((want.layer, want.head) for want in requests)
-    for head in heads if text else ():
-        choices.append(ExampleQuery(*head, None, "ordinary", float("nan"), text[0], -1))
+    choices: list[ExampleQuery] = []
+    for want, queries in zip(requests, masses, strict=True):
+        choices.extend(choose_queries(sample, want, queries, rng))
+    choices.extend(_ordinary_text(sample, requests))
     choices.sort(key=lambda choice: (choice.layer, choice.head))
     examples: dict[int, Example] = {}
+    # window by window, so that the patterns of one are in memory at a time
     for number, window in enumerate(sample.windows):
         of_window = [i for i, choice in enumerate(choices) if choice.window == number]
-        if of_window:
-            patterns = patterns_of(window)
-            examples |= {i: _example(sample, choices[i], patterns) for i in of_window}
+        if not of_window:
+            continue
+        patterns = patterns_of(window)
+        for i in of_window:
+            examples[i] = _example(sample, choices[i], patterns)
     return [examples[i] for i in range(len(choices))]
+
+
+def _ordinary_text(
+    sample: ExampleText, requests: Sequence[ExampleRequest]
+) -> Iterator[ExampleQuery]:
+    """For each head the first natural text of the sample, if it has one."""
+    text = [i for i, window in enumerate(sample.windows) if window.stimulus == TEXT.name]
+    if not text:
+        return
+    heads = dict.fromkeys((want.layer, want.head) for want in requests)
+    for layer, head in heads:
+        yield ExampleQuery(
+            layer=layer,
+            head=head,
+            relation=None,
+            kind="ordinary",
+            mass=float("nan"),
+            window=text[0],
+            query=-1,
+        )
 
 
 def chosen_windows(windows: Sequence[Window]) -> Iterator[Window]:
@@ -81,8 +100,9 @@ def chosen_windows(windows: Sequence[Window]) -> Iterator[Window]:
     for row in all_stimuli().values():
         read = [window for window in windows if window.stimulus == row.name]
         count = min(row.example_windows, len(read))
-        for i in np.unique(np.linspace(0, len(read) - 1, count).round()):
-            yield read[int(i)]
+        numbers = np.linspace(0, len(read) - 1, count).round()
+        for number in np.unique(numbers):
+            yield read[int(number)]
 
 
 class ExampleText:
@@ -106,9 +126,13 @@ class ExampleText:
     def is_readable(self, relation: int, window: int, query: int) -> bool:
         """True if neither the query nor its targets are fragments of characters."""
         strings = self.windows[window].strings
-        positions = [query, *self.target_keys(relation, window, query).tolist()]
-        texts = [strings[position].strip() for position in positions]
-        return all(text and text.isprintable() and "\ufffd" not in text for text in texts)
+        keys = self.target_keys(relation, window, query).tolist()
+        for position in (query, *keys):
+            text = strings[position].strip()
+            is_fragment = "\ufffd" in text or not text.isprintable()
+            if not text or is_fragment:
+                return False
+        return True
 
 
 class Queries(NamedTuple):
@@ -126,26 +150,58 @@ def _masses(
     progress: OnProgress,
 ) -> list[Queries]:
     """For each requested head and relation the mass of every query of the sample."""
-    none = Queries(np.empty(0), np.empty(0, np.int64), np.empty(0, np.int64))
-    parts: list[list[Queries]] = [[none] for _ in requests]
+    parts: list[list[Queries]] = [[] for _ in requests]
     lengths = [len(window) for window in sample.windows]
     relations = {want.relation for want in requests}
     for number, window in enumerate(sample.windows):
         patterns = patterns_of(window)
-        targets = {relation: sample.targets(number, relation) for relation in relations}
-        terms = {
-            relation: np.unique(pairs.owner, return_inverse=True)
-            for relation, pairs in targets.items()
-            if len(pairs)
-        }
+        cells: dict[int, _TargetCells] = {}
+        for relation in relations:
+            pairs = sample.targets(number, relation)
+            if len(pairs):
+                cells[relation] = _target_cells(pairs)
         for want, queries in zip(requests, parts, strict=True):
-            if want.relation in terms:
-                pairs, (owners, term) = targets[want.relation], terms[want.relation]
-                values = patterns.values(want.layer, want.head, pairs.query, pairs.key)
-                of_window = np.full(len(owners), number)
-                queries.append(Queries(np.bincount(term, values), of_window, owners))
+            if want.relation not in cells:
+                continue
+            of_relation = cells[want.relation]
+            pairs = of_relation.pairs
+            values = patterns.values(want.layer, want.head, pairs.query, pairs.key)
+            queries.append(of_relation.summed(number, values))
         progress(sum(lengths[: number + 1]), sum(lengths))
-    return [Queries(*map(np.concatenate, zip(*queries, strict=True))) for queries in parts]
+    return [_concatenated(queries) for queries in parts]
+
+
+@dataclass(frozen=True, eq=False)
+class _TargetCells:
+    """Cells of a relation's targets in a window."""
+
+    pairs: Pairs
+    owners: Int[ndarray, " query"]
+    """The queries, in order."""
+    term: Int[ndarray, " cell"]
+    """The place among the owners of the query that a cell counts for."""
+
+    def summed(self, window: int, values: Float[ndarray, " cell"]) -> Queries:
+        """The queries, each with the sum of its cells' values."""
+        return Queries(
+            mass=np.bincount(self.term, values),
+            window=np.full(len(self.owners), window),
+            query=self.owners,
+        )
+
+
+def _target_cells(pairs: Pairs) -> _TargetCells:
+    owners, term = np.unique(pairs.owner, return_inverse=True)
+    return _TargetCells(pairs=pairs, owners=owners, term=term)
+
+
+def _concatenated(parts: Sequence[Queries]) -> Queries:
+    no_queries = np.empty(0, np.int64)
+    return Queries(
+        mass=np.concatenate([np.empty(0), *(part.mass for part in parts)]),
+        window=np.concatenate([no_queries, *(part.window for part in parts)]),
+        query=np.concatenate([no_queries, *(part.query for part in parts)]),
+    )
 
 
 @dataclass(frozen=True)
@@ -172,53 +228,92 @@ def choose_queries(
     can be read before fragments of characters.
     """
     order = np.lexsort((rng.random(len(queries.mass)), -queries.mass))
-    natural = np.array([window.stimulus == TEXT.name for window in sample.windows])
-    masses = tuple(np.histogram(queries.mass.clip(0, 1), STEPS, (0, 1))[0].tolist())
+    histogram, _ = np.histogram(queries.mass.clip(0, 1), STEPS, (0, 1))
     unused = np.ones(len(order), bool)
     windows: set[int] = set()
-    for kind, start, end in _kinds(len(order)):
-        tenth = order[start:end][unused[order[start:end]]]
-        of_text = tenth[natural[queries.window[tenth]]]
-        nearby = (of_text if len(of_text) else tenth)[: max(8, len(order) // 16)].tolist()
-        elsewhere = [i for i in nearby if queries.window[i] not in windows]
-        candidates = (elsewhere or nearby)[:NEARBY]
+    for tenth in _tenths(len(order)):
+        in_tenth = order[tenth.start : tenth.end]
+        candidates = _candidates(sample, queries, in_tenth[unused[in_tenth]], windows)
         if not candidates:
             continue
-        places = {i: (int(queries.window[i]), int(queries.query[i])) for i in candidates}
-        readable = (i for i in candidates if sample.is_readable(want.relation, *places[i]))
-        best = next(readable, candidates[0])
+        best = candidates[0]
+        for i in candidates:
+            window, query = int(queries.window[i]), int(queries.query[i])
+            if sample.is_readable(want.relation, window, query):
+                best = i
+                break
         unused[best] = False
-        windows.add(places[best][0])
-        mass = float(queries.mass[best])
-        yield ExampleQuery(want.layer, want.head, want.relation, kind, mass, *places[best], masses)
+        windows.add(int(queries.window[best]))
+        yield ExampleQuery(
+            layer=want.layer,
+            head=want.head,
+            relation=want.relation,
+            kind=tenth.name,
+            mass=float(queries.mass[best]),
+            window=int(queries.window[best]),
+            query=int(queries.query[best]),
+            masses=tuple(histogram.tolist()),
+        )
 
 
-def _kinds(size: int) -> Iterator[tuple[str, int, int]]:
-    """Names and bounds of the tenths of so many queries, the highest first."""
+def _candidates(
+    sample: ExampleText, queries: Queries, tenth: Int[ndarray, " query"], windows: set[int]
+) -> list[int]:
+    """The queries of a tenth to try, of about the same mass, from other windows if possible."""
+    natural = np.array([window.stimulus == TEXT.name for window in sample.windows])
+    of_text = tenth[natural[queries.window[tenth]]]
+    similar = max(8, len(queries.mass) // 16)
+    preferred = of_text if len(of_text) else tenth
+    nearby = preferred[:similar].tolist()
+    elsewhere = [i for i in nearby if queries.window[i] not in windows]
+    return (elsewhere or nearby)[:NEARBY]
+
+
+@dataclass(frozen=True)
+class _Tenth:
+    """A tenth of the queries, in the order of their mass, the highest first."""
+
+    name: str
+    start: int
+    end: int
+
+
+def _tenths(size: int) -> Iterator[_Tenth]:
+    """The tenths of so many queries, the highest first; of all but the first the second half."""
     if not size:
         return
-    yield "best", 0, max(MIN_BEST, size // DECILES)
+    yield _Tenth("best", 0, max(MIN_BEST, size // DECILES))
     for k in range(1, DECILES):
-        start = size * (2 * k + 1) // (2 * DECILES)  # from the middle of each tenth to its end
-        yield f"decile {k + 1}", start, max(start + 1, size * (k + 1) // DECILES)
+        middle = size * (2 * k + 1) // (2 * DECILES)
+        end = size * (k + 1) // DECILES
+        yield _Tenth(f"decile {k + 1}", middle, max(middle + 1, end))
 
 
 def _example(sample: ExampleText, choice: ExampleQuery, patterns: WindowPatterns) -> Example:
-    window, at = sample.windows[choice.window], choice.query
-    relation, targets = "", np.empty(0, np.int64)
-    left_out: tuple[float, ...] = ()
+    window = sample.windows[choice.window]
+    query = choice.query
+    relation = ""
+    targets = np.empty(0, np.int64)
+    left_out: list[float] = []
     positions = np.arange(min(BEGINNING, len(window)))
     if choice.relation is not None:
         relation = sample.relations[choice.relation].id
-        targets = sample.target_keys(choice.relation, choice.window, at)
-        keys = np.arange(int(window.attention_kind.row_end(at, len(window))))
-        row = patterns.values(choice.layer, choice.head, np.full_like(keys, at), keys)
-        positions = excerpt(at, targets, row, len(window))
-        gaps = stretches_left_out(positions.tolist())
-        left_out = tuple(float(row[first:end].sum()) for _, first, end in gaps)
-    size, target_rows = len(positions), np.flatnonzero(np.isin(positions, targets))
-    cells = np.repeat(positions, size), np.tile(positions, size)
-    pattern = patterns.values(choice.layer, choice.head, *cells)
+        targets = sample.target_keys(choice.relation, choice.window, query)
+        row_end = int(window.attention_kind.row_end(query, len(window)))
+        keys = np.arange(row_end)
+        queries = np.full_like(keys, query)
+        row = patterns.values(choice.layer, choice.head, queries, keys)
+        positions = excerpt(query, targets, row, len(window))
+        for _, first, end in stretches_left_out(positions.tolist()):
+            left_out.append(float(row[first:end].sum()))
+    size = len(positions)
+    target_places = np.flatnonzero(np.isin(positions, targets))
+    pattern = patterns.values(
+        choice.layer,
+        choice.head,
+        query=np.repeat(positions, size),
+        key=np.tile(positions, size),
+    )
     return Example(
         layer=choice.layer,
         head=choice.head,
@@ -227,12 +322,12 @@ def _example(sample: ExampleText, choice: ExampleQuery, patterns: WindowPatterns
         mass=choice.mass,
         window=window.name,
         tokens=tuple(window.strings[i] for i in positions),
-        query=-1 if at < 0 else int(np.searchsorted(positions, at)),
-        targets=tuple(target_rows.tolist()),
+        query=-1 if query < 0 else int(np.searchsorted(positions, query)),
+        targets=tuple(target_places.tolist()),
         pattern=pattern.reshape(size, size).astype(np.float16),
         positions=tuple(positions.tolist()),
-        left_out=left_out,
+        left_out=tuple(left_out),
         length=len(window),
-        more_targets=len(targets) - len(target_rows),
+        more_targets=len(targets) - len(target_places),
         masses=choice.masses,
     )

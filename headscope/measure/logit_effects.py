@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,77 @@ from headscope.relations.effects import MIN_ATTENTION, Effect
 PREDICTED = 0.25
 """A token counts as predicted where at most this share of the text's distinct tokens is likelier
 (ours)."""
+
+
+@dataclass(frozen=True, eq=False)
+class _NamedValues:
+    """Effects of a layer's heads at queries where the text names tokens, before the last norm."""
+
+    target: Float[Tensor, "ask head"]
+    control: Float[Tensor, "ask head"]
+    matched: Float[Tensor, "ask head"]
+    """On the tokens of the matched control."""
+    self_lift: Float[Tensor, "ask head"] | None
+    """What the query's own position gives to target against control; None if it is not read."""
+
+
+@dataclass(frozen=True, eq=False)
+class _TopKeyValues:
+    """Effects of a layer's heads on the tokens that they attend to, before the last norm."""
+
+    target: Float[Tensor, "query head"]
+    """Weighted, as `control` and `spread` are."""
+    control: Float[Tensor, "query head"]
+    spread: Float[Tensor, "query head"]
+    weight: Float[Tensor, "query head"]
+    second: Sequence[Float[Tensor, "query head"]]
+    """For each region the weighted effect on another query's token."""
+    holds: Sequence[Bool[Tensor, "query head"]]
+    """For each region the queries of a head that count."""
+
+
+@dataclass(frozen=True, eq=False)
+class _TextEffects:
+    """Effects of each query's head on all distinct tokens of its text."""
+
+    distinct: Float[Tensor, "query one"]
+    """Number of the tokens."""
+    total: Float[Tensor, "query head"]
+    spread: Float[Tensor, "query head"]
+    """Standard deviation over the tokens."""
+
+
+class _BatchSums:
+    """Sums of a batch by row of its effects, layer and head."""
+
+    def __init__(self, rows: int, layers: int, heads: int) -> None:
+        self.target = np.zeros((rows, layers, heads))
+        self.control = np.zeros((rows, layers, heads))
+        self.weight = np.zeros((rows, layers, heads))
+
+    def add(
+        self,
+        layer: int,
+        rows: Int[ndarray, " query"],
+        *,
+        target: Float[Tensor, "query head"] | None = None,
+        control: Float[Tensor, "query head"] | None = None,
+        weight: Float[Tensor, "query head"] | None = None,
+    ) -> None:
+        """Add values of queries to their rows, but for queries whose row is −1.
+
+        Without a weight each query counts as 1.
+        """
+        has_row = rows >= 0
+        rows = rows[has_row]
+        if target is not None:
+            targets = _exact(target)[has_row]
+            np.add.at(self.target[:, layer], rows, targets)
+        if control is not None:
+            controls = _exact(control)[has_row]
+            np.add.at(self.control[:, layer], rows, controls)
+        weights = 1.0 if weight is None else _exact(weight)[has_row]
+        np.add.at(self.weight[:, layer], rows, weights)
 
 
 class EffectReader:
@@ -43,8 +115,8 @@ class EffectReader:
         self._stream: Tensor | None = None
         self._end = PathEnd()
         self._selves: list[tuple[Tensor, Tensor | None]] = []
-        self._named_values: list[tuple[Tensor, ...]] = []
-        self._top_key_values: list[tuple[Tensor, ...]] = []
+        self._named_values: list[_NamedValues] = []
+        self._top_key_values: list[_TopKeyValues] = []
 
     @property
     def needs_stream(self) -> bool:
@@ -81,97 +153,143 @@ class EffectReader:
     ) -> None:
         """Evaluate one layer's heads, whose rows were looked at before."""
         through = self.paths.through_heads(layer, self.directions.to(z.device))
-        if self.queries.named_tokens is not None:
+        named_tokens = self.queries.named_tokens
+        if named_tokens is not None:
             self_values = _from_selves(self._selves, z)
-            self._named_values.append(
-                _at_named(self.queries.named_tokens, through, z, scale, self_values)
-            )
+            named_values = _at_named(named_tokens, through, z, scale, self_values)
+            self._named_values.append(named_values)
         if self.queries.top_key is not None:
-            self._top_key_values.append(self._at_top_key(self.queries.top_key, through, z, scale))
-        self._strong, self._key, self._selves, self._stream = [], [], [], None
+            top_key_values = self._at_top_key(self.queries.top_key, through, z, scale)
+            self._top_key_values.append(top_key_values)
+        self._strong = []
+        self._key = []
+        self._selves = []
+        self._stream = None
 
     def _at_top_key(
         self, queries: TopKeyQueries, through: Tensor, z: Tensor, scale: Tensor
-    ) -> tuple[Tensor, ...]:
-        strength, key = torch.cat(self._strong).to(z.device), torch.cat(self._key).to(z.device)
+    ) -> _TopKeyValues:
         window = queries.window.to(z.device)
-        token = queries.tokens.to(z.device)[window[:, None], key]
-        z, scale = z[: len(window)], scale[: len(window), None]
+        z = z[: len(window)]
+        scale = scale[: len(window), None]
         heads = torch.arange(z.shape[1], device=z.device)
-        holds = [strength > MIN_ATTENTION] * len(self.regions)
-        if self.needs_stream and self._stream is not None:
-            likely = _likely(queries, self._stream[: len(window)], self.directions, token)
-            holds = [
-                held & likely if region.predicted else held
-                for held, region in zip(holds, self.regions, strict=True)
-            ]
+        strength = torch.cat(self._strong).to(z.device)
+        key = torch.cat(self._key).to(z.device)
+        token = queries.tokens.to(z.device)[window[:, None], key]
 
         def effect_on(tokens: Int[Tensor, "query head"]) -> Float[Tensor, "query head"]:
             return (z * through[tokens, heads]).sum(-1) * scale
 
-        target, count = effect_on(token), queries.count.to(z.device)
+        target = effect_on(token)
+        text = _text_effects(queries, through, z, scale)
+        # the mean over the other tokens of the text
+        control = (text.total - target) / (text.distinct - 1).clamp_min(1)
         # each distinct token of a text counts alike: else a head that happens to raise commas
         # when it looks at commas would raise what it looks at
+        count = queries.count.to(z.device)
         weight = 1 / count[window[:, None], token]
-        present = (count > 0).float()
-        distinct = present.sum(1)[window, None]
-        text = (z * torch.einsum("wt,thd->whd", present, through)[window]).sum(-1) * scale
-        # the mean over the other tokens of the text
-        control = (text - target) / (distinct - 1).clamp_min(1)
-        covariance = torch.einsum("wt,thd,the->whde", present, through, through)
-        sizes = [len(region.queries) for region in queries.requests]
-        square = _squares(z, covariance, sizes) * scale.square()
-        spread = (square / distinct - (text / distinct).square()).clamp_min(0).sqrt()
-        columns = [weight * target, weight * control, weight, weight * spread]
+        holds = self._holds(queries, strength, token)
+        second = []
         for held in holds:
-            other = partners(queries, held)
+            partner = partners(queries, held)
             # weighted as its own query is, so that both sides hold the same tokens as often
-            columns.append(weight.gather(0, other) * effect_on(token.gather(0, other)))
-        return (*columns, *holds)
+            partner_weight = weight.gather(0, partner)
+            partner_token = token.gather(0, partner)
+            second.append(partner_weight * effect_on(partner_token))
+        return _TopKeyValues(
+            target=weight * target,
+            control=weight * control,
+            spread=weight * text.spread,
+            weight=weight,
+            second=second,
+            holds=holds,
+        )
+
+    def _holds(
+        self,
+        queries: TopKeyQueries,
+        strength: Float[Tensor, "query head"],
+        token: Int[Tensor, "query head"],
+    ) -> list[Bool[Tensor, "query head"]]:
+        """For each region the queries of a head that count."""
+        is_strong = strength > MIN_ATTENTION
+        if not self.needs_stream or self._stream is None:
+            return [is_strong] * len(self.regions)
+        stream = self._stream[: len(strength)]
+        likely = _likely(queries, stream, self.directions, token)
+        return [is_strong & likely if region.predicted else is_strong for region in self.regions]
 
     @torch.no_grad()
     def add_to(self, tally: Tally) -> None:
         """Add the batch's sums, once the pass has ended; effects are the last of a tally."""
-        queries, scale = self.queries, self._end.scale
-        to = tuple(
-            np.zeros((len(queries.block), self.paths.layers, self.paths.heads)) for _ in range(3)
-        )
+        queries = self.queries
+        scale = self._end.scale
         if scale is None:
             raise RuntimeError("the pass has not reached the last norm")
+        sums = _BatchSums(len(queries.block), self.paths.layers, self.paths.heads)
         if queries.named_tokens is not None:
-            for layer, values in enumerate(self._named_values):
-                _add_named(queries.named_tokens, layer, values, scale.to(values[0].device), to)
+            for layer, named_values in enumerate(self._named_values):
+                _add_named(queries.named_tokens, layer, named_values, scale, sums)
         if queries.top_key is not None:
-            for layer, values in enumerate(self._top_key_values):
-                for number, _ in enumerate(self.regions):
-                    size = scale.to(values[0].device)
-                    self._add_look(queries.top_key, number, layer, values, size, to)
+            for layer, top_key in enumerate(self._top_key_values):
+                self._add_top_key(queries.top_key, layer, top_key, scale, sums)
         rows = (queries.block, queries.effect)
-        for array, sums in zip((tally.target, tally.control, tally.hits), to, strict=True):
-            np.add.at(array, rows, grained(sums))
+        np.add.at(tally.target, rows, grained(sums.target))
+        np.add.at(tally.control, rows, grained(sums.control))
+        np.add.at(tally.hits, rows, grained(sums.weight))
         np.add.at(tally.queries, rows, queries.count)
 
-    def _add_look(
+    def _add_top_key(
         self,
         queries: TopKeyQueries,
-        number: int,
         layer: int,
-        values: tuple[Tensor, ...],
+        values: _TopKeyValues,
         scale: Float[Tensor, " query"],
-        to: tuple[ndarray, ...],
+        sums: _BatchSums,
     ) -> None:
-        window, regions = queries.window.cpu().numpy(), len(self.regions)
-        size = scale[: len(window), None]
-        target, control, weight, spread, *seconds_and_holds = values
-        second, holds = seconds_and_holds[number], seconds_and_holds[regions + number].float()
-        # the row of the matched control holds the spread, and counts queries and not their weights
-        for rows, added in (
-            (number, (target * size, control * size, weight)),
-            (regions + number, (spread * size, second * size, torch.ones_like(weight))),
-        ):
-            row = np.array(queries.rows[rows])[window]
-            for sums, value in zip(to, added, strict=True):
-                np.add.at(sums[:, layer], row, _exact(value * holds))
+        window = queries.window.cpu().numpy()
+        size = scale.to(values.target.device)[: len(window), None]
+        regions = len(self.regions)
+        for number in range(regions):
+            holds = values.holds[number].float()
+            sums.add(
+                layer,
+                np.array(queries.rows[number])[window],
+                target=values.target * size * holds,
+                control=values.control * size * holds,
+                weight=values.weight * holds,
+            )
+            # the row of the matched control holds the spread, and counts queries and not their
+            # weights
+            sums.add(
+                layer,
+                np.array(queries.rows[regions + number])[window],
+                target=values.spread * size * holds,
+                control=values.second[number] * size * holds,
+                weight=holds,
+            )
+
+
+def _text_effects(
+    queries: TopKeyQueries,
+    through: Tensor,
+    z: Float[Tensor, "query head d_value"],
+    scale: Float[Tensor, "query one"],
+) -> _TextEffects:
+    window = queries.window.to(z.device)
+    present = (queries.count.to(z.device) > 0).float()
+    distinct = present.sum(1)[window, None]
+    text_direction = torch.einsum("wt,thd->whd", present, through)
+    total = (z * text_direction[window]).sum(-1) * scale
+    covariance = torch.einsum("wt,thd,the->whde", present, through, through)
+    sizes = [len(request.queries) for request in queries.requests]
+    square = _squares(z, covariance, sizes) * scale.square()
+    variance = square / distinct - (total / distinct).square()
+    return _TextEffects(
+        distinct=distinct,
+        total=total,
+        spread=variance.clamp_min(0).sqrt(),
+    )
 
 
 def _squares(
@@ -180,29 +298,29 @@ def _squares(
     sizes: Sequence[int],
 ) -> Float[Tensor, "query head"]:
     """The quadratic form of each query's z, by the matrix of its window."""
+    forms = []
     # window by window: a matrix for each query would be far more than the queries
-    parts = zip(torch.split(z, list(sizes)), covariance, strict=True)
-    return torch.cat(
-        [(torch.einsum("qhd,hde->qhe", part, matrix) * part).sum(-1) for part, matrix in parts]
-    )
+    for part, matrix in zip(torch.split(z, list(sizes)), covariance, strict=True):
+        product = torch.einsum("qhd,hde->qhe", part, matrix)
+        forms.append((product * part).sum(-1))
+    return torch.cat(forms)
 
 
 def _add_named(
     queries: NamedTokenQueries,
     layer: int,
-    values: tuple[Tensor, ...],
+    values: _NamedValues,
     scale: Float[Tensor, " query"],
-    to: tuple[ndarray, ...],
+    sums: _BatchSums,
 ) -> None:
-    """Add one layer's values, as `_at_named` gives them, to targets, controls and counts."""
-    target, control, count = (sums[:, layer] for sums in to)
-    rows, size = queries.rows.cpu().numpy(), scale[queries.query.to(scale.device), None]
-    sides = ((target, 0), (control, 0), (control, 1), (target, 2))
-    for (sums, part), value in zip(sides, values, strict=False):
-        has_row = rows[part] >= 0
-        np.add.at(sums, rows[part][has_row], _exact(value * size)[has_row])
-        if sums is not control or part:  # targets and their controls are of the same queries
-            np.add.at(count, rows[part][has_row], 1.0)
+    """Add one layer's values to the rows of effects, of matched controls and of own positions."""
+    device = values.target.device
+    size = scale.to(device)[queries.query.to(device), None]
+    effect_rows, matched_rows, self_rows = queries.rows.cpu().numpy()
+    sums.add(layer, effect_rows, target=values.target * size, control=values.control * size)
+    sums.add(layer, matched_rows, control=values.matched * size)
+    if values.self_lift is not None:
+        sums.add(layer, self_rows, target=values.self_lift * size)
 
 
 def partners(
@@ -213,17 +331,23 @@ def partners(
     The next in the drawn order, and after the last the first: a head that is asked once is its own
     partner, so that nothing is gained. Rows that are not asked hold any number.
     """
-    count, device = len(holds), holds.device
-    order, window = queries.order.to(device), queries.window.to(device)
-    position = torch.arange(count, device=device)[:, None].expand_as(holds)
-    later = torch.where(holds[order], position, count)
+    count = len(holds)
+    device = holds.device
+    order = queries.order.to(device)
+    window = queries.window.to(device)
+    position = torch.arange(count, device=device)
+    later = torch.where(holds[order], position[:, None].expand_as(holds), count)
     # the first asked place at or after each, and strictly after each
     next_held = later.flip(0).cummin(0).values.flip(0)
-    next_later = torch.cat([next_held[1:], torch.full_like(next_held[:1], count)])
-    starts = torch.searchsorted(window, torch.arange(int(window[-1]) + 1, device=device))
-    ends = torch.searchsorted(window, window, right=True)[:, None]
-    first = next_held[starts][window]
-    partner_order = torch.where(next_later < ends, next_later, first).clamp_max(count - 1)
+    beyond = torch.full_like(next_held[:1], count)
+    next_later = torch.cat([next_held[1:], beyond])
+    windows = torch.arange(int(window[-1]) + 1, device=device)
+    starts = torch.searchsorted(window, windows)
+    ends = torch.searchsorted(window, window, right=True)
+    first_of_window = next_held[starts][window]
+    has_later = next_later < ends[:, None]
+    partner_order = torch.where(has_later, next_later, first_of_window)
+    partner_order = partner_order.clamp_max(count - 1)
     partner = torch.empty_like(partner_order)
     partner[order] = order[partner_order]
     return partner
@@ -235,20 +359,32 @@ def _at_named(
     z: Tensor,
     scale: Tensor,
     self_values: Tensor | None,
-) -> tuple[Float[Tensor, "ask head"], ...]:
+) -> _NamedValues:
     """Effects on targets, controls and matched controls, and the lift that own positions give."""
     query = queries.query.to(z.device)
-    size, flat = scale[query, None], through.flatten(1)
-    sides = [
-        (side.to(z.device) @ flat).view(-1, *z.shape[1:])
-        for side in (queries.target, queries.control, queries.second)
-    ]
-    values = [(side * z[query]).sum(-1) * size for side in sides]
+    size = scale[query, None]
+    flat = through.flatten(1)
+
+    def mean_direction(side: Tensor) -> Float[Tensor, "ask head d_value"]:
+        return (side.to(z.device) @ flat).view(-1, *z.shape[1:])
+
+    def effect(values: Tensor, direction: Tensor) -> Float[Tensor, "ask head"]:
+        return (direction * values).sum(-1) * size
+
+    target = mean_direction(queries.target)
+    control = mean_direction(queries.control)
+    matched = mean_direction(queries.second)
+    self_lift = None
     if self_values is not None:
         # the named queries are the last
-        self_value = self_values[query - (len(z) - len(self_values))]
-        values.append(((sides[0] - sides[1]) * self_value).sum(-1) * size)
-    return tuple(values)
+        others = len(z) - len(self_values)
+        self_lift = effect(self_values[query - others], target - control)
+    return _NamedValues(
+        target=effect(z[query], target),
+        control=effect(z[query], control),
+        matched=effect(z[query], matched),
+        self_lift=self_lift,
+    )
 
 
 def _from_selves(selves: Sequence[tuple[Tensor, Tensor | None]], z: Tensor) -> Tensor | None:
@@ -256,11 +392,14 @@ def _from_selves(selves: Sequence[tuple[Tensor, Tensor | None]], z: Tensor) -> T
     heads, width = z.shape[1:]
     parts = []
     for attention, value in selves:
-        groups = 0 if value is None else value.shape[1] // width
-        if value is None or not groups or value.shape[1] % width or heads % groups:
+        if value is None:
             return None
-        value = value.to(z).view(len(value), groups, width).repeat_interleave(heads // groups, 1)
-        parts.append(attention.to(z.device)[:, :, None] * value)
+        groups, remainder = divmod(value.shape[1], width)
+        if not groups or remainder or heads % groups:
+            return None
+        by_group = value.to(z).view(len(value), groups, width)
+        by_head = by_group.repeat_interleave(heads // groups, 1)
+        parts.append(attention.to(z.device)[:, :, None] * by_head)
     return torch.cat(parts) if parts else None
 
 
@@ -268,15 +407,19 @@ def _likely(
     queries: TopKeyQueries, stream: Tensor, directions: Tensor, token: Int[Tensor, "query head"]
 ) -> Bool[Tensor, "query head"]:
     """True if few of the text's tokens are likelier by the stream, unembedded."""
-    logits = stream.float() @ directions.to(stream.device).T
-    present = queries.count.to(stream.device)[queries.window.to(stream.device)] > 0
-    token_logits = logits.gather(1, token.to(stream.device))
+    device = stream.device
+    logits = stream.float() @ directions.to(device).T
+    count = queries.count.to(device)
+    present = count[queries.window.to(device)] > 0
+    token_logits = logits.gather(1, token.to(device))
     text_logits = logits.masked_fill(~present, -torch.inf)
+    larger_counts = []
     # head by head: a count for all at once would be larger than the effects themselves
-    larger = torch.stack(
-        [(text_logits > logit[:, None]).sum(1) for logit in token_logits.unbind(1)], 1
-    )
-    is_likely: Tensor = larger <= PREDICTED * present.sum(1, keepdim=True)
+    for logit in token_logits.unbind(1):
+        larger = text_logits > logit[:, None]
+        larger_counts.append(larger.sum(1))
+    limit = PREDICTED * present.sum(1, keepdim=True)
+    is_likely: Tensor = torch.stack(larger_counts, 1) <= limit
     return is_likely.to(token.device)
 
 

@@ -57,7 +57,8 @@ class TokenCounts:
 
     def add(self, window: Window) -> None:
         """Count the tokens of a window's text."""
-        self.counts.update(np.asarray(window.tokens[window.begins : window.stop]).tolist())
+        text = np.asarray(window.tokens[window.begins : window.stop])
+        self.counts.update(text.tolist())
         self.tokens += len(window)
         self.windows += 1
 
@@ -68,13 +69,16 @@ class TokenCounts:
         seen gets the share that Witten & Bell 1991 (method C) give it, types / (tokens + types),
         spread evenly over the vocabulary: p = (c + T / V) / (N + T).
         """
-        count = np.array([self.counts[int(token)] for token in tokens]) - 1
+        counts = [self.counts[int(token)] for token in tokens]
+        other_copies = np.array(counts) - 1
         others = self.counts.total() - 1
-        types = len(self.counts) - (count == 0)
+        types = len(self.counts) - (other_copies == 0)
+        even = 1 / vocabulary
         # of a text of one token nothing is left to count
         weight = np.maximum(others + types, 1)
-        known = (count + types / vocabulary) / weight
-        return np.asarray(-np.log(np.where(others + types > 0, known, 1 / vocabulary)))
+        known = (other_copies + types / vocabulary) / weight
+        frequency = np.where(others + types > 0, known, even)
+        return np.asarray(-np.log(frequency))
 
 
 def draw_targets(windows: Sequence[Window], *, seed: int) -> list[Targets]:
@@ -85,7 +89,8 @@ def draw_targets(windows: Sequence[Window], *, seed: int) -> list[Targets]:
     targets = []
     for i in sorted(order.tolist()):
         window = usable[i]
-        places, tokens = np.arange(window.begins, window.stop), np.asarray(window.tokens)
+        tokens = np.asarray(window.tokens)
+        places = np.arange(window.begins, window.stop)
         if window.attention_kind.sees_future:
             places = np.sort(rng.permutation(places)[:ROWS])
         else:  # tokens after the last of them are not read
@@ -123,24 +128,26 @@ def check_loss(
         return LossCheck(None, [f"its loss on the text is not known: {error}"])
     tokens = np.concatenate([target.tokens[target.places] for target in targets])
     unigram = counts.losses(tokens, vocabulary)
-    ends = np.cumsum([len(target.places) for target in targets])[:-1]
-    gains = np.array([part.mean() for part in np.split(unigram - losses, ends)])
-    better, means = int((gains > 0).sum()), (float(losses.mean()), float(unigram.mean()))
+    ends = np.cumsum([len(target.places) for target in targets])
+    gains = np.split(unigram - losses, ends[:-1])
+    better = sum(bool(gain.mean() > 0) for gain in gains)
+    model_mean = float(losses.mean())
+    unigram_mean = float(unigram.mean())
     facts = {
-        "model": round(means[0], 3) if np.isfinite(means[0]) else None,
-        "unigram": round(means[1], 3),
+        "model": round(model_mean, 3) if np.isfinite(model_mean) else None,
+        "unigram": round(unigram_mean, 3),
         "tokens": len(tokens),
         "windows": len(targets),
         "better": better,
     }
     # In synthetic sentences, whose few words are drawn evenly, counts of that very text come near
     # the best that can be had: how many windows are better tells a good model from a broken one.
-    if means[0] < means[1]:
+    if model_mean < unigram_mean:
         return LossCheck(facts)
     note = (
-        f"{WORSE}: {means[0]:.2f} against {means[1]:.2f} nats per token, better on {better} of "
-        f"{len(targets)} windows; its weights, its tokenizer or its dtype may be wrong, or it was "
-        "never trained for such text"
+        f"{WORSE}: {model_mean:.2f} against {unigram_mean:.2f} nats per token, better on {better} "
+        f"of {len(targets)} windows; its weights, its tokenizer or its dtype may be wrong, or it "
+        "was never trained for such text"
     )
     return LossCheck(facts, [note])
 

@@ -44,7 +44,8 @@ def _divided(
     profile: Profile, sums: Float[ndarray, "layer head pixel"], queries: Float[ndarray, " query"]
 ) -> Float[ndarray, "layer head query key"]:
     layers, heads = profile.entropy.shape
-    return np.asarray(sums.reshape(layers, heads, SIDE, SIDE) / np.maximum(queries, 1)[:, None])
+    patterns = sums.reshape(layers, heads, SIDE, SIDE)
+    return np.asarray(patterns / np.maximum(queries, 1)[:, None])
 
 
 def shown_positions(window: Window) -> Int[ndarray, " pixel"]:
@@ -58,13 +59,21 @@ def shown_positions(window: Window) -> Int[ndarray, " pixel"]:
     >>> shown_positions(window).tolist()[10:15]
     [10, 11, 31, 32, 33]
     """
-    length, pixels = len(window), np.arange(SIDE)
+    length = len(window)
+    pixels = np.arange(SIDE)
     if window.copy_length:
-        start, copied = pixels[:COPY], pixels[COPY:] + 1 + window.copy_length - COPY
-        first = np.where(start <= window.copy_length, start, -1)
-        return np.concatenate([first, np.where(copied < length, copied, -1)])
+        start = pixels[:COPY]
+        copy_start = 1 + window.copy_length
+        second = pixels[:COPY] + copy_start
+        return np.concatenate(
+            [
+                np.where(start <= window.copy_length, start, -1),
+                np.where(second < length, second, -1),
+            ]
+        )
     if window.questions and length > SIDE:
-        return np.concatenate([pixels[:COPY], pixels[COPY:] + length - SIDE])
+        end = pixels[COPY:] + length - SIDE
+        return np.concatenate([pixels[:COPY], end])
     return np.where(pixels < length, pixels, -1)
 
 
@@ -99,9 +108,11 @@ class PictureReader:
         profile = tally.profile
         for layer, picture, shares in self._values:
             values = grained(shares.cpu().double().numpy())
-            profile.stimulus_mean[picture.stimulus, layer][:, picture.pixels] += values.T
+            mean = profile.stimulus_mean[picture.stimulus, layer]
+            mean[:, picture.pixels] += values.T
             if layer == 0:
-                profile.stimulus_queries[picture.stimulus, picture.rows] += 1
+                queries = profile.stimulus_queries[picture.stimulus]
+                queries[picture.rows] += 1
 
 
 def picture_reader(batch: Batch, tiles: Sequence[Tile], config: ReaderConfig) -> MakeReader | None:
@@ -116,16 +127,16 @@ def picture_reader(batch: Batch, tiles: Sequence[Tile], config: ReaderConfig) ->
 
 def _picture_cells(row: int, window: Window) -> PictureCells:
     positions = shown_positions(window)
-    seen = positions >= 0
-    both = seen[:, None] & seen
-    both &= window.attention_kind.sees(positions[:, None], positions[None, :])
-    both[0] = False  # the first token has nowhere to look
-    query, key = np.nonzero(both)
+    in_window = positions >= 0
+    cells = in_window[:, None] & in_window
+    cells &= window.attention_kind.sees(positions[:, None], positions[None, :])
+    cells[0] = False  # the first token has nowhere to look
+    query, key = np.nonzero(cells)
     return PictureCells(
-        Entries(row, positions[query], positions[key]),
-        pictured().index(window.stimulus),
-        query * SIDE + key,
-        np.flatnonzero(both.any(1)),
+        cells=Entries(row, positions[query], positions[key]),
+        stimulus=pictured().index(window.stimulus),
+        pixels=query * SIDE + key,
+        rows=np.flatnonzero(cells.any(1)),
     )
 
 
@@ -134,13 +145,14 @@ def stimulus_pictures(
 ) -> dict[tuple[int, int], Picture]:
     """The pictures of heads on other stimuli than text, by layer and head."""
     rows = {number: row for row, number in enumerate(numbers)}
-    patterns = {
-        name: _divided(profile, profile.stimulus_mean[i], profile.stimulus_queries[i])
-        for i, name in enumerate(pictured())
-        if profile.stimulus_queries[i].any()
-    }
-    return {
-        (layer, head): Picture(name, patterns[name][rows[layer], head])
-        for (layer, head), name in stimuli.items()
-        if name in patterns
-    }
+    patterns = {}
+    for i, name in enumerate(pictured()):
+        queries = profile.stimulus_queries[i]
+        if queries.any():
+            patterns[name] = _divided(profile, profile.stimulus_mean[i], queries)
+    pictures = {}
+    for (layer, head), name in stimuli.items():
+        if name in patterns:
+            pattern = patterns[name][rows[layer], head]
+            pictures[layer, head] = Picture(name, pattern)
+    return pictures

@@ -53,51 +53,68 @@ class PreferenceReader:
         part = self._comparisons[id(request)]
         values = rows
         if part.cells is not None:
-            values = rows.reshape(-1).index_select(0, part.cells.view(-1)).view(part.cells.shape)
+            selected = rows.reshape(-1).index_select(0, part.cells.view(-1))
+            values = selected.view(part.cells.shape)
         largest = torch.segment_reduce(values.float(), "max", lengths=part.sizes, axis=0)
         target, other = largest.chunk(2)
+        is_preferred = (target > other).float()
         if layer not in self._preferred:
-            self._preferred[layer] = target.new_zeros(len(self._rows), target.shape[1])
-        self._preferred[layer].index_add_(0, part.row, (target > other).float())
+            heads = target.shape[1]
+            self._preferred[layer] = target.new_zeros(len(self._rows), heads)
+        self._preferred[layer].index_add_(0, part.row, is_preferred)
 
     def add_to(self, tally: Tally) -> None:
         """Add the number of queries, and for each layer that of preferred targets."""
         rows, counts = np.unique(self._rows, axis=0, return_counts=True)
         tally.queries[tuple(rows.T)] += counts
+        block, relation = self._rows.T
         for layer, preferred in self._preferred.items():
-            np.add.at(tally.hits, (*self._rows.T, layer), preferred.cpu().double().numpy())
+            hits = preferred.cpu().double().numpy()
+            np.add.at(tally.hits, (block, relation, layer), hits)
 
 
 def preference_reader(
     batch: Batch, window_pairs: Sequence[WindowPairs], tiles: Sequence[Tile], config: ReaderConfig
 ) -> MakeReader | None:
     """Reader of a batch's compared queries; None without such queries."""
-    compared_cells = list(_compared_cells(batch, window_pairs, config))
-    if not compared_cells:
+    rows = []
+    cells = []
+    start = 0
+    for compared in _compared_cells(batch, window_pairs, config):
+        rows += [(compared.block, compared.relation)] * compared.queries
+        # queries are numbered through the batch
+        numbered = compared.cells.copy()
+        numbered[:, _NUMBER] += start
+        cells.append(numbered)
+        start += compared.queries
+    if not cells:
         return None
-    rows = np.concatenate([np.repeat([row], size, 0) for row, size, _ in compared_cells])
-    starts = np.cumsum([0, *(size for _, size, _ in compared_cells)])
-    cells = np.concatenate(
-        [
-            cells + np.array([0, 0, start, 0, 0])
-            for start, (*_, cells) in zip(starts[:-1], compared_cells, strict=True)
-        ]
-    )
-    cells = cells[np.lexsort((cells[:, 2], cells[:, 3]))]
-    parts = [
-        (request, _comparisons(request, read_cells, config))
-        for request, read_cells in _by_request(cells, tiles, batch)
-    ]
-    return partial(PreferenceReader, rows, parts)
+    all_cells = np.concatenate(cells)
+    order = np.lexsort((all_cells[:, _NUMBER], all_cells[:, _SIDE]))
+    parts = []
+    for request, read_cells in _by_request(all_cells[order], tiles, batch):
+        comparisons = _comparisons(request, read_cells, config)
+        parts.append((request, comparisons))
+    return partial(PreferenceReader, np.array(rows, np.int64).reshape(-1, 2), parts)
 
 
 _WINDOW, _QUERY, _NUMBER, _SIDE, _KEY = range(5)
 
 
+@dataclass(frozen=True, eq=False)
+class _ComparedCells:
+    """Cells of the compared queries of one relation in one window."""
+
+    block: int
+    relation: int
+    queries: int
+    cells: Int[ndarray, "cell 5"]
+    """Window, query, number of the query, side and key."""
+
+
 def _compared_cells(
     batch: Batch, window_pairs: Sequence[WindowPairs], config: ReaderConfig
-) -> Iterator[tuple[tuple[int, int], int, Int[ndarray, "cell 5"]]]:
-    """Block and relation, number of queries, and cells: window, query, number, side and key."""
+) -> Iterator[_ComparedCells]:
     relations = of_attention(config.relations)
     parts = [(i, part) for i, part in enumerate(relations) if isinstance(part, ComparedPart)]
     for window_number, window in enumerate(batch.windows):
@@ -110,7 +127,8 @@ def _compared_cells(
             others = part.candidates_in(window_pairs[window_number])
             queries = others.queries
             targets = targets.of_queries(queries, len(window))
-            cells = np.full((len(targets) + len(others), 5), window_number)
+            cells = np.empty((len(targets) + len(others), 5), np.int64)
+            cells[:, _WINDOW] = window_number
             cells[:, _QUERY] = np.concatenate([targets.query, others.query])
             cells[:, _NUMBER] = np.searchsorted(queries, cells[:, _QUERY])
             cells[:, _SIDE] = np.arange(len(cells)) >= len(targets)
@@ -119,22 +137,30 @@ def _compared_cells(
                 in_block = cells[is_in_block]
                 numbers, number = np.unique(in_block[:, _NUMBER], return_inverse=True)
                 in_block[:, _NUMBER] = number
-                yield (block, index), len(numbers), in_block
+                yield _ComparedCells(
+                    block=block,
+                    relation=index,
+                    queries=len(numbers),
+                    cells=in_block,
+                )
 
 
 def _by_request(
     cells: Int[ndarray, "cell 5"], tiles: Sequence[Tile], batch: Batch
 ) -> Iterator[tuple[Request, Int[ndarray, "cell 5"]]]:
     """Requests with their cells: tiles of short windows, single cells of long ones."""
+    window, query = cells[:, _WINDOW], cells[:, _QUERY]
     if max(map(len, batch.windows)) > LONG:
-        for window_number in np.unique(cells[:, _WINDOW]).tolist():
-            in_window = cells[cells[:, _WINDOW] == window_number]
-            yield Entries(window_number, in_window[:, _QUERY], in_window[:, _KEY]), in_window
+        for number in np.unique(window).tolist():
+            in_window = cells[window == number]
+            request = Entries(number, in_window[:, _QUERY], in_window[:, _KEY])
+            yield request, in_window
         return
     for tile in tiles:
-        window, query = cells[:, _WINDOW], cells[:, _QUERY]
-        inside = (window >= tile.windows.start) & (window < tile.windows.stop)
-        inside &= (query >= tile.queries.start) & (query < tile.queries.stop)
+        windows, queries = tile.windows, tile.queries
+        in_windows = (window >= windows.start) & (window < windows.stop)
+        in_queries = (query >= queries.start) & (query < queries.stop)
+        inside = in_windows & in_queries
         if inside.any():
             yield tile, cells[inside]
 
@@ -143,17 +169,27 @@ def _comparisons(
     request: Request, cells: Int[ndarray, "cell 5"], config: ReaderConfig
 ) -> _Comparisons:
     numbers, of_query = np.unique(cells[:, _NUMBER], return_inverse=True)
-    sizes = np.bincount(of_query + len(numbers) * cells[:, _SIDE], minlength=2 * len(numbers))
+    part = of_query + len(numbers) * cells[:, _SIDE]
+    sizes = np.bincount(part, minlength=2 * len(numbers))
     flat = None
     if isinstance(request, Tile):
-        queries = request.shape[1]
-        window = cells[:, _WINDOW] - request.windows.start
-        head = np.arange(config.heads)
-        row = (window[:, None] * config.heads + head) * queries
-        row = row + (cells[:, _QUERY] - request.queries.start)[:, None]
-        flat = torch.from_numpy(row * request.keys + cells[:, [_KEY]]).to(config.device)
+        indices = _flat_indices(request, cells, config.heads)
+        flat = torch.from_numpy(indices).to(config.device)
     return _Comparisons(
-        torch.from_numpy(numbers).to(config.device),
-        torch.from_numpy(sizes).to(config.device),
-        flat,
+        row=torch.from_numpy(numbers).to(config.device),
+        sizes=torch.from_numpy(sizes).to(config.device),
+        cells=flat,
     )
+
+
+def _flat_indices(
+    tile: Tile, cells: Int[ndarray, "cell 5"], heads: int
+) -> Int[ndarray, "cell head"]:
+    """Indices of cells in the rows `[window head query key]` of a tile."""
+    window, query, key = (cells[:, [column]] for column in (_WINDOW, _QUERY, _KEY))
+    window = window - tile.windows.start
+    query = query - tile.queries.start
+    # row after row: window, head, query
+    window_and_head = window * heads + np.arange(heads)
+    row = window_and_head * tile.shape[1] + query
+    return np.asarray(row * tile.keys + key)

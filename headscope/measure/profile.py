@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -46,11 +47,34 @@ def profile_reader(batch: Batch, tiles: Sequence[Tile], config: ReaderConfig) ->
     return partial(ProfileReader, batch, tiles, config)
 
 
+@dataclass(frozen=True, eq=False)
+class _WindowRows:
+    """Consecutive rows of a profiled window in one layer."""
+
+    layer: int
+    row: int
+    """Number of the window in its batch."""
+    first: int
+    """Query of the first row."""
+    length: int
+    """Tokens of the window that are profiled."""
+    pattern: Float[Tensor, "head query key"]
+    logs: Float[Tensor, "head query key"]
+    """Natural logarithms of the pattern, all finite."""
+
+    @property
+    def end(self) -> int:
+        """The query after the last row."""
+        return self.first + self.pattern.shape[1]
+
+
 class ProfileReader:
     """Sums of the profile over a batch's profiled windows, tile by tile."""
 
     def __init__(self, batch: Batch, tiles: Sequence[Tile], config: ReaderConfig) -> None:
-        self.batch, self.requests, self.config = batch, tiles, config
+        self.batch = batch
+        self.requests = tiles
+        self.config = config
         self.profile = Profile.zeros(config.layers, config.heads)
         self.columns: dict[int, Float[Tensor, "head key"]] = {}
         self._terms: list[tuple[ndarray, Tensor]] = []
@@ -72,78 +96,132 @@ class ProfileReader:
                 continue
             length = min(LONG, len(self.batch.windows[row]))
             # the first token has nowhere to look
-            first, end = max(1, tile.queries.start), min(length, tile.queries.stop)
+            first = max(1, tile.queries.start)
+            end = min(length, tile.queries.stop)
             if first >= end:
                 continue
             queries = slice(first - tile.queries.start, end - tile.queries.start)
             seen = end if tile.width is None else length
-            pattern = rows[row - tile.windows.start, :, queries, :seen].float()
+            values = rows[row - tile.windows.start, :, queries, :seen].float()
             if self.config.logarithms:
+                pattern = values.exp()
                 # −∞ for later keys; no probability that is left is as small as this
-                self._add_window(layer, row, first, (pattern.exp(), pattern.clamp_min(-1e3)))
+                logs = values.clamp_min(-1e3)
             else:
-                tiny = torch.finfo(pattern.dtype).tiny
-                self._add_window(layer, row, first, (pattern, pattern.clamp_min(tiny).log()))
+                pattern = values
+                tiny = torch.finfo(values.dtype).tiny
+                logs = values.clamp_min(tiny).log()
+            self._add_window(
+                _WindowRows(
+                    layer=layer,
+                    row=row,
+                    first=first,
+                    length=length,
+                    pattern=pattern,
+                    logs=logs,
+                )
+            )
 
-    def _add_window(
-        self, layer: int, row: int, first: int, pattern_and_logs: tuple[Tensor, Tensor]
-    ) -> None:
-        (pattern, logs), profile = pattern_and_logs, self.profile
-        window, index = self.batch.windows[row], self.batch.profiled[row]
-        length, end = min(LONG, len(window)), first + pattern.shape[1]
-        sums, entropy = row_sums(pattern), -(pattern * logs).sum(-1)
+    def _add_window(self, part: _WindowRows) -> None:
+        if part.layer == 0:
+            self.profile.queries += part.end - part.first
+        self._add_query_sums(part)
+        self._add_diagonals(part)
+        self._add_mean(part)
+        if part.first < CORNER <= part.length:
+            self._add_corner(part)
+        self._add_stripe(part)
+
+    def _add_query_sums(self, part: _WindowRows) -> None:
+        """Add what is measured query by query."""
+        profile = self.profile
+        layer = part.layer
+        pattern = part.pattern
+        window = self.batch.windows[part.row]
+        kind = window.attention_kind
+        first_key = pattern[..., 0]
+        row_mass = row_sums(pattern)
+        entropy = -(pattern * part.logs).sum(-1)
         sentences = window.sentence_of_token[: pattern.shape[-1]]
-        distance, inside = _by_key(pattern, sums, first, sentences)
-        if window.attention_kind.sees_future:
-            queries = first + torch.arange(pattern.shape[1], device=pattern.device)
-            keys = torch.arange(pattern.shape[2], device=pattern.device)
-            distance = (pattern * (queries[:, None] - keys).abs()).sum(-1)
-        row_end = window.attention_kind.row_end(np.arange(first, end), length)
+        by_key = _by_key(pattern, row_mass, part.first, sentences)
+        distance = _distance_both_ways(part) if kind.sees_future else by_key.distance
+        row_end = kind.row_end(np.arange(part.first, part.end), part.length)
         others = torch.from_numpy(row_end - 1).to(pattern)
+        spread = _spread(entropy, first_key, row_mass, others)
         self._add(profile.distance[layer], distance.sum(-1))
-        self._add(profile.sentence[layer], inside.sum(-1))
+        self._add(profile.sentence[layer], by_key.in_sentence.sum(-1))
         self._add(profile.entropy[layer], entropy.sum(-1))
-        self._add(profile.first_token[layer], pattern[..., 0].sum(-1))
-        self._add(profile.spread[layer], _spread(entropy, pattern[..., 0], sums, others).sum(-1))
+        self._add(profile.first_token[layer], first_key.sum(-1))
+        self._add(profile.spread[layer], spread.sum(-1))
         if self.config.sinks:
-            self._add(profile.sink[layer], (1 - pattern.sum(-1)).sum(-1))
-        later_keys = pattern[..., 1:]
-        # diagonal d of `rest` starts where both the query and the key are past the first token
-        forward = FORWARD_OFFSETS if window.attention_kind.sees_future else 0
-        for offset in range(min(OFFSETS, end - 1)):
-            diagonal = later_keys.diagonal(first - 1 - offset + forward, -2, -1)
-            self._add(profile.diagonal[layer, :, offset], diagonal.sum(-1))
-        count = min(SIDE - first, pattern.shape[1])
-        if count > 0:
-            part = pattern[:, :count, :SIDE].clone()
-            mean = profile.mean[layer].reshape(-1, SIDE, SIDE)  # a view
-            self._add(mean[:, first : first + count, : part.shape[-1]], part)
-        if layer == 0:
-            profile.queries += end - first
-            profile.mean_queries[first : first + max(0, count)] += 1
-        if first < CORNER <= length:
-            corner = pattern.new_zeros(pattern.shape[0], CORNER, CORNER)
-            corner[:, 0, 0] = first == 1  # the first token sees itself alone
-            part = pattern[:, : CORNER - first, :CORNER]
-            corner[:, first : first + part.shape[1], : part.shape[2]] = part
-            self._add(profile.corner[index, layer], corner.flatten(1))
-            profile.corners[index] += layer == 0 and first == 1
-        self._add_stripe(layer, row, (length, end), later_keys.sum(-2))
+            sink = 1 - pattern.sum(-1)
+            self._add(profile.sink[layer], sink.sum(-1))
 
-    def _add_stripe(
-        self, layer: int, row: int, bounds: tuple[int, int], columns: Float[Tensor, "head key"]
-    ) -> None:
-        """Keys' sums are known when the last query has come."""
-        length, end = bounds
-        before = self.columns.pop(row, None)
-        if before is not None:
-            columns = columns.clone()
-            columns[:, : before.shape[1]] += before
-        if end < length:
-            self.columns[row] = columns
+    def _add_diagonals(self, part: _WindowRows) -> None:
+        kind = self.batch.windows[part.row].attention_kind
+        later_keys = part.pattern[..., 1:]
+        # both the query and the key of a diagonal are past the first token
+        current = part.first - 1
+        if kind.sees_future:
+            current += FORWARD_OFFSETS
+        sums = self.profile.diagonal[part.layer]
+        offsets = min(OFFSETS, part.end - 1)
+        for offset in range(offsets):
+            diagonal = later_keys.diagonal(current - offset, -2, -1)
+            self._add(sums[:, offset], diagonal.sum(-1))
+
+    def _add_mean(self, part: _WindowRows) -> None:
+        """Add the rows that the mean pattern shows."""
+        rows = part.pattern.shape[1]
+        count = min(SIDE - part.first, rows)
+        if count <= 0:
             return
-        count = max(1, round((length - 1) * STRIPE_SHARE))
-        self._add(self.profile.stripe[layer], columns.topk(count, dim=-1).values.sum(-1))
+        queries = slice(part.first, part.first + count)
+        pixels = part.pattern[:, :count, :SIDE].clone()
+        keys = pixels.shape[-1]
+        sums = self.profile.mean[part.layer]
+        mean = sums.reshape(-1, SIDE, SIDE)  # a view
+        self._add(mean[:, queries, :keys], pixels)
+        if part.layer == 0:
+            self.profile.mean_queries[queries] += 1
+
+    def _add_corner(self, part: _WindowRows) -> None:
+        """Add the rows on which variability is measured."""
+        pattern = part.pattern
+        index = self.batch.profiled[part.row]
+        starts_window = part.first == 1
+        cells = pattern[:, : CORNER - part.first, :CORNER]
+        heads, rows, keys = cells.shape
+        queries = slice(part.first, part.first + rows)
+        corner = pattern.new_zeros(heads, CORNER, CORNER)
+        corner[:, 0, 0] = starts_window  # the first token sees itself alone
+        corner[:, queries, :keys] = cells
+        sums = self.profile.corner[index, part.layer]
+        self._add(sums, corner.flatten(1))
+        if part.layer == 0 and starts_window:
+            self.profile.corners[index] += 1
+
+    def _add_stripe(self, part: _WindowRows) -> None:
+        """Add the largest sums of keys, which are known when the last query has come."""
+        columns = part.pattern[..., 1:].sum(-2)
+        before = self.columns.pop(part.row, None)
+        if before is not None:
+            columns[:, : before.shape[1]] += before
+        if part.end < part.length:
+            self.columns[part.row] = columns
+            return
+        share = (part.length - 1) * STRIPE_SHARE
+        count = max(1, round(share))
+        largest = columns.topk(count, dim=-1).values
+        self._add(self.profile.stripe[part.layer], largest.sum(-1))
+
+
+class _KeySums(NamedTuple):
+    """Sums of a row that weigh its keys."""
+
+    distance: Float[Tensor, "head query"]
+    in_sentence: Float[Tensor, "head query"]
+    """Attention within the query's sentence, the first token left out."""
 
 
 def _by_key(
@@ -151,16 +229,32 @@ def _by_key(
     row_mass: Float[Tensor, "head query"],
     start: int,
     sentences: Int[ndarray, " key"],
-) -> tuple[Float[Tensor, "head query"], Float[Tensor, "head query"]]:
+) -> _KeySums:
     """Each query's mean distance, and its attention within its sentence, by one product."""
-    number = torch.from_numpy(np.unique(sentences, return_inverse=True)[1]).to(pattern.device)
+    _, sentence_numbers = np.unique(sentences, return_inverse=True)
+    sentence = torch.from_numpy(sentence_numbers).to(pattern.device)
+    sentence_count = 1 + int(sentence.max())
     keys = torch.arange(pattern.shape[-1], device=pattern.device)
-    weights = pattern.new_zeros(pattern.shape[-1], 1 + int(number.max()) + 1)
+    # column 0 weighs a key by its position, the others hold a sentence each
+    weights = pattern.new_zeros(len(keys), 1 + sentence_count)
     weights[:, 0] = keys
-    weights[keys[1:], 1 + number[1:]] = 1  # the first token is in no sentence
+    weights[keys[1:], 1 + sentence[1:]] = 1  # the first token is in no sentence
     sums = pattern @ weights
-    inside = sums.gather(-1, (1 + number[start:, None]).expand(*sums.shape[:2], 1))[..., 0]
-    return keys[start:] * row_mass - sums[..., 0], inside
+    column = 1 + sentence[start:, None]
+    in_sentence = sums.gather(-1, column.expand(*sums.shape[:2], 1))
+    return _KeySums(
+        distance=keys[start:] * row_mass - sums[..., 0],
+        in_sentence=in_sentence[..., 0],
+    )
+
+
+def _distance_both_ways(part: _WindowRows) -> Float[Tensor, "head query"]:
+    """Each query's mean distance where it may attend to later keys."""
+    pattern = part.pattern
+    queries = torch.arange(part.first, part.end, device=pattern.device)
+    keys = torch.arange(pattern.shape[2], device=pattern.device)
+    distance = (queries[:, None] - keys).abs()
+    return (pattern * distance).sum(-1)
 
 
 def _spread(
@@ -173,11 +267,12 @@ def _spread(
 
     The entropy beyond the first token is that of the row, by algebra rather than a second pass.
     """
-    outside = (row_mass - first).clamp_min(
-        1e-6
-    )  # below a millionth there is nothing left to spread
-    within = (entropy - torch.special.entr(first)) / outside + outside.log()
-    spread = torch.where(others > 1, within / others.log().clamp_min(1e-9), 0)
+    # below a millionth there is nothing left to spread
+    outside = (row_mass - first).clamp_min(1e-6)
+    entropy_outside = entropy - torch.special.entr(first)
+    within = entropy_outside / outside + outside.log()
+    largest = others.log().clamp_min(1e-9)
+    spread = torch.where(others > 1, within / largest, 0)
     return spread.clamp(0, 1) * outside
 
 
@@ -201,28 +296,37 @@ def describe(profile: Profile, numbers: Sequence[int]) -> pd.DataFrame:
     All are measured on up to 16 text windows, of long ones on their first 512 tokens; without text
     they are missing.
     """
-    index = [(layer, head) for layer in numbers for head in range(profile.entropy.shape[1])]
+    heads = range(profile.entropy.shape[1])
+    index = [(layer, head) for layer in numbers for head in heads]
     table = pd.DataFrame(index, columns=["layer", "head"])
     queries = float(profile.queries)
+    sums = {
+        "first_token_mass": profile.first_token,
+        "entropy": profile.entropy,
+        "mean_distance": profile.distance,
+        "sink_share": profile.sink,
+    }
     with np.errstate(invalid="ignore", divide="ignore"):
-        table["first_token_mass"] = (profile.first_token / queries).ravel()
-        table["entropy"] = (profile.entropy / queries).ravel()
-        table["mean_distance"] = (profile.distance / queries).ravel()
-        share = (profile.sink / queries).ravel()
-        table["sink_share"] = share if profile.sink.any() else np.nan
+        for name, values in sums.items():
+            table[name] = (values / queries).ravel()
         table["variability"] = _variability(profile).ravel()
+    if not profile.sink.any():
+        table["sink_share"] = np.nan
     table["shape"] = _shapes(profile)
     return table
 
 
 def _variability(profile: Profile) -> Float[ndarray, "layer head"]:
     windows = profile.corner[profile.corners == 1]
-    cells = np.arange(CORNER * CORNER) % CORNER > 0
-    windows = windows[..., cells]
+    cells = np.arange(CORNER * CORNER)
+    is_later_key = cells % CORNER > 0
+    windows = windows[..., is_later_key]
     if len(windows) < 2:
         return np.full(profile.entropy.shape, np.nan)
-    deviation = np.abs(windows - windows.mean(0)).sum((0, -1))
-    return np.asarray(deviation / (2 * windows.sum((0, -1))))
+    differences = np.abs(windows - windows.mean(0))
+    deviation = differences.sum((0, -1))
+    mass = windows.sum((0, -1))
+    return np.asarray(deviation / (2 * mass))
 
 
 def _shapes(profile: Profile) -> list[str | float]:

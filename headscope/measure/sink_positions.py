@@ -62,11 +62,14 @@ def known_columns(windows: Sequence[Window]) -> Int[Tensor, "window column"]:
     An encoder's last token, if it closes the window, and the tokens of a chat template, which has a
     relation of its own.
     """
-    closing = np.array([window.closing for window in windows])[:, None]
-    begins = np.array([window.begins for window in windows])[:, None]
+    closing = np.array([window.closing for window in windows])
+    begins = np.array([window.begins for window in windows])
     template = np.arange(1, begins.max(initial=1))
-    parts = [closing] * bool((closing >= 0).any()) + [np.where(template < begins, template, -1)]
-    return torch.from_numpy(np.concatenate(parts, axis=1))
+    in_template = template < begins[:, None]
+    columns = np.where(in_template, template, -1)
+    if (closing >= 0).any():
+        columns = np.concatenate([closing[:, None], columns], axis=1)
+    return torch.from_numpy(columns)
 
 
 def find_sink_positions(
@@ -74,24 +77,45 @@ def find_sink_positions(
 ) -> SinkPositions:
     """The sink positions of each window in one layer, from the rows of `late_tiles`."""
     first_rows = rows[0][1]
-    sums = first_rows.new_zeros(2, len(windows), first_rows.shape[1], dtype=torch.float32)
-    columns = torch.full((len(windows), MAX_COLUMNS), -1, device=first_rows.device)
+    device = first_rows.device
+    heads = first_rows.shape[1]
+    columns = torch.full((len(windows), MAX_COLUMNS), -1, device=device)
+    mass = torch.zeros((len(windows), heads), device=device)
+    other = torch.zeros((len(windows), heads), device=device)
     for tile, values in rows:
         row = tile.windows.start
-        pattern = (values.float().exp() if logarithms else values.float())[0]
-        mean = pattern[:, :, 1 : len(windows[row]) // 2].mean((0, 1))
-        mean[: windows[row].begins - 1] = 0
-        best = mean.topk(MAX_COLUMNS)
+        shares = values.float().exp() if logarithms else values.float()
+        pattern = shares[0]
+        on_keys = _mean_attention(pattern, windows[row])
+        best = on_keys.topk(MAX_COLUMNS)
         is_sink = best.values >= SHARE
+        sinks = is_sink.sum()
         columns[row] = torch.where(is_sink, best.indices + 1, -1)
-        on = (pattern[:, :, best.indices + 1] * is_sink).sum(-1)
-        keys = torch.arange(tile.queries.start, tile.queries.stop, device=pattern.device)
-        if tile.width is not None:
-            keys = torch.full_like(keys, tile.width - 1)
-        remaining = (row_sums(pattern) - pattern[..., 0] - on).clamp_min(0)
-        elsewhere = remaining * is_sink.sum() / (keys - is_sink.sum()).clamp_min(1)
-        sums[:, row] = torch.stack([on, elsewhere]).sum(-1)
-    return SinkPositions(columns, *sums)
+        on_sinks = (pattern[:, :, best.indices + 1] * is_sink).sum(-1)
+        remaining = row_sums(pattern) - pattern[..., 0] - on_sinks
+        other_keys = _last_keys(tile, device) - sinks
+        elsewhere = remaining.clamp_min(0) * sinks / other_keys.clamp_min(1)
+        mass[row] = on_sinks.sum(-1)
+        other[row] = elsewhere.sum(-1)
+    return SinkPositions(columns=columns, mass=mass, other=other)
+
+
+def _mean_attention(
+    pattern: Float[Tensor, "head query key"], window: Window
+) -> Float[Tensor, " key"]:
+    """The mean attention on the keys of a window's first half, from the second token on."""
+    early = pattern[:, :, 1 : len(window) // 2]
+    mean = early.mean((0, 1))
+    mean[: window.begins - 1] = 0
+    return mean
+
+
+def _last_keys(tile: Tile, device: torch.device) -> Int[Tensor, " query"]:
+    """The last key that each query of a tile sees."""
+    queries = torch.arange(tile.queries.start, tile.queries.stop, device=device)
+    if tile.width is None:
+        return queries
+    return torch.full_like(queries, tile.width - 1)
 
 
 @contextmanager
@@ -103,11 +127,13 @@ def without_sinks(
     Then the rows are as they were.
     """
     # the first token stands for an absent column, or one beyond the rows
-    columns = columns.where(columns < rows.shape[-1], 0).clamp_min(0)
+    is_seen = columns < rows.shape[-1]
+    columns = columns.where(is_seen, 0).clamp_min(0)
     columns = torch.nn.functional.pad(columns, (1, 0))
     places = columns[:, None, None].expand(*rows.shape[:-1], -1)
     before = rows.gather(-1, places)
-    rows.scatter_(-1, places, -torch.inf if logarithms else -1.0)
+    smallest = -torch.inf if logarithms else -1.0
+    rows.scatter_(-1, places, smallest)
     try:
         yield
     finally:
@@ -116,4 +142,5 @@ def without_sinks(
 
 def late_queries(windows: Sequence[Window]) -> Int[ndarray, " window"]:
     """Number of queries of each window that count for sink positions."""
-    return np.array([LATE if len(window) >= SHORTEST else 0 for window in windows], np.int64)
+    counts = [LATE if len(window) >= SHORTEST else 0 for window in windows]
+    return np.array(counts, np.int64)

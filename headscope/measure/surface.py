@@ -68,10 +68,10 @@ class Surface:
 
     @cached_property
     def _word_of_token(self) -> Int[ndarray, " token"]:
-        words, word = self.window.words, np.full(len(self.window), -1)
-        for row, (first, last) in enumerate(
-            zip(words.first.tolist(), words.last.tolist(), strict=True)
-        ):
+        words = self.window.words
+        word = np.full(len(self.window), -1)
+        for row, first in enumerate(words.first.tolist()):
+            last = int(words.last[row])
             word[first : last + 1] = row
         return word
 
@@ -80,7 +80,9 @@ class Surface:
         """The item that each token is of."""
         word = self._word_of_token
         begins = np.ones(len(word), bool)
-        begins[1:] = (word[1:] != word[:-1]) | (word[1:] < 0)
+        is_other_word = word[1:] != word[:-1]
+        is_no_word = word[1:] < 0
+        begins[1:] = is_other_word | is_no_word
         return np.asarray(np.cumsum(begins) - 1)
 
     @cached_property
@@ -105,15 +107,20 @@ class Surface:
     @cached_property
     def form(self) -> Int[ndarray, " item"]:
         """Forms of closed classes as numbers; words of open classes by their class."""
-        return np.where(_is_of(*_OPEN)[self.upos], self.upos, CLASS_COUNT + self.spelled % FORMS)
+        is_open = _is_of(*_OPEN)[self.upos]
+        form_number = CLASS_COUNT + self.spelled % FORMS
+        return np.where(is_open, self.upos, form_number)
 
     @cached_property
     def spelled(self) -> Int[ndarray, " item"]:
         """A number for each item's lemma."""
-        lemmas = [zlib.crc32(lemma.encode()) for lemma in self.window.words.lemma.tolist()]
-        numbers = np.array([*lemmas, 0], np.int64)[self.word]
+        words = self.window.words
+        lemmas = [zlib.crc32(lemma.encode()) for lemma in words.lemma.tolist()]
+        # the last number is that of tokens of no word, whose row is −1
+        by_word = np.array([*lemmas, 0], np.int64)
         tokens = self.window.tokens[self.last].astype(np.int64)
-        return np.asarray(np.where(self.word < 0, -tokens - 1, numbers))
+        numbers = np.where(self.word < 0, -tokens - 1, by_word[self.word])
+        return np.asarray(numbers)
 
     @cached_property
     def sentence(self) -> Int[ndarray, " item"]:
@@ -123,18 +130,22 @@ class Surface:
     @cached_property
     def steps(self) -> _Cells:
         """Items from the query to the key; below 0 for keys before it."""
-        return np.asarray(np.arange(len(self.last))[None, :] - self.queries[:, None])
+        items = np.arange(len(self.last))
+        return np.asarray(items[None, :] - self.queries[:, None])
 
     @cached_property
     def same_sentence(self) -> _Cells:
         """1 if query and key stand in one sentence."""
-        return np.asarray(self.sentence[None, :] == self.sentence[self.queries][:, None], np.int64)
+        of_query = self.sentence[self.queries]
+        is_same = self.sentence[None, :] == of_query[:, None]
+        return np.asarray(is_same, np.int64)
 
     @cached_property
     def is_seen(self) -> Bool[ndarray, "query key"]:
         """Mask of the keys that each query sees."""
         kind = self.window.attention_kind
-        return np.asarray(kind.sees(self.last[self.queries][:, None], self.last[None, :]))
+        query_tokens = self.last[self.queries]
+        return np.asarray(kind.sees(query_tokens[:, None], self.last[None, :]))
 
     def rank(self, value: Int[ndarray, " item"], limit: int) -> _Cells:
         """Rank of each key among items of its value, counted from the query: 1 is the nearest.
@@ -143,14 +154,22 @@ class Surface:
         Ranks of keys after the query are larger by `limit + 1`.
         """
         _, code = np.unique(value, return_inverse=True)
-        one_hot = code[:, None] == np.arange(code.max(initial=0) + 1)
-        before = np.cumsum(one_hot, 0) - one_hot  # items of each value before each item
-        occurrence = before[np.arange(len(code)), code]
-        earlier = before[self.queries][:, code] - occurrence
-        later = occurrence - (before + one_hot)[self.queries][:, code] + 1
-        ranks = np.where(self.steps < 0, earlier, later).clip(0, limit)
+        codes = np.arange(code.max(initial=0) + 1)
+        one_hot = code[:, None] == codes
+        # items of each value up to each item, with and without it
+        until = np.cumsum(one_hot, 0)
+        before = until - one_hot
+        items = np.arange(len(code))
+        occurrence = before[items, code]
+        before_query = before[self.queries][:, code]
+        until_query = until[self.queries][:, code]
+        earlier = before_query - occurrence
+        later = occurrence - until_query + 1
+        ranks = np.where(self.steps < 0, earlier, later)
+        ranks = ranks.clip(0, limit)
         ranks = np.where(self.steps == 0, 0, ranks)
-        return np.asarray(np.where(self.steps > 0, ranks + limit + 1, ranks))
+        ranks = np.where(self.steps > 0, ranks + limit + 1, ranks)
+        return np.asarray(ranks)
 
     def classes(self) -> list[_Cells]:
         """For each of `VIEWS` the class of every cell, a number from 0."""
@@ -159,30 +178,48 @@ class Surface:
 
 def _distance(surface: Surface) -> _Cells:
     size = np.abs(surface.steps)
-    far = _MAX_EXACT + 1 + np.searchsorted(_FARTHER, size, side="right")
+    far_class = np.searchsorted(_FARTHER, size, side="right")
+    far = _MAX_EXACT + 1 + far_class
     bucket = np.where(size <= _MAX_EXACT, size, far)
-    bucket = np.where(surface.steps > 0, bucket + _DISTANCES // 2, bucket)
-    return _mixed(surface, (bucket, _DISTANCES + 1), (surface.same_sentence, 2))
+    bucket_after = bucket + _DISTANCES // 2
+    bucket = np.where(surface.steps > 0, bucket_after, bucket)
+    return _mixed(
+        surface,
+        (bucket, _DISTANCES + 1),
+        (surface.same_sentence, 2),
+    )
 
 
 def _recency(surface: Surface) -> _Cells:
     ranks = surface.rank(surface.upos, 4)
-    return _mixed(surface, (ranks, 10), (surface.same_sentence, 2))
+    return _mixed(
+        surface,
+        (ranks, 10),
+        (surface.same_sentence, 2),
+    )
 
 
 def _sentence_place(surface: Surface) -> _Cells:
     """Places among the words of a class, from the beginning of the sentence and from its end."""
-    starts = np.diff(surface.sentence, prepend=-1)
-    first = _ordinal(surface.upos, np.cumsum(starts))
-    last = _ordinal(surface.upos[::-1], np.cumsum(starts)[::-1])[::-1]
+    is_start = np.diff(surface.sentence, prepend=-1)
+    number = np.cumsum(is_start)
+    first = _ordinal(surface.upos, number)
+    last = _ordinal(surface.upos[::-1], number[::-1])[::-1]
     side = np.sign(surface.steps) + 1
-    return _mixed(surface, (first, 3), (last, 3), (side, 3), (surface.same_sentence, 2))
+    return _mixed(
+        surface,
+        (first, 3),
+        (last, 3),
+        (side, 3),
+        (surface.same_sentence, 2),
+    )
 
 
 def _by_form(surface: Surface) -> _Cells:
     ranks = surface.rank(surface.form, 3)
-    cells = np.broadcast_to(surface.form, ranks.shape)
-    return np.asarray((cells * 8 + ranks) * 2 + surface.same_sentence)
+    form = np.broadcast_to(surface.form, ranks.shape)
+    form_and_rank = form * 8 + ranks
+    return np.asarray(form_and_rank * 2 + surface.same_sentence)
 
 
 def _by_neighbour(step: int) -> Callable[[Surface], _Cells]:
@@ -195,8 +232,9 @@ def _by_neighbour(step: int) -> Callable[[Surface], _Cells]:
         else:
             neighbour[:-1] = surface.upos[1:]
         ranks = surface.rank(neighbour, 3)
+        rank_and_neighbour = ranks * CLASS_COUNT + neighbour
         coarse = _COARSE_CLASS[surface.upos]
-        return np.asarray((ranks * CLASS_COUNT + neighbour) * 8 + coarse)
+        return np.asarray(rank_and_neighbour * 8 + coarse)
 
     return view
 
@@ -212,32 +250,47 @@ def _by_anchor(name: str) -> Callable[[Surface], _Cells]:
         number = np.cumsum(anchors)
         coarse = _COARSE_CLASS[surface.upos]
         first = _ordinal(coarse, number)
+        # from the end: an anchor closes what stands before it
         closes = (number - anchors)[::-1]
-        last = _ordinal(coarse[::-1], closes.max(initial=0) - closes)[::-1]
-        between = (number[None, :] - number[surface.queries][:, None]).clip(-2, 2) + 2
+        number_from_end = closes.max(initial=0) - closes
+        last = _ordinal(coarse[::-1], number_from_end)[::-1]
+        number_of_query = number[surface.queries]
+        between = number[None, :] - number_of_query[:, None]
         side = (surface.steps > 0).astype(np.int64)
-        return _mixed(surface, (between, 5), (first, 3), (last, 3), (side, 2))
+        return _mixed(
+            surface,
+            (between.clip(-2, 2) + 2, 5),
+            (first, 3),
+            (last, 3),
+            (side, 2),
+        )
 
     return view
 
 
 def _copies(surface: Surface) -> _Cells:
     """Keys near the nearest earlier copy of the query's word, or of the word before it."""
-    spelled, steps = surface.spelled, surface.steps
+    spelled = surface.spelled
+    previous = np.maximum(surface.queries - 1, 0)
     at_query = _steps_from_copies(surface, spelled[surface.queries])
-    at_last = _steps_from_copies(surface, spelled[np.maximum(surface.queries - 1, 0)])
-    side = (steps > 0).astype(np.int64)
-    return np.asarray(((at_query * 8 + at_last) * 2 + side) * CLASS_COUNT + surface.upos)
+    at_previous = _steps_from_copies(surface, spelled[previous])
+    side = (surface.steps > 0).astype(np.int64)
+    number = at_query * 8 + at_previous
+    number = number * 2 + side
+    return np.asarray(number * CLASS_COUNT + surface.upos)
 
 
 def _steps_from_copies(surface: Surface, spelling: Int[ndarray, " query"]) -> _Cells:
     """Items from the nearest earlier copy of a word to the key: 1 to 7 for −2 to 4, else 0."""
-    is_copy = (surface.spelled[None, :] == spelling[:, None]) & (surface.steps < 0)
+    is_same = surface.spelled[None, :] == spelling[:, None]
+    is_copy = is_same & (surface.steps < 0)
+    items = is_copy.shape[1]
     steps_after = np.zeros(is_copy.shape, np.int64)
+    # a later step of this order replaces an earlier one
     for step in (-2, 4, -1, 3, 2, 1, 0):
         moved = np.zeros_like(is_copy)
         if step >= 0:
-            moved[:, step:] = is_copy[:, : is_copy.shape[1] - step]
+            moved[:, step:] = is_copy[:, : items - step]
         else:
             moved[:, :step] = is_copy[:, -step:]
         steps_after[moved] = step + 3
@@ -267,7 +320,8 @@ def _mixed(surface: Surface, *parts: tuple[ndarray, int]) -> _Cells:
 
 def _ordinal(value: Int[ndarray, " item"], part: Int[ndarray, " item"]) -> Int[ndarray, " item"]:
     """Place of each item among those of its value in its part: 0, 1, and 2 from then on."""
-    key = part * (value.max(initial=0) + 1) + value
+    values = value.max(initial=0) + 1
+    key = part * values + value
     order = np.argsort(key, kind="stable")
     ordered = key[order]
     start = np.searchsorted(ordered, ordered, side="left")
@@ -277,6 +331,8 @@ def _ordinal(value: Int[ndarray, " item"], part: Int[ndarray, " item"]) -> Int[n
 
 
 def _is_relative(surface: Surface) -> Bool[ndarray, " item"]:
-    lemmas = surface.window.words.lemma
-    relative = np.array([lemma in _RELATIVE for lemma in lemmas.tolist()] + [False], bool)
-    return np.asarray(relative[surface.word])
+    lemmas = surface.window.words.lemma.tolist()
+    is_relative = [lemma in _RELATIVE for lemma in lemmas]
+    # the last is for tokens of no word, whose row is −1
+    by_word = np.array([*is_relative, False], bool)
+    return np.asarray(by_word[surface.word])

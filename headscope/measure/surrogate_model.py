@@ -31,22 +31,25 @@ def fit(
         sizes: the cells of each row; rows follow one another.
         attention: of the heads; a row that sums to less than 1 has a learned sink.
     """
+    heads = attention.shape[1]
     if not len(sizes):
-        return [attention.new_zeros(0, attention.shape[1])] * len(views)
-    row, row_sums = _grouped(np.repeat(np.arange(len(sizes)), sizes))
-    groups = [_grouped(view) for view in views]
+        return [attention.new_zeros(0, heads)] * len(views)
+    row, row_sums = _grouped(_row_of_cell(sizes))
     attended = (row_sums @ attention)[row]
     attention = attention / attended.where(attended > 0, 1)
+    groups = [_grouped(view) for view in views]
     goals = [sums @ attention + PRIOR for _, sums in groups]
     logits = [torch.zeros_like(goal) for goal in goals]
     surrogate = torch.ones_like(attention)
     surrogate /= (row_sums @ surrogate)[row]
+    tiny = torch.finfo(surrogate.dtype).tiny
     for _ in range(ROUNDS):
         for (cell_class, sums), logit, goal in zip(groups, logits, goals, strict=True):
-            step = goal / (sums @ surrogate + PRIOR)
+            reached = sums @ surrogate + PRIOR
+            step = goal / reached
             logit += step.log()
             surrogate *= step.index_select(0, cell_class)
-        total = (row_sums @ surrogate).clamp_min(torch.finfo(surrogate.dtype).tiny)
+        total = (row_sums @ surrogate).clamp_min(tiny)
         surrogate *= (1 / total).index_select(0, row)
     return logits
 
@@ -57,15 +60,25 @@ def predict(
     sizes: Int[ndarray, " row"],
 ) -> Float[Tensor, "cell head"]:
     """The rows of surrogates, each summing to 1; classes that were not fitted have logit 0."""
-    cells = torch.zeros(len(views[0]), logits[0].shape[1])
+    heads = logits[0].shape[1]
+    cells = torch.zeros(len(views[0]), heads)
     for logit, view in zip(logits, views, strict=True):
-        unknown = max(0, int(view.max()) + 1 - len(logit))
+        classes = int(view.max()) + 1
+        unknown = max(0, classes - len(logit))
         known = nn.functional.pad(logit, (0, 0, 0, unknown))
-        cells += known.index_select(0, torch.from_numpy(view).int())
-    row, row_sums = _grouped(np.repeat(np.arange(len(sizes)), sizes))
-    largest = torch.segment_reduce(cells, "max", lengths=torch.from_numpy(sizes), axis=0)
-    strength = (cells - largest.index_select(0, row)).exp()
-    return strength / (row_sums @ strength).index_select(0, row)
+        cell_class = torch.from_numpy(view).int()
+        cells += known.index_select(0, cell_class)
+    row, row_sums = _grouped(_row_of_cell(sizes))
+    lengths = torch.from_numpy(sizes)
+    largest = torch.segment_reduce(cells, "max", lengths=lengths, axis=0)
+    largest_of_row = largest.index_select(0, row)
+    strength = (cells - largest_of_row).exp()
+    total = row_sums @ strength
+    return strength / total.index_select(0, row)
+
+
+def _row_of_cell(sizes: Int[ndarray, " row"]) -> Int[ndarray, " cell"]:
+    return np.repeat(np.arange(len(sizes)), sizes)
 
 
 def _grouped(

@@ -87,8 +87,10 @@ def _in_own_slices(inputs: Float[Tensor, "row position _"], heads: int) -> bool:
     if inputs.shape[-1] % heads:
         return False
     z = inputs.float().view(*inputs.shape[:-1], heads, -1)
-    change = (z[1:] - z[:1]).square().sum((1, 3)).sqrt()  # of row × head
-    allowed = TOLERANCE.get(inputs.dtype, _HALF_TOLERANCE) * float(z[0].norm())
-    is_changed: Bool[Tensor, "head head"] = change > allowed
-    is_own = torch.eye(heads, dtype=torch.bool, device=change.device)
-    return not bool((is_changed & ~is_own).any())
+    difference = z[1:] - z[:1]
+    change_of_head = difference.square().sum((1, 3)).sqrt()  # of row × head
+    tolerance = TOLERANCE.get(inputs.dtype, _HALF_TOLERANCE)
+    allowed = tolerance * float(z[0].norm())
+    is_changed: Bool[Tensor, "head head"] = change_of_head > allowed
+    is_of_row = torch.eye(heads, dtype=torch.bool, device=z.device)
+    return not bool((is_changed & ~is_of_row).any())

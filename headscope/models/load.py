@@ -183,11 +183,13 @@ def state_sha256(network: nn.Module) -> dict[str, str]:
     """The checksum of all tensors of a network: their names, kinds, shapes and bytes."""
     digest = hashlib.sha256()
     for name, tensor in sorted(network.state_dict().items()):
-        name = name.replace(f"{COMPILED}.", "")
-        if isinstance(tensor, torch.Tensor):
-            digest.update(f"\0{name}\0{tensor.dtype}\0{tuple(tensor.shape)}\0".encode())
-            flat = tensor.detach().cpu().contiguous().flatten()
-            digest.update(flat.view(torch.uint8).numpy().data)
+        if not isinstance(tensor, torch.Tensor):
+            continue
+        plain_name = name.replace(f"{COMPILED}.", "")
+        title = f"\0{plain_name}\0{tensor.dtype}\0{tuple(tensor.shape)}\0"
+        digest.update(title.encode())
+        flat = tensor.detach().cpu().contiguous().flatten()
+        digest.update(flat.view(torch.uint8).numpy().data)
     return {STATE: digest.hexdigest()}
 
 

@@ -205,10 +205,12 @@ def _kind(module: nn.Module) -> str:
 
 def _is_plain(module: nn.Module) -> bool:
     """Test if a module is a linear layer of torch or transformers with nothing around it."""
-    is_linear = type(module) in (nn.Linear, Conv1D) and "weight" in module._parameters
+    if type(module) not in (nn.Linear, Conv1D) or "weight" not in module._parameters:
+        return False
+    if module._forward_hooks or module._forward_pre_hooks:
+        return False
     # accelerate brings the weights from elsewhere for each call, and they stay what they are
-    is_replaced = "forward" in vars(module) and not hasattr(module, "_hf_hook")
-    return is_linear and not (is_replaced or module._forward_hooks or module._forward_pre_hooks)
+    return "forward" not in vars(module) or hasattr(module, "_hf_hook")
 
 
 def _random_inputs(rows: Float[Tensor, "output input"]) -> Float[Tensor, "trial input"]:

@@ -108,10 +108,12 @@ class Model:
         Args:
             numbers: of layers with softmax attention, at least one.
         """
+        read = sorted(set(numbers))
+        every = range(self.layers + len(self.others))
+        others = sorted(set(every) - set(read))
         engine = copy.copy(self.engine)
-        engine.attention_layers = tuple(sorted(numbers))
-        others = set(range(self.layers + len(self.others))) - set(numbers)
-        return replace(self, engine=engine, layers=len(set(numbers)), others=tuple(sorted(others)))
+        engine.attention_layers = tuple(read)
+        return replace(self, engine=engine, layers=len(read), others=tuple(others))
 
 
 def multiplies_natively(device: str) -> bool:

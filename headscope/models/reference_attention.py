@@ -85,12 +85,15 @@ def single_head_attention(
 
     Source: Vaswani et al. 2017, equation 1.
     """
-    query, key, value = x @ w_q, x @ w_k, x @ w_v
+    query = x @ w_q
+    key = x @ w_k
+    value = x @ w_v
     scores = query @ key.mT * query.shape[-1] ** -0.5
     if causal:
         scores = scores.masked_fill(later_keys(scores), -torch.inf)
     pattern = scores.softmax(-1)
-    return AttentionResult(output=pattern @ value @ w_o, pattern=pattern[:, None])
+    output = pattern @ value @ w_o
+    return AttentionResult(output=output, pattern=pattern[:, None])
 
 
 def head_width(

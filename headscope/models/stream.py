@@ -59,7 +59,8 @@ def padded_tokens(windows: Sequence[Window]) -> Int[Tensor, "window position"]:
 
     With −1 if queries would see it, as in an encoder: it must be hidden then.
     """
-    longest, first = max(map(len, windows)), windows[0]
+    first = windows[0]
+    longest = max(map(len, windows))
     padding = PADDING if first.attention_kind.sees_future else first.tokens[0]
     ids = np.full((len(windows), longest), padding, first.tokens.dtype)
     for row, window in enumerate(windows):

@@ -155,9 +155,11 @@ class Tokenizer:
 
     def ordinary_tokens(self, vocabulary_size: int) -> Int[ndarray, " token"]:
         """All token ids that the model has and that stand for text: no special or added token."""
-        special = set(self._backend.all_special_ids) | set(self._backend.added_tokens_decoder)
+        special = set(self._backend.all_special_ids)
+        added = set(self._backend.added_tokens_decoder)
         size = min(vocabulary_size, len(self._backend))
-        return np.array([token for token in range(size) if token not in special], np.int64)
+        tokens = sorted(set(range(size)) - special - added)
+        return np.array(tokens, np.int64)
 
 
 def ordinary_ids(backend: Any) -> list[int]:

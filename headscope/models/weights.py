@@ -201,9 +201,11 @@ def _check_size(name: str, shapes: Shapes, network: nn.Module) -> None:
 
 
 def _listed(names: Collection[str]) -> str:
-    first = ", ".join(sorted(names)[:3])
-    unlisted = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return f"{first}{unlisted} {'is' if len(names) == 1 else 'are'}"
+    names_in_words = ", ".join(sorted(names)[:3])
+    if len(names) > 3:
+        names_in_words += f" and {len(names) - 3} more"
+    verb = "is" if len(names) == 1 else "are"
+    return f"{names_in_words} {verb}"
 
 
 def read_config(name: str, path: Path) -> PreTrainedConfig:

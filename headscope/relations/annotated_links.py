@@ -37,18 +37,20 @@ def other_candidates(
     """Same query, other candidates of the kind: the next nearer and the next farther."""
     links = of_kind(window, kind)
     order = np.lexsort((links.last, links.query))
-    order = order[np.isin(links.query[order], targets.queries)]
-    rows = links.take(order)
-    nearest = []
+    is_asked = np.isin(links.query[order], targets.queries)
+    rows = links.take(order[is_asked])
+    nearest: list[int] = []
     # the rows of a query stand together, from the first candidate to the last
-    ends = np.flatnonzero(np.diff(rows.query, append=-1)) + 1
-    for start, end in zip([0, *ends[:-1].tolist()], ends.tolist(), strict=True):
-        of_owner = np.arange(start, end)
-        others = of_owner[~rows.right[of_owner]]
-        for goal in of_owner[rows.right[of_owner]]:
-            nearest += others[rows.first[others] > rows.last[goal]][:1].tolist()
-            nearest += others[rows.last[others] < rows.first[goal]][-1:].tolist()
-    return without(_cells(rows.take(np.unique(np.array(nearest, np.int64)))), targets)
+    for of_query in np.split(np.arange(len(rows.query)), np.flatnonzero(np.diff(rows.query)) + 1):
+        is_right = rows.right[of_query]
+        others = of_query[~is_right]
+        for goal in of_query[is_right]:
+            nearer = others[rows.first[others] > rows.last[goal]]
+            farther = others[rows.last[others] < rows.first[goal]]
+            nearest += nearer[:1].tolist()
+            nearest += farther[-1:].tolist()
+    neighbours = np.unique(np.array(nearest, np.int64))
+    return without(_cells(rows.take(neighbours)), targets)
 
 
 @draws_nothing
@@ -57,14 +59,16 @@ def every_candidate(
 ) -> Pairs:
     """Same query, all other candidates of the kind."""
     links = of_kind(window, kind)
-    wrong = links.take(~links.right & np.isin(links.query, targets.queries))
+    is_asked = np.isin(links.query, targets.queries)
+    wrong = links.take(~links.right & is_asked)
     return without(_cells(wrong), targets)
 
 
 def as_one_word(controls: Pairs, length: int) -> Pairs:
     """The controls of each query counted as one word, so that their masses are added up."""
     words = np.bincount(controls.owner, weights=controls.share, minlength=length)
-    return replace(controls, share=controls.share / words[controls.owner])
+    share = controls.share / words[controls.owner]
+    return replace(controls, share=share)
 
 
 def nearest_candidate(window: Window, *, kind: str) -> Int[ndarray, " position"]:

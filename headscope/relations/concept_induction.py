@@ -34,10 +34,13 @@ def near_word_ends(window: Window, targets: Pairs, rng: np.random.Generator) -> 
     """Same query, together the ends of the earlier copy and of the word after the right one."""
     last = window.words.last
     row = np.searchsorted(last, targets.key)
-    around = row[:, None] + np.array([-1, 1])
-    query = np.broadcast_to(targets.query[:, None], around.shape)
-    end = last[np.minimum(around, len(last) - 1)]
-    return _as_one(pairs(query[end < query], end[end < query]), window)
+    rows_around = row[:, None] + np.array([-1, 1])
+    # next to the first and the last word stands the last word, which is not before the query
+    rows_around = np.minimum(rows_around, len(last) - 1)
+    end = last[rows_around]
+    query = np.broadcast_to(targets.query[:, None], end.shape)
+    is_before = end < query
+    return _as_one(pairs(query[is_before], end[is_before]), window)
 
 
 @draws_nothing
@@ -47,7 +50,8 @@ def other_steps(window: Window, targets: Pairs, rng: np.random.Generator) -> Pai
     Token induction attends to the first of them.
     """
     words = window.words
-    start = words.first[np.searchsorted(words.last, targets.key)]
+    word = np.searchsorted(words.last, targets.key)
+    start = words.first[word]
     longest = int((words.last - words.first).max())
     end = np.minimum(start + longest, targets.query)
     ends = without(span_pairs(targets.query, start, end), targets)
@@ -66,7 +70,8 @@ def same_step(window: Window) -> Int[ndarray, " position"]:
     pick = np.full(len(window), -1)
     query, following = _following(words)
     if len(query):
-        step = int(np.bincount((words.last - words.first)[following] + 1).argmax())
+        tokens = words.last[following] - words.first[following] + 1
+        step = int(np.bincount(tokens).argmax())
         pick[words.last[query]] = words.first[following] - 1 + step
     return pick
 
@@ -77,10 +82,13 @@ def _following(words: WordTable) -> tuple[Int[ndarray, " query"], Int[ndarray, "
     query, following = [], []
     for row, form in enumerate(words.lemma.tolist()):
         after = seen.get(form, row) + 1
-        if after < row and words.first[after] < words.last[after] < words.first[row]:
+        seen[form] = row
+        if after >= row:
+            continue
+        has_several_tokens = words.first[after] < words.last[after]
+        if has_several_tokens and words.last[after] < words.first[row]:
             query.append(row)
             following.append(after)
-        seen[form] = row
     return np.array(query, np.int64), np.array(following, np.int64)
 
 

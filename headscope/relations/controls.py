@@ -40,17 +40,21 @@ def keys_from(
 
 def same_distance(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
     """Other query, same distance and side: a head with a fixed offset has lift 0."""
+    kind = window.attention_kind
     distance = np.repeat(targets.query - targets.key, DRAWS)
     owner = np.repeat(targets.owner, DRAWS)
-    back, ahead = np.maximum(distance, 0), np.maximum(-distance, 0)
+    share = np.repeat(targets.share, DRAWS)
     # the first query for which this distance does not reach the first token; ahead, the last for
     # which it does not reach what closes the text
-    last = np.where(ahead > 0, window.stop - ahead, len(window)) - 1
-    query = np.minimum(back + 1 + _below(last - back, rng), last)
-    seen = window.attention_kind.sees(query, query - distance)
-    query, distance, owner = query[seen], distance[seen], owner[seen]
-    controls = pairs(query, query - distance, owner, attention_kind=window.attention_kind)
-    return _no_targets(replace(controls, share=np.repeat(targets.share, DRAWS)[seen]), targets)
+    first = np.maximum(distance, 0) + 1
+    ahead = np.maximum(-distance, 0)
+    end = np.where(ahead > 0, window.stop - ahead, len(window))
+    last = end - 1
+    query = np.minimum(first + _below(end - first, rng), last)
+    key = query - distance
+    seen = kind.sees(query, key)
+    controls = pairs(query[seen], key[seen], owner[seen], attention_kind=kind)
+    return _no_targets(replace(controls, share=share[seen]), targets)
 
 
 def _same_query(
@@ -63,19 +67,21 @@ def _same_query(
     """Same query, keys from a sorted pool; those that are seen so many places before the query."""
     owner = np.repeat(targets.queries, DRAWS)
     choices = attention_kind.count_seen(pool, owner - back)
-    owner, choices = owner[choices > 0], choices[choices > 0]
-    key = pool[_below(choices, rng)]
+    has_choice = choices > 0
+    owner = owner[has_choice]
+    key = pool[_below(choices[has_choice], rng)]
     # a token stands against a token, of a word's several too
-    tokens, words = np.bincount(targets.owner), np.bincount(targets.owner, targets.share)
-    share = (words / tokens.clip(1))[owner]
-    return _no_targets(
-        replace(pairs(owner, key, attention_kind=attention_kind), share=share), targets
-    )
+    tokens = np.bincount(targets.owner)
+    words = np.bincount(targets.owner, targets.share)
+    share = words / tokens.clip(1)
+    controls = pairs(owner, key, attention_kind=attention_kind)
+    return _no_targets(replace(controls, share=share[owner]), targets)
 
 
 def _below(bound: Int[ndarray, " draw"], rng: np.random.Generator) -> Int[ndarray, " draw"]:
     """A random integer in [0, bound) for each bound; 0 if the bound is below 1."""
-    return np.asarray(rng.random(len(bound)) * np.maximum(bound, 1), np.int64)
+    drawn_numbers = rng.random(len(bound)) * np.maximum(bound, 1)
+    return np.asarray(drawn_numbers, np.int64)
 
 
 def _no_targets(controls: Pairs, targets: Pairs) -> Pairs:
@@ -112,17 +118,18 @@ def words_of_its_class(window: Window, targets: Pairs, rng: np.random.Generator)
 def word_pairs(words: WordTable, targets: Pairs) -> tuple[ndarray, ndarray]:
     """The words of the targets' owners and keys, a row for each target word."""
     key = np.searchsorted(words.first, targets.key, side="right") - 1
-    last = targets.key == words.last[key]
-    return np.searchsorted(words.last, targets.owner[last]), key[last]
+    is_last = targets.key == words.last[key]
+    query = np.searchsorted(words.last, targets.owner[is_last])
+    return query, key[is_last]
 
 
 def word_cells(window: Window, query: Int[ndarray, " pair"], key: Int[ndarray, " pair"]) -> Pairs:
     """Pairs of words by their rows in the window's table: those that the query word sees whole."""
     words = window.words
-    apart = window.attention_kind.sees_apart(
-        (words.first[query], words.last[query]), (words.first[key], words.last[key])
-    )
-    return distinct(word_spans(window, query[apart], key[apart]))
+    query_span = words.first[query], words.last[query]
+    key_span = words.first[key], words.last[key]
+    is_apart = window.attention_kind.sees_apart(query_span, key_span)
+    return distinct(word_spans(window, query[is_apart], key[is_apart]))
 
 
 def word_spans(window: Window, query: Int[ndarray, " pair"], key: Int[ndarray, " pair"]) -> Pairs:
@@ -136,8 +143,10 @@ def _steps(window: Window) -> tuple[tuple[ndarray, ndarray], tuple[ndarray, ndar
     """The next and the previous word of the same class for each word, and of any class."""
     words = window.words
     row = np.arange(len(words))
-    any_class = np.where(row + 1 < len(words), row + 1, -1), row - 1
-    return (next_equal(words.upos), nearest_equal(words.upos)), any_class
+    next_row = np.where(row + 1 < len(words), row + 1, -1)
+    any_class = next_row, row - 1
+    same_class = next_equal(words.upos), nearest_equal(words.upos)
+    return same_class, any_class
 
 
 def _skip(
@@ -149,12 +158,14 @@ def _skip(
     """Go on past the query itself and words that are targets of the same query."""
     distractor = distractor.copy()
     open_rows = np.arange(len(distractor))
+    last_cell = len(target_cells) - 1
     while len(open_rows):
-        query_word, other = query[open_rows], distractor[open_rows]
+        query_word = query[open_rows]
+        other = distractor[open_rows]
         cell = query_word * len(step) + other
-        position = np.minimum(np.searchsorted(target_cells, cell), len(target_cells) - 1)
-        open_rows = open_rows[
-            (other >= 0) & ((other == query_word) | (target_cells[position] == cell))
-        ]
+        position = np.minimum(np.searchsorted(target_cells, cell), last_cell)
+        is_target = target_cells[position] == cell
+        is_taken = is_target | (other == query_word)
+        open_rows = open_rows[(other >= 0) & is_taken]
         distractor[open_rows] = step[distractor[open_rows]]
     return distractor

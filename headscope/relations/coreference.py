@@ -31,8 +31,11 @@ Antecedents = Callable[[MentionTable], _Table]
 
 def pronoun(mentions: MentionTable) -> _Table:
     """A personal pronoun's query may go to a mention that is not a pronoun and has another form."""
-    differs = mentions.surface[:, None] != mentions.surface[None, :]
-    return np.asarray(mentions.personal[:, None] & ~mentions.pronoun[None, :] & differs)
+    surface = mentions.surface
+    differs = surface[:, None] != surface[None, :]
+    is_noun = ~mentions.pronoun
+    may_go = mentions.personal[:, None] & is_noun[None, :]
+    return np.asarray(may_go & differs)
 
 
 def nominal(mentions: MentionTable) -> _Table:
@@ -40,7 +43,8 @@ def nominal(mentions: MentionTable) -> _Table:
 
     "Margit Solheim" does not count for "Solheim": a head for duplicates finds it.
     """
-    return np.asarray(~mentions.pronoun[:, None] & ~mentions.pronoun[None, :] & ~mentions.shared)
+    is_noun = ~mentions.pronoun
+    return np.asarray(is_noun[:, None] & is_noun[None, :] & ~mentions.shared)
 
 
 def same_lemma(mentions: MentionTable) -> _Table:
@@ -69,19 +73,21 @@ def other_mentions(
     """
     mentions = window.mentions
     table = _antecedent_table(window, rule)
-    query, antecedent = np.nonzero(table & np.isin(mentions.last, targets.owner)[:, None])
-    other = mentions.entity[:, None] != mentions.entity[None, :]
-    candidates = _eligible(window, rule) & other & mentions.agrees
+    is_asked = np.isin(mentions.last, targets.owner)
+    query, antecedent = np.nonzero(table & is_asked[:, None])
+    is_other = mentions.entity[:, None] != mentions.entity[None, :]
     same_form = mentions.pronoun[:, None] == mentions.pronoun[None, :]
     if rule is same_lemma:
         # the same word rarely names two entities: any other mention of the kind is a distractor
-        candidates = _seen(window) & other & same_form
+        candidates = _seen(window) & is_other & same_form
+    else:
+        candidates = _eligible(window, rule) & is_other & mentions.agrees
     of_query = candidates[query]
-    is_distractor = np.zeros_like(candidates)
     of_its_kind = _neighbours(mentions, of_query & same_form[antecedent], antecedent)
     any_kind = _neighbours(mentions, of_query, antecedent)
-    none = ~np.asarray(of_its_kind.any(1))
-    np.logical_or.at(is_distractor, query, np.where(none[:, None], any_kind, of_its_kind))
+    has_kind = np.asarray(of_its_kind.any(1))[:, None]
+    is_distractor = np.zeros_like(candidates)
+    np.logical_or.at(is_distractor, query, np.where(has_kind, of_its_kind, any_kind))
     # a distractor's head word can be the antecedent's own ("Tom" in "Tom and Ann")
     return without(_pairs(window, is_distractor), targets)
 
@@ -92,11 +98,14 @@ def _neighbours(
     antecedent: Int[ndarray, " pair"],
 ) -> Bool[ndarray, "pair mention"]:
     """Candidates next to each pair's antecedent: the next one nearer, and the next farther."""
-    nearer = candidates & (mentions.first[None, :] > mentions.last[antecedent][:, None])
-    farther = candidates & (mentions.last[None, :] < mentions.first[antecedent][:, None])
-    first = nearer & (nearer.cumsum(1) == 1)
-    last = farther & (farther[:, ::-1].cumsum(1)[:, ::-1] == 1)
-    return np.asarray(first | last)
+    antecedent_first = mentions.first[antecedent][:, None]
+    antecedent_last = mentions.last[antecedent][:, None]
+    nearer = candidates & (mentions.first > antecedent_last)
+    farther = candidates & (mentions.last < antecedent_first)
+    is_first = nearer & (nearer.cumsum(1) == 1)
+    from_the_right = farther[:, ::-1].cumsum(1)[:, ::-1]
+    is_last = farther & (from_the_right == 1)
+    return np.asarray(is_first | is_last)
 
 
 def nearest_mention(window: Window, *, rule: Antecedents) -> Int[ndarray, " position"]:
@@ -110,8 +119,9 @@ def nearest_mention(window: Window, *, rule: Antecedents) -> Int[ndarray, " posi
 def same_word_or_nearest(window: Window) -> Int[ndarray, " position"]:
     """Nearest mention by the same word for each mention, or else the nearest that agrees."""
     again = _eligible(window, same_lemma)
-    known = np.asarray(again.any(1))[:, None]
-    return _nearest(window, np.where(known, again, _seen(window) & window.mentions.agrees))
+    nearest = _seen(window) & window.mentions.agrees
+    has_again = np.asarray(again.any(1))[:, None]
+    return _nearest(window, np.where(has_again, again, nearest))
 
 
 def _nearest(window: Window, table: _Table) -> Int[ndarray, " position"]:
@@ -120,9 +130,11 @@ def _nearest(window: Window, table: _Table) -> Int[ndarray, " position"]:
     rows = np.flatnonzero(table.any(1))
     if not len(rows):
         return pick
+    distance = np.abs(last[None, :] - last[:, None])
+    far = np.where(table, distance, len(window))
     # of two that are as far the earlier: the first of all that are the least far
-    far = np.where(table, np.abs(last[None, :] - last[:, None]), len(window))
-    pick[last[rows]] = last[far[rows].argmin(1)]
+    nearest = far[rows].argmin(1)
+    pick[last[rows]] = last[nearest]
     return pick
 
 
@@ -132,9 +144,9 @@ def _seen(window: Window) -> _Table:
     In an encoder those that begin after it ends, too.
     """
     first, last = window.mentions.first, window.mentions.last
-    return window.attention_kind.sees_apart(
-        (first[:, None], last[:, None]), (first[None, :], last[None, :])
-    )
+    query_span = first[:, None], last[:, None]
+    key_span = first[None, :], last[None, :]
+    return window.attention_kind.sees_apart(query_span, key_span)
 
 
 def _eligible(window: Window, rule: Antecedents) -> _Table:
@@ -143,7 +155,8 @@ def _eligible(window: Window, rule: Antecedents) -> _Table:
 
 def _antecedent_table(window: Window, rule: Antecedents) -> _Table:
     entity = window.mentions.entity
-    return np.asarray(_eligible(window, rule) & (entity[:, None] == entity[None, :]))
+    is_same = entity[:, None] == entity[None, :]
+    return np.asarray(_eligible(window, rule) & is_same)
 
 
 def _pairs(window: Window, table: _Table) -> Pairs:

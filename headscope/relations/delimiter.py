@@ -60,8 +60,10 @@ def kinds(token: str) -> frozenset[str]:
 
 def earlier_delimiters(window: Window, kind: str) -> Pairs:
     """Every query with all earlier tokens of this kind, in an encoder with all others."""
-    queries, keys = row_queries(window), _positions(window, lambda kinds: kind in kinds)
-    row, column = np.nonzero(queries[:, None] != keys[None, :])
+    queries = row_queries(window)
+    keys = _positions(window, lambda kinds: kind in kinds)
+    is_other = queries[:, None] != keys[None, :]
+    row, column = np.nonzero(is_other)
     return pairs(queries[row], keys[column], attention_kind=window.attention_kind)
 
 

@@ -33,12 +33,16 @@ def other_units(window: Window, targets: Pairs, rng: np.random.Generator) -> Pai
     """Same query, heads of other units: for each nucleus the next one nearer and farther."""
     links = [_links(window, kind) for kind in (CAUSAL, OTHER)]
     satellites, linked = np.concatenate(links, axis=1)
-    query_rows, key_rows = [], []
+    query_rows: list[int] = []
+    key_rows: list[int] = []
     query_word, key_word = word_pairs(window.words, targets)
     for query, nucleus in zip(query_word.tolist(), key_word.tolist(), strict=True):
-        other = _other_heads(window, query)
-        other = other[~np.isin(other, linked[satellites == query])]
-        neighbours = [*other[other < nucleus][-1:], *other[other > nucleus][:1]]
+        heads = _other_heads(window, query)
+        nuclei_of_query = linked[satellites == query]
+        others = heads[~np.isin(heads, nuclei_of_query)]
+        farther = others[others < nucleus]
+        nearer = others[others > nucleus]
+        neighbours = [*farther[-1:], *nearer[:1]]
         key_rows += neighbours
         query_rows += [query] * len(neighbours)
     controls = word_cells(window, np.array(query_rows, np.int64), np.array(key_rows, np.int64))
@@ -47,11 +51,15 @@ def other_units(window: Window, targets: Pairs, rng: np.random.Generator) -> Pai
 
 def nearest_unit(window: Window, *, kind: str) -> Int[ndarray, " position"]:
     """The head of the unit before each satellite; in an encoder the nearest on either side."""
-    last, pick = window.words.last, np.full(len(window), -1)
-    for query in _links(window, kind)[0].tolist():
-        other = _other_heads(window, query)
-        if len(other):
-            pick[last[query]] = last[other[np.abs(last[other] - last[query]).argmin()]]
+    last = window.words.last
+    pick = np.full(len(window), -1)
+    satellites, _ = _links(window, kind)
+    for query in satellites.tolist():
+        heads = _other_heads(window, query)
+        if len(heads):
+            distance = np.abs(last[heads] - last[query])
+            nearest = heads[distance.argmin()]
+            pick[last[query]] = last[nearest]
     return pick
 
 
@@ -65,21 +73,25 @@ def _links_by_kind(window: Window) -> dict[str, tuple[ndarray, ndarray]]:
 
 
 def _links_of_kind(window: Window, kind: str) -> tuple[ndarray, ndarray]:
-    back, ahead = of_kind(window, kind), of_kind(window, kind + AHEAD)
-    positions = np.append(back.query, ahead.last), np.append(back.last, ahead.query)
-    satellite, nucleus = np.searchsorted(window.words.last, positions)
-    return satellite, nucleus
+    back = of_kind(window, kind)
+    ahead = of_kind(window, kind + AHEAD)
+    satellites = np.append(back.query, ahead.last)
+    nuclei_positions = np.append(back.last, ahead.query)
+    last = window.words.last
+    return np.searchsorted(last, satellites), np.searchsorted(last, nuclei_positions)
 
 
 def _other_heads(window: Window, query: int) -> Int[ndarray, " unit"]:
     """Rows of the heads of other units, in order, that the word in a row sees."""
-    words, units = window.words, of_kind(window, UNIT)
-    heads = np.searchsorted(words.last, np.unique(np.append(units.last, units.query)))
+    words = window.words
+    units = of_kind(window, UNIT)
+    positions = np.unique(np.append(units.last, units.query))
+    heads = np.searchsorted(words.last, positions)
     unit_head = query if query in heads else words.head[query]
-    seen = window.attention_kind.sees_apart(
-        (words.first[[query]], words.last[[query]]), (words.first[heads], words.last[heads])
-    )
-    return np.asarray(heads[seen & (heads != unit_head)])
+    query_span = words.first[[query]], words.last[[query]]
+    head_spans = words.first[heads], words.last[heads]
+    is_seen = window.attention_kind.sees_apart(query_span, head_spans)
+    return np.asarray(heads[is_seen & (heads != unit_head)])
 
 
 _MEANINGS = {

@@ -149,11 +149,17 @@ def prompt_effect(
 
 def prompt_tokens(window: Window, *drawn_from: object, kind: str, side: str) -> Pairs:
     """The `right`, `wrong` or `other` tokens of questions of one kind, at each question's query."""
-    questions = [question for question in window.questions if question.kind == kind]
-    tokens = [getattr(question, side) for question in questions]
-    counts = [len(ids) for ids in tokens]
-    query = np.repeat(np.array([question.query for question in questions], np.int64), counts)
-    return token_pairs(query, np.concatenate([_NONE, *tokens]))
+    queries, counts = [], []
+    tokens = [_NONE]
+    for question in window.questions:
+        if question.kind != kind:
+            continue
+        tokens_of_side = getattr(question, side)
+        queries.append(question.query)
+        counts.append(len(tokens_of_side))
+        tokens.append(tokens_of_side)
+    query = np.repeat(np.array(queries, np.int64), counts)
+    return token_pairs(query, np.concatenate(tokens))
 
 
 def token_pairs(query: Int[ndarray, " cell"], token: Int[ndarray, " cell"]) -> Pairs:
@@ -217,7 +223,8 @@ def followers_of_copy(window: Window) -> Pairs:
 
 def later_in_copy(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
     """Tokens after the target in r."""
-    after = targets.query[:, None] - window.copy_length + np.arange(2, NEXT + 2)
+    first_copy = targets.query[:, None] - window.copy_length
+    after = first_copy + np.arange(2, NEXT + 2)
     is_in_copy = after <= window.copy_length
     query = np.repeat(targets.query, is_in_copy.sum(1))
     return token_pairs(query, window.tokens[after[is_in_copy]])
@@ -225,8 +232,10 @@ def later_in_copy(window: Window, targets: Pairs, rng: np.random.Generator) -> P
 
 def outside_copy(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
     """Tokens outside r."""
-    query, outside = targets.query, window.outside
-    return token_pairs(np.repeat(query, len(outside)), np.tile(outside, len(query)))
+    outside = window.outside
+    query = np.repeat(targets.query, len(outside))
+    token = np.tile(outside, len(targets.query))
+    return token_pairs(query, token)
 
 
 _ELSEWHERE = "tokens that it attends to from elsewhere"

@@ -28,10 +28,12 @@ def keys_beside(window: Window, targets: Pairs, rng: np.random.Generator) -> Pai
 
     A head that attends to a region of two or more tokens has no lift.
     """
+    kind = window.attention_kind
     owner = np.repeat(targets.owner, len(NEIGHBOURS))
-    key: ndarray = (targets.key[:, None] + NEIGHBOURS).ravel()
-    seen = (key > 0) & window.attention_kind.sees(owner, key)
-    controls = pairs(owner[seen], key[seen], attention_kind=window.attention_kind)
+    neighbours = targets.key[:, None] + NEIGHBOURS
+    key: ndarray = neighbours.ravel()
+    seen = (key > 0) & kind.sees(owner, key)
+    controls = pairs(owner[seen], key[seen], attention_kind=kind)
     return as_one_word(without(controls, targets), len(window))
 
 

@@ -80,12 +80,12 @@ def same_word(window: Window) -> Pairs:
     In an encoder with the later ones too.
     """
     words = window.words
-    lemma, upos = (
-        np.unique(column, return_inverse=True)[1] for column in (words.lemma, words.upos)
-    )
-    known = lemma * len(words) + upos
-    is_same_word = (known[:, None] == known[None, :]) & of_class(window, "word")[:, None]
-    query, key = np.nonzero(is_same_word)
+    _, lemma = np.unique(words.lemma, return_inverse=True)
+    _, upos = np.unique(words.upos, return_inverse=True)
+    number = lemma * len(words) + upos
+    is_same = number[:, None] == number[None, :]
+    is_word = of_class(window, "word")
+    query, key = np.nonzero(is_same & is_word[:, None])
     return word_cells(window, query, key)
 
 
@@ -93,9 +93,10 @@ def same_word(window: Window) -> Pairs:
 def other_words(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
     """Same query, words of the target's class but of another lemma, the next nearer and farther."""
     lemma = window.words.lemma
-    query, key = word_pairs(window.words, words_of_its_class(window, targets, rng))
-    other = lemma[query] != lemma[key]
-    return without(word_spans(window, query[other], key[other]), targets)
+    candidates = words_of_its_class(window, targets, rng)
+    query, key = word_pairs(window.words, candidates)
+    is_other = lemma[query] != lemma[key]
+    return without(word_spans(window, query[is_other], key[is_other]), targets)
 
 
 def earlier_pieces(window: Window) -> Pairs:
@@ -116,8 +117,10 @@ def earlier_pieces(window: Window) -> Pairs:
 def across_words(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
     """The same distance from other queries, across the boundary of a word."""
     controls = same_distance(window, targets, rng)
-    word = np.searchsorted(window.words.first, np.arange(len(window)), side="right")
-    return controls.take(word[controls.query] != word[controls.key])
+    positions = np.arange(len(window))
+    word = np.searchsorted(window.words.first, positions, side="right")
+    is_across = word[controls.query] != word[controls.key]
+    return controls.take(is_across)
 
 
 def first_piece(window: Window) -> Pairs:
@@ -125,10 +128,13 @@ def first_piece(window: Window) -> Pairs:
     words = window.words
     later_pieces = words.last - words.first
     long_words = np.flatnonzero(later_pieces > 1)
-    queries = [np.arange(words.first[i] + 2, words.last[i] + 1) for i in long_words]
+    queries = []
+    for i in long_words:
+        queries.append(np.arange(words.first[i] + 2, words.last[i] + 1))
     if not queries:
         return no_pairs()
-    first = np.repeat(words.first[long_words], [len(query) for query in queries])
+    counts = [len(query) for query in queries]
+    first = np.repeat(words.first[long_words], counts)
     return pairs(np.concatenate(queries), first)
 
 

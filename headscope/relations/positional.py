@@ -45,7 +45,9 @@ def at_offset(window: Window, offset: int) -> Pairs:
     """
     # on repeated random tokens only the first copy is random: the second can be predicted
     end = window.copy_length + 1 if window.copy_length else window.stop
-    query = np.arange(1 + max(offset, 0), end + min(offset, 0))
+    first_query = 1 + max(offset, 0)
+    query_end = end + min(offset, 0)
+    query = np.arange(first_query, query_end)
     return pairs(query, query - offset, attention_kind=window.attention_kind)
 
 
@@ -61,11 +63,12 @@ def tokens_before_those(window: Window, targets: Pairs, rng: np.random.Generator
 
 
 def _at_distances(window: Window, queries: Int[ndarray, " query"], distances: range) -> Pairs:
-    steps = np.array([*(-distance for distance in distances), *distances])
+    back = [-distance for distance in distances]
+    steps = np.array([*back, *distances])
     query, step = np.meshgrid(queries, steps, indexing="ij")
-    is_in_text = (query + step > 0) & (query + step < window.stop)
-    query, key = query[is_in_text], (query + step)[is_in_text]
-    return pairs(query, key, attention_kind=window.attention_kind)
+    key = query + step
+    is_in_text = (key > 0) & (key < window.stop)
+    return pairs(query[is_in_text], key[is_in_text], attention_kind=window.attention_kind)
 
 
 def _rows(offsets: Iterable[tuple[str, FindPairs, str]]) -> list[Relation]:

@@ -37,11 +37,13 @@ def turns(window: Window) -> Int[ndarray, " position"]:
 
 
 def _turns(window: Window) -> Int[ndarray, " position"]:
-    text = hashlib.blake2b(np.asarray(window.tokens, np.int64).tobytes(), digest_size=8).digest()
-    order = np.random.default_rng(int.from_bytes(text)).permutation(np.arange(1, len(window)))
-    follower = np.full(len(window), len(window) - 1)
-    follower[order] = np.arange(len(order))
-    return follower
+    content = np.asarray(window.tokens, np.int64).tobytes()
+    digest = hashlib.blake2b(content, digest_size=8).digest()
+    rng = np.random.default_rng(int.from_bytes(digest))
+    order = rng.permutation(np.arange(1, len(window)))
+    turn = np.full(len(window), len(window) - 1)
+    turn[order] = np.arange(len(order))
+    return turn
 
 
 def row_queries(window: Window) -> Int[ndarray, " query"]:
@@ -59,7 +61,9 @@ def queries_in_turn(window: Window, targets: Pairs) -> Pairs:
     """
     if len(window) <= LONG:
         return targets
-    few_pairs = len(targets) * FREQUENT_PAIRS <= len(window)
-    if few_pairs and len(targets.queries) * FREQUENT <= len(window):
+    has_few_pairs = len(targets) * FREQUENT_PAIRS <= len(window)
+    has_few_queries = len(targets.queries) * FREQUENT <= len(window)
+    if has_few_pairs and has_few_queries:
         return targets
-    return targets.where(turns(window)[targets.owner] < ROWS)
+    in_sample = turns(window) < ROWS
+    return targets.where(in_sample[targets.owner])

@@ -43,20 +43,24 @@ def unrelated_words(window: Window, targets: Pairs, rng: np.random.Generator) ->
     A head that prefers nouns has lift 0. A head that prefers near words has a positive lift if no
     word is nearer than the related one: a tag must also exceed the nearest word of the class.
     """
-    words, lexicon = window.words, shipped_pairs()
-    query_rows, key_rows = [], []
-    targeted = targets.key == words.last[_word_at(words, targets.key)]
-    query_word = _word_at(words, targets.owner[targeted])
-    key_word = _word_at(words, targets.key[targeted])
-    for query, key in zip(query_word.tolist(), key_word.tolist(), strict=True):
-        near = lexicon.any_relation(str(words.lemma[query]))
+    words = window.words
+    lexicon = shipped_pairs()
+    is_last = targets.key == words.last[_word_at(words, targets.key)]
+    query_words = _word_at(words, targets.owner[is_last]).tolist()
+    key_words = _word_at(words, targets.key[is_last]).tolist()
+    query_rows: list[int] = []
+    key_rows: list[int] = []
+    for query, key in zip(query_words, key_words, strict=True):
+        related = lexicon.any_relation(str(words.lemma[query]))
         is_seen = window.attention_kind.sees(words.last[[query]] - 1, words.last)
-        same_class = np.flatnonzero(is_seen & (words.upos == words.upos[key]))
-        unrelated = [row for row in same_class.tolist() if words.lemma[row] not in near]
-        nearer = [row for row in unrelated if row > key][:1]
-        farther = [row for row in unrelated if row < key][-1:]
-        key_rows += nearer + farther
-        query_rows += [query] * len(nearer + farther)
+        is_of_class = words.upos == words.upos[key]
+        candidates = np.flatnonzero(is_seen & is_of_class).tolist()
+        unrelated = [row for row in candidates if words.lemma[row] not in related]
+        nearer = [row for row in unrelated if row > key]
+        farther = [row for row in unrelated if row < key]
+        neighbours = nearer[:1] + farther[-1:]
+        key_rows += neighbours
+        query_rows += [query] * len(neighbours)
     controls = word_cells(window, np.array(query_rows, np.int64), np.array(key_rows, np.int64))
     # two words can share a token
     return without(controls, targets)
@@ -69,16 +73,17 @@ def nearest_of_class(window: Window) -> Int[ndarray, " position"]:
     """
     words = window.words
     pick = np.full(len(window), -1)
-    classes = np.array([_CLASSES.get(upos, "") for upos in words.upos.tolist()], "U4")
+    classes = [_CLASSES.get(upos, "") for upos in words.upos.tolist()]
     for name in dict.fromkeys(_CLASSES.values()):
-        of_class = np.flatnonzero(classes == name)
+        of_class = np.flatnonzero(np.array(classes, "U4") == name)
         last = words.last[of_class]
         pick[last[1:]] = last[:-1]
-        if window.attention_kind.sees_future and len(of_class) > 1:
-            gap = np.diff(last)
-            ahead = np.append(gap[1:] < gap[:-1], False)
-            pick[last[1:][ahead]] = last[2:][ahead[:-1]]
+        if window.attention_kind.sees_future and len(last) > 1:
             pick[last[0]] = last[1]
+            gap = np.diff(last)
+            # of the words between the first and the last those whose next word is nearer
+            is_ahead = gap[1:] < gap[:-1]
+            pick[last[1:-1][is_ahead]] = last[2:][is_ahead]
     return pick
 
 

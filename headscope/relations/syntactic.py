@@ -9,6 +9,7 @@ A causal model can show a direction only if the key comes first; an encoder show
 from __future__ import annotations
 
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Int
@@ -35,15 +36,22 @@ def same_distance_same_class(window: Window, targets: Pairs, rng: np.random.Gene
     unlinked = window.once(_Unlinked)
     key_word = np.searchsorted(words.first, targets.key, side="right") - 1
     # one draw per target word, not one per sub-token
-    last = targets.key == words.last[key_word]
-    owner, key_word = targets.owner[last], key_word[last]
-    query, key, owner = unlinked.draw(
-        words.last[np.searchsorted(words.last, owner)] - words.last[key_word],
-        unlinked.classes[key_word],
-        owner,
-        rng,
-    )
-    return span_pairs(words.last[query], words.first[key], words.last[key], owner)
+    is_last = targets.key == words.last[key_word]
+    owner = targets.owner[is_last]
+    key_word = key_word[is_last]
+    query_word = np.searchsorted(words.last, owner)
+    distance = words.last[query_word] - words.last[key_word]
+    cells = unlinked.draw(distance, unlinked.classes[key_word], owner, rng)
+    key = cells.key
+    return span_pairs(words.last[cells.query], words.first[key], words.last[key], cells.owner)
+
+
+class _DrawnWords(NamedTuple):
+    """Drawn pairs of words by their rows, each with the query that it is a control of."""
+
+    query: Int[ndarray, " pair"]
+    key: Int[ndarray, " pair"]
+    owner: Int[ndarray, " pair"]
 
 
 class _Unlinked:
@@ -51,27 +59,32 @@ class _Unlinked:
 
     def __init__(self, window: Window) -> None:
         words = window.words
-        n = len(words)
         _, self.classes = np.unique(words.upos, return_inverse=True)
         self.class_count = int(self.classes.max(initial=0)) + 1
         governed = np.flatnonzero(words.head >= 0)
         ends = np.stack([governed, words.head[governed]])
-        key, query = ends.min(0), ends.max(0)
+        linked_key, linked_query = ends.min(0), ends.max(0)
         # no target lies farther apart than a link, and a long text has too many such pairs
-        longest = int((words.last[query] - words.last[key]).max(initial=0))
-        reach = np.arange(n) - np.searchsorted(words.last, words.last - longest)
+        distances = words.last[linked_query] - words.last[linked_key]
+        longest = int(distances.max(initial=0))
+        nearest_row = np.searchsorted(words.last, words.last - longest)
+        reach = np.arange(len(words)) - nearest_row
         back = int(reach.max(initial=0))
-        free = np.ones((n, back), bool)
-        free[query, back - (query - key)] = False
-        query, key = np.nonzero(free)
-        key += query - back
+        # row r, column c: the word r with the word r − back + c
+        is_free = np.ones((len(words), back), bool)
+        is_free[linked_query, back - (linked_query - linked_key)] = False
+        query, column = np.nonzero(is_free)
+        key = column + query - back
         query, key = query[key >= 0], key[key >= 0]
         distance = words.last[query] - words.last[key]
-        apart = (words.last[key] < words.first[query]) & (distance <= longest)
-        query, key, distance = query[apart], key[apart], distance[apart]
+        ends_before = words.last[key] < words.first[query]
+        is_apart = ends_before & (distance <= longest)
+        query, key, distance = query[is_apart], key[is_apart], distance[is_apart]
         code = distance * self.class_count + self.classes[key]
         order = np.argsort(code, kind="stable")
-        self.query, self.key, self.code = query[order], key[order], code[order]
+        self.query = query[order]
+        self.key = key[order]
+        self.code = code[order]
 
     def draw(
         self,
@@ -79,18 +92,31 @@ class _Unlinked:
         word_class: Int[ndarray, " target"],
         owner: Int[ndarray, " target"],
         rng: np.random.Generator,
-    ) -> tuple[ndarray, ndarray, ndarray]:
-        """Rows of query words and key words for each target, with the target's owner."""
-        code = distance * self.class_count
-        low = np.searchsorted(self.code, code + word_class, side="left")
-        high = np.searchsorted(self.code, code + word_class, side="right")
-        any_low = np.searchsorted(self.code, code, side="left")
-        any_high = np.searchsorted(self.code, code + self.class_count, side="left")
-        low, high = np.where(high > low, low, any_low), np.where(high > low, high, any_high)
+    ) -> _DrawnWords:
+        """Pairs of words for each target, with the target's owner."""
+        any_class = distance * self.class_count
+        code = any_class + word_class
+        low, high = self._rows(code, code + 1)
+        any_low, any_high = self._rows(any_class, any_class + self.class_count)
+        is_known = high > low
+        low = np.where(is_known, low, any_low)
+        high = np.where(is_known, high, any_high)
         is_drawn = np.repeat(high > low, DRAWS)
-        low, high, owner = (np.repeat(x, DRAWS)[is_drawn] for x in (low, high, owner))
-        row = low + (rng.random(len(low)) * (high - low)).astype(np.int64)
-        return self.query[row], self.key[row], owner
+        low = np.repeat(low, DRAWS)[is_drawn]
+        high = np.repeat(high, DRAWS)[is_drawn]
+        step = rng.random(len(low)) * (high - low)
+        row = low + step.astype(np.int64)
+        return _DrawnWords(
+            query=self.query[row],
+            key=self.key[row],
+            owner=np.repeat(owner, DRAWS)[is_drawn],
+        )
+
+    def _rows(
+        self, code: Int[ndarray, " target"], end: Int[ndarray, " target"]
+    ) -> tuple[Int[ndarray, " target"], Int[ndarray, " target"]]:
+        """Where the pairs with a code from `code` on begin, and where those from `end` on do."""
+        return np.searchsorted(self.code, code), np.searchsorted(self.code, end)
 
 
 LABEL_TREE = {
@@ -123,8 +149,9 @@ def words_linked_by(window: Window, deprel: str, query_is_head: bool) -> Pairs:
     query, key = (head, dependent) if query_is_head else (dependent, head)
     # the whole key word must have been read before the query word begins to be complete
     last = words.last[query]
-    apart = window.attention_kind.sees_apart((last, last), (words.first[key], words.last[key]))
-    return distinct(word_spans(window, query[apart], key[apart]))
+    key_span = words.first[key], words.last[key]
+    is_apart = window.attention_kind.sees_apart((last, last), key_span)
+    return distinct(word_spans(window, query[is_apart], key[is_apart]))
 
 
 def label_of(deprel: str, direction: str) -> Label:
@@ -133,8 +160,9 @@ def label_of(deprel: str, direction: str) -> Label:
     >>> label_of("cop", "dep>head").general
     ('phrase-head:dep>head', 'auxiliary:dep>head')
     """
-    path = next(path for path, members in LABEL_TREE.items() if deprel in members.split())
-    return Label(deprel, tuple(f"{name}:{direction}" for name in path.split("/")))
+    (path,) = (path for path, members in LABEL_TREE.items() if deprel in members.split())
+    general = [f"{name}:{direction}" for name in path.split("/")]
+    return Label(deprel, tuple(general))
 
 
 _MEANING = {"head>dep": "the word's {} dependent", "dep>head": "the word that it is the {} of"}

@@ -52,10 +52,11 @@ def other_verbs(window: Window, targets: Pairs, rng: np.random.Generator) -> Pai
     query_word, key_word = word_pairs(window.words, targets)
     for query, target in zip(query_word.tolist(), key_word.tolist(), strict=True):
         others = _earlier_verbs_of_another_form(window, query)
-        nearer = others[others > target][:1]
-        farther = others[others < target][-1:]
-        key_rows += [*nearer, *farther]
-        query_rows += [query] * (len(nearer) + len(farther))
+        nearer = others[others > target]
+        farther = others[others < target]
+        neighbours = [*nearer[:1], *farther[-1:]]
+        key_rows += neighbours
+        query_rows += [query] * len(neighbours)
     controls = word_cells(window, np.array(query_rows, np.int64), np.array(key_rows, np.int64))
     return without(controls, targets)  # two words can share a token
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+from jaxtyping import Float
+from numpy import ndarray
 
 from headscope.statistics.columns import rows_of_head
 from headscope.statistics.conditions import MAX_Q
@@ -72,31 +74,58 @@ def judged(table: pd.DataFrame, direct_heads: set[tuple[int, int]]) -> pd.DataFr
     """
     missing = [name for name in CAUSE_COLUMNS if name not in table]
     causes = table.reindex(columns=[*table.columns, *missing])
-    tested = causes["p_value"].notna() & (causes["verdict"] == "") & ~causes["behaviour"].isin(AWAY)
+    is_away = causes["behaviour"].isin(AWAY)
+    is_stated = causes["verdict"] != ""
+    tested = causes["p_value"].notna() & ~is_stated & ~is_away
     causes["q_value"] = np.nan
     if tested.any():
-        causes.loc[tested, "q_value"] = adjusted(causes.loc[tested, "p_value"].to_numpy(float))
-    edges = causes["behaviour"] == EDGES
-    least = np.where(edges, LEAST_EDGES, LEAST_HEADS)
-    # divergence grows, predictions suffer downwards
-    loss = causes["excess"].where(edges, -causes["excess"])
-    low = causes["excess_low"].where(edges, -causes["excess_high"])
-    high = causes["excess_high"].where(edges, -causes["excess_low"])
-    exceeds_control = (low > 0).where(~edges, causes["times_low"] > 1)
-    lost = edges & (causes["loss_excess"] >= LEAST_HEADS) & (causes["loss_low"] > 0)
-    broken = ((loss >= least) & exceeds_control) | lost
-    sure = causes["q_value"] < MAX_Q
-    breaks = tested & broken & sure & _exceeds_controls(causes)
-    is_direct = [head in direct_heads for head in zip(causes["layer"], causes["head"], strict=True)]
-    small = (high < least) & ~(edges & (causes["loss_high"] >= LEAST_HEADS))
-    idle = tested & small & np.array(is_direct, bool)
-    conditions = [causes["verdict"] != "", breaks, idle]
-    words = np.select(conditions, [causes["verdict"], CAUSAL_EFFECT, IDLE], NO_EFFECT)
-    causes["verdict"] = np.where(causes["behaviour"].isin(AWAY), "", words)
+        p_values = causes.loc[tested, "p_value"].to_numpy(float)
+        causes.loc[tested, "q_value"] = adjusted(p_values)
+    is_certain = causes["q_value"] < MAX_Q
+    breaks = tested & _is_broken(causes) & is_certain & _exceeds_controls(causes)
+    heads = zip(causes["layer"], causes["head"], strict=True)
+    is_direct = np.array([head in direct_heads for head in heads], bool)
+    idle = tested & _is_small(causes) & is_direct
+    words = np.select(
+        [is_stated, breaks, idle],
+        [causes["verdict"], CAUSAL_EFFECT, IDLE],
+        NO_EFFECT,
+    )
+    causes["verdict"] = np.where(is_away, "", words)
     causes["direction"] = directions(causes)
     for name in ("layer", "head"):
         causes[name] = causes[name].astype("Int64")
     return causes[CAUSE_COLUMNS]
+
+
+def _is_edges(causes: pd.DataFrame) -> pd.Series:
+    return causes["behaviour"] == EDGES
+
+
+def _least_effect(causes: pd.DataFrame) -> Float[ndarray, " cause"]:
+    return np.where(_is_edges(causes), LEAST_EDGES, LEAST_HEADS)
+
+
+def _is_broken(causes: pd.DataFrame) -> pd.Series:
+    """Effects beyond the control's of at least the least size, with their interval beyond 0."""
+    edges = _is_edges(causes)
+    # divergence grows, predictions suffer downwards
+    excess = causes["excess"].where(edges, -causes["excess"])
+    low = causes["excess_low"].where(edges, -causes["excess_high"])
+    exceeds_control = (low > 0).where(~edges, causes["times_low"] > 1)
+    is_large = excess >= _least_effect(causes)
+    is_loss_large = causes["loss_excess"] >= LEAST_HEADS
+    is_loss_certain = causes["loss_low"] > 0
+    loses = edges & is_loss_large & is_loss_certain
+    return (is_large & exceeds_control) | loses
+
+
+def _is_small(causes: pd.DataFrame) -> pd.Series:
+    """Effects beyond the control's whose whole interval lies below the least size."""
+    edges = _is_edges(causes)
+    high = causes["excess_high"].where(edges, -causes["excess_low"])
+    may_lose = edges & (causes["loss_high"] >= LEAST_HEADS)
+    return (high < _least_effect(causes)) & ~may_lose
 
 
 def directions(causes: pd.DataFrame) -> pd.Series:
@@ -106,11 +135,15 @@ def directions(causes: pd.DataFrame) -> pd.Series:
     below 0. A divergence has no direction: the interval of a tag is that of `loss_excess`, which is
     harm above 0. The text is empty if there is no interval.
     """
-    edges = causes["behaviour"] == EDGES
+    edges = _is_edges(causes)
     low = causes["loss_low"].where(edges, -causes["ci_high"]).astype(float)
     high = causes["loss_high"].where(edges, -causes["ci_low"]).astype(float)
-    known = low.notna() & high.notna()
-    words = np.select([~known, low > 0, high < 0], ["", HARM, HELP], UNCLEAR)
+    has_interval = low.notna() & high.notna()
+    words = np.select(
+        [~has_interval, low > 0, high < 0],
+        ["", HARM, HELP],
+        UNCLEAR,
+    )
     return pd.Series(words, index=causes.index, dtype=object)
 
 
@@ -119,40 +152,56 @@ def _exceeds_controls(table: pd.DataFrame) -> pd.Series:
     elsewhere.
     """
     key = ["kind", "type", "layer", "head"]
-    away_effects = table[table["behaviour"].isin(AWAY)].set_index(key)["effect"].to_dict()
-    away_effect = [
-        away_effects.get(group, np.nan) for group in table[key].itertuples(index=False, name=None)
-    ]
-    near = ~table["behaviour"].isin(NEAR) | np.isnan(away_effect) | (table["ci_high"] < away_effect)
-    worse = table["ci_high"] < np.fmin(0, table["control_low"].astype(float))
-    return (table["behaviour"] == EDGES) | (worse & near)
+    away = table[table["behaviour"].isin(AWAY)]
+    effect_of = away.set_index(key)["effect"].to_dict()
+    groups = table[key].itertuples(index=False, name=None)
+    away_effect = [effect_of.get(group, np.nan) for group in groups]
+    highest = table["ci_high"]
+    control_low = table["control_low"].astype(float)
+    is_worse = highest < np.fmin(0, control_low)
+    is_larger_near = highest < away_effect
+    has_no_away = ~table["behaviour"].isin(NEAR) | np.isnan(away_effect)
+    is_specific = has_no_away | is_larger_near
+    return _is_edges(table) | (is_worse & is_specific)
 
 
 def cause_lines(table: pd.DataFrame, layer: int, head: int) -> list[str]:
     """Sentences on the effects of knocking out the edges of each tag, then of ablating the head."""
     causes = rows_of_head(table, layer, head)
     causes = causes.assign(direction=directions(causes))
-    away = causes[causes["behaviour"].isin(AWAY)].set_index("type")["effect"]
-    edges = [_edge_line(row) for row in causes[causes["kind"] == "tag"].to_dict("records")]
-    alone = causes[(causes["kind"] == "head") & ~causes["behaviour"].isin(AWAY)]
-    heads = [_head_line(row, away) for row in alone.to_dict("records")]
-    return edges + heads
+    is_away = causes["behaviour"].isin(AWAY)
+    away_effects = causes[is_away].set_index("type")["effect"]
+    tags = causes[causes["kind"] == "tag"]
+    heads = causes[(causes["kind"] == "head") & ~is_away]
+    lines = [_edge_line(row) for row in tags.to_dict("records")]
+    for row in heads.to_dict("records"):
+        lines.append(_head_line(row, away_effects))
+    return lines
 
 
 def _edge_line(row: dict[str, object]) -> str:
     name = f"{row['type']}/{row['relation']}"
     if pd.isna(row["effect"]):
         return f"{name}, edges to its targets: {row['verdict']}"
+    excess = _with_interval(row, "excess", "excess", "+.4f")
+    times = f"{row['times']:.1f} times as much [{row['times_low']:.1f}, {row['times_high']:.1f}]"
+    loss_excess = _with_interval(row, "loss_excess", "loss", "+.3f")
     return (
         f"{name}: knocking out the edges to its targets ({row['moved']:.2f} of the attention, at "
         f"{row['n']} queries) changes what is predicted there by {row['effect']:.4f} nats, "
-        f"as much other attention of the layer by {row['control']:.4f}: {row['excess']:+.4f} "
-        f"[{row['excess_low']:+.4f}, {row['excess_high']:+.4f}], typically "
-        f"{row['times']:.1f} times as much [{row['times_low']:.1f}, {row['times_high']:.1f}]; "
-        f"the loss of the next token changes by {row['loss']:+.3f} nats, {row['loss_excess']:+.3f} "
-        f"[{row['loss_low']:+.3f}, {row['loss_high']:+.3f}] more than with the control "
+        f"as much other attention of the layer by {row['control']:.4f}: {excess}, typically "
+        f"{times}; the loss of the next token changes by {row['loss']:+.3f} nats, "
+        f"{loss_excess} more than with the control "
         f"({row['direction']}){_q(row)}: {row['verdict']}"
     )
+
+
+def _with_interval(row: dict[str, object], name: str, ends: str, form: str) -> str:
+    """A number of a row with its 95 % interval, whose columns are named by `ends`."""
+    value = format(row[name], form)
+    low = format(row[f"{ends}_low"], form)
+    high = format(row[f"{ends}_high"], form)
+    return f"{value} [{low}, {high}]"
 
 
 def _head_line(row: dict[str, object], away: pd.Series) -> str:
@@ -165,13 +214,16 @@ def _head_line(row: dict[str, object], away: pd.Series) -> str:
         f"[{row['ci_low']:+.3f}, {row['ci_high']:+.3f}] ({row['direction']})"
     )
     if row["type"] in away:
-        line += f", elsewhere {away[row['type']]:+.3f}"
+        elsewhere = away[row["type"]]
+        line += f", elsewhere {elsewhere:+.3f}"
     elif row["behaviour"] in NEAR:
         line += "; its relation has queries at every token, so there are no other tokens"
     if pd.notna(row["control"]):
-        line += f"; control heads {row['control']:+.3f}{_q(row)}"
+        line += f"; control heads {row['control']:+.3f}"
+        line += _q(row)
     return f"{line}: {row['verdict']}"
 
 
 def _q(row: dict[str, object]) -> str:
-    return "" if pd.isna(row["q_value"]) else f", q {row['q_value']:.2g}"
+    q_value = row["q_value"]
+    return "" if pd.isna(q_value) else f", q {q_value:.2g}"

@@ -40,9 +40,10 @@ def is_preliminary(
     """
     names = evidence["type"] + "/" + evidence["relation"]
     compared = [name for name, limits in thresholds.items() if limits.beat_baseline_by is not None]
-    few_hard = names.isin(compared) & (evidence["hard_n"] < FEWEST_HARD)
+    has_few_hard = names.isin(compared) & (evidence["hard_n"] < FEWEST_HARD)
+    has_few_documents = names.isin(few_documents)
     is_tag = evidence["tagged"].astype(bool)
-    return is_tag & (few_hard | names.isin(few_documents))
+    return is_tag & (has_few_hard | has_few_documents)
 
 
 def is_below_baseline(evidence: pd.DataFrame) -> pd.Series:
@@ -66,11 +67,14 @@ def marked_names(tags: pd.DataFrame, names: pd.Series) -> list[str]:
     """Names of tags with their cautions in words; of rows with one name the first decides."""
     is_below = is_below_baseline(tags)
     marked: dict[str, str] = {}
-    for name, little, below in zip(names, tags[PRELIMINARY], is_below, strict=True):
+    for name, preliminary, below in zip(names, tags[PRELIMINARY], is_below, strict=True):
         if name in marked:
             continue
-        cautions = {PRELIMINARY: little, BELOW_BASELINE: below}
-        words = [WORDS[column] for column, holds in cautions.items() if holds]
+        words = []
+        if preliminary:
+            words.append(WORDS[PRELIMINARY])
+        if below:
+            words.append(WORDS[BELOW_BASELINE])
         marked[name] = f"{name} ({', '.join(words)})" if words else name
     return list(marked.values())
 
@@ -86,13 +90,20 @@ def with_cautions(heads: pd.DataFrame, ordered_tags: pd.DataFrame) -> pd.DataFra
             which a head is shown with them.
     """
     first = ordered_tags.drop_duplicates([*_HEAD, "type"])
-    marked = {PRELIMINARY: first[PRELIMINARY].eq(True), BELOW_BASELINE: is_below_baseline(first)}
-    columns = {name: _types_of_heads(heads, first[rows]) for name, rows in marked.items()}
-    return heads.assign(**columns)
+    preliminary = first[first[PRELIMINARY].eq(True)]
+    below = first[is_below_baseline(first)]
+    return heads.assign(
+        **{
+            PRELIMINARY: types_of_heads(heads, preliminary),
+            BELOW_BASELINE: types_of_heads(heads, below),
+        }
+    )
 
 
-def _types_of_heads(heads: pd.DataFrame, tags: pd.DataFrame) -> pd.Series:
+def types_of_heads(heads: pd.DataFrame, tags: pd.DataFrame) -> pd.Series:
     """For each head the types of some tags, joined by `;`."""
-    types_of = tags.groupby(_HEAD, sort=False)["type"].agg(";".join).to_dict()
+    by_head = tags.groupby(_HEAD, sort=False)["type"]
+    types_of = by_head.agg(";".join).to_dict()
     names = zip(heads["layer"], heads["head"], strict=True)
-    return pd.Series([types_of.get(name, "") for name in names], heads.index, dtype=object)
+    types = [types_of.get(name, "") for name in names]
+    return pd.Series(types, heads.index, dtype=object)

@@ -44,8 +44,6 @@ HEAD_COLUMNS = [
     *(PRELIMINARY, BELOW_BASELINE),
 ]
 """A row per head."""
-DIRECT_EFFECT_COLUMNS = ["direct_effects", "direct_effect_lift"]
-"""Columns of `heads.csv` on a head's direct effects on the logits."""
 EXPLAINED_COLUMNS = ["explained", "feature_model"]
 """After those of `heads.csv`, if a run was explained."""
 EFFECT_NUMBERS = [

@@ -47,7 +47,8 @@ class Numbers:
 
     def __getitem__(self, name: str) -> _Number:
         if name not in self._columns:
-            self._columns[name] = np.atleast_1d(np.asarray(self._rows[name], dtype=float))
+            values = np.asarray(self._rows[name], dtype=float)
+            self._columns[name] = np.atleast_1d(values)
         return self._columns[name]
 
     def has(self, name: str) -> _Truth:
@@ -65,7 +66,11 @@ class Margin(NamedTuple):
 
 
 def _within(value: _Number, error: _Number) -> Margin:
-    return Margin(value, value - error, value + error)
+    return Margin(
+        value=value,
+        low=value - error,
+        high=value + error,
+    )
 
 
 @dataclass(frozen=True)
@@ -96,21 +101,28 @@ class Condition:
         >>> CONDITIONS[1].message(row)
         'mass 0.265, threshold 0.267, margin -0.002 [-0.022, +0.018]'
         """
+        description = self.describe(row)
         if self.margin is None or self.states_interval:
-            return self.describe(row)
-        margins = self.margin(Numbers(row)) if margins is None else margins
+            return description
+        if margins is None:
+            margins = self.margin(Numbers(row))
         value, low, high = (float(end[i]) for end in margins)
-        margin = "" if isnan(low) else f", margin {value:+.3f} [{low:+.3f}, {high:+.3f}]"
-        return self.describe(row) + margin
+        if isnan(low):
+            return description
+        return f"{description}, margin {value:+.3f} [{low:+.3f}, {high:+.3f}]"
 
     def fails(self, numbers: Numbers) -> _Truth:
         """Rows to which the condition applies and where it does not hold."""
-        failed = ~self.holds(numbers)
-        return failed if self.applies is None else failed & self.applies(numbers)
+        failed: _Truth = ~self.holds(numbers)
+        if self.applies is not None:
+            failed = failed & self.applies(numbers)
+        return failed
 
     def applies_to(self, row: Row) -> bool:
         """True if the condition applies to a row."""
-        return self.applies is None or bool(self.applies(Numbers(row))[0])
+        if self.applies is None:
+            return True
+        return bool(self.applies(Numbers(row))[0])
 
 
 def _of_attention(numbers: Numbers) -> _Truth:
@@ -129,8 +141,10 @@ def is_open(numbers: Numbers) -> _Truth:
     even the interval of a head that is always right would include their rate.
     """
     queries = numbers["hard_n"]
-    reachable = _bound(numbers) < queries / (queries + Z_95**2)
-    enough = (queries >= numbers["fewest_hard"]) & numbers.has("hard_low") & reachable
+    largest_low = queries / (queries + Z_95**2)
+    is_reachable = _bound(numbers) < largest_low
+    has_queries = queries >= numbers["fewest_hard"]
+    enough = has_queries & numbers.has("hard_low") & is_reachable
     open_rows: _Truth = _has_baseline(numbers) & ~enough
     return open_rows
 
@@ -147,8 +161,8 @@ def _bound(numbers: Numbers) -> _Number:
 
 
 def _strictest(numbers: Numbers) -> _Number:
-    controls = [numbers["control"], numbers["matched_control"]]
-    controls.append(numbers["times_chance"] * numbers["chance"] / TIMES_CONTROL)
+    of_chance = numbers["times_chance"] * numbers["chance"] / TIMES_CONTROL
+    controls = [numbers["control"], numbers["matched_control"], of_chance]
     return np.asarray(np.fmax.reduce(controls))
 
 
@@ -156,7 +170,8 @@ def _control_margin(numbers: Numbers) -> Margin:
     strictest = _strictest(numbers)
     is_control = strictest == numbers["control"]
     error = np.where(is_control, numbers["control_error"], numbers["mass_error"])
-    return _within(numbers["mass"] - TIMES_CONTROL * strictest, error)
+    above = numbers["mass"] - TIMES_CONTROL * strictest
+    return _within(above, error)
 
 
 def _control_in_words(row: Row) -> str:
@@ -173,26 +188,30 @@ def _q_value(q: float) -> str:
 
 
 def _lift(row: Row, lift: str, ends: str) -> str:
-    return f"{row[lift]:+.2f} [{row[f'{ends}_low']:+.2f}, {row[f'{ends}_high']:+.2f}]"
+    low, high = row[f"{ends}_low"], row[f"{ends}_high"]
+    return f"{row[lift]:+.2f} [{low:+.2f}, {high:+.2f}]"
 
 
 def _hard_in_words(row: Row) -> str:
     if is_open(Numbers(row))[0]:
         return open_in_words(row)
+    baseline = baseline_in_words(row["baseline"])
+    interval = _interval(row["hard_low"], row["hard_high"])
+    bound = f"{row['hard_baseline_rate']:.2f} + {row['beat_baseline_by']:.2f}"
     return (
         f"prefers the target at {row['hard_rate']:.2f} "
-        f"{_interval(row['hard_low'], row['hard_high'])} of {row['hard_n']:.0f} queries where "
-        f"“{baseline_in_words(row['baseline'])}” is wrong; baselines "
-        f"{row['hard_baseline_rate']:.2f} + {row['beat_baseline_by']:.2f}"
+        f"{interval} of {row['hard_n']:.0f} queries where "
+        f"“{baseline}” is wrong; baselines "
+        f"{bound}"
     )
 
 
 def open_in_words(row: Row) -> str:
     """Reason why the text cannot distinguish the relation of a row from baselines."""
-    hard = (
-        f"{row['hard_n']:.0f} hard queries, where “{baseline_in_words(row['baseline'])}” is wrong"
-    )
-    if row["hard_n"] < (fewest := row.get("fewest_hard", MIN_HARD)):
+    baseline = baseline_in_words(row["baseline"])
+    hard = f"{row['hard_n']:.0f} hard queries, where “{baseline}” is wrong"
+    fewest = row.get("fewest_hard", MIN_HARD)
+    if row["hard_n"] < fewest:
         return f"{hard}; needs {fewest:.0f}"
     if isnan(row["hard_low"]):
         return f"{hard}, in too few documents for an interval"
@@ -212,119 +231,234 @@ def undecided_in_words(row: Row) -> str:
 BESIDE_LIFT = ("matched control tokens", "moved", "stands out")
 """Conditions that the sentence on a direct effect states after its lift."""
 
+
+def _has_enough_queries(numbers: Numbers) -> _Truth:
+    is_taggable = numbers["taggable"] > 0
+    is_enough: _Truth = is_taggable & (numbers["n"] >= numbers["fewest"])
+    return is_enough
+
+
+def _queries_in_words(row: Row) -> str:
+    if not row["taggable"]:
+        return "this relation is reported and never gives a tag"
+    return f"{row['n']} queries, needs {row['fewest']}"
+
+
+def _mass_in_words(row: Row) -> str:
+    return f"mass {row['mass']:.3f}, threshold {row['threshold']:g}"
+
+
+def _mass_margin(numbers: Numbers) -> Margin:
+    above = numbers["mass"] - numbers["threshold"]
+    return _within(above, numbers["mass_error"])
+
+
+def _is_significant(numbers: Numbers) -> _Truth:
+    is_discovery = numbers["q_value"] < MAX_Q
+    is_significant: _Truth = is_discovery & (numbers["lift"] > 0)
+    return is_significant
+
+
+def _significance_in_words(row: Row) -> str:
+    q_value = _q_value(row["q_value"])
+    interval = _interval(row["ci_low"], row["ci_high"])
+    lift = f"lift {row['lift']:.3f} {interval}"
+    return f"q {q_value}, must be below {MAX_Q:g}; {lift}"
+
+
+def _lift_margin(numbers: Numbers) -> Margin:
+    return Margin(
+        value=numbers["lift"],
+        low=numbers["ci_low"],
+        high=numbers["ci_high"],
+    )
+
+
+def _exceeds_control(numbers: Numbers) -> _Truth:
+    required = TIMES_CONTROL * _strictest(numbers)
+    exceeds: _Truth = numbers["mass"] >= required
+    return exceeds
+
+
+def _beats_baselines(numbers: Numbers) -> _Truth:
+    is_above = numbers["hard_low"] > _bound(numbers)
+    beats: _Truth = ~is_open(numbers) & is_above
+    return beats
+
+
+def _hard_margin(numbers: Numbers) -> Margin:
+    bound = _bound(numbers)
+    return Margin(
+        value=numbers["hard_rate"] - bound,
+        low=numbers["hard_low"] - bound,
+        high=numbers["hard_high"] - bound,
+    )
+
+
+def _surrogate_in_words(row: Row) -> str:
+    interval = _interval(row["surrogate_margin_low"], row["surrogate_margin_high"])
+    return (
+        f"its surrogate is right at {row['surrogate_hit_rate']:.2f}; where it is wrong, the head "
+        f"puts {row['surrogate_margin']:+.3f} {interval} more on the "
+        "target than on the surrogate's choice"
+    )
+
+
+def _surrogate_margin(numbers: Numbers) -> Margin:
+    return Margin(
+        value=numbers["surrogate_margin"],
+        low=numbers["surrogate_margin_low"],
+        high=numbers["surrogate_margin_high"],
+    )
+
+
+def _paired_in_words(row: Row) -> str:
+    mass = f"mass {row['paired_mass']:.3f} for {row['paired_relation']}"
+    return f"{mass}, threshold {row['threshold']:g}"
+
+
+def _paired_margin(numbers: Numbers) -> Margin:
+    above = numbers["paired_mass"] - numbers["threshold"]
+    return _within(above, numbers["paired_error"])
+
+
+def _effect_in_words(row: Row) -> str:
+    return f"lift {row['lift']:+.2f}, threshold {row['threshold']:g}"
+
+
+def _effect_margin(numbers: Numbers) -> Margin:
+    threshold = numbers["threshold"]
+    return Margin(
+        value=numbers["lift"] - threshold,
+        low=numbers["ci_low"] - threshold,
+        high=numbers["ci_high"] - threshold,
+    )
+
+
+def _exceeds_matched_control(numbers: Numbers) -> _Truth:
+    required = SECOND * numbers["threshold"]
+    is_large = numbers["second_lift"] >= required
+    exceeds: _Truth = is_large & (numbers["second_low"] > 0)
+    return exceeds
+
+
+def _matched_control_in_words(row: Row) -> str:
+    lift = _lift(row, "second_lift", "second")
+    required = SECOND * row["threshold"]
+    return f"over {row['second']} {lift}, needs {required:g}"
+
+
+def _is_moved(numbers: Numbers) -> _Truth:
+    is_large = numbers["moved"] >= numbers["threshold"]
+    is_moved: _Truth = is_large & (numbers["moved_low"] > 0)
+    return is_moved
+
+
+def _moved_in_words(row: Row) -> str:
+    lift = _lift(row, "moved", "moved")
+    return f"without its own position {lift}, needs {row['threshold']:g}"
+
+
+def _stands_out(numbers: Numbers) -> _Truth:
+    required = STANDS_OUT * numbers["spread"]
+    is_large: _Truth = numbers["lift"] >= required
+    return is_large
+
+
+def _spread_in_words(row: Row) -> str:
+    times = abs(row["lift"] / row["spread"])
+    return f"{times:.1f} × the spread of its effects over the text's tokens, needs {STANDS_OUT:g}"
+
+
 CONDITIONS = (
     Condition(
-        QUERIES,
-        lambda t: (t["taggable"] > 0) & (t["n"] >= t["fewest"]),
-        lambda r: (
-            f"{r['n']} queries, needs {r['fewest']}"
-            if r["taggable"]
-            else "this relation is reported and never gives a tag"
-        ),
+        name=QUERIES,
+        holds=_has_enough_queries,
+        describe=_queries_in_words,
         means="tokens at which attention is measured",
     ),
     Condition(
-        "mass",
-        lambda t: t["mass"] >= t["threshold"],
-        lambda r: f"mass {r['mass']:.3f}, threshold {r['threshold']:g}",
-        _of_attention,
+        name="mass",
+        holds=lambda t: t["mass"] >= t["threshold"],
+        describe=_mass_in_words,
+        applies=_of_attention,
         means="mean attention of a query on its targets",
-        margin=lambda t: _within(t["mass"] - t["threshold"], t["mass_error"]),
+        margin=_mass_margin,
     ),
     Condition(
-        Q_VALUE,
-        lambda t: (t["q_value"] < MAX_Q) & (t["lift"] > 0),
-        lambda r: (
-            f"q {_q_value(r['q_value'])}, must be below {MAX_Q:g}; lift {r['lift']:.3f} "
-            f"{_interval(r['ci_low'], r['ci_high'])}"
-        ),
+        name=Q_VALUE,
+        holds=_is_significant,
+        describe=_significance_in_words,
         means="false discovery rate over all heads and relations, for lift = mass − control > 0",
-        margin=lambda t: Margin(t["lift"], t["ci_low"], t["ci_high"]),
+        margin=_lift_margin,
         states_interval=True,
     ),
     Condition(
-        "control",
-        lambda t: t["mass"] >= TIMES_CONTROL * _strictest(t),
-        _control_in_words,
-        _of_attention,
+        name="control",
+        holds=_exceeds_control,
+        describe=_control_in_words,
+        applies=_of_attention,
         means=f"mass against {TIMES_CONTROL:g} times the strictest control",
         margin=_control_margin,
     ),
     Condition(
-        HARD_QUERIES,
-        lambda t: ~is_open(t) & (t["hard_low"] > _bound(t)),
-        _hard_in_words,
-        _has_baseline,
+        name=HARD_QUERIES,
+        holds=_beats_baselines,
+        describe=_hard_in_words,
+        applies=_has_baseline,
         means="share of hard queries at which the target has more attention than every other "
         "candidate, against that of the best mixture of baselines that is right as often "
         "at easy queries",
-        margin=lambda t: Margin(*(t[f"hard_{end}"] - _bound(t) for end in ("rate", "low", "high"))),
+        margin=_hard_margin,
         states_interval=True,
     ),
     Condition(
-        "surrogate",
-        lambda t: t["surrogate_margin_low"] > 0,
-        lambda r: (
-            f"its surrogate is right at {r['surrogate_hit_rate']:.2f}; where it is wrong, the head "
-            f"puts {r['surrogate_margin']:+.3f} "
-            f"{_interval(r['surrogate_margin_low'], r['surrogate_margin_high'])} more on the "
-            "target than on the surrogate's choice"
-        ),
-        lambda t: t.has("surrogate_margin_low"),
-        "a model of the head fitted on parts of speech, word forms, distance, order and repeated "
-        "tokens of other documents",
-        margin=lambda t: Margin(*(t[f"surrogate_margin{end}"] for end in ("", "_low", "_high"))),
+        name="surrogate",
+        holds=lambda t: t["surrogate_margin_low"] > 0,
+        describe=_surrogate_in_words,
+        applies=lambda t: t.has("surrogate_margin_low"),
+        means="a model of the head fitted on parts of speech, word forms, distance, order and "
+        "repeated tokens of other documents",
+        margin=_surrogate_margin,
         states_interval=True,
     ),
     Condition(
-        "paired relation",
-        lambda t: t["paired_mass"] >= t["threshold"],
-        lambda r: (
-            f"mass {r['paired_mass']:.3f} for {r['paired_relation']}, threshold {r['threshold']:g}"
-        ),
-        lambda t: t.has("paired_mass"),
+        name="paired relation",
+        holds=lambda t: t["paired_mass"] >= t["threshold"],
+        describe=_paired_in_words,
+        applies=lambda t: t.has("paired_mass"),
         means="a relation that must reach the threshold too: a positional head attends the same "
         "distance back in random tokens and in text",
-        margin=lambda t: _within(t["paired_mass"] - t["threshold"], t["paired_error"]),
+        margin=_paired_margin,
     ),
     Condition(
-        "effect",
-        lambda t: t["lift"] >= t["threshold"],
-        lambda r: f"lift {r['lift']:+.2f}, threshold {r['threshold']:g}",
-        lambda t: t.has("sign"),
+        name="effect",
+        holds=lambda t: t["lift"] >= t["threshold"],
+        describe=_effect_in_words,
+        applies=lambda t: t.has("sign"),
         means="direct effect on the logits of the tokens in question − that on control tokens",
-        margin=lambda t: Margin(
-            *(t[end] - t["threshold"] for end in ("lift", "ci_low", "ci_high"))
-        ),
+        margin=_effect_margin,
     ),
     Condition(
-        "matched control tokens",
-        lambda t: (t["second_lift"] >= SECOND * t["threshold"]) & (t["second_low"] > 0),
-        lambda r: (
-            f"over {r['second']} {_lift(r, 'second_lift', 'second')}, needs "
-            f"{SECOND * r['threshold']:g}"
-        ),
-        lambda t: t.has("second_lift"),
+        name="matched control tokens",
+        holds=_exceeds_matched_control,
+        describe=_matched_control_in_words,
+        applies=lambda t: t.has("second_lift"),
         means="the same over control tokens of another kind",
     ),
     Condition(
-        "moved",
-        lambda t: (t["moved"] >= t["threshold"]) & (t["moved_low"] > 0),
-        lambda r: (
-            f"without its own position {_lift(r, 'moved', 'moved')}, needs {r['threshold']:g}"
-        ),
-        lambda t: t.has("moved"),
+        name="moved",
+        holds=_is_moved,
+        describe=_moved_in_words,
+        applies=lambda t: t.has("moved"),
         means="the same without the effect through the query's own position, which holds earlier "
         "layers' predictions",
     ),
     Condition(
-        "stands out",
-        lambda t: t["lift"] >= STANDS_OUT * t["spread"],
-        lambda r: (
-            f"{abs(r['lift'] / r['spread']):.1f} × the spread of its effects over the text's "
-            f"tokens, needs {STANDS_OUT:g}"
-        ),
-        lambda t: t.has("spread"),
+        name="stands out",
+        holds=_stands_out,
+        describe=_spread_in_words,
+        applies=lambda t: t.has("spread"),
         means="the lift against the head's effect on any token of the text",
     ),
 )
@@ -333,7 +467,8 @@ CONDITIONS = (
 def failures(table: pd.DataFrame) -> pd.DataFrame:
     """For each row of `with_thresholds`, a column per condition: True if it fails."""
     numbers = Numbers(table)
-    return pd.DataFrame({c.name: c.fails(numbers) for c in CONDITIONS}, index=table.index)
+    columns = {condition.name: condition.fails(numbers) for condition in CONDITIONS}
+    return pd.DataFrame(columns, index=table.index)
 
 
 def failing(row: Row) -> list[Condition]:
@@ -347,9 +482,11 @@ def inconclusive(table: pd.DataFrame, failed: pd.DataFrame) -> _Truth:
     numbers = Numbers(table)
     rows: _Truth = np.ones(len(table), bool)
     for condition in CONDITIONS:
-        margin = condition.margin
-        within = False if margin is None else margin(numbers).high >= 0
+        includes_threshold: _Truth = np.zeros(len(table), bool)
+        if condition.margin is not None:
+            includes_threshold = condition.margin(numbers).high >= 0
         if condition.name == HARD_QUERIES:
-            within = within | is_open(numbers)
-        rows &= ~failed[condition.name].to_numpy() | within
+            includes_threshold = includes_threshold | is_open(numbers)
+        holds = ~failed[condition.name].to_numpy()
+        rows &= holds | includes_threshold
     return rows

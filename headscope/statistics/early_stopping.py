@@ -192,12 +192,15 @@ class _Margin(NamedTuple):
     @property
     def changes(self) -> Float[ndarray, " head"]:
         """The probability that the rest of the text brings it to the other side."""
-        return np.asarray(ndtr(-np.abs(self.above) / np.maximum(self.error, _LEAST_ERROR)))
+        error = np.maximum(self.error, _LEAST_ERROR)
+        distance = np.abs(self.above) / error
+        return np.asarray(ndtr(-distance))
 
     @property
     def holds(self) -> Float[ndarray, " head"]:
         """The probability that it holds on the whole text."""
-        return np.asarray(ndtr(self.above / np.maximum(self.error, _LEAST_ERROR)))
+        error = np.maximum(self.error, _LEAST_ERROR)
+        return np.asarray(ndtr(self.above / error))
 
 
 def expected_tag_changes(
@@ -208,7 +211,9 @@ def expected_tag_changes(
     Relations that the whole text cannot decide, or only by few hard queries, are left out.
     """
     sums = PartialSums(tally, share)
-    tags, changes, decidable = 0, 0.0, 0
+    tags = 0
+    changes = 0.0
+    decidable = 0
     for relation in relations:
         margins = [margin for _, margin in projected(sums, relation, facts.get(relation.id, {}))]
         if not margins:
@@ -216,11 +221,13 @@ def expected_tag_changes(
         decidable += 1
         holds = np.stack([margin.above >= 0 for margin in margins])
         change_chance = np.stack([margin.changes for margin in margins])
+        # of the conditions that hold, all stay; of those that fail, all come to hold
         stays = np.where(holds, 1 - change_chance, 1).prod(0)
         comes = np.where(holds, 1, change_chance).prod(0)
-        tagged = holds.all(0)
-        tags += int(tagged.sum())
-        changes += float(np.where(tagged, 1 - stays, stays * comes).sum())
+        is_tagged = holds.all(0)
+        changes_of_heads = np.where(is_tagged, 1 - stays, stays * comes)
+        tags += int(is_tagged.sum())
+        changes += float(changes_of_heads.sum())
     return ExpectedTagChanges(tags, changes, decidable)
 
 
@@ -230,13 +237,16 @@ def expected_tags(tally: Tally, relations: Sequence[Relation], share: float) -> 
     Hard queries are left out, as few are known at first. Infinite if a relation lies in
     too few blocks to say how sure it is.
     """
-    sums, tags = PartialSums(tally, share), 0.0
+    sums = PartialSums(tally, share)
+    tags = 0.0
     for relation in relations:
-        if relation.thresholds.taggable:
-            if not sums.decides(relation.id, MIN_QUERIES):
-                return float("inf")
-            margins = [margin.holds for _, margin in _margins(sums, relation)]
-            tags += float(np.stack(margins).prod(0).sum())
+        if not relation.thresholds.taggable:
+            continue
+        if not sums.decides(relation.id, MIN_QUERIES):
+            return float("inf")
+        holds = [margin.holds for _, margin in _margins(sums, relation)]
+        all_hold = np.stack(holds).prod(0)
+        tags += float(all_hold.sum())
     return tags
 
 
@@ -244,34 +254,47 @@ def projected(
     sums: PartialSums, relation: Relation, facts: Mapping[str, Any]
 ) -> Iterator[tuple[str, _Margin]]:
     """Margins of the conditions of a tag, by their names; none if no text can decide it."""
-    limits, name = relation.thresholds, relation.id
+    limits = relation.thresholds
+    name = relation.id
     if not limits.taggable or not sums.decides(name, MIN_QUERIES):
         return
-    hard = part_name(name, HARD)
-    margin = limits.beat_baseline_by
-    if margin is not None and facts.get("hard_queries", 0) < MIN_QUERIES:
+    lead = limits.beat_baseline_by
+    if lead is not None and facts.get("hard_queries", 0) < MIN_QUERIES:
         return  # so few change too easily to be waited for
     yield from _margins(sums, relation)
-    if margin is not None and sums.decides(hard, 1) and (easy := part_name(name, EASY)):
-        x, y = np.array(facts["baselines"][::-1]).T
-        bound = np.interp(sums.mean(easy, "hits"), x, y) + margin if sums.queries(easy) else y[0]
-        yield (
-            HARD_QUERIES,
-            sums.margin(hard, sums.block_sums(hard, "hits"), bound, of_lower_end=True),
-        )
+    hard = part_name(name, HARD)
+    if lead is not None and sums.decides(hard, 1):
+        bound = _hard_bound(sums, part_name(name, EASY), lead, facts)
+        hits = sums.block_sums(hard, "hits")
+        yield HARD_QUERIES, sums.margin(hard, hits, bound, of_lower_end=True)
+
+
+def _hard_bound(
+    sums: PartialSums, easy: str, lead: float, facts: Mapping[str, Any]
+) -> float | Float[ndarray, " head"]:
+    """The rate at hard queries that a head must exceed, by its rate at easy queries."""
+    easy_rates, hard_rates = np.array(facts["baselines"][::-1]).T
+    if not sums.queries(easy):
+        return float(hard_rates[0])
+    rates = sums.mean(easy, "hits")
+    return np.asarray(np.interp(rates, easy_rates, hard_rates) + lead)
 
 
 def _margins(sums: PartialSums, relation: Relation) -> Iterator[tuple[str, _Margin]]:
-    limits, name = relation.thresholds, relation.id
+    limits = relation.thresholds
+    name = relation.id
     mass = sums.block_sums(name, "target")
     yield "mass", sums.margin(name, mass, limits.threshold)
-    yield "control", sums.margin(name, sums.excess(name, TIMES_CONTROL))
+    above_control = sums.excess(name, TIMES_CONTROL)
+    yield "control", sums.margin(name, above_control)
     yield "q value", sums.margin(name, sums.excess(name), of_lower_end=True)
-    if sums.queries(matched_control := part_name(name, MATCHED_CONTROL)):
+    matched_control = part_name(name, MATCHED_CONTROL)
+    if sums.queries(matched_control):
         bound = TIMES_CONTROL * sums.mean(matched_control, "control")
         yield "control", sums.margin(name, mass, bound)
     if limits.times_chance is not None:
-        yield "control", sums.margin(name, mass, limits.times_chance * sums.chance(name))
+        bound_of_chance = limits.times_chance * sums.chance(name)
+        yield "control", sums.margin(name, mass, bound_of_chance)
 
 
 class PartialSums:
@@ -284,21 +307,30 @@ class PartialSums:
 
     def queries(self, name: str) -> int:
         """Number of queries so far."""
-        return int(self._tally.queries[:, self._place[name]].sum()) if name in self._place else 0
+        if name not in self._place:
+            return 0
+        return int(self._of_blocks(name).sum())
+
+    def _of_blocks(self, name: str) -> Float[ndarray, " block"]:
+        """Number of queries in each block."""
+        return self._tally.queries[:, self._place[name]]
 
     def decides(self, name: str, fewest: int) -> bool:
         """True if the whole text will have enough queries, and blocks are enough by now."""
         if self.queries(name) < fewest * self.share:
             return False
-        return int((self._tally.queries[:, self._place[name]] > 0).sum()) >= MIN_BLOCKS
+        blocks = int((self._of_blocks(name) > 0).sum())
+        return blocks >= MIN_BLOCKS
 
     def mean(self, name: str, what: str) -> Float[ndarray, " head"]:
         """The sums of all blocks for each query."""
-        return np.asarray(self.block_sums(name, what).sum(0) / self.queries(name))
+        total = self.block_sums(name, what).sum(0)
+        return np.asarray(total / self.queries(name))
 
     def chance(self, name: str) -> float:
         """The mass of a head that spreads its attention evenly."""
-        return float(self._tally.chance[:, self._place[name]].sum() / self.queries(name))
+        chance = self._tally.chance[:, self._place[name]]
+        return float(chance.sum() / self.queries(name))
 
     def block_sums(self, name: str, what: str) -> Float[ndarray, "block head"]:
         """Sums of the tally: `target`, `control` or `hits`."""
@@ -307,7 +339,8 @@ class PartialSums:
 
     def excess(self, name: str, times: float = 1.0) -> Float[ndarray, "block head"]:
         """Sums on targets less so many times those on controls."""
-        target, control = (self.block_sums(name, what) for what in ("target", "control"))
+        target = self.block_sums(name, "target")
+        control = self.block_sums(name, "control")
         return np.asarray(target - times * control)
 
     def margin(
@@ -326,10 +359,12 @@ class PartialSums:
             threshold: of the condition.
             of_lower_end: whether the interval, as wide as it will be, must lie above the threshold.
         """
-        queries = self._tally.queries[:, self._place[name]]
-        full = queries > 0
-        rate, error = sums.sum(0) / queries.sum(), ratio_error(sums[full], queries[full, None])
+        queries = self._of_blocks(name)
+        is_used = queries > 0
+        rate = sums.sum(0) / queries.sum()
+        error = ratio_error(sums[is_used], queries[is_used, None])
         above = rate - threshold
         if of_lower_end:
-            above = above - Z_95 * error * self.share**0.5
+            half_width = Z_95 * error * self.share**0.5
+            above = above - half_width
         return _Margin(above, error * (1 - self.share) ** 0.5)

@@ -75,9 +75,11 @@ def weigh(
 
 def _stacked(name: str, tables: Sequence[_Columns]) -> ndarray:
     """A column of all tables, one under the other; what is said once holds for every head."""
-    values = [table[name] for table in tables]
-    heads = [len(table["mass"]) for table in tables]
-    return np.concatenate([np.broadcast_to(v, n) for v, n in zip(values, heads, strict=True)])
+    columns = []
+    for table in tables:
+        heads = len(table["mass"])
+        columns.append(np.broadcast_to(table[name], heads))
+    return np.concatenate(columns)
 
 
 def _lift_columns(
@@ -85,6 +87,7 @@ def _lift_columns(
 ) -> _Columns:
     excess = sums.excess
     uncertainty = sums.uncertainty(excess, bounded, sign)
+    above_control = sums.target - TIMES_CONTROL * sums.control
     return {
         "layer": np.repeat(tally.numbers, tally.heads),
         "head": np.tile(np.arange(tally.heads), tally.layers),
@@ -94,7 +97,7 @@ def _lift_columns(
         "ci_low": uncertainty.low,
         "ci_high": uncertainty.high,
         "p_value": uncertainty.p_value,
-        "control_error": sums.margin_of_error(sums.target - TIMES_CONTROL * sums.control),
+        "control_error": sums.margin_of_error(above_control),
     }
 
 
@@ -102,17 +105,21 @@ def _attention_columns(
     relation: Relation, sums: RelationSums, tally_sums: TallySums, facts: Mapping[str, Any]
 ) -> _Columns:
     bounded = sums.mean(sums.target) >= relation.thresholds.threshold
-    hit_rate, queries = sums.mean(sums.hits), sums.weight.sum()
+    queries = sums.weight.sum()
+    hit_rate = sums.mean(sums.hits)
+    if not relation.has_hits:
+        hit_rate = np.full_like(hit_rate, np.nan)
     columns = _lift_columns(sums, tally_sums.tally, bounded) | {
         "n": int(queries),
-        "hit_rate": hit_rate if relation.has_hits else np.full_like(hit_rate, np.nan),
+        "hit_rate": hit_rate,
         "chance": float(sums.chance.sum() / queries),
         "mass_error": sums.margin_of_error(sums.target),
         "baseline": facts.get("baseline", ""),
         "baseline_rate": facts.get("baseline_rate", np.nan),
         "matched_control": np.nan,
     }
-    if matched_control := tally_sums.of(relation, MATCHED_CONTROL):
+    matched_control = tally_sums.of(relation, MATCHED_CONTROL)
+    if matched_control is not None:
         columns["matched_control"] = matched_control.mean(matched_control.control)
     return columns | _hard_columns(relation, tally_sums, facts)
 
@@ -169,9 +176,11 @@ def _effect_columns(effect: Effect, sums: RelationSums, tally_sums: TallySums) -
 
 def _q_values(table: pd.DataFrame, fewest: int) -> pd.Series:
     q = pd.Series(np.nan, index=table.index)
-    tested = table["p_value"].notna() & (table["n"] >= fewest)
+    has_queries = table["n"] >= fewest
+    tested = table["p_value"].notna() & has_queries
     if tested.any():
-        q[tested] = adjusted(table.loc[tested, "p_value"].to_numpy())
+        p_values = table.loc[tested, "p_value"].to_numpy()
+        q[tested] = adjusted(p_values)
     return q
 
 
@@ -184,9 +193,12 @@ def adjusted(p_values: Float[ndarray, " test"]) -> Float[ndarray, " test"]:
     >>> adjusted(np.array([0.01, 0.04, 0.03])).round(3).tolist()
     [0.03, 0.04, 0.04]
     """
-    order, count = np.argsort(p_values), len(p_values)
-    q = p_values[order] * (count / np.arange(1, count + 1))
-    q_values = np.empty(count)
+    count = len(p_values)
+    order = np.argsort(p_values)
+    times = count / np.arange(1, count + 1)
+    rates = p_values[order] * times
     # a test is rejected wherever one with a larger p value is
-    q_values[order] = np.minimum.accumulate(q[::-1])[::-1]
+    smallest = np.minimum.accumulate(rates[::-1])[::-1]
+    q_values = np.empty(count)
+    q_values[order] = smallest
     return q_values.clip(0, 1)

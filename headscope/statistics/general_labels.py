@@ -31,19 +31,24 @@ def general_labels(
     Such as `phrase-head:dep>head (det, case)`; empty of a tag that is specific, and of no tag.
     """
     general = pd.Series("", index=evidence.index, dtype=object)
-    labels = {relation.id: relation.label for relation in relations if relation.label is not None}
-    families = evidence["id"].map({name: label.general[0] for name, label in labels.items()})
-    rows = evidence.assign(family=families)[families.notna()]
-    held = rows[rows["tagged"].astype(bool)]
-    rows = rows.merge(held[[*_HEAD, "family"]].drop_duplicates(), on=[*_HEAD, "family"])
     by_id = {relation.id: relation for relation in relations}
+    labels = {relation.id: relation.label for relation in relations if relation.label is not None}
+    family_of = {name: label.general[0] for name, label in labels.items()}
+    families = evidence["id"].map(family_of)
+    rows = evidence.assign(family=families)[families.notna()]
+    tags = rows[rows["tagged"].astype(bool)]
+    group_key = [*_HEAD, "family"]
+    families_with_tag = tags[group_key].drop_duplicates()
+    rows = rows.merge(families_with_tag, on=group_key)
     sums = TallySums(tally)
-    for (layer, head, family), members in rows.groupby([*_HEAD, "family"], sort=False):
+    for (layer, head, family), members in rows.groupby(group_key, sort=False):
         column = tally.numbers.index(layer) * tally.heads + head
         ids = _undistinguished(members, by_id, sums, column)
-        if len(ids) > 1:
-            here = (held["layer"] == layer) & (held["head"] == head) & (held["family"] == family)
-            general[held.index[here]] = _name([labels[name] for name in ids])
+        if len(ids) < 2:
+            continue
+        is_of_head = (tags["layer"] == layer) & (tags["head"] == head)
+        is_of_group = is_of_head & (tags["family"] == family)
+        general[tags.index[is_of_group]] = _name([labels[name] for name in ids])
     return general
 
 
@@ -60,25 +65,35 @@ def tag_names(evidence: pd.DataFrame) -> pd.Series:
 
 def shown_relations(evidence: pd.DataFrame) -> pd.Series:
     """The name of each row's relation, or of the general label that stands for it."""
-    general = evidence[GENERAL].map(
-        lambda name: name.partition(_MEMBERS)[0] if isinstance(name, str) else ""
-    )
+    labels = [_without_members(name) for name in evidence[GENERAL]]
+    general = pd.Series(labels, evidence.index, dtype=object)
     return general.where(general != "", evidence["relation"])
+
+
+def _without_members(general: Any) -> str:
+    """A general label without the labels that it stands for; empty if it is missing."""
+    if not isinstance(general, str):
+        return ""
+    name, _, _ = general.partition(_MEMBERS)
+    return name
 
 
 def with_shown_relations(heads: pd.DataFrame, evidence: pd.DataFrame) -> pd.DataFrame:
     """Heads whose `relation` is the general label if it has one."""
     key = [*_HEAD, "relation"]
     tags = evidence[evidence["tagged"].astype(bool)]
-    labels = tags[key].assign(label=shown_relations(tags)).drop_duplicates(key)
-    merged = heads[key].merge(labels, on=key, how="left")["label"].set_axis(heads.index)
-    return heads.assign(relation=merged.fillna(heads["relation"]))
+    labels = tags[key].assign(label=shown_relations(tags))
+    labels = labels.drop_duplicates(key)
+    merged = heads[key].merge(labels, on=key, how="left")
+    label = merged["label"].set_axis(heads.index)
+    return heads.assign(relation=label.fillna(heads["relation"]))
 
 
 def distinct_tags(evidence: pd.DataFrame) -> pd.DataFrame:
     """The rows of tags, of those with one general label the first."""
     tags = evidence[evidence["tagged"].astype(bool)]
-    return tags[~tags[_HEAD].assign(name=tag_names(tags)).duplicated()]
+    with_names = tags[_HEAD].assign(name=tag_names(tags))
+    return tags[~with_names.duplicated()]
 
 
 def _undistinguished(
@@ -89,8 +104,10 @@ def _undistinguished(
     strongest = members[members["tagged"].astype(bool)].iloc[0]
     names = []
     for row in members.itertuples():
-        is_tag = bool(row.tagged)
-        if is_tag or (_is_shown(row) and not _is_apart(strongest, row, relations, sums, column)):
+        is_member = bool(row.tagged)
+        if not is_member and _is_shown(row):
+            is_member = not _is_apart(strongest, row, relations, sums, column)
+        if is_member:
             names.append(str(row.id))
     return names
 
@@ -104,8 +121,11 @@ def _is_apart(
     strongest: pd.Series, row: Any, relations: dict[str, Relation], sums: TallySums, column: int
 ) -> bool:
     """True if the strongest label's lift is at least twice another's, and their intervals apart."""
-    first, second = (sums.of(relations[name]) for name in (strongest["id"], row.id))
-    if first is None or second is None or strongest["lift"] < TIMES_LABEL * row.lift:
+    first = sums.of(relations[strongest["id"]])
+    second = sums.of(relations[row.id])
+    if first is None or second is None:
+        return False
+    if strongest["lift"] < TIMES_LABEL * row.lift:
         return False
     difference = lift_difference(first, second, column)
     return difference.value - difference.half_width > 0
@@ -113,6 +133,9 @@ def _is_apart(
 
 def _name(labels: Sequence[Label]) -> str:
     """The lowest label of the tree above all of these, and these."""
-    levels = list(zip(*(label.general for label in labels), strict=False))
-    shared = [names[0] for names in levels if len(set(names)) == 1]
-    return f"{shared[-1]}{_MEMBERS}{', '.join(label.name for label in labels)})"
+    shared = []
+    for names in zip(*(label.general for label in labels), strict=False):
+        if len(set(names)) == 1:
+            shared.append(names[0])
+    members = ", ".join(label.name for label in labels)
+    return f"{shared[-1]}{_MEMBERS}{members})"

@@ -7,7 +7,7 @@ wrong, or partial sinks, whose mass on the sink is below the threshold.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import isnan
 
 import pandas as pd
@@ -46,28 +46,36 @@ def wanted_examples(evidence: pd.DataFrame, relations: Sequence[Relation]) -> li
     The sink needs no example if a head has another tag. Of a head without
     a tag it is the relation with the largest lift that could have earned one.
     """
-    index = {relation.id: i for i, relation in enumerate(relations)}
-    rows = _best_first(_tagged(evidence)).groupby(_HEAD, sort=True).head(TAGS_PER_HEAD)
-    requests = []
-    for (layer, head), tags in rows.groupby(_HEAD, sort=True):
-        ids = tags["type"] + "/" + tags["relation"]
-        other = ids[~is_sink(ids)]
-        relation_ids = other if len(other) else ids
-        requests += [ExampleRequest(int(layer), int(head), index[name]) for name in relation_ids]
+    best = _best_first(_tagged(evidence))
+    tags = best.groupby(_HEAD, sort=True).head(TAGS_PER_HEAD)
+    is_of_sink = is_sink(tags["type"] + "/" + tags["relation"])
+    by_head = is_of_sink.groupby([tags["layer"], tags["head"]])
+    has_only_sinks = by_head.transform("all").astype(bool)
+    examples = tags[has_only_sinks | ~is_of_sink]
     nearest = _nearest(evidence, relations)
-    requests += [ExampleRequest(layer, head, index[name]) for layer, head, name in nearest]
+    number = {relation.id: i for i, relation in enumerate(relations)}
+    requests = []
+    for row in (*examples.itertuples(), *nearest.itertuples()):
+        relation = number[f"{row.type}/{row.relation}"]
+        requests.append(ExampleRequest(int(row.layer), int(row.head), relation))
     return sorted(requests, key=lambda want: (want.layer, want.head))
 
 
-def _nearest(
-    evidence: pd.DataFrame, relations: Sequence[Relation]
-) -> Iterator[tuple[int, int, str]]:
+def _nearest(evidence: pd.DataFrame, relations: Sequence[Relation]) -> pd.DataFrame:
+    """For each head without a tag the relation with the largest lift that could give one."""
     names = evidence["type"] + "/" + evidence["relation"]
-    askable = names.isin([relation.id for relation in relations if relation.thresholds.taggable])
-    bare = ~evidence["tagged"].astype(bool).groupby([evidence[k] for k in _HEAD]).transform("any")
-    open_to_all = evidence[bare & askable & (evidence["n"] >= MIN_QUERIES) & ~is_sink(names)]
-    for row in _by_lift(open_to_all).drop_duplicates(_HEAD).itertuples():
-        yield int(row.layer), int(row.head), f"{row.type}/{row.relation}"
+    taggable = [relation.id for relation in relations if relation.thresholds.taggable]
+    has_queries = evidence["n"] >= MIN_QUERIES
+    can_give_tag = names.isin(taggable) & has_queries & ~is_sink(names)
+    candidates = evidence[~_head_has_tag(evidence) & can_give_tag]
+    return _by_lift(candidates).drop_duplicates(_HEAD)
+
+
+def _head_has_tag(evidence: pd.DataFrame) -> pd.Series:
+    """True for each row of a head with a tag."""
+    is_tag = evidence["tagged"].astype(bool)
+    is_tagged: pd.Series = is_tag.groupby([evidence["layer"], evidence["head"]]).transform("any")
+    return is_tagged
 
 
 def _tagged(evidence: pd.DataFrame) -> pd.DataFrame:
@@ -81,11 +89,9 @@ def _best_first(evidence: pd.DataFrame) -> pd.DataFrame:
 
 def _by_lift(evidence: pd.DataFrame, *before: str) -> pd.DataFrame:
     # equal lifts stand in the order of the heads, so that the order never depends on the table's
-    return evidence.sort_values(
-        [*before, "lift", *_HEAD],
-        ascending=[True] * len(before) + [False, True, True],
-        kind="stable",
-    )
+    columns = [*before, "lift", *_HEAD]
+    ascending = [name != "lift" for name in columns]
+    return evidence.sort_values(columns, ascending=ascending, kind="stable")
 
 
 def undecided(
@@ -99,16 +105,19 @@ def undecided(
         the text lacks, and in `hard_queries` the number of hard queries.
     """
     if not (evidence["verdict"] == UNIDENTIFIABLE).any():
-        return heads.head(0)[["layer", "head"]].assign(description="", why="", hard_queries="")
+        no_heads = heads.head(0)[_HEAD]
+        return no_heads.assign(description="", why="", hard_queries="")
     table = with_thresholds(evidence, thresholds)
     candidates = table[is_undecided(table)]
     candidates = candidates.sort_values("lift", ascending=False, kind="stable")
-    candidates = candidates.drop_duplicates(["layer", "head"]).set_index(["layer", "head"])
-    undecided_heads = heads.loc[heads["primary"] == UNIDENTIFIABLE, ["layer", "head"]]
-    rows = undecided_heads.join(candidates, on=["layer", "head"], how="inner")
-    descriptions = [alternatives(*names) for names in rows[["relation", "baseline"]].to_numpy()]
-    lacking = [undecided_in_words(row) for row in rows.to_dict("records")]
-    counts = [_hard_queries(row) for row in rows.to_dict("records")]
+    candidates = candidates.drop_duplicates(_HEAD).set_index(_HEAD)
+    undecided_heads = heads.loc[heads["primary"] == UNIDENTIFIABLE, _HEAD]
+    rows = undecided_heads.join(candidates, on=_HEAD, how="inner")
+    descriptions, lacking, counts = [], [], []
+    for row in rows.to_dict("records"):
+        descriptions.append(alternatives(row["relation"], row["baseline"]))
+        lacking.append(undecided_in_words(row))
+        counts.append(_hard_queries(row))
     return rows.assign(
         description=pd.Series(descriptions, rows.index, dtype=object),
         why=pd.Series(lacking, rows.index, dtype=object),
@@ -130,7 +139,8 @@ def alternatives(relation: str, baseline: str) -> str:
     >>> alternatives("det:head>dep", "2-words-back")
     'head → its det, or 2 words back'
     """
-    return f"{_relation(relation)}, or {baseline_in_words(baseline) or 'chance'}"
+    other = baseline_in_words(baseline) or "chance"
+    return f"{_relation(relation)}, or {other}"
 
 
 def _relation(name: str) -> str:
@@ -138,7 +148,9 @@ def _relation(name: str) -> str:
     if match is None:
         return name
     label = match["label"]
-    return f"{label} → its head" if match["way"] == "dep>head" else f"head → its {label}"
+    if match["way"] == "dep>head":
+        return f"{label} → its head"
+    return f"head → its {label}"
 
 
 def partial_sinks(evidence: pd.DataFrame, thresholds: Mapping[str, TagThresholds]) -> pd.DataFrame:
@@ -151,17 +163,15 @@ def partial_sinks(evidence: pd.DataFrame, thresholds: Mapping[str, TagThresholds
     """
     sinks = evidence[evidence["type"] == TYPE.name]
     ids = sinks["type"] + "/" + sinks["relation"]
+    threshold_of = {name: limits.threshold for name, limits in thresholds.items()}
+    place_of = {name: limits.meaning.partition(",")[0] for name, limits in thresholds.items()}
     sinks = sinks.assign(
-        threshold=ids.map({name: limits.threshold for name, limits in thresholds.items()}).astype(
-            float
-        ),
-        description=ids.map(
-            {name: limits.meaning.partition(",")[0] for name, limits in thresholds.items()}
-        ),
+        threshold=ids.map(threshold_of).astype(float),
+        description=ids.map(place_of),
     )
-    is_tagged = sinks["tagged"].astype(bool).groupby([sinks[k] for k in _HEAD]).transform("any")
-    is_partial = ~is_tagged & sinks["mass"].between(PARTIAL, sinks["threshold"], inclusive="left")
-    rows = sinks[is_partial].sort_values("mass", ascending=False, kind="stable")
+    is_large = sinks["mass"].between(PARTIAL, sinks["threshold"], inclusive="left")
+    rows = sinks[~_head_has_tag(sinks) & is_large]
+    rows = rows.sort_values("mass", ascending=False, kind="stable")
     return rows.drop_duplicates(_HEAD).sort_values(_HEAD)
 
 
@@ -169,10 +179,10 @@ def partial_sink_lines(
     evidence: pd.DataFrame, thresholds: Mapping[str, TagThresholds]
 ) -> dict[tuple[int, int], str]:
     """The sentences on all partial sinks, by layer and head."""
-    return {
-        (row["layer"], row["head"]): (
+    lines = {}
+    for row in partial_sinks(evidence, thresholds).to_dict("records"):
+        lines[row["layer"], row["head"]] = (
             f"Partial sink: {row['mass']:.2f} of its attention on {row['description']}; "
             f"the tag requires {row['threshold']:g}."
         )
-        for row in partial_sinks(evidence, thresholds).to_dict("records")
-    }
+    return lines

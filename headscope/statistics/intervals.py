@@ -30,11 +30,14 @@ def wilson_interval(rate: Float[ndarray, " head"], queries: float) -> Interval:
     >>> interval.low.round(3), interval.high.round(3)
     (array([0.839]), array([1.]))
     """
-    shrinkage = 1 + Z_95**2 / queries
-    centre = (rate + Z_95**2 / (2 * queries)) / shrinkage
-    variance = rate * (1 - rate) / queries + Z_95**2 / (4 * queries**2)
+    square = Z_95**2
+    shrinkage = 1 + square / queries
+    centre = (rate + square / (2 * queries)) / shrinkage
+    variance_of_rate = rate * (1 - rate) / queries
+    variance = variance_of_rate + square / (4 * queries**2)
     # a rate of 1 + 1e-16 has a negative variance
-    half_width = Z_95 * np.sqrt(variance.clip(0)) / shrinkage
+    error = np.sqrt(variance.clip(0))
+    half_width = Z_95 * error / shrinkage
     return Interval(centre - half_width, centre + half_width)
 
 
@@ -47,7 +50,8 @@ def ratio_influence(
 
     The ratio is linearised (Cochran 1977, 6.19). The rows sum to 0.
     """
-    return np.asarray((sums - value * weight) / weight.sum())
+    residual = sums - value * weight
+    return np.asarray(residual / weight.sum())
 
 
 def influence_error(influence: Float[ndarray, "block ..."], blocks: int) -> Float[ndarray, "*head"]:
@@ -58,7 +62,8 @@ def influence_error(influence: Float[ndarray, "block ..."], blocks: int) -> Floa
         blocks: number of blocks with queries.
     """
     squares = (influence**2).sum(0)
-    return np.asarray(np.sqrt(squares * blocks / max(blocks - 1, 1)))
+    correction = max(blocks - 1, 1)
+    return np.asarray(np.sqrt(squares * blocks / correction))
 
 
 def student_half_width(
@@ -66,7 +71,8 @@ def student_half_width(
 ) -> Float[ndarray, "*head"]:
     """Half the width of Student's interval of an estimate with this standard error."""
     degrees = np.maximum(np.asarray(blocks) - 1, 1)
-    return np.asarray(stdtrit(degrees, (1 + LEVEL) / 2) * error)
+    quantile = stdtrit(degrees, (1 + LEVEL) / 2)
+    return np.asarray(quantile * error)
 
 
 def student_p_value(
@@ -85,7 +91,8 @@ def block_interval(
     value: Float[ndarray, " head"], influence: Float[ndarray, "block head"], blocks: int
 ) -> Interval:
     """Student's interval of an estimate over blocks of documents."""
-    half_width = student_half_width(influence_error(influence, blocks), blocks)
+    error = influence_error(influence, blocks)
+    half_width = student_half_width(error, blocks)
     return Interval(value - half_width, value + half_width)
 
 

@@ -19,9 +19,8 @@ from headscope.measure.surrogate import SurrogateRequest, SurrogateScore
 from headscope.measure.tally import Tally, pictured
 from headscope.relations.effects import Effect, effects_among, of_attention
 from headscope.relations.relation import MIN_QUERIES, Checked, Relation, TagThresholds
-from headscope.statistics.cautions import FEWEST_DOCUMENTS, is_preliminary
+from headscope.statistics.cautions import FEWEST_DOCUMENTS, is_preliminary, types_of_heads
 from headscope.statistics.columns import (
-    DIRECT_EFFECT_COLUMNS,
     EFFECT_COLUMNS,
     EFFECT_NAMES,
     EVIDENCE_COLUMNS,
@@ -52,8 +51,11 @@ EFFECT_HALVES = tuple(half._replace(tested=half.decided, decided=0) for half in 
 def confirmed(evidence: pd.DataFrame, halves: pd.DataFrame) -> pd.Series:
     """1 for each tag that both halves give by themselves, else 0; NaN where they could not say."""
     both = evidence[_CELL].merge(halves, on=_CELL, how="left")
-    is_confirmed = (both["first"].eq(True) & both["second"].eq(True)).astype(float)
-    is_confirmed[both["first"].isna() | ~evidence["tagged"].to_numpy()] = np.nan
+    in_both = both["first"].eq(True) & both["second"].eq(True)
+    is_unknown = both["first"].isna()
+    is_tag = evidence["tagged"].to_numpy()
+    is_confirmed = in_both.astype(float)
+    is_confirmed[is_unknown | ~is_tag] = np.nan
     return is_confirmed.set_axis(evidence.index)
 
 
@@ -68,15 +70,22 @@ def split_half_agreement(halves: pd.DataFrame) -> dict[str, float]:
     """
     kappas = {}
     for (kind, relation), relation_halves in halves.groupby(["type", "relation"], sort=False):
-        first, second = (relation_halves[half].astype(bool) for half in ("first", "second"))
+        first = relation_halves["first"].astype(bool)
+        second = relation_halves["second"].astype(bool)
         if not (first | second).any():
             continue
-        a, b = first.mean(), second.mean()
-        chance = a * b + (1 - a) * (1 - b)
-        agree = float((first == second).mean())
-        kappa = 1.0 if chance == 1 else (agree - chance) / (1 - chance)
-        kappas[f"{kind}/{relation}"] = round(float(kappa), 4)
+        kappas[f"{kind}/{relation}"] = round(_kappa(first, second), 4)
     return kappas
+
+
+def _kappa(first: pd.Series, second: pd.Series) -> float:
+    """Cohen's κ of two judgements on the same heads."""
+    a, b = first.mean(), second.mean()
+    chance = a * b + (1 - a) * (1 - b)
+    if chance == 1:
+        return 1.0
+    agreement = float((first == second).mean())
+    return float((agreement - chance) / (1 - chance))
 
 
 class Judging(NamedTuple):
@@ -120,9 +129,11 @@ class Judging(NamedTuple):
             table = self._weighed(relations, half)
             verdict = verdicts(table, thresholds, fewest=MIN_QUERIES // 2)
             table[name] = verdict == TAGGED
-            is_decided = (table["n"] >= half.decided) & table["ci_low"].notna()
-            tables.append(table.loc[is_decided & ~verdict.isin(OPEN), [*_CELL, name]])
-        return tables[0].merge(tables[1], on=_CELL)
+            has_queries = table["n"] >= half.decided
+            is_decided = has_queries & table["ci_low"].notna() & ~verdict.isin(OPEN)
+            tables.append(table.loc[is_decided, [*_CELL, name]])
+        first, second = tables
+        return first.merge(second, on=_CELL)
 
     def _weighed(self, relations: Sequence[Relation], half: Half | None = None) -> pd.DataFrame:
         return weigh(self.tally, relations, seed=self.seed, facts=self.facts, half=half)
@@ -148,9 +159,11 @@ class WeighedRun:
     def surrogate_requests(self) -> list[SurrogateRequest]:
         """Heads whose tags are compared with a surrogate, relation by relation."""
         number = {relation.id: i for i, relation in enumerate(self.relations)}
-        rows = self.evidence[self._is_requested]
-        places = zip(rows["layer"].tolist(), rows["head"].tolist(), rows["id"], strict=True)
-        return [SurrogateRequest(layer, head, number[name]) for layer, head, name in places]
+        requests = []
+        for row in self.evidence[self._is_requested].itertuples():
+            relation = number[row.id]
+            requests.append(SurrogateRequest(int(row.layer), int(row.head), relation))
+        return requests
 
     @property
     def _is_requested(self) -> pd.Series:
@@ -161,19 +174,21 @@ class WeighedRun:
         """Tag the heads, and note what was decided how."""
         attention = of_attention(self.relations)
         thresholds = {relation.id: relation.thresholds for relation in attention}
-        evidence, info = self.evidence.assign(**dict.fromkeys(SURROGATE_COLUMNS, np.nan)), self.info
+        no_surrogates = dict.fromkeys(SURROGATE_COLUMNS, np.nan)
+        evidence = self.evidence.assign(**no_surrogates)
+        is_requested = self._is_requested
         if surrogates:
-            evidence.loc[self._is_requested, SURROGATE_COLUMNS] = np.array(surrogates)
+            evidence.loc[is_requested, SURROGATE_COLUMNS] = np.array(surrogates)
             evidence["verdict"] = verdicts(evidence, thresholds).to_numpy()
             evidence["tagged"] = evidence["verdict"] == TAGGED
             evidence["confirmed"] = confirmed(evidence, self.halves)
-        general = general_labels(evidence, attention, self.judging.tally)
-        evidence = evidence.assign(general=general)
+        evidence["general"] = general_labels(evidence, attention, self.judging.tally)
+        info = self.info
         if surrogates:
-            unknown = evidence["tagged"] & evidence["surrogate_margin_low"].isna()
+            is_unknown = evidence["surrogate_margin_low"].isna()
             info = _with_untested(
                 info,
-                evidence[self._is_requested & unknown],
+                evidence[is_requested & evidence["tagged"] & is_unknown],
                 "the head's surrogate, which is wrong at too few of the queries that were read "
                 "again",
             )
@@ -199,21 +214,29 @@ def weigh_run(
     if evidence.empty:
         reason = "the corpus has no annotation that the chosen types need"
         raise CorpusError(f"no relation found a query: {notes[0] if notes else reason}")
-    return WeighedRun(judging, relations, info.with_notes(*notes), evidence, halves)
+    return WeighedRun(
+        judging=judging,
+        relations=relations,
+        info=info.with_notes(*notes),
+        evidence=evidence,
+        halves=halves,
+    )
 
 
 def _few_queries(relations: Sequence[Relation], evidence: pd.DataFrame) -> list[str]:
     """A note for each relation of a user with too few queries, perhaps by swapped arguments."""
-    queries: dict[str, int] = (
-        {} if evidence.empty else dict(zip(evidence["id"], evidence["n"], strict=True))
-    )
-    return [
-        f"{relation.id} has {count} queries, and a tag needs {MIN_QUERIES}; hs.pairs takes queries "
-        "first and leaves out keys that come later"
-        for relation in relations
-        if isinstance(relation.pairs, Checked)
-        and (count := queries.get(relation.id, 0)) < MIN_QUERIES
-    ]
+    queries: dict[str, int] = {}
+    if not evidence.empty:
+        queries = dict(zip(evidence["id"], evidence["n"], strict=True))
+    notes = []
+    for relation in relations:
+        count = queries.get(relation.id, 0)
+        if isinstance(relation.pairs, Checked) and count < MIN_QUERIES:
+            notes.append(
+                f"{relation.id} has {count} queries, and a tag needs {MIN_QUERIES}; hs.pairs takes "
+                "queries first and leaves out keys that come later"
+            )
+    return notes
 
 
 def _result(
@@ -228,7 +251,8 @@ def _result(
     is_uncertain = is_preliminary(evidence, thresholds, few_documents)
     evidence = evidence.assign(**{PRELIMINARY: is_uncertain})
     shared = tally.heads // info.model.get("key_value_heads", tally.heads)
-    heads = head_table(evidence, thresholds, describe(tally.profile, tally.numbers), shared)
+    profile = describe(tally.profile, tally.numbers)
+    heads = head_table(evidence, thresholds, profile, shared)
     effect_table, notes = _effect_table(run.judging, effects)
     info = info.with_notes(*notes)
     if effect_table is not None:
@@ -241,6 +265,7 @@ def _result(
         reliability=split_half_agreement(run.halves),
         provenance={"versions": versions(), "time": time.strftime("%Y-%m-%dT%H:%M:%S%z")},
     )
+    stimuli = _stimuli(heads, attention)
     return Result(
         heads,
         evidence[EVIDENCE_COLUMNS],
@@ -249,7 +274,7 @@ def _result(
         tally,
         effects=effect_table,
         means=mean_patterns(tally.profile),
-        pictures=stimulus_pictures(tally.profile, tally.numbers, _stimuli(heads, attention)),
+        pictures=stimulus_pictures(tally.profile, tally.numbers, stimuli),
     )
 
 
@@ -263,27 +288,23 @@ def _on_few_documents(relations: Sequence[Relation], info: RunInfo) -> list[str]
 
 def effect_facts(effects: Sequence[Effect]) -> dict[str, dict[str, Any]]:
     """Entries of `run.json` for the effects that a run measured."""
-    return {
-        effect.id: {
-            name: getattr(effect.thresholds, name)
-            for name in ("threshold", "sign", "meaning", "source", "second")
-        }
-        for effect in effects
-    }
+    names = ("threshold", "sign", "meaning", "source", "second")
+    facts = {}
+    for effect in effects:
+        facts[effect.id] = {name: getattr(effect.thresholds, name) for name in names}
+    return facts
 
 
 def with_direct_effects(heads: pd.DataFrame, effects: pd.DataFrame) -> pd.DataFrame:
     """The heads with what they write: types joined by `;`, the strongest first, and its lift."""
-    tagged = effects[effects["tagged"].astype(bool)]
-    tagged = tagged.loc[strongest_effects_first(tagged)].drop_duplicates([*_HEAD, "type"])
-    writes_of = {
-        key: (";".join(tags["type"]), float(tags["lift"].iloc[0]))
-        for key, tags in tagged.groupby(_HEAD, sort=False)
-    }
-    keys = list(zip(heads["layer"], heads["head"], strict=True))
-    types = [writes_of.get(key, ("", float("nan")))[0] for key in keys]
-    lifts = [writes_of.get(key, ("", float("nan")))[1] for key in keys]
-    return heads.assign(**dict(zip(DIRECT_EFFECT_COLUMNS, (types, lifts), strict=True)))
+    tags = effects[effects["tagged"].astype(bool)]
+    tags = tags.loc[strongest_effects_first(tags)].drop_duplicates([*_HEAD, "type"])
+    strongest = tags.drop_duplicates(_HEAD).set_index(_HEAD)["lift"].to_dict()
+    keys = zip(heads["layer"], heads["head"], strict=True)
+    return heads.assign(
+        direct_effects=types_of_heads(heads, tags),
+        direct_effect_lift=[strongest.get(key, float("nan")) for key in keys],
+    )
 
 
 def _with_untested(info: RunInfo, tags: pd.DataFrame, test: str) -> RunInfo:
@@ -309,13 +330,14 @@ def _effect_table(
 def _stimuli(heads: pd.DataFrame, relations: Sequence[Relation]) -> dict[tuple[int, int], str]:
     """Stimulus made for the primary relation of each head, by layer and head; else text."""
     with_picture = pictured()
-    stimuli = {
-        relation.id: next((name for name in relation.stimuli if name in with_picture), TEXT.name)
-        for relation in relations
-    }
+    stimulus_of = {}
+    for relation in relations:
+        made_for = [name for name in relation.stimuli if name in with_picture]
+        stimulus_of[relation.id] = made_for[0] if made_for else TEXT.name
     ids = heads["primary"] + "/" + heads["relation"]
+    stimuli = ids.map(stimulus_of).fillna(TEXT.name)
     places = zip(heads["layer"].tolist(), heads["head"].tolist(), strict=True)
-    return dict(zip(places, ids.map(stimuli).fillna(TEXT.name), strict=True))
+    return dict(zip(places, stimuli, strict=True))
 
 
 def versions() -> dict[str, str]:

@@ -76,65 +76,75 @@ def explain_tags(
     head_evidence = head_evidence.loc[evidence_order(head_evidence)]
     tagged = head_evidence[head_evidence["tagged"].astype(bool)]
     undecided_rows = head_evidence[is_undecided(head_evidence)]
-    word = UNIDENTIFIABLE if len(undecided_rows) else UNCLASSIFIED
     open_rows = head_evidence[head_evidence["verdict"] == UNIDENTIFIABLE]
-    names = marked_names(tagged, tag_names(tagged))
-    lines = [f"{head_name(layer, head)}: " + (", ".join(names) or word)]
     near = head_evidence.drop([*tagged.index, *open_rows.index])
+    names = marked_names(tagged, tag_names(tagged))
+    if not names:
+        names = [UNIDENTIFIABLE if len(undecided_rows) else UNCLASSIFIED]
     if relation is None:
         open_rows = undecided_rows
-        near = near[(near["lift"] > NEAR_LIFT) & near["ci_low"].notna()].head(NEAR_MISSES)
+        is_near = (near["lift"] > NEAR_LIFT) & near["ci_low"].notna()
+        near = near[is_near].head(NEAR_MISSES)
     else:
-        tagged, open_rows, near = (
-            rows[rows["id"].str.contains(relation, regex=False)]
-            for rows in (tagged, open_rows, near)
-        )
-    is_inconclusive = near["verdict"] == INCONCLUSIVE
+        tagged = _rows_with_name(tagged, relation)
+        open_rows = _rows_with_name(open_rows, relation)
+        near = _rows_with_name(near, relation)
+    lines = [f"{head_name(layer, head)}: {', '.join(names)}"]
     explained = pd.concat([tagged, open_rows, near])
-    if len(explained):
-        lines += ["", "In short:", *(f"  {line}" for line in findings(explained, thresholds))]
+    if explained.empty:
+        lines += ["", f"No tag: no relation has a lift above {NEAR_LIFT}."]
+        return "\n".join(lines)
+    lines += ["", "In short:"]
+    lines += [f"  {line}" for line in findings(explained, thresholds)]
+    is_inconclusive = near["verdict"] == INCONCLUSIVE
+    sections = {
+        "": tagged,
+        "Not identifiable:": open_rows,
+        f"{INCONCLUSIVE.capitalize()}:": near[is_inconclusive],
+        f"{NO_TAG.capitalize()}:": near[~is_inconclusive],
+    }
     known: set[str] = set()
-    for title, rows in (
-        ("", tagged),
-        ("Not identifiable:", open_rows),
-        (f"{INCONCLUSIVE.capitalize()}:", near[is_inconclusive]),
-        (f"{NO_TAG.capitalize()}:", near[~is_inconclusive]),
-    ):
-        lines += ["", title] if title and len(rows) else []
+    for title, rows in sections.items():
+        if title and len(rows):
+            lines += ["", title]
+        is_brief = title != "" and relation is None
         for row in rows.to_dict("records"):
-            is_brief = title != "" and relation is None
-            lines += ["", *_account(row, thresholds, known, is_brief=is_brief)]
-    if not len(explained):
-        lines += [
-            "",
-            f"No tag: no relation has a lift above {NEAR_LIFT}.",
-        ]
+            account = _account(row, thresholds, known, is_brief=is_brief)
+            lines += ["", *account]
     return "\n".join(lines)
+
+
+def _rows_with_name(rows: pd.DataFrame, relation: str) -> pd.DataFrame:
+    """Rows of `with_thresholds` with a part of the relation's full name."""
+    return rows[rows["id"].str.contains(relation, regex=False)]
 
 
 def _accuracy(row: Row) -> list[str]:
     """Hit rate of the head and of the best baseline; none if there is no baseline."""
     if not row["baseline"] or isnan(row["baseline_rate"]):
         return []
+    baseline = baseline_in_words(row["baseline"])
     line = (
         f"  its largest attention is on a target at {row['hit_rate']:.0%} of its queries; "
-        f"“{baseline_in_words(row['baseline'])}” at {row['baseline_rate']:.0%}"
+        f"“{baseline}” at {row['baseline_rate']:.0%}"
     )
-    is_behind = row["hit_rate"] < row["baseline_rate"]
-    return [line + ", more often" * is_behind]
+    if row["hit_rate"] < row["baseline_rate"]:
+        line += ", more often"
+    return [line]
 
 
 def _general(row: Row, known: set[str]) -> list[str]:
     """The general label of a tag that is not specific, and where it is first named what it says."""
     if not row[GENERAL]:
         return []
-    means = (
-        " (labels that the head does not separate: a tag names one of them only if its lift "
-        f"is significantly larger than every other's, and {TIMES_LABEL:g} times as large)"
-    )
-    line = f"  general{means * (GENERAL not in known)}: {row[GENERAL]}"
+    means = ""
+    if GENERAL not in known:
+        means = (
+            " (labels that the head does not separate: a tag names one of them only if its lift "
+            f"is significantly larger than every other's, and {TIMES_LABEL:g} times as large)"
+        )
     known.add(GENERAL)
-    return [line]
+    return [f"  general{means}: {row[GENERAL]}"]
 
 
 def _account(
@@ -144,13 +154,31 @@ def _account(
 
     Briefly, the conditions that hold are named in one line, and those that fail have their numbers.
     """
-    limits, numbers = thresholds[row["id"]], Numbers(row)
-    is_first = not known
-    head = (
+    limits = thresholds[row["id"]]
+    # what the two numbers are is said where a head's first relation is explained
+    control_means = "" if known else " (its attention on control keys)"
+    chance_means = "" if known else " (with uniform attention)"
+    lines = [
         f"{row['id']}: {row['mass']:.3f} of its attention on {limits.meaning}; "
-        f"control {row['control']:.3f}{' (its attention on control keys)' * is_first}, "
-        f"chance {row['chance']:.3f}{' (with uniform attention)' * is_first}"
-    )
+        f"control {row['control']:.3f}{control_means}, "
+        f"chance {row['chance']:.3f}{chance_means}"
+    ]
+    lines += _general(row, known)
+    caution = preliminary_in_words(row)
+    if caution:
+        lines.append(f"  {PRELIMINARY}: {caution}")
+    lines += _accuracy(row)
+    lines += _condition_lines(row, known, is_brief=is_brief)
+    threshold = f"  why the threshold is {limits.threshold:g}: {limits.source}"
+    if threshold not in known:
+        lines.append(threshold)
+    known.add(threshold)
+    return lines
+
+
+def _condition_lines(row: Row, known: set[str], *, is_brief: bool) -> list[str]:
+    """A line for each condition that applies; briefly, one line for all that hold."""
+    numbers = Numbers(row)
     lines, holding = [], []
     for condition in CONDITIONS:
         if not condition.applies_to(row):
@@ -166,12 +194,7 @@ def _account(
         lines.append(f"  {holds} {condition.name}{means}: {numbers_in_words}")
     if holding:
         lines.append(f"  these hold: {', '.join(holding)}")
-    threshold = f"  why the threshold is {limits.threshold:g}: {limits.source}"
-    source = [] if threshold in known else [threshold]
-    known.add(threshold)
-    little = preliminary_in_words(row)
-    caution = [f"  {PRELIMINARY}: {little}"] if little else []
-    return [head, *_general(row, known), *caution, *_accuracy(row), *lines, *source]
+    return lines
 
 
 def findings(rows: pd.DataFrame, thresholds: Mapping[str, TagThresholds]) -> list[str]:
@@ -183,17 +206,25 @@ def findings(rows: pd.DataFrame, thresholds: Mapping[str, TagThresholds]) -> lis
         return [_refusal(row) for row in rows.head(1).to_dict("records")]
     lines = [_tag(row) for row in tagged.head(MOST_TAGS).to_dict("records")]
     others = len(tagged) - MOST_TAGS
-    return lines + [f"Other tags, below: {others}."] * (others > 0)
+    if others > 0:
+        lines.append(f"Other tags, below: {others}.")
+    return lines
 
 
 def _tag(row: Row) -> str:
-    sentences = [_masses(row), _hit_rate_and_baseline(row)]
+    sentences = [_masses(row)]
+    accuracy = _hit_rate_and_baseline(row)
+    if accuracy:
+        sentences.append(accuracy)
     if pd.notna(row["confirmed"]) and row["confirmed"]:
         sentences.append("Each half of the text also gives this tag.")
-    if little := preliminary_in_words(row):
-        sentences.append(f"The tag is {PRELIMINARY}: {little}.")
-    general = f", general {row[GENERAL]}" * bool(row[GENERAL])
-    return f"{row['id']}{general}: " + " ".join(filter(None, sentences))
+    caution = preliminary_in_words(row)
+    if caution:
+        sentences.append(f"The tag is {PRELIMINARY}: {caution}.")
+    name = row["id"]
+    if row[GENERAL]:
+        name += f", general {row[GENERAL]}"
+    return f"{name}: {' '.join(sentences)}"
 
 
 def _refusal(row: Row) -> str:
@@ -203,9 +234,14 @@ def _refusal(row: Row) -> str:
     if len(failed) == 1:
         verdict += f": {failed[0].message(row)}"
     elif failed:
-        verdict += f": it fails {', '.join(condition.name for condition in failed)}"
-    sentences = [_masses(row), _hit_rate_and_baseline(row), f"{verdict}."]
-    return f"{row['id']}: " + " ".join(filter(None, sentences))
+        names = ", ".join(condition.name for condition in failed)
+        verdict += f": it fails {names}"
+    sentences = [_masses(row)]
+    accuracy = _hit_rate_and_baseline(row)
+    if accuracy:
+        sentences.append(accuracy)
+    sentences.append(f"{verdict}.")
+    return f"{row['id']}: {' '.join(sentences)}"
 
 
 def _masses(row: Row) -> str:
@@ -217,10 +253,11 @@ def _hit_rate_and_baseline(row: Row) -> str:
     """Hit rates of the head and the best baseline; empty if there is no baseline."""
     if not row["baseline"] or isnan(row["baseline_rate"]) or isnan(row["hit_rate"]):
         return ""
+    baseline = baseline_in_words(row["baseline"])
     more_often = ", more often" if row["hit_rate"] < row["baseline_rate"] else ""
     line = (
         f"It is right at {row['hit_rate']:.0%} of {row['n']:,} queries ("
-        f"“{baseline_in_words(row['baseline'])}”: {row['baseline_rate']:.0%}{more_often})."
+        f"“{baseline}”: {row['baseline_rate']:.0%}{more_often})."
     )
     if isnan(row["hard_rate"]):
         return line
@@ -244,8 +281,6 @@ def why(result: Result, head: str | tuple[int, int], relation: str | None = None
     """
     layer, number = head_in(result, head)
     label = head_name(layer, number)
-    written = result.info.get("effects", {})
-    causes = [] if result.causes is None else cause_lines(result.causes, layer, number)
     if relation is not None:
         check_relation(result, relation)
     account = explain_tags(result.evidence, result.thresholds, layer, number, relation=relation)
@@ -254,14 +289,18 @@ def why(result: Result, head: str | tuple[int, int], relation: str | None = None
         name = f"{name} ({PRELIMINARY})\n{result.preliminary}."
     if relation is not None:
         return "\n\n".join(filter(None, [name, conditions]))
+    partial_sink = partial_sink_lines(result.evidence, result.thresholds)
+    effect_facts = result.info.get("effects", {})
+    effects = direct_effect_lines(result.effects, effect_facts, layer, number)
+    causes = [] if result.causes is None else cause_lines(result.causes, layer, number)
     parts = [
         name,
         _undecided(result, label),
         conditions,
-        partial_sink_lines(result.evidence, result.thresholds).get((layer, number), ""),
+        partial_sink.get((layer, number), ""),
         _unsure(result, layer, number),
         _listed("Feature model:", _feature_model(result, layer, number)),
-        _listed("Direct effects:", direct_effect_lines(result.effects, written, layer, number)),
+        _listed("Direct effects:", effects),
         _listed("Causes:", causes),
         _listed(_examples_title(result, layer, number), _examples(result, layer, number)),
     ]
@@ -276,19 +315,23 @@ def head_in(result: Result, head: str | tuple[int, int]) -> tuple[int, int]:
         HeadscopeError: it is not the name of a head.
     """
     layer, number = parse_head(head)
-    heads, label = result.heads, head_name(layer, number)
-    if not ((heads["layer"] == layer) & (heads["head"] == number)).any():
-        others = sorted({*range(int(heads["layer"].max()) + 1)} - {*layers_of(result)})
-        if layer in others:
-            raise RunError(f"no head {label} in this run: {without_softmax(others)}")
-        last = head_name(int(heads["layer"].max()), int(heads["head"].max()))
-        raise RunError(f"no head {label} in this run; they go up to {last}")
-    return layer, number
+    heads = result.heads
+    is_head = (heads["layer"] == layer) & (heads["head"] == number)
+    if is_head.any():
+        return layer, number
+    label = head_name(layer, number)
+    last_layer = int(heads["layer"].max())
+    others = sorted(set(range(last_layer + 1)) - set(layers_of(result)))
+    if layer in others:
+        raise RunError(f"no head {label} in this run: {without_softmax(others)}")
+    last = head_name(last_layer, int(heads["head"].max()))
+    raise RunError(f"no head {label} in this run; they go up to {last}")
 
 
 def check_relation(result: Result, relation: str) -> None:
     """Refuse a part of a name that no relation of the run has."""
-    names = (result.evidence["type"] + "/" + result.evidence["relation"]).unique().tolist()
+    evidence = result.evidence
+    names = (evidence["type"] + "/" + evidence["relation"]).unique().tolist()
     if not any(relation in name for name in names):  # pandas takes no text that is not UTF-8
         listed = ", ".join(names[:3])
         raise RunError(f"no relation of this run has {relation!r} in its name, as {listed} have")
@@ -307,8 +350,10 @@ def _feature_model(result: Result, layer: int, head: int) -> list[str]:
     if result.feature_models is None:
         return []
     lines = feature_model_lines(result.feature_models, result.heads, layer, head)
-    explanations = explained_by(result.feature_models, layer, head, _tags(result, layer, head))
-    return lines + [f"{tag} has no unique bits: explained by {name}" for tag, name in explanations]
+    tags = _tags(result, layer, head)
+    for tag, name in explained_by(result.feature_models, layer, head, tags):
+        lines.append(f"{tag} has no unique bits: explained by {name}")
+    return lines
 
 
 def _unsure(result: Result, layer: int, head: int) -> str:
@@ -322,12 +367,15 @@ def _examples(result: Result, layer: int, head: int) -> list[str]:
     """Examples of largest, middling and smallest mass of each relation."""
     of_relation: dict[str, list[Example]] = {}
     for example in result.examples:
-        if (example.layer, example.head) == (layer, head) and example.relation:
-            of_relation.setdefault(example.relation, []).append(example)
+        is_of_head = (example.layer, example.head) == (layer, head)
+        if is_of_head and example.relation:
+            examples = of_relation.setdefault(example.relation, [])
+            examples.append(example)
     lines = []
     for examples in of_relation.values():
         ordered = sorted(examples, key=lambda example: -example.mass)
-        ranks = sorted({0, len(ordered) // 2, len(ordered) - 1})
+        last = len(ordered) - 1
+        ranks = sorted({0, len(ordered) // 2, last})
         lines += [str(ordered[rank]) for rank in ranks]
     return lines
 
@@ -338,8 +386,13 @@ def _examples_title(result: Result, layer: int, head: int) -> str:
         "Examples: a query of the best tenth (decile), of the middle and of the worst tenth, with "
         "their mass; the report has more:"
     )
-    bare = "The head has no tag: these are queries of its taggable relation with the largest lift."
-    return "\n".join([title, *([] if _tags(result, layer, head) else [bare]), _MARKS])
+    lines = [title]
+    if not _tags(result, layer, head):
+        lines.append(
+            "The head has no tag: these are queries of its taggable relation with the largest lift."
+        )
+    lines.append(_MARKS)
+    return "\n".join(lines)
 
 
 def _tags(result: Result, layer: int, head: int) -> list[str]:
@@ -351,7 +404,9 @@ def _tags(result: Result, layer: int, head: int) -> list[str]:
 
 
 def _listed(title: str, lines: list[str]) -> str:
-    return "\n".join([title, *(f"  {line}" for line in lines)]) if lines else ""
+    if not lines:
+        return ""
+    return "\n".join([title, *(f"  {line}" for line in lines)])
 
 
 def feature_model_lines(
@@ -379,12 +434,17 @@ def explained_by(
     first token and delimiters are features under names of their own and are not asked here.
     """
     terms = rows_of_head(feature_models, layer, head)
-    if terms.empty:
+    features = terms[terms["weight"] > 0]
+    if features.empty:
         return []
-    alone = set(terms.loc[(terms["unique"] >= MIN_UNIQUE) & (terms["weight"] > 0), "feature"])
-    instead = terms.loc[terms["weight"] > 0, "feature"]
-    words = [tag for tag in tags if not tag.startswith(_PLAIN)]
-    return [(tag, str(instead.iloc[0])) for tag in words if tag not in alone and len(instead)]
+    has_unique_bits = features["unique"] >= MIN_UNIQUE
+    unique_features = set(features.loc[has_unique_bits, "feature"])
+    strongest = str(features["feature"].iloc[0])
+    explanations = []
+    for tag in tags:
+        if not tag.startswith(_PLAIN) and tag not in unique_features:
+            explanations.append((tag, strongest))
+    return explanations
 
 
 def direct_effect_lines(
@@ -398,10 +458,10 @@ def direct_effect_lines(
     tagged = head_effects[head_effects["tagged"].astype(bool)]
     other = head_effects.drop(tagged.index)
     ids = f"{WRITES}/" + other["type"] + "/" + other["effect"]
-    sign = ids.map({k: v["sign"] for k, v in facts.items()})
-    near = other[other["lift"] * sign.astype(float) >= NEAR_EFFECT * other["threshold"]].head(
-        MAX_NEAR_EFFECTS
-    )
+    sign_of = {name: fact["sign"] for name, fact in facts.items()}
+    sign = ids.map(sign_of).astype(float)
+    is_near = other["lift"] * sign >= NEAR_EFFECT * other["threshold"]
+    near = other[is_near].head(MAX_NEAR_EFFECTS)
     lines = [_write_line(row, facts, "") for row in tagged.to_dict("records")]
     lines += [_write_line(row, facts, "no tag: ") for row in near.to_dict("records")]
     return lines or ["none near a tag"]
@@ -410,10 +470,11 @@ def direct_effect_lines(
 def _write_line(row: dict[Any, Any], facts: Mapping[str, Mapping[str, Any]], before: str) -> str:
     name = f"{row['type']}/{row['effect']}"
     fact = facts[f"{WRITES}/{name}"]
+    interval = f"[{row['ci_low']:+.2f}, {row['ci_high']:+.2f}]"
     line = (
         f"{before}{name}: it {fact['meaning']}: {row['on']:+.2f} logits, control "
-        f"{row['control']:+.2f}, lift {row['lift']:+.2f} [{row['ci_low']:+.2f}, "
-        f"{row['ci_high']:+.2f}], q {row['q_value']:.1g}, n {row['n']}, threshold "
+        f"{row['control']:+.2f}, lift {row['lift']:+.2f} {interval}, "
+        f"q {row['q_value']:.1g}, n {row['n']}, threshold "
         f"{row['threshold']:g}"
     )
     row = row | {"second": fact["second"]}

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from einops import rearrange
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from numpy import ndarray
 
 from headscope.measure.bootstrap import interval, ratio_error, resample
@@ -84,7 +84,7 @@ class RelationSums:
         """
         used = self._used
         weight = self.weight[used]
-        blocks = np.broadcast_to((weight > 0).sum(0), excess.shape[1:])
+        blocks = self._blocks_of_heads(excess)
         is_known = blocks >= MIN_BLOCKS
         if not is_known.any():
             unknown = np.full(excess.shape[1:], np.nan)
@@ -92,11 +92,13 @@ class RelationSums:
         lift = ratio(excess[used].sum(0), weight.sum(0))
         error = self._error(excess)
         half_width = student_half_width(error, blocks)
-        low, high = lift - half_width, lift + half_width
+        low = lift - half_width
+        high = lift + half_width
         counts = weight[:, 0] if weight.shape[1] == 1 else weight[:, bounded]
         resamples = self._resamples(len(weight))
         low[bounded], high[bounded] = interval(excess[used][:, bounded], counts, resamples)
-        p_value = student_p_value(_t_statistic(sign * lift, error), blocks)
+        t = _t_statistic(sign * lift, error)
+        p_value = student_p_value(t, blocks)
         return Uncertainty(
             low=np.where(is_known, low, np.nan),
             high=np.where(is_known, high, np.nan),
@@ -108,9 +110,14 @@ class RelationSums:
 
         NaN for a head that was asked in fewer than eight blocks.
         """
-        blocks = np.broadcast_to((self.weight[self._used] > 0).sum(0), sums.shape[1:])
+        blocks = self._blocks_of_heads(sums)
         half_width = student_half_width(self._error(sums), blocks)
         return np.where(blocks < MIN_BLOCKS, np.nan, half_width)
+
+    def _blocks_of_heads(self, sums: Float[ndarray, "block head"]) -> Int[ndarray, " head"]:
+        """Number of blocks in which each head was asked."""
+        is_asked = self.weight[self._used] > 0
+        return np.broadcast_to(is_asked.sum(0), sums.shape[1:])
 
     @property
     def _used(self) -> Bool[ndarray, " block"]:
@@ -125,7 +132,8 @@ class RelationSums:
 
     def _resamples(self, blocks: int) -> Float[ndarray, "resample used"]:
         if blocks not in self.draws:
-            self.draws[blocks] = resample(blocks, np.random.default_rng([self.seed, blocks]))
+            rng = np.random.default_rng([self.seed, blocks])
+            self.draws[blocks] = resample(blocks, rng)
         return self.draws[blocks]
 
 
@@ -148,7 +156,8 @@ class TallySums:
 
     def of(self, relation: Relation, part: str = "") -> RelationSums | None:
         """Sums of a relation or of its part; None if it has no query or is not in the tally."""
-        index = self._place.get(part_name(relation.id, part) if part else relation.id)
+        name = part_name(relation.id, part) if part else relation.id
+        index = self._place.get(name)
         if index is None:
             return None
         hits = self._by_head(self.tally.hits, index)
@@ -177,22 +186,24 @@ def lift_difference(first: RelationSums, second: RelationSums, head: int) -> Dif
     Blocks of documents hold queries of both, so that what they have in common cancels (Student's
     interval of a difference of ratios, linearised; Cochran 1977, 6.19).
     """
-    used = (first.weight[:, 0] > 0) | (second.weight[:, 0] > 0)
-    blocks = int(used.sum())
+    is_used = (first.weight[:, 0] > 0) | (second.weight[:, 0] > 0)
+    blocks = int(is_used.sum())
     influence = _lift_influence(first, head) - _lift_influence(second, head)
-    half_width = student_half_width(influence_error(influence, blocks), blocks)
+    error = influence_error(influence, blocks)
     return Difference(
         value=float(_lift(first, head) - _lift(second, head)),
-        half_width=float(half_width),
+        half_width=float(student_half_width(error, blocks)),
     )
 
 
 def _lift(sums: RelationSums, head: int) -> float:
-    return float(sums.excess[:, head].sum() / sums.weight.sum())
+    excess = sums.excess[:, head]
+    return float(excess.sum() / sums.weight.sum())
 
 
 def _lift_influence(sums: RelationSums, head: int) -> Float[ndarray, " block"]:
-    return ratio_influence(sums.excess[:, head], sums.weight[:, 0], _lift(sums, head))
+    excess = sums.excess[:, head]
+    return ratio_influence(excess, sums.weight[:, 0], _lift(sums, head))
 
 
 def ratio(

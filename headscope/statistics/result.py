@@ -159,6 +159,10 @@ class RunInfo:
         >>> RunInfo(model={"name": "mini"}, engine="fused").with_notes("short text").to_json()
         {'model': {'name': 'mini'}, 'engine': 'fused', 'notes': ['short text']}
         """
-        content = {field.name: getattr(self, field.name) for field in fields(self)}
-        known = {name: value for name, value in content.items() if value is not None}
-        return known | {"notes": list(self.notes)}
+        content: dict[str, Any] = {}
+        for entry in fields(self):
+            value = getattr(self, entry.name)
+            if value is not None:
+                content[entry.name] = value
+        content["notes"] = list(self.notes)
+        return content

@@ -11,7 +11,7 @@ from jaxtyping import Int
 from numpy import ndarray
 
 from headscope.relations.relation import MIN_QUERIES, TagThresholds
-from headscope.statistics.cautions import with_cautions
+from headscope.statistics.cautions import types_of_heads, with_cautions
 from headscope.statistics.columns import (
     EFFECT_NUMBERS,
     EVIDENCE_COLUMNS,
@@ -56,6 +56,7 @@ _PAIRED = {
 """Columns of a relation's paired relation at the same head, and those that they have there."""
 _RANKS = {verdict: rank for rank, verdict in enumerate(VERDICTS)}
 _NUMBERS = ("control", "lift", "ci_low", "ci_high", "q_value")
+_HEAD = ["layer", "head"]
 
 
 def is_sink(relation: pd.Series) -> pd.Series:
@@ -72,30 +73,29 @@ def with_thresholds(
     """
     table = evidence.reset_index(drop=True)
     absent = [name for name in (*EVIDENCE_COLUMNS, *EFFECT_NUMBERS) if name not in table]
-    names = table["id"] if "id" in table else table["type"] + "/" + table["relation"]
+    table = table.assign(**dict.fromkeys(absent, np.nan))
+    if "id" not in table:
+        table["id"] = table["type"] + "/" + table["relation"]
+    table[PRELIMINARY] = table[PRELIMINARY].eq(True)
+    table[GENERAL] = table[GENERAL].astype(object).fillna("")
+    table["fewest"] = fewest
+    table["fewest_hard"] = MIN_HARD * fewest // MIN_QUERIES
     # hundreds of thousands of rows have a few hundred names
-    row, ids = pd.factorize(names)
+    row, ids = pd.factorize(table["id"])
     known = [thresholds.get(name) for name in ids]
 
     def of_threshold(name: str, kind: type, unknown: Any = None) -> ndarray:
-        of_relation: ndarray = np.array([getattr(limits, name, unknown) for limits in known], kind)
-        return np.asarray(of_relation[row])
+        values = [getattr(limits, name, unknown) for limits in known]
+        return np.asarray(np.array(values, kind)[row])
 
-    is_uncertain = table[PRELIMINARY].eq(True) if PRELIMINARY in table else False
-    table = table.assign(
-        **dict.fromkeys(absent, np.nan)
-        | {PRELIMINARY: is_uncertain}
-        | {"id": names, "fewest": fewest, "fewest_hard": MIN_HARD * fewest // MIN_QUERIES}
-        | {GENERAL: table[GENERAL].astype(object).fillna("") if GENERAL in table else ""},
-        **{name: of_threshold(name, float) for name in _THRESHOLDS},
-        **{name: of_threshold(name, bool, unknown=True) for name in ("taggable", "broad")},
-        paired_relation=of_threshold("paired_relation", object),
-    )
+    for name in _THRESHOLDS:
+        table[name] = of_threshold(name, float)
+    for name in ("taggable", "broad"):
+        table[name] = of_threshold(name, bool, unknown=True)
+    table["paired_relation"] = of_threshold("paired_relation", object)
     number = {name: i for i, name in enumerate(ids)}
-    paired_relations = np.array(
-        [number.get(getattr(limits, "paired_relation", None), -1) for limits in known], int
-    )
-    paired_rows = _same_heads(table, row, paired_relations)
+    pairs = [number.get(getattr(limits, "paired_relation", None), -1) for limits in known]
+    paired_rows = _same_heads(table, row, np.array(pairs, int))
     for name, column in _PAIRED.items():
         numbers = table[column].to_numpy(float)
         table[name] = np.where(paired_rows < 0, np.nan, numbers[paired_rows])
@@ -106,22 +106,31 @@ def _same_heads(
     table: pd.DataFrame, relation: Int[ndarray, " row"], paired_relations: Int[ndarray, " relation"]
 ) -> Int[ndarray, " row"]:
     """For each row the row of the same head and another relation; −1 if absent."""
-    layer, head = (table[name].to_numpy(np.int64) for name in ("layer", "head"))
-    head_number, heads = pd.factorize(layer * (head.max(initial=0) + 1) + head)
-    rows = np.full((len(paired_relations) + 1, len(heads)), -1)  # the last has none: of −1
-    rows[relation, head_number] = np.arange(len(table))
-    return np.asarray(rows[paired_relations[relation], head_number])
+    layer = table["layer"].to_numpy(np.int64)
+    head = table["head"].to_numpy(np.int64)
+    heads_per_layer = head.max(initial=0) + 1
+    number = layer * heads_per_layer + head
+    head_number, heads = pd.factorize(number)
+    # the last relation has no row: a paired relation of −1 is absent
+    relations = len(paired_relations) + 1
+    row_of = np.full((relations, len(heads)), -1)
+    row_of[relation, head_number] = np.arange(len(table))
+    paired = paired_relations[relation]
+    return np.asarray(row_of[paired, head_number])
 
 
 def _upward(table: pd.DataFrame) -> pd.DataFrame:
     """The table with the numbers of effects turned round where heads are to lower tokens."""
-    upward, down = table.copy(), table["sign"] < 0
+    down = table["sign"] < 0
+    upward = table.copy()
     for name in ("lift", "second_lift", "moved"):
-        upward[name] = table[name].where(~down, -table[name])
+        value = table[name]
+        upward[name] = value.where(~down, -value)
     for prefix in ("ci", "second", "moved"):
-        low, high = f"{prefix}_low", f"{prefix}_high"
-        upward[low] = table[low].where(~down, -table[high])
-        upward[high] = table[high].where(~down, -table[low])
+        low = table[f"{prefix}_low"]
+        high = table[f"{prefix}_high"]
+        upward[f"{prefix}_low"] = low.where(~down, -high)
+        upward[f"{prefix}_high"] = high.where(~down, -low)
     return upward
 
 
@@ -155,11 +164,13 @@ def is_undecided(table: pd.DataFrame) -> pd.Series:
     A relation without an interval is `not identifiable` for every head. Here it counts only for
     heads of which every condition holds that needs neither an interval nor hard queries.
     """
-    numbers, failed = Numbers(table), failures(table)
+    numbers = Numbers(table)
+    failed = failures(table)
     others = failed.drop(columns=[HARD_QUERIES, Q_VALUE]).any(axis=1)
     is_near = ~others & (numbers["lift"] > 0)
+    has_interval = ~has_no_interval(numbers)
     is_unidentifiable: pd.Series = table["verdict"] == UNIDENTIFIABLE
-    return is_unidentifiable & (is_near | ~has_no_interval(numbers))
+    return is_unidentifiable & (is_near | has_interval)
 
 
 def head_table(
@@ -177,19 +188,21 @@ def head_table(
     """
     table = with_thresholds(evidence, thresholds)
     ordered = table.loc[evidence_order(table)]
-    best = ordered.drop_duplicates(["layer", "head"]).sort_values(["layer", "head"])
+    best = ordered.drop_duplicates(_HEAD).sort_values(_HEAD)
     ordered_tags = ordered[ordered["tagged"].astype(bool)]
-    kinds = _kinds(ordered_tags)
-    tags = [kinds.get(key, "") for key in zip(best["layer"], best["head"], strict=True)]
-    heads = best[["layer", "head", "relation", "mass", *_NUMBERS]].assign(
-        primary=best["type"].where(best["tagged"].astype(bool), UNCLASSIFIED),
-        tags=tags,
+    tags_by_type = ordered_tags.drop_duplicates([*_HEAD, "type"])
+    is_tagged = best["tagged"].astype(bool)
+    heads = best[[*_HEAD, "relation", "mass", *_NUMBERS]].assign(
+        primary=best["type"].where(is_tagged, UNCLASSIFIED),
+        tags=types_of_heads(best, tags_by_type),
         reason=reasons(best, thresholds),
         kv_group=best["head"] // kv_group_size,
+        # until effects are weighed
+        direct_effects="",
+        direct_effect_lift=np.nan,
     )
-    heads = heads.assign(direct_effects="", direct_effect_lift=np.nan)  # until effects are weighed
     heads = with_cautions(heads, ordered_tags)
-    heads = heads.merge(profile, on=["layer", "head"])[HEAD_COLUMNS]
+    heads = heads.merge(profile, on=_HEAD)[HEAD_COLUMNS]
     return with_no_type(heads, evidence, thresholds)
 
 
@@ -202,19 +215,14 @@ def with_no_type(
     Else `unclassified`.
     """
     table = with_thresholds(evidence, thresholds)
-    open_rows = table.loc[is_undecided(table), ["layer", "head"]]
+    open_rows = table.loc[is_undecided(table), _HEAD]
     undecided = set(open_rows.itertuples(index=False, name=None))
-    places = heads[["layer", "head"]].itertuples(index=False, name=None)
-    words = [UNIDENTIFIABLE if head in undecided else UNCLASSIFIED for head in places]
-    untyped = heads["primary"].isin(NO_TYPE).to_numpy(bool)
-    return heads.assign(primary=np.where(untyped, words, heads["primary"]).astype(object))
-
-
-def _kinds(tagged: pd.DataFrame) -> dict[tuple[int, int], str]:
-    types_of: dict[tuple[int, int], dict[str, None]] = {}
-    for layer, head, kind in tagged[["layer", "head", "type"]].itertuples(index=False):
-        types_of.setdefault((layer, head), {})[kind] = None
-    return {key: ";".join(types) for key, types in types_of.items()}
+    words = []
+    for head in heads[_HEAD].itertuples(index=False, name=None):
+        words.append(UNIDENTIFIABLE if head in undecided else UNCLASSIFIED)
+    is_untyped = heads["primary"].isin(NO_TYPE).to_numpy(bool)
+    primary = np.where(is_untyped, words, heads["primary"])
+    return heads.assign(primary=primary.astype(object))
 
 
 def countable_types(evidence: pd.DataFrame, thresholds: Mapping[str, TagThresholds]) -> list[str]:
@@ -227,7 +235,8 @@ def countable_types(evidence: pd.DataFrame, thresholds: Mapping[str, TagThreshol
     if evidence.empty:
         return []
     table = with_thresholds(evidence, thresholds)
-    return [str(name) for name in table.loc[is_decidable(table), "type"].unique()]
+    types = table.loc[is_decidable(table), "type"]
+    return [str(name) for name in types.unique()]
 
 
 def decidable_relations(
@@ -235,14 +244,16 @@ def decidable_relations(
 ) -> dict[str, int]:
     """Number of `relations` that a text can decide for some head, `of` those that give tags."""
     table = with_thresholds(evidence, thresholds)
+    decidable = table.loc[is_decidable(table), "id"]
     taggable = sum(limits.taggable for limits in thresholds.values())
-    return {"relations": int(table.loc[is_decidable(table), "id"].nunique()), "of": taggable}
+    return {"relations": int(decidable.nunique()), "of": taggable}
 
 
 def is_decidable(table: pd.DataFrame) -> pd.Series:
     """Rows of `with_thresholds` with queries, blocks and hard queries enough for a tag."""
-    numbers = Numbers(table)
-    return table["ci_low"].notna() & ~failures(table)[QUERIES] & ~is_open(numbers)
+    has_interval = table["ci_low"].notna()
+    has_queries = ~failures(table)[QUERIES]
+    return has_interval & has_queries & ~is_open(Numbers(table))
 
 
 def reasons(table: pd.DataFrame, thresholds: Mapping[str, TagThresholds]) -> list[str]:
@@ -250,32 +261,37 @@ def reasons(table: pd.DataFrame, thresholds: Mapping[str, TagThresholds]) -> lis
     a near miss what failed.
     """
     numbers = Numbers(table)
-    fails = {condition.name: condition.fails(numbers).tolist() for condition in CONDITIONS}
-    margins = {c.name: None if c.margin is None else c.margin(numbers) for c in CONDITIONS}
-    return [
-        _reason(
-            row,
-            thresholds[row["id"]].meaning,
-            [c.message(row, margins[c.name], i) for c in CONDITIONS if fails[c.name][i]],
-        )
-        for i, row in enumerate(table.to_dict("records"))
-    ]
+    failing: list[list[str]] = [[] for _ in range(len(table))]
+    rows = table.to_dict("records")
+    for condition in CONDITIONS:
+        margins = None if condition.margin is None else condition.margin(numbers)
+        for i in np.flatnonzero(condition.fails(numbers)).tolist():
+            failing[i].append(condition.message(rows[i], margins, i))
+    sentences = []
+    for row, messages in zip(rows, failing, strict=True):
+        meaning = thresholds[row["id"]].meaning
+        sentences.append(_reason(row, meaning, messages))
+    return sentences
 
 
 def _reason(row: Row, meaning: str, failing: Sequence[str]) -> str:
+    name, verdict = row["id"], row["verdict"]
+    interval = f"[{row['ci_low']:.2f}, {row['ci_high']:.2f}]"
     numbers = (
         f"{row['mass']:.2f} of its attention on {meaning} (control {row['control']:.2f}, "
-        f"lift {row['lift']:.2f} [{row['ci_low']:.2f}, {row['ci_high']:.2f}], "
+        f"lift {row['lift']:.2f} {interval}, "
         f"q {row['q_value']:.1g}, n {row['n']})"
     )
     if has_no_interval(Numbers(row))[0]:
-        return f"{row['id']}: this text cannot decide it: {undecided_in_words(row)}; {numbers}"
+        lacking = undecided_in_words(row)
+        return f"{name}: this text cannot decide it: {lacking}; {numbers}"
     if row["tagged"]:
-        return f"{row['id']}: {numbers}" + f"; general: {row[GENERAL]}" * bool(row[GENERAL])
-    if row["verdict"] == UNIDENTIFIABLE:
-        return f"{row['id']}, or {row['baseline']}: this text cannot distinguish them; {numbers}"
-    fails = f"{INCONCLUSIVE}" if row["verdict"] == INCONCLUSIVE else "fails"
-    return f"closest to {row['id']}: {numbers}; {fails}: {'; '.join(failing)}"
+        general = row[GENERAL]
+        return f"{name}: {numbers}; general: {general}" if general else f"{name}: {numbers}"
+    if verdict == UNIDENTIFIABLE:
+        return f"{name}, or {row['baseline']}: this text cannot distinguish them; {numbers}"
+    fails = INCONCLUSIVE if verdict == INCONCLUSIVE else "fails"
+    return f"closest to {name}: {numbers}; {fails}: {'; '.join(failing)}"
 
 
 def tags_in_order(evidence: pd.DataFrame, thresholds: Mapping[str, TagThresholds]) -> pd.DataFrame:
@@ -288,14 +304,20 @@ def evidence_order(table: pd.DataFrame) -> pd.Index:
     """The rows of `with_thresholds`: tags first, the vaguest last of them, then what came
     closest.
     """
-    tagged = table["tagged"].astype(bool)
-    ranks = table["verdict"].map(_RANKS).where(~tagged, 0)
+    is_tagged = table["tagged"].astype(bool)
     is_far = (table["verdict"] == UNIDENTIFIABLE) & ~is_undecided(table)
+    verdict_rank = table["verdict"].map(_RANKS).where(~is_tagged, 0)
+    vagueness = np.select(
+        [~is_tagged, is_sink(table["id"]), table["broad"]],
+        [0, 2, 1],
+        0,
+    )
+    failed = failures(table).sum(axis=1)
     rank = pd.DataFrame(
         {
-            "verdict": ranks.where(~is_far, _RANKS[NO]),
-            "failed": np.where(tagged, 0, failures(table).sum(axis=1)),
-            "vague": np.select([~tagged, is_sink(table["id"]), table["broad"]], [0, 2, 1], 0),
+            "verdict": verdict_rank.where(~is_far, _RANKS[NO]),
+            "failed": np.where(is_tagged, 0, failed),
+            "vague": vagueness,
             "lift": -table["lift"],
         },
         index=table.index,

@@ -81,12 +81,18 @@ def strictest_control(row: Mapping[str, Any]) -> tuple[float, str]:
     >>> strictest_control({"type": "syntactic", "control": float("nan")})  # no finite attention
     (nan, 'control keys')
     """
-    controls = [(row["control"], "control keys")]
-    controls.append(
-        (row.get("matched_control"), f"{matched_control_keys(row['type'])} (matched control)")
-    )
-    if not isnan(multiple := row.get("times_chance", float("nan"))):
-        keys = f"the same keys by evenly spread attention, × {multiple / TIMES_CONTROL:g}"
-        controls.append((row["chance"] * multiple / TIMES_CONTROL, keys))
-    known = [control for control in controls if control[0] is not None and not isnan(control[0])]
+    controls = [
+        (row["control"], "control keys"),
+        (row.get("matched_control"), f"{matched_control_keys(row['type'])} (matched control)"),
+    ]
+    times_chance = row.get("times_chance", float("nan"))
+    if not isnan(times_chance):
+        multiple = times_chance / TIMES_CONTROL
+        keys = f"the same keys by evenly spread attention, × {multiple:g}"
+        mass = row["chance"] * times_chance / TIMES_CONTROL
+        controls.append((mass, keys))
+    known = []
+    for mass, keys in controls:
+        if mass is not None and not isnan(mass):
+            known.append((mass, keys))
     return max(known, key=itemgetter(0), default=controls[0])

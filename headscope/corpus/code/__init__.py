@@ -43,17 +43,19 @@ def read_python(path: Path, text: str) -> Document:
         raise CorpusError(f"{path}: {len(text):,} characters of code; {LONGEST:,} are read at most")
     try:
         source = SourceFile(text)
-        links = *_of_names(names_of(source)), *_of_brackets(source), *_of_blocks(source)
-        ends = [token.start for token in source.tokens if token.kind == tokenize.NEWLINE]
+        links = [*_of_names(names_of(source)), *_of_brackets(source), *_of_blocks(source)]
+        line_ends = [token.start for token in source.tokens if token.kind == tokenize.NEWLINE]
     except (SyntaxError, ValueError, RecursionError, MemoryError, tokenize.TokenError) as error:
         line = getattr(error, "lineno", None) or 1
         raise CorpusError(f"{path}:{line}: no Python: {first_line(error):.100}") from error
-    words = tuple(
-        Word(match.group(), match.start(), match.end(), bisect_right(ends, match.start() - 1))
-        for match in _WORD.finditer(text)
-    )
+    words = []
+    for match in _WORD.finditer(text):
+        first, end = match.span()
+        line_number = bisect_right(line_ends, first - 1)
+        words.append(Word(match.group(), first, end, line_number))
     name = f"{path.parent.name}.{path.stem}" if path.parent.name else path.stem
-    return Document(name, text, words, source=str(path), arrows=tuple(filter(None, links)))
+    arrows = tuple(link for link in links if link is not None)
+    return Document(name, text, tuple(words), source=str(path), arrows=arrows)
 
 
 def _of_names(occurrences: list[Occurrence]) -> Iterator[Arrow | None]:

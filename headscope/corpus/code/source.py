@@ -61,7 +61,8 @@ class SourceFile:
         """The character at a line, counted from 1, and a column in bytes, as the tree counts."""
         line_text = self._lines[line - 1]
         if not line_text.isascii():
-            column = len(line_text.encode()[:column].decode(errors="ignore"))
+            before = line_text.encode()[:column]
+            column = len(before.decode(errors="ignore"))
         return self._starts[line - 1] + column
 
     @cached_property
@@ -70,13 +71,20 @@ class SourceFile:
         return list(self._tokens())
 
     def _tokens(self) -> Iterator[Token]:
-        within = 0
-        opens, closes = (getattr(tokenize, f"FSTRING_{end}", -1) for end in ("START", "END"))
+        opens = getattr(tokenize, "FSTRING_START", -1)
+        closes = getattr(tokenize, "FSTRING_END", -1)
+        left_out = (closes, tokenize.COMMENT, tokenize.NL)
+        depth = 0
         for token in tokenize.generate_tokens(io.StringIO(self.text).readline):
-            within += (token.type == opens) - (token.type == closes)
-            if not within and token.type not in (closes, tokenize.COMMENT, tokenize.NL):
-                start = self._starts[token.start[0] - 1] + token.start[1]
-                yield Token(token.type, token.string, start)
+            if token.type == opens:
+                depth += 1
+            if token.type == closes:
+                depth -= 1
+            if depth or token.type in left_out:
+                continue
+            line, column = token.start
+            start = self._starts[line - 1] + column
+            yield Token(token.type, token.string, start)
 
     @cached_property
     def _names(self) -> tuple[list[int], list[str]]:

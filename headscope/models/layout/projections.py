@@ -48,10 +48,13 @@ def _in_four_parts(rows: list[_Rows], dimensions: AttentionDimensions) -> _Matri
 
 def _by_key_head(rows: list[_Rows], dimensions: AttentionDimensions) -> _Matrices:
     """Each key head's queries, its key and its value."""
-    key_heads, width = dimensions.key_value_heads, dimensions.d_head
-    group = dimensions.heads // key_heads + 2  # queries that share a key, the key and the value
-    groups = rows[0].view(key_heads, group, width, rows[0].shape[1])
-    return [groups[:, :-2].squeeze(1), groups[:, -2], groups[:, -1]]
+    (weight,) = rows
+    key_heads = dimensions.key_value_heads
+    queries_per_key = dimensions.heads // key_heads
+    # of each key head its queries, the key and the value
+    groups = weight.view(key_heads, queries_per_key + 2, dimensions.d_head, weight.shape[1])
+    query = groups[:, :-2].squeeze(1)
+    return [query, groups[:, -2], groups[:, -1]]
 
 
 @dataclass(frozen=True)
