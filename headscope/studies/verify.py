@@ -94,8 +94,8 @@ def verify(
 
     Raises:
         ChoiceError: nothing is published for this model.
-        RunError: the run has another number of layers or heads than the published model, or the
-            file contains no scores.
+        RunError: the run has another number of layers or heads than the published model, the file
+            contains no scores, or no score can be compared.
     """
     run = the_run(run)
     name = model or str(run.info["model"]["name"])
@@ -104,6 +104,8 @@ def verify(
     known = _published_name(name, sorted(set(published["model"])))
     of_model = published[published["model"] == known]
     table, notes = _ranks(run, of_model)
+    if table.empty:
+        raise RunError(f"{run.name}: no score of {known} can be compared; {'; '.join(notes)}")
     return StudyResult(
         title=f"{run.name}: ranks of heads against published scores of {known}",
         table=table,
@@ -161,8 +163,9 @@ def _ranks(run: Result, published: pd.DataFrame) -> tuple[pd.DataFrame, list[str
     of_run = str(run.info.get("model", {}).get("revision") or "main")
     revision = of_run if of_run in revisions else "main"
     if revision not in revisions:
-        note = f"published scores are of revision {', '.join(revisions)}, and the run of {of_run}"
-        return pd.DataFrame(columns=STUDY.names), [note]
+        raise RunError(
+            f"published scores are of revision {', '.join(revisions)}, and the run of {of_run}"
+        )
     rows, notes, without_relation = [], [], []
     definitions = published_metrics().to_dict("index")
     of_revision = published[published["revision"] == revision]
