@@ -102,7 +102,7 @@ def find_sink_positions(
 
 def _mean_attention(
     pattern: Float[Tensor, "head query key"], window: Window
-) -> Float[Tensor, " key"]:
+) -> Float[Tensor, " early_key"]:
     """The mean attention on the keys of a window's first half, from the second token on."""
     early = pattern[:, :, 1 : len(window) // 2]
     mean = early.mean((0, 1))
