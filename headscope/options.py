@@ -29,7 +29,6 @@ from pydantic import (
     create_model,
 )
 from pydantic.fields import FieldInfo
-from pydantic_core import ErrorDetails, PydanticCustomError
 
 from headscope.errors import ArgumentError, nearest
 from headscope.heads import head_name, parse_head
@@ -198,20 +197,20 @@ ALLOWED = {
     "model_type": "be a valid dictionary or instance of {class_name}",
     "named_tuple_type": "be an instance of {class_name}",
     "none_required": "be None",
-    "not_allowed": "{allowed}",
     "sequence_str": "be a list, not text",
     "string_too_short": "have at least {min_length} character",
     "string_type": "be a valid string",
     "string_unicode": "be text in Unicode",
     "too_short": "have at least {min_length} item",
     "tuple_type": "be a valid tuple",
+    "value_error": "{error}",
 }
 """What is allowed in place of an invalid value, by pydantic's type of the error."""
 
 
-def not_allowed(allowed: str) -> PydanticCustomError:
+def not_allowed(allowed: str) -> ValueError:
     """The error of a validator; `allowed` follows "it should", such as "be a name"."""
-    return PydanticCustomError("not_allowed", "{allowed}", {"allowed": allowed})
+    return ValueError(allowed)
 
 
 def _message(invalid: ValidationError, known: dict[str, FieldInfo]) -> str:
@@ -229,12 +228,12 @@ def _message(invalid: ValidationError, known: dict[str, FieldInfo]) -> str:
     return f"{name}{_item(details[0])} is {value}; it should {_one_of(map(_allowed, details))}"
 
 
-def _item(error: ErrorDetails) -> str:
+def _item(error: Mapping[str, Any]) -> str:
     """The place of an invalid item in its list, such as `[2]`; empty for a whole value."""
     return "".join(f"[{part}]" for part in error["loc"] if isinstance(part, int))
 
 
-def _allowed(error: ErrorDetails) -> str:
+def _allowed(error: Mapping[str, Any]) -> str:
     template = ALLOWED.get(error["type"])
     if template is None:
         return f"be valid ({error['msg']})"

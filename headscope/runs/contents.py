@@ -172,7 +172,8 @@ def _check_patterns(run: Result, expected: set[tuple[int, int]], folder: Path) -
 
 
 def _heads_of(rows: pd.DataFrame) -> set[tuple[int, int]]:
-    return set(rows[["layer", "head"]].dropna().itertuples(index=False, name=None))
+    pairs = rows[["layer", "head"]].dropna().itertuples(index=False, name=None)
+    return {(int(layer), int(head)) for layer, head in pairs}
 
 
 def _with_cautions(run: Result) -> Result:

@@ -61,7 +61,7 @@ STUDY = Study(
         measured | True or False | False if the attribution shows that `effect` cannot be among the
             fifth of the heads with the largest effects; then `effect` is empty
         share | share | effect ÷ effect of replacing all heads; empty for single heads
-        rank | count, ≥ 1 | for the set: 1 + random sets with at least as large an |effect|
+        rank | count, ≥ 1 | for the set: 1 + random sets with an effect at least as large
         p_value | 0 to 1 | for a head: two-sided test over groups of prompts that the effect is 0;
             for the set: rank ÷ (1 + random sets)
         q_value | 0 to 1 | for a head: Benjamini–Hochberg over all heads of the model

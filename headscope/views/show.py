@@ -138,7 +138,7 @@ class AttentionView:
             keys = len(names) if sees_future else query + 1
             seen = self.pattern[query, :keys]
             for share in seen:
-                line.append(_shade(share) * 2, Style(color="blue"))
+                line.append(_shade(float(share)) * 2, Style(color="blue"))
             best = int(seen.argmax())
             line.append(f" {names[best]} {seen[best]:.2f}", Style(dim=True))
             lines.append(line)

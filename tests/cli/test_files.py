@@ -18,7 +18,7 @@ from tests.fuzz import commands
 from tests.helpers.run_folders import make_run
 from tests.helpers.studies import COMMANDS, FUNCTIONS, line, words_with
 
-FOLDERS = {(name, "out") for name in commands.FOLDERS}
+FOLDERS = {(name, "out") for name in commands.FOLDERS} | {("prune", "save")}
 """Outputs that are folders; what is in them is tried on its own."""
 OUTPUTS = [
     (name, option.name, option.opts[0])
@@ -79,6 +79,8 @@ def test_a_file_that_is_there_survives_every_command(command, option, flag, tmp_
     refused = CliRunner().invoke(app, arguments)
     assert isinstance(refused.exception, HeadscopeError)
     assert "exists already; choose another name, or add --overwrite" in str(refused.exception)
+    if command == "shapes":  # reads nothing, and so nothing fails
+        return
     failed = CliRunner().invoke(app, [*arguments, "--overwrite"])
     assert isinstance(failed.exception, HeadscopeError)
     assert "exists already" not in str(failed.exception)

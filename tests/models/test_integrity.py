@@ -112,7 +112,7 @@ def test_an_added_token_without_an_embedding_is_refused_where_a_text_holds_it(co
     from headscope.corpus.document import Document
 
     larger = AutoTokenizer.from_pretrained(copy)
-    larger.add_tokens(["<|pad|>"], special_tokens=True)
+    larger.add_tokens(["<|pad|>"])  # special tokens in a text are split
     larger.save_pretrained(copy)
     model = load_model(str(copy))
     assert len(model.tokenizer.encode(Document("a", "the old keys", ())).tokens) > 2
