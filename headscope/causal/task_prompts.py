@@ -46,6 +46,8 @@ class PromptBatch:
     corrupt: TokenRows | None
     """The corrupt rows, in the same order."""
     prompt_of_row: Int[ndarray, " row"]
+    label: Int[Tensor, " place"]
+    """The token that is scored at each place."""
     prompt: Int[ndarray, " place"]
     sign: Int[ndarray, " place"]
 
@@ -153,6 +155,7 @@ def _batch(by_row: Sequence[Sequence[Continuation]], device: str) -> PromptBatch
         rows=rows,
         corrupt=corrupt,
         prompt_of_row=np.array([one.prompt for one in firsts]),
+        label=torch.tensor(label, device=device),
         prompt=np.array(prompt),
         sign=np.array(sign),
     )
@@ -195,9 +198,10 @@ def _spelled(row: TaskRow, prompt: int, model: Model) -> list[Continuation]:
                 "prompt and the answer; end the prompt earlier"
             )
         tokens = (tokenizer.bos, *tokens_in_all[:-1])
-        if len(tokens) > model.context:
+        longest = max(len(tokens), len(corrupt or ()) + len(labels) - 1)
+        if longest > model.context:
             raise CorpusError(
-                f"{row.prompt[:40]!r}: {len(tokens)} tokens; {model.name} reads {model.context}"
+                f"{row.prompt[:40]!r}: {longest} tokens; {model.name} reads {model.context}"
             )
         continuations.append(
             Continuation(

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from numpy import ndarray
 from torch import Tensor
 
+from headscope.causal.gradients import frozen_weights
 from headscope.causal.intervention import HeadOutputs, HeadsSet, OutputChange
 from headscope.causal.rerun import CleanRun, Rerunner, TokenRows
 from headscope.causal.task_prompts import PromptBatch, TaskPrompts, aligned_at_end
-from headscope.errors import ModelError
+from headscope.errors import CorpusError, ModelError
 from headscope.models.layout.projections import output_matrix
 
 Head = tuple[int, int]
 """A layer and the number of a head in it."""
 Metric = Literal["difference", "log-probability", "accuracy"]
 Method = Literal["mean", "zero", "resample"]
+KEPT_BYTES = 2**30
+"""Bytes of clean runs that are kept; with more prompts each batch is run again for each change."""
 Replacements = Mapping[int, Float[Tensor, "..."]]
 """Values that heads are set to, by layer, in any shape that fits `row position head width`."""
 
@@ -71,8 +73,10 @@ class TaskRunner:
         self.metric = metric
         self.method = method
         self._batches = list(prompts.batches(rerunner.model.device))
-        means = self._means() if method == "mean" else {}
-        self._clean = [self._clean_batch(batch, means) for batch in self._batches]
+        self._means = self._mean_outputs() if method == "mean" else {}
+        self._kept: list[_CleanBatch] = []
+        if self._clean_bytes() <= KEPT_BYTES:
+            self._kept = [self._clean_batch(batch) for batch in self._batches]
         self.clean = self._joined(lambda clean: None)
         """The metric of each prompt by the untouched model."""
         if not np.isfinite(self.clean).all():
@@ -164,7 +168,20 @@ class TaskRunner:
                 above[prompt] = row[is_right].item() - others
         return above
 
-    def _means(self) -> dict[int, Float[Tensor, "head width"]]:
+    @property
+    def _clean(self) -> Iterable[_CleanBatch]:
+        """The clean runs of all batches, run again if they are too large to be kept."""
+        return self._kept or map(self._clean_batch, self._batches)
+
+    def _clean_bytes(self) -> int:
+        """Bytes of the clean runs: the input and the heads' outputs of each layer."""
+        network = self.rerunner.network
+        tokens = sum(batch.rows.tokens.numel() for batch in self._batches)
+        width = network.get_input_embeddings().weight.shape[1]
+        layers = len(self.rerunner.blocks) + 2 * len(self.rerunner.outputs)
+        return tokens * int(width) * layers * int(network.dtype.itemsize)
+
+    def _mean_outputs(self) -> dict[int, Float[Tensor, "head width"]]:
         """Mean of each head's z over the tokens of all prompts, without the first of each row."""
         sums: dict[int, Tensor] = {}
         tokens = 0
@@ -176,13 +193,14 @@ class TaskRunner:
                 sums[layer] = sums.get(layer, 0) + z[is_token].double().sum(0)
         return {layer: (total / tokens).float() for layer, total in sums.items()}
 
-    def _clean_batch(self, batch: PromptBatch, means: Replacements) -> _CleanBatch:
+    def _clean_batch(self, batch: PromptBatch) -> _CleanBatch:
         run = self.rerunner.clean(batch.rows)
         if self.method == "mean":
-            return _CleanBatch(batch, run, means)
+            return _CleanBatch(batch, run, self._means)
         if self.method == "zero":
             return _CleanBatch(batch, run, {layer: z[:1, :1] * 0 for layer, z in run.z.items()})
-        assert batch.corrupt is not None
+        if batch.corrupt is None:
+            raise CorpusError(f"{self.prompts.name}: resample needs a corrupt prompt in each row")
         corrupt = self.rerunner.clean(batch.corrupt)
         lengths = batch.corrupt.lengths, batch.rows.lengths
         aligned = {
@@ -203,7 +221,7 @@ class TaskRunner:
             states = clean.run.states
             if intervention is not None:
                 states = self.rerunner.states(clean.run, intervention)
-            scores = self._scores(states, clean.batch.rows)
+            scores = self._scores(states, clean.batch.label)
             is_answer = clean.batch.sign > 0
             prompt = clean.batch.prompt
             np.add.at(answer, prompt[is_answer], scores.log_probability[is_answer])
@@ -217,12 +235,13 @@ class TaskRunner:
         return right.astype(float)
 
     @torch.inference_mode()
-    def _scores(self, states: Float[Tensor, "place d_model"], rows: TokenRows) -> _Scores:
+    def _scores(
+        self, states: Float[Tensor, "place d_model"], label: Int[Tensor, " place"]
+    ) -> _Scores:
         logs = self._log_probabilities(states)
-        assert rows.labels is not None
-        label = logs.gather(-1, rows.labels[:, None])[:, 0]
-        is_top = logs.argmax(-1) == rows.labels
-        return _Scores(label.double().cpu().numpy(), is_top.cpu().numpy())
+        of_label = logs.gather(-1, label[:, None])[:, 0]
+        is_top = logs.argmax(-1) == label
+        return _Scores(of_label.double().cpu().numpy(), is_top.cpu().numpy())
 
     def _log_probabilities(
         self, states: Float[Tensor, "place d_model"]
@@ -233,26 +252,26 @@ class TaskRunner:
 
     def _mixing_gradient(self, clean: _CleanBatch) -> Float[ndarray, "row head"]:
         """Derivative of the metric of each row by the share of each head's own output, at 1."""
-        model, rows = self.rerunner.model, clean.batch.rows
-        shares = torch.ones(
-            len(model.attention_layers), len(rows.tokens), model.heads, device=model.device
-        )
-        with _frozen(self.rerunner.network), torch.enable_grad():
-            shares.requires_grad_(True)
-            change = HeadsMixed(
-                dict(zip(model.attention_layers, shares, strict=True)), clean.replacements
-            )
-            with change.applied(model):
-                states = self.rerunner.place_states(rows)
+        model = self.rerunner.model
+        batch = clean.batch
+        size = len(model.attention_layers), len(batch.rows.tokens), model.heads
+        with frozen_weights(self.rerunner.network), torch.enable_grad():
+            shares = torch.ones(size, device=model.device, requires_grad=True)
+            by_layer = dict(zip(model.attention_layers, shares, strict=True))
+            with HeadsMixed(by_layer, clean.replacements).applied(model):
+                states = self.rerunner.place_states(batch.rows)
             logs = self._log_probabilities(states)
-            assert rows.labels is not None
-            label = logs.gather(-1, rows.labels[:, None])[:, 0]
-            sign = clean.batch.sign if self.metric != "log-probability" else clean.batch.sign > 0
-            total = (label * torch.from_numpy(sign).to(label)).sum()
-            total.backward()  # type: ignore[no-untyped-call]
-        assert shares.grad is not None
-        by_row = shares.grad.transpose(0, 1).flatten(1)
+            of_label = logs.gather(-1, batch.label[:, None])[:, 0]
+            total = (of_label * torch.from_numpy(self._weights(batch)).to(of_label)).sum()
+            (gradient,) = torch.autograd.grad(total, shares)
+        by_row = gradient.transpose(0, 1).flatten(1)
         return by_row.double().cpu().numpy()
+
+    def _weights(self, batch: PromptBatch) -> Int[ndarray, " place"]:
+        """Factors of the log-probabilities of the places in the metric that is differentiated."""
+        if self.metric == "log-probability":
+            return (batch.sign > 0).astype(np.int64)
+        return batch.sign
 
 
 @dataclass(frozen=True, eq=False)
@@ -289,16 +308,3 @@ def _is_first_of_prompt(prompt: ndarray, is_used: ndarray) -> ndarray:
     _, first = np.unique(prompt[used], return_index=True)
     is_first[used[first]] = True
     return is_first
-
-
-@contextmanager
-def _frozen(network: Any) -> Iterator[None]:
-    """Freeze the weights, so that far fewer activations are kept for the backward pass."""
-    trainable = [weight for weight in network.parameters() if weight.requires_grad]
-    for weight in trainable:
-        weight.requires_grad_(False)
-    try:
-        yield
-    finally:
-        for weight in trainable:
-            weight.requires_grad_(True)

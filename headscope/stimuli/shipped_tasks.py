@@ -81,7 +81,7 @@ def indirect_object(rng: np.random.Generator, number: int) -> Row:
 def greater_than(rng: np.random.Generator, number: int) -> Row:
     """A span of years (Hanna et al. 2023): a later year of the century is due, not an earlier one.
 
-    The corrupt prompt begins in the year of the wrong answer's decade, so that both would do.
+    The corrupt prompt begins in year 01 of the century, so that both answers would do.
     """
     century = int(rng.integers(11, 19))
     start = int(rng.integers(12, 89))
@@ -192,9 +192,14 @@ def _word_task(name: str, seed: int) -> Iterator[Row]:
     for number in rng.permutation(len(pairs))[:PROMPTS].tolist():
         question, answer = pairs[number]
         others = [pair for pair in pairs if pair[0] != question]
-        shots = [others[i] for i in rng.permutation(len(others))[:SHOTS]]
-        solved = "".join(f"{QUESTION}{word}{ANSWER} {right}{END}" for word, right in shots)
-        yield {"prompt": f"{solved}{QUESTION}{question}{ANSWER}", "answer": f" {answer}"}
+        solved = ""
+        for shot in rng.permutation(len(others))[:SHOTS]:
+            word, right = others[shot]
+            solved += f"{QUESTION}{word}{ANSWER} {right}{END}"
+        yield {
+            "prompt": f"{solved}{QUESTION}{question}{ANSWER}",
+            "answer": f" {answer}",
+        }
 
 
 _MAKERS: Mapping[str, Callable[[np.random.Generator, int], Row]] = MappingProxyType(

@@ -14,7 +14,7 @@ from headscope.causal.head_set import SETS, Head
 from headscope.causal.rerun import Rerunner
 from headscope.causal.task_prompts import TaskPrompts
 from headscope.causal.task_runner import Method, Metric, TaskRunner
-from headscope.errors import HeadscopeError
+from headscope.errors import CorpusError, HeadscopeError
 from headscope.heads import head_name, parse_head
 from headscope.models.families import refuse_encoder
 from headscope.models.model import Model
@@ -25,7 +25,7 @@ from headscope.runs.recorded_paths import name_of
 from headscope.runs.resolve import ModelOrRun, model_or_run
 from headscope.statistics.conditions import MAX_Q
 from headscope.statistics.result import Result
-from headscope.stimuli.tasks import Task, TaskSource, read_task
+from headscope.stimuli.tasks import MIN_PROMPTS, Task, TaskSource, read_task
 from headscope.studies.ablate_task_effects import (
     CANDIDATES,
     MOST_FOUND,
@@ -58,8 +58,8 @@ STUDY = Study(
         effect | the metric's unit | metric with the heads replaced − `clean`; below 0 is harm
         ci_low, ci_high | the metric's unit | ends of its 95 % interval over groups of prompts
         attribution | the metric's unit | first-order estimate of `effect`; empty for sets
-        measured | True or False | False if the attribution shows that `effect` cannot be among the
-            fifth of the heads with the largest effects; then `effect` is empty
+        measured | True or False | False if by its attribution the head is not among the fifth with
+            the largest effects; then `effect` is empty
         share | share | effect ÷ effect of replacing all heads; empty for single heads
         rank | count, ≥ 1 | for the set: 1 + random sets with an effect at least as large
         p_value | 0 to 1 | for a head: two-sided test over groups of prompts that the effect is 0;
@@ -121,8 +121,10 @@ def ablate_task(
     """Measure which heads matter for a task: one by one, or together against random sets.
 
     If the interval of the metric includes chance, no head is ablated. Attribution orders single
-    heads, and those that can be among the fifth with the largest effects are measured exactly. A
-    set is compared with 20 random sets of as many heads, matched by layer and norm of output.
+    heads, and those that are estimated to be among the fifth with the largest effects are measured
+    exactly. A set is compared with 20 random sets of as many heads, matched by layer and norm of
+    output. Heads that `top` or `find` choose are chosen on one half of the prompts and tested on
+    the other, because a set that is chosen and tested on the same prompts is favoured.
 
     Raises:
         CorpusError: the task has invalid rows, or too few prompts that the tokenizer can ask.
@@ -137,22 +139,23 @@ def ablate_task(
     with progress_bar(progress, "ablating", unit="heads") as bar:
         loaded, run = model_or_run(model, source=source, revision=revision, device=device)
         refuse_encoder(loaded, "ablate --task")
-        together = None if heads is None else _named_heads(loaded, run, heads)
+        together = [] if heads is None else _named_heads(loaded, run, heads)
         spelled = TaskPrompts.of(checked_task, loaded)
         make_test = partial(
             _test_of, Rerunner(loaded), run, metric=used_metric, method=how, seed=seed
         )
+        searches = find or top is not None
+        halves = _halves_of(spelled) if searches else None
         test = make_test(spelled)
         _check_competence(test)
-        if find:
-            together = _search(make_test(spelled.half(0)), Steps(bar, _most_tries(loaded)))
-            test = make_test(spelled.half(1))
-        if together is None:
+        if not together and halves is None:
             singles = head_rows(test, Steps(bar, loaded.layers * loaded.heads))
-            if top is None:
-                return _result_of_heads(test, singles)
-            harmful = singles[singles["effect"] < 0].nsmallest(top, "effect")
-            together = list(zip(harmful["layer"], harmful["head"], strict=True))
+            return _result_of_heads(test, singles)
+        if halves is not None:
+            searched = make_test(halves[0])
+            steps = Steps(bar, _most_tries(loaded))
+            together = _search(searched, top, steps)
+            test = make_test(halves[1])
         table = set_rows(test, together, Steps(bar, SETS + 3))
     return _result_of_set(test, table)
 
@@ -225,15 +228,35 @@ def _most_tries(model: Model) -> int:
     return model.layers * model.heads + CANDIDATES * MOST_FOUND
 
 
-def _search(test: TaskTest, steps: Steps) -> list[Head]:
-    """The heads of a found set.
+def _halves_of(prompts: TaskPrompts) -> tuple[TaskPrompts, TaskPrompts]:
+    """The half of the prompts that chooses heads, and the half that tests them.
+
+    Raises:
+        CorpusError: a half has fewer than two groups of prompts.
+    """
+    groups = len(np.unique(prompts.groups))
+    if groups < 2 * MIN_PROMPTS:
+        raise CorpusError(
+            f"{prompts.name}: {groups} groups of prompts; to choose heads on one half and test "
+            f"them on the other, at least {2 * MIN_PROMPTS} are needed"
+        )
+    return prompts.half(0), prompts.half(1)
+
+
+def _search(test: TaskTest, top: int | None, steps: Steps) -> list[Head]:
+    """The most harmful heads one by one, or a set that is found greedily if `top` is None.
 
     Raises:
         HeadscopeError: no head's ablation lowers the metric.
     """
-    heads = found_set(test, head_rows(test, steps), steps)
+    singles = head_rows(test, steps)
+    if top is None:
+        heads = found_set(test, singles, steps)
+    else:
+        harmful = singles[singles["effect"] < 0].nsmallest(top, "effect")
+        heads = list(zip(harmful["layer"].astype(int), harmful["head"].astype(int), strict=True))
     if not heads:
-        raise HeadscopeError("no head's ablation lowers the metric: there is no set to find")
+        raise HeadscopeError("no head's ablation lowers the metric: there is no set to test")
     return heads
 
 
@@ -247,8 +270,8 @@ def _result_of_heads(test: TaskTest, table: pd.DataFrame) -> StudyResult:
     notes = [
         f"an effect below 0 is harm; at q < {MAX_Q:g}, {harmful} heads harm the task if they are "
         f"ablated and {len(significant) - harmful} help",
-        f"{len(measured)} of {len(table)} heads were measured exactly; the attribution of the "
-        "others excludes them from the fifth with the largest effects",
+        f"{len(measured)} of {len(table)} heads were measured exactly; by attribution the others "
+        "are not among the fifth with the largest effects",
     ]
     return StudyResult(
         title=_title(test),

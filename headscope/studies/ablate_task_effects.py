@@ -62,8 +62,9 @@ def head_rows(test: TaskTest, steps: Steps) -> pd.DataFrame:
     """A row per head with the effect of its ablation, the largest effects first.
 
     Attribution orders the heads. Heads are measured exactly, a tenth at a time, until no other head
-    can be among the fifth with the largest effects: its attribution, plus the largest error of the
-    attributions that were measured last, is below the smallest effect of that fifth.
+    is estimated to be among the fifth with the largest effects: its attribution, plus the largest
+    error of the attributions in the last tenth, is below the smallest effect of that fifth. A head
+    with a small gradient and a large effect can be missed.
     """
     runner = test.runner
     attributions = runner.attributions().mean(0)
@@ -96,14 +97,15 @@ def _is_screened(
     effects: Mapping[int, Float[ndarray, " prompt"]],
     attributions: Float[ndarray, " head"],
 ) -> bool:
-    """True if none of the other heads can be among those with the largest effects."""
+    """True if no other head is estimated to be among those with the largest effects."""
     fifth = max(1, round(SHARE_EXACT * len(attributions)))
     if len(effects) < fifth or not len(others):
         return False
-    sizes = sorted((abs(float(effect.mean())) for effect in effects.values()), reverse=True)
-    errors = [abs(float(effects[number].mean()) - attributions[number]) for number in last]
-    largest_possible = np.abs(attributions[others]).max() + max(errors)
-    return bool(largest_possible < sizes[fifth - 1])
+    means = {number: float(effect.mean()) for number, effect in effects.items()}
+    sizes = sorted(map(abs, means.values()), reverse=True)
+    errors = [abs(means[number] - attributions[number]) for number in last]
+    largest_estimate = np.abs(attributions[others]).max() + max(errors)
+    return bool(largest_estimate < sizes[fifth - 1])
 
 
 def _head_row(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +12,7 @@ from einops import reduce
 from jaxtyping import Float, Int
 from numpy import ndarray
 
+from headscope.causal.gradients import frozen_weights
 from headscope.causal.intervention import HeadsScaled
 from headscope.causal.loss import Advance, chunked_losses, predictions_of
 from headscope.causal.text_losses import text_losses
@@ -151,7 +151,7 @@ def head_importance(
     backward = _backward if model.attention_kind.predicts_next else _encoder_backward
     options = {"dtype": network.dtype, "device": network.device, "requires_grad": True}
     total, tokens = torch.zeros(model.layers, model.heads, dtype=torch.float64), 0
-    with _without_gradients(network), torch.enable_grad():
+    with frozen_weights(network), torch.enable_grad():
         # activations kept for the backward pass take as much memory again
         for batch in in_batches(windows, batch_tokens_on(model.device) // 2):
             mask = torch.ones(model.layers, len(batch), model.heads, **options)
@@ -198,16 +198,3 @@ def _encoder_backward(network: Any, batch: Sequence[Window]) -> int:
     projected = states / lengths * signs.to(states)
     projected.sum().backward()
     return len(states)
-
-
-@contextmanager
-def _without_gradients(network: Any) -> Iterator[None]:
-    """Freeze the weights, so that far fewer activations are kept for the backward pass."""
-    trainable = [weight for weight in network.parameters() if weight.requires_grad]
-    for weight in trainable:
-        weight.requires_grad_(False)
-    try:
-        yield
-    finally:
-        for weight in trainable:
-            weight.requires_grad_(True)

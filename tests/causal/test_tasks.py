@@ -175,6 +175,26 @@ def test_effects_of_heads_and_of_sets_are_those_of_a_slow_loop(model, gpt2_folde
     np.testing.assert_allclose(found, several, atol=1e-4)
 
 
+def test_clean_runs_that_are_not_kept_give_the_same_effects(model, monkeypatch):
+    prompts = TaskPrompts.of(read_task(single_tokens(model)), model)
+    options = {"metric": "difference", "method": "mean"}
+    kept = TaskRunner(Rerunner(model), prompts, **options)
+    monkeypatch.setattr("headscope.causal.task_runner.KEPT_BYTES", 0)
+    again = TaskRunner(Rerunner(model), prompts, **options)
+    np.testing.assert_allclose(again.without([(0, 1)]), kept.without([(0, 1)]), atol=1e-6)
+    np.testing.assert_allclose(again.attributions(), kept.attributions(), atol=1e-5)
+
+
+def test_the_model_takes_gradients_as_before(model):
+    prompts = TaskPrompts.of(read_task(single_tokens(model)), model)
+    before = [weight.requires_grad for weight in model.engine.network.parameters()]
+    runner = TaskRunner(Rerunner(model), prompts, metric="difference", method="mean")
+    runner.attributions()
+    network = model.engine.network
+    assert [weight.requires_grad for weight in network.parameters()] == before
+    assert all(weight.grad is None for weight in network.parameters())
+
+
 def test_an_answer_of_several_tokens_has_the_sum_of_their_log_probabilities(model, gpt2_folder):
     rows = [{"prompt": text, "answer": " man and the old dog"} for text in PROMPTS]
     prompts = TaskPrompts.of(read_task(rows), model)
@@ -288,6 +308,21 @@ def test_the_search_finds_the_heads_that_write_the_answer(tokenizer):
     table = effects(tokenizer, model, find=True).reset_index()
     assert table.loc[table["kind"] == "set", "heads"].item() == "L0H1;L1H2"
     assert table.loc[table["kind"] == "set", "prompts"].item() < len(PROMPTS)
+
+
+def test_the_most_harmful_heads_are_chosen_and_tested_on_different_prompts(tokenizer):
+    model = planted(tokenizer, {(0, 1): 2.0, (1, 2): 1.5}, base=1.0)
+    table = effects(tokenizer, model, top=2).reset_index()
+    assert table.loc[table["kind"] == "set", "heads"].item() == "L0H1;L1H2"
+    assert table.loc[table["kind"] == "set", "prompts"].item() < len(PROMPTS)
+
+
+@pytest.mark.parametrize("options", [{"top": 1}, {"find": True}])
+def test_too_few_prompts_for_two_halves_are_refused(tokenizer, options):
+    model = planted(tokenizer, {(0, 1): 2.0}, base=1.0)
+    rows = [row | {"group": "one"} for row in rows_of(tokenizer)]
+    with pytest.raises(CorpusError, match="groups"):
+        hs.ablate(model, task=rows, how="zero", progress=False, **options)
 
 
 def test_no_head_is_blamed_for_a_task_that_the_model_cannot_do(tokenizer):
