@@ -40,12 +40,15 @@ def agreement(one: pd.DataFrame, two: pd.DataFrame) -> pd.DataFrame:
         rho = stats.spearmanr(heads["lift_x"], heads["lift_y"]).statistic
         rows.append(
             {
-                "relation": f"{kind}/{relation}", "rho": rho,
-                "n": heads["n_x"].iloc[0], "n 2": heads["n_y"].iloc[0],
-                "tagged": int(heads["tagged_x"].sum()), "tagged 2": int(heads["tagged_y"].sum()),
+                "relation": f"{kind}/{relation}",
+                "rho": rho,
+                "n": heads["n_x"].iloc[0],
+                "n 2": heads["n_y"].iloc[0],
+                "tagged": int(heads["tagged_x"].sum()),
+                "tagged 2": int(heads["tagged_y"].sum()),
                 "both": int((heads["tagged_x"] & heads["tagged_y"]).sum()),
             }
-        )  # fmt: skip
+        )
     return pd.DataFrame(rows).sort_values("rho")
 
 

@@ -38,8 +38,9 @@ def main() -> None:
         for length, count in ((1_024, 32), (4_096, 4)):
             windows = repeats(length, count)
             tokens = torch.tensor(np.stack([window.tokens for window in windows])).cuda()
-            seconds = alternate(3, fused=partial(run, model, windows),
-                                patterns=partial(forward, eager, tokens))  # fmt: skip
+            seconds = alternate(
+                3, fused=partial(run, model, windows), patterns=partial(forward, eager, tokens)
+            )
             per_second = length * count / min(seconds["fused"])
             flops = 2 * LAYERS * 12 * WIDTH**2 + 2 * 2 * LAYERS * WIDTH * length / 2
             rows[f"fused ÷ eager with patterns at {length}"] = ratio(seconds, "fused", "patterns")

@@ -71,9 +71,12 @@ def measuring(name: str, tokens: int, length: int, texts: list[str]) -> float:
     )  # weights are mapped when used
     before = forget_the_peak()
     text = TextWindows(
-        [Path(each) for each in texts], model.tokenizer, max_tokens=tokens,
-        max_length=min(length, model.context), seed=0,
-    )  # fmt: skip
+        [Path(each) for each in texts],
+        model.tokenizer,
+        max_tokens=tokens,
+        max_length=min(length, model.context),
+        seed=0,
+    )
     measure(model, text, [], RELATIONS, seed=0, batch_tokens=BATCH_TOKENS)
     if text.tokens < 0.9 * tokens:
         raise SystemExit(f"the corpora have {text.tokens:,} tokens, and {tokens:,} were asked for")

@@ -86,9 +86,13 @@ def compare(name: str, script: Path, texts: list[Path], count: int) -> None:
         print(f"  Neuronpedia's script  {theirs:.1f}", flush=True)
         start = time.process_time()
         hs.headvis(
-            f"atlas:{name}", Path(place, "ours"), corpus=texts, sequences=count, max_length=LENGTH,
+            f"atlas:{name}",
+            Path(place, "ours"),
+            corpus=texts,
+            sequences=count,
+            max_length=LENGTH,
             progress=False,
-        )  # fmt: skip
+        )
         seconds = time.process_time() - start
         print(f"  headscope  {seconds:.1f}  ({seconds / theirs:.2f})", flush=True)
         expected = rows_of(Path(place, "exports", "tested", "headvis", "texts"))

@@ -67,9 +67,14 @@ def machine() -> dict[str, Any]:
 
 
 def gpt2_shape(
-    folder: str, *, layers: int = 12, heads: int = 12, width: int = 768, context: int = 2048,
+    folder: str,
+    *,
+    layers: int = 12,
+    heads: int = 12,
+    width: int = 768,
+    context: int = 2048,
     vocabulary: int | None = None,
-) -> str:  # fmt: skip
+) -> str:
     """A model of GPT-2 small's shape with random weights and `mini`'s vocabulary.
 
     Speed does not depend on what was learned; its embeddings are smaller than GPT-2's, which
@@ -78,9 +83,14 @@ def gpt2_shape(
     tokenizer = AutoTokenizer.from_pretrained(mini_folder())
     torch.manual_seed(0)
     config = GPT2Config(
-        vocab_size=vocabulary or len(tokenizer), n_layer=layers, n_head=heads, n_embd=width,
-        n_positions=context, bos_token_id=0, eos_token_id=0,
-    )  # fmt: skip
+        vocab_size=vocabulary or len(tokenizer),
+        n_layer=layers,
+        n_head=heads,
+        n_embd=width,
+        n_positions=context,
+        bos_token_id=0,
+        eos_token_id=0,
+    )
     GPT2LMHeadModel(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return str(folder)

@@ -101,8 +101,14 @@ def tags(run: hs.Run) -> str:
                 str((members["verdict"] == UNIDENTIFIABLE).sum()),
             )
         )
-    titles = ("type", "heads", "tags", "confirmed by both halves", "inconclusive",
-              "not identifiable")  # fmt: skip
+    titles = (
+        "type",
+        "heads",
+        "tags",
+        "confirmed by both halves",
+        "inconclusive",
+        "not identifiable",
+    )
     return "\n".join(table(titles, rows))
 
 
@@ -181,8 +187,15 @@ def clark(run: hs.Run) -> str:
                 f"{int(own['tagged'].astype(bool).sum())}",
             )
         )
-    titles = ("Clark et al.", "their head", "their offset", "our relation, queries", "best head",
-              "baseline", "heads tagged")  # fmt: skip
+    titles = (
+        "Clark et al.",
+        "their head",
+        "their offset",
+        "our relation, queries",
+        "best head",
+        "baseline",
+        "heads tagged",
+    )
     return "\n".join(table(titles, rows))
 
 

@@ -70,8 +70,12 @@ def _is_next(function: FunctionType) -> bool:
 def _with_hints(function: FunctionType) -> Callable[..., Any]:
     """A copy whose hints are types: Any for what is only imported for a type checker."""
     copy = FunctionType(
-        function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
-    )  # fmt: skip
+        function.__code__,
+        function.__globals__,
+        function.__name__,
+        function.__defaults__,
+        function.__closure__,
+    )
     copy.__kwdefaults__ = function.__kwdefaults__
     copy.__qualname__, copy.__module__ = function.__qualname__, function.__module__
     for name, hint in function.__annotations__.items():

@@ -24,8 +24,12 @@ def test_every_example_is_true(tmp_path):
         if ">>>" in path.read_text(encoding="utf-8")
     ]
     done = subprocess.run(
-        [sys.executable, "-c", RUN, *modules], cwd=tmp_path, capture_output=True, text=True, check=False
-    )  # fmt: skip
+        [sys.executable, "-c", RUN, *modules],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     # an example that doctest does not see, as in a comment, would be no example of its module
     assert done.stdout.split("\n")[-2] == f"0 {len(modules)}", done.stdout + done.stderr
 

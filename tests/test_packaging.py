@@ -30,9 +30,14 @@ def call(*command: object, cwd: Path, code: int = 0) -> str:
     """Output of a command that ends with this code; its stderr if that is not 0."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "COV_"))}
     done = subprocess.run(
-        [*map(str, command)], cwd=cwd, env=environment | {"HF_HUB_OFFLINE": "1", "COLUMNS": "100"},
-        capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
+        [*map(str, command)],
+        cwd=cwd,
+        env=environment | {"HF_HUB_OFFLINE": "1", "COLUMNS": "100"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
     assert done.returncode == code, done.stdout + done.stderr
     return done.stderr if code else done.stdout
 

@@ -115,11 +115,19 @@ def new_model() -> GPT2LMHeadModel:
     """GPT-2's layout and initialisation, no dropout."""
     return GPT2LMHeadModel(
         GPT2Config(
-            vocab_size=VOCABULARY, n_layer=LAYERS, n_head=HEADS, n_embd=WIDTH, n_positions=CONTEXT,
+            vocab_size=VOCABULARY,
+            n_layer=LAYERS,
+            n_head=HEADS,
+            n_embd=WIDTH,
+            n_positions=CONTEXT,
             n_inner=INNER,
-            bos_token_id=0, eos_token_id=0, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
+            bos_token_id=0,
+            eos_token_id=0,
+            resid_pdrop=0.0,
+            embd_pdrop=0.0,
+            attn_pdrop=0.0,
         )
-    )  # fmt: skip
+    )
 
 
 class Muon(torch.optim.Optimizer):
@@ -186,10 +194,12 @@ def load_tokenizer(work: Path, texts: list[str]) -> PreTrainedTokenizerFast:
         backend.train_from_iterator(
             texts,
             trainers.BpeTrainer(
-                vocab_size=VOCABULARY, special_tokens=[BOS], show_progress=False,
+                vocab_size=VOCABULARY,
+                special_tokens=[BOS],
+                show_progress=False,
                 initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
             ),
-        )  # fmt: skip
+        )
         backend.save(str(path))
     return PreTrainedTokenizerFast(
         tokenizer_object=backend, bos_token=BOS, eos_token=BOS, model_max_length=CONTEXT
@@ -321,14 +331,19 @@ def resume(
 
 
 def save(
-    work: Path, model: GPT2LMHeadModel, tokenizer: PreTrainedTokenizerFast,
-    optimizers: list[torch.optim.Optimizer], step: int, log: list[dict[str, Any]],
-) -> None:  # fmt: skip
+    work: Path,
+    model: GPT2LMHeadModel,
+    tokenizer: PreTrainedTokenizerFast,
+    optimizers: list[torch.optim.Optimizer],
+    step: int,
+    log: list[dict[str, Any]],
+) -> None:
     """Write the state to go on from, and the model as it is now."""
     state = {
-        "model": model.state_dict(), "step": step,
+        "model": model.state_dict(),
+        "step": step,
         "optimizers": [optimizer.state_dict() for optimizer in optimizers],
-    }  # fmt: skip
+    }
     torch.save(state, work / "state.pt")
     (work / "log.json").write_text(json.dumps(log))
     model.save_pretrained(work / f"step{step}")

@@ -108,8 +108,13 @@ def _row(location: str, number: int, line: str) -> Row:
 
 # https://ufal.mff.cuni.cz/udpipe/1/users-manual; the last is Stanza's
 _ESCAPES = {
-    r"\s": " ", r"\t": "\t", r"\r": "\r", r"\n": "\n", r"\p": "|", r"\\": "\\",
-}  # fmt: skip
+    r"\s": " ",
+    r"\t": "\t",
+    r"\r": "\r",
+    r"\n": "\n",
+    r"\p": "|",
+    r"\\": "\\",
+}
 
 
 def _unescaped_character(escape: re.Match[str]) -> str:

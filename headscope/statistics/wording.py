@@ -38,12 +38,24 @@ _FORMS = (
     (r"own", "its own baseline, such as the nearest of its kind"),
 )
 _WORDS = {
-    "ADJ": "adjective", "ADP": "adposition", "ADV": "adverb", "AUX": "auxiliary",
-    "CCONJ": "conjunction", "DET": "determiner", "INTJ": "interjection", "NOUN": "noun",
-    "NUM": "number", "PART": "particle", "PRON": "pronoun", "PROPN": "name",
-    "PUNCT": "punctuation", "SCONJ": "subordinator", "SYM": "symbol", "VERB": "verb",
+    "ADJ": "adjective",
+    "ADP": "adposition",
+    "ADV": "adverb",
+    "AUX": "auxiliary",
+    "CCONJ": "conjunction",
+    "DET": "determiner",
+    "INTJ": "interjection",
+    "NOUN": "noun",
+    "NUM": "number",
+    "PART": "particle",
+    "PRON": "pronoun",
+    "PROPN": "name",
+    "PUNCT": "punctuation",
+    "SCONJ": "subordinator",
+    "SYM": "symbol",
+    "VERB": "verb",
     "X": "other word",
-}  # fmt: skip
+}
 
 
 def baseline_in_words(name: str) -> str:

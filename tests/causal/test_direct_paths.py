@@ -14,9 +14,16 @@ from headscope.relations import relations_of
 from tests.models.every_layout import save_tiny
 
 LAYOUTS = {
-    "gpt2": {}, "gpt_neox": {}, "llama": {}, "qwen2": {}, "qwen3": {}, "gemma": {}, "gemma2": {},
-    "olmo2": {}, "opt": {},
-}  # fmt: skip
+    "gpt2": {},
+    "gpt_neox": {},
+    "llama": {},
+    "qwen2": {},
+    "qwen3": {},
+    "gemma": {},
+    "gemma2": {},
+    "olmo2": {},
+    "opt": {},
+}
 BEHIND = ("gemma2", "olmo2")
 LENGTH, CANDIDATES = 30, torch.arange(3, 200, 11)
 

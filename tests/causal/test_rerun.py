@@ -42,9 +42,14 @@ def by_hand(model_folder, rows, heads) -> torch.Tensor:
 
 
 OUTPUTS = (
-    ".attn.c_proj", ".attention.dense", ".self_attn.o_proj", ".attention.output.dense", ".out_lin",
-    ".attn.Wo", ".attn.o",
-)  # fmt: skip
+    ".attn.c_proj",
+    ".attention.dense",
+    ".self_attn.o_proj",
+    ".attention.output.dense",
+    ".out_lin",
+    ".attn.Wo",
+    ".attn.o",
+)
 """Names of W_O by layout."""
 
 

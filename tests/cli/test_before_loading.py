@@ -20,9 +20,12 @@ FIGURES = {"figure": ".png", "out": ".csv"}
 OTHERS = dict.fromkeys(commands.FOLDERS, "") | {"atlas": ".pdf", "show": ".html", "report": ".html"}
 """The suffix of --out of commands that write no tables."""
 BAD = {
-    "missing": None, "bad": b"one\ttwo\n", "wide": "wide words ".encode("utf-16") * 20,
-    "empty": b"", "latin": "# text = né\n".encode("latin-1"),
-}  # fmt: skip
+    "missing": None,
+    "bad": b"one\ttwo\n",
+    "wide": "wide words ".encode("utf-16") * 20,
+    "empty": b"",
+    "latin": "# text = né\n".encode("latin-1"),
+}
 
 
 class LoadedError(BaseException):

@@ -46,9 +46,13 @@ def called(monkeypatch):
 
 def test_an_option_reaches_its_function(called):
     assert called("study", "collapse", "mini", "--mixing", "--corpus", "a", "--corpus", "b") == {
-        "model": "mini", "corpus": ["a", "b"], "mixing": True, "max_tokens": 8192, "device": "auto",
+        "model": "mini",
+        "corpus": ["a", "b"],
+        "mixing": True,
+        "max_tokens": 8192,
+        "device": "auto",
         "weights": False,
-    }  # fmt: skip
+    }
     verified = called("verify", "runs/x", "--as", "gpt2")
     assert (verified["model"], verified["scores"]) == ("gpt2", None)
     explained = called("explain", "mini", "--features", "4")

@@ -23,9 +23,17 @@ ROOM = 64 * 2**30
 def arguments(corpus: Path, out: Path, *, tokens: int) -> list[str]:
     """A short run of mini."""
     return [
-        "classify", "mini", "--corpus", str(corpus), "--types", "positional,induction,delimiter",
-        "--max-tokens", str(tokens), "--out", str(out),
-    ]  # fmt: skip
+        "classify",
+        "mini",
+        "--corpus",
+        str(corpus),
+        "--types",
+        "positional,induction,delimiter",
+        "--max-tokens",
+        str(tokens),
+        "--out",
+        str(out),
+    ]
 
 
 def limited() -> None:
@@ -35,9 +43,12 @@ def limited() -> None:
 def terminated(words: list[str], begun, *, limit: bool = False) -> tuple[int, str]:
     """The exit code and what was said, of a command that gets SIGTERM when it has begun."""
     process = subprocess.Popen(
-        [*COMMAND, *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        [*COMMAND, *words],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
         preexec_fn=limited if limit else None,
-    )  # fmt: skip
+    )
     until = time.monotonic() + 240
     while not begun() and process.poll() is None and time.monotonic() < until:
         time.sleep(0.05)

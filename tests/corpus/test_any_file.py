@@ -14,9 +14,12 @@ def test_any_file_is_read_soundly_or_refused(tmp_path, name, contents):
     read = []
 
     @settings(
-        max_examples=150 * TIMES, derandomize=TIMES == 1, deadline=None, database=None,
+        max_examples=150 * TIMES,
+        derandomize=TIMES == 1,
+        deadline=None,
+        database=None,
         suppress_health_check=list(HealthCheck),
-    )  # fmt: skip
+    )
     @given(contents)
     def check(raw):
         read.append(check_corpus_file(tmp_path / name, raw))

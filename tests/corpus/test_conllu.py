@@ -24,9 +24,13 @@ def test_the_text_is_rebuilt_and_mentions_carry_their_entity_and_head(keys_file)
     )
     found = [(m.entity, m.first, m.last, document.words[m.head].form) for m in document.mentions]
     assert found == [
-        ("e1", 0, 0, "Anna"), ("e2", 2, 2, "Maria"), ("e1", 4, 4, "she"),
-        ("e3", 8, 10, "keys"), ("e3", 13, 13, "They"), ("e2", 19, 19, "Maria"),
-    ]  # fmt: skip
+        ("e1", 0, 0, "Anna"),
+        ("e2", 2, 2, "Maria"),
+        ("e1", 4, 4, "she"),
+        ("e3", 8, 10, "keys"),
+        ("e3", 13, 13, "They"),
+        ("e2", 19, 19, "Maria"),
+    ]
 
 
 def test_parts_that_do_not_spell_their_token_share_its_characters(tmp_path):
@@ -171,8 +175,10 @@ def test_crlf_and_byte_order_mark_change_nothing(tmp_path, keys_file):
     marked = b"\xef\xbb\xbf" + SENTENCES.replace("\n", "\r\n").encode()
     (document,) = read(tmp_path, marked)
     assert (document.text, document.words, document.mentions) == (
-        plain.text, plain.words, plain.mentions,
-    )  # fmt: skip
+        plain.text,
+        plain.words,
+        plain.mentions,
+    )
 
 
 @pytest.mark.parametrize("end", ["# sent_id = 9\n", "# newdoc id = b\n# text = Oh\n\n# x\n\n"])

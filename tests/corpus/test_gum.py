@@ -13,9 +13,7 @@ from headscope.stimuli.natural_text import TextWindows
 from tests.helpers.prose import mini_tokenizer
 
 (GUM,) = shipped_corpora()
-GENRES = {
-    "academic", "bio", "court", "interview", "news", "speech", "textbook", "vlog", "voyage"
-}  # fmt: skip
+GENRES = {"academic", "bio", "court", "interview", "news", "speech", "textbook", "vlog", "voyage"}
 
 
 def test_every_document_that_ships_has_an_owner_a_source_and_a_free_licence():

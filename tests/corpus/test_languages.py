@@ -52,11 +52,15 @@ def test_every_word_has_the_tokens_of_its_characters(folder, language, tokenizer
 def test_a_run_on_another_language_reads_no_english_challenge_set(folder, gpt2_folder, language):
     run, without = (
         hs.classify(
-            gpt2_folder, folder / f"{language}_pud-ud-test.conllu", types=["syntactic"],
-            max_tokens=20_000, examples=False, challenge=challenge,
+            gpt2_folder,
+            folder / f"{language}_pud-ud-test.conllu",
+            types=["syntactic"],
+            max_tokens=20_000,
+            examples=False,
+            challenge=challenge,
         )
         for challenge in (True, False)
-    )  # fmt: skip
+    )
     more = run.evidence["hard_n"].sum() > without.evidence["hard_n"].sum()
     assert more == (language == "en")
     note = "the text is zh: the challenge set, which is English, is left out"

@@ -19,8 +19,19 @@ from tests.limits import no_hang
 def test_words_and_sentences_of_plain_text():
     document = read_text("t", 'He didn\'t. "Yes!" she said.\n\nThe end')
     assert [w.form for w in document.words] == [
-        "He", "didn't", ".", '"', "Yes", "!", '"', "she", "said", ".", "The", "end",
-    ]  # fmt: skip
+        "He",
+        "didn't",
+        ".",
+        '"',
+        "Yes",
+        "!",
+        '"',
+        "she",
+        "said",
+        ".",
+        "The",
+        "end",
+    ]
     assert [w.sentence for w in document.words] == [0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 3, 3]
     assert all(document.text[w.start : w.end] == w.form for w in document.words)
 
@@ -118,8 +129,9 @@ def test_a_long_text_is_several_documents_read_one_by_one():
     text = "\n" * LONGEST + line + " " * LONGEST + line * 2
     documents = list(read_texts("long", text))
     assert [(d.name, d.text.strip(), len(d.words)) for d in documents] == [
-        ("long.1", line.strip(), 27), ("long.2", (line * 2).strip(), 54),
-    ]  # fmt: skip
+        ("long.1", line.strip(), 27),
+        ("long.2", (line * 2).strip(), 54),
+    ]
     assert max(len(document.text) for document in documents) <= LONGEST
     with pytest.raises(CorpusError, match="no word in this text"):
         list(read_texts("blank", " " * 3 * LONGEST))

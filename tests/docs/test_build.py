@@ -29,8 +29,12 @@ def built(tmp_path_factory) -> Path:
     nowhere = {"http_proxy": "http://127.0.0.1:9", "https_proxy": "http://127.0.0.1:9"}
     done = subprocess.run(
         [sys.executable, "-m", "sphinx", *options, str(DOCS), str(out / "html")],
-        env=os.environ | nowhere, capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
+        env=os.environ | nowhere,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return out / "html"
 

@@ -68,13 +68,22 @@ def written(gpt2_folder, tmp_path_factory) -> Callable[[str], pd.DataFrame]:
             words = words_with(study.name, values | {"out": home / f"{study.name}.csv"})
             shell(*study.words.split(), *words)
     places = {
-        "heads.csv": runs[0], "evidence.csv.gz": runs[0], "causal.csv": tested,
-        "feature_model.csv": runs[0], "effects.csv": runs[0],
-        "sweep.csv": home / "sweep", "languages.csv": home / "spoken",
-    }  # fmt: skip
+        "heads.csv": runs[0],
+        "evidence.csv.gz": runs[0],
+        "causal.csv": tested,
+        "feature_model.csv": runs[0],
+        "effects.csv": runs[0],
+        "sweep.csv": home / "sweep",
+        "languages.csv": home / "spoken",
+    }
 
-    files = {"ablate": "causal.csv", "explain": "feature_model.csv", "sweep": "sweep.csv", "languages": "languages.csv",
-             "function_vectors": "function-vectors.csv"}  # fmt: skip
+    files = {
+        "ablate": "causal.csv",
+        "explain": "feature_model.csv",
+        "sweep": "sweep.csv",
+        "languages": "languages.csv",
+        "function_vectors": "function-vectors.csv",
+    }
 
     def read(name: str) -> pd.DataFrame:
         file = files.get(name, name if ".csv" in name else f"{name}.csv")
@@ -86,9 +95,19 @@ def written(gpt2_folder, tmp_path_factory) -> Callable[[str], pd.DataFrame]:
 
 
 WRITTEN_OTHERWISE = {
-    "ablate", "compare", "emergence", "explain", "function_vectors", "headvis", "languages", "match_heads",
-    "prune", "sweep", "verify", "weights",
-}  # fmt: skip
+    "ablate",
+    "compare",
+    "emergence",
+    "explain",
+    "function_vectors",
+    "headvis",
+    "languages",
+    "match_heads",
+    "prune",
+    "sweep",
+    "verify",
+    "weights",
+}
 """Studies with other arguments than those that their names tell, or without a table of `--out`."""
 
 

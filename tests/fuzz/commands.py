@@ -19,12 +19,22 @@ SHARES = ["a", "nan", "inf", "-1", "", "9" * 400]
 NAMES = ["", " ", "nonsense", "\x1b[31mred", "x" * 5000, "\udcff", "a,b"]
 HEADS = ["", "nine", "L9H9", "-1.-1", "L0", "0.0.0", "²H1", "L" + "9" * 5000 + "H1", "\x1b[31m"]
 WORDS = {
-    "head": HEADS, "heads": [*HEADS, "0.0,", "0.0 1.1"], "text": ["", "\ud800", "x " * 100_000], "clean": ["", "\ud800", "x " * 100_000], "corrupt": ["", "\ud800", "x1z"],
-    "answer": ["", "\ud800", "x1z"], "wrong": ["", "\ud800", "x1z"],
-    "types": [*NAMES, ",", "positional,poetic"], "type": NAMES,
-    "device": NAMES, "revision": ["main"],
-    "revisions": ["step1"], "languages": ["nonsense", "fr", "en", "de,xx"], "address": ["nonsense"], "host": NAMES,
-}  # fmt: skip
+    "head": HEADS,
+    "heads": [*HEADS, "0.0,", "0.0 1.1"],
+    "text": ["", "\ud800", "x " * 100_000],
+    "clean": ["", "\ud800", "x " * 100_000],
+    "corrupt": ["", "\ud800", "x1z"],
+    "answer": ["", "\ud800", "x1z"],
+    "wrong": ["", "\ud800", "x1z"],
+    "types": [*NAMES, ",", "positional,poetic"],
+    "type": NAMES,
+    "device": NAMES,
+    "revision": ["main"],
+    "revisions": ["step1"],
+    "languages": ["nonsense", "fr", "en", "de,xx"],
+    "address": ["nonsense"],
+    "host": NAMES,
+}
 """Bad values of options that are text, by the name of the option."""
 LEFT_OUT = {"bos", "overwrite", "help", "install_completion", "show_completion"}
 """Any text may be a token's, and flags have no values."""
@@ -39,22 +49,58 @@ CORPORA = ["bad.conllu", "wide.txt"]
 def sound(desk: Desk) -> dict[str, list[str]]:
     """Arguments of each command with which it would work."""
     text = ["--corpus", "keys.conllu", "--max-tokens", "50"]
-    values = {"model": "mini", "run": desk.run, "runs": desk.run, "head": "0.0", "corpus": "keys.conllu",
-              "max_tokens": 50, "windows": 8, "quiet": True}  # fmt: skip
+    values = {
+        "model": "mini",
+        "run": desk.run,
+        "runs": desk.run,
+        "head": "0.0",
+        "corpus": "keys.conllu",
+        "max_tokens": 50,
+        "windows": 8,
+        "quiet": True,
+    }
     plain = {name: words_with(name, values) for name in COMMANDS}
     return plain | {
-        "classify": ["mini", *text, "--out", "new", "-q"], "report": [desk.given],
-        "show": ["mini", "0.0", "a"], "why": ["mini", "0.0", *text, "--types", "positional"], "atlas": [desk.given, "--out", "new.pdf"],
+        "classify": ["mini", *text, "--out", "new", "-q"],
+        "report": [desk.given],
+        "show": ["mini", "0.0", "a"],
+        "why": ["mini", "0.0", *text, "--types", "positional"],
+        "atlas": [desk.given, "--out", "new.pdf"],
         "verify": [desk.run, "--as", "distilgpt2"],
-        "ablate": [desk.run], "prune": ["mini", *text],
-        "sweep": ["--models", "mini", "--out", "swept", "-q"], "emergence": ["swept"],
-        "languages": ["mini", "--corpus", "de_keys-ud-test.conllu", "--corpus", "en_keys-ud-test.conllu", "--max-tokens", "50", "--out", "spoken", "-q"],
+        "ablate": [desk.run],
+        "prune": ["mini", *text],
+        "sweep": ["--models", "mini", "--out", "swept", "-q"],
+        "emergence": ["swept"],
+        "languages": [
+            "mini",
+            "--corpus",
+            "de_keys-ud-test.conllu",
+            "--corpus",
+            "en_keys-ud-test.conllu",
+            "--max-tokens",
+            "50",
+            "--out",
+            "spoken",
+            "-q",
+        ],
         "serve": [desk.run, "--no-open"],  # never as it stands: it would answer until interrupted
         "gallery": [desk.run, "--out", "new"],
         "headvis": [desk.run, "--out", "new", "--corpus", "keys.conllu", "--sequences", "9"],
         "function_vectors": ["mini", "--tasks", "past", "--prompts", "6"],
-        "patch": [desk.run, "--clean", "x1z", "--corrupt", "x2z", "--answer", "a", "--wrong", "b", "--heads", "L0H0"],
-    }  # fmt: skip
+        "patch": [
+            desk.run,
+            "--clean",
+            "x1z",
+            "--corrupt",
+            "x2z",
+            "--answer",
+            "a",
+            "--wrong",
+            "b",
+            "--heads",
+            "L0H0",
+        ],
+    }
 
 
 @dataclass(frozen=True)

@@ -20,14 +20,64 @@ LONGEST_MESSAGE = 1000
 RELATIONS = relations_of(["delimiter", "syntactic", "coreference", "semantic"])
 
 _numbers = st.sampled_from(
-    ["0", "1", "2", "3", "-1", "01", "1-2", "2-1", "1-9", "2-3", "1.1", "0.1", "1-999999999", "_", "",
-     "1e9", "٣", "9" * 10, "1" * 5000, "1-" + "2" * 5000, "1.", "-", "1-2-3", " 1", "1 "]
-)  # fmt: skip
+    [
+        "0",
+        "1",
+        "2",
+        "3",
+        "-1",
+        "01",
+        "1-2",
+        "2-1",
+        "1-9",
+        "2-3",
+        "1.1",
+        "0.1",
+        "1-999999999",
+        "_",
+        "",
+        "1e9",
+        "٣",
+        "9" * 10,
+        "1" * 5000,
+        "1-" + "2" * 5000,
+        "1.",
+        "-",
+        "1-2-3",
+        " 1",
+        "1 ",
+    ]
+)
 _words = st.one_of(
-    st.sampled_from(["a", "she", "the", ".", '"', "don't", "do", "n't", "_", "", " ", "a  b", "\u3000",
-                     "\x85", "\x0c", "\x00", "\u202e", "é", "e\u0301", "😀", "=1+1", "<b>", "a" * 300]),
+    st.sampled_from(
+        [
+            "a",
+            "she",
+            "the",
+            ".",
+            '"',
+            "don't",
+            "do",
+            "n't",
+            "_",
+            "",
+            " ",
+            "a  b",
+            "\u3000",
+            "\x85",
+            "\x0c",
+            "\x00",
+            "\u202e",
+            "é",
+            "e\u0301",
+            "😀",
+            "=1+1",
+            "<b>",
+            "a" * 300,
+        ]
+    ),
     st.text(max_size=6),
-)  # fmt: skip
+)
 _ids = st.sampled_from(["e1", "e2", "e1[1/2]", "e1[2/2]", "", "-", "e=1", "[1/1]"])
 _brackets = st.builds(
     lambda shape, entity: shape.format(entity),
@@ -35,21 +85,37 @@ _brackets = st.builds(
     _ids,
 )
 _misc = st.one_of(
-    st.sampled_from(["_", "SpaceAfter=No", "SpaceAfter", "SpaceAfter=", "|", "=", "Entity", "Entity=_", ""]),
+    st.sampled_from(
+        ["_", "SpaceAfter=No", "SpaceAfter", "SpaceAfter=", "|", "=", "Entity", "Entity=_", ""]
+    ),
     st.lists(_brackets, max_size=4).map(lambda parts: "Entity=" + "".join(parts)),
-    st.lists(_brackets, max_size=2).map(lambda parts: f"Entity={''.join(parts)}|SpaceAfter=No|Entity="),
+    st.lists(_brackets, max_size=2).map(
+        lambda parts: f"Entity={''.join(parts)}|SpaceAfter=No|Entity="
+    ),
     _words,
-)  # fmt: skip
+)
 _sound_misc = st.sampled_from(["_", "SpaceAfter=No", "Entity=(e1-person)", "Entity=(e2)(e1)"])
 _labels = st.sampled_from(["NOUN", "PRON", "VERB", "PROPN", "_", "", "X" * 200])
 _deprels = st.sampled_from(["obj", "nsubj", "det", "flat", "nmod:poss", ":", "_", "", "conj"])
 _feats = st.sampled_from(["_", "PronType=Prs", "=", "|", ""])
 _comments = st.one_of(
-    st.sampled_from(["# newdoc id = d", "# newdoc", "#newdoc id=", "# newpar", "#", "# = =", "## newdoc id = x",
-                     "# global.Entity = eid-etype", "# global.Entity = etype-eid-head", "# global.Entity =",
-                     "#\t" * 9]),
+    st.sampled_from(
+        [
+            "# newdoc id = d",
+            "# newdoc",
+            "#newdoc id=",
+            "# newpar",
+            "#",
+            "# = =",
+            "## newdoc id = x",
+            "# global.Entity = eid-etype",
+            "# global.Entity = etype-eid-head",
+            "# global.Entity =",
+            "#\t" * 9,
+        ]
+    ),
     st.text(max_size=8).map(lambda text: "#" + text),
-)  # fmt: skip
+)
 _wild_row = st.tuples(
     _numbers, _words, _words, _labels, _words, _feats, _numbers, _deprels, _words, _misc
 ).map("\t".join)
@@ -68,8 +134,18 @@ def _sentence(draw: st.DrawFn) -> str:
             st.one_of(st.integers(0, size), _numbers) if draw(odd) else st.integers(0, i - 1)
         )
         form = draw(_words)
-        columns = [i, form if form.strip() else "a", draw(_words), draw(_labels), "_", draw(_feats),
-                   head, draw(_deprels), "_", draw(_misc if draw(odd) else _sound_misc)]  # fmt: skip
+        columns = [
+            i,
+            form if form.strip() else "a",
+            draw(_words),
+            draw(_labels),
+            "_",
+            draw(_feats),
+            head,
+            draw(_deprels),
+            "_",
+            draw(_misc if draw(odd) else _sound_misc),
+        ]
         rows.append("\t".join(map(str, columns)))
     return "\n".join([*draw(st.lists(_comments, max_size=2)), *rows])
 
@@ -95,7 +171,7 @@ def _edited(draw: st.DrawFn, raw: bytes) -> bytes:
             )
         )
         raw = raw[:at] + put + raw[at + draw(st.integers(0, 3)) :]
-    return raw  # fmt: skip
+    return raw
 
 
 _encoded = conllu_text.map(lambda text: text.encode("utf-8", "replace"))

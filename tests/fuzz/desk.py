@@ -42,20 +42,34 @@ class Desk:
         """Paths at which there is neither a model, a run, a corpus nor a sweep."""
         names = ["missing", "notes.rst", "empty.txt", "folder", "latin.conllu", "bad.json", "pipe"]
         odd = {
-            "no name": "", "blank": " ", "too long": "x" * 5000, "nobody's home": "~nobody/x",
-            "escapes": "\x1b[31mred\x1b[0m", "not UTF-8": "\udcff", "device": "/dev/null",
-            "below a file": "notes.rst/x", "up": "..", "loop": "loop",
-        }  # fmt: skip
+            "no name": "",
+            "blank": " ",
+            "too long": "x" * 5000,
+            "nobody's home": "~nobody/x",
+            "escapes": "\x1b[31mred\x1b[0m",
+            "not UTF-8": "\udcff",
+            "device": "/dev/null",
+            "below a file": "notes.rst/x",
+            "up": "..",
+            "loop": "loop",
+        }
         return {name: name for name in names} | odd
 
     def bad_targets(self, suffix: str) -> dict[str, str]:
         """Paths where nothing may be written: a user's file, or no file of this kind."""
         return {
-            "other suffix": "new.xyz", "no suffix": "new", "folder": f"folder{suffix}",
-            "below a file": f"notes.rst/new{suffix}", "user's": f"mine{suffix}", "no name": "",
-            "too long": "x" * 5000 + suffix, "of a run": "runs/mini/run.json", "root": "/", "here": ".",
+            "other suffix": "new.xyz",
+            "no suffix": "new",
+            "folder": f"folder{suffix}",
+            "below a file": f"notes.rst/new{suffix}",
+            "user's": f"mine{suffix}",
+            "no name": "",
+            "too long": "x" * 5000 + suffix,
+            "of a run": "runs/mini/run.json",
+            "root": "/",
+            "here": ".",
             "up": "runs/..",
-        }  # fmt: skip
+        }
 
     def state(self) -> dict[str, str]:
         """Everything on the desk, by its bytes and kind."""

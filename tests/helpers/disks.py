@@ -17,9 +17,11 @@ def disk(folder: Path, options: str) -> Iterator[Path]:
     """A small file system in memory, mounted at a folder."""
     folder.mkdir(exist_ok=True)
     mount = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
-    if os.name != "posix" or shutil.which("mount") is None or subprocess.run(
-        mount, capture_output=True, check=False
-    ).returncode:  # fmt: skip
+    if (
+        os.name != "posix"
+        or shutil.which("mount") is None
+        or subprocess.run(mount, capture_output=True, check=False).returncode
+    ):
         pytest.skip("nothing can be mounted here")
     try:
         yield folder

@@ -85,10 +85,14 @@ def hand_built() -> torch.nn.Module:
 
     model = BertForMaskedLM(
         BertConfig(
-            vocab_size=len(WORDS), hidden_size=D_MODEL, num_hidden_layers=1,
-            num_attention_heads=ALL, intermediate_size=8, max_position_embeddings=CONTEXT,
+            vocab_size=len(WORDS),
+            hidden_size=D_MODEL,
+            num_hidden_layers=1,
+            num_attention_heads=ALL,
+            intermediate_size=8,
+            max_position_embeddings=CONTEXT,
         )
-    )  # fmt: skip
+    )
     state = model.state_dict()
     for name, tensor in state.items():
         if tensor.is_floating_point():

@@ -77,9 +77,16 @@ def save_matching(
 def _gpt2(codes, q, k, v, o, step) -> GPT2LMHeadModel:
     size = len(codes)
     config = GPT2Config(
-        vocab_size=size, n_embd=D_MODEL, n_head=HEADS, n_layer=LAYERS, n_positions=CONTEXT,
-        n_inner=4, bos_token_id=0, eos_token_id=0, tie_word_embeddings=False,
-    )  # fmt: skip
+        vocab_size=size,
+        n_embd=D_MODEL,
+        n_head=HEADS,
+        n_layer=LAYERS,
+        n_positions=CONTEXT,
+        n_inner=4,
+        bos_token_id=0,
+        eos_token_id=0,
+        tie_word_embeddings=False,
+    )
     model = GPT2LMHeadModel(config)
     state = model.state_dict()
     for name, tensor in state.items():

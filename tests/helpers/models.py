@@ -41,14 +41,24 @@ def save_model(
     heads, width = SHAPE["heads"], 32
     special = {"bos_token_id": tokenizer.bos_token_id, "eos_token_id": tokenizer.eos_token_id}
     common = {
-        "hidden_size": width, "num_hidden_layers": layers, "num_attention_heads": heads,
-        "intermediate_size": 64, "max_position_embeddings": context,
-        "vocab_size": len(tokenizer), "initializer_range": spread, **special,
-    }  # fmt: skip
+        "hidden_size": width,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "intermediate_size": 64,
+        "max_position_embeddings": context,
+        "vocab_size": len(tokenizer),
+        "initializer_range": spread,
+        **special,
+    }
     gpt2 = {
-        "n_embd": width, "n_layer": layers, "n_head": heads, "n_positions": context,
-        "vocab_size": len(tokenizer), "initializer_range": spread, **special,
-    }  # fmt: skip
+        "n_embd": width,
+        "n_layer": layers,
+        "n_head": heads,
+        "n_positions": context,
+        "vocab_size": len(tokenizer),
+        "initializer_range": spread,
+        **special,
+    }
     model = {
         "gpt2": lambda: GPT2LMHeadModel(GPT2Config(**gpt2)),
         "gpt_neox": lambda: GPTNeoXForCausalLM(GPTNeoXConfig(**common)),

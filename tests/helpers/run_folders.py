@@ -38,55 +38,144 @@ def make_run(folder: Path) -> Path:
     )
     examples = [
         Example(
-            1, 0, "induction/repeat", "best", 0.5, "t#0", tuple(tokens), 6, (3,), a[1, 0].astype(np.float16),
-            positions=(0, *range(5, 13)), left_out=(0.25,), length=20, more_targets=1,
+            1,
+            0,
+            "induction/repeat",
+            "best",
+            0.5,
+            "t#0",
+            tuple(tokens),
+            6,
+            (3,),
+            a[1, 0].astype(np.float16),
+            positions=(0, *range(5, 13)),
+            left_out=(0.25,),
+            length=20,
+            more_targets=1,
         ),
         Example(
-            1, 0, "", "ordinary", float("nan"), "t#1", ("<s>", "x"), -1, (), np.eye(2, dtype=np.float16),
-            positions=(0, 1), left_out=(), length=2,
+            1,
+            0,
+            "",
+            "ordinary",
+            float("nan"),
+            "t#1",
+            ("<s>", "x"),
+            -1,
+            (),
+            np.eye(2, dtype=np.float16),
+            positions=(0, 1),
+            left_out=(),
+            length=2,
         ),
-    ]  # fmt: skip
+    ]
     cause = {
-        "kind": "head", "layer": 0, "head": 1, "type": "induction",
-        "behaviour": "repeat", "how": "mean", "n": 96, "clean": -2.5, "ablated": -4.75,
-        "effect": -2.25, "ci_low": -2.5, "ci_high": -2.0, "control": -0.125,
-        "control_low": -0.25, "control_high": 0.0, "relation": "",
-        "excess": -2.125, "excess_low": -2.25, "excess_high": -2.0, "q_value": 0.001,
+        "kind": "head",
+        "layer": 0,
+        "head": 1,
+        "type": "induction",
+        "behaviour": "repeat",
+        "how": "mean",
+        "n": 96,
+        "clean": -2.5,
+        "ablated": -4.75,
+        "effect": -2.25,
+        "ci_low": -2.5,
+        "ci_high": -2.0,
+        "control": -0.125,
+        "control_low": -0.25,
+        "control_high": 0.0,
+        "relation": "",
+        "excess": -2.125,
+        "excess_low": -2.25,
+        "excess_high": -2.0,
+        "q_value": 0.001,
         "verdict": CAUSAL_EFFECT,
-    }  # fmt: skip
+    }
     edges = cause | {
-        "kind": "tag", "behaviour": EDGES, "how": "edges", "relation": "repeat", "moved": 0.5,
-        "clean": 0.0, "ablated": 0.5, "effect": 0.5, "ci_low": 0.25, "ci_high": 0.75,
-        "excess": 0.25, "excess_low": 0.125, "excess_high": 0.5,
-        "times": 2.0, "times_low": 1.5, "times_high": 3.0,
-    }  # fmt: skip
+        "kind": "tag",
+        "behaviour": EDGES,
+        "how": "edges",
+        "relation": "repeat",
+        "moved": 0.5,
+        "clean": 0.0,
+        "ablated": 0.5,
+        "effect": 0.5,
+        "ci_low": 0.25,
+        "ci_high": 0.75,
+        "excess": 0.25,
+        "excess_low": 0.125,
+        "excess_high": 0.5,
+        "times": 2.0,
+        "times_low": 1.5,
+        "times_high": 3.0,
+    }
     term = {
-        "layer": 0, "head": 1, "explained": 0.75, "place": 1, "feature": "offset-1",
-        "kind": "position", "queries": "", "weight": 2.5,
-        "unique": 0.5, "ci_low": 0.25, "ci_high": 0.625,
-    }  # fmt: skip
+        "layer": 0,
+        "head": 1,
+        "explained": 0.75,
+        "place": 1,
+        "feature": "offset-1",
+        "kind": "position",
+        "queries": "",
+        "weight": 2.5,
+        "unique": 0.5,
+        "ci_low": 0.25,
+        "ci_high": 0.625,
+    }
     effect = {
-        "layer": 0, "head": 1, "type": "copy", "effect": "looked-at", "n": 80, "on": 1.5,
-        "control": 0.25, "lift": 1.25, "ci_low": 1.0, "ci_high": 1.5, "q_value": 0.001,
-        "spread": 0.5, "second_lift": 1.0, "second_low": 0.75, "second_high": 1.25,
-        "moved": 1.0, "moved_low": 0.75, "moved_high": 1.25,
-        "share": float("nan"), "threshold": 0.5, "tagged": True, "confirmed": 1.0,
-    }  # fmt: skip
+        "layer": 0,
+        "head": 1,
+        "type": "copy",
+        "effect": "looked-at",
+        "n": 80,
+        "on": 1.5,
+        "control": 0.25,
+        "lift": 1.25,
+        "ci_low": 1.0,
+        "ci_high": 1.5,
+        "q_value": 0.001,
+        "spread": 0.5,
+        "second_lift": 1.0,
+        "second_low": 0.75,
+        "second_high": 1.25,
+        "moved": 1.0,
+        "moved_low": 0.75,
+        "moved_high": 1.25,
+        "share": float("nan"),
+        "threshold": 0.5,
+        "tagged": True,
+        "confirmed": 1.0,
+    }
     facts = {"threshold": 0.5, "sign": 1, "meaning": "raises what it looks at", "source": "ours"}
     facts |= {"second": "tokens that it attends to from elsewhere"}
     settings = run.info.get("settings", {}) | {"keep_sums": True}
     info = run.info | {"effects": {"writes/copy/looked-at": facts}, "settings": settings}
     heads = run.heads.assign(explained=0.75, feature_model="the token before (+2.5)")
     keys = [
-        {"layer": layer, "head": head, "k_from": "L0H1" if layer else "",
-         "k_composition": 0.125 if layer else float("nan"), "k_random_p999": 0.0625}
-        for layer in (0, 1) for head in (0, 1)
-    ]  # fmt: skip
+        {
+            "layer": layer,
+            "head": head,
+            "k_from": "L0H1" if layer else "",
+            "k_composition": 0.125 if layer else float("nan"),
+            "k_random_p999": 0.0625,
+        }
+        for layer in (0, 1)
+        for head in (0, 1)
+    ]
     made = hs.Run(
-        heads, run.evidence, run.thresholds, info, run.tally, examples,
-        pd.DataFrame([cause, edges]).reindex(columns=CAUSE_COLUMNS), pd.DataFrame([term]), pd.DataFrame([effect]),
-        np.full((2, 2, 24, 24), 1 / 24), pd.DataFrame(keys),
-    )  # fmt: skip
+        heads,
+        run.evidence,
+        run.thresholds,
+        info,
+        run.tally,
+        examples,
+        pd.DataFrame([cause, edges]).reindex(columns=CAUSE_COLUMNS),
+        pd.DataFrame([term]),
+        pd.DataFrame([effect]),
+        np.full((2, 2, 24, 24), 1 / 24),
+        pd.DataFrame(keys),
+    )
     return made.save(folder)
 
 
@@ -100,8 +189,9 @@ def signed(folder: Path) -> None:
     info = json.loads(path.read_bytes())
     info["files"] = {
         name: hashlib.sha256(stored(folder, name)).hexdigest()
-        for name in CHECKED if (folder / PACKED.get(name, name)).is_file()
-    }  # fmt: skip
+        for name in CHECKED
+        if (folder / PACKED.get(name, name)).is_file()
+    }
     path.write_text(json.dumps(info), encoding="utf-8")
     sign_record(path)
 

@@ -31,14 +31,32 @@ def entries(*words: str, documents: int = 5, upos: str = "NOUN") -> list[Sentenc
 
 ANNA: SentencePair = (
     sentence(
-        "anna", "Anna/Anna/PROPN/1", "showed/show/VERB/0", "Maria/Maria/PROPN/1", "an/a/DET/2",
-        "old/old/ADJ/2", "dog/dog/NOUN/1", "and/and/CCONJ/3", "a/a/DET/3", "small/small/ADJ/3",
-        "cat/cat/NOUN/2", "././PUNCT/1",
+        "anna",
+        "Anna/Anna/PROPN/1",
+        "showed/show/VERB/0",
+        "Maria/Maria/PROPN/1",
+        "an/a/DET/2",
+        "old/old/ADJ/2",
+        "dog/dog/NOUN/1",
+        "and/and/CCONJ/3",
+        "a/a/DET/3",
+        "small/small/ADJ/3",
+        "cat/cat/NOUN/2",
+        "././PUNCT/1",
     ),
     sentence(
-        "anna", "Einen/ein/DET/2", "alten/alt/ADJ/2", "Hund/Hund/NOUN/1", "und/und/CCONJ/3",
-        "eine/ein/DET/3", "kleine/klein/ADJ/3", "Katze/Katze/NOUN/2", "zeigte/zeigen/VERB/0",
-        "Anna/Anna/PROPN/1", "Maria/Maria/PROPN/1", "././PUNCT/1",
+        "anna",
+        "Einen/ein/DET/2",
+        "alten/alt/ADJ/2",
+        "Hund/Hund/NOUN/1",
+        "und/und/CCONJ/3",
+        "eine/ein/DET/3",
+        "kleine/klein/ADJ/3",
+        "Katze/Katze/NOUN/2",
+        "zeigte/zeigen/VERB/0",
+        "Anna/Anna/PROPN/1",
+        "Maria/Maria/PROPN/1",
+        "././PUNCT/1",
     ),
-)  # fmt: skip
+)
 """A sentence and its translation in another order."""

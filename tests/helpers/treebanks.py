@@ -73,8 +73,11 @@ def japanese(said: Said) -> list[Word]:
     for role, noun, mark in phrases:
         words.append(Word(nouns[noun], "NOUN", verb, role, glued=True))
         words.append(Word(mark, "ADP", len(words) - 1, "case", glued=True))
-    return [*words, Word(verbs[said.verb], "VERB", -1, "root", glued=True),
-            Word("。", "PUNCT", verb, "punct", glued=True)]  # fmt: skip
+    return [
+        *words,
+        Word(verbs[said.verb], "VERB", -1, "root", glued=True),
+        Word("。", "PUNCT", verb, "punct", glued=True),
+    ]
 
 
 def chinese(said: Said) -> list[Word]:
@@ -144,8 +147,12 @@ def arabic(said: Said) -> list[Word]:
 
 
 SPEAK: dict[str, Speak] = {
-    "ar": arabic, "en": english, "fr": french, "ja": japanese, "zh": chinese,
-}  # fmt: skip
+    "ar": arabic,
+    "en": english,
+    "fr": french,
+    "ja": japanese,
+    "zh": chinese,
+}
 
 
 def said(documents: int, sentences: int = 8, seed: int = 0) -> list[list[Said]]:

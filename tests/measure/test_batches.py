@@ -64,8 +64,10 @@ def test_a_few_documents_lie_in_long_stretches(lengths):
     windows = made_up(lengths)
     blocks = blocks_in_the_end(windows)
     assert MIN_BLOCKS < len(set(blocks.tolist())) <= STRETCHES
-    documents = {b: {w.document for w, own in zip(windows, blocks, strict=True) if own == b}
-                 for b in set(blocks.tolist())}  # fmt: skip
+    documents = {
+        b: {w.document for w, own in zip(windows, blocks, strict=True) if own == b}
+        for b in set(blocks.tolist())
+    }
     assert {len(own) for own in documents.values()} == {1}
     # each block is one stretch: it is never left and entered again
     assert (np.diff(blocks) != 0).sum() == len(documents) - 1

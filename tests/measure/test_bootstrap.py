@@ -19,8 +19,11 @@ def test_the_interval_is_scipys_percentile_bootstrap_of_a_ratio():
     theirs = stats.bootstrap(
         (sums, counts.astype(float)),
         lambda a, b, axis: a.sum(axis) / b.sum(axis),
-        n_resamples=20_000, paired=True, method="percentile", random_state=2,
-    ).confidence_interval  # fmt: skip
+        n_resamples=20_000,
+        paired=True,
+        method="percentile",
+        random_state=2,
+    ).confidence_interval
     # two draws of 20,000: their quantiles differ by about 1 % of the interval's length
     assert low == pytest.approx(theirs.low, abs=0.03 * (theirs.high - theirs.low))
     assert high == pytest.approx(theirs.high, abs=0.03 * (theirs.high - theirs.low))

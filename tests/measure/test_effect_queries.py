@@ -64,8 +64,10 @@ def test_the_sums_are_those_of_a_slow_loop(tokenizer, tmp_path):
                     )
                     for which in (0, 1) if larger <= 0.25 * len(there) else (0,):
                         expected[which, :, layer, head] += [
-                            weight * float(values[token]), weight * np.mean(others), weight
-                        ]  # fmt: skip
+                            weight * float(values[token]),
+                            weight * np.mean(others),
+                            weight,
+                        ]
     assert tally.queries[:, 0].sum() == queries
     for which, name in enumerate(("writes/copy/looked-at", "writes/suppress/predicted")):
         index = names.index(name)

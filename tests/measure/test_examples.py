@@ -40,9 +40,12 @@ from tests.helpers.models import eager_attention
 
 RELATIONS = relations_of(["positional", "delimiter", "induction"])
 SHOWN = [
-    "induction/repeat", "induction/duplicate", "induction/natural", "delimiter/punctuation",
+    "induction/repeat",
+    "induction/duplicate",
+    "induction/natural",
+    "delimiter/punctuation",
     "positional/offset-1-random",
-]  # fmt: skip
+]
 
 
 @pytest.fixture(scope="module")

@@ -23,10 +23,17 @@ def window(number: int, *, far: bool, stimulus: str = "text") -> Window:
     """A sentence of two verbs and an object: of the nearer one, or of the farther one."""
     classes = ["VERB", "ADV", "VERB", "ADV", "NOUN"]
     words = tuple(
-        Word(f"w{i}", 3 * i, 3 * i + 2, 0, upos=upos, head=(0 if far else 2) if i == 4 else -1,
-             deprel="obj" if i == 4 else "dep")
+        Word(
+            f"w{i}",
+            3 * i,
+            3 * i + 2,
+            0,
+            upos=upos,
+            head=(0 if far else 2) if i == 4 else -1,
+            deprel="obj" if i == 4 else "dep",
+        )
         for i, upos in enumerate(classes)
-    )  # fmt: skip
+    )
     document = Document(f"d{number}", " ".join(w.form for w in words), words)
     found = window_of_tokens(["<bos>", *(w.form for w in words)], document)
     return replace(found, document=number, stimulus=stimulus)

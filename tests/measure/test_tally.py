@@ -122,13 +122,15 @@ def slow_targets(window, relation) -> dict[int, set[int]]:
             for k in range(len(mentions)):
                 same = mentions.entity[q] == mentions.entity[k]
                 eligible = {
-                    "pronoun": mentions.personal[q] and not mentions.pronoun[k]
+                    "pronoun": mentions.personal[q]
+                    and not mentions.pronoun[k]
                     and mentions.surface[q] != mentions.surface[k],
-                    "nominal": not mentions.pronoun[q] and not mentions.pronoun[k]
+                    "nominal": not mentions.pronoun[q]
+                    and not mentions.pronoun[k]
                     and not mentions.shared[q, k],
                     "chain": True,
                     "same-word": mentions.lemma[q] == mentions.lemma[k],
-                }[relation.name]  # fmt: skip
+                }[relation.name]
                 if same and eligible and mentions.last[k] < mentions.first[q]:
                     add(mentions.last[q], range(mentions.first[k], mentions.last[k] + 1))
     elif relation.type == "semantic":

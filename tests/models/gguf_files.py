@@ -21,12 +21,16 @@ def sizes_of(layers: int) -> Sizes:
         "output.weight": (VOCABULARY, D_MODEL),
     }
     each: Sizes = {
-        "attn_norm.weight": (D_MODEL,), "ffn_norm.weight": (D_MODEL,),
-        "attn_q.weight": (D_MODEL, D_MODEL), "attn_k.weight": (narrow, D_MODEL),
-        "attn_v.weight": (narrow, D_MODEL), "attn_output.weight": (D_MODEL, D_MODEL),
-        "ffn_gate.weight": (D_FF, D_MODEL), "ffn_up.weight": (D_FF, D_MODEL),
+        "attn_norm.weight": (D_MODEL,),
+        "ffn_norm.weight": (D_MODEL,),
+        "attn_q.weight": (D_MODEL, D_MODEL),
+        "attn_k.weight": (narrow, D_MODEL),
+        "attn_v.weight": (narrow, D_MODEL),
+        "attn_output.weight": (D_MODEL, D_MODEL),
+        "ffn_gate.weight": (D_FF, D_MODEL),
+        "ffn_up.weight": (D_FF, D_MODEL),
         "ffn_down.weight": (D_MODEL, D_FF),
-    }  # fmt: skip
+    }
     return whole | {f"blk.{i}.{key}": size for i in range(layers) for key, size in each.items()}
 
 

@@ -151,9 +151,13 @@ PADDED[1, :, :, 7:] = False
         (PADDED[:1].expand(2, -1, -1, -1), True, PADDED[:1]),
         (torch.zeros(2, 1, 9, 9).masked_fill(~PADDED, LOWEST), True, PADDED),
         (torch.zeros(2, 1, 9, 9).masked_fill(~PADDED, -torch.inf), True, PADDED),
-        (drawn(1, 4, 9, 9).masked_fill(~CAUSAL[:9, :9], LOWEST), True, CAUSAL[:9, :9].expand(1, 4, 9, 9)),
+        (
+            drawn(1, 4, 9, 9).masked_fill(~CAUSAL[:9, :9], LOWEST),
+            True,
+            CAUSAL[:9, :9].expand(1, 4, 9, 9),
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_mask_hides_what_it_hides_in_a_plain_softmax(mask, is_causal, seen):
     """Masks are of booleans, or numbers to add; one that all windows share is kept once."""
     query, key, value = (drawn(2, 4, 9, 8) for _ in range(3))

@@ -13,9 +13,11 @@ def layout(kind: str, **fields):
 
 
 FALCON_40B = {
-    "hidden_size": 8192, "num_attention_heads": 128, "num_kv_heads": 8,
+    "hidden_size": 8192,
+    "num_attention_heads": 128,
+    "num_kv_heads": 8,
     "new_decoder_architecture": True,
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(
@@ -36,8 +38,14 @@ def test_heads_on_shared_keys_are_those_of_the_published_models(kind, fields, ex
 
 
 def test_the_numbers_of_a_model_that_also_sees_are_those_of_its_text():
-    text = {"num_hidden_layers": 3, "num_attention_heads": 6, "num_key_value_heads": 2,
-            "hidden_size": 48, "head_dim": 16, "vocab_size": 99}  # fmt: skip
+    text = {
+        "num_hidden_layers": 3,
+        "num_attention_heads": 6,
+        "num_key_value_heads": 2,
+        "hidden_size": 48,
+        "head_dim": 16,
+        "vocab_size": 99,
+    }
     found = layout("Gemma3Config", text_config=text)
     assert (found.layers, found.heads, found.key_value_heads) == (3, 6, 2)
     assert (found.d_model, found.d_head, found.vocabulary) == (48, 16, 99)

@@ -152,17 +152,24 @@ CASES = {
         {"num_hidden_layers": 62, "query_pre_attn_scalar": 16, "head_dim": 32},
         {"attention.key_length": 32, "attention.sliding_window": 4096},
     ),
-}  # fmt: skip
+}
 """Models, by what transformers' GGUF reader does not read of their files."""
 
 
 def network_of(case: Converted) -> Any:
     sizes = {
-        "vocab_size": VOCABULARY, "hidden_size": 64, "num_hidden_layers": 2,
-        "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 48,
-        "max_position_embeddings": CONTEXT, "tie_word_embeddings": case.family.startswith("gemma"),
-        "pad_token_id": 0, "bos_token_id": 0, "eos_token_id": 0,
-    }  # fmt: skip
+        "vocab_size": VOCABULARY,
+        "hidden_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "intermediate_size": 48,
+        "max_position_embeddings": CONTEXT,
+        "tie_word_embeddings": case.family.startswith("gemma"),
+        "pad_token_id": 0,
+        "bos_token_id": 0,
+        "eos_token_id": 0,
+    }
     config = AutoConfig.for_model(case.family, **sizes | case.config)
     torch.manual_seed(0)
     network = AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()

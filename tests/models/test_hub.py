@@ -66,8 +66,12 @@ def test_the_command_reads_gpt2_from_the_hub_that_the_environment_names(
     environment = {"HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "home"), "NO_COLOR": "1"}
     done = subprocess.run(
         [sys.executable, "-m", "headscope", *map(str, words), "--out", str(tmp_path / "run")],
-        env=os.environ | environment, capture_output=True, text=True, check=False, timeout=120,
-    )  # fmt: skip
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
     assert (done.returncode, done.stderr) == (0, "")
     stored = json.loads((tmp_path / "run" / "run.json").read_text())["model"]
     assert (stored["name"], stored["revision"]) == (GPT2, commit_of(models[GPT2]["main"]))

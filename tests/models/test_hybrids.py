@@ -23,10 +23,11 @@ WITH = (1, 3)
 LAYERS = {
     "jamba": {"num_hidden_layers": 4},
     "qwen3_next": {
-        "num_hidden_layers": 4, "layer_types": ["linear_attention", "full_attention"] * 2,
+        "num_hidden_layers": 4,
+        "layer_types": ["linear_attention", "full_attention"] * 2,
         "mlp_only_layers": [],
     },
-}  # fmt: skip
+}
 NAMES = [f"L{layer}H{head}" for layer in WITH for head in range(4)]
 NOTE = "layers 0, 2 have no softmax attention"
 

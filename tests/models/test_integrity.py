@@ -40,8 +40,9 @@ def edit(folder: Path, change: Callable[[Tensors], Tensors | None]) -> Path:
     tensors = tensors if changed is None else changed
     save_file(
         {key: each.contiguous().clone() for key, each in tensors.items()},
-        folder / WEIGHTS, metadata={"format": "pt"},
-    )  # fmt: skip
+        folder / WEIGHTS,
+        metadata={"format": "pt"},
+    )
     return folder
 
 
@@ -101,8 +102,11 @@ def test_a_tokenizer_that_is_larger_than_the_embedding_is_refused(copy):
         tensors["transformer.wte.weight"] = tensors["transformer.wte.weight"][:150]
 
     edit_config(edit(copy, cut), vocab_size=150)
-    with pytest.raises(ModelError, match=r"token \d+ in its vocabulary \('.+'\) has no embedding: "
-                       "the model has 150 of them"):  # fmt: skip
+    with pytest.raises(
+        ModelError,
+        match=r"token \d+ in its vocabulary \('.+'\) has no embedding: "
+        "the model has 150 of them",
+    ):
         load_model(str(copy))
 
 

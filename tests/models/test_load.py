@@ -32,8 +32,14 @@ from tests.models.tiny import tiny_config
 
 WEIGHTS = "model.safetensors"
 STATED = AttentionDimensions(
-    layers=2, heads=4, key_value_heads=4, d_model=32, d_head=8, vocabulary=100, context=64,
-)  # fmt: skip
+    layers=2,
+    heads=4,
+    key_value_heads=4,
+    d_model=32,
+    d_head=8,
+    vocabulary=100,
+    context=64,
+)
 
 
 @pytest.mark.parametrize("engine", ["fused", "lens"])

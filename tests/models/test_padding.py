@@ -27,10 +27,15 @@ def test_a_pattern_does_not_depend_on_the_batch(rope, engine, gpt2_folder):
     words = AutoTokenizer.from_pretrained(gpt2_folder)
     torch.manual_seed(0)
     config = LlamaConfig(
-        hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64,
-        max_position_embeddings=64, vocab_size=len(words), initializer_range=0.4,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=64,
+        max_position_embeddings=64,
+        vocab_size=len(words),
+        initializer_range=0.4,
         rope_parameters={"rope_type": rope, "rope_theta": 10_000.0, **ROPES[rope]},
-    )  # fmt: skip
+    )
     network = LlamaForCausalLM(config)
     network(torch.arange(100)[None] % 90)  # dynamic frequencies stay as a longer text left them
     before = {name: buffer.clone() for name, buffer in network.named_buffers()}

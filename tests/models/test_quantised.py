@@ -14,11 +14,13 @@ from headscope.models.load import load_model
 from tests.helpers.models import edit_config, save_model
 
 WEIGHTS = "model.safetensors"
-FP8 = {"quant_method": "fp8", "activation_scheme": "dynamic", "fmt": "e4m3",
-       "weight_block_size": [128, 128]}  # fmt: skip
-BITSANDBYTES = {
-    "quant_method": "bitsandbytes", "load_in_4bit": True, "bnb_4bit_quant_type": "nf4"
-}  # fmt: skip
+FP8 = {
+    "quant_method": "fp8",
+    "activation_scheme": "dynamic",
+    "fmt": "e4m3",
+    "weight_block_size": [128, 128],
+}
+BITSANDBYTES = {"quant_method": "bitsandbytes", "load_in_4bit": True, "bnb_4bit_quant_type": "nf4"}
 
 
 @pytest.fixture(scope="module")

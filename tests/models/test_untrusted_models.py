@@ -123,9 +123,12 @@ def test_no_process_is_started_and_no_network_asked_while_a_model_loads(
     for layout, folder in zip(LAYOUTS, folders, strict=True):
         save_tiny(layout, tokenizer, folder)
     done = subprocess.run(
-        [sys.executable, "-c", CHILD, *map(str, folders)], capture_output=True, text=True,
-        timeout=240, check=False,
-    )  # fmt: skip
+        [sys.executable, "-c", CHILD, *map(str, folders)],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
     *lines, last, started = done.stdout.splitlines()
     assert last == "ALL", done.stdout + done.stderr
     assert started.startswith("STARTED os.system")

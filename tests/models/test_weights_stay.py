@@ -23,9 +23,15 @@ LAYERS = range(3)
 
 def llama(words: Any) -> Any:
     torch.manual_seed(0)
-    config = LlamaConfig(hidden_size=32, num_hidden_layers=len(LAYERS), num_attention_heads=4,
-                         intermediate_size=64, max_position_embeddings=256,
-                         vocab_size=len(words), initializer_range=0.4)  # fmt: skip
+    config = LlamaConfig(
+        hidden_size=32,
+        num_hidden_layers=len(LAYERS),
+        num_attention_heads=4,
+        intermediate_size=64,
+        max_position_embeddings=256,
+        vocab_size=len(words),
+        initializer_range=0.4,
+    )
     return LlamaForCausalLM(config)
 
 

@@ -16,55 +16,54 @@ WINDOW = 56
 """Longer than the text on which an engine is checked when it is loaded, and shorter than the context."""
 
 WIDTH = dict.fromkeys(
-    "hidden_size n_embd d_model embedding_size word_embed_proj_dim attention_hidden_size".split(), 32
-)  # fmt: skip
-LAYERS = dict.fromkeys(
-    "num_hidden_layers n_layer n_layers num_layers num_blocks depth".split(), 2
-)  # fmt: skip
+    "hidden_size n_embd d_model embedding_size word_embed_proj_dim attention_hidden_size".split(),
+    32,
+)
+LAYERS = dict.fromkeys("num_hidden_layers n_layer n_layers num_layers num_blocks depth".split(), 2)
 HEADS = dict.fromkeys(
     "num_attention_heads n_head n_heads num_heads attention_heads index_n_heads mamba_n_heads "
-    "mamba_num_heads linear_num_key_heads linear_num_value_heads linear_num_heads".split(), 4
-)  # fmt: skip
-KEY_HEADS = dict.fromkeys(
-    "num_key_value_heads num_kv_heads".split(), 2
-)  # fmt: skip
+    "mamba_num_heads linear_num_key_heads linear_num_value_heads linear_num_heads".split(),
+    4,
+)
+KEY_HEADS = dict.fromkeys("num_key_value_heads num_kv_heads".split(), 2)
 PER_HEAD = dict.fromkeys(
     "head_dim kv_channels rotary_dim qk_rope_head_dim qk_nope_head_dim v_head_dim index_head_dim "
     "mamba_d_head mamba_head_dim linear_key_head_dim linear_value_head_dim linear_head_dim "
-    "query_pre_attn_scalar".split(), 8
-)  # fmt: skip
+    "query_pre_attn_scalar".split(),
+    8,
+)
 INNER = dict.fromkeys(
     "intermediate_size ffn_dim n_inner ffn_hidden_size moe_intermediate_size "
     "shared_expert_intermediate_size shared_intermediate_size intermediate_size_mlp "
-    "expert_ffn_hidden_size moe_shared_expert_intermediate_size mamba_d_ssm".split(), 64
-)  # fmt: skip
+    "expert_ffn_hidden_size moe_shared_expert_intermediate_size mamba_d_ssm".split(),
+    64,
+)
 RANKS = dict.fromkeys(
     "q_lora_rank kv_lora_rank mamba_d_state state_size ssm_state_size mamba_dt_rank "
     "time_step_rank hc_lowrank laurel_rank chunk_size mamba_chunk_size block_size qk_head_dim "
-    "hidden_size_per_layer_input ple_embed_dim".split(), 16
-)  # fmt: skip
+    "hidden_size_per_layer_input ple_embed_dim".split(),
+    16,
+)
 EXPERTS = dict.fromkeys(
     "num_experts num_local_experts n_routed_experts moe_num_experts zero_expert_num".split(), 4
-)  # fmt: skip
-CHOSEN = dict.fromkeys(
-    "num_experts_per_tok num_experts_per_token moe_k moe_topk".split(), 2
-)  # fmt: skip
-GROUPS = dict.fromkeys(
-    "n_group topk_group num_expert_group n_groups mamba_n_groups".split(), 1
-)  # fmt: skip
+)
+CHOSEN = dict.fromkeys("num_experts_per_tok num_experts_per_token moe_k moe_topk".split(), 2)
+GROUPS = dict.fromkeys("n_group topk_group num_expert_group n_groups mamba_n_groups".split(), 1)
 POSITIONS = dict.fromkeys(
     "max_position_embeddings n_positions n_ctx max_seq_len seq_length max_source_positions "
-    "context_length model_max_length".split(), CONTEXT
-)  # fmt: skip
+    "context_length model_max_length".split(),
+    CONTEXT,
+)
 WINDOWS = dict.fromkeys(
     "sliding_window window_size local_attention attention_chunk_size".split(), WINDOW
-)  # fmt: skip
+)
 VOCABULARY = dict.fromkeys(
     "vocab_size vocab_size_per_layer_input ngram_vocab_size_base".split(), 320
-)  # fmt: skip
+)
 TOKENS = dict.fromkeys(
-    "pad_token_id bos_token_id eos_token_id decoder_start_token_id cls_token_id sep_token_id".split(), 0
-)  # fmt: skip
+    "pad_token_id bos_token_id eos_token_id decoder_start_token_id cls_token_id sep_token_id".split(),
+    0,
+)
 SMALL = WIDTH | LAYERS | HEADS | KEY_HEADS | PER_HEAD | INNER | RANKS | EXPERTS | CHOSEN | GROUPS
 SMALL |= POSITIONS | WINDOWS | VOCABULARY | TOKENS
 
@@ -76,7 +75,10 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "distilbert": {"dim": 32, "hidden_dim": 64},
     "gemma3n_text": {"num_kv_shared_layers": 1},
     "gpt_bigcode": {"num_key_value_heads": 1},
-    "gpt_neo": {"attention_types": [[["global", "local"], 1]], "attention_layers": ["global", "local"]},
+    "gpt_neo": {
+        "attention_types": [[["global", "local"], 1]],
+        "attention_layers": ["global", "local"],
+    },
     "granitemoehybrid": {"mamba_d_head": 16, **LINEAR_AND_FULL},
     "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1},
     "kimi_linear": LINEAR_AND_FULL,
@@ -85,7 +87,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "qwen3_next": LINEAR_AND_FULL,
     "qwen3_5_text": LINEAR_AND_FULL,
     "whisper": {"encoder_attention_heads": 4, "decoder_attention_heads": 4},
-}  # fmt: skip
+}
 """Fields that must fit together beyond the common names, by model type."""
 
 

@@ -15,8 +15,31 @@ from tests.helpers.translated import ANNA, entries
 from tests.relations import code_example
 
 # 0     1    2    3     4    5   6     7   8    9   10  11 12  13
-KEYS = ["<bos>", "Anna", "told", "Maria", "that", "she", "could", "n't", "find", "the", "old", "k",
-        "eys", ".", '"', "They", "were", "here", ",", '"', "said", "Maria", "."]  # fmt: skip
+KEYS = [
+    "<bos>",
+    "Anna",
+    "told",
+    "Maria",
+    "that",
+    "she",
+    "could",
+    "n't",
+    "find",
+    "the",
+    "old",
+    "k",
+    "eys",
+    ".",
+    '"',
+    "They",
+    "were",
+    "here",
+    ",",
+    '"',
+    "said",
+    "Maria",
+    ".",
+]
 # 14 15   16   17   18 19 20  21    22
 
 REED = """\
@@ -51,8 +74,23 @@ PAST = """\
 8	to	to	PART	_	_	9	mark	_	_
 9	rest	rest	VERB	_	VerbForm=Inf	3	advcl	_	_
 """
-PAST_TOKENS = ["<bos>", "She", "walked", ",", "sees", "cats", "taken", "was", "slept", "and",
-               "talked", "and", "stayed", "to", "rest"]  # fmt: skip
+PAST_TOKENS = [
+    "<bos>",
+    "She",
+    "walked",
+    ",",
+    "sees",
+    "cats",
+    "taken",
+    "was",
+    "slept",
+    "and",
+    "talked",
+    "and",
+    "stayed",
+    "to",
+    "rest",
+]
 
 TOM = """\
 1	Tom	Tom	PROPN	_	Number=Sing	3	nsubj	_	Entity=(e1)
@@ -92,10 +130,30 @@ RELATED = """\
 """
 # two sentences lie between "hot" and "cold" or "cold" and "hot": too far
 RELATED_TOKENS = [
-    "<bos>", "Young", "dogs", "liked", "hot", "whe", "els", "and", "cold", "cats", ".",
-    "Large", "cars", "ran", ".", "A", "big", "vehicle", "hated", "hot", "days", "like",
+    "<bos>",
+    "Young",
+    "dogs",
+    "liked",
+    "hot",
+    "whe",
+    "els",
+    "and",
+    "cold",
+    "cats",
+    ".",
+    "Large",
+    "cars",
+    "ran",
+    ".",
+    "A",
+    "big",
+    "vehicle",
+    "hated",
+    "hot",
+    "days",
+    "like",
     "Sunday",
-]  # fmt: skip
+]
 
 # "left" is of two units before, "when" opens a divided one, "sang" has no satellite
 DISCOURSE = """\
@@ -122,9 +180,28 @@ DISCOURSE = """\
 3	.	.	PUNCT	_	_	2	punct	_	_
 """
 DISCOURSE_TOKENS = [
-    "<bos>", "Tom", "slept", ".", "Ann", "also", "left", "when", "she", "sa", "w", "because", "it",
-    "rained", "outside", "and", "sang", ".", "Nobody", "came", ".",
-]  # fmt: skip
+    "<bos>",
+    "Tom",
+    "slept",
+    ".",
+    "Ann",
+    "also",
+    "left",
+    "when",
+    "she",
+    "sa",
+    "w",
+    "because",
+    "it",
+    "rained",
+    "outside",
+    "and",
+    "sang",
+    ".",
+    "Nobody",
+    "came",
+    ".",
+]
 
 LONG_WORD = ["<bos>", "in", "com", "pre", "hension"]
 
@@ -134,8 +211,9 @@ FACTS_TEXT = next(fact_documents(0, seed=0))
 FACTS = ["<bos>", *(word.form for word in FACTS_TEXT.words)]
 
 # "zeigte" has no other verb to be compared with, and does not count
-TRANSLATED_TEXT = prompts([ANNA, *entries("old/alt", "dog/Hund", "small/klein",
-                                                        "cat/Katze", "show/zeigen")])[0]  # fmt: skip
+TRANSLATED_TEXT = prompts(
+    [ANNA, *entries("old/alt", "dog/Hund", "small/klein", "cat/Katze", "show/zeigen")]
+)[0]
 TRANSLATED = ["<bos>", *TRANSLATED_TEXT.text.split()]
 
 WORDS = ["<bos>", *["ab", "cd", "ef", "gh", "ij", "kl", "m"] * 2]

@@ -80,13 +80,21 @@ def test_syntactic_controls_keep_the_distance_and_the_keys_word_class():
     # DET ADJ NOUN twice; the noun's determiner is two back, and so is another determiner from
     # the verb between them; adjectives and verbs are two back from elsewhere
     window = sentence(
-        ("DET", 2, "det"), ("ADJ", 2, "amod"), ("NOUN", 3, "nsubj"), ("VERB", -1, "root"),
-        ("DET", 7, "det"), ("DET", 7, "det"), ("ADJ", 7, "amod"), ("NOUN", 3, "obj"),
-    )  # fmt: skip
+        ("DET", 2, "det"),
+        ("ADJ", 2, "amod"),
+        ("NOUN", 3, "nsubj"),
+        ("VERB", -1, "root"),
+        ("DET", 7, "det"),
+        ("DET", 7, "det"),
+        ("ADJ", 7, "amod"),
+        ("NOUN", 3, "obj"),
+    )
     targets = words_linked_by(window, "det", query_is_head=True)
     assert set(zip(targets.query.tolist(), targets.key.tolist(), strict=True)) == {
-        (3, 1), (8, 5), (8, 6),
-    }  # fmt: skip
+        (3, 1),
+        (8, 5),
+        (8, 6),
+    }
     found = many(same_distance_same_class, window, targets)
     # two back with a determiner as key, and no dependency between: ADJ(7) → DET(5) alone;
     # three back there is no such determiner, and any unlinked pair serves
@@ -154,8 +162,13 @@ def test_the_matched_control_of_word_induction_is_the_other_tokens_of_the_longes
     drawn = relation.matched_control(window, relation.pairs(window), np.random.default_rng(0))
     # the words that follow start at 3, 5 and 8, and the longest word has 3 tokens
     assert set(zip(drawn.query.tolist(), drawn.key.tolist(), strict=True)) == {
-        (9, 3), (9, 5), (11, 5), (11, 6), (14, 8), (14, 10),
-    }  # fmt: skip
+        (9, 3),
+        (9, 5),
+        (11, 5),
+        (11, 6),
+        (14, 8),
+        (14, 10),
+    }
     assert drawn.share.tolist() == [0.5] * 6
 
 

@@ -34,9 +34,13 @@ def one_back(window: hs.Window) -> hs.Pairs:
 
 
 WORDS = hs.HeadType(
-    name="words", letter="W", colour="#7f3b08", relations=(one_back,),
-    looks_at="an earlier word", control_keys="same query, other keys",
-)  # fmt: skip
+    name="words",
+    letter="W",
+    colour="#7f3b08",
+    relations=(one_back,),
+    looks_at="an earlier word",
+    control_keys="same query, other keys",
+)
 
 # and one with a stimulus of its own, whose documents say what their words point back to ---
 
@@ -68,9 +72,13 @@ def content(window: hs.Window) -> hs.Pairs:
 
 
 BOXES = hs.HeadType(
-    name="boxes", letter="B", relations=(content,), behaviour="boxes", on_request=True,
+    name="boxes",
+    letter="B",
+    relations=(content,),
+    behaviour="boxes",
+    on_request=True,
     stimuli=(hs.Stimulus(name="boxes", build=boxes),),
-)  # fmt: skip
+)
 # -----------------------------------------------------------------------------------------
 
 

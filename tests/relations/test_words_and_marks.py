@@ -39,8 +39,32 @@ TAGGED = """\
 """
 TOKENS = ["<bos>", "Do", "n", "'", "t", " 5", "%", " half", "-", "way", " -", " Mr", ".", "."]
 PLAIN = "Don't eat 5% & #1 * half-way - 'Mr' 3.5, now."
-PLAIN_TOKENS = ["<bos>", "Don", "'", "t", " eat", " 5", "%", " &", " #", "1", " *", " half", "-",
-                "way", " -", " '", "Mr", "'", " 3", ".", "5", ",", " now", "."]  # fmt: skip
+PLAIN_TOKENS = [
+    "<bos>",
+    "Don",
+    "'",
+    "t",
+    " eat",
+    " 5",
+    "%",
+    " &",
+    " #",
+    "1",
+    " *",
+    " half",
+    "-",
+    "way",
+    " -",
+    " '",
+    "Mr",
+    "'",
+    " 3",
+    ".",
+    "5",
+    ",",
+    " now",
+    ".",
+]
 
 
 def tagged(text: str):

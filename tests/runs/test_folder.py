@@ -160,13 +160,15 @@ def header(**tensors: dict) -> bytes:
 @pytest.mark.parametrize(
     "raw",
     [
-        b"", b"\xff" * 8, (10**18).to_bytes(8, "little") + b"{}",
+        b"",
+        b"\xff" * 8,
+        (10**18).to_bytes(8, "little") + b"{}",
         header(target={"dtype": "F64", "shape": [10**9, 10**9, 10**9], "data_offsets": [0, 0]}),
         header(target={"dtype": "F64", "shape": [0, 10**18], "data_offsets": [0, 0]}),
         header(target={"dtype": "F64", "shape": [1], "data_offsets": [0, 8]}) + b"12345678",
         header(),
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("name", [SUMS, PATTERNS])
 def test_sums_and_patterns_of_another_kind_are_refused_even_when_signed(folder, name, raw):
     (folder / name).write_bytes(raw)
@@ -178,10 +180,12 @@ def test_sums_and_patterns_of_another_kind_are_refused_even_when_signed(folder, 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[" * 10**6, "recursion"), ("9" * 10**6, "digits"), ("null", "NoneType"),
+        ("[" * 10**6, "recursion"),
+        ("9" * 10**6, "digits"),
+        ("null", "NoneType"),
         ('{"format_version": 3, "provenance": {}, "relations": []}', "Field required"),
     ],
-)  # fmt: skip
+)
 def test_a_run_json_that_is_none_is_refused_in_few_words(folder, text, message):
     (folder / RECORD).write_text(text)
     with no_hang(), pytest.raises(RunError, match=rf"run\.json: .*{message}") as error:

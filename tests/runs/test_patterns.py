@@ -15,11 +15,22 @@ TWO_SIDED = np.array([[0.5, 0.5], [0.25, 0.75]], np.float16)
 def files(*patterns: np.ndarray) -> tuple[bytes, bytes]:
     examples = [
         Example(
-            1, 0, "induction/repeat", "best", 0.5, "t#0", tuple("abcdefgh"[: len(pattern)]), 1, (0,),
-            pattern, positions=tuple(range(len(pattern))), left_out=(), length=len(pattern),
+            1,
+            0,
+            "induction/repeat",
+            "best",
+            0.5,
+            "t#0",
+            tuple("abcdefgh"[: len(pattern)]),
+            1,
+            (0,),
+            pattern,
+            positions=tuple(range(len(pattern))),
+            left_out=(),
+            length=len(pattern),
         )
         for pattern in patterns
-    ]  # fmt: skip
+    ]
     stored, index = example_files(examples)
     return stored, index.encode()
 

@@ -39,8 +39,9 @@ def home(gpt2_folder, tmp_path_factory) -> Path:
 def out(home) -> Path:
     run = home.parent / "shared" / "run"
     asked = ("--max-tokens", 600, "--max-length", 32, "--types", "positional,induction")
-    written("classify", home / "models" / "tiny", "--corpus", home / "texts", "--out", run,
-              *asked, "-q")  # fmt: skip
+    written(
+        "classify", home / "models" / "tiny", "--corpus", home / "texts", "--out", run, *asked, "-q"
+    )
     return run
 
 
@@ -104,9 +105,11 @@ def test_a_run_finds_its_model_and_its_text_and_so_it_does_when_all_are_moved(ho
     run = hs.load(moved / "shared" / "run")  # the earlier one keeps its model
     with pytest.raises(ModelError, match=r"model 'tiny' is not at .*tiny; state .* --model"):
         run.show("L1H2", "the old keys")
-    for command in (("show", run_folder := moved / "shared" / "run", "L1H2", "keys"),
-                    ("study", "redundancy", run_folder, "--windows", 2),
-                    ("study", "weights", run_folder)):  # fmt: skip
+    for command in (
+        ("show", run_folder := moved / "shared" / "run", "L1H2", "keys"),
+        ("study", "redundancy", run_folder, "--windows", 2),
+        ("study", "weights", run_folder),
+    ):
         written(*command, "--model", moved / "small")
 
 
@@ -123,13 +126,45 @@ def test_no_file_that_a_command_writes_says_where_its_model_lies(home, out, tmp_
     made = tmp_path / "made"
     made.mkdir()
     written("compare", out, two, "--out", made / "compare.csv")
-    written("study", "redundancy", two, "--windows", 2, "--out", made / "r.csv",
-              "--figure", made / "r.svg")  # fmt: skip
+    written(
+        "study",
+        "redundancy",
+        two,
+        "--windows",
+        2,
+        "--out",
+        made / "r.csv",
+        "--figure",
+        made / "r.svg",
+    )
     written("study", "weights", two, "--out", made / "w.csv")
     written("show", two, "L0H0", "the keys", "--out", made / "show.html")
-    written("study", "prune", two, "--corpus", text, "--max-tokens", 1200, "--out", made / "p.csv", "--figure", made / "p.svg")  # fmt: skip
-    written("study", "collapse", model, "--corpus", text, "--max-tokens", 100,
-              "--out", made / "c.csv", "--figure", made / "c.svg")  # fmt: skip
+    written(
+        "study",
+        "prune",
+        two,
+        "--corpus",
+        text,
+        "--max-tokens",
+        1200,
+        "--out",
+        made / "p.csv",
+        "--figure",
+        made / "p.svg",
+    )
+    written(
+        "study",
+        "collapse",
+        model,
+        "--corpus",
+        text,
+        "--max-tokens",
+        100,
+        "--out",
+        made / "c.csv",
+        "--figure",
+        made / "c.svg",
+    )
     written("report", two, "--out", made / "page.html")
     assert len(list(made.iterdir())) == 10
     assert said_in(made, str(home.parent)) == []
@@ -140,9 +175,19 @@ def test_no_file_of_a_sweep_says_where_its_models_lie(home):
     elsewhere = home / "more" / "tiny"
     if not elsewhere.exists():
         shutil.copytree(home / "models" / "tiny", elsewhere)
-    asked = ("--models", f"{home}/models/tiny,{elsewhere},{home}/broken", "--corpus", home / "texts",
-             "--out", home.parent / "shared" / "sweep", "--max-tokens", 300,
-             "--types", "positional", "-q")  # fmt: skip
+    asked = (
+        "--models",
+        f"{home}/models/tiny,{elsewhere},{home}/broken",
+        "--corpus",
+        home / "texts",
+        "--out",
+        home.parent / "shared" / "sweep",
+        "--max-tokens",
+        300,
+        "--types",
+        "positional",
+        "-q",
+    )
     assert headscope("sweep", "run", *asked).returncode == 1  # the broken one
     folder = home.parent / "shared" / "sweep"
     assert said_in(folder, str(home.parent)) == []

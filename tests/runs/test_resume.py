@@ -19,8 +19,11 @@ from tests.helpers.run_folders import content, state_of
 TEXT = "Alice was very tired. She looked at the old keys again. "
 # windows so short that stretches are merged on the way
 OPTIONS = {
-    "types": ["induction", "positional"], "max_tokens": 2400, "max_length": 16, "direct_effects": True,
-}  # fmt: skip
+    "types": ["induction", "positional"],
+    "max_tokens": 2400,
+    "max_length": 16,
+    "direct_effects": True,
+}
 
 
 class BrokenOffError(Exception):
@@ -72,9 +75,13 @@ def broken(model: Path, corpus: Path, out: Path, after: int, **more) -> list[str
 
     with pytest.raises(BrokenOffError):
         hs.classify(
-            str(model), corpus, out=out, progress=after_batches(after, stop),
-            on_message=told.append, **{**OPTIONS, **more},
-        )  # fmt: skip
+            str(model),
+            corpus,
+            out=out,
+            progress=after_batches(after, stop),
+            on_message=told.append,
+            **{**OPTIONS, **more},
+        )
     return told
 
 
@@ -262,9 +269,12 @@ def test_a_full_disk_keeps_the_last_sums_and_the_run_goes_on_from_them(
         out = small / "run"
         with pytest.raises(RunError) as error:
             hs.classify(
-                str(gpt2_folder), corpus, out=out,
-                progress=after_batches(6, lambda: fill(small)), **OPTIONS,
-            )  # fmt: skip
+                str(gpt2_folder),
+                corpus,
+                out=out,
+                progress=after_batches(6, lambda: fill(small)),
+                **OPTIONS,
+            )
         assert "No space left on device" in str(error.value)
         assert "; the sums are kept in " in str(error.value)
         assert not out.exists()

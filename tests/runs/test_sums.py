@@ -122,7 +122,7 @@ def test_a_file_that_would_fill_the_memory_is_refused_before_it_does(files, mess
         ("target", np.zeros((4, 2, 4))),
         ("hits", None),
     ],
-)  # fmt: skip
+)
 def test_sums_of_another_run_are_refused(name, array):
     arrays = from_npz(sums_file(drawn()), 2**30)
     arrays[name] = array

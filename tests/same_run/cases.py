@@ -49,7 +49,9 @@ def _study(name: str, *commands: str, files: tuple[str, ...] = ()) -> Case:
 
 CASES = (
     _classify("mini", "mini"),
-    _classify("smollm2", f"{PACKAGED['smollm2'].path} --max-tokens 8000 --direct-effects", "smollm2"),
+    _classify(
+        "smollm2", f"{PACKAGED['smollm2'].path} --max-tokens 8000 --direct-effects", "smollm2"
+    ),
     _classify("encoder", "@encoder --corpus @pairs --max-tokens 6000"),
     _classify("code", "mini --corpus @modules --max-tokens 6000"),
     _classify("lens", "mini --engine lens --max-tokens 2000 --corpus gold"),
@@ -83,7 +85,7 @@ CASES = (
     ),
     _study("ablate", "ablate mini --queries 16 --overwrite", files=("mini/causal.csv",)),
     _study("listed", "heads mini --format csv", files=("listed.out",)),
-)  # fmt: skip
+)
 
 
 def modules(folder: Path) -> None:

@@ -55,8 +55,11 @@ def live_with_run(gpt2_folder, tmp_path_factory) -> Live:
     run = hs.classify(str(gpt2_folder), corpus, max_tokens=600, types=["positional", "induction"])
     evidence = run.evidence
     for head, relation in (("L0H1", "repeat"), ("L1H2", "offset-1")):
-        own = (evidence["relation"] == relation) & (
-            evidence["layer"] == int(head[1])) & (evidence["head"] == int(head[3]))  # fmt: skip
+        own = (
+            (evidence["relation"] == relation)
+            & (evidence["layer"] == int(head[1]))
+            & (evidence["head"] == int(head[3]))
+        )
         assert own.sum() == 1
         kind = str(evidence.loc[own, "type"].iloc[0])
         evidence.loc[own, "tagged"] = True

@@ -55,8 +55,9 @@ def test_a_sentence_a_head_and_its_ablation(page):
         """
         await settled(() => $("#change")?.textContent.includes("→") && $("#head h2"));
         return { text: $("#text").value, head: $("#head h2").textContent, last: $("#head .message").textContent, change: $("#change").textContent };
-        """, at=found["hash"].removeprefix("#"),
-    )  # fmt: skip
+        """,
+        at=found["hash"].removeprefix("#"),
+    )
     assert again.errors == []
     assert again.found["text"] == TEXT
     assert again.found["head"].startswith("L1H2")
@@ -73,7 +74,7 @@ def test_heads_are_found_by_what_they_do_and_ablated_by_type(with_run):
         await settled(() => $("#change").textContent.includes("→"));
         return { before, copies, nothing, none: $$(".cell.faded").length, change: $("#change").textContent, chips: $$(".cell .letter").map((l) => l.textContent).join(""), hash: location.hash };
         """
-    )  # fmt: skip
+    )
     assert seen.errors == []
     found = seen.found
     assert "L1H2" in found["before"]["said"]
@@ -96,7 +97,7 @@ def test_what_is_wrong_is_said_on_the_page_and_it_goes_on(page):
         said.push([$("#status").textContent, $("#status").classList.contains("wrong")]);
         return said;
         """
-    )  # fmt: skip
+    )
     assert seen.errors == []
     empty, right, gone = seen.found
     assert empty[1]

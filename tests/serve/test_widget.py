@@ -34,10 +34,13 @@ NOTEBOOK = """
 def state(live, head: str) -> dict:
     tokens = live.read(TEXT).tokens
     return {
-        "_data": live_data(live), "head": head, "type": "", "token": len(tokens) - 1,
+        "_data": live_data(live),
+        "head": head,
+        "type": "",
+        "token": len(tokens) - 1,
         "_reading": sentence_answer(live, TEXT),
         "_pattern": head_answer(live, TEXT, head),
-    }  # fmt: skip
+    }
 
 
 def in_notebook(live, script: str, folder):

@@ -17,24 +17,56 @@ from headscope.statistics.causes import (
 )
 
 HEAD = {
-    "kind": "tag", "layer": 0, "head": 1, "type": "induction", "relation": "repeat", "verdict": ""
-}  # fmt: skip
+    "kind": "tag",
+    "layer": 0,
+    "head": 1,
+    "type": "induction",
+    "relation": "repeat",
+    "verdict": "",
+}
 BY_DIVERGENCE = HEAD | {
-    "behaviour": EDGES, "n": 48, "effect": 0.02, "moved": 0.5, "control": 0.01, "p_value": 1e-6,
-    "excess": 0.005, "excess_low": -0.1, "excess_high": 0.1, "times": 2.0, "times_low": 1.01,
-    "times_high": 3.0, "loss": 0.0, "loss_excess": 0.0, "loss_low": -0.1, "loss_high": 0.1,
-}  # fmt: skip
+    "behaviour": EDGES,
+    "n": 48,
+    "effect": 0.02,
+    "moved": 0.5,
+    "control": 0.01,
+    "p_value": 1e-6,
+    "excess": 0.005,
+    "excess_low": -0.1,
+    "excess_high": 0.1,
+    "times": 2.0,
+    "times_low": 1.01,
+    "times_high": 3.0,
+    "loss": 0.0,
+    "loss_excess": 0.0,
+    "loss_low": -0.1,
+    "loss_high": 0.1,
+}
 BY_LOSS = BY_DIVERGENCE | {
-    "excess": 0.0, "times_low": 1.0, "loss": 0.02, "loss_excess": 0.02, "loss_low": 1e-3,
-}  # fmt: skip
-SMALL = BY_DIVERGENCE | {
-    "excess": 1e-3, "excess_high": 4.9e-3, "loss_high": 0.019
-}  # fmt: skip
+    "excess": 0.0,
+    "times_low": 1.0,
+    "loss": 0.02,
+    "loss_excess": 0.02,
+    "loss_low": 1e-3,
+}
+SMALL = BY_DIVERGENCE | {"excess": 1e-3, "excess_high": 4.9e-3, "loss_high": 0.019}
 ABLATED = HEAD | {
-    "kind": "head", "behaviour": "near", "how": "mean", "n": 48, "clean": -1.0, "ablated": -1.06,
-    "effect": -0.06, "ci_low": -0.07, "ci_high": -0.05, "control": -0.03, "control_low": -0.04,
-    "excess": -0.02, "excess_low": -0.03, "excess_high": -1e-3, "p_value": 1e-6,
-}  # fmt: skip
+    "kind": "head",
+    "behaviour": "near",
+    "how": "mean",
+    "n": 48,
+    "clean": -1.0,
+    "ablated": -1.06,
+    "effect": -0.06,
+    "ci_low": -0.07,
+    "ci_high": -0.05,
+    "control": -0.03,
+    "control_low": -0.04,
+    "excess": -0.02,
+    "excess_low": -0.03,
+    "excess_high": -1e-3,
+    "p_value": 1e-6,
+}
 WEAK = ABLATED | {"excess_low": -0.019, "excess": -0.01}
 
 

@@ -92,17 +92,35 @@ def test_p_values_are_those_of_a_t_test_when_blocks_are_of_one_size():
 
 
 GOOD = {
-    "layer": 0, "head": 0, "type": "t", "relation": "r", "n": 500, "mass": 0.5, "control": 0.1,
-    "lift": 0.4, "ci_low": 0.35, "ci_high": 0.45, "q_value": 1e-9, "hit_rate": 0.6, "chance": 0.05,
-    "mass_error": 0.02, "control_error": 0.02,
-}  # fmt: skip
+    "layer": 0,
+    "head": 0,
+    "type": "t",
+    "relation": "r",
+    "n": 500,
+    "mass": 0.5,
+    "control": 0.1,
+    "lift": 0.4,
+    "ci_low": 0.35,
+    "ci_high": 0.45,
+    "q_value": 1e-9,
+    "hit_rate": 0.6,
+    "chance": 0.05,
+    "mass_error": 0.02,
+    "control_error": 0.02,
+}
 RULE = TagThresholds(0.2, "a source", "what it is about", times_chance=3.0, beat_baseline_by=0.1)
 
 
 HARD = GOOD | {
-    "baseline": "nearest-VERB", "hard_n": 80.0, "hard_rate": 0.5, "hard_low": 0.42,
-    "hard_high": 0.58, "easy_rate": 0.9, "hard_baseline_rate": 0.3, "matched_control": 0.1,
-}  # fmt: skip
+    "baseline": "nearest-VERB",
+    "hard_n": 80.0,
+    "hard_rate": 0.5,
+    "hard_low": 0.42,
+    "hard_high": 0.58,
+    "easy_rate": 0.9,
+    "hard_baseline_rate": 0.3,
+    "matched_control": 0.1,
+}
 
 
 def tag(evidence: pd.DataFrame, thresholds: dict) -> pd.Series:
@@ -140,10 +158,17 @@ def reasons_of(row: dict) -> list[str]:
         ({"chance": 0.2}, "1.5 × 0.400 on the same keys by evenly spread attention, × 2"),
         ({"hard_low": 0.4}, "at 0.50 [0.400, 0.580] of 80 queries where “nearest verb” is wrong"),
         ({"hard_baseline_rate": 0.35}, "baselines 0.35 + 0.10"),
-        ({"surrogate_margin": 0.1, "surrogate_margin_low": 0.0, "surrogate_margin_high": 0.2,
-          "surrogate_hit_rate": 0.5}, "its surrogate is right at 0.50"),
+        (
+            {
+                "surrogate_margin": 0.1,
+                "surrogate_margin_low": 0.0,
+                "surrogate_margin_high": 0.2,
+                "surrogate_hit_rate": 0.5,
+            },
+            "its surrogate is right at 0.50",
+        ),
     ],
-)  # fmt: skip
+)
 def test_every_condition_alone_prevents_a_tag_and_says_so(change, condition):
     assert tagged(HARD)
     assert not tagged(HARD | change)
@@ -257,9 +282,18 @@ def heads_of(rows: list[dict]) -> pd.DataFrame:
     thresholds = {f"{r['type']}/{r['relation']}": TagThresholds(0.2, "s", "m") for r in rows}
     evidence["tagged"] = tag(evidence, thresholds)
     evidence["verdict"] = verdicts(evidence, thresholds)
-    profile = evidence[["layer", "head"]].drop_duplicates().assign(
-        first_token_mass=0.1, sink_share=np.nan, entropy=1.0, mean_distance=2.0, variability=0.3, shape="mixed"
-    )  # fmt: skip
+    profile = (
+        evidence[["layer", "head"]]
+        .drop_duplicates()
+        .assign(
+            first_token_mass=0.1,
+            sink_share=np.nan,
+            entropy=1.0,
+            mean_distance=2.0,
+            variability=0.3,
+            shape="mixed",
+        )
+    )
     return head_table(evidence, thresholds, profile, kv_group_size=2)
 
 

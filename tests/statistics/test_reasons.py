@@ -11,13 +11,33 @@ from headscope.statistics.reasons import explain_tags, explained_by
 
 RULE = TagThresholds(threshold=0.2, source="ours", meaning="its target", beat_baseline_by=0.1)
 ROW = {
-    "layer": 0, "head": 0, "type": "t", "relation": "r", "n": 80, "mass": 0.5, "control": 0.1,
-    "lift": 0.4, "ci_low": 0.3, "ci_high": 0.5, "q_value": 1e-6, "hit_rate": 0.9,
-    "chance": 0.05, "matched_control": 0.1, "baseline": "own", "baseline_rate": 0.4, "hard_n": 60.0,
-    "hard_rate": 0.8, "hard_low": 0.7, "hard_high": 0.9, "easy_rate": 0.9,
-    "hard_baseline_rate": 0.3, "mass_error": 0.02, "control_error": 0.02, "verdict": "tagged",
+    "layer": 0,
+    "head": 0,
+    "type": "t",
+    "relation": "r",
+    "n": 80,
+    "mass": 0.5,
+    "control": 0.1,
+    "lift": 0.4,
+    "ci_low": 0.3,
+    "ci_high": 0.5,
+    "q_value": 1e-6,
+    "hit_rate": 0.9,
+    "chance": 0.05,
+    "matched_control": 0.1,
+    "baseline": "own",
+    "baseline_rate": 0.4,
+    "hard_n": 60.0,
+    "hard_rate": 0.8,
+    "hard_low": 0.7,
+    "hard_high": 0.9,
+    "easy_rate": 0.9,
+    "hard_baseline_rate": 0.3,
+    "mass_error": 0.02,
+    "control_error": 0.02,
+    "verdict": "tagged",
     "tagged": True,
-}  # fmt: skip
+}
 
 
 def told(*changes: dict) -> str:

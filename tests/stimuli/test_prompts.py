@@ -60,8 +60,9 @@ def test_longer_prompts_than_a_model_reads_are_left_out():
 def test_minimal_pairs_differ_in_one_word_and_are_balanced():
     for pairs in (agreement_pairs(40, seed=3), anaphor_pairs(40, seed=3)):
         for pair in pairs:
-            words = [(a, b) for a, b in zip(pair.good.split(), pair.bad.split(), strict=True)
-                     if a != b]  # fmt: skip
+            words = [
+                (a, b) for a, b in zip(pair.good.split(), pair.bad.split(), strict=True) if a != b
+            ]
             assert len(words) == 1
     ends = [pair.good.split()[-1] for pair in anaphor_pairs(40, seed=3)]
     assert ends.count("herself.") == 20

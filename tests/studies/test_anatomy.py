@@ -53,10 +53,22 @@ def test_every_layout_is_counted_as_its_real_parameters_are(model_folder):
 GPT2 = {"model_type": "gpt2"}  # defaults of transformers are those of GPT-2 small
 GPT2_XL = GPT2 | {"n_layer": 48, "n_head": 25, "n_embd": 1600}
 GPT3 = GPT2 | {"n_layer": 96, "n_head": 96, "n_embd": 12_288, "n_positions": 2048}
-LLAMA_7B = {"model_type": "llama", "num_hidden_layers": 32, "num_attention_heads": 32, "hidden_size": 4096,
-            "intermediate_size": 11_008, "max_position_embeddings": 2048, "vocab_size": 32_000}  # fmt: skip
-LLAMA_2_70B = LLAMA_7B | {"num_hidden_layers": 80, "num_attention_heads": 64, "num_key_value_heads": 8,
-                          "hidden_size": 8192, "intermediate_size": 28_672}  # fmt: skip
+LLAMA_7B = {
+    "model_type": "llama",
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "hidden_size": 4096,
+    "intermediate_size": 11_008,
+    "max_position_embeddings": 2048,
+    "vocab_size": 32_000,
+}
+LLAMA_2_70B = LLAMA_7B | {
+    "num_hidden_layers": 80,
+    "num_attention_heads": 64,
+    "num_key_value_heads": 8,
+    "hidden_size": 8192,
+    "intermediate_size": 28_672,
+}
 
 
 @pytest.mark.parametrize(
@@ -131,8 +143,13 @@ def test_parameters_do_not_depend_on_the_number_of_heads(heads, tmp_path):
 def test_the_feed_forward_width_is_that_of_the_built_model(model_type, tmp_path):
     """Defaults of these configurations leave it out, or have another name for it."""
     widths = {
-        "gpt2": 3072, "gpt_neo": 8192, "gptj": 16384, "bloom": 256, "distilbert": 3072, "mpt": 8192,
-    }  # fmt: skip
+        "gpt2": 3072,
+        "gpt_neo": 8192,
+        "gptj": 16384,
+        "bloom": 256,
+        "distilbert": 3072,
+        "mpt": 8192,
+    }
     found = hs.anatomy(config_only(tmp_path / "config.json", model_type=model_type))
     assert dimension(found, "d_ff") == widths[model_type]
 

@@ -40,15 +40,23 @@ def trained(tmp_path, *callbacks, steps: int = 4, tokenizer=True, **arguments) -
     trainer = Trainer(
         model=network(),
         args=TrainingArguments(
-            str(tmp_path / "trainer"), max_steps=steps, per_device_train_batch_size=2, seed=1,
-            report_to=[], logging_steps=1, save_strategy="no", disable_tqdm=True, use_cpu=True,
-            learning_rate=1e-3, **arguments,
+            str(tmp_path / "trainer"),
+            max_steps=steps,
+            per_device_train_batch_size=2,
+            seed=1,
+            report_to=[],
+            logging_steps=1,
+            save_strategy="no",
+            disable_tqdm=True,
+            use_cpu=True,
+            learning_rate=1e-3,
+            **arguments,
         ),
         train_dataset=STATES,
         data_collator=DataCollatorForLanguageModeling(backend, mlm=False),
         processing_class=backend if tokenizer else None,
         callbacks=list(callbacks),
-    )  # fmt: skip
+    )
     for callback in callbacks:
         if isinstance(callback, hs.HeadCallback):
             callback.log = trainer.log
@@ -93,9 +101,15 @@ def test_a_later_reading_is_that_of_the_weights_as_they_then_are(run):
     table = heads.emergence.table
     pair = (copy.deepcopy(trainer.model), trainer.processing_class)
     again = hs.classify(
-        pair, TEXT, types=heads.types, max_tokens=heads.max_tokens, all=True,
-        challenge=False, examples=False, progress=False,
-    )  # fmt: skip
+        pair,
+        TEXT,
+        types=heads.types,
+        max_tokens=heads.max_tokens,
+        all=True,
+        challenge=False,
+        examples=False,
+        progress=False,
+    )
     held = [set(tags.split(";")) for tags in again.heads["tags"]]
     last = table[table["step"] == 4].set_index("type")["heads"]
     for name in heads.types:
@@ -142,9 +156,15 @@ def test_mixed_precision_reads_the_copy_and_not_the_model_that_is_trained(tmp_pa
     assert trainer.accelerator.mixed_precision == "bf16"
     first = heads.emergence.table.query("step == 0").set_index("type")["heads"]
     again = hs.classify(
-        (network(), trainer.processing_class), TEXT, types=heads.types, max_tokens=400, all=True,
-        challenge=False, examples=False, progress=False,
-    )  # fmt: skip
+        (network(), trainer.processing_class),
+        TEXT,
+        types=heads.types,
+        max_tokens=400,
+        all=True,
+        challenge=False,
+        examples=False,
+        progress=False,
+    )
     held = [set(tags.split(";")) for tags in again.heads["tags"]]
     assert first["induction"] == sum("induction" in tags for tags in held) > 0
 
@@ -180,9 +200,16 @@ TYPES = counted_types()[:-2]
 
 @pytest.mark.parametrize(
     ("revision", "step"),
-    [("step1000", 1000), ("1000", 1000), ("stage1-step5000-tokens21B", 21), ("main", None),
-     (None, None), ("a" * 39 + "7", None), ("checkpoint-50", 50)],
-)  # fmt: skip
+    [
+        ("step1000", 1000),
+        ("1000", 1000),
+        ("stage1-step5000-tokens21B", 21),
+        ("main", None),
+        (None, None),
+        ("a" * 39 + "7", None),
+        ("checkpoint-50", 50),
+    ],
+)
 def test_a_step_is_the_last_number_of_a_name(revision, step):
     assert step_of(revision) == step
 
@@ -194,16 +221,22 @@ def test_revisions_are_sorted_by_number_and_names_come_last():
 
 
 def test_a_head_counts_for_each_of_its_tags_and_failed_cells_for_nothing():
-    heads = pd.DataFrame({
-        "tags": ["induction;delimiter", "delimiter", "unclassified"],
-        "primary": ["induction", "delimiter", "unclassified"],
-    })  # fmt: skip
+    heads = pd.DataFrame(
+        {
+            "tags": ["induction;delimiter", "delimiter", "unclassified"],
+            "primary": ["induction", "delimiter", "unclassified"],
+        }
+    )
     both = counted(Cell("m", "step2", (), "x"), heads, ["induction", "delimiter", "lexical"])
     table = by_revision([both, Cell("m", "step3", (), "z")])
     counts = table.set_index("type")["heads"]
     assert counts.dropna().to_dict() == {
-        "delimiter": 2, "induction": 1, "lexical": 0, "not identifiable": 0, "unclassified": 1,
-    }  # fmt: skip
+        "delimiter": 2,
+        "induction": 1,
+        "lexical": 0,
+        "not identifiable": 0,
+        "unclassified": 1,
+    }
     assert counts.isna().sum() == len(TYPES) - 3
     assert table["all_heads"].unique().tolist() == [3]
     with pytest.raises(RunError, match="none of the 1 runs of this sweep is complete"):

@@ -22,19 +22,50 @@ from tests.helpers.models import eager_attention
 
 # a strict reader in place of the page: the rules of the docstrings of HeadVis' `data_pipeline.py`
 CONFIG = {
-    "model_name", "dataset_name", "n_sequences", "seq_len", "dtype", "attn_implementation", "heads", "n_layers", "n_heads", "n_intervals", "metrics", "metric_descriptions",
-    "head_data_pattern", "has_umap", "umap_heads", "custom_plots", "custom_tables", "statistics_display",
-}  # fmt: skip
+    "model_name",
+    "dataset_name",
+    "n_sequences",
+    "seq_len",
+    "dtype",
+    "attn_implementation",
+    "heads",
+    "n_layers",
+    "n_heads",
+    "n_intervals",
+    "metrics",
+    "metric_descriptions",
+    "head_data_pattern",
+    "has_umap",
+    "umap_heads",
+    "custom_plots",
+    "custom_tables",
+    "statistics_display",
+}
 METRICS = [
-    "self_attention_score", "prev_token_score", "pattern_entropy", "qk_distance", "qk_distance_variance",
+    "self_attention_score",
+    "prev_token_score",
+    "pattern_entropy",
+    "qk_distance",
+    "qk_distance_variance",
     "induction_score",
-]  # fmt: skip
+]
 HEAD = {
-    "sequences", "qk_distance_histogram", "top_query_tokens", "top_key_tokens", "histogram", "statistics",
-}  # fmt: skip
+    "sequences",
+    "qk_distance_histogram",
+    "top_query_tokens",
+    "top_key_tokens",
+    "histogram",
+    "statistics",
+}
 SEQUENCE = {
-    "sequence_id", "interval", "tokens", "attention_indices", "attention_values", "seq_len", "max_activation",
-}  # fmt: skip
+    "sequence_id",
+    "interval",
+    "tokens",
+    "attention_indices",
+    "attention_values",
+    "seq_len",
+    "max_activation",
+}
 
 
 def read(path: Path) -> Any:

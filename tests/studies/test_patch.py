@@ -99,9 +99,15 @@ class Tokens:
 @pytest.fixture(scope="module")
 def of_mini():
     return hs.patch(
-        "atlas:mini", clean=CLEAN, corrupt=CORRUPT, answer=" man", wrong=" friend", heads="all",
-        edges=3, progress=False,
-    )  # fmt: skip
+        "atlas:mini",
+        clean=CLEAN,
+        corrupt=CORRUPT,
+        answer=" man",
+        wrong=" friend",
+        heads="all",
+        edges=3,
+        progress=False,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -151,9 +157,16 @@ def test_every_edge_is_what_a_slow_loop_gives(of_mini, mini, share, part, denois
 @pytest.mark.slow
 def test_a_real_model_with_grouped_heads_is_what_a_slow_loop_gives(smollm2):
     found = hs.patch(
-        "atlas:smollm2", clean=NAMES, corrupt=OTHER_NAMES, answer=" Mary", wrong=" John",
-        heads="L17H4,L29H1", edges=1, source=smollm2, progress=False,
-    )  # fmt: skip
+        "atlas:smollm2",
+        clean=NAMES,
+        corrupt=OTHER_NAMES,
+        answer=" Mary",
+        wrong=" John",
+        heads="L17H4,L29H1",
+        edges=1,
+        source=smollm2,
+        progress=False,
+    )
     assert found.values["clean"] > 1 > -1 > found.values["corrupt"]
     tokens = Tokens(smollm2, NAMES, OTHER_NAMES, found)
     assert len(found.table) == 4

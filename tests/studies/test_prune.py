@@ -83,9 +83,13 @@ def run(small_run):
     """Six heads with a tag: two look only at the first token, one of the others there too."""
     run = hs.load(small_run)
     kinds = {
-        (0, 0): ["first-token"], (0, 1): ["first-token", "punctuation"], (0, 2): ["punctuation"],
-        (1, 0): ["first-token"], (1, 1): ["punctuation"], (1, 3): ["punctuation"],
-    }  # fmt: skip
+        (0, 0): ["first-token"],
+        (0, 1): ["first-token", "punctuation"],
+        (0, 2): ["punctuation"],
+        (1, 0): ["first-token"],
+        (1, 1): ["punctuation"],
+        (1, 3): ["punctuation"],
+    }
     evidence, heads = run.evidence, run.heads
     keys = zip(evidence["layer"], evidence["head"], evidence["relation"], strict=True)
     evidence["tagged"] = [name in kinds.get((layer, head), ()) for layer, head, name in keys]
@@ -104,8 +108,12 @@ def pruning(story, run):
 def test_the_curve_has_every_order_and_step(pruning):
     curve = pruning.table
     assert curve.groupby("order", sort=False)["draw"].nunique().to_dict() == {
-        "importance": 1, "masked": 1, "greedy": 1, "random": DRAWS, "type": 1,
-    }  # fmt: skip
+        "importance": 1,
+        "masked": 1,
+        "greedy": 1,
+        "random": DRAWS,
+        "type": 1,
+    }
     for _, rows in curve.groupby(["order", "draw"]):
         assert rows["share"].tolist() == [i / 10 for i in range(11)]
         assert rows["masked"].tolist() == [0, 1, 2, 2, 3, 4, 5, 6, 6, 7, 8]

@@ -98,8 +98,15 @@ def statuses(folder: Path) -> list[str]:
 def test_each_cell_is_a_run_folder_and_a_row(swept, checkpoints):
     table = pd.read_csv(swept / "sweep.csv", keep_default_na=False, na_values=BLANK)
     assert list(table.columns) == [
-        "model", "revision", "corpus", "folder", "status", "heads", *COUNTS, "error",
-    ]  # fmt: skip
+        "model",
+        "revision",
+        "corpus",
+        "folder",
+        "status",
+        "heads",
+        *COUNTS,
+        "error",
+    ]
     assert table["revision"].tolist() == ["step100", "step20", "step7"]
     assert table["status"].tolist() == statuses(swept) == ["complete", "complete", "failed"]
     assert table["model"].unique().tolist() == [checkpoints.name]
@@ -117,9 +124,12 @@ def test_a_type_for_which_the_text_has_no_queries_is_blank_in_a_sweep(checkpoint
     """Plain text has no trees and no mentions: 0 heads for objects would be an answer to nothing."""
     (tmp_path / "plain.txt").write_text("She saw the old keys again, and told them so. " * 40)
     swept = hs.sweep(
-        models=[str(checkpoints)], revisions=["step20"], corpora=[tmp_path / "plain.txt"],
-        out=tmp_path / "sweep", max_tokens=300,
-    )  # fmt: skip
+        models=[str(checkpoints)],
+        revisions=["step20"],
+        corpora=[tmp_path / "plain.txt"],
+        out=tmp_path / "sweep",
+        max_tokens=300,
+    )
     (row,) = swept.table.to_dict("records")
     assert not pd.isna([row["positional"], row["induction"]]).any()
     assert pd.isna([row["syntactic"], row["coreference"]]).all()
@@ -127,9 +137,11 @@ def test_a_type_for_which_the_text_has_no_queries_is_blank_in_a_sweep(checkpoint
 
 def test_a_cell_is_what_classify_writes(swept, checkpoints, tmp_path):
     hs.classify(
-        str(checkpoints / "step20"), types=["positional", "delimiter"], max_tokens=2500,
+        str(checkpoints / "step20"),
+        types=["positional", "delimiter"],
+        max_tokens=2500,
         out=tmp_path / "run",
-    )  # fmt: skip
+    )
     cells = SweepFolder.read(swept).cells.values()
     (cell,) = (cell for cell in cells if cell.revision == "step20")
     for name in ("evidence.csv.gz", "heads.csv"):
@@ -143,9 +155,16 @@ def test_the_same_command_resumes(swept, checkpoints, tmp_path):
     shutil.rmtree(out / second)
     before = (out / first / "run.json").stat().st_mtime_ns
     done = headscope(
-        "sweep", "run", "--models", checkpoints, "--revisions", "step100,step20", "--out", out,
+        "sweep",
+        "run",
+        "--models",
+        checkpoints,
+        "--revisions",
+        "step100,step20",
+        "--out",
+        out,
         *SMALL,
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     assert (out / first / "run.json").stat().st_mtime_ns == before
     assert (out / second / "heads.csv").read_bytes() == (swept / second / "heads.csv").read_bytes()
@@ -177,9 +196,11 @@ def test_a_damaged_sweep_is_refused_and_leads_nowhere_else(swept, tmp_path):
 
 def test_cells_of_one_name_get_folders_of_their_own(tmp_path):
     spec = read_spec(
-        None, models=["a/gpt", "b/gpt", "x.gguf"], corpora=["c/x.txt", "d/x.txt"],
+        None,
+        models=["a/gpt", "b/gpt", "x.gguf"],
+        corpora=["c/x.txt", "d/x.txt"],
         out=str(tmp_path / "new"),
-    )  # fmt: skip
+    )
     cells = SweepFolder.open(Path(spec.out), {}).plan(spec.models, (None,), spec.corpora)
     folders = [cell.folder for cell in cells]
     assert folders == ["gpt_x", "gpt_x-2", "gpt_x-3", "gpt_x-4", "x_x", "x_x-2"]

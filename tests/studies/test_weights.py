@@ -148,13 +148,16 @@ def test_the_small_product_has_the_eigenvalues_of_the_whole_circuit(normed_folde
 FIRST_MLP = {
     "gpt2": lambda hf: (hf.transformer.wte, hf.transformer.h[0].ln_2, hf.transformer.h[0].mlp),
     "gpt_neox": lambda hf: (
-        hf.gpt_neox.embed_in, hf.gpt_neox.layers[0].post_attention_layernorm,
+        hf.gpt_neox.embed_in,
+        hf.gpt_neox.layers[0].post_attention_layernorm,
         hf.gpt_neox.layers[0].mlp,
     ),
     "llama": lambda hf: (
-        hf.model.embed_tokens, hf.model.layers[0].post_attention_layernorm, hf.model.layers[0].mlp,
+        hf.model.embed_tokens,
+        hf.model.layers[0].post_attention_layernorm,
+        hf.model.layers[0].mlp,
     ),
-}  # fmt: skip
+}
 
 
 def test_the_effective_embedding_is_the_embedding_and_the_first_mlps_answer(normed_folder, layout):

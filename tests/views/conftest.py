@@ -13,9 +13,16 @@ from headscope.views.report import report_html
 from tests.helpers.hand_built import run_of
 
 TOKENS = (
-    "<bos>", "</script><script>alert(1)</script>", "\"'<b>&amp;", "\u202eabc\u200f", "\ufffd", "\ud83d", "a\nb",
-    " $x$", "end",
-)  # fmt: skip
+    "<bos>",
+    "</script><script>alert(1)</script>",
+    "\"'<b>&amp;",
+    "\u202eabc\u200f",
+    "\ufffd",
+    "\ud83d",
+    "a\nb",
+    " $x$",
+    "end",
+)
 
 
 @pytest.fixture(scope="session")
@@ -25,13 +32,36 @@ def run():
     size = len(TOKENS)
     pattern = (np.tril(np.ones((size, size))) / np.arange(1, size + 1)[:, None]).astype(np.float16)
     kept = Example(
-        1, 2, "induction/repeat", "best", 0.8, "repeat#0", TOKENS, size - 1, (1, 3), pattern,
-        positions=(0, *range(40, 46), 90, 91), left_out=(0.25, 0.001), length=120, more_targets=2,
-    )  # fmt: skip
+        1,
+        2,
+        "induction/repeat",
+        "best",
+        0.8,
+        "repeat#0",
+        TOKENS,
+        size - 1,
+        (1, 3),
+        pattern,
+        positions=(0, *range(40, 46), 90, 91),
+        left_out=(0.25, 0.001),
+        length=120,
+        more_targets=2,
+    )
     ordinary = Example(
-        1, 2, "", "ordinary", float("nan"), "text#0", TOKENS, -1, (), pattern,
-        positions=tuple(range(size)), left_out=(), length=120,
-    )  # fmt: skip
+        1,
+        2,
+        "",
+        "ordinary",
+        float("nan"),
+        "text#0",
+        TOKENS,
+        -1,
+        (),
+        pattern,
+        positions=tuple(range(size)),
+        left_out=(),
+        length=120,
+    )
     examples = [replace(kept, kind=kind) for kind in ("best", "decile 2", "decile 10")]
     return replace(made, examples=[*examples, ordinary])
 

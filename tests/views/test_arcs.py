@@ -40,8 +40,16 @@ def test_examples_are_arcs_over_tokens_and_evil_ones_stay_text(page, tmp_path):
     assert seen.errors == []  # the alert would be one
     found = seen.found
     assert found["shown"]["tokens"] == [
-        "<bos>", EVIL, '"\'<b>&amp;', "⟨RLO⟩abc⟨RLM⟩", "\ufffd", "⟨d83d⟩", "a↵b", " $x$", "end",
-    ]  # fmt: skip
+        "<bos>",
+        EVIL,
+        "\"'<b>&amp;",
+        "⟨RLO⟩abc⟨RLM⟩",
+        "\ufffd",
+        "⟨d83d⟩",
+        "a↵b",
+        " $x$",
+        "end",
+    ]
     assert found["shown"]["query"] == "end"
     assert found["shown"]["targets"] == [EVIL, "⟨RLO⟩abc⟨RLM⟩"]
     assert found["shown"]["gaps"] == ["left out here: 0.25", "left out here: 0.00"]
@@ -64,9 +72,21 @@ def test_a_long_example_is_folded_to_what_its_query_has_to_do_with(run, tmp_path
     pattern[:, 0] = 1
     pattern[30, [0, 10]] = [0.2, 0.8]
     long = Example(
-        1, 2, "induction/repeat", "best", 0.8, "w", tuple(f"t{i}" for i in range(size)), 30, (10,),
-        pattern, positions=tuple(range(size)), left_out=(), length=size, masses=(*[0] * 16, 9, *[0] * 3),
-    )  # fmt: skip
+        1,
+        2,
+        "induction/repeat",
+        "best",
+        0.8,
+        "w",
+        tuple(f"t{i}" for i in range(size)),
+        30,
+        (10,),
+        pattern,
+        positions=tuple(range(size)),
+        left_out=(),
+        length=size,
+        masses=(*[0] * 16, 9, *[0] * 3),
+    )
     script = """
       await go("L1H2");
       const tokens = () => [...$(".strip-tokens").children].map((t) => t.textContent);

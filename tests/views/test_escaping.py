@@ -16,9 +16,12 @@ from headscope.views.report.data import to_json
 from headscope.views.show import AttentionView
 
 SOME = settings(
-    max_examples=100, derandomize=True, deadline=None, database=None,
+    max_examples=100,
+    derandomize=True,
+    deadline=None,
+    database=None,
     suppress_health_check=list(HealthCheck),
-)  # fmt: skip
+)
 
 
 class Elements(HTMLParser):
@@ -43,10 +46,27 @@ class Elements(HTMLParser):
 texts = st.one_of(
     st.text(max_size=20),
     st.lists(
-        st.sampled_from(["<", ">", "&", '"', "'", "</script>", "<!--", "]]>", "<script>", "\u2028", "\0", "\ud83d", "${x}", "{{x}}"]),
+        st.sampled_from(
+            [
+                "<",
+                ">",
+                "&",
+                '"',
+                "'",
+                "</script>",
+                "<!--",
+                "]]>",
+                "<script>",
+                "\u2028",
+                "\0",
+                "\ud83d",
+                "${x}",
+                "{{x}}",
+            ]
+        ),
         max_size=6,
     ).map("".join),
-)  # fmt: skip
+)
 
 
 @SOME

@@ -53,15 +53,30 @@ def test_axe_finds_no_fault_with_labels_or_contrast(explained, tmp_path, scheme)
 
 def test_a_head_page_shows_what_was_measured_of_the_head_alone(run, tmp_path):
     effect = dict.fromkeys(EFFECT_COLUMNS, np.nan) | {
-        "layer": 1, "head": 2, "type": "induction", "effect": "repeat", "n": 210, "lift": 2.5,
-        "ci_low": 2.25, "ci_high": 2.75, "tagged": True,
-    }  # fmt: skip
+        "layer": 1,
+        "head": 2,
+        "type": "induction",
+        "effect": "repeat",
+        "n": 210,
+        "lift": 2.5,
+        "ci_low": 2.25,
+        "ci_high": 2.75,
+        "tagged": True,
+    }
     facts = {"meaning": "raises it", "sign": 1, "second": ""}
     cause = dict.fromkeys(CAUSE_COLUMNS, np.nan) | {
-        "kind": "head", "layer": 1, "head": 2, "type": "induction", "behaviour": "repeat",
-        "how": "mean", "effect": -1.5, "ci_low": -1.75, "ci_high": -1.25, "control": -0.125,
+        "kind": "head",
+        "layer": 1,
+        "head": 2,
+        "type": "induction",
+        "behaviour": "repeat",
+        "how": "mean",
+        "effect": -1.5,
+        "ci_low": -1.75,
+        "ci_high": -1.25,
+        "control": -0.125,
         "verdict": CAUSAL_EFFECT,
-    }  # fmt: skip
+    }
     measured = replace(
         run,
         heads=run.heads.assign(explained=0.91, feature_model="rule <b>"),

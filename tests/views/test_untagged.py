@@ -123,8 +123,14 @@ def of_pictures(run: hs.Run, folder: Path, tmp: Path) -> dict[str, int]:
 
 
 OUTPUTS: list[Callable[[hs.Run, Path, Path], dict[str, int]]] = [
-    of_a_table, of_the_terminal, of_a_notebook, of_the_report, of_the_live_page, of_a_gallery, of_pictures,
-]  # fmt: skip
+    of_a_table,
+    of_the_terminal,
+    of_a_notebook,
+    of_the_report,
+    of_the_live_page,
+    of_a_gallery,
+    of_pictures,
+]
 
 
 @pytest.mark.parametrize("output", OUTPUTS, ids=lambda output: output.__name__)

@@ -35,9 +35,18 @@ LOG_DISTANCE = Feature("log distance", "position")
 CURVE = Feature("log distance squared", "position")
 DISTANCE = Feature("distance", "position")
 PLACE_FEATURES = (
-    TOKEN_0, LATER, EARLY_TOKENS[0], LOG_DISTANCE, CURVE, DISTANCE, *OFFSET[:4],
-    SEPARATOR, ANY_AHEAD, LOG_AHEAD, *AHEAD[:3],
-)  # fmt: skip
+    TOKEN_0,
+    LATER,
+    EARLY_TOKENS[0],
+    LOG_DISTANCE,
+    CURVE,
+    DISTANCE,
+    *OFFSET[:4],
+    SEPARATOR,
+    ANY_AHEAD,
+    LOG_AHEAD,
+    *AHEAD[:3],
+)
 """Features of the model by sinks and distance alone. Encoders alone have those from `SEPARATOR` on;
 they lack `LATER`, because all of their queries see equally many keys."""
 

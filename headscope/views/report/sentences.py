@@ -58,9 +58,18 @@ _DEPENDENT = {
     "xcomp": "open complement",
 }
 _OF_NOUNS = {
-    "acl", "acl:relcl", "amod", "appos", "case", "compound", "det", "flat", "nmod", "nmod:poss",
+    "acl",
+    "acl:relcl",
+    "amod",
+    "appos",
+    "case",
+    "compound",
+    "det",
+    "flat",
+    "nmod",
+    "nmod:poss",
     "nummod",
-}  # fmt: skip
+}
 # after https://universaldependencies.org/u/pos/
 _CLASSES = {
     "ADJ": "adjective",
