@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import log
 
 import numpy as np
+import torch
+
+from headscope.causal.rerun import CleanRun, Rerunner
+from headscope.models.layout.projections import output_matrix
 
 Head = tuple[int, int]
 """A layer and the number of a head in it."""
@@ -14,6 +18,34 @@ SETS = 20
 NEAREST = 8
 """Heads most similar to a member, one of which stands in for it in a random set."""
 _TINY = 1e-9  # an output may be zero
+
+
+def heads_by_layer(heads: Collection[Head]) -> dict[int, list[int]]:
+    """Numbers of heads by layer, both in order.
+
+    >>> heads_by_layer([(4, 2), (1, 0), (4, 1)])
+    {1: [0], 4: [1, 2]}
+    """
+    by_layer: dict[int, list[int]] = {}
+    for layer, head in sorted(heads):
+        by_layer.setdefault(layer, []).append(head)
+    return by_layer
+
+
+def output_norms(rerunner: Rerunner, runs: Iterable[CleanRun]) -> dict[Head, float]:
+    """Mean norm of each head's output z W_O over the tokens of runs, without the first of each."""
+    totals: dict[Head, float] = {}
+    tokens = 0
+    for run in runs:
+        is_token = run.rows.after_first()
+        tokens += int(is_token.sum())
+        for layer, z in run.z.items():
+            matrix = output_matrix(rerunner.outputs[layer]).float()
+            by_head = matrix.reshape(z.shape[2], -1, matrix.shape[-1])
+            output = torch.einsum("thw,hwm->thm", z[is_token].float(), by_head)
+            for head, norm in enumerate(output.norm(dim=-1).sum(0).tolist()):
+                totals[layer, head] = totals.get((layer, head), 0.0) + norm
+    return {head: total / tokens for head, total in totals.items()}
 
 
 def matched_sets(

@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from headscope.causal.intervention import HeadOutputs, Intervention, by_head
@@ -59,6 +59,12 @@ class TokenRows(NamedTuple):
     position: Int[Tensor, " place"]
     labels: Int[Tensor, " place"] | None = None
     """The tokens to predict, where they are not those of the rows: masked ones."""
+
+    def after_first(self) -> Bool[Tensor, "row position"]:
+        """Mask of the tokens of each row, without padding and the first."""
+        position = torch.arange(self.tokens.shape[1], device=self.tokens.device)
+        lengths = self.lengths.to(position.device)
+        return (position > 0) & (position < lengths[:, None])
 
 
 @dataclass(frozen=True, eq=False)

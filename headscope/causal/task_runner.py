@@ -13,14 +13,12 @@ from numpy import ndarray
 from torch import Tensor
 
 from headscope.causal.gradients import frozen_weights
+from headscope.causal.head_set import Head, heads_by_layer, output_norms
 from headscope.causal.intervention import HeadOutputs, HeadsSet, OutputChange
-from headscope.causal.rerun import CleanRun, Rerunner, TokenRows
+from headscope.causal.rerun import CleanRun, Rerunner
 from headscope.causal.task_prompts import PromptBatch, TaskPrompts, aligned_at_end
 from headscope.errors import CorpusError, ModelError
-from headscope.models.layout.projections import output_matrix
 
-Head = tuple[int, int]
-"""A layer and the number of a head in it."""
 Metric = Literal["difference", "log-probability", "accuracy"]
 Method = Literal["mean", "zero", "resample"]
 KEPT_BYTES = 2**30
@@ -90,9 +88,7 @@ class TaskRunner:
 
     def without(self, heads: Collection[Head]) -> Float[ndarray, " prompt"]:
         """The metric of each prompt with some heads replaced together."""
-        by_layer: dict[int, list[int]] = {}
-        for layer, head in sorted(heads):
-            by_layer.setdefault(layer, []).append(head)
+        by_layer = heads_by_layer(heads)
 
         def change(clean: _CleanBatch) -> HeadsSet:
             values = {
@@ -122,18 +118,7 @@ class TaskRunner:
 
     def output_norms(self) -> dict[Head, float]:
         """Mean norm of each head's output z W_O over the prompts' tokens, without the first."""
-        totals = dict.fromkeys(self.heads, 0.0)
-        tokens = 0
-        for clean in self._clean:
-            is_token = _real_tokens(clean.run.rows)
-            tokens += int(is_token.sum())
-            for layer, z in clean.run.z.items():
-                matrix = output_matrix(self.rerunner.outputs[layer]).float()
-                by_head = matrix.reshape(z.shape[2], -1, matrix.shape[-1])
-                output = torch.einsum("thw,hwm->thm", z[is_token].float(), by_head)
-                for head, norm in enumerate(output.norm(dim=-1).sum(0).tolist()):
-                    totals[layer, head] += norm
-        return {head: total / tokens for head, total in totals.items()}
+        return output_norms(self.rerunner, (clean.run for clean in self._clean))
 
     def above_chance(self) -> Float[ndarray, " prompt"]:
         """How far the untouched model is above one that does not know the answers, by prompt.
@@ -187,7 +172,7 @@ class TaskRunner:
         tokens = 0
         for batch in self._batches:
             run = self.rerunner.clean(batch.rows)
-            is_token = _real_tokens(batch.rows)
+            is_token = batch.rows.after_first()
             tokens += int(is_token.sum())
             for layer, z in run.z.items():
                 sums[layer] = sums.get(layer, 0) + z[is_token].double().sum(0)
@@ -292,13 +277,6 @@ class HeadsMixed(OutputChange):
         share = self.shares[layer][:, None, :, None].to(z)
         value = self.values[layer].to(z)
         return share * z + (1 - share) * value
-
-
-def _real_tokens(rows: TokenRows) -> Tensor:
-    """Mask of the tokens of each row, without padding and the first."""
-    position = torch.arange(rows.tokens.shape[1], device=rows.tokens.device)
-    lengths = rows.lengths.to(position.device)
-    return (position > 0) & (position < lengths[:, None])
 
 
 def _is_first_of_prompt(prompt: ndarray, is_used: ndarray) -> ndarray:

@@ -26,6 +26,7 @@ function predictionsView(read, without, at, choose) {
   const change = without && without.losses.map((loss, i) => loss - read.losses[i]);
   const message = without ? el("p", { class: "loss", id: "change" }, "Loss ", el("strong", {}, number(read.loss)), " → ", el("strong", {}, number(without.loss)), ` nats per token (${signed(without.loss - read.loss)}) with ${without.heads.length === 1 ? without.heads[0] : `${without.heads.length} heads`} ablated.`)
     : el("p", { class: "loss", id: "change" }, "Loss on this sentence: ", el("strong", {}, number(read.loss)), " nats per token.");
+  const control = without?.random?.length ? randomSetsView(read.loss, without) : "";
   const token = (text, i) => {
     const more = change && i > 0 ? change[i - 1] : 0, share = Math.min(1, Math.abs(more) / 3);
     return el("button", {
@@ -33,9 +34,17 @@ function predictionsView(read, without, at, choose) {
       title: i === 0 ? "the beginning-of-text token, which is not predicted" : `loss ${number(read.losses[i - 1])}${change ? ` → ${number(without.losses[i - 1])} (${signed(more)})` : ""}`,
     }, visible(text));
   };
-  return el("div", {}, message, el("div", { class: "words", role: "group", "aria-label": "The sentence's tokens" }, read.tokens.map(token)),
+  return el("div", {}, message, control, el("div", { class: "words", role: "group", "aria-label": "The sentence's tokens" }, read.tokens.map(token)),
     el("p", { class: "small" }, change ? "Orange: tokens that are predicted worse than before; blue: better. Choose a token to see the likeliest next tokens; bold: the actual next token." : "Choose a token to see the likeliest next tokens; bold: the actual next token."),
     el("div", { class: "beside" }, likeliest(`After “${visible(read.tokens[at]).trim()}”`, read.best[at], read.tokens[at + 1]), without ? likeliest("with ablated heads", without.best[at], read.tokens[at + 1]) : ""));
+}
+
+/* The change by these heads beside the changes by random sets of as many other heads. */
+function randomSetsView(loss, without) {
+  const changes = without.random.map((other) => other - loss), own = without.loss - loss;
+  const mean = changes.reduce((sum, change) => sum + change, 0) / changes.length;
+  const rank = 1 + changes.filter((change) => Math.abs(change) >= Math.abs(own)).length;
+  return el("p", { class: "small", id: "random" }, `${changes.length} random sets of as many other heads, of similar layer and output: ${signed(mean)} on average, from ${signed(Math.min(...changes))} to ${signed(Math.max(...changes))}. Rank of these heads: ${rank} of ${changes.length + 1}.`);
 }
 
 function likeliest(caption, best, next) {

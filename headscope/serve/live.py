@@ -11,6 +11,7 @@ from jaxtyping import Float
 from numpy import ndarray
 from torch import Tensor
 
+from headscope.causal.head_set import Head, heads_by_layer, matched_sets, output_norms
 from headscope.causal.intervention import Intervention, ablated
 from headscope.causal.rerun import CleanRun, Rerunner, TokenRows
 from headscope.corpus.window import Window
@@ -111,14 +112,41 @@ class Live:
             HeadscopeError: no such head; the text cannot be read; or the model has no heads that
                 can be ablated.
         """
-        by_layer: dict[int, list[int]] = {}
-        for layer, head in dict.fromkeys(map(self.head, heads)):
-            by_layer.setdefault(layer, []).append(head)
+        rerunner, clean = self._clean(text)
+        members = self._members(heads)
+        change = ablated(method, clean, heads_by_layer(members)) if members else None
+        return self._predictions(rerunner, clean, change)
+
+    def random_sets(
+        self, text: str, heads: Sequence[str], method: AblationMethod = "mean"
+    ) -> list[float]:
+        """Mean loss with each of 20 random sets of as many other heads ablated, in nats.
+
+        Sets are matched by layer and by norm of output on the sentence. If the model has fewer
+        other heads than that, there are no sets.
+
+        Raises:
+            HeadscopeError: see `without`.
+        """
+        rerunner, clean = self._clean(text)
+        norms = output_norms(rerunner, [clean])
+        ablated_heads = self._members(heads)
+        if len(norms) < 2 * len(ablated_heads):
+            return []
+        losses = []
+        for members in matched_sets(ablated_heads, norms):
+            change = ablated(method, clean, heads_by_layer(members))
+            losses.append(-float(rerunner.scores(clean, change).mean()))
+        return losses
+
+    def _clean(self, text: str) -> tuple[Rerunner, CleanRun]:
         clean = self.read(text).clean
         if self._rerunner is None or clean is None:
             raise HeadscopeError(self.no_ablation_reason)
-        without = ablated(method, clean, by_layer) if by_layer else None
-        return self._predictions(self._rerunner, clean, without)
+        return self._rerunner, clean
+
+    def _members(self, heads: Sequence[str]) -> list[Head]:
+        return list(dict.fromkeys(map(self.head, heads)))
 
     def _make_rerunner(self) -> Rerunner | None:
         if not self.model.attention_kind.predicts_next:

@@ -37,7 +37,7 @@ GONE = 499
 
 
 class Query(BaseModel):
-    """A query of the page: `/read` takes the text, `/head` and `/ablate` the heads too."""
+    """A query of the page: `/read` takes the text, the others heads too."""
 
     model_config = ConfigDict(strict=True)
 
@@ -96,8 +96,9 @@ def bind(port: int) -> socket.socket:
 def serve_app(live: Live, token: str) -> Starlette:
     """The page of a model, and what answers requests that state the token.
 
-    `POST /read {text}`, `/head {text, head}` and `/ablate {text, heads, method}` answer JSON; an
-    error is `{"error": a sentence}` with a status of 400 or more. One query runs at a time.
+    `POST /read {text}`, `/head {text, head}`, `/ablate` and `/random {text, heads, method}` answer
+    JSON; an error is `{"error": a sentence}` with a status of 400 or more. One query runs at a
+    time.
     """
     page = page_html(live, token)
     answers: dict[str, Answer] = {
@@ -106,6 +107,9 @@ def serve_app(live: Live, token: str) -> Starlette:
         "/ablate": lambda query: predictions_answer(
             live.without(query.text, query.heads, query.method)
         ),
+        "/random": lambda query: {
+            "losses": live.random_sets(query.text, query.heads, query.method)
+        },
     }
     app = Starlette(
         routes=[

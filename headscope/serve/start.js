@@ -6,7 +6,7 @@ const state = { text: FIRST, head: null, pin: null, find: "", ablate: [], how: "
 let read = null, without = null, shown = null;
 
 const field = el("textarea", { id: "text", rows: 2, spellcheck: "false", autocomplete: "off" });
-const stop = el("button", { type: "button", id: "stop", hidden: true, onclick: () => { for (const kind of ["read", "head", "ablate"]) stopAsking(kind); busy(false); showMessage("Stopped."); } }, "Stop");
+const stop = el("button", { type: "button", id: "stop", hidden: true, onclick: () => { for (const kind of ["read", "head", "ablate", "random"]) stopAsking(kind); busy(false); showMessage("Stopped."); } }, "Stop");
 const status = el("p", { id: "status", role: "status", "aria-live": "polite", class: "small" });
 const search = el("input", { id: "find", type: "search", placeholder: "object, comma, previous token", autocomplete: "off", size: 30 });
 const foundBox = el("p", { class: "small", id: "found", "aria-live": "polite" });
@@ -122,12 +122,24 @@ async function readWithout() {
   const heads = headsOf(state.ablate);
   if (!read || read.no_ablation_reason) return;
   stopAsking("ablate");
+  stopAsking("random");
   if (!heads.length) without = null;
   else {
-    const answer = await question("ablate", { text: state.text, heads, method: state.how });
+    const body = { text: state.text, heads, method: state.how };
+    const answer = await question("ablate", body);
     if (!answer) return;
     without = { ...answer, heads };
+    readRandomSets(body);
   }
+  drawLoss();
+}
+
+/* The control of an ablation: random sets of as many other heads, which take longer. */
+async function readRandomSets(body) {
+  const ablation = without;
+  const answer = await question("random", body);
+  if (!answer || without !== ablation) return;
+  ablation.random = answer.losses;
   drawLoss();
 }
 

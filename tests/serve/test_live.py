@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from itertools import combinations
 
 import numpy as np
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from headscope.causal.head_set import SETS
 from headscope.causal.intervention import ablated
 from headscope.causal.rerun import Rerunner, TokenRows
 from headscope.errors import HeadscopeError
@@ -66,6 +68,21 @@ def test_a_head_that_writes_nothing_is_what_ablating_it_makes_of_the_model(gpt2_
     own = losses(gpt2_folder, own_model(gpt2_folder, change))
     assert np.allclose(found.losses, own, atol=1e-4)
     assert abs(found.losses.mean() - live.read(TEXT).predictions.losses.mean()) > 1e-3
+
+
+def test_random_sets_are_other_heads_and_none_where_too_few_are_left(gpt2_folder):
+    live = Live(load_model(str(gpt2_folder)))
+    heads = ["L0H1", "L1H0"]
+    by_pair = {
+        frozenset(pair): live.without(TEXT, pair).losses.mean()
+        for pair in combinations(["L0H0", "L0H2", "L0H3", "L1H1", "L1H2", "L1H3"], 2)
+    }
+    losses_of_sets = live.random_sets(TEXT, heads)
+    assert len(losses_of_sets) == SETS
+    for loss in losses_of_sets:
+        assert min(abs(loss - other) for other in by_pair.values()) < 1e-4
+    every_head = [f"L{layer}H{head}" for layer in range(2) for head in range(4)]
+    assert live.random_sets(TEXT, every_head) == []
 
 
 def test_the_mean_is_the_one_that_ablate_takes(gpt2_folder):

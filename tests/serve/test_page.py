@@ -71,8 +71,8 @@ def test_heads_are_found_by_what_they_do_and_ablated_by_type(with_run):
         const before = find("previous token"), copies = find("induction"), nothing = find("zebra");
         find("");
         $('input[value="induction"]').click();
-        await settled(() => $("#change").textContent.includes("→"));
-        return { before, copies, nothing, none: $$(".cell.faded").length, change: $("#change").textContent, chips: $$(".cell .letter").map((l) => l.textContent).join(""), hash: location.hash };
+        await settled(() => $("#change").textContent.includes("→") && $("#random"));
+        return { random: $("#random").textContent, before, copies, nothing, none: $$(".cell.faded").length, change: $("#change").textContent, chips: $$(".cell .letter").map((l) => l.textContent).join(""), hash: location.hash };
         """
     )
     assert seen.errors == []
@@ -83,6 +83,7 @@ def test_heads_are_found_by_what_they_do_and_ablated_by_type(with_run):
     assert found["nothing"] == {"said": "No head has such a tag.", "faded": 8}
     assert found["none"] == 0
     assert found["change"].endswith("with L0H1 ablated.")
+    assert found["random"].startswith("20 random sets")
     assert found["chips"] == "I?P"
     assert "ablate=induction" in found["hash"]
 

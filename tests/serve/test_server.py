@@ -66,7 +66,7 @@ def test_each_request_needs_the_token(live, start, token):
     server = start(serve_app(live, TOKEN))
     stranger = replace(server, token=quote(token or ""))
     paths = [("GET", "/"), ("HEAD", "/"), ("GET", "/assets/start.js"), ("GET", "/nothing")]
-    paths += [("POST", "/read"), ("POST", "/head"), ("POST", "/ablate")]
+    paths += [("POST", "/read"), ("POST", "/head"), ("POST", "/ablate"), ("POST", "/random")]
     for method, path in paths:
         content = {"text": TEXT} if method == "POST" else None
         status, answer = stranger.send(method, path, content, bare=token is None)
