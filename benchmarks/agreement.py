@@ -15,7 +15,7 @@ import pandas as pd
 from scipy import stats
 
 from headscope.relations.relation import MIN_QUERIES
-from headscope.runs.resolve import load
+from headscope.resolve import load
 
 KEY = ["type", "relation", "layer", "head"]
 

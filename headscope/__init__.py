@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from headscope.corpus.shipped import data_folder as data_folder
     from headscope.corpus.window import Window as Window
     from headscope.errors import HeadscopeError as HeadscopeError
+    from headscope.find_by_template import find_heads as find_heads
     from headscope.models.reference_attention import reference_attention as reference_attention
     from headscope.relations import controls as controls
     from headscope.relations import head_types as head_types
@@ -44,13 +45,12 @@ if TYPE_CHECKING:
     from headscope.run import load_model as load_model
     from headscope.run import score_patterns as score_patterns
     from headscope.run import windows as windows
-    from headscope.runs.find_heads import find_heads as find_heads
-    from headscope.runs.text_patterns import Patterns as Patterns
-    from headscope.runs.text_patterns import patterns as patterns
     from headscope.serve.widget import widget as widget
     from headscope.settings import Settings as Settings
     from headscope.stimuli.stimulus import Stimulus as Stimulus
     from headscope.studies.emergence import HeadCallback as HeadCallback
+    from headscope.text_patterns import Patterns as Patterns
+    from headscope.text_patterns import patterns as patterns
     from headscope.views.gallery import gallery as gallery
     from headscope.views.show import show as show
     from headscope.views.study_result import StudyResult as StudyResult
@@ -84,7 +84,7 @@ _HOMES = {
     "HeadType": "headscope.relations.head_type",
     "HeadscopeError": "headscope.errors",
     "Pairs": "headscope.relations.pairs",
-    "Patterns": "headscope.runs.text_patterns",
+    "Patterns": "headscope.text_patterns",
     "Relation": "headscope.relations.relation",
     "Run": "headscope.run",
     "Settings": "headscope.settings",
@@ -94,13 +94,13 @@ _HOMES = {
     "classify": "headscope.classification",
     "controls": "headscope.relations",
     "data_folder": "headscope.corpus.shipped",
-    "find_heads": "headscope.runs.find_heads",
+    "find_heads": "headscope.find_by_template",
     "gallery": "headscope.views.gallery",
     "head_types": "headscope.relations",
     "load": "headscope.run",
     "load_model": "headscope.run",
     "pairs": "headscope.relations.pairs",
-    "patterns": "headscope.runs.text_patterns",
+    "patterns": "headscope.text_patterns",
     "read_corpus": "headscope.corpus.read",
     "reference_attention": "headscope.models.reference_attention",
     "register": "headscope.relations",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, overload
 import pandas as pd
 from pydantic import Field, PlainValidator
 
+from headscope import resolve
 from headscope.attention_kind import CAUSAL, KindName, kind_of
 from headscope.errors import ChoiceError, WriteError
 from headscope.options import (
@@ -28,7 +29,6 @@ from headscope.options import (
     checked,
     several_heads,
 )
-from headscope.runs import resolve
 from headscope.runs.folder import RunFolder, check_foreign
 from headscope.runs.listing import list_heads
 from headscope.runs.write import check_target, write_file
@@ -199,7 +199,7 @@ def load_model(name: Model, **settings: Any) -> LoadedModel:
 
 @checked
 def load(folder: PathName, *, with_tally: bool = False) -> Run:
-    """Read a run folder back; see `headscope.runs.resolve.load`.
+    """Read a run folder back; see `headscope.resolve.load`.
 
     Raises:
         RunError: no run there, or one that was altered, cut short, or put together by hand.
@@ -214,7 +214,7 @@ def score_patterns(
     tokens: Any = None,
     **options: Any,
 ) -> Run:
-    """Score attention patterns without a model; see `headscope.runs.from_patterns.score_patterns`.
+    """Score attention patterns without a model; see `headscope.from_patterns.score_patterns`.
 
     Args:
         patterns: arrays, an ActivationCache, transformers' `outputs.attentions`, what `patterns`
@@ -236,7 +236,7 @@ def score_patterns(
     >>> run.evidence.set_index("relation").loc["offset-1", ["mass", "control"]].tolist()
     [1.0, 0.0]
     """
-    from headscope.runs.from_patterns import score_patterns as score
+    from headscope.from_patterns import score_patterns as score
 
     return Run.of(score(patterns, windows, tokens, **options))
 

@@ -17,10 +17,10 @@ from jinja2 import Environment, StrictUndefined
 from headscope.corpus.read import file_sha256
 from headscope.corpus.shipped import named_corpora
 from headscope.models.packaged import PACKAGED
+from headscope.resolve import load, run_names
 from headscope.runs.atlas import MEMBERS, SUFFIX
 from headscope.runs.contents import run_files
 from headscope.runs.recorded_paths import PLACES, lies
-from headscope.runs.resolve import load, run_names
 from headscope.runs.site import new_site
 from headscope.runs.tables import table_to_csv
 from headscope.runs.write import write_file

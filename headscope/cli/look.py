@@ -228,7 +228,7 @@ def serve(
     The address contains a token; requests without it are refused.
     For a run the page shows tags; for a model without a run it shows patterns only.
     """
-    from headscope.runs.resolve import model_or_run
+    from headscope.resolve import model_or_run
     from headscope.serve.live import Live
     from headscope.serve.open_page import open_page
     from headscope.serve.server import serve as answer

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from headscope.heads import head_name, parse_head
 from headscope.options import Device, Head, Revision, Source, Text, checked
 from headscope.packages import optional_package
-from headscope.runs.resolve import ModelOrRun, model_or_run
+from headscope.resolve import ModelOrRun, model_or_run
 
 if TYPE_CHECKING:
     from headscope.serve.head_widget import HeadWidget

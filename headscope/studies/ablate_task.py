@@ -20,9 +20,9 @@ from headscope.models.families import refuse_encoder
 from headscope.models.model import Model
 from headscope.options import Device, Name, Positive, Revision, Seed, Source
 from headscope.progress import Progress, Steps, progress_bar
+from headscope.resolve import ModelOrRun, model_or_run
 from headscope.runs.listing import selected_heads
 from headscope.runs.recorded_paths import name_of
-from headscope.runs.resolve import ModelOrRun, model_or_run
 from headscope.statistics.conditions import MAX_Q
 from headscope.statistics.result import Result
 from headscope.stimuli.tasks import MIN_PROMPTS, Task, TaskSource, read_task

@@ -21,7 +21,7 @@ from headscope.models.layout.projections import layer_list
 from headscope.models.locate import locate
 from headscope.models.weights import empty_network, read_config
 from headscope.options import Positive, Revision, check_model
-from headscope.runs.resolve import the_model
+from headscope.resolve import the_model
 from headscope.studies.study import Study, study, table_columns
 from headscope.views.study_result import StudyResult
 

@@ -34,8 +34,8 @@ from headscope.models.layout.projections import (
 from headscope.models.model import Model
 from headscope.options import Corpus, Device, MaxTokens, Revision, Seed
 from headscope.progress import OnProgress, Progress, Steps, progress_bar
+from headscope.resolve import ModelOrRun, model_or_run
 from headscope.runs.recorded_paths import name_of
-from headscope.runs.resolve import ModelOrRun, model_or_run
 from headscope.stimuli.natural_text import readable
 from headscope.studies.study import Study, study, table_columns
 from headscope.views.study_figure import Points

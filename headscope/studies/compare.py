@@ -20,7 +20,7 @@ import pandas as pd
 from headscope.errors import ChoiceError, RunError
 from headscope.heads import head_name
 from headscope.relations.relation import MIN_QUERIES
-from headscope.runs.resolve import RunName, run_names, the_run
+from headscope.resolve import RunName, run_names, the_run
 from headscope.statistics.result import Result, layers_of
 from headscope.statistics.tags import NO_TYPE, OPEN, UNCLASSIFIED, tags_in_order, with_no_type
 from headscope.studies.study import Study, study, table_columns

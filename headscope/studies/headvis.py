@@ -27,9 +27,9 @@ from headscope.models.stream import LayerAttention, stream_attention, tiled_patt
 from headscope.options import Device, Flag, Heads, Overwrite, PathName, Positive, RunCorpus, Source
 from headscope.printing import visible
 from headscope.progress import Progress, Steps, progress_bar
+from headscope.resolve import RunName, model_of, text_of, the_run
 from headscope.runs.listing import Head, selected_heads
 from headscope.runs.recorded_paths import name_of
-from headscope.runs.resolve import RunName, model_of, text_of, the_run
 from headscope.runs.site import check_site, new_site
 from headscope.runs.write import write_file
 from headscope.stimuli.natural_text import TextWindows

@@ -19,7 +19,7 @@ from headscope.models.last_model import LastModel
 from headscope.options import Names, OnMessage, PathName, Paths, check_model
 from headscope.progress import Progress, progress_bar
 from headscope.relations import all_stimuli, check_types
-from headscope.runs.resolve import load, the_model
+from headscope.resolve import load, the_model
 from headscope.runs.write import check_writable, write_file
 from headscope.settings import Settings, settings_of
 from headscope.statistics.general_labels import shown_relations

@@ -33,9 +33,9 @@ from headscope.progress import OnProgress, Progress, Steps, progress_bar
 from headscope.relations import relations_of
 from headscope.relations.head_type import ALL
 from headscope.relations.relation import targets_of
+from headscope.resolve import RunName, model_of, the_run
 from headscope.runs.listing import Head, selected_heads
 from headscope.runs.recorded_paths import name_of
-from headscope.runs.resolve import RunName, model_of, the_run
 from headscope.statistics.result import Result
 from headscope.stimuli.natural_text import TEXT as TEXT_STIMULUS
 from headscope.stimuli.tasks import OptionalTask, Task, TaskRow, read_task

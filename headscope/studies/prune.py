@@ -30,9 +30,9 @@ from headscope.measure.study_windows import (
 from headscope.models.model import Model
 from headscope.options import Corpus, Device, MaxTokens, PathName, Revision, Seed
 from headscope.progress import Progress, Steps, progress_bar
+from headscope.resolve import ModelOrRun, model_or_run
 from headscope.runs.listing import tagged_types
 from headscope.runs.recorded_paths import name_of
-from headscope.runs.resolve import ModelOrRun, model_or_run
 from headscope.statistics.result import Result
 from headscope.statistics.tags import NO_TYPE
 from headscope.stimuli.natural_text import readable

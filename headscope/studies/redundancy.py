@@ -33,8 +33,8 @@ from headscope.models.plain_network import plain_network_of
 from headscope.models.stream import LayerAttention, stream_attention, whole_patterns
 from headscope.options import Device, Flag, Positive, RunCorpus, Source, Windows
 from headscope.progress import OnProgress, Progress, Steps, progress_bar
+from headscope.resolve import RunName, model_of, text_of, the_run
 from headscope.runs.recorded_paths import name_of
-from headscope.runs.resolve import RunName, model_of, text_of, the_run
 from headscope.settings import Settings
 from headscope.statistics.result import Result
 from headscope.stimuli.natural_text import TextWindows

@@ -33,9 +33,9 @@ from headscope.packages import optional_package
 from headscope.paths import given_file
 from headscope.progress import OnProgress, Progress, progress_bar
 from headscope.relations import check_types
+from headscope.resolve import load
 from headscope.runs.folder import is_run
 from headscope.runs.recorded_paths import lies, shorten_paths
-from headscope.runs.resolve import load
 from headscope.settings import Settings
 from headscope.statistics.tags import countable_types
 from headscope.studies.study import Study, study, table_columns

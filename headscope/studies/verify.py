@@ -25,7 +25,7 @@ from headscope.errors import ChoiceError, RunError
 from headscope.heads import head_name
 from headscope.options import Flag, Name, PathName
 from headscope.paths import given_file
-from headscope.runs.resolve import RunName, the_run
+from headscope.resolve import RunName, the_run
 from headscope.statistics.result import Result
 from headscope.studies.study import Study, study, table_columns
 from headscope.views.study_result import StudyResult

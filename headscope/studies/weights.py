@@ -22,8 +22,8 @@ from headscope.heads import head_name
 from headscope.models.model import Model
 from headscope.options import Device, Flag, Revision, Source
 from headscope.progress import Progress, progress_bar
+from headscope.resolve import ModelOrRun, model_of, run_named, the_model
 from headscope.runs.recorded_paths import name_of
-from headscope.runs.resolve import ModelOrRun, model_of, run_named, the_model
 from headscope.statistics.result import Result
 from headscope.studies.study import Study, study, table_columns
 from headscope.views.study_figure import HeatMap

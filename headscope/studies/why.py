@@ -16,9 +16,9 @@ from headscope.measure.example import Example
 from headscope.options import Corpus, Head, HeadNames, Name, checked, several_heads
 from headscope.printing import one_line, visible
 from headscope.progress import Progress, progress_bar
+from headscope.resolve import ModelOrRun, load, run_named
 from headscope.runs.atlas import atlas_of
 from headscope.runs.recorded_paths import name_of
-from headscope.runs.resolve import ModelOrRun, load, run_named
 from headscope.settings import Settings, settings_of
 from headscope.statistics import reasons
 from headscope.statistics.cautions import marked_names

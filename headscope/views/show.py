@@ -36,9 +36,9 @@ from headscope.options import (
     several_heads,
 )
 from headscope.printing import one_line, visible
-from headscope.runs.resolve import model_or_run
-from headscope.runs.text_patterns import Patterns, read_patterns
+from headscope.resolve import model_or_run
 from headscope.statistics.result import Result
+from headscope.text_patterns import Patterns, read_patterns
 from headscope.views.heads_view import HeadsView
 from headscope.views.report import circuitsvis_script
 from headscope.views.report.data import to_json

@@ -21,16 +21,18 @@ ROOMS = (
     "measure",
     "statistics",
     "runs",
+    "resolve",
+    "text_patterns",
     "views",
     "studies",
     "serve",
 )
 """No room knows one that stands behind it, and models do not know relations. Nothing but the entry points knows `cli`;
-`run` and `classification` are known to studies alone."""
+`run` and `classification` are known to studies alone. `resolve` opens the model of a run: only rooms behind it do that."""
 SWEEPS = ("sweep", "emergence", "languages")
 MAY_CLASSIFY = (*SWEEPS, "why")
 """The studies that run `classify`; no other study knows the rooms above it."""
-TOP = ("run", "classification")
+TOP = ("run", "classification", "from_patterns", "find_by_template")
 
 LONG_FUNCTION, MANY_ARGUMENTS = 40, 6
 

@@ -15,8 +15,8 @@ from headscope.attention_kind import KINDS
 from headscope.corpus.read import read_corpus
 from headscope.corpus.shipped import data_folder, mini_folder, synthetic_corpora
 from headscope.relations import head_types, relations_of
+from headscope.resolve import load
 from headscope.runs.atlas import SUFFIX, atlas_names
-from headscope.runs.resolve import load
 from headscope.statistics.thresholds import THRESHOLDS
 from headscope.studies.verify import SHIPPED, published_metrics, read_scores
 

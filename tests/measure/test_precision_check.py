@@ -14,7 +14,7 @@ from headscope.measure import precision_check
 from headscope.measure.precision_check import compare_precisions
 from headscope.measure.tally import Tally
 from headscope.models import model as module
-from headscope.runs.resolve import model_of
+from headscope.resolve import model_of
 from tests.helpers.models import save_model
 
 ASKED = {"types": ["positional", "induction"], "max_tokens": 900, "examples": False}

@@ -20,7 +20,7 @@ from headscope.models.text_window import text_window
 from headscope.models.tokenizer import Tokenizer
 from headscope.relations import relations_of
 from headscope.relations.window_pairs import WindowPairs
-from headscope.runs.resolve import model_of
+from headscope.resolve import model_of
 from headscope.stimuli.stimulus import cut_document
 from tests.helpers.models import save_model
 

@@ -13,7 +13,7 @@ from headscope.causal.rerun import Rerunner, TokenRows
 from headscope.errors import ModelError, RunError
 from headscope.models.layout.projections import output_projection
 from headscope.models.load import load_model
-from headscope.runs.resolve import load
+from headscope.resolve import load
 from tests.helpers.models import save_uneven
 from tests.helpers.shell import headscope
 from tests.models.tiny import tiny_config

@@ -21,12 +21,12 @@ from numpy import ndarray
 from headscope.attention_kind import BIDIRECTIONAL
 from headscope.corpus.shipped import shipped_corpora
 from headscope.corpus.window import Window
+from headscope.from_patterns import score_patterns
 from headscope.measure.surrogate import SurrogateScore
 from headscope.measure.text import prepare_text
 from headscope.models.load import open_model
 from headscope.relations import relations_of
 from headscope.relations.relation import MIN_QUERIES, Relation
-from headscope.runs.from_patterns import score_patterns
 from headscope.settings import Settings
 from headscope.statistics.columns import SURROGATE_COLUMNS
 from headscope.statistics.judge_heads import weigh_run

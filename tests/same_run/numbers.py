@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from safetensors.numpy import load_file
 
-from headscope.runs.resolve import load
+from headscope.resolve import load
 
 Columns = dict[str, np.ndarray]
 """Numbers or texts of each column, by `file:column`."""

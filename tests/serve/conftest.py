@@ -11,7 +11,7 @@ import uvicorn
 
 import headscope as hs
 from headscope.models.load import load_model
-from headscope.runs.resolve import model_of
+from headscope.resolve import model_of
 from headscope.serve.live import Live
 from headscope.serve.server import bind, serve_app
 from tests.serve.served import TOKEN, Served

@@ -10,7 +10,7 @@ import pytest
 
 import headscope as hs
 from headscope.errors import RunError
-from headscope.runs.resolve import the_run
+from headscope.resolve import the_run
 from headscope.statistics.result import Result
 from headscope.studies.match import match_heads
 from headscope.views.study_result import StudyResult

@@ -21,7 +21,7 @@ from headscope.options import LARGEST, Device, Paths, Revision, Seed
 from headscope.progress import Progress, Steps, progress_bar
 from headscope.relations import relations_of
 from headscope.relations.head_type import ALL
-from headscope.runs.resolve import ModelOrRun, model_or_run, run_named, text_of
+from headscope.resolve import ModelOrRun, model_or_run, run_named, text_of
 from headscope.statistics.columns import EXPLAINED_COLUMNS, FEATURE_MODEL_COLUMNS, HEAD_COLUMNS
 from headscope.statistics.result import Result, by_name
 from headscope.stimuli.natural_text import TextWindows

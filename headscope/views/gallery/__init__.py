@@ -17,8 +17,8 @@ from headscope.heads import layer_name
 from headscope.options import Overwrite, PathName, checked
 from headscope.printing import visible
 from headscope.progress import Progress, progress_bar
+from headscope.resolve import RunName, run_names, the_run
 from headscope.runs.contents import REPORT
-from headscope.runs.resolve import RunName, run_names, the_run
 from headscope.runs.site import check_site, new_site
 from headscope.runs.write import write_file
 from headscope.statistics.result import Result, layers_of

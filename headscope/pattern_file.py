@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from headscope.errors import PatternError, first_line
-from headscope.runs.text_patterns import FORMAT, Patterns, check_whole
+from headscope.text_patterns import FORMAT, Patterns, check_whole
 
 NAMES = ("patterns", "attentions", "attention")
 """Names under which a file may hold patterns; `tokens` are the tokens as text."""

@@ -15,9 +15,9 @@ from pydantic import Field, PlainValidator
 from headscope.corpus.window import Window
 from headscope.errors import ChoiceError, PatternError, first_line
 from headscope.options import Device, Revision, Source, Text, checked, not_allowed
-from headscope.runs.resolve import ModelOrRun
-from headscope.runs.text_patterns import patterns
+from headscope.resolve import ModelOrRun
 from headscope.statistics.result import by_name
+from headscope.text_patterns import patterns
 
 SHIFTS = tuple(shift for shift in range(-4, 5) if shift)
 """Keys by which the template is moved for the control."""

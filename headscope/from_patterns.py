@@ -32,11 +32,11 @@ from headscope.measure.surrogate import (
 from headscope.measure.tally import MIN_BLOCKS, Tally
 from headscope.models.engines.engine import attends_to_hidden, full_tile, slice_pattern
 from headscope.options import Name, Names, Seed, checked
+from headscope.pattern_file import given_patterns
 from headscope.progress import Progress, Steps, progress_bar
 from headscope.relations import Relations, check_relations, relations_of
 from headscope.relations.relation import Relation
 from headscope.relations.window_pairs import WindowPairs
-from headscope.runs.pattern_file import given_patterns
 from headscope.statistics.judge_heads import WeighedRun, weigh_run
 from headscope.statistics.result import Result, RunInfo
 from headscope.stimuli.natural_text import TEXT, few_documents

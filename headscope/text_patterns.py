@@ -33,7 +33,7 @@ from headscope.options import (
     checked,
     not_allowed,
 )
-from headscope.runs.resolve import ModelOrRun, model_or_run
+from headscope.resolve import ModelOrRun, model_or_run
 from headscope.runs.write import write_file
 
 FORMAT = "headscope_patterns"
