@@ -25,7 +25,7 @@ from headscope.heads import head_name
 from headscope.models.layout.table import LAYOUTS, ModelLayout
 from headscope.relations import all_stimuli, head_types, relations_of
 from headscope.relations.relation import Relation, TagThresholds
-from headscope.relations.syntactic import LABEL_TREE
+from headscope.relations.types.syntactic import LABEL_TREE
 from headscope.statistics.columns import (
     EFFECT_COLUMNS,
     EVIDENCE_COLUMNS,
@@ -300,8 +300,11 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 def type_table() -> str:
-    """A line per head type."""
-    rows = [(row.name, row.looks_at, row.control_keys) for row in head_types().values()]
+    """A line per head type; those on request are marked."""
+    rows = []
+    for row in head_types().values():
+        mark = " *" if row.on_request else ""
+        rows.append((f"{row.name}{mark}", row.looks_at, row.control_keys))
     return "\n".join(table(("type", "attends to", "compared with"), rows))
 
 

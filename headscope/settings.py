@@ -19,6 +19,8 @@ MAX_TOKENS = 40_000
 QUICK_TOKENS = 8_000
 """Default tokens of text of a quick run."""
 AUTO = "auto"
+ON_REQUEST = "types on request"
+"""Words in a description that the command line replaces by the names of these head types."""
 _TEXT, _RESULTS, _MODEL = "Text", "Results", "Model"
 LOADING = ("bos", "chat", "revision", "device", "device_map", "dtype", "engine")
 """Settings of loading the model."""
@@ -53,8 +55,7 @@ class Settings(Options):
 
     types: Names | None = _option(
         None,
-        "Head types to score: names separated by commas, or all. Default: all but semantic, code, "
-        "retrieval, concept-induction, alignment, topic, far, discourse and tense.",
+        f"Head types to score: names separated by commas, or all. Default: all but {ON_REQUEST}.",
         _TEXT,
     )
     quick: bool = _option(

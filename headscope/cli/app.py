@@ -8,6 +8,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 from typer.core import TyperGroup
 
+from headscope.cli.shell_options import name_types_on_request
 from headscope.cli.terminal import print_text, stop_code, warn
 from headscope.errors import HeadscopeError
 from headscope.studies.study_table import GROUPS, TOP, StudyRow
@@ -158,7 +159,9 @@ def _built(function: Callable[..., None], name: str, summary: str, epilog: str) 
 
 def built_command(words: tuple[str, ...], command: Any) -> Any:
     """The command of these words with its options, in place of its placeholder."""
-    return _LATER[words]() if words in _LATER else command
+    built = _LATER[words]() if words in _LATER else command
+    name_types_on_request(built)
+    return built
 
 
 def all_commands() -> dict[tuple[str, ...], Any]:

@@ -16,7 +16,7 @@ import typer
 
 from headscope.cli.terminal import print_text
 from headscope.options import A_MODEL_OR_RUN, A_RUN
-from headscope.settings import Settings, panel
+from headscope.settings import ON_REQUEST, Settings, panel
 
 Format = Literal["table", "csv", "json"]
 """The format in which a command prints."""
@@ -126,6 +126,7 @@ def _setting(
         rich_help_panel=None if explicit_only else panel(name),
         show_default=default is not None,
         hidden=hidden,
+        autocompletion=complete_types if name == "types" else None,
     )
     return inspect.Parameter(
         name,
@@ -133,6 +134,25 @@ def _setting(
         default=default,
         annotation=Annotated[kind if default is not None else kind | None, option],
     )
+
+
+def complete_types(incomplete: str) -> list[str]:
+    """Lists of head types that start with what is typed: its last name is completed."""
+    from headscope.relations import head_types
+    from headscope.relations.head_type import ALL
+
+    before, comma, _ = incomplete.rpartition(",")
+    lists = [f"{before}{comma}{name}" for name in (*head_types(), ALL)]
+    return [names for names in lists if names.startswith(incomplete)]
+
+
+def name_types_on_request(command: Any) -> None:
+    """Replace `ON_REQUEST` in the help of a command's options by the names of the types."""
+    for option in command.params:
+        if option.help and ON_REQUEST in option.help:
+            from headscope.relations import types_on_request
+
+            option.help = option.help.replace(ON_REQUEST, ", ".join(types_on_request()))
 
 
 def shell_type(annotation: Any) -> Any:

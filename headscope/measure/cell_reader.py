@@ -31,7 +31,7 @@ from headscope.models.engines.engine import Entries, PatternRegion, QueryRows, R
 from headscope.relations.effects import of_attention
 from headscope.relations.pairs import Pairs, distinct_values
 from headscope.relations.relation import PairSet
-from headscope.relations.sink import POSITION
+from headscope.relations.types.sink import POSITION
 from headscope.relations.window_pairs import WindowPairs
 from headscope.stimuli.natural_text import TEXT
 

@@ -1,7 +1,6 @@
-"""The table of head types.
+"""The table of head types: those that ship, those of other packages, and those of this process.
 
-A new type is a file here with its relations, and a line in `_SHIPPED`; its stimuli are in
-`headscope/stimuli`.
+A type that ships is a file of `headscope/relations/types`.
 """
 
 from __future__ import annotations
@@ -16,48 +15,13 @@ from pydantic import Field
 from headscope.attention_kind import CAUSAL, AttentionKind
 from headscope.errors import ChoiceError, HeadscopeError
 from headscope.options import checked
-from headscope.relations import (
-    alignment,
-    code,
-    concept_induction,
-    coreference,
-    delimiter,
-    discourse,
-    far,
-    induction,
-    lexical,
-    positional,
-    retrieval,
-    semantic,
-    sink,
-    syntactic,
-    tense,
-    topic,
-)
 from headscope.relations.head_type import ALL, HeadType
 from headscope.relations.relation import Relation, is_part
+from headscope.relations.types import shipped_types
 from headscope.stimuli import COMMON
 from headscope.stimuli.natural_text import TEXT
 from headscope.stimuli.stimulus import Stimulus
 
-_SHIPPED = (
-    sink.TYPE,
-    positional.TYPE,
-    lexical.TYPE,
-    delimiter.TYPE,
-    induction.TYPE,
-    syntactic.TYPE,
-    coreference.TYPE,
-    semantic.TYPE,
-    code.TYPE,
-    retrieval.TYPE,
-    concept_induction.TYPE,
-    alignment.TYPE,
-    far.TYPE,
-    discourse.TYPE,
-    topic.TYPE,
-    tense.TYPE,
-)
 GRAMMATICAL = ("agreement", "pronoun")
 """Behaviours beside predictions in a stimulus: which of two sentences is grammatical."""
 QUICK = (
@@ -114,8 +78,13 @@ def check_type(head_type: HeadType, known: Mapping[str, Stimulus]) -> None:
 
 def head_types() -> dict[str, HeadType]:
     """All head types by name: those that ship, those of installed packages, those registered."""
-    shipped = {head_type.name: head_type for head_type in _SHIPPED}
+    shipped = {head_type.name: head_type for head_type in shipped_types()}
     return shipped | _installed() | _registered
+
+
+def types_on_request() -> list[str]:
+    """Names of the head types that a run measures only if they are named, or with `all`."""
+    return [name for name, head_type in head_types().items() if head_type.on_request]
 
 
 @cache
@@ -128,9 +97,9 @@ def _installed() -> dict[str, HeadType]:
             raise HeadscopeError(f"cannot load the head type {entry.value}: {error}") from error
         if not isinstance(head_type, HeadType):
             raise HeadscopeError(f"{entry.value} is not an hs.HeadType")
-        if head_type.name in {known.name for known in _SHIPPED} | installed.keys():
+        if head_type.name in {known.name for known in shipped_types()} | installed.keys():
             raise HeadscopeError(f"{entry.value}: there is a head type {head_type.name} already")
-        check_type(head_type, _stimuli_of([*_SHIPPED, *installed.values()]))
+        check_type(head_type, _stimuli_of([*shipped_types(), *installed.values()]))
         installed[head_type.name] = head_type
     return installed
 

@@ -17,9 +17,8 @@ from numpy import ndarray
 
 from headscope.attention_kind import BIDIRECTIONAL
 from headscope.corpus.window import Window
-from headscope.relations import head_types
+from headscope.relations import types_on_request
 from headscope.relations.head_type import ALL
-from headscope.relations.induction import in_second_copy
 from headscope.relations.pairs import Pairs, no_pairs, pairs
 from headscope.relations.relation import (
     MATCHED_CONTROL,
@@ -31,6 +30,7 @@ from headscope.relations.relation import (
     Relation,
     part_name,
 )
+from headscope.relations.types.induction import in_second_copy
 from headscope.relations.window_pairs import WindowPairs
 from headscope.stimuli.prompts import PROMPTS
 from headscope.stimuli.repeat import REPEAT
@@ -355,7 +355,7 @@ def effects_of(types: Sequence[str] | None, relations: Sequence[Relation]) -> li
             of a type on request without relations among them.
     """
     measured = {relation.type for relation in relations}
-    left_out = {name for name, kind in head_types().items() if kind.on_request} - measured
+    left_out = {*types_on_request()} - measured
     stimuli = {PROMPTS.name, *(stimulus for relation in relations for stimulus in relation.stimuli)}
     return [
         effect

@@ -57,6 +57,8 @@ class HeadType:
     """Keys that its heads attend to, in words."""
     control_keys: str = ""
     """Controls of its relations, in words."""
+    order: int = 1000
+    """Place in tables and pages among the types that ship; equal places go by name."""
     matched_control_keys: str = "other keys"
     """Keys of the matched control of its relations, in words."""
     functional: bool = True

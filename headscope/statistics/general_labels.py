@@ -2,7 +2,7 @@
 
 A head that attends to the head of its phrase earns a tag for every label that the text can decide.
 Its general label is the lowest in the tree above all labels that the head does not distinguish;
-see `headscope.relations.syntactic.LABEL_TREE`.
+see `headscope.relations.types.syntactic.LABEL_TREE`.
 """
 
 from __future__ import annotations

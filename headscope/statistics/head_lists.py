@@ -14,7 +14,7 @@ import pandas as pd
 
 from headscope.measure.example import ExampleRequest
 from headscope.relations.relation import MIN_QUERIES, Relation, TagThresholds
-from headscope.relations.sink import PARTIAL, TYPE
+from headscope.relations.types.sink import PARTIAL, TYPE
 from headscope.statistics.conditions import Row, undecided_in_words
 from headscope.statistics.tags import UNIDENTIFIABLE, is_sink, is_undecided, with_thresholds
 from headscope.statistics.wording import baseline_in_words

@@ -11,7 +11,7 @@ from headscope.measure.bootstrap import LEVEL, RESAMPLES
 from headscope.measure.tally import BLOCKS, MIN_BLOCKS
 from headscope.relations import head_types
 from headscope.relations.relation import MIN_QUERIES, RELIABLE, TagThresholds
-from headscope.relations.sink import PARTIAL
+from headscope.relations.types.sink import PARTIAL
 from headscope.statistics.conditions import (
     CONDITIONS,
     MAX_Q,

@@ -14,7 +14,7 @@ from scipy.special import ndtri
 
 from headscope.errors import RunError
 from headscope.heads import head_name
-from headscope.relations import far
+from headscope.relations.types import far
 from headscope.resolve import RunName, run_names, the_run
 from headscope.statistics.estimates import adjusted
 from headscope.statistics.result import Result

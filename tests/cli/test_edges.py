@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 import headscope
 from headscope import cli
 from headscope.cli.app import WORDS
+from headscope.cli.shell_options import complete_types
 
 GROUPS = sorted({words[:1] for words in WORDS.values() if len(words) > 1})
 VERSION = installed("headscope")
@@ -40,3 +41,14 @@ def test_the_module_is_the_command_and_both_say_the_version():
     assert done.stdout == f"headscope {VERSION}\n"
     assert headscope.__version__ == VERSION
     assert "__version__" in dir(headscope)
+
+
+def test_help_and_completion_name_the_head_types_that_there_are():
+    types = headscope.head_types()
+    help_text = " ".join(told("classify", "--help").stdout.replace("│", " ").split())
+    for name, head_type in types.items():
+        _, _, after = help_text.partition("all but ")
+        assert (name in after.partition(".")[0].split(", ")) == head_type.on_request, name
+    assert complete_types("") == [*types, "all"]
+    assert complete_types("sink,ta") == []
+    assert complete_types("sink,te") == ["sink,tense"]

@@ -28,6 +28,13 @@ def gum_windows(max_tokens: int) -> list[Window]:
     return hs.windows("gum", backend, max_length=128, max_tokens=max_tokens)
 
 
+@cache
+def annotated_prose(kind: str = "causal", max_tokens: int = 16_000) -> tuple[Window, ...]:
+    """Text of the treebank that ships in long windows, for a kind of attention."""
+    tokenizer = load_tokenizer("mini", mini_folder())
+    return tuple(hs.windows(None, tokenizer, max_tokens=max_tokens, attention_kind=kind))
+
+
 def mini_tokenizer() -> Tokenizer:
     return Tokenizer(load_tokenizer("mini", mini_folder()), name="mini")
 

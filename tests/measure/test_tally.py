@@ -15,7 +15,7 @@ from headscope.measure.selection import find_all
 from headscope.measure.tally import Tally
 from headscope.models.load import load_model
 from headscope.relations import relations_of
-from headscope.relations.delimiter import kinds_of
+from headscope.relations.types.delimiter import kinds_of
 from headscope.relations.window_pairs import WindowPairs
 from headscope.stimuli.natural_text import TextWindows
 from headscope.stimuli.repeat import repeat_windows

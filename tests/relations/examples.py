@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from headscope.corpus.conllu import read_conllu
@@ -12,7 +12,7 @@ from headscope.stimuli.topics import with_arrows
 from headscope.stimuli.translations import prompts
 from tests.helpers.texts import SENTENCES
 from tests.helpers.translated import ANNA, entries
-from tests.relations import code_example
+from tests.relations.type_file import Example, type_files
 
 # 0     1    2    3     4    5   6     7   8    9   10  11 12  13
 KEYS = [
@@ -56,41 +56,6 @@ REED = """\
 4	.	.	PUNCT	_	_	3	punct	_	_
 """
 REED_TOKENS = ["<bos>", "Dr.", "Reed", "saw", "a", "dog", ".", "The", "surgeon", "ran", "."]
-
-PAST = """\
-1	She	she	PRON	_	_	2	nsubj	_	_
-2	walked	walk	VERB	_	Tense=Past|VerbForm=Fin	0	root	_	_
-3	,	,	PUNCT	_	_	2	punct	_	_
-4	sees	see	VERB	_	Tense=Pres|VerbForm=Fin	2	conj	_	_
-5	cats	cat	NOUN	_	_	4	obj	_	_
-
-1	taken	take	VERB	_	Tense=Past|VerbForm=Part	3	advcl	_	_
-2	was	be	AUX	_	Tense=Past|VerbForm=Fin	3	aux	_	_
-3	slept	sleep	VERB	_	Tense=Past|VerbForm=Fin	0	root	_	_
-4	and	and	CCONJ	_	_	5	cc	_	_
-5	talked	talk	VERB	_	Tense=Past|VerbForm=Fin	3	conj	_	_
-6	and	and	CCONJ	_	_	7	cc	_	_
-7	stayed	stay	VERB	_	Tense=Past|VerbForm=Fin	3	conj	_	_
-8	to	to	PART	_	_	9	mark	_	_
-9	rest	rest	VERB	_	VerbForm=Inf	3	advcl	_	_
-"""
-PAST_TOKENS = [
-    "<bos>",
-    "She",
-    "walked",
-    ",",
-    "sees",
-    "cats",
-    "taken",
-    "was",
-    "slept",
-    "and",
-    "talked",
-    "and",
-    "stayed",
-    "to",
-    "rest",
-]
 
 TOM = """\
 1	Tom	Tom	PROPN	_	Number=Sing	3	nsubj	_	Entity=(e1)
@@ -235,19 +200,10 @@ _ROWS = "".join(f"{i}\t{w}\t{w}\tX\t_\t_\t0\troot\t_\t_\n" for i, w in enumerate
 WORDS_TEXT = replace(document(_ROWS), stimulus="words")
 LONG_WORD_TEXT = document("1\tincomprehension\tincomprehension\tNOUN\t_\t_\t0\troot\t_\t_\n")
 KEYS_TEXT, REED_TEXT, RELATED_TEXT = document(SENTENCES), document(REED), document(RELATED)
-TOM_TEXT, DISCOURSE_TEXT, PAST_TEXT = document(TOM), document(DISCOURSE), document(PAST)
+TOM_TEXT, DISCOURSE_TEXT = document(TOM), document(DISCOURSE)
 _NOUNS = ("cat", "dog", "cat", "run", "dog", "cat")
 _ROWS = "".join(f"{i}\t{w}\t{w}\tNOUN\t_\t_\t0\troot\t_\t_\n" for i, w in enumerate(_NOUNS, 1))
 ABOUT_CATS = with_arrows(document(_ROWS), "cat")
-
-
-@dataclass(frozen=True)
-class Example:
-    relation: str
-    tokens: list[str]
-    targets: dict[int, list[int]]
-    """Every query that counts, with its keys."""
-    document: Document | None = None
 
 
 def _back(tokens: list[str], offset: int, last: int | None = None) -> dict[int, list[int]]:
@@ -333,8 +289,6 @@ EXAMPLES = [
     Example("retrieval/value", FACTS, {38: [6]}, FACTS_TEXT),
     # the query at 2 has no other noun to be compared with
     Example("topic/topic-word", ["<bos>", *_NOUNS], {4: [1, 3], 5: [1, 3]}, ABOUT_CATS),
-    # neither the auxiliary nor the participle has the form of "slept"; the last verbs are conjuncts
-    Example("tense/same-tense", PAST_TOKENS, {8: [2]}, PAST_TEXT),
     Example(
         "alignment/translation",
         TRANSLATED,
@@ -343,8 +297,5 @@ EXAMPLES = [
     ),
     Example("discourse/causal", DISCOURSE_TOKENS, {11: [6, 9, 10], 19: [9, 10]}, DISCOURSE_TEXT),
     Example("discourse/other", DISCOURSE_TOKENS, {7: [6]}, DISCOURSE_TEXT),
-    *(
-        Example(f"code/{kind}", code_example.TOKENS, targets, code_example.TEXT)
-        for kind, targets in code_example.TARGETS.items()
-    ),
+    *(example for file in type_files() for example in file.EXAMPLES),
 ]

@@ -10,9 +10,9 @@ from headscope.corpus.document import Document, Word
 from headscope.corpus.window import Window
 from headscope.relations import relations_of
 from headscope.relations.controls import other_keys, same_distance
-from headscope.relations.delimiter import kinds, no_delimiters
 from headscope.relations.pairs import balance, pairs, span_pairs
-from headscope.relations.syntactic import same_distance_same_class, words_linked_by
+from headscope.relations.types.delimiter import kinds, no_delimiters
+from headscope.relations.types.syntactic import same_distance_same_class, words_linked_by
 from tests.relations.examples import (
     KEYS,
     KEYS_TEXT,

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -18,9 +17,8 @@ from headscope.corpus.align import TokenizedDocument
 from headscope.corpus.code import KINDS
 from headscope.corpus.conllu import CAUSAL, OTHER, UNIT
 from headscope.corpus.document import Document
-from headscope.corpus.shipped import mini_folder, shipped_corpora
+from headscope.corpus.shipped import shipped_corpora
 from headscope.corpus.window import NO_FRAME, MentionTable, Window, WordTable
-from headscope.models.tokenizer import load_tokenizer
 from headscope.stimuli.facts import FACTS, HALF_RIGHT, KIND, PROPERTY
 from headscope.stimuli.natural_text import TextWindows
 from headscope.stimuli.stimulus import StimulusConfig, TextTokenizer
@@ -29,7 +27,7 @@ from headscope.stimuli.translations import IN_ORDER, TRANSLATION, TRANSLATIONS
 from headscope.stimuli.word_pairs import PAIRS, shipped_pairs
 from headscope.stimuli.word_pairs import RELATIONS as PAIR_RELATIONS
 from headscope.stimuli.words import WORDS
-from tests.helpers.prose import built_windows_of, mini_tokenizer
+from tests.helpers.prose import annotated_prose, built_windows_of, mini_tokenizer
 from tests.helpers.treebanks import save_treebanks
 from tests.relations.looking import (
     Keys,
@@ -42,21 +40,7 @@ from tests.relations.looking import (
     same_word,
     words_back,
 )
-
-NOISES = (0.0, 0.1, 0.5)
-
-
-class Case(NamedTuple):
-    """Heads of one type on some windows, and the tags that those who know must have."""
-
-    type: str
-    windows: Callable[[], Sequence[Window]]
-    heads: dict[str, Look | tuple[Look, float]]
-    tags: dict[str, set[str]]
-    """Names of heads that know; all other heads must have no tag of these relations."""
-    relations: tuple[str, ...] = ()
-    """Relations that are looked at; all of the type if empty."""
-
+from tests.relations.type_file import NOISES, Case, type_files
 
 # retrieval: from a question to what the text says of the one asked for -----------------------
 
@@ -208,12 +192,6 @@ MEANING = Case(
 # coreference: by the entity, not by a baseline of words ------------------------------------------
 
 
-@cache
-def prose(kind: str = "causal", max_tokens: int = 16_000) -> tuple[Window, ...]:
-    tokenizer = load_tokenizer("mini", mini_folder())
-    return tuple(hs.windows(None, tokenizer, max_tokens=max_tokens, attention_kind=kind))
-
-
 def before(m: MentionTable) -> np.ndarray:
     """True for mentions wholly before a mention: mention × earlier mention."""
     return m.last[None, :] < m.first[:, None]
@@ -249,7 +227,7 @@ def entity(m: MentionTable) -> np.ndarray:
 
 CHAIN = Case(
     "coreference",
-    prose,
+    annotated_prose,
     {
         "the entity": nearest(lambda m: before(m) & entity(m)),
         "nearest that agrees": nearest(lambda m: before(m) & m.agrees),
@@ -268,7 +246,7 @@ CHAIN = Case(
 
 
 def both_sides() -> tuple[Window, ...]:
-    return prose("bidirectional", 9_000)
+    return annotated_prose("bidirectional", 9_000)
 
 
 def apart(m: MentionTable) -> np.ndarray:
@@ -502,7 +480,7 @@ def first_of_the_sentence(window: Window) -> Keys:
 FAR_TAGS = {f"{n} back, noise {noise}": {f"offset-{n}"} for n in (9, 20, 32) for noise in NOISES}
 FAR = Case(
     "far",
-    prose,
+    annotated_prose,
     {f"{n} back, noise {noise}": (tokens_back(n), noise) for n in (9, 20, 32) for noise in NOISES}
     | {
         "evenly over 40 tokens": tokens_back(*range(1, 41)),
@@ -566,55 +544,8 @@ DISCOURSE = Case(
     },
 )
 
-# tense: the verb whose tense the query repeats, not the nearest -----------------------------------
-
-
-def verbs(allowed: Callable[[WordTable, int, int], bool], place: int = -1) -> Look:
-    """One of the earlier verbs that a rule on the rows of query and key allows, at each verb."""
-
-    def look(window: Window) -> Keys:
-        words, found = window.words, {}
-        rows = np.flatnonzero(words.upos == "VERB").tolist()
-        for query in rows:
-            keys = [key for key in rows if key < query and allowed(words, query, key)]
-            if keys and words.last[keys[place]] < words.first[query]:
-                found[int(words.last[query])] = int(words.last[keys[place]])
-        return found
-
-    return look
-
-
-def has_the_tense(words: WordTable, query: int, key: int) -> bool:
-    return words.tense[query] != "" and words.tense[query] == words.tense[key]
-
-
-def is_linked(words: WordTable, query: int, key: int) -> bool:
-    """True if one of two words governs the other, or a third word both."""
-    heads = words.head[query], words.head[key]
-    return heads[0] == key or heads[1] == query or (heads[0] == heads[1] >= 0)
-
-
-TENSE = Case(
-    "tense",
-    prose,
-    {f"same tense, noise {noise}": (verbs(has_the_tense), noise) for noise in NOISES}
-    | {
-        "nearest verb": verbs(lambda words, query, key: True),
-        "first verb": verbs(lambda words, query, key: True, 0),
-        "nearest verb with a tense": verbs(lambda words, query, key: words.tense[key] != ""),
-        "nearest verb in the past": verbs(lambda words, query, key: "Past" in words.tense[key]),
-        "linked verb": verbs(is_linked),
-        "linked verb of the same tense": verbs(
-            lambda *row: is_linked(*row) and has_the_tense(*row)
-        ),
-        "same lemma": verbs(lambda words, query, key: words.lemma[query] == words.lemma[key]),
-        "same word": same_word(-1),
-    },
-    {f"same tense, noise {noise}": {"same-tense"} for noise in NOISES},
-)
-
 CASES = {
-    "tense": TENSE,
+    **{file.CASE.type: file.CASE for file in type_files() if hasattr(file, "CASE")},
     "discourse": DISCOURSE,
     "topic": ABOUT,
     "far": FAR,

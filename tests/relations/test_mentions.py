@@ -8,7 +8,7 @@ import pytest
 
 from headscope.corpus.align import window_of_tokens
 from headscope.corpus.conllu import read_conllu
-from headscope.relations.coreference import nearest_mention, pronoun, same_word_or_nearest
+from headscope.relations.types.coreference import nearest_mention, pronoun, same_word_or_nearest
 from tests.relations.examples import TOM_TEXT, TOM_TOKENS
 
 

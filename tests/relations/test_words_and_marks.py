@@ -10,7 +10,7 @@ from headscope.corpus.align import window_of_tokens
 from headscope.corpus.conllu import read_conllu
 from headscope.corpus.text import read_text
 from headscope.relations import relations_of
-from headscope.relations.delimiter import kinds_of
+from headscope.relations.types.delimiter import kinds_of
 
 NAMES = """\
 1	Margit	Margit	PROPN	_	_	3	nsubj	_	Entity=(e1-person

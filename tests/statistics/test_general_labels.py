@@ -12,7 +12,7 @@ from headscope.corpus.window import Window
 from headscope.measure.tally import Tally
 from headscope.relations.effects import no_tokens
 from headscope.relations.relation import Label, Relation, TagThresholds
-from headscope.relations.syntactic import LABEL_TREE, label_of
+from headscope.relations.types.syntactic import LABEL_TREE, label_of
 from headscope.statistics.estimates import weigh
 from headscope.statistics.general_labels import (
     distinct_tags,

@@ -15,7 +15,7 @@ import headscope as hs
 from headscope.heads import head_name
 from headscope.measure.example import ExampleRequest
 from headscope.relations import relations_of
-from headscope.relations.sink import TYPE
+from headscope.relations.types.sink import TYPE
 from headscope.runs.listing import list_heads
 from headscope.statistics.columns import EVIDENCE_COLUMNS
 from headscope.statistics.head_lists import (

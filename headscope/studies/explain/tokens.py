@@ -22,8 +22,8 @@ from headscope.relations.baselines import (
     of_class,
     picks,
 )
-from headscope.relations.delimiter import kinds_of
 from headscope.relations.pairs import span_pairs
+from headscope.relations.types.delimiter import kinds_of
 from headscope.studies.explain.feature import (
     Feature,
     FeatureCells,

@@ -123,6 +123,7 @@ RELATED = "related-word"
 TYPE = HeadType(
     name="semantic",
     letter="M",
+    order=80,
     colour="#e69f00",
     relations=tuple(
         Relation(

@@ -14,8 +14,8 @@ from headscope.corpus.window import Window
 from headscope.relations.annotated_links import as_one_word
 from headscope.relations.head_type import HeadType
 from headscope.relations.pairs import Pairs, pairs, without
-from headscope.relations.positional import OFFSETS, at_offset
 from headscope.relations.relation import Label, Relation, TagThresholds, draws_nothing
+from headscope.relations.types.positional import OFFSETS, at_offset
 
 FAR_OFFSETS = range(OFFSETS.stop, 33)
 NEIGHBOURS = np.array([-2, -1, 1, 2])
@@ -40,6 +40,7 @@ def keys_beside(window: Window, targets: Pairs, rng: np.random.Generator) -> Pai
 TYPE = HeadType(
     name="far",
     letter="F",
+    order=130,
     colour="#4477aa",
     relations=tuple(
         Relation(

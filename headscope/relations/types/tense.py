@@ -71,6 +71,7 @@ def _earlier_verbs_of_another_form(window: Window, query: int) -> Int[ndarray, "
 TYPE = HeadType(
     name="tense",
     letter="V",
+    order=160,
     colour="#661100",
     relations=(
         Relation(

@@ -170,6 +170,7 @@ _MEANING = {"head>dep": "the word's {} dependent", "dep>head": "the word that it
 TYPE = HeadType(
     name="syntactic",
     letter="S",
+    order=60,
     colour="#009e73",
     relations=tuple(
         Relation(

@@ -51,6 +51,7 @@ def follower_of_earlier_same(window: Window) -> Pairs:
 TYPE = HeadType(
     name="induction",
     letter="I",
+    order=50,
     colour="#d55e00",
     relations=(
         Relation(

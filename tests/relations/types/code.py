@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from headscope.corpus.code import read_python
+from tests.relations.type_file import Example
 
 CODE = """\
 import os, sys
@@ -34,3 +35,4 @@ TARGETS: dict[str, dict[int, list[int]]] = {
     "bracket": {23: [21], 29: [28], 47: [45], 48: [41], 51: [49], 52: [38]},
     "block": {16: [13], 24: [5], 31: [26], 36: [26]},
 }
+EXAMPLES = [Example(f"code/{kind}", TOKENS, targets, TEXT) for kind, targets in TARGETS.items()]

@@ -95,6 +95,7 @@ def _following(words: WordTable) -> tuple[Int[ndarray, " query"], Int[ndarray, "
 TYPE = HeadType(
     name="concept-induction",
     letter="W",
+    order=110,
     colour="#332288",
     relations=(
         Relation(

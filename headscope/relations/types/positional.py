@@ -116,6 +116,7 @@ AHEAD = _rows(
 TYPE = HeadType(
     name="positional",
     letter="P",
+    order=20,
     colour="#0072b2",
     relations=(*_BACK, _local(f"the {NEAR} tokens before")),
     stimuli=(REPEAT,),

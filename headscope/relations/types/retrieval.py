@@ -36,6 +36,7 @@ def half_right(window: Window, targets: Pairs, rng: np.random.Generator) -> Pair
 TYPE = HeadType(
     name="retrieval",
     letter="N",
+    order=100,
     colour="#ddcc77",
     relations=(
         Relation(

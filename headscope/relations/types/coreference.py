@@ -201,6 +201,7 @@ def _rows(other: str) -> tuple[Relation, ...]:
 TYPE = HeadType(
     name="coreference",
     letter="C",
+    order=70,
     colour="#cc79a7",
     relations=_rows("an earlier"),
     relations_by_kind={BIDIRECTIONAL: _rows("another")},

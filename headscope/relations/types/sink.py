@@ -12,10 +12,10 @@ import numpy as np
 from headscope.attention_kind import BIDIRECTIONAL
 from headscope.corpus.window import Window
 from headscope.relations.controls import keys_from
-from headscope.relations.delimiter import earlier_keys
 from headscope.relations.head_type import HeadType
 from headscope.relations.pairs import Pairs, no_pairs, pairs
 from headscope.relations.relation import Relation, TagThresholds
+from headscope.relations.types.delimiter import earlier_keys
 
 FIRST_THRESHOLD = 0.5
 FIRST_SOURCE = (
@@ -117,6 +117,7 @@ TEMPLATE = Relation(
 TYPE = HeadType(
     name="sink",
     letter="R",
+    order=10,
     colour="#b8b8b8",
     relations=RELATIONS,
     relations_by_kind={BIDIRECTIONAL: (*RELATIONS, SEPARATOR)},

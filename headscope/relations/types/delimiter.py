@@ -143,6 +143,7 @@ TURN = Relation(
 TYPE = HeadType(
     name="delimiter",
     letter="D",
+    order=40,
     colour="#56b4e9",
     relations=tuple(_row(kind, meaning) for kind, (meaning, _) in _MEANINGS.items()),
     relations_by_kind={

@@ -23,6 +23,7 @@ _MEANINGS = {
 TYPE = HeadType(
     name="code",
     letter="K",
+    order=90,
     colour="#44aa99",
     relations=tuple(
         Relation(

@@ -16,6 +16,7 @@ from headscope.stimuli.translations import IN_ORDER, TRANSLATION, TRANSLATIONS
 TYPE = HeadType(
     name="alignment",
     letter="A",
+    order=120,
     colour="#aa4499",
     relations=(
         Relation(

@@ -233,6 +233,7 @@ ON_BOTH_SIDES = (
 TYPE = HeadType(
     name="lexical",
     letter="L",
+    order=30,
     colour="#999933",
     relations=RELATIONS,
     relations_by_kind={BIDIRECTIONAL: ON_BOTH_SIDES},

@@ -102,6 +102,7 @@ _MEANINGS = {
 TYPE = HeadType(
     name="discourse",
     letter="B",
+    order=140,
     colour="#882255",
     relations=tuple(
         Relation(

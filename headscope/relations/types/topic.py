@@ -12,6 +12,7 @@ from headscope.stimuli.topics import FREQUENT, TOPIC, TOPICS
 TYPE = HeadType(
     name="topic",
     letter="T",
+    order=150,
     colour="#117733",
     relations=(
         Relation(

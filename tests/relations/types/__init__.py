@@ -1,0 +1,1 @@
+"""Examples and heads of single head types: a file each."""
