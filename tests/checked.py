@@ -1,8 +1,9 @@
 """Calls within `headscope` are checked by beartype while tests run: `pytest -p tests.checked`.
 
-jaxtyping's own hook, `--jaxtyping-packages`, checks every argument twice and needs names that headscope imports for type checkers
-alone. Here each function is checked once, in jaxtyping's context for the names of axes. Of a function that is called often, the
-first calls are checked and one in fifty after them.
+jaxtyping's own hook, `--jaxtyping-packages`, checks every argument twice and needs names that
+headscope imports for type checkers alone. Here each function is checked once, in jaxtyping's
+context for the names of axes. Of a function that is called often, the first calls are checked and
+one in fifty after them.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ def annotated(request) -> list[Path]:
 
 @pytest.fixture(scope="session")
 def mini_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folder of one run of `mini` for all processes of tests, which read it and write into copies."""
+    """Folder of one run of `mini` for all processes; tests read it and write into copies."""
     home = tmp_path_factory.getbasetemp()
     home = home.parent if "PYTEST_XDIST_WORKER" in os.environ else home
     with FileLock(home / "mini.lock"):

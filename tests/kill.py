@@ -1,4 +1,4 @@
-"""`make kill`: runs of `mini` that are killed at random points end with the bytes of one that is not.
+"""`make kill`: runs of `mini` killed at random points end with the bytes of one that is not.
 
 The command writes its checkpoint after every batch, so that most kills leave one behind.
 """

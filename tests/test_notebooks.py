@@ -30,7 +30,7 @@ from headscope.studies import ablate
 hs.classify = remembered(hs.classify)
 ablate.CONTROLS = 2
 """
-"""Notebooks share equal runs, with which most begin, and ablate two control heads per head, not five."""
+"""Notebooks share equal runs, with which most begin, and ablate two control heads per head."""
 FORGET = "%reset -f"
 
 
@@ -46,7 +46,7 @@ def quarter(code: str) -> str:
 
 @pytest.fixture(scope="module")
 def executed() -> dict[str, list[Any]]:
-    """The code cells of every notebook with their outputs, of one kernel that forgets between them."""
+    """Code cells of every notebook with their outputs, of one kernel that is reset between them."""
     cell = nbformat.v4.new_code_cell
     cells = {}
     for path in NOTEBOOKS:

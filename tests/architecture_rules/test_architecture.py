@@ -12,23 +12,17 @@ import pytest
 
 PROJECT = Path(__file__).parents[2]
 ROOT = PROJECT / "headscope"
-ROOMS = (
-    "corpus",
-    "stimuli",
-    "relations",
-    "models",
-    "causal",
-    "measure",
-    "statistics",
-    "runs",
-    "resolve",
-    "text_patterns",
-    "views",
-    "studies",
-    "serve",
+ROOMS = tuple(
+    (
+        "corpus stimuli relations models causal measure statistics runs resolve text_patterns "
+        "views studies serve"
+    ).split()
 )
-"""No room knows one that stands behind it, and models do not know relations. Nothing but the entry points knows `cli`;
-`run` and `classification` are known to studies alone. `resolve` opens the model of a run: only rooms behind it do that."""
+"""No room knows one that stands behind it, and models do not know relations.
+
+Nothing but the entry points knows `cli`; `run` and `classification` are known to studies alone.
+`resolve` opens the model of a run: only rooms behind it do that.
+"""
 SWEEPS = ("sweep", "emergence", "languages")
 MAY_CLASSIFY = (*SWEEPS, "why")
 """The studies that run `classify`; no other study knows the rooms above it."""
@@ -208,7 +202,7 @@ def imported(code: str) -> set[str]:
 
 
 def test_no_path_is_resolved_by_pathlib():
-    """`Path.resolve` raises a RuntimeError for a loop of links: `headscope.paths` does without it."""
+    """`Path.resolve` raises a RuntimeError for a loop of links; `headscope.paths` does not."""
     calls = [
         f"{path}:{node.lineno}"
         for path in sorted((PROJECT / "headscope").rglob("*.py"))

@@ -1,4 +1,4 @@
-"""Studies that change a running model, in layouts with more than softmax(q·k) over earlier tokens."""
+"""Studies that change a running model, in layouts with more than a causal softmax(q·k)."""
 
 from __future__ import annotations
 

@@ -41,14 +41,11 @@ def by_hand(model_folder, rows, heads) -> torch.Tensor:
     return torch.stack(found)
 
 
-OUTPUTS = (
-    ".attn.c_proj",
-    ".attention.dense",
-    ".self_attn.o_proj",
-    ".attention.output.dense",
-    ".out_lin",
-    ".attn.Wo",
-    ".attn.o",
+OUTPUTS = tuple(
+    (
+        ".attn.c_proj .attention.dense .self_attn.o_proj .attention.output.dense .out_lin "
+        ".attn.Wo .attn.o"
+    ).split()
 )
 """Names of W_O by layout."""
 

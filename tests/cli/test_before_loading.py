@@ -78,7 +78,7 @@ def loads(desk: Desk, line: list[str]) -> bool:
 
 
 READERS = [name for name, _ in names("corpus") if name != "languages"]
-"""Commands that read a text first; `languages` needs the model's tokenizer to find shared documents."""
+"""Commands that read a text first; `languages` needs the tokenizer to find shared documents."""
 WRITERS = [(name, option) for name, option in names(*FIGURES)]
 
 

@@ -121,6 +121,7 @@ def test_help_and_models_answer_without_heavy_imports():
 
 
 def test_reading_a_run_imports_no_torch(run):
-    code = f"import sys, headscope; headscope.load({str(run)!r}).why('0.0'); print('torch' in sys.modules)"
+    why = f"headscope.load({str(run)!r}).why('0.0')"
+    code = f"import sys, headscope; {why}; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False"]

@@ -1,4 +1,4 @@
-"""Nothing of the user's is lost: every command's outputs, and what lies in and beside run folders."""
+"""No file of the user is lost, in or beside the outputs of each command."""
 
 from __future__ import annotations
 

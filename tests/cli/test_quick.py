@@ -1,4 +1,4 @@
-"""A quick run: fewer questions by the same numbers, and verdicts that are marked wherever they stand."""
+"""A quick run: fewer relations with the same numbers, and its verdicts are marked everywhere."""
 
 from __future__ import annotations
 

@@ -13,7 +13,13 @@ import pytest
 
 from headscope.runs.folder import CHECKPOINT
 
-CODE = "from headscope.runs import checkpoint; checkpoint.EVERY = 0; from headscope.cli import main; main()"
+CODE = """
+from headscope.cli import main
+from headscope.runs import checkpoint
+
+checkpoint.EVERY = 0
+main()
+"""
 COMMAND = (sys.executable, "-c", CODE)
 """The command line, which writes a run's state after every batch."""
 ROOM = 64 * 2**30
@@ -22,18 +28,8 @@ ROOM = 64 * 2**30
 
 def arguments(corpus: Path, out: Path, *, tokens: int) -> list[str]:
     """A short run of mini."""
-    return [
-        "classify",
-        "mini",
-        "--corpus",
-        str(corpus),
-        "--types",
-        "positional,induction,delimiter",
-        "--max-tokens",
-        str(tokens),
-        "--out",
-        str(out),
-    ]
+    command = f"classify mini --types positional,induction,delimiter --max-tokens {tokens}"
+    return [*command.split(), "--corpus", str(corpus), "--out", str(out)]
 
 
 def limited() -> None:

@@ -47,7 +47,8 @@ def test_parts_that_do_not_spell_their_token_share_its_characters(tmp_path):
 
 def test_empty_nodes_paragraphs_and_documents(tmp_path):
     text = (
-        "# newdoc id = one\n1\tYes\tyes\tINTJ\t_\t_\t0\troot\t_\t_\n1.1\tit\tit\tPRON\t_\t_\t_\t_\t_\t_\n\n"
+        "# newdoc id = one\n1\tYes\tyes\tINTJ\t_\t_\t0\troot\t_\t_\n"
+        "1.1\tit\tit\tPRON\t_\t_\t_\t_\t_\t_\n\n"
         "# newpar\n1\tNo\tno\tINTJ\t_\t_\t0\troot\t_\t_\n\n"
         "# newdoc id = two\n1\tOh\toh\tINTJ\t_\t_\t0\troot\t_\t_\n"
     )

@@ -1,4 +1,4 @@
-"""The natural text that ships: whose it is, what was left out of it, and the order it is read in."""
+"""The natural text that ships: its sources, what was left out of it, and its order."""
 
 from __future__ import annotations
 

@@ -94,20 +94,12 @@ def written(gpt2_folder, tmp_path_factory) -> Callable[[str], pd.DataFrame]:
     return read
 
 
-WRITTEN_OTHERWISE = {
-    "ablate",
-    "compare",
-    "emergence",
-    "explain",
-    "function_vectors",
-    "headvis",
-    "languages",
-    "match_heads",
-    "prune",
-    "sweep",
-    "verify",
-    "weights",
-}
+WRITTEN_OTHERWISE = set(
+    (
+        "ablate compare emergence explain function_vectors headvis languages match_heads "
+        "prune sweep verify weights"
+    ).split()
+)
 """Studies with other arguments than those that their names tell, or without a table of `--out`."""
 
 

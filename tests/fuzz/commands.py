@@ -71,34 +71,17 @@ def sound(desk: Desk) -> dict[str, list[str]]:
         "prune": ["mini", *text],
         "sweep": ["--models", "mini", "--out", "swept", "-q"],
         "emergence": ["swept"],
-        "languages": [
-            "mini",
-            "--corpus",
-            "de_keys-ud-test.conllu",
-            "--corpus",
-            "en_keys-ud-test.conllu",
-            "--max-tokens",
-            "50",
-            "--out",
-            "spoken",
-            "-q",
-        ],
+        "languages": (
+            "mini --corpus de_keys-ud-test.conllu --corpus en_keys-ud-test.conllu "
+            "--max-tokens 50 --out spoken -q"
+        ).split(),
         "serve": [desk.run, "--no-open"],  # never as it stands: it would answer until interrupted
         "gallery": [desk.run, "--out", "new"],
         "headvis": [desk.run, "--out", "new", "--corpus", "keys.conllu", "--sequences", "9"],
         "function_vectors": ["mini", "--tasks", "past", "--prompts", "6"],
         "patch": [
             desk.run,
-            "--clean",
-            "x1z",
-            "--corrupt",
-            "x2z",
-            "--answer",
-            "a",
-            "--wrong",
-            "b",
-            "--heads",
-            "L0H0",
+            *"--clean x1z --corrupt x2z --answer a --wrong b --heads L0H0".split(),
         ],
     }
 

@@ -123,7 +123,7 @@ _wild_row = st.tuples(
 
 @st.composite
 def _sentence(draw: st.DrawFn) -> str:
-    """Rows that count up, most of them sound, so that what lies behind the checks is reached too."""
+    """Rows that count up, most of them sound, so that code behind the checks runs too."""
     size = draw(st.integers(1, 6))
     odd = st.integers(0, 19).map(lambda n: n == 7)  # 0 is drawn more often
     rows = []

@@ -1,4 +1,4 @@
-"""A user's desk: sound files of every kind, damaged ones, and a guard that nothing on it is lost."""
+"""A user's desk: sound and damaged files of every kind, and a check that none is lost."""
 
 from __future__ import annotations
 

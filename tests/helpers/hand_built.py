@@ -15,8 +15,8 @@ def run_of(
     """A run on sequences of random words and their copies.
 
     Args:
-        layers: a letter for each head: P puts 0.9 on the previous token, I puts 0.8 on the token after
-            the current one's earlier copy, E looks evenly back, S looks at the first token.
+        layers: a letter for each head: P puts 0.9 on the previous token, I puts 0.8 on the token
+            after the current one's earlier copy, E looks evenly back, S looks at the first token.
         name: the model's.
         size: words of a sequence.
         documents: how many.

@@ -1,4 +1,4 @@
-"""Run folders: a small one with every file, checksums stated anew, and what two folders have in common."""
+"""Run folders: a small one with every file, new checksums, and the common files of two."""
 
 from __future__ import annotations
 
@@ -38,32 +38,32 @@ def make_run(folder: Path) -> Path:
     )
     examples = [
         Example(
-            1,
-            0,
-            "induction/repeat",
-            "best",
-            0.5,
-            "t#0",
-            tuple(tokens),
-            6,
-            (3,),
-            a[1, 0].astype(np.float16),
+            layer=1,
+            head=0,
+            relation="induction/repeat",
+            kind="best",
+            mass=0.5,
+            window="t#0",
+            tokens=tuple(tokens),
+            query=6,
+            targets=(3,),
+            pattern=a[1, 0].astype(np.float16),
             positions=(0, *range(5, 13)),
             left_out=(0.25,),
             length=20,
             more_targets=1,
         ),
         Example(
-            1,
-            0,
-            "",
-            "ordinary",
-            float("nan"),
-            "t#1",
-            ("<s>", "x"),
-            -1,
-            (),
-            np.eye(2, dtype=np.float16),
+            layer=1,
+            head=0,
+            relation="",
+            kind="ordinary",
+            mass=float("nan"),
+            window="t#1",
+            tokens=("<s>", "x"),
+            query=-1,
+            targets=(),
+            pattern=np.eye(2, dtype=np.float16),
             positions=(0, 1),
             left_out=(),
             length=2,

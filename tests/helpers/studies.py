@@ -1,4 +1,4 @@
-"""Calls of every study that would work, made of its row in the table: a new row needs no line here."""
+"""Calls of every study that would work, from its row in the table of studies."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ MADE_UP = {
     "verify": lambda ask, run, corpus: ranks(run, corpus),
     "why": lambda ask, run, corpus: ask(run, ["L0H0", "L1H1"]),
 }
-"""Studies that take minutes or another model, or that need other arguments than a run and a text."""
+"""Studies that take minutes or another model, or need other arguments than a run and a text."""
 
 
 def plain_call(study: StudyRow, ask, run: Path, corpus: Path) -> hs.StudyResult:

@@ -179,7 +179,8 @@ def rows(words: Sequence[Word]) -> list[str]:
         head = 0 if word.head < 0 else word.head + 1
         misc = "SpaceAfter=No" if word.glued else "_"
         found.append(
-            f"{place + 1}\t{word.form}\t{word.form}\t{word.upos}\t_\t_\t{head}\t{word.deprel}\t_\t{misc}"
+            f"{place + 1}\t{word.form}\t{word.form}\t{word.upos}\t_\t_"
+            f"\t{head}\t{word.deprel}\t_\t{misc}"
         )
     return found
 

@@ -72,7 +72,7 @@ def convert(
     keys: dict[str, Any],
     tensors: dict[str, list[float]],
 ) -> Path:
-    """A network of transformers with its tensors as llama.cpp's `convert_hf_to_gguf.py` writes them.
+    """A network of transformers, its tensors as llama.cpp's `convert_hf_to_gguf.py` writes them.
 
     Args:
         path: of the file.

@@ -1,4 +1,4 @@
-"""Attention: against a plain softmax, in models with masks, biases, caps and sinks, and replaced."""
+"""Attention against a plain softmax, with masks, biases, caps and sinks, and replaced."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts in a model's chat template: to the token, with words in their places, and asked about apart."""
+"""Texts in a model's chat template: the same tokens, words in their places, turns apart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model that is written to GGUF, as llama.cpp's converter writes it, is the same when it is read."""
+"""A model written to GGUF as llama.cpp's converter writes it is the same when it is read."""
 
 from __future__ import annotations
 

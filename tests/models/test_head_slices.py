@@ -1,4 +1,4 @@
-"""Heads whose outputs are mixed before W_O: their patterns are read, their slices are not theirs."""
+"""Heads whose outputs are mixed before W_O: patterns are read, slices of W_O are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The way from a name on the hub to a run, by the hub's own client and real HTTP on this machine."""
+"""From a name on the hub to a run, by the hub's own client and real HTTP on this machine."""
 
 from __future__ import annotations
 

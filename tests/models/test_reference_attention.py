@@ -137,7 +137,7 @@ class ByReference(AttentionChange):
 @pytest.mark.parametrize("model_type", FUSED)
 @torch.no_grad()
 def test_it_is_the_attention_of_every_layout(model_type, tokenizer, tmp_path):
-    """Queries and keys are those of the layout; patterns and states are transformers' eager ones."""
+    """Queries and keys come from the layout; patterns and states are transformers' eager ones."""
     save_tiny(model_type, tokenizer, tmp_path)
     model = load_model(str(tmp_path))
     tokens = torch.randint(1, 300, (2, 64), generator=torch.Generator().manual_seed(1))

@@ -90,7 +90,8 @@ def test_a_pickle_beside_safetensors_is_not_loaded(folder, code):
 
 CHILD = """
 import sys
-import headscope.models.engines.choose, headscope.models.engines.fused  # what importing does is not asked
+# imported before the guard, which watches reading alone
+import headscope.models.engines.choose, headscope.models.engines.fused
 from headscope.errors import ModelError
 from headscope.models.load import load_model
 

@@ -1,4 +1,4 @@
-"""A user's model has the same tensors after every public call that reads it or changes its heads."""
+"""A user's model keeps its tensors after every public call that reads or changes its heads."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ UNREAD = ("deepseek_v32", "gemma3n_text", "mamba", "rwkv")
 MODEL_TYPES = (*(row.model_type for row in LAYOUTS), *UNREAD)
 CONTEXT = 96
 WINDOW = 56
-"""Longer than the text on which an engine is checked when it is loaded, and shorter than the context."""
+"""Longer than the text on which a loaded engine is checked, and shorter than the context."""
 
 WIDTH = dict.fromkeys(
     "hidden_size n_embd d_model embedding_size word_embed_proj_dim attention_hidden_size".split(),
@@ -61,7 +61,8 @@ VOCABULARY = dict.fromkeys(
     "vocab_size vocab_size_per_layer_input ngram_vocab_size_base".split(), 320
 )
 TOKENS = dict.fromkeys(
-    "pad_token_id bos_token_id eos_token_id decoder_start_token_id cls_token_id sep_token_id".split(),
+    "pad_token_id bos_token_id eos_token_id decoder_start_token_id cls_token_id "
+    "sep_token_id".split(),
     0,
 )
 SMALL = WIDTH | LAYERS | HEADS | KEY_HEADS | PER_HEAD | INNER | RANKS | EXPERTS | CHOSEN | GROUPS

@@ -14,33 +14,12 @@ from tests.helpers.texts import SENTENCES
 from tests.helpers.translated import ANNA, entries
 from tests.relations.type_file import Example, type_files
 
-# 0     1    2    3     4    5   6     7   8    9   10  11 12  13
-KEYS = [
-    "<bos>",
-    "Anna",
-    "told",
-    "Maria",
-    "that",
-    "she",
-    "could",
-    "n't",
-    "find",
-    "the",
-    "old",
-    "k",
-    "eys",
-    ".",
-    '"',
-    "They",
-    "were",
-    "here",
-    ",",
-    '"',
-    "said",
-    "Maria",
-    ".",
-]
-# 14 15   16   17   18 19 20  21    22
+# 0     1    2    3     4    5   6     7   8    9   10  11 12
+KEYS = (
+    "<bos> Anna told Maria that she could n't find the old k eys "
+    '. " They were here , " said Maria .'
+).split()
+# 13 14 15 16  17   18 19 20 21   22
 
 REED = """\
 1	Dr.	Dr.	NOUN	_	_	2	compound	_	Entity=(e1-person
@@ -94,31 +73,10 @@ RELATED = """\
 8	Sunday	Sunday	PROPN	_	_	6	nmod	_	_
 """
 # two sentences lie between "hot" and "cold" or "cold" and "hot": too far
-RELATED_TOKENS = [
-    "<bos>",
-    "Young",
-    "dogs",
-    "liked",
-    "hot",
-    "whe",
-    "els",
-    "and",
-    "cold",
-    "cats",
-    ".",
-    "Large",
-    "cars",
-    "ran",
-    ".",
-    "A",
-    "big",
-    "vehicle",
-    "hated",
-    "hot",
-    "days",
-    "like",
-    "Sunday",
-]
+RELATED_TOKENS = (
+    "<bos> Young dogs liked hot whe els and cold cats . Large cars ran . A big vehicle "
+    "hated hot days like Sunday"
+).split()
 
 # "left" is of two units before, "when" opens a divided one, "sang" has no satellite
 DISCOURSE = """\
@@ -143,30 +101,11 @@ DISCOURSE = """\
 1	Nobody	nobody	PRON	_	_	2	nsubj	_	Discourse=causal-result:7->5
 2	came	come	VERB	_	_	0	root	_	SpaceAfter=No
 3	.	.	PUNCT	_	_	2	punct	_	_
-"""
-DISCOURSE_TOKENS = [
-    "<bos>",
-    "Tom",
-    "slept",
-    ".",
-    "Ann",
-    "also",
-    "left",
-    "when",
-    "she",
-    "sa",
-    "w",
-    "because",
-    "it",
-    "rained",
-    "outside",
-    "and",
-    "sang",
-    ".",
-    "Nobody",
-    "came",
-    ".",
-]
+"""  # noqa: E501
+DISCOURSE_TOKENS = (
+    "<bos> Tom slept . Ann also left when she sa w because it rained outside and sang . "
+    "Nobody came ."
+).split()
 
 LONG_WORD = ["<bos>", "in", "com", "pre", "hension"]
 

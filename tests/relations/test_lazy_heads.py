@@ -307,7 +307,7 @@ asyncio/base_events asyncio/windows_events ctypes/wintypes difflib doctest glob 
 json/encoder re/_compiler shutil smtpd test/test_decorators test/test_scope tokenize unittest/loader
 unittest/mock urllib/request xml/etree/ElementPath
 """
-"""The latter call their own functions, and have functions within functions; some Pythons lack a few."""
+"""The latter call their own functions and nest functions; some Pythons lack a few."""
 
 
 class ByWord(TextTokenizer):
@@ -403,7 +403,7 @@ ALIGNMENT = Case(
     {f"source, noise {noise}": {"translation"} for noise in NOISES},
 )
 
-# topic: the word of the document, not a frequent or near one ---------------------------------------
+# topic: the word of the document, not a frequent or near one --------------------------------------
 
 
 @cache
@@ -451,7 +451,7 @@ ABOUT = Case(
     {f"topic, noise {noise}": {"topic-word"} for noise in NOISES},
 )
 
-# far offsets: one distance, not a region -----------------------------------------------------------
+# far offsets: one distance, not a region ----------------------------------------------------------
 
 
 def tokens_back(*offsets: int) -> Look:

@@ -49,7 +49,8 @@ ROWS = {
 )
 def test_mentions_agree_unless_number_gender_or_person_contradict(one, other, agree):
     lines = [
-        f"{i}\t{form}\t{form}\t{ROWS[form][0]}\t_\t{ROWS[form][1] or '_'}\t0\troot\t_\tEntity=(e{i})"
+        f"{i}\t{form}\t{form}\t{ROWS[form][0]}\t_\t{ROWS[form][1] or '_'}"
+        f"\t0\troot\t_\tEntity=(e{i})"
         for i, form in enumerate((one, other), 1)
     ]
     (document,) = read_conllu(Path("a.conllu"), "\n".join([*lines, "", ""]))

@@ -119,6 +119,11 @@ def test_another_model_is_refused_where_the_run_asks_for_its_own(out, tokenizer,
         hs.load(out).show("L0H0", "the keys", source=other)
 
 
+def table_and_figure(path: Path) -> tuple[object, ...]:
+    """Options for a table and a figure of one name."""
+    return ("--out", path.with_suffix(".csv"), "--figure", path.with_suffix(".svg"))
+
+
 def test_no_file_that_a_command_writes_says_where_its_model_lies(home, out, tmp_path):
     model, text = home / "models" / "tiny", home / "texts"
     two = out.parent / "two"
@@ -126,45 +131,12 @@ def test_no_file_that_a_command_writes_says_where_its_model_lies(home, out, tmp_
     made = tmp_path / "made"
     made.mkdir()
     written("compare", out, two, "--out", made / "compare.csv")
-    written(
-        "study",
-        "redundancy",
-        two,
-        "--windows",
-        2,
-        "--out",
-        made / "r.csv",
-        "--figure",
-        made / "r.svg",
-    )
+    written("study", "redundancy", two, "--windows", 2, *table_and_figure(made / "r"))
     written("study", "weights", two, "--out", made / "w.csv")
     written("show", two, "L0H0", "the keys", "--out", made / "show.html")
-    written(
-        "study",
-        "prune",
-        two,
-        "--corpus",
-        text,
-        "--max-tokens",
-        1200,
-        "--out",
-        made / "p.csv",
-        "--figure",
-        made / "p.svg",
-    )
-    written(
-        "study",
-        "collapse",
-        model,
-        "--corpus",
-        text,
-        "--max-tokens",
-        100,
-        "--out",
-        made / "c.csv",
-        "--figure",
-        made / "c.svg",
-    )
+    on_text = ("--corpus", text, "--max-tokens")
+    written("study", "prune", two, *on_text, 1200, *table_and_figure(made / "p"))
+    written("study", "collapse", model, *on_text, 100, *table_and_figure(made / "c"))
     written("report", two, "--out", made / "page.html")
     assert len(list(made.iterdir())) == 10
     assert said_in(made, str(home.parent)) == []
@@ -175,21 +147,11 @@ def test_no_file_of_a_sweep_says_where_its_models_lie(home):
     elsewhere = home / "more" / "tiny"
     if not elsewhere.exists():
         shutil.copytree(home / "models" / "tiny", elsewhere)
-    asked = (
-        "--models",
-        f"{home}/models/tiny,{elsewhere},{home}/broken",
-        "--corpus",
-        home / "texts",
-        "--out",
-        home.parent / "shared" / "sweep",
-        "--max-tokens",
-        300,
-        "--types",
-        "positional",
-        "-q",
-    )
-    assert headscope("sweep", "run", *asked).returncode == 1  # the broken one
     folder = home.parent / "shared" / "sweep"
+    models = f"{home}/models/tiny,{elsewhere},{home}/broken"
+    given = ("--models", models, "--corpus", home / "texts", "--out", folder)
+    limits = ("--max-tokens", 300, "--types", "positional", "-q")
+    assert headscope("sweep", "run", *given, *limits).returncode == 1  # the broken one
     assert said_in(folder, str(home.parent)) == []
     plan = json.loads((folder / "sweep.json").read_text())
     assert [cell["model"] for cell in plan["cells"]] == ["tiny", "tiny (2)", "broken"]

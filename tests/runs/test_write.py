@@ -1,4 +1,4 @@
-"""The one writer of files: whole or not at all, nothing replaced unless asked, rights of the umask."""
+"""The one writer of files: whole or not at all, no silent overwrite, rights of the umask."""
 
 from __future__ import annotations
 

@@ -57,13 +57,15 @@ CASES = (
     _classify("lens", "mini --engine lens --max-tokens 2000 --corpus gold"),
     _study(
         "languages",
-        "sweep languages mini --corpus @treebanks --languages en,fr,ja --max-tokens 3000 --out languages "
+        "sweep languages mini --corpus @treebanks --languages en,fr,ja --max-tokens 3000 "
+        "--out languages "
         "--overwrite --quiet",
         files=("languages/*.csv", "languages/*/evidence.csv.gz"),
     ),
     _study(
         "sweep",
-        f"sweep run {TYPES} --models mini --corpus gold --corpus controlled --max-tokens 2000 --out sweep "
+        f"sweep run {TYPES} --models mini --corpus gold --corpus controlled --max-tokens 2000 "
+        "--out sweep "
         "--quiet",
         "sweep emergence sweep --out emergence.csv --overwrite",
         files=("sweep/sweep.csv", "emergence.csv", "sweep/*/evidence.csv.gz"),

@@ -3,8 +3,8 @@
 With `--keep` it keeps what they give now: only when a number is meant to change, and the commit
 says why. Processors round differently: on another one than the kept numbers are of, keep those of
 an earlier revision in a folder (`--keep --kept FOLDER` in a checkout of it), and compare with that
-(`--kept FOLDER`). The cases run one after another in `--work`, on one thread, so that the order of sums is
-the same each time; later cases read the run folder `mini` that the first one writes.
+(`--kept FOLDER`). The cases run one after another in `--work`, on one thread, so that the order of
+sums is the same each time; later cases read the run folder `mini` that the first one writes.
 """
 
 from __future__ import annotations

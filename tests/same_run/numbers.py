@@ -107,7 +107,8 @@ def _leaves(value: Any, at: str = "") -> Columns:
 def differences(expected: Columns, came: Columns) -> list[str]:
     """A line for each column that is missing or holds other numbers; none if all agree.
 
-    Other checksums do not count if the sums agree within `TOLERANCE`, nor do new columns and tensors.
+    Other checksums do not count if the sums agree within `TOLERANCE`, nor do new columns and
+    tensors.
     """
     lines, came = [], _without_new(expected, came)
     for name, values in expected.items():

@@ -49,7 +49,7 @@ def served(live, start) -> Served:
 
 @pytest.fixture(scope="session")
 def live_with_run(gpt2_folder, tmp_path_factory) -> Live:
-    """The small model and its run, where one head is said to be an induction head, one positional."""
+    """The small model and its run, with one head tagged induction and one positional."""
     corpus = tmp_path_factory.mktemp("texts") / "a.txt"
     corpus.write_text("Alice was very tired. She looked at the old keys again. " * 20)
     run = hs.classify(str(gpt2_folder), corpus, max_tokens=600, types=["positional", "induction"])

@@ -1,4 +1,4 @@
-"""The server as its clients see it: sentences for what is wrong, one query at a time, no strangers."""
+"""The server as its clients see it: messages, one query at a time, no other origins."""
 
 from __future__ import annotations
 

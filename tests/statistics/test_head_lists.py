@@ -1,8 +1,8 @@
 """The strongest head of a type is the same one wherever heads are listed.
 
 Five heads are tagged by hand. L0H1 is a syntactic head above all, and still the strongest
-coreference head; L0H0 is a weak coreference head and nothing else. L0H3 only rests. Heads that rest a
-good deal, yet less than a sink's tag asks for, are named beside their tags.
+coreference head; L0H0 is a weak coreference head and nothing else. L0H3 is a sink alone. Heads with
+much attention on a sink, yet less than the threshold, are named beside their tags.
 """
 
 from __future__ import annotations

@@ -171,12 +171,9 @@ def test_known_shapes_have_published_sizes():
 @pytest.mark.parametrize(
     ("model_type", "message"),
     [
-        (
-            "mamba",
-            "does not state attention heads that headscope reads: .* no attribute 'num_attention_heads'",
-        ),
-        ("deepseek_v3", r"a deepseek_v3 compresses keys and values \(kv_lora_rank 512\)"),
-        ("t5", "t5 is a model with an encoder and a decoder; headscope reads"),
+        ("mamba", "num_attention_heads"),
+        ("deepseek_v3", "kv_lora_rank"),
+        ("t5", "t5 is a model with an encoder and a decoder"),
     ],
 )
 def test_a_model_without_countable_attention_is_refused(model_type, message, tmp_path):

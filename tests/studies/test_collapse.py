@@ -1,4 +1,4 @@
-"""One pattern for all heads of a layer, and W_O as the identity: against transformers' patterns and by hand."""
+"""One pattern for all heads of a layer, and W_O as identity: against transformers, by hand."""
 
 from __future__ import annotations
 

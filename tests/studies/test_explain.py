@@ -1,4 +1,4 @@
-"""Feature models of heads that are known: the weights come back, the relation is named, nothing is free."""
+"""Feature models of known heads: fitted weights, named relations, no gain from noise."""
 
 from __future__ import annotations
 

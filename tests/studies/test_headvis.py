@@ -21,26 +21,13 @@ from tests.helpers import encoders
 from tests.helpers.models import eager_attention
 
 # a strict reader in place of the page: the rules of the docstrings of HeadVis' `data_pipeline.py`
-CONFIG = {
-    "model_name",
-    "dataset_name",
-    "n_sequences",
-    "seq_len",
-    "dtype",
-    "attn_implementation",
-    "heads",
-    "n_layers",
-    "n_heads",
-    "n_intervals",
-    "metrics",
-    "metric_descriptions",
-    "head_data_pattern",
-    "has_umap",
-    "umap_heads",
-    "custom_plots",
-    "custom_tables",
-    "statistics_display",
-}
+CONFIG = set(
+    (
+        "model_name dataset_name n_sequences seq_len dtype attn_implementation heads n_layers "
+        "n_heads n_intervals metrics metric_descriptions head_data_pattern has_umap "
+        "umap_heads custom_plots custom_tables statistics_display"
+    ).split()
+)
 METRICS = [
     "self_attention_score",
     "prev_token_score",
@@ -57,15 +44,11 @@ HEAD = {
     "histogram",
     "statistics",
 }
-SEQUENCE = {
-    "sequence_id",
-    "interval",
-    "tokens",
-    "attention_indices",
-    "attention_values",
-    "seq_len",
-    "max_activation",
-}
+SEQUENCE = set(
+    (
+        "sequence_id interval tokens attention_indices attention_values seq_len max_activation"
+    ).split()
+)
 
 
 def read(path: Path) -> Any:

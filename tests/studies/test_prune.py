@@ -1,4 +1,4 @@
-"""Pruning: importance against finite differences, the order of heads, and excess loss over random orders."""
+"""Importance against finite differences, order of heads, excess loss over random orders."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def model(model_folder):
 
 
 def test_importance_equals_a_finite_difference(model_folder, story):
-    """Mean over tokens of |nats(1 + ε) − nats(1 − ε)| / 2ε, in double precision, window by window."""
+    """Mean over tokens of |nats(1 + ε) − nats(1 − ε)| / 2ε, in double precision, by window."""
     model = load_model(str(model_folder))
     network, windows = network_of(model).double(), text_windows(model, story)
     for norm in network.modules():

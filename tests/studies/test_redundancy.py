@@ -1,4 +1,4 @@
-"""Distances, similarities and map of heads: against slow loops, scipy, closed forms, and transformers' attention."""
+"""Distances, similarities and map of heads, against loops, scipy, closed forms and transformers."""
 
 from __future__ import annotations
 

@@ -97,16 +97,8 @@ def statuses(folder: Path) -> list[str]:
 
 def test_each_cell_is_a_run_folder_and_a_row(swept, checkpoints):
     table = pd.read_csv(swept / "sweep.csv", keep_default_na=False, na_values=BLANK)
-    assert list(table.columns) == [
-        "model",
-        "revision",
-        "corpus",
-        "folder",
-        "status",
-        "heads",
-        *COUNTS,
-        "error",
-    ]
+    cell = "model revision corpus folder status heads".split()
+    assert list(table.columns) == [*cell, *COUNTS, "error"]
     assert table["revision"].tolist() == ["step100", "step20", "step7"]
     assert table["status"].tolist() == statuses(swept) == ["complete", "complete", "failed"]
     assert table["model"].unique().tolist() == [checkpoints.name]
@@ -121,7 +113,7 @@ def test_each_cell_is_a_run_folder_and_a_row(swept, checkpoints):
 
 
 def test_a_type_for_which_the_text_has_no_queries_is_blank_in_a_sweep(checkpoints, tmp_path):
-    """Plain text has no trees and no mentions: 0 heads for objects would be an answer to nothing."""
+    """Plain text has no trees and no mentions: 0 heads for objects would be a false result."""
     (tmp_path / "plain.txt").write_text("She saw the old keys again, and told them so. " * 40)
     swept = hs.sweep(
         models=[str(checkpoints)],
@@ -154,17 +146,8 @@ def test_the_same_command_resumes(swept, checkpoints, tmp_path):
     first, second, _ = SweepFolder.read(out).cells
     shutil.rmtree(out / second)
     before = (out / first / "run.json").stat().st_mtime_ns
-    done = headscope(
-        "sweep",
-        "run",
-        "--models",
-        checkpoints,
-        "--revisions",
-        "step100,step20",
-        "--out",
-        out,
-        *SMALL,
-    )
+    asked = ("--models", checkpoints, "--revisions", "step100,step20")
+    done = headscope("sweep", "run", *asked, "--out", out, *SMALL)
     assert done.returncode == 0, done.stderr
     assert (out / first / "run.json").stat().st_mtime_ns == before
     assert (out / second / "heads.csv").read_bytes() == (swept / second / "heads.csv").read_bytes()

@@ -1,4 +1,4 @@
-"""Copying, composition and folding: against TransformerLens, transformers, closed forms and planted heads."""
+"""Copying, composition and folding, against TransformerLens, closed forms and planted heads."""
 
 from __future__ import annotations
 

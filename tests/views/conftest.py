@@ -27,37 +27,37 @@ TOKENS = (
 
 @pytest.fixture(scope="session")
 def run():
-    """2 layers × 3 heads on repeats: L0H0 looks at the previous token, L1H2 is an induction head."""
+    """2 layers × 3 heads on repeats: L0H0 is a previous-token head, L1H2 an induction head."""
     made = run_of("PSS", "SEI", name="six heads </title><b>")
     size = len(TOKENS)
     pattern = (np.tril(np.ones((size, size))) / np.arange(1, size + 1)[:, None]).astype(np.float16)
     kept = Example(
-        1,
-        2,
-        "induction/repeat",
-        "best",
-        0.8,
-        "repeat#0",
-        TOKENS,
-        size - 1,
-        (1, 3),
-        pattern,
+        layer=1,
+        head=2,
+        relation="induction/repeat",
+        kind="best",
+        mass=0.8,
+        window="repeat#0",
+        tokens=TOKENS,
+        query=size - 1,
+        targets=(1, 3),
+        pattern=pattern,
         positions=(0, *range(40, 46), 90, 91),
         left_out=(0.25, 0.001),
         length=120,
         more_targets=2,
     )
     ordinary = Example(
-        1,
-        2,
-        "",
-        "ordinary",
-        float("nan"),
-        "text#0",
-        TOKENS,
-        -1,
-        (),
-        pattern,
+        layer=1,
+        head=2,
+        relation="",
+        kind="ordinary",
+        mass=float("nan"),
+        window="text#0",
+        tokens=TOKENS,
+        query=-1,
+        targets=(),
+        pattern=pattern,
         positions=tuple(range(size)),
         left_out=(),
         length=120,

@@ -1,4 +1,4 @@
-"""A walk from the atlas to a head's page, through its examples and back, with the keyboard alone."""
+"""From the atlas to a head's page, through its examples and back, with the keyboard alone."""
 
 from __future__ import annotations
 

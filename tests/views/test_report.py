@@ -1,4 +1,4 @@
-"""The report in a real browser: no request, every page draws, on paper too, and anyone can read it."""
+"""The report in a real browser: no request, every page draws, in print too, and axe passes."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def mini() -> hs.Run:
 
 
 def too_wide(page: Page, places: Iterable[str]) -> list[str]:
-    """Places of a page, its addresses after `#`, that are wider than the screen with all folds open."""
+    """Addresses after `#` of a page that are wider than the screen with all folds open."""
     wide = []
     for place in places:
         page.read(f"location.hash = {json.dumps(place)}")
