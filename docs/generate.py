@@ -24,7 +24,7 @@ from headscope.cli.terminal import folded
 from headscope.heads import head_name
 from headscope.models.layout.table import LAYOUTS, ModelLayout
 from headscope.relations import all_stimuli, head_types, relations_of
-from headscope.relations.relation import Relation, TagThresholds
+from headscope.relations.relation import Relation, Threshold
 from headscope.relations.types.syntactic import LABEL_TREE
 from headscope.statistics.columns import (
     EFFECT_COLUMNS,
@@ -134,7 +134,7 @@ def relation_cells(row: Relation) -> tuple[str, ...]:
     )
 
 
-def further_conditions(thresholds: TagThresholds) -> str:
+def further_conditions(thresholds: Threshold) -> str:
     """Conditions of a relation besides those that all relations share."""
     conditions = []
     if not thresholds.taggable:

@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from headscope.relations import head_types as head_types
     from headscope.relations import register as register
     from headscope.relations.head_type import HeadType as HeadType
-    from headscope.relations.head_type import Threshold as Threshold
     from headscope.relations.head_type import relation as relation
     from headscope.relations.pairs import Pairs as Pairs
     from headscope.relations.pairs import pairs as pairs
     from headscope.relations.relation import Relation as Relation
+    from headscope.relations.relation import Threshold as Threshold
     from headscope.run import Run as Run
     from headscope.run import load as load
     from headscope.run import load_model as load_model
@@ -79,7 +79,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Document": "headscope.corpus.document",
-    "Threshold": "headscope.relations.head_type",
+    "Threshold": "headscope.relations.relation",
     "HeadCallback": "headscope.studies.emergence",
     "HeadType": "headscope.relations.head_type",
     "HeadscopeError": "headscope.errors",

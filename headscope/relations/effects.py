@@ -24,10 +24,10 @@ from headscope.relations.relation import (
     MATCHED_CONTROL,
     SELF,
     DrawControl,
-    EffectThresholds,
     FindPairs,
     PairSet,
     Relation,
+    Threshold,
     part_name,
 )
 from headscope.relations.types.induction import in_second_copy
@@ -76,7 +76,9 @@ class Effect(Relation):
 
     pairs: FindPairs = field(default=no_tokens)
     control: DrawControl = field(default=no_tokens)
-    thresholds: EffectThresholds = field(kw_only=True)
+    thresholds: Threshold = field(kw_only=True)
+    second: str = ""
+    """Matched control in words: "tokens that …"; empty if absent."""
     top_key: TopKeyCondition | None = None
     prompt: str = ""
     """The kind of questions that ask for it; see `headscope.corpus.window.Question`."""
@@ -91,11 +93,6 @@ class Effect(Relation):
     def id(self) -> str:
         """The effect's full name, e.g. `writes/copy/looked-at`; relations have no such name."""
         return f"{WRITES}/{self.type}/{self.name}"
-
-    @property
-    def sign(self) -> int:
-        """The side of 0 on which its lift must lie."""
-        return self.thresholds.sign
 
     def targets_in(self, window_pairs: WindowPairs) -> Pairs:
         """Target tokens in a window."""
@@ -119,15 +116,21 @@ class Effect(Relation):
     @property
     def parts(self) -> tuple[str, ...]:
         """Parts that are summed with it."""
-        return (MATCHED_CONTROL,) * bool(self.thresholds.second) + (SELF,) * self.moved
+        parts = []
+        if self.second:
+            parts.append(MATCHED_CONTROL)
+        if self.moved:
+            parts.append(SELF)
+        return tuple(parts)
 
 
 def prompt_effect(
     type: str,
     name: str,
-    thresholds: EffectThresholds,
+    thresholds: Threshold,
     *,
     prompt: str,
+    second: str = "",
     moved: bool = True,
 ) -> Effect:
     """An effect that questions of one kind ask for: right tokens against wrong ones and others."""
@@ -140,8 +143,9 @@ def prompt_effect(
         right,
         wrong,
         stimuli=(PROMPTS.name,),
-        matched_control=other if thresholds.second else None,
+        matched_control=other if second else None,
         thresholds=thresholds,
+        second=second,
         prompt=prompt,
         moved=moved,
     )
@@ -190,14 +194,16 @@ def sum_names(relations: Sequence[Relation]) -> tuple[str, ...]:
     return (*(relation.id for relation in (*of_attention(relations), *effects)), *parts)
 
 
+_RAISE = partial(Threshold, sign=1)
 _SUPPRESS = partial(
-    EffectThresholds,
+    Threshold,
     0.3,
     "ours: 0.3 logits take a quarter of a token's odds away; heads planted to take 1.5 logits take "
     "1.3 or more with noise 0.2 on their weights",
+    sign=-1,
 )
 _PROMPT = partial(
-    EffectThresholds,
+    _RAISE,
     0.3,
     "ours: heads planted to write 1.5 logits keep 0.68 or more with noise 0.1 on their weights; "
     "99.9 % of SmolLM2-135M's shuffled heads have less than 0.09",
@@ -247,13 +253,13 @@ EFFECTS: tuple[Effect, ...] = (
     Effect(
         "copy",
         "looked-at",
-        thresholds=EffectThresholds(
+        thresholds=_RAISE(
             0.5,
             "ours: half a logit makes a token 1.6 times as likely; heads planted to write 1.5 "
             "logits keep 1.4 or more with noise 0.2 on their weights",
             "raises the token that it attends to",
-            second=_ELSEWHERE,
         ),
+        second=_ELSEWHERE,
         top_key=TopKeyCondition(),
     ),
     # McDougall et al. 2023 (arXiv 2310.04625) describe copy suppression of GPT-2 small's L10H7 and
@@ -263,15 +269,15 @@ EFFECTS: tuple[Effect, ...] = (
         "predicted",
         thresholds=_SUPPRESS(
             "lowers the token that it attends to if earlier layers predict it",
-            sign=-1,
-            second=_ELSEWHERE,
         ),
+        second=_ELSEWHERE,
         top_key=TopKeyCondition(predicted=True),
     ),
     Effect(
         "suppress",
         "looked-at",
-        thresholds=_SUPPRESS("lowers the token that it attends to", sign=-1, second=_ELSEWHERE),
+        thresholds=_SUPPRESS("lowers the token that it attends to"),
+        second=_ELSEWHERE,
         top_key=TopKeyCondition(),
     ),
     # copying by induction heads (Olsson et al. 2022), against a head that raises what it saw long
@@ -283,13 +289,13 @@ EFFECTS: tuple[Effect, ...] = (
         later_in_copy,
         stimuli=(REPEAT.name,),
         matched_control=outside_copy,
-        thresholds=EffectThresholds(
+        thresholds=_RAISE(
             0.5,
             "ours: half a logit makes the token 1.6 times as likely; heads planted for 1.5 logits "
             "keep 1.1 or more with noise 0.2 on their weights",
             "raises what followed the current token before, in random tokens",
-            second="tokens that stand nowhere in the text",
         ),
+        second="tokens that stand nowhere in the text",
         moved=True,
     ),
     # successor heads (Gould et al. 2023), against a head that raises all members or the neighbours
@@ -299,8 +305,8 @@ EFFECTS: tuple[Effect, ...] = (
         "member",
         _PROMPT(
             "raises the successor of a day, month, number or letter, not what is before it",
-            second="other members of the list that the text does not hold",
         ),
+        second="other members of the list that the text does not hold",
         prompt="successor",
         moved=False,
     ),
@@ -308,7 +314,8 @@ EFFECTS: tuple[Effect, ...] = (
     prompt_effect(
         "name-mover",
         "indirect-object",
-        _PROMPT("raises the name that is due, not the one that comes twice", second=_UNSEEN_NAMES),
+        _PROMPT("raises the name that is due, not the one that comes twice"),
+        second=_UNSEEN_NAMES,
         prompt="indirect-object",
     ),
     prompt_effect(
@@ -317,8 +324,8 @@ EFFECTS: tuple[Effect, ...] = (
         _PROMPT(
             "lowers the name that is due, not the one that comes twice",
             sign=-1,
-            second=_UNSEEN_NAMES,
         ),
+        second=_UNSEEN_NAMES,
         prompt="indirect-object",
     ),
     # against a head that raises all values of the property, or all that the person has
@@ -327,8 +334,8 @@ EFFECTS: tuple[Effect, ...] = (
         "value",
         _PROMPT(
             "raises the value of the person in question over the values of the others",
-            second="other values of that person",
         ),
+        second="other values of that person",
         prompt="retrieval",
     ),
     # agreement over a noun between subject and verb (Linzen et al. 2016)

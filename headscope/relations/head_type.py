@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 from headscope.attention_kind import AttentionKind
 from headscope.errors import HeadscopeError
 from headscope.options import Name, checked
 from headscope.relations.controls import other_keys
-from headscope.relations.relation import DrawControl, FindPairs, Relation, TagThresholds
+from headscope.relations.relation import DrawControl, FindPairs, Relation, Threshold
 from headscope.stimuli.stimulus import Stimulus
 
 ALL = "all"
@@ -90,13 +90,6 @@ class HeadType:
         return self.relations_by_kind.get(attention_kind, self.relations)
 
 
-class Threshold(NamedTuple):
-    """Least mass of a tag, and the source of that number."""
-
-    mass: float
-    source: str
-
-
 THRESHOLD = Threshold(0.1, "ours: a tenth of a head's attention")
 
 
@@ -116,10 +109,10 @@ def relation(
         type: the head type, a word.
         name: the relation's own name.
         control: draws the cells that a baseline head would hit as often as the targets.
-        threshold: the least mass of a tag.
+        threshold: the least mass of a tag, and its source.
         stimuli: names of the stimuli that are read: `text`, `repeat`, or one of the type's own.
         **other_thresholds: further conditions of a tag; see
-            `headscope.relations.relation.TagThresholds`.
+            `headscope.relations.relation.Threshold`.
 
     Raises:
         HeadscopeError: the function has no docstring.
@@ -141,7 +134,7 @@ def relation(
                 f"{type}/{name}: the function has no docstring; its first line states what a head "
                 "of this relation attends to"
             )
-        thresholds = TagThresholds(threshold.mass, threshold.source, meaning, **other_thresholds)
+        thresholds = replace(threshold, meaning=meaning, **other_thresholds)
         return Relation(type, name, find, control, thresholds, stimuli)
 
     return declare

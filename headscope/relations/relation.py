@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from jaxtyping import Int
@@ -54,14 +54,14 @@ def is_part(relation: str) -> bool:
 
 
 @dataclass(frozen=True)
-class TagThresholds:
-    """Thresholds of a tag, besides the conditions that all relations share."""
+class Threshold:
+    """Threshold of a tag, its source, and further conditions that not all relations share."""
 
     threshold: float
-    """Least mass."""
+    """Least mass; of a direct effect the least lift, in logits."""
     source: str
     """Source of the threshold."""
-    meaning: str
+    meaning: str = ""
     """Targets in words, for sentences: "it puts 0.8 of its attention on {meaning}"."""
     taggable: bool = True
     """False for relations that are reported only."""
@@ -77,20 +77,20 @@ class TagThresholds:
     beats_surrogate: bool = False
     """True if a tag requires that the head exceeds its surrogate, which is fitted on surface
     features; see `headscope.measure.surrogate`."""
+    sign: int | None = None
+    """Of a direct effect 1 if the head must raise the logits of the tokens in question, −1 if it
+    must lower them; None for attention."""
+
+    def record(self) -> dict[str, Any]:
+        """The threshold as `run.json` states it."""
+        facts = asdict(self)
+        if self.sign is None:
+            del facts["sign"]
+        return facts
 
 
-above_baseline = partial(TagThresholds, beat_baseline_by=0.10)
+above_baseline = partial(Threshold, beat_baseline_by=0.10)
 """Thresholds of a relation whose heads must exceed baselines at hard queries by 10 points."""
-
-
-@dataclass(frozen=True)
-class EffectThresholds(TagThresholds):
-    """Thresholds of a tag by direct effect; `threshold` is the least lift, in logits."""
-
-    sign: int = 1
-    """1 if the head must raise the logits of the tokens in question, −1 if it must lower them."""
-    second: str = ""
-    """Matched control in words: "tokens that …"; empty if absent."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ class Relation:
     name: str
     pairs: FindPairs
     control: DrawControl
-    thresholds: TagThresholds
+    thresholds: Threshold
     stimuli: tuple[str, ...] = ("text",)
     """Names of its stimuli, keys of `headscope.relations.all_stimuli()`."""
     baseline: Baseline | None = None
@@ -160,7 +160,7 @@ class Relation:
     @property
     def sign(self) -> int:
         """The side of 0 on which its lift must lie: 1, or −1 for what a head must lower."""
-        return 1
+        return self.thresholds.sign or 1
 
     def targets_in(self, window_pairs: WindowPairs) -> Pairs:
         """Targets in a window; `WindowPairs.targets` finds them once."""

@@ -10,7 +10,6 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ import numpy as np
 from headscope.corpus.read import file_sha256
 from headscope.errors import RunError, WriteError, is_out_of_memory
 from headscope.measure.sums import StoppedEarly, Sums
-from headscope.relations.relation import TagThresholds
+from headscope.relations.relation import Threshold
 from headscope.runs.folder import RunFolder
 from headscope.runs.sums import from_npz, pack_sums, to_npz, unpack_sums
 from headscope.runs.write import write_file
@@ -179,12 +178,12 @@ def _load(path: Path, run: dict[str, Any], text: TextWindows, sums: Sums) -> str
 
 
 def run_facts(
-    info: dict[str, Any], thresholds: dict[str, TagThresholds], versions: dict[str, str]
+    info: dict[str, Any], thresholds: dict[str, Threshold], versions: dict[str, str]
 ) -> dict[str, Any]:
     """Identity of a run: all on which its sums depend, but for the corpora's content."""
     facts = {name: info.get(name) for name in ("model", "bos", "engine", "settings")}
     facts["corpora"] = info.get("corpora", {}).get("asked")
-    facts["relations"] = {name: asdict(limits) for name, limits in thresholds.items()}
+    facts["relations"] = {name: limits.record() for name, limits in thresholds.items()}
     facts["versions"] = versions
     as_read_back: dict[str, Any] = json.loads(json.dumps(facts))
     return as_read_back

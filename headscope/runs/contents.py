@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -78,7 +78,7 @@ def run_files(run: Result, folder: Path, report: str) -> dict[str, bytes]:
     info = {
         VERSION: FORMAT_VERSION,
         **outward(run.info, folder),
-        "relations": {name: asdict(limits) for name, limits in run.thresholds.items()},
+        "relations": {name: limits.record() for name, limits in run.thresholds.items()},
         "files": {name: _sha256(files[name]) for name in CHECKED if name in files},
     }
     return {**files, REPORT: utf8(report), RECORD: utf8(record_json(info))}

@@ -20,7 +20,7 @@ from headscope.corpus.shipped import corpus_title, named_corpora, shipped_corpor
 from headscope.models.locate import title_of
 from headscope.relations import check_types, head_types, relations_of
 from headscope.relations.head_type import ALL
-from headscope.relations.relation import Relation, TagThresholds
+from headscope.relations.relation import Relation, Threshold
 from headscope.runs.recorded_paths import name_of, places_of
 from headscope.settings import MAX_TOKENS, Settings
 from headscope.statistics.result import RunInfo
@@ -51,7 +51,7 @@ class Record(BaseModel):
     """The part of `run.json` that every run must have."""
 
     model: dict[str, Any]
-    relations: dict[str, TagThresholds]
+    relations: dict[str, Threshold]
     """Thresholds of the tags, by relation."""
     provenance: dict[str, Any]
     files: dict[str, str]

@@ -11,7 +11,7 @@ from math import isnan
 
 import pandas as pd
 
-from headscope.relations.relation import TagThresholds
+from headscope.relations.relation import Threshold
 from headscope.statistics.columns import BELOW_BASELINE, PRELIMINARY
 from headscope.statistics.conditions import Row
 from headscope.stimuli.stimulus import MIN_DOCUMENTS
@@ -27,7 +27,7 @@ _HEAD = ["layer", "head"]
 
 def is_preliminary(
     evidence: pd.DataFrame,
-    thresholds: Mapping[str, TagThresholds],
+    thresholds: Mapping[str, Threshold],
     few_documents: Collection[str] = (),
 ) -> pd.Series:
     """True for each tag that rests on fewer than 8 documents or fewer than 30 hard queries.

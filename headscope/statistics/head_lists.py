@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from math import isnan
 
 import pandas as pd
 
 from headscope.measure.example import ExampleRequest
-from headscope.relations.relation import MIN_QUERIES, Relation, TagThresholds
+from headscope.relations import head_types
+from headscope.relations.relation import MIN_QUERIES, Relation, Threshold
 from headscope.relations.types.sink import PARTIAL, TYPE
-from headscope.statistics.conditions import Row, undecided_in_words
+from headscope.statistics.conditions import Row, failures, undecided_in_words
 from headscope.statistics.tags import UNIDENTIFIABLE, is_sink, is_undecided, with_thresholds
 from headscope.statistics.wording import baseline_in_words
 
@@ -95,7 +97,7 @@ def _by_lift(evidence: pd.DataFrame, *before: str) -> pd.DataFrame:
 
 
 def undecided(
-    heads: pd.DataFrame, evidence: pd.DataFrame, thresholds: Mapping[str, TagThresholds]
+    heads: pd.DataFrame, evidence: pd.DataFrame, thresholds: Mapping[str, Threshold]
 ) -> pd.DataFrame:
     """The heads that are `not identifiable`, with the relation that the text cannot decide.
 
@@ -153,7 +155,7 @@ def _relation(name: str) -> str:
     return f"head → its {label}"
 
 
-def partial_sinks(evidence: pd.DataFrame, thresholds: Mapping[str, TagThresholds]) -> pd.DataFrame:
+def partial_sinks(evidence: pd.DataFrame, thresholds: Mapping[str, Threshold]) -> pd.DataFrame:
     """Heads without a tag of a sink, and the attention sink below its threshold with the largest
     mass.
 
@@ -176,7 +178,7 @@ def partial_sinks(evidence: pd.DataFrame, thresholds: Mapping[str, TagThresholds
 
 
 def partial_sink_lines(
-    evidence: pd.DataFrame, thresholds: Mapping[str, TagThresholds]
+    evidence: pd.DataFrame, thresholds: Mapping[str, Threshold]
 ) -> dict[tuple[int, int], str]:
     """The sentences on all partial sinks, by layer and head."""
     lines = {}
@@ -186,3 +188,48 @@ def partial_sink_lines(
             f"the tag requires {row['threshold']:g}."
         )
     return lines
+
+
+LOWER, HIGHER = 0.9, 1.1
+
+
+@dataclass(frozen=True)
+class TagCounts:
+    """Numbers of tags, a head once for each type, with thresholds a tenth lower and higher."""
+
+    lower: int
+    now: int
+    higher: int
+
+
+def tag_counts(evidence: pd.DataFrame, thresholds: Mapping[str, Threshold]) -> dict[str, TagCounts]:
+    """The tags of functional types, and those of attention sinks, by what they are called.
+
+    Sinks are counted separately, because they are many. Kinds without a tag at the lower
+    thresholds are left out.
+    """
+    table = with_thresholds(evidence, thresholds)
+    sink_types = [kind.name for kind in head_types().values() if not kind.functional]
+    of_sinks = table["type"].isin(sink_types)
+    counts = {}
+    for noun, rows in (
+        ("tags", table[~of_sinks]),
+        ("tags of attention sinks", table[of_sinks]),
+    ):
+        count = TagCounts(
+            lower=_tags_at(rows, LOWER),
+            now=_tags_at(rows, 1.0),
+            higher=_tags_at(rows, HIGHER),
+        )
+        if count.lower:
+            counts[noun] = count
+    return counts
+
+
+def _tags_at(table: pd.DataFrame, factor: float) -> int:
+    """Heads with a tag of each type, summed over types, if thresholds are multiplied by a
+    factor.
+    """
+    varied = table.assign(threshold=table["threshold"] * factor)
+    tagged = varied[~failures(varied).any(axis=1)]
+    return len(tagged.drop_duplicates(["type", "layer", "head"]))

@@ -13,12 +13,14 @@ import numpy as np
 import pandas as pd
 
 from headscope.errors import CorpusError
+from headscope.measure.bootstrap import LEVEL, RESAMPLES
 from headscope.measure.mean_pattern import mean_patterns, stimulus_pictures
 from headscope.measure.profile import describe
 from headscope.measure.surrogate import SurrogateRequest, SurrogateScore
-from headscope.measure.tally import Tally, pictured
+from headscope.measure.tally import BLOCKS, MIN_BLOCKS, Tally, pictured
 from headscope.relations.effects import Effect, effects_among, of_attention
-from headscope.relations.relation import MIN_QUERIES, Checked, Relation, TagThresholds
+from headscope.relations.relation import MIN_QUERIES, RELIABLE, Checked, Relation, Threshold
+from headscope.relations.types.sink import PARTIAL
 from headscope.statistics.cautions import FEWEST_DOCUMENTS, is_preliminary, types_of_heads
 from headscope.statistics.columns import (
     EFFECT_COLUMNS,
@@ -28,17 +30,34 @@ from headscope.statistics.columns import (
     SURROGATE_COLUMNS,
     strongest_effects_first,
 )
+from headscope.statistics.conditions import CONDITIONS, MAX_Q, MIN_HARD
 from headscope.statistics.estimates import NO_FACTS, Facts, Half, weigh
 from headscope.statistics.general_labels import (
+    TIMES_LABEL,
     distinct_tags,
     general_labels,
     tag_names,
 )
 from headscope.statistics.result import Result, RunInfo
 from headscope.statistics.tags import OPEN, TAGGED, decidable_relations, head_table, verdicts
-from headscope.statistics.thresholds import THRESHOLDS
+from headscope.statistics.wording import TIMES_CONTROL
 from headscope.stimuli.natural_text import TEXT
 
+THRESHOLDS: Mapping[str, Any] = {
+    "conditions": [condition.name for condition in CONDITIONS],
+    "min_queries": MIN_QUERIES,
+    "max_q_value": MAX_Q,
+    "min_hard_queries": MIN_HARD,
+    "times_control": TIMES_CONTROL,
+    "times_label": TIMES_LABEL,
+    "partial_sink": PARTIAL,
+    "blocks": BLOCKS,
+    "min_blocks": MIN_BLOCKS,
+    "interval": LEVEL,
+    "resamples": RESAMPLES,
+    "reliable": RELIABLE,
+}
+"""Thresholds that all tags share, as `run.json` states them."""
 _CELL = ["layer", "head", "type", "relation"]
 _HEAD = ["layer", "head"]
 _PACKAGES = ("headscope", "torch", "transformers", "transformer-lens", "numpy", "pandas", "scipy")
@@ -243,7 +262,7 @@ def _result(
     run: WeighedRun,
     evidence: pd.DataFrame,
     attention: Sequence[Relation],
-    thresholds: Mapping[str, TagThresholds],
+    thresholds: Mapping[str, Threshold],
 ) -> Result:
     tally, info = run.judging.tally, run.info
     effects = effects_among(run.relations)
@@ -288,10 +307,16 @@ def _on_few_documents(relations: Sequence[Relation], info: RunInfo) -> list[str]
 
 def effect_facts(effects: Sequence[Effect]) -> dict[str, dict[str, Any]]:
     """Entries of `run.json` for the effects that a run measured."""
-    names = ("threshold", "sign", "meaning", "source", "second")
     facts = {}
     for effect in effects:
-        facts[effect.id] = {name: getattr(effect.thresholds, name) for name in names}
+        limits = effect.thresholds
+        facts[effect.id] = {
+            "threshold": limits.threshold,
+            "sign": effect.sign,
+            "meaning": limits.meaning,
+            "source": limits.source,
+            "second": effect.second,
+        }
     return facts
 
 

@@ -16,7 +16,7 @@ from headscope.errors import RunError
 from headscope.heads import head_name, parse_head, without_softmax
 from headscope.measure.example import Example
 from headscope.relations.effects import WRITES
-from headscope.relations.relation import TagThresholds
+from headscope.relations.relation import Threshold
 from headscope.statistics.causes import cause_lines
 from headscope.statistics.cautions import marked_names, preliminary_in_words
 from headscope.statistics.columns import (
@@ -60,7 +60,7 @@ _MARKS = (
 
 def explain_tags(
     evidence: pd.DataFrame,
-    thresholds: Mapping[str, TagThresholds],
+    thresholds: Mapping[str, Threshold],
     layer: int,
     head: int,
     *,
@@ -148,7 +148,7 @@ def _general(row: Row, known: set[str]) -> list[str]:
 
 
 def _account(
-    row: Row, thresholds: Mapping[str, TagThresholds], known: set[str], *, is_brief: bool
+    row: Row, thresholds: Mapping[str, Threshold], known: set[str], *, is_brief: bool
 ) -> Sequence[str]:
     """One relation; what is explained in it joins what is known.
 
@@ -197,7 +197,7 @@ def _condition_lines(row: Row, known: set[str], *, is_brief: bool) -> list[str]:
     return lines
 
 
-def findings(rows: pd.DataFrame, thresholds: Mapping[str, TagThresholds]) -> list[str]:
+def findings(rows: pd.DataFrame, thresholds: Mapping[str, Threshold]) -> list[str]:
     """A sentence or two on each of a head's strongest tags; without a tag, on what is closest."""
     meanings = rows["id"].map(lambda name: thresholds[name].meaning)
     rows = rows.assign(meaning=meanings)

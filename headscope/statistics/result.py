@@ -15,7 +15,7 @@ from headscope.heads import head_name
 from headscope.measure.example import Example, Picture
 from headscope.measure.tally import Tally
 from headscope.options import checked
-from headscope.relations.relation import RELIABLE, TagThresholds
+from headscope.relations.relation import RELIABLE, Threshold
 from headscope.statistics.columns import PRELIMINARY
 
 
@@ -31,7 +31,7 @@ class Result:
     heads: pd.DataFrame
     """Heads by name, such as `L5H1`."""
     evidence: pd.DataFrame
-    thresholds: Mapping[str, TagThresholds]
+    thresholds: Mapping[str, Threshold]
     info: dict[str, Any] = field(default_factory=dict)
     """Content of `run.json`, which suffices to repeat the run."""
     tally: Tally | None = None

@@ -10,7 +10,7 @@ import pandas as pd
 from jaxtyping import Int
 from numpy import ndarray
 
-from headscope.relations.relation import MIN_QUERIES, TagThresholds
+from headscope.relations.relation import MIN_QUERIES, Threshold
 from headscope.statistics.cautions import types_of_heads, with_cautions
 from headscope.statistics.columns import (
     EFFECT_NUMBERS,
@@ -65,7 +65,7 @@ def is_sink(relation: pd.Series) -> pd.Series:
 
 
 def with_thresholds(
-    evidence: pd.DataFrame, thresholds: Mapping[str, TagThresholds], *, fewest: int = MIN_QUERIES
+    evidence: pd.DataFrame, thresholds: Mapping[str, Threshold], *, fewest: int = MIN_QUERIES
 ) -> pd.DataFrame:
     """The evidence with each relation's thresholds, and its full name as `id`.
 
@@ -135,7 +135,7 @@ def _upward(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def verdicts(
-    evidence: pd.DataFrame, thresholds: Mapping[str, TagThresholds], *, fewest: int = MIN_QUERIES
+    evidence: pd.DataFrame, thresholds: Mapping[str, Threshold], *, fewest: int = MIN_QUERIES
 ) -> pd.Series:
     """The `verdict` column.
 
@@ -175,7 +175,7 @@ def is_undecided(table: pd.DataFrame) -> pd.Series:
 
 def head_table(
     evidence: pd.DataFrame,
-    thresholds: Mapping[str, TagThresholds],
+    thresholds: Mapping[str, Threshold],
     profile: pd.DataFrame,
     kv_group_size: int,
 ) -> pd.DataFrame:
@@ -207,7 +207,7 @@ def head_table(
 
 
 def with_no_type(
-    heads: pd.DataFrame, evidence: pd.DataFrame, thresholds: Mapping[str, TagThresholds]
+    heads: pd.DataFrame, evidence: pd.DataFrame, thresholds: Mapping[str, Threshold]
 ) -> pd.DataFrame:
     """The heads, with one of two words as the `primary` of those without a tag.
 
@@ -225,7 +225,7 @@ def with_no_type(
     return heads.assign(primary=primary.astype(object))
 
 
-def countable_types(evidence: pd.DataFrame, thresholds: Mapping[str, TagThresholds]) -> list[str]:
+def countable_types(evidence: pd.DataFrame, thresholds: Mapping[str, Threshold]) -> list[str]:
     """The types that a head could have earned here, in the order of the evidence.
 
     Those with enough queries and blocks for at least one relation that gives a tag, and with enough
@@ -240,7 +240,7 @@ def countable_types(evidence: pd.DataFrame, thresholds: Mapping[str, TagThreshol
 
 
 def decidable_relations(
-    evidence: pd.DataFrame, thresholds: Mapping[str, TagThresholds]
+    evidence: pd.DataFrame, thresholds: Mapping[str, Threshold]
 ) -> dict[str, int]:
     """Number of `relations` that a text can decide for some head, `of` those that give tags."""
     table = with_thresholds(evidence, thresholds)
@@ -256,7 +256,7 @@ def is_decidable(table: pd.DataFrame) -> pd.Series:
     return has_interval & has_queries & ~is_open(Numbers(table))
 
 
-def reasons(table: pd.DataFrame, thresholds: Mapping[str, TagThresholds]) -> list[str]:
+def reasons(table: pd.DataFrame, thresholds: Mapping[str, Threshold]) -> list[str]:
     """For each row of `with_thresholds` a sentence: what the head does with which numbers, and for
     a near miss what failed.
     """
@@ -294,7 +294,7 @@ def _reason(row: Row, meaning: str, failing: Sequence[str]) -> str:
     return f"closest to {name}: {numbers}; {fails}: {'; '.join(failing)}"
 
 
-def tags_in_order(evidence: pd.DataFrame, thresholds: Mapping[str, TagThresholds]) -> pd.DataFrame:
+def tags_in_order(evidence: pd.DataFrame, thresholds: Mapping[str, Threshold]) -> pd.DataFrame:
     """The rows of the evidence with tags, in the order of `evidence_order`."""
     table = with_thresholds(evidence[evidence["tagged"].astype(bool)], thresholds)
     return table.loc[evidence_order(table)]

@@ -17,7 +17,7 @@ from headscope.corpus.shipped import data_folder, mini_folder, synthetic_corpora
 from headscope.relations import head_types, relations_of
 from headscope.resolve import load
 from headscope.runs.atlas import SUFFIX, atlas_names
-from headscope.statistics.thresholds import THRESHOLDS
+from headscope.statistics.judge_heads import THRESHOLDS
 from headscope.studies.verify import SHIPPED, published_metrics, read_scores
 
 GUM = ("vlog/GUM_vlog_pizzeria", "court/GUM_court_loan", "bio/GUM_bio_byron")

@@ -8,7 +8,7 @@ import pytest
 
 from headscope.measure.tally import BLOCKS, Tally
 from headscope.relations.effects import EFFECTS, Effect, no_tokens, sum_names
-from headscope.relations.relation import EffectThresholds, Relation, TagThresholds
+from headscope.relations.relation import Relation, Threshold
 from headscope.statistics.estimates import weigh
 from headscope.statistics.judge_heads import Judging, effect_facts, with_direct_effects
 from headscope.statistics.reasons import direct_effect_lines
@@ -107,9 +107,9 @@ def test_what_heads_write_stands_beside_them_and_in_words():
 
 
 def test_the_same_sums_are_weighed_alike_as_attention_and_as_logits():
-    limits, rng = TagThresholds(0.0, "a source", "a thing"), np.random.default_rng(3)
+    limits, rng = Threshold(0.0, "a source", "a thing"), np.random.default_rng(3)
     relation = Relation("a", "one", no_tokens, no_tokens, limits)
-    effect = Effect("a", "one", thresholds=EffectThresholds(0.0, "a source", "does a thing"))
+    effect = Effect("a", "one", thresholds=Threshold(0.0, "a source", "does a thing", sign=1))
     tally = Tally.zeros((relation.id, effect.id), 2, 5)
     tally.queries[:] = rng.integers(1, 9, (BLOCKS, 1))
     tally.hits[:] = tally.queries[..., None, None]

@@ -12,10 +12,10 @@ from scipy import stats
 import headscope as hs
 from headscope.measure.tally import BLOCKS, Tally
 from headscope.relations.effects import no_tokens
-from headscope.relations.relation import Relation, TagThresholds
+from headscope.relations.relation import Relation, Threshold
 from headscope.statistics.conditions import failures, open_in_words
 from headscope.statistics.estimates import weigh
-from headscope.statistics.head_lists import undecided
+from headscope.statistics.head_lists import TagCounts, tag_counts, undecided
 from headscope.statistics.reasons import explain_tags
 from headscope.statistics.result import by_name
 from headscope.statistics.tags import (
@@ -30,7 +30,7 @@ from headscope.statistics.tags import (
     verdicts,
     with_thresholds,
 )
-from headscope.statistics.thresholds import threshold_sensitivity
+from headscope.views.report.sentences import threshold_sensitivity
 
 NAMES = ("a/one", "a/two")
 RELATIONS = [
@@ -39,7 +39,7 @@ RELATIONS = [
         name,
         pairs=no_tokens,
         control=no_tokens,
-        thresholds=TagThresholds(0.1, "a source", f"thing {name}"),
+        thresholds=Threshold(0.1, "a source", f"thing {name}"),
     )
     for name in ("one", "two")
 ]
@@ -108,7 +108,7 @@ GOOD = {
     "mass_error": 0.02,
     "control_error": 0.02,
 }
-RULE = TagThresholds(0.2, "a source", "what it is about", times_chance=3.0, beat_baseline_by=0.1)
+RULE = Threshold(0.2, "a source", "what it is about", times_chance=3.0, beat_baseline_by=0.1)
 
 
 HARD = GOOD | {
@@ -127,12 +127,12 @@ def tag(evidence: pd.DataFrame, thresholds: dict) -> pd.Series:
     return verdicts(evidence, thresholds) == TAGGED
 
 
-def verdict_of(row: dict, limits: TagThresholds = RULE) -> str:
+def verdict_of(row: dict, limits: Threshold = RULE) -> str:
     (verdict,) = verdicts(pd.DataFrame([row]), {"t/r": limits})
     return verdict
 
 
-def tagged(row: dict, limits: TagThresholds = RULE) -> bool:
+def tagged(row: dict, limits: Threshold = RULE) -> bool:
     return verdict_of(row, limits) == TAGGED
 
 
@@ -230,7 +230,7 @@ def test_without_an_interval_no_head_is_rejected_and_only_a_near_one_is_listed()
     away = {"mass": 0.01, "control": 0.1, "lift": -0.09, "hit_rate": 0.0}
     rows = [NO_INTERVAL, NO_INTERVAL | away | {"head": 1}]
     far = [GOOD | away | {"relation": "other", "head": head} for head in (0, 1)]
-    thresholds = {"t/r": TagThresholds(0.2, "s", "m"), "t/other": TagThresholds(0.2, "s", "m")}
+    thresholds = {"t/r": Threshold(0.2, "s", "m"), "t/other": Threshold(0.2, "s", "m")}
     evidence = pd.DataFrame([*rows, *far])
     assert verdicts(evidence, thresholds).tolist() == [UNIDENTIFIABLE, UNIDENTIFIABLE, NO, NO]
     heads = heads_of([*rows, *far])
@@ -266,8 +266,8 @@ def test_a_type_that_no_head_could_earn_is_not_counted():
 
 def test_a_paired_relation_must_reach_the_threshold_where_it_was_measured():
     thresholds = {
-        "t/r": TagThresholds(0.2, "s", "m", paired_relation="t/other"),
-        "t/other": TagThresholds(0.2, "s", "m", paired_relation="t/r"),
+        "t/r": Threshold(0.2, "s", "m", paired_relation="t/other"),
+        "t/other": Threshold(0.2, "s", "m", paired_relation="t/r"),
     }
     alone = pd.DataFrame([GOOD])
     assert tag(alone, thresholds).tolist() == [True]
@@ -279,7 +279,7 @@ def test_a_paired_relation_must_reach_the_threshold_where_it_was_measured():
 
 def heads_of(rows: list[dict]) -> pd.DataFrame:
     evidence = pd.DataFrame(rows)
-    thresholds = {f"{r['type']}/{r['relation']}": TagThresholds(0.2, "s", "m") for r in rows}
+    thresholds = {f"{r['type']}/{r['relation']}": Threshold(0.2, "s", "m") for r in rows}
     evidence["tagged"] = tag(evidence, thresholds)
     evidence["verdict"] = verdicts(evidence, thresholds)
     profile = (
@@ -327,16 +327,12 @@ def tag_count(run: hs.Run, factor: float, *, sinks: bool) -> int:
     return len(rows.drop_duplicates(["layer", "head", "type"]))
 
 
-def test_the_sentence_counts_the_tags_of_higher_and_lower_thresholds():
+def test_tags_are_counted_at_higher_and_lower_thresholds():
     run = hs.load("atlas:mini")
-    parts = []
+    counted = tag_counts(run.evidence, run.thresholds)
     for noun, sinks in (("tags", False), ("tags of attention sinks", True)):
-        more, now, fewer = (tag_count(run, factor, sinks=sinks) for factor in (0.9, 1.0, 1.1))
-        parts.append(
-            f"thresholds 10 % higher take {now - fewer} of {now} {noun} away, "
-            f"thresholds 10 % lower add {more - now}"
-        )
-    assert (
-        threshold_sensitivity(run.evidence, run.thresholds) == f"{'; '.join(parts).capitalize()}."
-    )
-    assert threshold_sensitivity(run.evidence.head(0), run.thresholds) == ""
+        lower, now, higher = (tag_count(run, factor, sinks=sinks) for factor in (0.9, 1.0, 1.1))
+        assert counted[noun] == TagCounts(lower=lower, now=now, higher=higher)
+    sentence = threshold_sensitivity(counted)
+    assert f"of {counted['tags'].now} tags" in sentence
+    assert threshold_sensitivity(tag_counts(run.evidence.head(0), run.thresholds)) == ""

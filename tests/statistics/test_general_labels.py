@@ -11,7 +11,7 @@ from headscope.corpus.shipped import mini_folder
 from headscope.corpus.window import Window
 from headscope.measure.tally import Tally
 from headscope.relations.effects import no_tokens
-from headscope.relations.relation import Label, Relation, TagThresholds
+from headscope.relations.relation import Label, Relation, Threshold
 from headscope.relations.types.syntactic import LABEL_TREE, label_of
 from headscope.statistics.estimates import weigh
 from headscope.statistics.general_labels import (
@@ -29,7 +29,7 @@ PATHS = {
     "obj": ("arg",),
 }
 RELATIONS = [
-    Relation("t", name, no_tokens, no_tokens, TagThresholds(0.1, "", ""), label=Label(name, path))
+    Relation("t", name, no_tokens, no_tokens, Threshold(0.1, "", ""), label=Label(name, path))
     for name, path in PATHS.items()
 ]
 

@@ -8,7 +8,7 @@ import pytest
 
 from headscope.measure.tally import BLOCKS, Tally
 from headscope.relations.effects import no_tokens
-from headscope.relations.relation import Relation, TagThresholds
+from headscope.relations.relation import Relation, Threshold
 from headscope.statistics.judge_heads import Judging, confirmed, split_half_agreement
 
 ONE = Relation(
@@ -16,7 +16,7 @@ ONE = Relation(
     "one",
     pairs=no_tokens,
     control=no_tokens,
-    thresholds=TagThresholds(0.1, "a source", "a thing"),
+    thresholds=Threshold(0.1, "a source", "a thing"),
 )
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from headscope.relations.relation import TagThresholds
+from headscope.relations.relation import Threshold
 from headscope.statistics.columns import FEATURE_MODEL_COLUMNS
 from headscope.statistics.reasons import explain_tags, explained_by
 
-RULE = TagThresholds(threshold=0.2, source="ours", meaning="its target", beat_baseline_by=0.1)
+RULE = Threshold(threshold=0.2, source="ours", meaning="its target", beat_baseline_by=0.1)
 ROW = {
     "layer": 0,
     "head": 0,

@@ -16,7 +16,7 @@ from headscope.relations.controls import keys_from
 from headscope.relations.head_type import HeadType
 from headscope.relations.pairs import Pairs, pairs
 from headscope.relations.query_sampling import row_queries
-from headscope.relations.relation import Relation, TagThresholds
+from headscope.relations.relation import Relation, Threshold
 
 THRESHOLD = 0.2
 SOURCE = (
@@ -115,7 +115,7 @@ def _row(kind: str, meaning: str) -> Relation:
         kind,
         partial(earlier_delimiters, kind=kind),
         no_delimiters,
-        TagThresholds(THRESHOLD, SOURCE, meaning, times_chance=TIMES_CHANCE),
+        Threshold(THRESHOLD, SOURCE, meaning, times_chance=TIMES_CHANCE),
     )
 
 
@@ -132,7 +132,7 @@ TURN = Relation(
     "turn",
     turn_marks,
     no_delimiters,
-    TagThresholds(
+    Threshold(
         THRESHOLD, SOURCE, "the chat template's marks and line breaks", times_chance=TIMES_CHANCE
     ),
     has_hits=False,

@@ -14,7 +14,7 @@ from headscope.corpus.window import Window
 from headscope.relations.annotated_links import as_one_word
 from headscope.relations.head_type import HeadType
 from headscope.relations.pairs import Pairs, pairs, without
-from headscope.relations.relation import Label, Relation, TagThresholds, draws_nothing
+from headscope.relations.relation import Label, Relation, Threshold, draws_nothing
 from headscope.relations.types.positional import OFFSETS, at_offset
 
 FAR_OFFSETS = range(OFFSETS.stop, 33)
@@ -48,7 +48,7 @@ TYPE = HeadType(
             f"offset-{offset}",
             partial(at_offset, offset=offset),
             keys_beside,
-            TagThresholds(0.1, "ours: a tenth of a head's attention", f"the token {offset} back"),
+            Threshold(0.1, "ours: a tenth of a head's attention", f"the token {offset} back"),
             label=Label(f"offset-{offset}", ("far-offset",)),
         )
         for offset in FAR_OFFSETS

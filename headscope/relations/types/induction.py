@@ -18,7 +18,7 @@ from headscope.relations.controls import other_keys, same_distance
 from headscope.relations.head_type import HeadType
 from headscope.relations.pairs import Pairs, pairs
 from headscope.relations.query_sampling import row_queries
-from headscope.relations.relation import Relation, TagThresholds
+from headscope.relations.relation import Relation, Threshold
 from headscope.stimuli.repeat import REPEAT
 
 THRESHOLD = 0.4
@@ -59,7 +59,7 @@ TYPE = HeadType(
             "repeat",
             partial(in_second_copy, shift=1),
             other_keys,
-            TagThresholds(
+            Threshold(
                 THRESHOLD,
                 SOURCE,
                 "the token after the earlier copy of the current one, in repeated random tokens",
@@ -71,7 +71,7 @@ TYPE = HeadType(
             "duplicate",
             partial(in_second_copy, shift=0),
             other_keys,
-            TagThresholds(
+            Threshold(
                 THRESHOLD,
                 SOURCE,
                 "the earlier copy of the current token, in repeated random tokens",
@@ -83,7 +83,7 @@ TYPE = HeadType(
             "natural",
             follower_of_earlier_same,
             same_distance,
-            TagThresholds(
+            Threshold(
                 0.15,
                 "ours: a third of the threshold on random repeats: earlier followers are often the "
                 "wrong ones; Olsson et al. 2022 set no threshold for natural text",

@@ -36,7 +36,7 @@ from headscope.relations.relation import (
     DrawControl,
     FindPairs,
     Relation,
-    TagThresholds,
+    Threshold,
     above_baseline,
     draws_nothing,
 )
@@ -209,7 +209,7 @@ _FIRST_PIECE = _row("first-piece", "the first piece of the word", first_piece, o
 
 def _within(which: str) -> tuple[Relation, Relation]:
     """Relations to words and their pieces that are `earlier` or `other`."""
-    thresholds = TagThresholds(THRESHOLD, SOURCE, f"{which} pieces of the same word")
+    thresholds = Threshold(THRESHOLD, SOURCE, f"{which} pieces of the same word")
     meaning = f"{which} occurrences of the same word"
     same: tuple[str, ...] = ("same-lemma", "first-same-lemma")
     if which != "earlier":

@@ -18,7 +18,7 @@ from headscope.corpus.window import Window
 from headscope.relations.controls import other_keys
 from headscope.relations.head_type import HeadType
 from headscope.relations.pairs import Pairs, pairs
-from headscope.relations.relation import FindPairs, Relation, TagThresholds, draws_nothing
+from headscope.relations.relation import FindPairs, Relation, Threshold, draws_nothing
 from headscope.stimuli.repeat import REPEAT
 
 OFFSETS = range(9)
@@ -74,10 +74,8 @@ def _at_distances(window: Window, queries: Int[ndarray, " query"], distances: ra
 def _rows(offsets: Iterable[tuple[str, FindPairs, str]]) -> list[Relation]:
     rows = []
     for name, find, meaning in offsets:
-        on_text = TagThresholds(
-            THRESHOLD, SOURCE, meaning, paired_relation=f"positional/{name}-random"
-        )
-        on_random = TagThresholds(
+        on_text = Threshold(THRESHOLD, SOURCE, meaning, paired_relation=f"positional/{name}-random")
+        on_random = Threshold(
             THRESHOLD, SOURCE, f"{meaning}, in random tokens", paired_relation=f"positional/{name}"
         )
         rows.append(Relation("positional", name, find, other_keys, on_text))
@@ -97,7 +95,7 @@ _BACK = _rows(
 
 
 def _local(meaning: str) -> Relation:
-    thresholds = TagThresholds(
+    thresholds = Threshold(
         0.3,
         "ours: nearly a third of a head's attention on the four tokens before, and 1.5 times the "
         "control",

@@ -14,7 +14,7 @@ from headscope.corpus.window import Window
 from headscope.relations.controls import keys_from
 from headscope.relations.head_type import HeadType
 from headscope.relations.pairs import Pairs, no_pairs, pairs
-from headscope.relations.relation import Relation, TagThresholds
+from headscope.relations.relation import Relation, Threshold
 from headscope.relations.types.delimiter import earlier_keys
 
 FIRST_THRESHOLD = 0.5
@@ -67,7 +67,7 @@ RELATIONS = (
         "first-token",
         first_token,
         text_keys,
-        TagThresholds(FIRST_THRESHOLD, FIRST_SOURCE, "the first token, an attention sink"),
+        Threshold(FIRST_THRESHOLD, FIRST_SOURCE, "the first token, an attention sink"),
         has_hits=False,
     ),
     Relation(
@@ -75,7 +75,7 @@ RELATIONS = (
         "position",
         sink_positions_of,
         text_keys,
-        TagThresholds(
+        Threshold(
             0.25,
             "ours: a quarter of a head's attention on one or two columns, whatever the query is; "
             "Xiao et al. 2024 (Efficient Streaming Language Models with Attention Sinks) describe "
@@ -90,7 +90,7 @@ SEPARATOR = Relation(
     "separator",
     separator,
     text_keys,
-    TagThresholds(
+    Threshold(
         0.5,
         "more than half of a head's attention; Clark et al. 2019 (3.2) find over half of BERT's "
         "attention in layers 6 to 10 on [SEP], and that changing it there changes little",
@@ -104,7 +104,7 @@ TEMPLATE = Relation(
     "template",
     template,
     text_keys,
-    TagThresholds(
+    Threshold(
         FIRST_THRESHOLD,
         FIRST_SOURCE,
         "the chat template, which stands before every text",

@@ -22,10 +22,9 @@ from headscope.settings import not_default
 from headscope.statistics.causes import cause_lines
 from headscope.statistics.cautions import WORDS
 from headscope.statistics.columns import PRELIMINARY
-from headscope.statistics.head_lists import best_heads, strongest, undecided
+from headscope.statistics.head_lists import best_heads, strongest, tag_counts, undecided
 from headscope.statistics.result import Result, layers_of
 from headscope.statistics.tags import countable_types, is_undecided, with_thresholds
-from headscope.statistics.thresholds import threshold_sensitivity
 from headscope.statistics.wording import matched_control_keys
 from headscope.stimuli.natural_text import TEXT
 from headscope.views.cautions import MEANINGS
@@ -35,6 +34,7 @@ from headscope.views.report.sentences import (
     instances_of,
     ladders,
     relation_label,
+    threshold_sensitivity,
     types_in_words,
 )
 
@@ -76,7 +76,7 @@ def page_data(run: Result) -> dict[str, Any]:
             str(name): rows[["place", "id"]].to_numpy().tolist()
             for name, rows in tagged.groupby("type", sort=False)
         },
-        "threshold_sensitivity": threshold_sensitivity(run.evidence, run.thresholds),
+        "threshold_sensitivity": threshold_sensitivity(tag_counts(run.evidence, run.thresholds)),
         "means": mean_pictures(run),
         "ladders": ladders(run),
         "cautions": {column: [word, MEANINGS[column]] for column, word in WORDS.items()},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import pandas as pd
@@ -13,10 +13,11 @@ from headscope.measure.example import Example
 from headscope.relations import head_types
 from headscope.statistics.columns import GENERAL
 from headscope.statistics.conditions import CONDITIONS, Numbers
-from headscope.statistics.head_lists import partial_sink_lines
+from headscope.statistics.head_lists import TagCounts, partial_sink_lines
 from headscope.statistics.reasons import direct_effect_lines
 from headscope.statistics.result import Result
 from headscope.statistics.tags import with_thresholds
+from headscope.views.prose import render
 
 # after https://universaldependencies.org/u/dep/
 _DEPENDENT = {
@@ -154,6 +155,13 @@ def instances_of(examples: Iterable[Example]) -> dict[str, list[str]]:
         target = example.tokens[example.targets[-1]]
         instances[relation] = [query, target]
     return instances
+
+
+def threshold_sensitivity(counts: Mapping[str, TagCounts]) -> str:
+    """Sentence on the tags lost if thresholds are a tenth higher, and added if they are a tenth
+    lower; empty if there are no tags.
+    """
+    return render("threshold_sensitivity", counts=counts)
 
 
 def head_sentences(run: Result) -> dict[tuple[int, int], list[str]]:
