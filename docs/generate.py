@@ -8,17 +8,22 @@ writes them again.
 from __future__ import annotations
 
 import inspect
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
 from functools import partial
+from importlib import import_module
 from itertools import groupby
 from pathlib import Path
+from pkgutil import walk_packages
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin
 
 import pandas as pd
 
 import headscope
+from headscope import studies
 from headscope.attention_kind import BIDIRECTIONAL
 from headscope.cli.terminal import folded
 from headscope.heads import head_name
@@ -36,7 +41,7 @@ from headscope.statistics.conditions import failing
 from headscope.statistics.result import by_name
 from headscope.statistics.tags import with_thresholds
 from headscope.statistics.wording import baseline_in_words
-from headscope.studies.study_table import STUDIES, home, imported
+from headscope.studies.study_table import INDEX, STUDIES, StudyRow, home, imported
 
 PROJECT = Path(__file__).parents[1]
 
@@ -353,9 +358,28 @@ def column_list(columns: Sequence[str]) -> str:
     return f"Columns: {', '.join(f'`{column}`' for column in columns)}."
 
 
+def declared_studies() -> list[StudyRow]:
+    """The row of each study, from its file, in the order of their commands."""
+    rows: list[StudyRow] = []
+    for file in walk_packages(studies.__path__, f"{studies.__name__}."):
+        module = import_module(file.name)
+        path = file.name.removeprefix(f"{studies.__name__}.")
+        for name, value in vars(module).items():
+            is_here = getattr(value, "__module__", "") == file.name
+            if is_here and hasattr(value, "study"):
+                rows.append(StudyRow(name=name, module=path, command=value.study.command))
+    return sorted(rows, key=lambda row: (row.words, row.name))
+
+
+def study_index() -> str:
+    """The text of `studies.json`."""
+    rows = [asdict(row) for row in declared_studies()]
+    return json.dumps(rows, ensure_ascii=False, indent=2) + "\n"
+
+
 def study_imports() -> str:
     """The lines by which type checkers find the studies."""
-    return imports(dict(home(study.function) for study in STUDIES))
+    return imports(dict(home(study.function) for study in declared_studies()))
 
 
 def imports(modules: Mapping[str, str]) -> str:
@@ -400,6 +424,7 @@ def _best_head_sentence(name: str, rows: pd.DataFrame) -> str:
     return sentence + (f") and fails: {failed}." if failed else ").")
 
 
+INDEX_FILE = INDEX.relative_to(PROJECT).as_posix()
 LISTS: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "README.md": {"two heads": two_heads},
     "docs/index.md": {"card": partial(cards, "atlas:smollm2", "L10H1", "L16H0")},
@@ -419,6 +444,8 @@ LISTS: Mapping[str, Mapping[str, Callable[[], str]]] = {
 
 def with_lists(name: str) -> str:
     """The text of a file with its lists written again."""
+    if name == INDEX_FILE:
+        return study_index()
     text = (PROJECT / name).read_text("utf-8")
     for title, make in LISTS[name].items():
         text = between_marks(text, title, make(), file=name)
@@ -443,5 +470,5 @@ def between_marks(text: str, title: str, content: str, *, file: str) -> str:
 
 
 if __name__ == "__main__":
-    for name in LISTS:
+    for name in (INDEX_FILE, *LISTS):
         write(PROJECT / name, with_lists(name))

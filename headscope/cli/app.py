@@ -11,7 +11,7 @@ from typer.core import TyperGroup
 from headscope.cli.shell_options import name_types_on_request
 from headscope.cli.terminal import print_text, stop_code, warn
 from headscope.errors import HeadscopeError
-from headscope.studies.study_table import GROUPS, TOP, StudyRow
+from headscope.studies.study_table import GROUPS, TOP, Command
 
 WORDS: dict[str, tuple[str, ...]] = {}
 """The words of each command by its name, such as `atlas`, which is called by `draw atlas`."""
@@ -135,16 +135,18 @@ def command(
     return decorate
 
 
-def add_later(make: Callable[[], Callable[..., None]], study: StudyRow) -> None:
+def add_later(make: Callable[[], Callable[..., None]], name: str, declared: Command) -> None:
     """Add the command of a study, whose function is made when the command is called."""
 
     def placeholder() -> None:
         """Stand for the command in lists of commands."""
 
-    placeholder.__name__ = study.name
-    command(study.group, study.summary, *study.examples, name=study.command)(placeholder)
-    words = WORDS[study.name]
-    _LATER[words] = lambda: _built(make(), words[-1], study.summary, _epilog(study.examples))
+    placeholder.__name__ = name
+    add = command(declared.group, declared.summary, *declared.examples, name=declared.name)
+    add(placeholder)
+    words = WORDS[name]
+    epilog = _epilog(declared.examples)
+    _LATER[words] = lambda: _built(make(), words[-1], declared.summary, epilog)
 
 
 _LATER: dict[tuple[str, ...], Callable[[], Any]] = {}

@@ -26,7 +26,7 @@ from headscope.cli.shell_options import (
 )
 from headscope.cli.terminal import print_rich
 from headscope.options import IN_PYTHON, Flag
-from headscope.studies.study_table import STUDIES, StudyRow, imported
+from headscope.studies.study_table import STUDIES, Command, StudyRow, imported
 
 if TYPE_CHECKING:
     from headscope.views.study_result import StudyResult
@@ -82,7 +82,9 @@ def body(name: str) -> Callable[[_Body], _Body]:
 def command_of(name: str) -> Callable[[_Body], _Body]:
     """Make a function the whole command of a study; its options come from no signature."""
     (study,) = (study for study in STUDIES if study.name == name)
-    return command(study.group, study.summary, *study.examples, name=study.command)
+    declared = study.command
+    assert declared is not None
+    return command(declared.group, declared.summary, *declared.examples, name=declared.name)
 
 
 def _run(call: StudyCall) -> None:
@@ -97,8 +99,8 @@ def add_studies() -> None:
     Its options come from its function's model when it is called.
     """
     for study in STUDIES:
-        if study.group and study.name not in WORDS:
-            add_later(partial(study_command, study), study)
+        if study.command and study.name not in WORDS:
+            add_later(partial(study_command, study), study.name, study.command)
 
 
 def study_command(study: StudyRow) -> Callable[..., None]:
@@ -111,7 +113,7 @@ def study_command(study: StudyRow) -> Callable[..., None]:
     code = _BODIES.get(study.name, _run)
     fields = _shown_fields(function)
     added = _added_options(code)
-    shell = _shell_options(study, has_messages="on_message" in _parameters(function))
+    shell = _shell_options(study.command, has_messages="on_message" in _parameters(function))
     options = _function_options(function, fields) | shell | added
 
     def run(**values: Any) -> None:
@@ -183,14 +185,15 @@ def shell_help(description: str) -> str:
     return f"{common}." if mark else common
 
 
-def _shell_options(study: StudyRow, *, has_messages: bool) -> dict[str, inspect.Parameter]:
+def _shell_options(declared: Command | None, *, has_messages: bool) -> dict[str, inspect.Parameter]:
     """The options that say where results go and how they are printed."""
     kinds: dict[str, Any] = {}
-    if study.out:
-        kinds["out"] = Annotated[Path | None, typer.Option(help=study.out)]
-    if study.figure:
-        kinds["figure"] = Annotated[Path | None, typer.Option(help=study.figure)]
-    if study.out or study.figure:
+    out, figure = (declared.out, declared.figure) if declared else ("", "")
+    if out:
+        kinds["out"] = Annotated[Path | None, typer.Option(help=out)]
+    if figure:
+        kinds["figure"] = Annotated[Path | None, typer.Option(help=figure)]
+    if out or figure:
         kinds["overwrite"] = Overwrite
     if has_messages:
         kinds["quiet"] = Quiet

@@ -42,6 +42,7 @@ from headscope.studies.ablate_edges import QUERIES, edge_effects, tags_of
 from headscope.studies.ablate_task import ablate_task
 from headscope.studies.ablate_texts import AblationText, ItemScore, ablation_texts, short_windows
 from headscope.studies.study import Study, study, table_columns
+from headscope.studies.study_table import Command
 from headscope.views.study_figure import Bars
 from headscope.views.study_result import StudyResult
 
@@ -62,6 +63,17 @@ NORM_TOKENS = 1_024
 
 
 STUDY = Study(
+    command=Command(
+        group="top",
+        summary="Measure what breaks without heads, or on your own task.",
+        examples=(
+            "headscope ablate runs/mini --only edges",
+            "headscope ablate smollm2 --task prompts.csv --out task.csv --figure task.png",
+            "headscope ablate smollm2 --task ioi --heads L17H4,L20H0",
+        ),
+        out="Write the table to this .csv file, too or instead if the run cannot be written.",
+        figure="With --task: draw the effects: a .png, .svg or .pdf file.",
+    ),
     rows="head × behaviour, then a row per tag",
     columns=table_columns("""
         kind | `head` or `tag` | the whole head, or the edges of one tag

@@ -23,6 +23,7 @@ from headscope.models.weights import empty_network, read_config
 from headscope.options import Positive, Revision, check_model
 from headscope.resolve import the_model
 from headscope.studies.study import Study, study, table_columns
+from headscope.studies.study_table import Command
 from headscope.views.study_result import StudyResult
 
 UNLIMITED_CONTEXT = 4096
@@ -49,6 +50,15 @@ Row = tuple[str, str, str, int | None, str]
 
 
 STUDY = Study(
+    command=Command(
+        group="study",
+        summary="Count parameters and the size of the key/value cache.",
+        examples=(
+            "headscope study anatomy gpt2 --context 4096 --out anatomy.csv",
+            "headscope study anatomy smollm2 --batch 16",
+        ),
+        figure="",
+    ),
     rows="number",
     columns=table_columns("""
         section | `dimensions`, `parameters`, `head count` or `cache` | what the row is about

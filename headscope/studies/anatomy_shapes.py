@@ -11,6 +11,7 @@ from pydantic import Field
 from headscope.options import Positive
 from headscope.studies.anatomy import cache_bytes, readable_bytes, sharing
 from headscope.studies.study import Study, study, table_columns
+from headscope.studies.study_table import Command
 from headscope.views.study_result import StudyResult
 
 CONTEXT = 4096
@@ -63,6 +64,12 @@ SHAPES = (
 
 
 STUDY = Study(
+    command=Command(
+        group="study",
+        summary="List heads and cache sizes of well-known models.",
+        examples=("headscope study shapes --context 8192 --batch 4",),
+        figure="",
+    ),
     rows="model",
     columns=table_columns("""
         model | text | name of the model

@@ -38,6 +38,7 @@ from headscope.resolve import ModelOrRun, model_or_run
 from headscope.runs.recorded_paths import name_of
 from headscope.stimuli.natural_text import readable
 from headscope.studies.study import Study, study, table_columns
+from headscope.studies.study_table import Command
 from headscope.views.study_figure import Points
 from headscope.views.study_result import StudyResult
 
@@ -87,6 +88,11 @@ Change = Callable[[frozenset[int]], Intervention]
 
 
 STUDY = Study(
+    command=Command(
+        group="study",
+        summary="Measure the loss if the heads of a layer share one pattern.",
+        examples=("headscope study collapse mini --weights --mixing --out collapse.csv",),
+    ),
     rows="layer × way to replace its patterns, after one for the untouched model",
     columns=table_columns("""
         layer | count, or `all` | layer whose heads share one pattern; empty for the untouched model

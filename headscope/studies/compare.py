@@ -24,6 +24,7 @@ from headscope.resolve import RunName, run_names, the_run
 from headscope.statistics.result import Result, layers_of
 from headscope.statistics.tags import NO_TYPE, OPEN, UNCLASSIFIED, tags_in_order, with_no_type
 from headscope.studies.study import Study, study, table_columns
+from headscope.studies.study_table import Command
 from headscope.views.colours import types_in_order
 from headscope.views.study_figure import HeatMap
 from headscope.views.study_result import StudyResult
@@ -38,6 +39,11 @@ HeadTag = tuple[int, int, str]
 
 
 STUDY = Study(
+    command=Command(
+        group="top",
+        summary="Compare the heads of two or more runs.",
+        examples=("headscope compare runs/base runs/new --fail-on 'lost induction > 0'",),
+    ),
     rows="head and run but the first",
     columns=table_columns("""
         run | text | name of the run that is compared with the first

@@ -26,6 +26,7 @@ from headscope.runs.write import check_target
 from headscope.statistics.tags import NO_TYPE, countable_types
 from headscope.stimuli.natural_text import readable
 from headscope.studies.study import Study, study, table_columns
+from headscope.studies.study_table import Command
 from headscope.studies.sweep_folder import (
     COMPLETE,
     Cell,
@@ -44,6 +45,11 @@ TOKENS = 2_000
 
 
 STUDY = Study(
+    command=Command(
+        group="sweep",
+        summary="Find the revision at which each head type appears.",
+        examples=("headscope sweep emergence runs/stages --figure stages.pdf",),
+    ),
     rows="model × corpus × revision × type",
     columns=table_columns("""
         model | text | the model's name

@@ -43,6 +43,7 @@ from headscope.stimuli.few_shot import (
 )
 from headscope.stimuli.prompts import Spelling
 from headscope.studies.study import Study, study, table_columns
+from headscope.studies.study_table import Command
 from headscope.views.study_figure import HeatMap
 from headscope.views.study_result import StudyResult
 
@@ -64,6 +65,14 @@ answers of the task: a head that raises all answers alike adds nothing to the se
 
 
 STUDY = Study(
+    command=Command(
+        group="study",
+        name="function-vectors",
+        summary="Find heads that carry the task of in-context examples.",
+        examples=(
+            "headscope study function-vectors smollm2 --out vectors.csv --figure vectors.pdf",
+        ),
+    ),
     rows="head, tagged ones first, then by lift",
     columns=table_columns("""
         layer, head | count, ≥ 0 | layer of the head, and its number there

@@ -34,6 +34,7 @@ from headscope.runs.site import check_site, new_site
 from headscope.runs.write import write_file
 from headscope.stimuli.natural_text import TextWindows
 from headscope.studies.study import Column, Study, study
+from headscope.studies.study_table import Command
 from headscope.views.study_result import StudyResult
 
 SEQUENCES, MAX_LENGTH = 500, 256
@@ -93,6 +94,15 @@ Sample = list[tuple[int, int]]
 """Numbers of the windows that are written of a head, and their tenths."""
 
 STUDY = Study(
+    command=Command(
+        group="export",
+        summary="Write the data for HeadVis and Neuronpedia.",
+        examples=(
+            "headscope export headvis runs/mini --heads L1H0,L5H3 --sequences 100 --overwrite",
+        ),
+        out="",
+        figure="",
+    ),
     rows="head, with the metrics of `scatter_data.json`",
     columns=(
         Column("layer", "count, ≥ 0", "layer of the head"),

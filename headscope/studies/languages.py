@@ -41,6 +41,7 @@ from headscope.studies.languages_statistics import (
     tags_by_chance,
 )
 from headscope.studies.study import Study, study, table_columns
+from headscope.studies.study_table import Command
 from headscope.studies.sweep import sweep, where
 from headscope.studies.sweep_folder import COMPLETE
 from headscope.views.study_figure import HeatMap
@@ -54,6 +55,15 @@ SHOWN_ROWS = 20
 
 
 STUDY = Study(
+    command=Command(
+        group="sweep",
+        summary="Count the languages in which each head has a tag.",
+        examples=(
+            "headscope sweep languages model/ --corpus pud/ --languages de,ja,zh "
+            "--figure languages.svg",
+        ),
+        out="",
+    ),
     rows="head × relation that the text of some language decides; most tagged first",
     columns=table_columns("""
         layer, head | count, ≥ 0 | layer of the head, and its number there

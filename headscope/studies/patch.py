@@ -40,6 +40,7 @@ from headscope.statistics.result import Result
 from headscope.stimuli.natural_text import TEXT as TEXT_STIMULUS
 from headscope.stimuli.tasks import OptionalTask, Task, TaskRow, read_task
 from headscope.studies.study import Study, study, table_columns
+from headscope.studies.study_table import Command
 from headscope.views.study_figure import Bars
 from headscope.views.study_result import StudyResult
 
@@ -55,6 +56,17 @@ Token = Annotated[str, Field(min_length=1)]
 
 
 STUDY = Study(
+    command=Command(
+        group="study",
+        summary="Find heads and edges that decide between two prompts.",
+        examples=(
+            "headscope study patch runs/gpt2 --clean 'Mary and John went out. John gave it to' "
+            "--corrupt 'Mary and John went out. Mary gave it to'",
+            "headscope study patch atlas:smollm2 --task person --heads all --out person.csv",
+            "headscope study patch atlas:smollm2 --clean 'The keys are' --corrupt 'The key is' "
+            "--answer ' lost' --wrong ' missing' --heads all --out patches.csv",
+        ),
+    ),
     rows="head, then a row per edge (a cell of its pattern)",
     columns=table_columns("""
         kind | `head` or `edge` | what is exchanged between the prompts

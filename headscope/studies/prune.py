@@ -49,6 +49,7 @@ from headscope.studies.prune_orders import (
 )
 from headscope.studies.prune_save import check_new_folder, save_pruned
 from headscope.studies.study import Study, study, table_columns
+from headscope.studies.study_table import Command
 from headscope.views.study_figure import Lines
 from headscope.views.study_result import StudyResult
 
@@ -75,6 +76,14 @@ class Ranking:
 
 
 STUDY = Study(
+    command=Command(
+        group="study",
+        summary="Measure the loss as more and more heads are masked.",
+        examples=(
+            "headscope study prune runs/mini --figure prune.pdf --out prune.csv",
+            "headscope study prune mini --save mini-pruned --share 0.3",
+        ),
+    ),
     rows="order × draw × share of heads masked",
     columns=table_columns("""
         order | `importance`, `masked`, `greedy`, `random` or `type` | the order in which heads are

@@ -39,6 +39,7 @@ from headscope.settings import Settings
 from headscope.statistics.result import Result
 from headscope.stimuli.natural_text import TextWindows
 from headscope.studies.study import Study, study, table_columns
+from headscope.studies.study_table import Command
 from headscope.views.study_figure import Points
 from headscope.views.study_result import StudyResult
 
@@ -52,6 +53,11 @@ MOST_CLUSTERS = 5
 
 
 STUDY = Study(
+    command=Command(
+        group="study",
+        summary="Measure how similar the heads are.",
+        examples=("headscope study redundancy runs/mini --figure map.png",),
+    ),
     rows="head",
     columns=table_columns("""
         layer, head | count, ≥ 0 | layer of the head, and its number there

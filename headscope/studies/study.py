@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
 from headscope.options import checked
+from headscope.studies.study_table import Command
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,6 +56,8 @@ class Study:
     """Declaration of the figure."""
     encoders: bool = True
     """True if the study runs on encoders; other studies refuse them."""
+    command: Command | None = None
+    """The command; None for a study of Python alone."""
     bad_call: Mapping[str, Any]
     """Invalid arguments, for tests."""
 

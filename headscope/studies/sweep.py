@@ -39,6 +39,7 @@ from headscope.runs.recorded_paths import lies, shorten_paths
 from headscope.settings import Settings
 from headscope.statistics.tags import countable_types
 from headscope.studies.study import Study, study, table_columns
+from headscope.studies.study_table import Command
 from headscope.studies.sweep_folder import (
     COMPLETE,
     FAILED,
@@ -52,6 +53,18 @@ from headscope.studies.sweep_folder import (
 from headscope.views.study_result import StudyResult
 
 STUDY = Study(
+    command=Command(
+        group="sweep",
+        name="run",
+        summary="Classify models × revisions × corpora.",
+        examples=(
+            "headscope sweep run stages.yaml --out runs/stages",
+            "headscope sweep run --models checkpoints/ --revisions step128,step1000 "
+            "--out runs/stages",
+        ),
+        out="",
+        figure="",
+    ),
     rows="run",
     columns=table_columns("""
         model | text | the model's name

@@ -28,6 +28,7 @@ from headscope.paths import given_file
 from headscope.resolve import RunName, the_run
 from headscope.statistics.result import Result
 from headscope.studies.study import Study, study, table_columns
+from headscope.studies.study_table import Command
 from headscope.views.study_result import StudyResult
 
 FILE_COLUMNS = ["model", "revision", "metric", "layer", "head", "value"]
@@ -53,6 +54,15 @@ def published_metrics() -> pd.DataFrame:
 
 
 STUDY = Study(
+    command=Command(
+        group="top",
+        summary="Compare a run with published scores of its heads.",
+        examples=(
+            "headscope verify runs/my-gpt2 --as gpt2 --out ranks.csv",
+            "headscope verify runs/gemma --scores gemma-3-270m/scatter_data.json",
+        ),
+        figure="",
+    ),
     rows="published metric that has a value for every head",
     columns=table_columns("""
         metric | a name | published metric

@@ -26,6 +26,7 @@ from headscope.resolve import ModelOrRun, model_of, run_named, the_model
 from headscope.runs.recorded_paths import name_of
 from headscope.statistics.result import Result
 from headscope.studies.study import Study, study, table_columns
+from headscope.studies.study_table import Command
 from headscope.views.study_figure import HeatMap
 from headscope.views.study_result import StudyResult
 
@@ -35,6 +36,11 @@ CHUNK = 4096
 
 
 STUDY = Study(
+    command=Command(
+        group="study",
+        summary="Analyse the OV and QK circuits of heads, without text.",
+        examples=("headscope study weights runs/mini --out weights.csv --figure copying.pdf",),
+    ),
     rows="head",
     columns=table_columns("""
         layer, head | count, ≥ 0 | layer of the head, and its number there

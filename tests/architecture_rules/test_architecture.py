@@ -108,7 +108,7 @@ def _forbidden(name: str, target: str) -> bool:
 def _one_study(name: str, target: str) -> bool:
     """True for the files of one study, for sweeps, and for the declaration that all studies use."""
     one, other = name.partition("_")[0], target.partition("_")[0]
-    return one == other or {one, other} <= {*SWEEPS} or target == "study"
+    return one == other or {one, other} <= {*SWEEPS} or target in ("study", "study_table")
 
 
 def circle(found: dict[str, Module]) -> list[str]:

@@ -64,7 +64,7 @@ def written(gpt2_folder, tmp_path_factory) -> Callable[[str], pd.DataFrame]:
     values |= {"clean": "x1z", "corrupt": "x2z", "heads": "all"}
     (home / "why.csv").write_text(shell("why", runs[0], "L0H0", "L1H1", "--format", "csv"))
     for study in STUDIES:
-        if study.name not in WRITTEN_OTHERWISE and study.group:
+        if study.name not in WRITTEN_OTHERWISE and study.command:
             words = words_with(study.name, values | {"out": home / f"{study.name}.csv"})
             shell(*study.words.split(), *words)
     places = {

@@ -10,9 +10,9 @@ import pytest
 PROJECT = Path(__file__).parents[2]
 sys.path.insert(0, str(PROJECT / "docs"))
 
-from generate import LISTS, with_lists  # noqa: E402
+from generate import INDEX_FILE, LISTS, with_lists  # noqa: E402
 
 
-@pytest.mark.parametrize("name", LISTS)
+@pytest.mark.parametrize("name", [INDEX_FILE, *LISTS])
 def test_generation_changes_nothing(name):
     assert with_lists(name) == (PROJECT / name).read_text(encoding="utf-8")

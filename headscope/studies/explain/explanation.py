@@ -30,6 +30,7 @@ from headscope.studies.explain.feature import TokenFacts
 from headscope.studies.explain.feature_model import FeatureModel, explain_layer
 from headscope.studies.explain.fit import Selector
 from headscope.studies.study import Study, study, table_columns
+from headscope.studies.study_table import Command
 from headscope.views.study_result import StudyResult
 
 FEATURES, WINDOWS = 8, 56
@@ -43,6 +44,12 @@ BY_HEAD = ["layer", "head", "bits", "position", "explained", "ci_low", "ci_high"
 
 
 STUDY = Study(
+    command=Command(
+        group="top",
+        summary="Fit a small feature model to each head.",
+        examples=("headscope explain mini --out feature_model.csv",),
+        figure="",
+    ),
     rows="head and feature of its model, the feature with the most unique bits first",
     columns=table_columns("""
         layer, head | count, ≥ 0 | layer of the head, and its number there
