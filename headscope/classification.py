@@ -44,8 +44,9 @@ from headscope.runs.recorded_paths import shorten_paths
 from headscope.settings import AUTO, Settings, settings_of
 from headscope.statistics.early_stopping import StoppingRule
 from headscope.statistics.head_lists import wanted_examples
-from headscope.statistics.judge_heads import versions, weigh_run
+from headscope.statistics.judge_heads import WeighedRun, versions, weigh_run
 from headscope.statistics.result import Result, RunInfo
+from headscope.statistics.surrogate import SurrogateScore, score_surrogates
 from headscope.stimuli.natural_text import TEXT, readable
 
 
@@ -315,8 +316,7 @@ def _judge(again: SecondReading, info: RunInfo, settings: Settings, session: _Se
     clock, sums = session.clock, again.sums
     weighed = weigh_run(sums.tally, again.relations, seed=settings.seed, info=info)
     clock.lap("judge")
-    requests = [] if settings.quick else weighed.surrogate_requests
-    result = weighed.judge(again.surrogates(requests))
+    result = weighed.judge([] if settings.quick else _surrogates(again, weighed))
     clock.lap("surrogates")
     if settings.examples:
         examples = again.examples(_example_requests(result, again.relations, session.models.heads))
@@ -329,6 +329,15 @@ def _judge(again: SecondReading, info: RunInfo, settings: Settings, session: _Se
     }
     provenance = result.info["provenance"] | spent
     return replace(result, info=result.info | {"provenance": provenance})
+
+
+def _surrogates(again: SecondReading, weighed: WeighedRun) -> list[SurrogateScore]:
+    """Surrogates of the heads that need one; their rows are dropped once they are judged."""
+    requests = weighed.surrogate_requests
+    rows = again.surrogate_rows(requests)
+    return score_surrogates(
+        rows, again.relations, requests, seed=again.seed, progress=again.progress
+    )
 
 
 def _example_requests(

@@ -21,12 +21,11 @@ from headscope.measure.batch_reader import attention_readers
 from headscope.measure.batches import assign_blocks, in_stretches
 from headscope.measure.fit_baselines import fit_baselines
 from headscope.measure.layer_reader import ReaderConfig, read_layer, shared_requests
-from headscope.measure.surrogate import (
+from headscope.measure.surrogate_rows import (
     LONGEST,
-    SurrogateScore,
     SurrogateText,
+    read_surrogate_rows,
     rows_of_patterns,
-    score_surrogates,
     tokens_again,
 )
 from headscope.measure.tally import MIN_BLOCKS, Tally
@@ -39,6 +38,7 @@ from headscope.relations.relation import Relation
 from headscope.relations.window_pairs import WindowPairs
 from headscope.statistics.judge_heads import WeighedRun, weigh_run
 from headscope.statistics.result import Result, RunInfo
+from headscope.statistics.surrogate import SurrogateScore, score_surrogates
 from headscope.stimuli.natural_text import TEXT, few_documents
 
 TOLERANCE = 1e-2
@@ -126,6 +126,9 @@ def _surrogates(
     sinks: bool,
 ) -> list[SurrogateScore]:
     """Surrogates of the scored windows, whose patterns are taken once more."""
+    requests = weighed.surrogate_requests
+    if not requests:
+        return []
     beginnings = [window.cut(LONGEST) for window in scored]
     index = {id(window): i for i, window in enumerate(beginnings)}
 
@@ -135,8 +138,9 @@ def _surrogates(
         return (pattern for pattern, _ in pairs)
 
     text = SurrogateText(beginnings, tokens_again(sum(map(len, scored))), weighed.judging.seed)
-    rows = partial(rows_of_patterns, again)
-    return score_surrogates(rows, text, weighed.relations, weighed.surrogate_requests)
+    read = partial(rows_of_patterns, again)
+    rows = read_surrogate_rows(read, text, weighed.relations, requests)
+    return score_surrogates(rows, weighed.relations, requests, seed=weighed.judging.seed)
 
 
 def _notes(windows: Sequence[Window], tally: Tally) -> list[str]:

@@ -12,13 +12,13 @@ from headscope.measure.examples import find_examples
 from headscope.measure.loss_check import LossCheck, check_loss, token_losses
 from headscope.measure.rounds import was_read
 from headscope.measure.sums import Sums
-from headscope.measure.surrogate import (
+from headscope.measure.surrogate_rows import (
     LONGEST,
     SurrogateRequest,
-    SurrogateScore,
+    SurrogateRows,
     SurrogateText,
+    read_surrogate_rows,
     rows_of_model,
-    score_surrogates,
     tokens_again,
 )
 from headscope.measure.text import Text
@@ -49,14 +49,16 @@ class SecondReading:
             seed=self.seed,
         )
 
-    def surrogates(self, requests: Sequence[SurrogateRequest]) -> list[SurrogateScore]:
-        """Surrogates of some heads, fitted on the beginnings of some windows."""
+    def surrogate_rows(self, requests: Sequence[SurrogateRequest]) -> SurrogateRows | None:
+        """Rows of some heads on the beginnings of some windows; None without a request."""
+        if not requests:
+            return None
         read_windows = [
             *self.text.first[: self.sums.token_counts.windows],
             *self._were_read(self.text.others),
         ]
         beginnings = [window.cut(LONGEST) for window in read_windows]
-        return score_surrogates(
+        return read_surrogate_rows(
             partial(rows_of_model, self.model),
             SurrogateText(beginnings, tokens_again(self.sums.tokens), self.seed),
             self.relations,

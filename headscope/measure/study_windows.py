@@ -1,4 +1,4 @@
-"""Windows that studies read, and how sure a rise of the loss on them is."""
+"""Windows that studies read."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ import numpy as np
 from jaxtyping import Int
 from numpy import ndarray
 
-from headscope.causal.loss import TextLoss
 from headscope.corpus.shipped import asked_corpora
 from headscope.corpus.window import Window
 from headscope.errors import CorpusError
-from headscope.measure.bootstrap import interval, resample
 from headscope.models.model import Model
 from headscope.relations import all_stimuli
 from headscope.stimuli.natural_text import TEXT, TextWindows
@@ -22,7 +20,6 @@ from headscope.stimuli.stimulus import StimulusConfig
 MAX_TOKENS = 8_192
 """Tokens of text by default: about forty windows, each read some dozens of times."""
 MAX_LENGTH = 256
-RESAMPLES = 2_000
 
 
 def text_windows(
@@ -79,19 +76,6 @@ def _cut(window: Window, length: int) -> Window:
 def token_count(windows: Sequence[Window]) -> int:
     """Tokens of all windows, without padding."""
     return sum(map(len, windows))
-
-
-def rise(after: TextLoss, before: TextLoss, *, seed: int = 0) -> tuple[float, float, float]:
-    """The difference of two losses in nats per token, with its 95 % interval.
-
-    Windows are drawn with replacement and both losses are taken on the same draw (a paired
-    percentile bootstrap); the bounds are NaN for a single window, which cannot be resampled.
-    """
-    difference, windows = after.nats - before.nats, len(before.tokens)
-    value = float(difference.sum() / before.tokens.sum())
-    draws = resample(windows, np.random.default_rng(seed), times=RESAMPLES)
-    low, high = interval(difference, before.tokens, draws)
-    return value, float(low), float(high)
 
 
 LENGTH = 256

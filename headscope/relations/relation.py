@@ -76,7 +76,7 @@ class Threshold:
     """A relation whose mass must clear the same threshold, if it was measured."""
     beats_surrogate: bool = False
     """True if a tag requires that the head exceeds its surrogate, which is fitted on surface
-    features; see `headscope.measure.surrogate`."""
+    features; see `headscope.statistics.surrogate`."""
     sign: int | None = None
     """Of a direct effect 1 if the head must raise the logits of the tokens in question, −1 if it
     must lower them; None for attention."""

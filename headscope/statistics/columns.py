@@ -8,7 +8,7 @@ SURROGATE_COLUMNS = [
     *("surrogate_mass", "surrogate_hit_rate"),
     *("surrogate_margin", "surrogate_margin_low", "surrogate_margin_high"),
 ]
-"""Columns of a head's surrogate, in the order of `headscope.measure.surrogate.SurrogateScore`."""
+"""Columns of a head's surrogate; see `headscope.statistics.surrogate.SurrogateScore`."""
 GENERAL = "general"
 """The column of labels that stand for several tags of a head."""
 PRELIMINARY = "preliminary"

@@ -19,7 +19,6 @@ from numpy import ndarray
 from scipy.special import ndtr
 
 from headscope.corpus.window import Window
-from headscope.measure.bootstrap import ratio_error
 from headscope.measure.rounds import ROUND_DOCUMENTS
 from headscope.measure.sums import StoppedEarly
 from headscope.measure.tally import MIN_BLOCKS, Tally
@@ -32,6 +31,7 @@ from headscope.relations.relation import (
     Relation,
     part_name,
 )
+from headscope.statistics.bootstrap import ratio_error
 from headscope.statistics.conditions import HARD_QUERIES
 from headscope.statistics.estimates import NO_FACTS, Facts
 from headscope.statistics.intervals import Z_95

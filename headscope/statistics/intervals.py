@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from numpy import ndarray
 from scipy.special import stdtr, stdtrit
 
-from headscope.measure.bootstrap import LEVEL
+from headscope.statistics.bootstrap import LEVEL
 
 Z_95 = 1.959964
 """Standard deviations from the mean that 95 % of a normal distribution are within."""

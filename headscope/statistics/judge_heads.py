@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from functools import cache
 from importlib.metadata import version
 from typing import Any, NamedTuple
@@ -13,14 +13,14 @@ import numpy as np
 import pandas as pd
 
 from headscope.errors import CorpusError
-from headscope.measure.bootstrap import LEVEL, RESAMPLES
 from headscope.measure.mean_pattern import mean_patterns, stimulus_pictures
 from headscope.measure.profile import describe
-from headscope.measure.surrogate import SurrogateRequest, SurrogateScore
+from headscope.measure.surrogate_rows import SurrogateRequest
 from headscope.measure.tally import BLOCKS, MIN_BLOCKS, Tally, pictured
 from headscope.relations.effects import Effect, effects_among, of_attention
 from headscope.relations.relation import MIN_QUERIES, RELIABLE, Checked, Relation, Threshold
 from headscope.relations.types.sink import PARTIAL
+from headscope.statistics.bootstrap import LEVEL, RESAMPLES
 from headscope.statistics.cautions import FEWEST_DOCUMENTS, is_preliminary, types_of_heads
 from headscope.statistics.columns import (
     EFFECT_COLUMNS,
@@ -39,6 +39,7 @@ from headscope.statistics.general_labels import (
     tag_names,
 )
 from headscope.statistics.result import Result, RunInfo
+from headscope.statistics.surrogate import SurrogateScore
 from headscope.statistics.tags import OPEN, TAGGED, decidable_relations, head_table, verdicts
 from headscope.statistics.wording import TIMES_CONTROL
 from headscope.stimuli.natural_text import TEXT
@@ -197,7 +198,9 @@ class WeighedRun:
         evidence = self.evidence.assign(**no_surrogates)
         is_requested = self._is_requested
         if surrogates:
-            evidence.loc[is_requested, SURROGATE_COLUMNS] = np.array(surrogates)
+            evidence.loc[is_requested, SURROGATE_COLUMNS] = np.array(
+                [astuple(score) for score in surrogates]
+            )
             evidence["verdict"] = verdicts(evidence, thresholds).to_numpy()
             evidence["tagged"] = evidence["verdict"] == TAGGED
             evidence["confirmed"] = confirmed(evidence, self.halves)

@@ -9,10 +9,10 @@ from einops import rearrange
 from jaxtyping import Bool, Float, Int
 from numpy import ndarray
 
-from headscope.measure.bootstrap import interval, ratio_error, resample
 from headscope.measure.tally import MIN_BLOCKS, Tally
 from headscope.relations.effects import Effect
 from headscope.relations.relation import Relation, part_name
+from headscope.statistics.bootstrap import interval, ratio_error, resample
 from headscope.statistics.intervals import (
     influence_error,
     ratio_influence,

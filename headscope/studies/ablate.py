@@ -28,13 +28,13 @@ from headscope.causal.task_runner import Method
 from headscope.corpus.window import Window
 from headscope.errors import ArgumentError, RunError
 from headscope.heads import head_name
-from headscope.measure.bootstrap import estimate
 from headscope.models.layout.projections import output_matrix
 from headscope.models.stream import batch_tokens_on, in_batches, padded_tokens
 from headscope.options import Device, Heads, Positive, RunCorpus, Seed, Source
 from headscope.progress import OnProgress, Progress, Steps, progress_bar
 from headscope.resolve import ModelOrRun, model_of, text_of, the_run
 from headscope.runs.listing import ALL_HEADS, Head, selected_heads, tagged_types
+from headscope.statistics.bootstrap import estimate
 from headscope.statistics.causes import AWAY, COMPETENT, NEAR, UNTESTED, judged
 from headscope.statistics.result import Result
 from headscope.stimuli.tasks import OptionalTask

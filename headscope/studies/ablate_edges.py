@@ -23,7 +23,6 @@ from headscope.causal.token_rerun import ALL, AS_MUCH, Changed, Moves, QueryReru
 from headscope.corpus.window import Window
 from headscope.errors import ModelError
 from headscope.measure.batches import assign_blocks
-from headscope.measure.bootstrap import Estimate, estimate
 from headscope.measure.study_windows import edge_windows
 from headscope.measure.tally import MIN_BLOCKS
 from headscope.models.model import Model
@@ -32,6 +31,7 @@ from headscope.relations import head_types, relations_of
 from headscope.relations.relation import Relation
 from headscope.relations.window_pairs import WindowPairs
 from headscope.runs.listing import Head
+from headscope.statistics.bootstrap import Estimate, estimate
 from headscope.statistics.causes import EDGES, UNTESTED
 from headscope.statistics.general_labels import tag_names
 from headscope.statistics.tags import SINK_RELATIONS

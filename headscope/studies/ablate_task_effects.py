@@ -14,8 +14,8 @@ from numpy import ndarray
 from headscope.causal.head_set import Head, matched_sets
 from headscope.causal.task_runner import TaskRunner
 from headscope.heads import head_name
-from headscope.measure.bootstrap import Estimate, estimate
 from headscope.progress import Steps
+from headscope.statistics.bootstrap import Estimate, estimate
 from headscope.statistics.estimates import adjusted
 
 SHARE_EXACT = 0.2

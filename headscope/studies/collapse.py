@@ -22,7 +22,7 @@ from headscope.causal.intervention import Intervention, PatternReplaced
 from headscope.causal.loss import network_of
 from headscope.causal.text_losses import text_losses
 from headscope.errors import ModelError
-from headscope.measure.study_windows import MAX_TOKENS, rise, text_windows, token_count
+from headscope.measure.study_windows import MAX_TOKENS, text_windows, token_count
 from headscope.models.families import refuse_encoder
 from headscope.models.layout.projections import (
     attention_by_layer,
@@ -36,6 +36,7 @@ from headscope.options import Corpus, Device, MaxTokens, Revision, Seed
 from headscope.progress import OnProgress, Progress, Steps, progress_bar
 from headscope.resolve import ModelOrRun, model_or_run
 from headscope.runs.recorded_paths import name_of
+from headscope.statistics.loss_rise import rise
 from headscope.stimuli.natural_text import readable
 from headscope.studies.study import Study, study, table_columns
 from headscope.studies.study_table import Command

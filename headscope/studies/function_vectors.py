@@ -22,12 +22,12 @@ from scipy.special import stdtr
 from torch import Tensor, nn
 
 from headscope.causal.token_rerun import LastToken, LastTokenRunner
-from headscope.measure.bootstrap import interval, ratio_error, resample
 from headscope.models.families import refuse_encoder
 from headscope.options import LARGEST, Device, Flag, Name, Revision, Seed
 from headscope.progress import OnProgress, Progress, Steps, progress_bar
 from headscope.resolve import ModelOrRun, model_or_run
 from headscope.runs.recorded_paths import name_of
+from headscope.statistics.bootstrap import interval, ratio_error, resample
 from headscope.statistics.conditions import MAX_Q
 from headscope.statistics.estimates import adjusted
 from headscope.stimuli.few_shot import (

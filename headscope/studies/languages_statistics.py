@@ -12,9 +12,9 @@ from jaxtyping import Float
 from numpy import ndarray
 from scipy.stats import rankdata
 
-from headscope.measure.bootstrap import LEVEL, resample
 from headscope.measure.tally import MIN_BLOCKS, Tally
 from headscope.relations.relation import MIN_QUERIES
+from headscope.statistics.bootstrap import LEVEL, resample
 
 HEAD, ID = ["layer", "head"], ["layer", "head", "id"]
 RESAMPLES = 200

@@ -19,11 +19,8 @@ from headscope.causal.rerun import Rerunner
 from headscope.causal.text_losses import loss_score, text_losses
 from headscope.corpus.window import Window
 from headscope.errors import CorpusError
-from headscope.measure.bootstrap import LEVEL, resample
 from headscope.measure.study_windows import (
     MAX_TOKENS,
-    RESAMPLES,
-    rise,
     text_windows,
     token_count,
 )
@@ -33,6 +30,8 @@ from headscope.progress import Progress, Steps, progress_bar
 from headscope.resolve import ModelOrRun, model_or_run
 from headscope.runs.listing import tagged_types
 from headscope.runs.recorded_paths import name_of
+from headscope.statistics.bootstrap import LEVEL, resample
+from headscope.statistics.loss_rise import RESAMPLES, rise
 from headscope.statistics.result import Result
 from headscope.statistics.tags import NO_TYPE
 from headscope.stimuli.natural_text import readable

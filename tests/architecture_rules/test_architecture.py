@@ -18,11 +18,13 @@ ROOMS = tuple(
         "views studies serve"
     ).split()
 )
-"""No room knows one that stands behind it, and models do not know relations.
+"""No room knows one that stands behind it.
 
 Nothing but the entry points knows `cli`; `run` and `classification` are known to studies alone.
 `resolve` opens the model of a run: only rooms behind it do that.
 """
+UNKNOWN = {("models", "relations"), ("statistics", "models")}
+"""Further pairs of rooms whose first does not know the second."""
 SWEEPS = ("sweep", "emergence", "languages")
 MAY_CLASSIFY = (*SWEEPS, "why")
 """The studies that run `classify`; no other study knows the rooms above it."""
@@ -100,7 +102,7 @@ def _forbidden(name: str, target: str) -> bool:
         return other[0] == "studies" and len(own) > 1 and not _one_study(own[1], other[1])
     if own[0] not in ROOMS:
         return False
-    if (own[0], other[0]) == ("models", "relations") or other[0] in TOP:
+    if (own[0], other[0]) in UNKNOWN or other[0] in TOP:
         return True
     return other[0] in ROOMS[ROOMS.index(own[0]) + 1 :]
 

@@ -22,7 +22,6 @@ from headscope.attention_kind import BIDIRECTIONAL
 from headscope.corpus.shipped import shipped_corpora
 from headscope.corpus.window import Window
 from headscope.from_patterns import score_patterns
-from headscope.measure.surrogate import SurrogateScore
 from headscope.measure.text import prepare_text
 from headscope.models.load import open_model
 from headscope.relations import relations_of
@@ -31,6 +30,7 @@ from headscope.settings import Settings
 from headscope.statistics.columns import SURROGATE_COLUMNS
 from headscope.statistics.judge_heads import weigh_run
 from headscope.statistics.result import Result
+from headscope.statistics.surrogate import SurrogateScore
 from headscope.statistics.tags import TAGGED, VERDICTS
 from tests.helpers.run_folders import record_of
 from tests.oracles.annotation_heads import KINDS, Oracle, oracles

@@ -9,7 +9,7 @@ from weakref import WeakSet
 
 import headscope as hs
 from headscope.corpus.window import Window
-from headscope.measure.surrogate import LONGEST, MIN_TOKENS
+from headscope.measure.surrogate_rows import LONGEST, MIN_TOKENS
 from headscope.relations import relations_of
 from headscope.relations.relation import FindPairs
 from headscope.relations.window_pairs import WindowPairs

@@ -15,9 +15,9 @@ from scipy.stats import spearmanr
 import headscope as hs
 from headscope.corpus.window import Window
 from headscope.errors import CorpusError, HeadscopeError, RunError
-from headscope.measure.bootstrap import resample
 from headscope.models.tokenizer import Tokenizer
 from headscope.settings import Settings
+from headscope.statistics.bootstrap import resample
 from headscope.studies.languages import compared, evidence_of, shared_documents
 from headscope.studies.languages_statistics import mean_product, unit_ranks
 from tests.helpers.treebanks import LANGUAGES, save_treebanks

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from numpy import ndarray
 from torch import Tensor
 
-from headscope.measure.bootstrap import interval, resample
+from headscope.statistics.bootstrap import interval, resample
 from headscope.studies.explain.catalogue import GATES, Term, Texts
 from headscope.studies.explain.feature import Feature
 from headscope.studies.explain.fit import LayerFit, Selector

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from headscope.measure.bootstrap import interval, resample
+from headscope.statistics.bootstrap import interval, resample
 
 
 def rng() -> np.random.Generator:

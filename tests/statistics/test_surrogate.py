@@ -12,17 +12,19 @@ import torch
 import headscope as hs
 from headscope.attention_kind import BIDIRECTIONAL
 from headscope.corpus.window import Window
-from headscope.measure import surrogate_model
 from headscope.measure.surface import Surface
-from headscope.measure.surrogate import (
+from headscope.measure.surrogate_rows import (
     SurrogateRequest,
     SurrogateText,
+    read_surrogate_rows,
     rows_of_patterns,
-    score_surrogates,
 )
-from headscope.measure.surrogate_model import PRIOR, ROUNDS, fit, predict
+from headscope.progress import silent
 from headscope.relations import relations_of
 from headscope.relations.relation import Relation
+from headscope.statistics import surrogate_model
+from headscope.statistics.surrogate import SurrogateScore, score_surrogates
+from headscope.statistics.surrogate_model import PRIOR, ROUNDS, fit, predict
 from tests.helpers.prose import gum_windows, prose_windows
 
 NOUNS = ("NOUN", "PROPN")
@@ -92,18 +94,24 @@ def pattern(window: Window, choice: Choice, noise: float) -> np.ndarray:
     return np.asarray((1 - noise) * rows + noise * even / even.sum(1, keepdims=True), np.float32)
 
 
-def surrogate_of(windows, choose, name, *, noise=0.2, tokens=12_000):
+def scored(patterns, windows, asked, progress) -> SurrogateScore:
+    """The score of the only head of some patterns."""
+    requests = [SurrogateRequest(layer=0, head=0, relation=0)]
+    text = SurrogateText(windows, 12_000, seed=0)
+    read = partial(rows_of_patterns, patterns)
+    rows = read_surrogate_rows(read, text, [asked], requests, progress=progress)
+    (score,) = score_surrogates(rows, [asked], requests, seed=0, progress=progress)
+    return score
+
+
+def surrogate_of(windows, choose, name, *, noise=0.2):
     def patterns(chosen):
         for window in chosen:
             yield torch.from_numpy(pattern(window, choose(window), noise)[None, None])
 
-    request, steps = [SurrogateRequest(0, 0, 0)], []
-    (score,) = score_surrogates(
-        partial(rows_of_patterns, patterns),
-        SurrogateText(windows, tokens, seed=0),
-        [relation(name)],
-        request,
-        progress=lambda done, total: steps.append((done, total)),
+    steps = []
+    score = scored(
+        patterns, windows, relation(name), lambda done, total: steps.append((done, total))
     )
     assert steps == sorted(steps)
     assert not steps or steps[-1][0] == steps[-1][1]
@@ -222,12 +230,7 @@ def test_a_head_that_is_right_at_one_of_many_targets_knows_more(monkeypatch):
             yield torch.from_numpy(rows[None, None])
 
     windows = [window for window in text() if window.words.last[0] == window.words.first[0]]
-    (score,) = score_surrogates(
-        partial(rows_of_patterns, patterns),
-        SurrogateText(windows, 12_000, seed=0),
-        [chain],
-        [SurrogateRequest(0, 0, 0)],
-    )
+    score = scored(patterns, windows, chain, silent)
     assert score.hit_rate < 0.5
     assert score.beyond == pytest.approx(0.5 - 0.3)
     assert score.low > 0

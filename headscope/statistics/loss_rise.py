@@ -1,0 +1,23 @@
+"""The rise of a loss on a text, and how sure it is."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from headscope.causal.loss import TextLoss
+from headscope.statistics.bootstrap import interval, resample
+
+RESAMPLES = 2_000
+
+
+def rise(after: TextLoss, before: TextLoss, *, seed: int = 0) -> tuple[float, float, float]:
+    """The difference of two losses in nats per token, with its 95 % interval.
+
+    Windows are drawn with replacement and both losses are taken on the same draw (a paired
+    percentile bootstrap); the bounds are NaN for a single window, which cannot be resampled.
+    """
+    difference, windows = after.nats - before.nats, len(before.tokens)
+    value = float(difference.sum() / before.tokens.sum())
+    draws = resample(windows, np.random.default_rng(seed), times=RESAMPLES)
+    low, high = interval(difference, before.tokens, draws)
+    return value, float(low), float(high)
