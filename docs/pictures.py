@@ -16,8 +16,9 @@ from pathlib import Path
 from urllib.parse import quote
 
 from PIL import Image
+from playwright.sync_api import FloatRect
 
-from tests.browser import Page, opened_at
+from tests.browser import Browser, Page, browser_session
 
 DOCS = Path(__file__).parent
 ATLASES = ("smollm2", "minilm", "mini")
@@ -27,52 +28,53 @@ INDUCTION_HEAD = "L18H6"
 OBJECT_HEAD = "L10H1"
 """The head of SmolLM2 in README."""
 
-MAKERS: dict[str, Callable[[Path], None]] = {}
+Maker = Callable[[Browser, Path], None]
+MAKERS: dict[str, Maker] = {}
 
 
-def picture(maker: Callable[[Path], None]) -> Callable[[Path], None]:
+def picture(maker: Maker) -> Maker:
     """Add the maker of one picture, by the name of its file."""
     MAKERS[maker.__name__.replace("_", "-")] = maker
     return maker
 
 
 @picture
-def report_atlas(out: Path) -> None:
-    with _report("smollm2", width=1180) as page:
+def report_atlas(browser: Browser, out: Path) -> None:
+    with _report(browser, "smollm2", width=1180) as page:
         shot(page, out, element=".atlas .beside", height=1475)
 
 
 @picture
-def report_head(out: Path) -> None:
-    with _report("smollm2", INDUCTION_HEAD, width=792) as page:
+def report_head(browser: Browser, out: Path) -> None:
+    with _report(browser, "smollm2", INDUCTION_HEAD, width=792) as page:
         shot(page, out, height=1000)
 
 
 @picture
-def report_type(out: Path) -> None:
-    with _report("smollm2", "type=syntactic") as page:
+def report_type(browser: Browser, out: Path) -> None:
+    with _report(browser, "smollm2", "type=syntactic") as page:
         shot(page, out, height=860)
 
 
 @picture
-def gallery(out: Path) -> None:
+def gallery(browser: Browser, out: Path) -> None:
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         site = Path(folder, "site")
         headscope(
             "export", "gallery", *(f"atlas:{name}" for name in ATLASES), "--out", site, "--light"
         )
-        shot(_page(site / "index.html"), out, height=840)
+        shot(_page(browser, site / "index.html"), out, height=840)
 
 
 @picture
-def live(out: Path) -> None:
+def live(browser: Browser, out: Path) -> None:
     state = f"text={quote(SENTENCE)}&head={OBJECT_HEAD}&pin=13&ablate=induction"
     command = [sys.executable, "-m", "headscope", "serve", "atlas:smollm2", "--no-open"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         address = server.stdout.readline().split(" ")[0].strip()
-        page = opened_at(f"{address}#?{state}")
-        page.wait_for("document.querySelector('#change strong + strong') !== null", 300)
+        page = browser.open_at(f"{address}#?{state}")
+        page.page.wait_for_selector("#change strong + strong", timeout=300_000)
         shot(page, out, height=1420)
         server.terminate()
 
@@ -84,23 +86,26 @@ def headscope(*words: str | Path) -> None:
 
 def shot(page: Page, out: Path, *, height: int, element: str | None = None) -> None:
     """Write a page's top, or one element of it, as a small file."""
-    taken = Image.open(io.BytesIO(page.picture(height=height, element=element)))
+    box = page.page.locator(element or "html").first.bounding_box()
+    assert box is not None
+    clip = FloatRect(**(box | {"height": min(height, box["height"])}))
+    taken = Image.open(io.BytesIO(page.page.screenshot(clip=clip, full_page=True)))
     taken.convert("RGB").save(out, optimize=True)
 
 
 @contextmanager
-def _report(atlas: str, at: str = "", *, width: int = 1280) -> Iterator[Page]:
+def _report(browser: Browser, atlas: str, at: str = "", *, width: int = 1280) -> Iterator[Page]:
     """The report of an atlas, open at one of its pages."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         file = Path(folder, "report.html")
         headscope("report", f"atlas:{atlas}", "--out", file, "--light")
-        yield _page(file, at, width=width)
+        yield _page(browser, file, at, width=width)
 
 
-def _page(file: Path, at: str = "", *, width: int = 1280) -> Page:
+def _page(browser: Browser, file: Path, at: str = "", *, width: int = 1280) -> Page:
     address = f"{file.resolve().as_uri()}{'#' if at else ''}{at}"
-    page = opened_at(address, width=width)
-    page.read("new Promise((go) => setTimeout(go, 1500))")
+    page = browser.open_at(address, width=width)
+    page.page.wait_for_timeout(1500)
     return page
 
 
@@ -110,7 +115,8 @@ def main() -> None:
     names = parser.parse_args().names or [*MAKERS]
     for name in names:
         out = DOCS / f"{name}.png"
-        MAKERS[name](out)
+        with browser_session() as browser:
+            MAKERS[name](browser, out)
         print(f"written to {out}")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from filelock import FileLock
 import headscope as hs
 from headscope.corpus.shipped import data_folder
 from headscope.models.packaged import PACKAGED
+from tests.browser import Browser, browser_session
 from tests.helpers.models import LAYOUTS, save_model
 from tests.helpers.shell import headscope
 from tests.helpers.texts import SENTENCES
@@ -32,6 +34,12 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 
 GUM = ("vlog/GUM_vlog_pizzeria", "court/GUM_court_loan", "bio/GUM_bio_byron")
 """Three genres."""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with browser_session() as started:
+        yield started
 
 
 @pytest.fixture

@@ -7,10 +7,16 @@ from dataclasses import dataclass
 from http.client import HTTPConnection
 from typing import Any
 
-from tests.browser import Visit, opened_at
+from tests.browser import Browser, Visit
 
 READY = """
-  const type = async (text) => { $("#text").value = text; $("#go").click(); await settled(() => $("#status").textContent.includes("read in") || $("#status").classList.contains("wrong")); };
+  const status = () => $("#status").textContent;
+  const isWrong = () => $("#status").classList.contains("wrong");
+  const type = async (text) => {
+    $("#text").value = text;
+    $("#go").click();
+    await settled(() => status().includes("read in") || isWrong());
+  };
   await settled(() => $$("canvas.thumb").length === 8);
 """
 
@@ -56,6 +62,6 @@ class Served:
     def post(self, path: str, content: Any = None, **headers: str) -> tuple[int, Any]:
         return self.send("POST", path, {} if content is None else content, **headers)
 
-    def drive(self, script: str, *, at: str = "", **how: Any) -> Visit:
+    def drive(self, browser: Browser, script: str, *, at: str = "") -> Visit:
         """Open the page in a browser, and run a script there."""
-        return opened_at(self.page(at), **how).run(READY + script)
+        return browser.open_at(self.page(at)).run(READY + script)

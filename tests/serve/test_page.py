@@ -7,7 +7,6 @@ import json
 import pytest
 
 from headscope.serve.server import serve_app
-from tests.browser import axe_faults, opened_at
 from tests.serve.served import TOKEN, Served
 
 TEXT = "the old keys were in the house & <b>she</b> told 100% of them"
@@ -28,17 +27,23 @@ READ = """
   const cell = $('[data-head="L1H2"]'); cell.click();
   await settled(() => $("#head h2")?.textContent.startsWith("L1H2"));
   const canvas = $("canvas.whole-pattern"), box = canvas.getBoundingClientRect();
-  const pin = (y) => canvas.dispatchEvent(new MouseEvent("click", { clientX: box.left + 200, clientY: box.top + y, bubbles: true }));
-  pin(box.height - 2);
+  const at = { clientX: box.left + 200, clientY: box.top + box.height - 2, bubbles: true };
+  canvas.dispatchEvent(new MouseEvent("click", at));
   const last = $("#head .message").textContent;
   $("#ablate-head").click();
   await settled(() => $("#change").textContent.includes("→"));
-  return { said: $("#status").textContent, last, change: $("#change").textContent, words: $$(".word").map((w) => w.textContent), bold: $$(".words b, .message b").length, hash: location.hash };
+  return {
+    last,
+    change: $("#change").textContent,
+    words: $$(".word").map((word) => word.textContent),
+    bold: $$(".words b, .message b").length,
+    hash: location.hash,
+  };
 """
 
 
-def test_a_sentence_a_head_and_its_ablation(page):
-    seen = page.drive(READ % json.dumps(TEXT))
+def test_a_sentence_a_head_and_its_ablation(browser, page):
+    seen = page.drive(browser, READ % json.dumps(TEXT))
     assert seen.errors == []
     assert all(name.startswith(page.address) for name in seen.requests)
     found = seen.found
@@ -52,9 +57,15 @@ def test_a_sentence_a_head_and_its_ablation(page):
     assert f"Loss {told['loss']:.2f} → {without['loss']:.2f}" in found["change"]
     # the address holds all of it: another browser shows the same
     again = page.drive(
+        browser,
         """
         await settled(() => $("#change")?.textContent.includes("→") && $("#head h2"));
-        return { text: $("#text").value, head: $("#head h2").textContent, last: $("#head .message").textContent, change: $("#change").textContent };
+        return {
+          text: $("#text").value,
+          head: $("#head h2").textContent,
+          last: $("#head .message").textContent,
+          change: $("#change").textContent,
+        };
         """,
         at=found["hash"].removeprefix("#"),
     )
@@ -64,16 +75,32 @@ def test_a_sentence_a_head_and_its_ablation(page):
     assert (again.found["last"], again.found["change"]) == (found["last"], found["change"])
 
 
-def test_heads_are_found_by_what_they_do_and_ablated_by_type(with_run):
+def test_heads_are_found_by_what_they_do_and_ablated_by_type(browser, with_run):
     seen = with_run.drive(
+        browser,
         """
-        const find = (text) => { $("#find").value = text; $("#find").dispatchEvent(new Event("input")); return { said: $("#found").textContent, faded: $$(".cell.faded").length }; };
-        const before = find("previous token"), copies = find("induction"), nothing = find("zebra");
+        const find = (text) => {
+          $("#find").value = text;
+          $("#find").dispatchEvent(new Event("input"));
+          return { said: $("#found").textContent, faded: $$(".cell.faded").length };
+        };
+        const before = find("previous token");
+        const copies = find("induction");
+        const nothing = find("zebra");
         find("");
         $('input[value="induction"]').click();
         await settled(() => $("#change").textContent.includes("→") && $("#random"));
-        return { random: $("#random").textContent, before, copies, nothing, none: $$(".cell.faded").length, change: $("#change").textContent, chips: $$(".cell .letter").map((l) => l.textContent).join(""), hash: location.hash };
-        """
+        return {
+          random: $("#random").textContent,
+          before,
+          copies,
+          nothing,
+          none: $$(".cell.faded").length,
+          change: $("#change").textContent,
+          chips: $$(".cell .letter").map((letter) => letter.textContent).join(""),
+          hash: location.hash,
+        };
+        """,
     )
     assert seen.errors == []
     found = seen.found
@@ -88,16 +115,22 @@ def test_heads_are_found_by_what_they_do_and_ablated_by_type(with_run):
     assert "ablate=induction" in found["hash"]
 
 
-def test_what_is_wrong_is_said_on_the_page_and_it_goes_on(page):
+def test_what_is_wrong_is_said_on_the_page_and_it_goes_on(browser, page):
     seen = page.drive(
+        browser,
         """
         const said = [];
-        for (const text of ["", "the keys"]) { await type(text); said.push([$("#status").textContent, $("#status").classList.contains("wrong")]); $("#status").textContent = ""; $("#status").classList.remove("wrong"); }
+        for (const text of ["", "the keys"]) {
+          await type(text);
+          said.push([status(), isWrong()]);
+          $("#status").textContent = "";
+          $("#status").classList.remove("wrong");
+        }
         window.fetch = () => Promise.reject(new TypeError("gone"));
         await type("the house");
-        said.push([$("#status").textContent, $("#status").classList.contains("wrong")]);
+        said.push([status(), isWrong()]);
         return said;
-        """
+        """,
     )
     assert seen.errors == []
     empty, right, gone = seen.found
@@ -108,11 +141,11 @@ def test_what_is_wrong_is_said_on_the_page_and_it_goes_on(page):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_no_fault_and_an_ablated_head_is_crossed_out(with_run, scheme):
-    keys = opened_at(with_run.page("head=L1H2&ablate=L1H2"), scheme=scheme)
-    keys.wait_for("Boolean(document.querySelector('#change')?.textContent.includes('→'))")
-    keys.wait_for("Boolean(document.querySelector('#head h2'))")
-    assert axe_faults(keys) == {}
+def test_axe_finds_no_fault_and_an_ablated_head_is_crossed_out(browser, with_run, scheme):
+    keys = browser.open_at(with_run.page("head=L1H2&ablate=L1H2"), scheme=scheme)
+    keys.page.wait_for_selector("#change:has-text('→')")
+    keys.page.wait_for_selector("#head h2")
+    assert keys.axe_faults() == {}
     silent = keys.read("[...document.querySelectorAll('.silent')].map((c) => c.dataset.head)")
     assert silent == ["L1H2"]
 
@@ -124,13 +157,17 @@ SAVE = """
   const taken = {}, made = [];
   URL.createObjectURL = (blob) => { made.push(blob); return "blob:made"; };
   HTMLAnchorElement.prototype.click = function click() { taken[this.download] = made.pop(); };
-  for (const button of $$("button.save")) { const before = Object.keys(taken).length; button.click(); await settled(() => Object.keys(taken).length > before); }
+  for (const button of $$("button.save")) {
+    const before = Object.keys(taken).length;
+    button.click();
+    await settled(() => Object.keys(taken).length > before);
+  }
   return Object.fromEntries(Object.entries(taken).map(([name, blob]) => [name, blob.size]));
 """
 
 
-def test_pictures_of_the_live_page_are_saved_under_its_policy(page):
-    seen = page.drive(SAVE)
+def test_pictures_of_the_live_page_are_saved_under_its_policy(browser, page):
+    seen = page.drive(browser, SAVE)
     assert seen.errors == []
     assert len(seen.found) == 4
     assert min(seen.found.values()) > 300

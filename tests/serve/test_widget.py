@@ -10,7 +10,6 @@ import pytest
 from headscope.errors import HeadscopeError
 from headscope.serve.answers import head_answer, sentence_answer
 from headscope.serve.live_page import live_data, widget_module
-from tests.browser import visit
 
 TEXT = "the old keys & <b>she</b> told"
 # what a notebook gives a widget: values, a way to change them, and news of changes
@@ -18,7 +17,11 @@ NOTEBOOK = """
   const values = %s, listeners = {}, saved = [];
   const model = {
     get: (name) => values[name],
-    set: (name, value) => { if (values[name] === value) return; values[name] = value; for (const tell of listeners[`change:${name}`] || []) tell(); },
+    set: (name, value) => {
+      if (values[name] === value) return;
+      values[name] = value;
+      for (const tell of listeners[`change:${name}`] || []) tell();
+    },
     save_changes: () => saved.push({ head: values.head, type: values.type, token: values.token }),
     on: (name, tell) => (listeners[name] ||= []).push(tell),
     off: (name, tell) => { listeners[name] = listeners[name].filter((own) => own !== tell); },
@@ -26,7 +29,10 @@ NOTEBOOK = """
   const home = document.getElementById("cell");
   const module = await import(URL.createObjectURL(new Blob([%s], { type: "text/javascript" })));
   const clear = module.default.render({ model, el: home });
-  const tree = home.firstElementChild.shadowRoot, one = (q) => tree.querySelector(q), all = (q) => [...tree.querySelectorAll(q)];
+  const tree = home.firstElementChild.shadowRoot;
+  const one = (q) => tree.querySelector(q);
+  const all = (q) => [...tree.querySelectorAll(q)];
+  const pressedHeads = () => all('[aria-pressed="true"]').map((cell) => cell.dataset.head);
   await tick(200);
 """
 
@@ -43,11 +49,12 @@ def state(live, head: str) -> dict:
     }
 
 
-def in_notebook(live, script: str, folder):
+def in_notebook(browser, live, script: str):
     start = NOTEBOOK % (json.dumps(state(live, "L0H1")), json.dumps(widget_module()))
     # the notebook's own sheet and elements are not the widget's
-    page = '<!doctype html><html><head></head><body><h2>Notebook</h2><div id="cell"></div></body></html>'
-    seen = visit(page, start.replace("</script", "<\\/script") + script, folder)
+    body = '<h2>Notebook</h2><div id="cell"></div>'
+    page = f"<!doctype html><html><head></head><body>{body}</body></html>"
+    seen = browser.visit(page, start.replace("</script", "<\\/script") + script)
     assert seen.errors == []
     assert [name for name in seen.requests if not name.startswith("blob:")] == []
     return seen.found
@@ -56,10 +63,12 @@ def in_notebook(live, script: str, folder):
 CHOOSE = """
   const first = [one("h2").textContent, one(".message").textContent, all("canvas.thumb").length];
   one('[data-head="L1H2"]').click();
-  const pressed = all('[aria-pressed="true"]').map((cell) => cell.dataset.head);
+  const pressed = pressedHeads();
   model.set("_pattern", PATTERN);
   const canvas = one("canvas.whole-pattern"), box = canvas.getBoundingClientRect();
-  canvas.dispatchEvent(new MouseEvent("click", { clientX: box.left + 9, clientY: box.bottom - 2 - 2 * box.height / 12, bubbles: true }));
+  const above = box.bottom - 2 - 2 * box.height / 12;
+  const at = { clientX: box.left + 9, clientY: above, bubbles: true };
+  canvas.dispatchEvent(new MouseEvent("click", at));
   canvas.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowUp", bubbles: true }));
   const second = one("h2").textContent;
   const chooser = one("select");
@@ -70,13 +79,15 @@ CHOOSE = """
   model.set("type", "");
   const unfaded = all(".cell.faded").length;
   clear(); model.set("head", "L0H0");
-  return { first, pressed, second, saved, faded, unfaded, told, bold, after: all('[aria-pressed="true"]').map((cell) => cell.dataset.head) };
+  const after = pressedHeads();
+  return { first, pressed, second, saved, faded, unfaded, told, bold, after };
 """
 
 
-def test_what_is_clicked_is_chosen_and_what_python_chooses_is_drawn(live_with_run, tmp_path):
+def test_what_is_clicked_is_chosen_and_what_python_chooses_is_drawn(browser, live_with_run):
     pattern = head_answer(live_with_run, TEXT, "L1H2")
-    found = in_notebook(live_with_run, CHOOSE.replace("PATTERN", json.dumps(pattern)), tmp_path)
+    script = CHOOSE.replace("PATTERN", json.dumps(pattern))
+    found = in_notebook(browser, live_with_run, script)
     tokens = live_with_run.read(TEXT).tokens
     last = len(tokens) - 1
     assert found["first"][0].startswith("L0H1 induction")

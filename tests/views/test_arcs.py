@@ -8,35 +8,40 @@ import numpy as np
 
 from headscope.measure.example import Example
 from headscope.views.report import report_html
-from tests.browser import visit
 
 EVIL = "</script><script>alert(1)</script>"
 
 
-def test_examples_are_arcs_over_tokens_and_evil_ones_stay_text(page, tmp_path):
+def test_examples_are_arcs_over_tokens_and_evil_ones_stay_text(browser, page):
     script = """
       await go("L1H2");
       const one = $(".example"), say = () => one.querySelector(".message").textContent;
-      const first = { said: say(), arcs: one.querySelectorAll(".arc").length, aimed: one.querySelectorAll(".arc.aimed").length };
+      const first = {
+        said: say(),
+        arcs: one.querySelectorAll(".arc").length,
+        aimed: one.querySelectorAll(".arc.aimed").length,
+      };
       const fold = one.querySelector(".fold");
       if (!fold.hidden) { fold.click(); await tick(); }
       const row = one.querySelector(".strip-tokens");
       const shown = {
         tokens: [...row.querySelectorAll(".tok")].map((t) => t.textContent),
-        query: row.querySelector(".query").textContent, gaps: [...row.querySelectorAll(".gap")].map((g) => g.title),
+        query: row.querySelector(".query").textContent,
+        gaps: [...row.querySelectorAll(".gap")].map((gap) => gap.title),
         targets: [...row.querySelectorAll(".target")].map((t) => t.textContent),
       };
       row.querySelector('[data-token="2"]').dispatchEvent(new Event("mouseenter")); await tick();
       const over = say();
       row.querySelector('[data-token="2"]').dispatchEvent(new Event("mouseleave")); await tick();
       const after = say();
-      row.querySelector('[data-token="3"]').click(); await tick();
-      const pinned = [say(), location.hash, row.querySelector('[data-token="3"]').getAttribute("aria-pressed")];
+      const token = row.querySelector('[data-token="3"]');
+      token.click(); await tick();
+      const pinned = [say(), location.hash, token.getAttribute("aria-pressed")];
       return {
         first, shown, over, after, pinned, bold: $$("#main b").length, tab: document.title,
       };
     """
-    seen = visit(page, script, tmp_path)
+    seen = browser.visit(page, script)
     assert seen.errors == []  # the alert would be one
     found = seen.found
     assert found["shown"]["tokens"] == [
@@ -66,7 +71,7 @@ def test_examples_are_arcs_over_tokens_and_evil_ones_stay_text(page, tmp_path):
     assert found["tab"].startswith("six heads </title><b>")
 
 
-def test_a_long_example_is_folded_to_what_its_query_has_to_do_with(run, tmp_path):
+def test_a_long_example_is_folded_to_what_its_query_has_to_do_with(browser, run):
     size = 40
     pattern = np.zeros((size, size), np.float16)
     pattern[:, 0] = 1
@@ -95,7 +100,7 @@ def test_a_long_example_is_folded_to_what_its_query_has_to_do_with(run, tmp_path
       const all = tokens().length;
       return { folded, all };
     """
-    seen = visit(report_html(replace(run, examples=[long])), script, tmp_path)
+    seen = browser.visit(report_html(replace(run, examples=[long])), script)
     assert seen.errors == []
     near = [[f"t{i}" for i in range(at - 2, at + 3)] for at in (10, 30)]
     beginning = ["t0", "t1", "t2"]  # beside the first token, on which the rest lies
@@ -103,7 +108,7 @@ def test_a_long_example_is_folded_to_what_its_query_has_to_do_with(run, tmp_path
     assert seen.found["all"] == size
 
 
-def test_circuitsvis_is_unpacked_when_it_is_opened_and_marks_the_target(page, tmp_path):
+def test_circuitsvis_is_unpacked_when_it_is_opened_and_marks_the_target(browser, page):
     script = """
       await go("L1H2"); await tick(300);
       const before = $$("iframe").length;
@@ -111,10 +116,16 @@ def test_circuitsvis_is_unpacked_when_it_is_opened_and_marks_the_target(page, tm
       one.querySelector(".pattern").open = true; await tick(3000);
       const inner = one.querySelector("iframe").contentDocument;
       const drawn = inner.querySelectorAll("#view canvas, #view img, #view svg").length;
-      return { before, drawn, page: one.querySelector("iframe").srcdoc, text: inner.body.textContent.length, colour: getComputedStyle(inner.body).backgroundColor, own: getComputedStyle(document.body).backgroundColor };
+      return {
+        before,
+        drawn,
+        page: one.querySelector("iframe").srcdoc,
+        colour: getComputedStyle(inner.body).backgroundColor,
+        own: getComputedStyle(document.body).backgroundColor,
+      };
     """
     for scheme in ("light", "dark"):
-        seen = visit(page, script, tmp_path, scheme=scheme)
+        seen = browser.visit(page, script, scheme=scheme)
         assert seen.errors == []
         assert seen.found["before"] == 0
         assert seen.found["drawn"] > 0
@@ -123,7 +134,7 @@ def test_circuitsvis_is_unpacked_when_it_is_opened_and_marks_the_target(page, tm
         assert seen.found["colour"] == seen.found["own"]
 
 
-def test_a_light_page_has_no_circuitsvis_and_needs_no_eval(run, tmp_path):
+def test_a_light_page_has_no_circuitsvis_and_needs_no_eval(browser, run):
     light = report_html(run, light=True)
     assert "unsafe-eval" not in light
     assert len(light) < len(report_html(run)) - 300_000
@@ -131,6 +142,6 @@ def test_a_light_page_has_no_circuitsvis_and_needs_no_eval(run, tmp_path):
       await go("L1H2"); $(".whole").open = true; await tick(200);
       return [$$("canvas.heat").length, $$(".pattern").length];
     """
-    seen = visit(light, script, tmp_path)
+    seen = browser.visit(light, script)
     assert seen.errors == []
     assert seen.found == [1, 0]

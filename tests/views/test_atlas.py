@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from tests.browser import visit
-
 
 def test_the_atlas_has_a_cell_for_every_head_and_can_be_filtered_searched_and_clicked(
-    page, tmp_path
+    browser, page
 ):
     script = """
       const cells = $$(".cell").map((c) => [c.dataset.head, c.dataset.primary]);
@@ -23,7 +21,7 @@ def test_the_atlas_has_a_cell_for_every_head_and_can_be_filtered_searched_and_cl
       $("#find").value = "9.9"; $("#search").requestSubmit(); await tick();
       return { cells, lit, all, searched, clicked, bad: $("#find").validationMessage };
     """
-    seen = visit(page, script, tmp_path)
+    seen = browser.visit(page, script)
     assert seen.errors == []
     assert len(seen.found["cells"]) == 6
     assert dict(seen.found["cells"])["L1H2"] == "induction"
@@ -35,14 +33,15 @@ def test_the_atlas_has_a_cell_for_every_head_and_can_be_filtered_searched_and_cl
     assert seen.found["bad"] == "No head 9.9; they go up to L1H2."
 
 
-def test_a_map_beside_the_atlas_shows_what_rules_explain(page, explained, tmp_path):
+def test_a_map_beside_the_atlas_shows_what_rules_explain(browser, page, explained):
     script = """
-      const cells = $$(".share").map((c) => [c.dataset.explained, c.textContent, c.style.getPropertyValue("--strength")]);
+      const strength = (cell) => cell.style.getPropertyValue("--strength");
+      const cells = $$(".share").map((c) => [c.dataset.explained, c.textContent, strength(c)]);
       const own = $('.share[data-explained="L0H1"]');
       own?.focus(); await tick();
       return { cells, tip: $("#tip").textContent };
     """
-    seen = visit(explained, script, tmp_path)
+    seen = browser.visit(explained, script)
     assert seen.errors == []
     assert seen.found["cells"] == [
         ["L0H0", "91", "0.91"],
@@ -53,4 +52,4 @@ def test_a_map_beside_the_atlas_shows_what_rules_explain(page, explained, tmp_pa
         ["L1H2", "35", "0.35"],
     ]
     assert seen.found["tip"] == "L0H1, 50 per cent explained: rule 1 <b>"
-    assert visit(page, script, tmp_path).found["cells"] == []
+    assert browser.visit(page, script).found["cells"] == []

@@ -19,7 +19,6 @@ from headscope.statistics.tags import head_table
 from headscope.views.figures import atlas_figure
 from headscope.views.html_page import atlas_html
 from headscope.views.summary import head_lines, summary
-from tests.browser import visit
 from tests.helpers.prose import prose_windows
 from tests.helpers.run_folders import signed
 
@@ -118,7 +117,7 @@ def test_the_tables_list_the_tags_with_a_caution(cautious, plain, tmp_path):
     assert not plain.evidence["preliminary"].any()
 
 
-def test_the_report_marks_cells_and_tags(cautious, plain, tmp_path):
+def test_the_report_marks_cells_and_tags(browser, cautious, plain):
     script = """
       const cells = $$(".cell").map((c) => [c.querySelector(".letter").textContent,
         c.classList.contains("below-baseline"), c.getAttribute("aria-label")]);
@@ -129,7 +128,7 @@ def test_the_report_marks_cells_and_tags(cautious, plain, tmp_path):
       for (const name of ["L0H0", "L0H1"]) { await go(name); heads.push($("article").textContent); }
       return { cells, legend, table, heads };
     """
-    seen = visit(cautious.report(light=True), script, tmp_path)
+    seen = browser.visit(cautious.report(light=True), script)
     assert seen.errors == []
     letters, outlined, labels = zip(*seen.found["cells"], strict=True)
     assert letters == ("S*", "S", "S")
@@ -140,7 +139,7 @@ def test_the_report_marks_cells_and_tags(cautious, plain, tmp_path):
     assert [word in text for word, text in zip(WORDS, seen.found["heads"], strict=True)] == [
         True
     ] * 2
-    clean = visit(plain.report(light=True), script, tmp_path).found["cells"]
+    clean = browser.visit(plain.report(light=True), script).found["cells"]
     assert [(sign, outline) for sign, outline, _ in clean] == [("S", False)] * 3
 
 

@@ -12,7 +12,6 @@ from typer.testing import CliRunner
 import headscope as hs
 from headscope.cli import app
 from headscope.errors import HeadscopeError
-from tests.browser import axe_faults, opened, visit
 from tests.helpers.hand_built import run_of
 
 EVIL = "<b>six</b>\u202e heads"
@@ -39,10 +38,16 @@ def page(site) -> str:
 
 
 LOOK = """
-  const seen = () => $$(".card").filter((c) => !c.hidden).map((c) => c.querySelector("h2").textContent);
-  const rows = () => $$("#table tbody tr").filter((r) => !r.hidden).map((r) => r.cells[1].textContent);
+  const shown = (selector) => $$(selector).filter((element) => !element.hidden);
+  const seen = () => shown(".card").map((card) => card.querySelector("h2").textContent);
+  const rows = () => shown("#table tbody tr").map((row) => row.cells[1].textContent);
   const given = [seen(), rows()];
-  const type = async (id, value, kind) => { $(id).value = value; $(id).dispatchEvent(new Event(kind)); await tick(); };
+  const type = async (id, value, kind) => {
+    $(id).value = value;
+    $(id).dispatchEvent(new Event(kind));
+    await tick();
+  };
+  const squares = (path) => (path.getAttribute("d").match(/M/g) || []).length;
   await type("#sort", "heads", "change");
   const largest = [seen(), rows(), location.hash];
   await type("#sort", "positional", "change");
@@ -55,14 +60,14 @@ LOOK = """
   return {
     given, largest, share, found, none, again: seen(), bold: $$("main b").length,
     counts: $$(".card")[0].querySelector(".counts").textContent.replace(/\\s+/g, " ").trim(),
-    cells: $$(".card").map((c) => [...c.querySelectorAll(".map path")].map((p) => (p.getAttribute("d").match(/M/g) || []).length)),
+    cells: $$(".card").map((card) => [...card.querySelectorAll(".map path")].map(squares)),
     text: $("main").textContent,
   };
 """
 
 
-def test_cards_can_be_searched_and_sorted_and_the_address_says_how(page, tmp_path):
-    seen = visit(page, LOOK, tmp_path)
+def test_cards_can_be_searched_and_sorted_and_the_address_says_how(browser, page):
+    seen = browser.visit(page, LOOK)
     assert (seen.errors, seen.requests) == ([], [])
     found = seen.found
     both, swapped = ["same (1)", "same (2)"], ["same (2)", "same (1)"]
@@ -81,18 +86,21 @@ def test_cards_can_be_searched_and_sorted_and_the_address_says_how(page, tmp_pat
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_no_fault_with_the_gallery(page, tmp_path, scheme):
-    assert axe_faults(opened(page, tmp_path, scheme=scheme), ["", "?find=tiny&sort=heads"]) == {}
+def test_axe_finds_no_fault_with_the_gallery(browser, page, scheme):
+    assert browser.open(page, scheme=scheme).axe_faults(["", "?find=tiny&sort=heads"]) == {}
 
 
-def test_every_link_leads_to_a_page_and_each_report_leads_back(site, page, tmp_path):
+def test_every_link_leads_to_a_page_and_each_report_leads_back(browser, site, page):
     links = re.findall(r'href="([^"]+)"', page)
     assert links
     for link in links:
         assert (site / link.partition("#")[0]).is_file(), link
     report = (site / "same-1" / "report.html").read_text(encoding="utf-8")
-    script = 'const a = $("header a"); return [a.textContent, a.getAttribute("href"), $$(".cell").length];'
-    assert visit(report, script, tmp_path).found == ["all runs", "../index.html", 4]
+    script = """
+      const link = $("header a");
+      return [link.textContent, link.getAttribute("href"), $$(".cell").length];
+    """
+    assert browser.visit(report, script).found == ["all runs", "../index.html", 4]
     assert 'id="circuitsvis"' not in report
 
 

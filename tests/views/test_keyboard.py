@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from tests.browser import opened
 
-
-def test_a_walk_from_the_atlas_to_a_head_and_back_needs_no_mouse(page, tmp_path):
-    keys = opened(page, tmp_path)
+def test_a_walk_from_the_atlas_to_a_head_and_back_needs_no_mouse(browser, page):
+    keys = browser.open(page)
     assert keys.read("document.readyState") == "complete"
     keys.tab_to('.filter[data-type="induction"]')
     keys.press("Enter")
@@ -41,4 +39,4 @@ def test_a_walk_from_the_atlas_to_a_head_and_back_needs_no_mouse(page, tmp_path)
     assert keys.read("document.activeElement.textContent") == "Atlas"
     keys.press("Enter")
     assert keys.read("document.querySelectorAll('.cell').length") == 6
-    assert keys.read("__errors") == []
+    assert keys.errors == []

@@ -9,7 +9,6 @@ import numpy as np
 import headscope as hs
 from headscope.views import show
 from headscope.views.show import AttentionView
-from tests.browser import visit
 
 VIEW = AttentionView(
     "L0H0 </script>$x$",
@@ -36,16 +35,20 @@ def test_a_view_holds_its_script_and_nothing_that_ends_it():
     assert "<title>L0H0 &lt;/script&gt;$x$</title>" in page
 
 
-def test_one_output_of_a_notebook_brings_the_script_that_draws_all(monkeypatch, tmp_path):
+def test_one_output_of_a_notebook_brings_the_script_that_draws_all(browser, monkeypatch):
     monkeypatch.setattr(show, "_brought", False)
     outputs = [VIEW._repr_html_(), VIEW._repr_html_()]
     assert len(outputs[0]) > 1_000_000 > 200 * len(outputs[1])
-    script = """await tick(1500);
-      return [...$$('[id^="headscope-view"]')].map((v) => [v.querySelectorAll("canvas, img").length > 0, v.querySelectorAll("rect").length]);"""
+    script = """
+      await tick(1500);
+      const isDrawn = (view) => view.querySelectorAll("canvas, img").length > 0;
+      const views = $$('[id^="headscope-view"]');
+      return views.map((view) => [isDrawn(view), view.querySelectorAll("rect").length]);
+    """
     page = "<html><head></head><body>{}</body></html>"
-    seen = visit(page.format("".join(outputs)), script, tmp_path)
+    seen = browser.visit(page.format("".join(outputs)), script)
     assert seen.errors == []
     assert seen.found == [[True, 0], [True, 0]]
-    alone = visit(page.format(outputs[1]), script, tmp_path)  # its first output was cleared
+    alone = browser.visit(page.format(outputs[1]), script)  # its first output was cleared
     assert alone.errors == []
     assert alone.found == [[False, 4]]

@@ -13,23 +13,22 @@ import headscope as hs
 from headscope.statistics.causes import CAUSAL_EFFECT, CAUSE_COLUMNS
 from headscope.statistics.columns import EFFECT_COLUMNS
 from headscope.views.report import report_html
-from tests.browser import axe_faults, opened, visit
 
 
-def test_the_page_asks_nobody_and_logs_no_error(page, tmp_path):
+def test_the_page_asks_nobody_and_logs_no_error(browser, page):
     script = """
       const pages = ["", "scatter", "about", "L1H2", "L0H0", "type=induction", "type=positional"];
       const lengths = [];
       for (const hash of pages) { await go(hash); lengths.push($("#main").textContent.length); }
       return lengths;
     """
-    seen = visit(page, script, tmp_path)
+    seen = browser.visit(page, script)
     assert seen.errors == []
     assert seen.requests == []
     assert min(seen.found) > 100
 
 
-def test_points_of_the_scatter_are_heads_on_any_axes(page, tmp_path):
+def test_points_of_the_scatter_are_heads_on_any_axes(browser, page):
     script = """
       await go("scatter");
       const before = $$(".dot").map((d) => d.getAttribute("cx"));
@@ -38,7 +37,7 @@ def test_points_of_the_scatter_are_heads_on_any_axes(page, tmp_path):
       const dots = $$(".dot").map((d) => [d.dataset.head, Number(d.getAttribute("cx"))]);
       return { before, dots };
     """
-    seen = visit(page, script, tmp_path)
+    seen = browser.visit(page, script)
     assert seen.errors == []
     dots = dict(seen.found["dots"])
     assert len(dots) == 6
@@ -46,12 +45,12 @@ def test_points_of_the_scatter_are_heads_on_any_axes(page, tmp_path):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_no_fault_with_labels_or_contrast(explained, tmp_path, scheme):
+def test_axe_finds_no_fault_with_labels_or_contrast(browser, explained, scheme):
     places = ["", "scatter", "about", "L1H2", "type=induction"]
-    assert axe_faults(opened(explained, tmp_path, scheme=scheme), places) == {}
+    assert browser.open(explained, scheme=scheme).axe_faults(places) == {}
 
 
-def test_a_head_page_shows_what_was_measured_of_the_head_alone(run, tmp_path):
+def test_a_head_page_shows_what_was_measured_of_the_head_alone(browser, run):
     effect = dict.fromkeys(EFFECT_COLUMNS, np.nan) | {
         "layer": 1,
         "head": 2,
@@ -87,10 +86,13 @@ def test_a_head_page_shows_what_was_measured_of_the_head_alone(run, tmp_path):
     )
     script = """
       const said = {};
-      for (const name of ["L1H2", "L0H0"]) { await go(name); said[name] = $$(".deeds li, .causes li").map((li) => li.textContent); }
+      for (const name of ["L1H2", "L0H0"]) {
+        await go(name);
+        said[name] = $$(".deeds li, .causes li").map((li) => li.textContent);
+      }
       return said;
     """
-    seen = visit(report_html(measured), script, tmp_path)
+    seen = browser.visit(report_html(measured), script)
     assert seen.errors == []
     numbers = ("lift +2.50 [+2.25, +2.75]", "91%", "-1.500 nats")
     own = seen.found["L1H2"]
@@ -100,7 +102,7 @@ def test_a_head_page_shows_what_was_measured_of_the_head_alone(run, tmp_path):
     assert len(seen.found["L0H0"]) == 2  # and its feature model
 
 
-def test_a_lift_names_its_control_and_relations_are_counted_as_in_why(run, tmp_path):
+def test_a_lift_names_its_control_and_relations_are_counted_as_in_why(browser, run):
     evidence = run.evidence.copy()
     first = run.heads.loc["L0H0"]
     is_primary = (evidence["layer"] == 0) & (evidence["head"] == 0)
@@ -112,7 +114,7 @@ def test_a_lift_names_its_control_and_relations_are_counted_as_in_why(run, tmp_p
       return { facts, sentence: $(".plain").textContent };
     """
     page = report_html(replace(run, evidence=evidence))
-    seen = visit(page, script, tmp_path)
+    seen = browser.visit(page, script)
     assert seen.errors == []
     # 0.34 is the control that decides, 0.10 that of the lift
     masses, lift = seen.found["sentence"].split("lift")
@@ -127,17 +129,18 @@ def test_a_lift_names_its_control_and_relations_are_counted_as_in_why(run, tmp_p
 PRINTED = """
   await go("L1H2"); await tick(300);
   const whole = document.querySelector("main").getBoundingClientRect().right <= innerWidth;
-  return [getComputedStyle(document.body).backgroundColor, whole, $$("main canvas").map((own) => own.toDataURL())];
+  const background = getComputedStyle(document.body).backgroundColor;
+  return [background, whole, $$("main canvas").map((own) => own.toDataURL())];
 """
 
 
-def test_paper_is_white_whole_and_has_the_patterns_whatever_the_screen_shows(run, tmp_path):
+def test_paper_is_white_whole_and_has_the_patterns_whatever_the_screen_shows(browser, run):
     means = np.tril(np.random.default_rng(0).random((2, 3, 24, 24)))
     means /= means.sum(-1, keepdims=True)
-    keys = opened(report_html(replace(run, means=means), light=True), tmp_path)
+    keys = browser.open(report_html(replace(run, means=means), light=True))
     papers = []
     for scheme in ("light", "dark"):
-        keys.scheme(scheme, "print")
+        keys.page.emulate_media(media="print", color_scheme=scheme)
         papers.append(keys.run(PRINTED).found)
     background, is_whole, pictures = papers[0]
     assert background == "rgb(255, 255, 255)"

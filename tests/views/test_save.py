@@ -10,7 +10,6 @@ import pytest
 from PIL import Image
 
 import headscope as hs
-from tests.browser import visit
 
 SVG = "{http://www.w3.org/2000/svg}"
 DRAWN = ("svg", "g", "rect", "text", "image", "path")
@@ -18,27 +17,43 @@ DRAWN = ("svg", "g", "rect", "text", "image", "path")
 TAKE = """
   const taken = {}, made = [];
   URL.createObjectURL = (blob) => { made.push(blob); return "blob:made"; };
-  HTMLAnchorElement.prototype.click = function click() { if (this.download) taken[this.download] = made.pop(); };
-  const save = async () => {
-    for (const button of $$("button.save")) { const before = Object.keys(taken).length; button.click(); for (let i = 0; i < 100 && Object.keys(taken).length === before; i++) await tick(20); }
+  let count = 0;
+  HTMLAnchorElement.prototype.click = function click() {
+    if (!this.download) return;
+    taken[this.download] = made.pop();
+    count += 1;
   };
-  const bytes = async (blob) => btoa([...new Uint8Array(await blob.arrayBuffer())].map((b) => String.fromCharCode(b)).join(""));
+  const save = async () => {
+    for (const button of $$("button.save")) {
+      const before = count;
+      button.click();
+      await settled(() => count > before);
+    }
+  };
+  const bytes = async (blob) => {
+    const numbers = [...new Uint8Array(await blob.arrayBuffer())];
+    return btoa(numbers.map((number) => String.fromCharCode(number)).join(""));
+  };
 """
 REPORT = """
   await go(""); await tick(300); await save();
   await go("scatter"); await save();
   await go("type=induction"); await save();
-  await go("L5H3"); await tick(300); $(".whole").open = true; $(".all-queries").open = true; await tick(300); await save();
-  const files = {};
-  for (const [name, blob] of Object.entries(taken)) files[name] = [blob.type, await bytes(blob)];
-  return files;
+  await go("L5H3"); await tick(300);
+  $(".whole").open = true;
+  $(".all-queries").open = true;
+  await tick(300);
+  await save();
+  const read = {};
+  for (const [name, blob] of Object.entries(taken)) read[name] = [blob.type, await bytes(blob)];
+  return read;
 """
 
 
 @pytest.fixture(scope="module")
-def saved(tmp_path_factory):
+def saved(browser):
     page = hs.load("atlas:mini").report(light=True)
-    seen = visit(page, TAKE + REPORT, tmp_path_factory.mktemp("saved"))
+    seen = browser.visit(page, TAKE + REPORT)
     assert seen.errors == []
     assert seen.requests == []
     return {name: (kind, base64.b64decode(text)) for name, (kind, text) in seen.found.items()}
@@ -66,13 +81,14 @@ def test_a_png_is_the_svg_at_twice_its_size(saved):
 EVIL = """
   await go("L1H2"); await tick(300);
   await save();
-  return Promise.all(Object.entries(taken).filter(([name]) => name.endsWith("svg")).map(([, file]) => file.text()));
+  const pictures = Object.entries(taken).filter(([name]) => name.endsWith("svg"));
+  return Promise.all(pictures.map(([, file]) => file.text()));
 """
 
 
-def test_tokens_of_any_kind_make_sound_files(page, tmp_path):
+def test_tokens_of_any_kind_make_sound_files(browser, page):
     """Quotes, tags and control characters of a text stay text in the file."""
-    seen = visit(page, TAKE + EVIL, tmp_path)
+    seen = browser.visit(page, TAKE + EVIL)
     assert seen.errors == []
     words = ""
     for text in seen.found:

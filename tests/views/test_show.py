@@ -15,7 +15,6 @@ import headscope as hs
 from headscope.errors import HeadscopeError
 from headscope.models.text_window import text_window
 from headscope.views.heads_view import HeadsView
-from tests.browser import visit
 from tests.helpers import encoders
 
 TEXT = "The old keys were in the house </script> and she told them that."
@@ -75,7 +74,7 @@ def test_a_page_of_270_heads_on_40_tokens_is_small():
     assert len(view.html()) < 3 * MB
 
 
-def test_a_click_opens_a_head_without_any_request(gpt2_folder, tmp_path):
+def test_a_click_opens_a_head_without_any_request(browser, gpt2_folder):
     view = hs.show(gpt2_folder, "all", TEXT)
     query, key = 5, 2
     script = f"""
@@ -84,12 +83,15 @@ def test_a_click_opens_a_head_without_any_request(gpt2_folder, tmp_path):
         $("[data-head=L1H2]").click();
         const canvas = $("canvas[role=img]"), box = canvas.getBoundingClientRect();
         const unit = (box.width - 96) / {len(view.tokens)};
-        const at = {{ clientX: box.left + 96 + {key + 0.5} * unit, clientY: box.top + 96 + {query + 0.5} * unit }};
+        const at = {{
+          clientX: box.left + 96 + {key + 0.5} * unit,
+          clientY: box.top + 96 + {query + 0.5} * unit,
+        }};
         canvas.dispatchEvent(new MouseEvent("mousemove", at));
         const message = $("p[style*=min-height]").textContent;
         return [$$("[data-head]").length, before, open(), message];
     """
-    visited = visit(view.html(), script, tmp_path)
+    visited = browser.visit(view.html(), script)
     assert (visited.errors, visited.requests) == ([], [])
     count, before, after, message = visited.found
     assert (count, before, len(after)) == (8, [], 1)

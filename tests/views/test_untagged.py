@@ -22,7 +22,6 @@ from headscope.statistics.tags import with_no_type
 from headscope.views.figures import atlas_figure, layers_figure
 from headscope.views.html_page import atlas_html
 from headscope.views.summary import summary
-from tests.browser import visit
 from tests.helpers.hand_built import run_of
 
 NI, UN = "not identifiable", "unclassified"
@@ -77,30 +76,6 @@ def of_a_notebook(run: hs.Run, folder: Path, tmp: Path) -> dict[str, int]:
     return counts
 
 
-def of_the_report(run: hs.Run, folder: Path, tmp: Path) -> dict[str, int]:
-    script = """
-      const cells = $$(".cell").map((c) => c.dataset.primary);
-      const filters = Object.fromEntries($$(".filter").map((b) => [b.dataset.type, Number(b.querySelector(".count").textContent)]));
-      const classes = { undecided: $$(".cell.type-undecided").length, unclassified: $$(".cell.type-unclassified").length };
-      const listed = $$(".undecided li a").length;
-      const rows = $$("table").flatMap((t) => [...t.rows]).map((r) => [...r.cells].map((c) => c.textContent));
-      return { cells, filters, classes, listed, rows, findings: $(".findings").textContent };
-    """
-    seen = visit(run.report(), script, tmp)
-    assert seen.errors == []
-    found = seen.found
-    counts = dict(Counter(found["cells"]))
-    assert {name: found["filters"][name] for name in (NI, UN)} == {NI: counts[NI], UN: counts[UN]}
-    assert found["classes"] == {"undecided": counts[NI], "unclassified": counts[UN]}
-    assert found["listed"] == counts[NI]
-    assert {row[0]: int(row[1]) for row in found["rows"] if row and row[0] in (NI, UN)} == {
-        name: counts[name] for name in (NI, UN)
-    }
-    assert re.search(rf"{counts[NI]} (is|are) {NI}", found["findings"])
-    assert re.search(rf"{counts[UN]} (has|have) no tag\.", found["findings"])
-    return counts
-
-
 def of_the_live_page(run: hs.Run, folder: Path, tmp: Path) -> dict[str, int]:
     live = object.__new__(Live)  # whose model the page of a run is not asked for
     live.run, live.model, live.most = run, SimpleNamespace(name=run.name), 256
@@ -126,7 +101,6 @@ OUTPUTS: list[Callable[[hs.Run, Path, Path], dict[str, int]]] = [
     of_a_table,
     of_the_terminal,
     of_a_notebook,
-    of_the_report,
     of_the_live_page,
     of_a_gallery,
     of_pictures,
@@ -138,6 +112,35 @@ def test_every_output_counts_both_words_alike(run, folder, output, tmp_path):
     counts = output(run, folder, tmp_path)
     assert {name: counts.get(name) for name in (NI, UN)} == {NI: COUNTS[NI], UN: COUNTS[UN]}
     assert run.heads["primary"].value_counts().to_dict() == COUNTS
+
+
+def test_the_report_counts_both_words_alike(browser, run):
+    script = """
+      const cells = $$(".cell").map((c) => c.dataset.primary);
+      const count = (filter) => Number(filter.querySelector(".count").textContent);
+      const filters = Object.fromEntries($$(".filter").map((f) => [f.dataset.type, count(f)]));
+      const classes = {
+        undecided: $$(".cell.type-undecided").length,
+        unclassified: $$(".cell.type-unclassified").length,
+      };
+      const listed = $$(".undecided li a").length;
+      const lines = $$("table").flatMap((table) => [...table.rows]);
+      const rows = lines.map((line) => [...line.cells].map((cell) => cell.textContent));
+      return { cells, filters, classes, listed, rows, findings: $(".findings").textContent };
+    """
+    seen = browser.visit(run.report(), script)
+    assert seen.errors == []
+    found = seen.found
+    counts = dict(Counter(found["cells"]))
+    assert {name: found["filters"][name] for name in (NI, UN)} == {NI: counts[NI], UN: counts[UN]}
+    assert found["classes"] == {"undecided": counts[NI], "unclassified": counts[UN]}
+    assert found["listed"] == counts[NI]
+    assert {row[0]: int(row[1]) for row in found["rows"] if row and row[0] in (NI, UN)} == {
+        name: counts[name] for name in (NI, UN)
+    }
+    assert re.search(rf"{counts[NI]} (is|are) {NI}", found["findings"])
+    assert re.search(rf"{counts[UN]} (has|have) no tag\.", found["findings"])
+    assert {name: counts[name] for name in COUNTS} == COUNTS
 
 
 def test_a_head_with_a_tag_is_no_question_whatever_else_cannot_be_told(run):

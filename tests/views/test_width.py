@@ -9,7 +9,7 @@ import pytest
 
 import headscope as hs
 from headscope.views.report import report_html
-from tests.browser import Page, opened
+from tests.browser import Page
 
 OPEN = 'document.querySelectorAll("details").forEach((own) => { own.open = true; })'
 WIDTHS = "[document.documentElement.scrollWidth, document.documentElement.clientWidth]"
@@ -34,15 +34,15 @@ def too_wide(page: Page, places: Iterable[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("width", [1280, 390])
-def test_no_page_of_a_report_is_too_wide(mini, tmp_path, width):
+def test_no_page_of_a_report_is_too_wide(browser, mini, width):
     heads = mini.heads.drop_duplicates("primary").index
     types = dict.fromkeys(mini.evidence["type"])
     places = ["", "scatter", "about", *(f"type={name}" for name in types), *heads]
-    assert too_wide(opened(report_html(mini), tmp_path, width=width), places) == []
+    assert too_wide(browser.open(report_html(mini), width=width), places) == []
 
 
 @pytest.mark.parametrize("width", [1280, 390])
-def test_a_gallery_is_not_too_wide(mini, tmp_path, width):
+def test_a_gallery_is_not_too_wide(browser, mini, tmp_path, width):
     index = hs.gallery(mini, hs.load("atlas:minilm"), out=tmp_path / "site", light=True)
-    page = opened(index.read_text(encoding="utf-8"), tmp_path, width=width)
+    page = browser.open(index.read_text(encoding="utf-8"), width=width)
     assert too_wide(page, [""]) == []
