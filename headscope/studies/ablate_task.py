@@ -66,7 +66,7 @@ STUDY = Study(
             for the set: rank ÷ (1 + random sets)
         q_value | 0 to 1 | for a head: Benjamini–Hochberg over all heads of the model
     """),
-    figure=HeatMap(value="effect", letters="tags"),
+    figure=HeatMap(value="effect", letters="tags", label="effect on the metric, below 0 is harm"),
     encoders=False,
     bad_call={"task": "no-such-task"},
 )
@@ -314,7 +314,7 @@ def _title(test: TaskTest) -> str:
     clean = test.estimate(runner.clean)
     interval = f"[{clean.low:.3f}, {clean.high:.3f}]"
     return (
-        f"{name_of(runner.rerunner.model.name)}: task {runner.prompts.name}, {runner.metric} "
+        f"{name_of(runner.rerunner.model.name)}, task {runner.prompts.name}: {runner.metric} "
         f"{clean.mean:.3f} {interval} over {runner.prompts.count} prompts; heads replaced by "
         f"{_REPLACED_BY[runner.method]}"
     )
@@ -343,5 +343,5 @@ def _set_figure(result: StudyResult) -> Figure:
         axes.errorbar(rows["effect"], height, xerr=errors, fmt="o", ms=4, color=colour, lw=0.8)
     axes.axvline(0, color="0.8", lw=0.8)
     axes.set_xlabel(f"effect on the {result.values['metric']} (below 0 is harm)")
-    axes.set_title(result.title.split(", ")[0].replace("$", r"\$"), fontsize=9)
+    axes.set_title(result.title.split(": ")[0].replace("$", r"\$"), fontsize=9)
     return figure

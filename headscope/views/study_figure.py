@@ -179,6 +179,8 @@ class HeatMap(Plot):
     """Column with True for cells that have a dot."""
     letters: str = ""
     """Column of types joined by `;`; a cell has the letter of the first one."""
+    label: str = ""
+    """Label of the colours. Default: the column."""
 
     def height(self, table: pd.DataFrame) -> float:
         """Inches of a panel."""
@@ -200,8 +202,12 @@ class HeatMap(Plot):
         _tick(axes.xaxis, wide.columns)
         if len(wide.columns) > MOST_TICKS:
             axes.tick_params(axis="x", rotation=90)
-        note = f"; dots: {self.mark}" if self.mark else ""
-        axes.figure.colorbar(image, ax=axes, label=f"{self.value}{note}")
+        notes = [self.label or self.value]
+        if self.mark:
+            notes.append(f"dots: {self.mark}")
+        if wide.isna().any(axis=None):
+            notes.append("grey: not measured")
+        axes.figure.colorbar(image, ax=axes, label="; ".join(notes))
         axes.set_xlabel(self.x)
         axes.set_ylabel(self.y)
 
