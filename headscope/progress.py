@@ -1,40 +1,40 @@
-"""Progress of long work, for the command line and Python alike: a bar or lines, and counts of
-steps.
-"""
+"""Progress of long work, for the command line and Python alike: a bar, and counts of steps."""
 
 from __future__ import annotations
 
-import os
 import sys
-import threading
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Annotated, Any
+from contextvars import ContextVar
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
 from headscope.options import Flag
-from headscope.printing import no_other_bars
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as RichProgress
 
 OnProgress = Callable[[int, int], None]
 """Called with how much is done, and how much there is in all."""
 
-COLUMNS, ROWS = 80, 24
 LOADING = "loading the model"
 QUIET_SECONDS = 2.0
 """Seconds before the bar of work without a model appears."""
-LINE_SECONDS = 60.0
-"""Seconds between the lines of progress that stand in for a bar."""
+REFRESHES = 4
+"""Pictures of a bar a second."""
+
+_bars_wanted = ContextVar("bars_wanted", default=True)
+_shown_bar: ContextVar[RichProgress | None] = ContextVar("shown_bar", default=None)
 
 Progress = Annotated[
     bool | OnProgress,
     Flag(""),
     Field(
-        description="True for a progress bar on a terminal or in a notebook, and elsewhere for a "
-        "line a minute on standard error; False for neither; or a function that is called with the "
-        "amount done and the whole amount."
+        description="True for a progress bar on a terminal or in a notebook; False for none; or a "
+        "function that is called with the amount done and the whole amount."
     ),
 ]
 
@@ -49,8 +49,7 @@ def progress_bar(
 ) -> Iterator[OnProgress]:
     """Callback of work as it goes on, as its caller wants to see it; the bar goes when it ends.
 
-    If nobody sees a bar, a line a minute goes to standard error, so that a log shows that the work
-    goes on.
+    Lines on standard error stand above the bar. Nothing is shown where nobody sees it.
 
     Args:
         progress: the caller's choice.
@@ -62,108 +61,147 @@ def progress_bar(
         yield progress
         return
     if not progress:
-        with no_other_bars():
+        with _no_bars():
             yield silent
         return
-    if sys.stderr is None:
+    if not person_waits():
         yield silent
         return
-    if not person_waits():
-        with _Lines(doing, unit, loads=loads) as lines:
-            yield lines.update
-        return
-    with _drawn_bar(unit, loads=loads) as bar:
-
-        def draw(done: int, total: int) -> None:
-            begins, bar.bar_format = bar.bar_format is not None or bar.delay <= 0 == bar.n, None
-            _set_total(bar, total)
-            bar.set_description(doing, refresh=False)
-            bar.update(done - bar.n)
-            if begins:  # else it would go on saying that the model is loaded for a while
-                bar.refresh()
-
-        yield draw
+    with _Bar(doing, unit, loads=loads) as bar:
+        yield bar.update
 
 
 def person_waits() -> bool:
     """True if somebody sees a bar: standard error is a terminal, or this a notebook's kernel."""
-    return (sys.stderr is not None and sys.stderr.isatty()) or in_notebook()
+    if sys.stderr is not None and sys.stderr.isatty():
+        return True
+    return in_notebook() and find_spec("ipywidgets") is not None
 
 
 def in_notebook() -> bool:
-    """True in a notebook's kernel, by the rule of `tqdm.auto`."""
+    """True in a notebook's kernel."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return "ipykernel.zmqshell" in sys.modules and shell is not None
 
 
-class _Lines:
-    """A line of progress every `LINE_SECONDS`, from a thread of its own.
-
-    Loading a model, for example, calls no callback for minutes.
-    """
+class _Bar:
+    """A bar by rich: while a model is loaded a line that says so, then what is done of all."""
 
     def __init__(self, doing: str, unit: str, *, loads: bool) -> None:
-        self._doing, self._unit = doing, unit
-        self._state = LOADING if loads else doing
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._print_lines, daemon=True)
+        self._doing = doing
+        self._bar = _drawn_bar(unit)
+        self._task = self._bar.add_task(LOADING if loads else doing, total=None)
+        self._appears = time.monotonic() + (0 if loads else QUIET_SECONDS)
 
-    def __enter__(self) -> _Lines:
-        self._thread.start()
+    def __enter__(self) -> _Bar:
+        self._outer = _shown_bar.set(self._bar)
+        self._show_if_due()
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._ended.set()
-        self._thread.join()
+        _shown_bar.reset(self._outer)
+        self._bar.stop()
 
     def update(self, done: int, total: int) -> None:
-        """Take the amount done and the whole amount for the next line."""
-        self._state = f"{self._doing}: {done:,} of {total:,} {self._unit}"
+        """Show the amount done and the whole amount."""
+        is_first = self._bar.tasks[self._task].total is None
+        # the first picture comes at once: else the bar would say longer that the model is loaded
+        self._bar.update(
+            self._task, description=self._doing, completed=done, total=total, refresh=is_first
+        )
+        self._show_if_due()
 
-    def _print_lines(self) -> None:
-        start = time.monotonic()
-        while not self._ended.wait(LINE_SECONDS):
-            minutes = (time.monotonic() - start) / 60
-            # a closed stream is no reason to end the work
-            with suppress(OSError, ValueError):
-                print(f"headscope: {minutes:.0f} min: {self._state}", file=sys.stderr, flush=True)
+    def _show_if_due(self) -> None:
+        if not self._bar.live.is_started and time.monotonic() >= self._appears:
+            self._bar.start()
+
+
+def _drawn_bar(unit: str) -> RichProgress:
+    # most work is done where nobody sees a bar, and rich is slow to import
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        ProgressColumn,
+        Task,
+        TaskProgressColumn,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+    from rich.text import Text
+
+    class Amount(ProgressColumn):
+        """How much is done of all, and how much in a second."""
+
+        def render(self, task: Task) -> Text:
+            if task.total is None:
+                return Text()
+            amount = f"{task.completed:,.0f} of {task.total:,.0f}"
+            if task.speed is None:
+                return Text(f"{amount} {unit}")
+            return Text(f"{amount}, {task.speed:,.0f} {unit}/s")
+
+    return Progress(
+        TextColumn("{task.description}:", markup=False),
+        TaskProgressColumn(),
+        BarColumn(),
+        Amount(),
+        TimeRemainingColumn(),
+        # the stream of now: while a library loads a model, standard error is another one
+        console=Console(file=_Lasting(sys.stderr)),  # type: ignore[arg-type]
+        transient=True,
+        redirect_stdout=False,
+        refresh_per_second=REFRESHES,
+    )
+
+
+class _Lasting:
+    """A stream that outlasts its terminal: a closed window is no reason to end the work."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Write, as far as that is possible."""
+        with suppress(OSError, ValueError):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush, as far as that is possible."""
+        with suppress(OSError, ValueError):
+            self._stream.flush()
 
 
 @contextmanager
-def _drawn_bar(unit: str, *, loads: bool) -> Iterator[Any]:
-    with warnings.catch_warnings():  # without ipywidgets a notebook gets a bar of text
-        warnings.simplefilter("ignore")
-        from tqdm.auto import tqdm
-    with tqdm(
-        total=None,
-        desc=LOADING if loads else None,
-        bar_format="{desc}" if loads else None,
-        unit=f" {unit}",
-        unit_scale=True,
-        leave=False,
-        **_width(),
-        delay=0 if loads else QUIET_SECONDS,
-        file=sys.stderr,
-        disable=False,
-    ) as bar:
-        yield bar
-
-
-def _set_total(bar: Any, total: int) -> None:
-    """The sum of a bar that had none, or another; a notebook's widget keeps one of its own."""
-    bar.total = total
-    if container := getattr(bar, "container", None):
-        _, fill, _ = container.children
-        fill.max = total
-
-
-def _width() -> dict[str, Any]:
-    """Width of a bar: the terminal's, or the most common one if that is not known."""
+def _no_bars() -> Iterator[None]:
+    """Within it libraries that headscope calls draw no bars either: the user wants none."""
+    token = _bars_wanted.set(False)
     try:
-        known = os.get_terminal_size(sys.stderr.fileno()).columns > 0
-    except (OSError, ValueError, AttributeError):
-        known = False
-    return {"dynamic_ncols": True} if known else {"ncols": COLUMNS, "nrows": ROWS}
+        yield
+    finally:
+        _bars_wanted.reset(token)
+
+
+@contextmanager
+def other_bars() -> Iterator[bool]:
+    """Within it another library draws its own bars, and headscope's is off the screen.
+
+    Yields:
+        False if the user wants no bars.
+    """
+    bar = _shown_bar.get()
+    was_shown = bar is not None and bar.live.is_started
+    if bar is not None and was_shown:
+        bar.stop()
+    try:
+        yield _bars_wanted.get()
+    finally:
+        if bar is not None and was_shown:
+            bar.start()
 
 
 def silent(*arguments: Any) -> None:

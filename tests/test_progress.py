@@ -8,12 +8,12 @@ import pty
 import re
 import subprocess
 import sys
-import threading
 from contextlib import suppress
 from pathlib import Path
 
 import headscope as hs
-from headscope.progress import progress_bar
+from headscope.cli.terminal import warn
+from headscope.progress import other_bars, progress_bar
 
 SMALL = {"examples": False, "types": ["delimiter", "positional"]}
 PROGRAM = """
@@ -43,16 +43,37 @@ def seen_in_terminal(code: str, words: list[str], folder: Path) -> tuple[str, st
     return seen.decode(), (folder / "stdout").read_text()
 
 
-def test_python_shows_a_bar_in_a_terminal_unless_it_is_off_and_leaves_nothing_there(
+def screen(output: str) -> list[str]:
+    """Lines that a terminal shows after some output; the cursor's moves are those of rich."""
+    lines, row = [""], 0
+    is_at_start = True
+    for part in re.findall(r"\x1b\[[?\d;]*[A-Za-z]|[\r\n]|[^\x1b\r\n]+", output):
+        if part == "\n":
+            row += 1
+            lines += [""] * (row + 1 - len(lines))
+            is_at_start = True
+        elif part == "\r":
+            is_at_start = True
+        elif part.endswith("A") and part.startswith("\x1b"):
+            row -= int(part[2:-1] or 1)
+        elif part == "\x1b[2K":
+            lines[row] = ""
+        elif not part.startswith("\x1b"):
+            lines[row] = part if is_at_start else lines[row] + part
+            is_at_start = False
+    return [line for line in lines if line.strip()]
+
+
+def test_a_terminal_shows_a_bar_unless_it_is_off_and_nothing_of_it_stays(
     gpt2_folder, story, tmp_path
 ):
     both, out = seen_in_terminal(PROGRAM, [str(gpt2_folder), str(story)], tmp_path)
     off, seen, rest = both.split("and then\r\n")
     assert (off, rest) == ("", "")
     assert "loading the model" in seen
-    assert re.search(r"reading attention: +\d+%", seen)
-    assert "tokens/s" in seen
-    assert seen.rstrip(" \r\n").endswith("\r") or seen.rsplit("\r", 1)[-1].strip() == ""
+    plain = re.sub(r"\x1b\[\d+m", "", seen)
+    assert re.search(r"reading attention: +\d+% .* tokens", plain)
+    assert screen(both) == ["and then", "and then"]
     assert out == ""
 
 
@@ -61,62 +82,61 @@ def test_nothing_is_printed_where_nobody_waits(gpt2_folder, story, capfd):
     assert capfd.readouterr() == ("", "")
 
 
-class Log(io.StringIO):
-    """Standard error as a file; `has_line` is set when a line with its word has been written."""
-
-    def __init__(self, word: str) -> None:
-        super().__init__()
-        self.word, self.has_line = word, threading.Event()
-
-    def write(self, text: str) -> int:
-        count = super().write(text)
-        if self.word in self.getvalue():
-            self.has_line.set()
-        return count
-
-
-def test_without_a_terminal_lines_state_the_progress_until_the_work_ends(monkeypatch):
-    monkeypatch.setattr("headscope.progress.LINE_SECONDS", 0.01)
-    threads = threading.active_count()
-    for word, steps in (("loading the model", []), ("counting: 3 of 1,000 pages", [(3, 1000)])):
-        log = Log(word)
-        monkeypatch.setattr(sys, "stderr", log)
-        with progress_bar(True, "counting", unit="pages") as bar:
-            for done, total in steps:
-                bar(done, total)
-            assert log.has_line.wait(30)
-        assert "\r" not in log.getvalue()
-        assert all(line.startswith("headscope: ") for line in log.getvalue().splitlines())
-        assert threading.active_count() == threads
-
-
-def test_no_line_is_printed_if_progress_is_off(monkeypatch):
-    monkeypatch.setattr("headscope.progress.LINE_SECONDS", 0.0)
-    log = Log("headscope")
-    monkeypatch.setattr(sys, "stderr", log)
-    with progress_bar(False) as bar:
-        bar(1, 2)
-        assert not log.has_line.wait(0.1)
-    assert log.getvalue() == ""
-
-
 class Terminal(io.StringIO):
-    """Standard error as a terminal."""
+    """Standard error as a terminal; a lost one fails as it does after its window was closed."""
+
+    is_lost = False
 
     def isatty(self) -> bool:
         return True
 
+    def write(self, text: str) -> int:
+        if self.is_lost:
+            raise OSError(5, "Input/output error")
+        return super().write(text)
+
+
+def standard_error(monkeypatch) -> Terminal:
+    """A terminal as standard error; pytest would take it away again after a fixture."""
+    terminal = Terminal()
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stderr", terminal)
+    return terminal
+
 
 def test_lines_stand_above_a_bar_and_the_bar_comes_back(monkeypatch):
-    terminal = Terminal()
-    monkeypatch.setattr(sys, "stderr", terminal)
-    from headscope.cli.terminal import warn
-
+    terminal = standard_error(monkeypatch)
     with progress_bar(True, "counting", loads=True) as bar:
         bar(1, 2)
         warn("a line")
         bar(2, 2)
-    cleared = terminal.getvalue().split("a line\n")
-    assert len(cleared) == 2
-    assert cleared[0].rsplit("\r", 1)[-1].strip() == ""  # the bar's own line is empty by then
-    assert "counting" in cleared[1]
+        line, shown = screen(terminal.getvalue())
+        assert line.strip() == "a line"
+        assert shown.startswith("counting:")
+    assert [line.strip() for line in screen(terminal.getvalue())] == ["a line"]
+
+
+def test_a_bar_is_off_the_screen_while_another_library_draws(monkeypatch):
+    terminal = standard_error(monkeypatch)
+    with progress_bar(True, "counting") as bar, other_bars() as are_wanted:
+        assert are_wanted
+        assert screen(terminal.getvalue()) == []
+    with progress_bar(False) as bar, other_bars() as are_wanted:
+        assert not are_wanted
+        bar(1, 2)
+
+
+def test_work_goes_on_if_the_terminal_is_lost(monkeypatch):
+    terminal = standard_error(monkeypatch)
+    with progress_bar(True, "counting") as bar:
+        bar(1, 2)
+        terminal.is_lost = True
+        bar(2, 2)
+    assert "counting" in terminal.getvalue()
+
+
+def test_a_short_work_without_a_model_shows_no_bar(monkeypatch):
+    terminal = standard_error(monkeypatch)
+    with progress_bar(True, "counting", loads=False) as bar:
+        bar(1, 2)
+    assert terminal.getvalue() == ""

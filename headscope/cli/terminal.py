@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from headscope.errors import HeadscopeError, WriteError
-from headscope.printing import above_bars, one_line, visible
+from headscope.printing import one_line, visible
 
 PIPE_WIDTH = 100
 """Columns of prose that goes to a pipe or a file, which have no width."""
@@ -91,7 +91,7 @@ def print_rich(what: object) -> None:
 
 def warn(text: str) -> None:
     """Print lines for a person on standard error."""
-    with suppress(OSError), above_bars():  # the exit code remains
+    with suppress(OSError):  # the exit code remains
         print(harmless(text), file=sys.stderr)
 
 

@@ -23,7 +23,7 @@ from headscope.models.packaged import (
     reserved_names,
 )
 from headscope.paths import ATLAS_PREFIX, RUN_RECORD, exists, resolved
-from headscope.printing import are_bars_wanted
+from headscope.progress import other_bars
 
 FILES = ("*.json", f"*{WEIGHTS_SUFFIX}", "*.model", "*.txt", "*.jinja")
 """Files that a model in Hugging Face layout needs."""
@@ -77,15 +77,17 @@ def download(name: str, revision: str | None, files: Sequence[str]) -> tuple[Pat
         "revision": revision,
         "allow_patterns": list(files),
         "ignore_patterns": list(_IGNORED),
-        "tqdm_class": _Bar,
     }
     try:
         # snapshot_download waits longer for its first answer
         HfApi().model_info(name, revision=revision, timeout=TIMEOUT)
-        folder = snapshot_download(name, **options)
+        with other_bars() as are_wanted:
+            folder = snapshot_download(
+                name, tqdm_class=_LateBar if are_wanted else _NoBar, **options
+            )
     except Exception as error:  # the client's HTTP library has errors of its own
         try:
-            folder = snapshot_download(name, local_files_only=True, **options)
+            folder = snapshot_download(name, local_files_only=True, tqdm_class=_NoBar, **options)
         except (OSError, HFValidationError):
             reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
             raise ModelError(
@@ -98,12 +100,18 @@ def download(name: str, revision: str | None, files: Sequence[str]) -> tuple[Pat
     return Path(folder), Path(folder).name
 
 
-class _Bar(tqdm):
-    """The hub's progress bar, if the user wants bars and the download takes long enough."""
+class _LateBar(tqdm):
+    """The hub's progress bar, if the download takes long enough."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        disabled = kwargs.pop("disable", None) or not are_bars_wanted()
-        super().__init__(*args, delay=BAR_SECONDS, disable=disabled, **kwargs)  # type: ignore[no-untyped-call]
+        super().__init__(*args, delay=BAR_SECONDS, **kwargs)  # type: ignore[no-untyped-call]
+
+
+class _NoBar(tqdm):
+    """The hub's progress bar, off."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **{**kwargs, "disable": True})  # type: ignore[no-untyped-call]
 
 
 def title_of(model: str) -> str:

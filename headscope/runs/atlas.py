@@ -7,6 +7,7 @@ read.
 from __future__ import annotations
 
 import lzma
+import sys
 import tarfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,6 @@ from pathlib import Path
 from headscope.corpus.shipped import data_folder
 from headscope.errors import ChoiceError, RunError
 from headscope.paths import ATLAS_PREFIX, exists
-from headscope.printing import print_above_bars
 from headscope.runs.contents import CHECKED, RECORD, SUMS, run_from_files
 from headscope.runs.folder import is_run
 from headscope.statistics.result import Result
@@ -54,8 +54,10 @@ class Atlas:
         """
         if self.is_implied:
             name = self.name.removeprefix(PREFIX)
-            print_above_bars(
-                f"headscope: no run folder is called {name}; this is {self.name}, which ships"
+            print(
+                f"headscope: no run folder is called {name}; this is {self.name}, which ships",
+                file=sys.stderr,
+                flush=True,
             )
         try:
             return run_from_files(_files(self.path).__getitem__, self.path.parent)
