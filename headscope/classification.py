@@ -47,7 +47,7 @@ from headscope.statistics.head_lists import wanted_examples
 from headscope.statistics.judge_heads import WeighedRun, versions, weigh_run
 from headscope.statistics.result import Result, RunInfo
 from headscope.statistics.surrogate import SurrogateScore, score_surrogates
-from headscope.stimuli.natural_text import TEXT, readable
+from headscope.stimuli.natural_text import TEXT, few_documents, readable
 
 
 @checked
@@ -300,11 +300,14 @@ def _describe_reading(
     sources = (loss, model, text.natural, text.prompts, sums)
     notes = [note for source in sources for note in source.notes]
     names = [model.name, *map(str, corpora)]
+    documents, blocks = text.natural.documents, sums.text_blocks
+    notes += few_documents(documents, blocks)
+    text_read = stopping.record(sums.token_counts.tokens, documents)
     return replace(
         info,
         corpora={**(info.corpora or {}), "files": text.natural.files},
         text_loss=loss.facts,
-        text_read=stopping.record(sums.token_counts.tokens, text.natural.documents),
+        text_read={**text_read, "blocks": blocks},
         notes=[shorten_paths(note, names) for note in notes],
     )
 

@@ -28,7 +28,7 @@ from headscope.measure.surrogate_rows import (
     rows_of_patterns,
     tokens_again,
 )
-from headscope.measure.tally import MIN_BLOCKS, Tally
+from headscope.measure.tally import Tally
 from headscope.models.engines.engine import attends_to_hidden, full_tile, slice_pattern
 from headscope.options import Name, Names, Seed, checked
 from headscope.pattern_file import given_patterns
@@ -146,12 +146,8 @@ def _surrogates(
 def _notes(windows: Sequence[Window], tally: Tally) -> list[str]:
     """Notes on the blocks that intervals rest on."""
     blocks = int((tally.queries > 0).any(1).sum())
-    if blocks < MIN_BLOCKS:
-        return [
-            f"the texts give {blocks} blocks; an interval needs {MIN_BLOCKS}: no head is tagged"
-        ]
-    note = f"intervals rest on {blocks} blocks at most"
-    return [note, *few_documents(_documents_of_text(windows))]
+    notes = few_documents(_documents_of_text(windows), blocks)
+    return notes or [f"intervals rest on {blocks} blocks at most"]
 
 
 def _documents_of_text(windows: Sequence[Window]) -> int:

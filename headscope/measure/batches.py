@@ -34,6 +34,9 @@ STRETCHES = BLOCKS // 2
 the next. More than half as many remain when they are merged."""
 STRETCH = 32
 """Fewest tokens of a stretch of a window."""
+PIECES = 64
+"""Most pieces of a window, of which stretches consist; a power of two, so that stretches that are
+doubled become whole windows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +67,12 @@ class Batch:
         block_of_query = self.query_blocks[row][queries]
         for block in np.unique(block_of_query).tolist():
             yield block, block_of_query == block
+
+    def blocks_of_queries(self, row: int) -> Int[ndarray, " query"]:
+        """The block of every query of a window."""
+        if row in self.query_blocks:
+            return self.query_blocks[row]
+        return np.full(len(self.windows[row]), self.blocks[row])
 
     def tokens(self) -> Int[Tensor, "window position"]:
         """Token ids, padded on the right; see `padded_tokens`."""
@@ -140,10 +149,10 @@ def in_stretches(batch: Batch) -> Batch:
     """The batch, with windows cut into stretches if they lie in too few blocks for an interval.
 
     Each query has the block of its stretch, of `STRETCH` tokens or more. The windows of a stimulus
-    are cut into at most `STRETCHES`.
+    are cut into at most `STRETCHES`. Windows of text are cut when they are dealt.
     """
-    query_blocks: dict[int, Int[ndarray, " query"]] = {}
-    for stimulus in {window.stimulus for window in batch.windows}:
+    query_blocks = dict(batch.query_blocks)
+    for stimulus in {window.stimulus for window in batch.windows} - {TEXT.name}:
         rows = [i for i, window in enumerate(batch.windows) if window.stimulus == stimulus]
         if len({*batch.blocks[rows].tolist()}) >= MIN_BLOCKS:
             continue
@@ -169,10 +178,14 @@ def assign_blocks(windows: Sequence[Window]) -> Batch:
         [alone + i if w.document < 0 else w.document for i, w in enumerate(windows)], np.int64
     )
     blocks = numbers % BLOCKS
+    query_blocks: dict[int, Int[ndarray, " query"]] = {}
     text = [i for i, window in enumerate(windows) if window.stimulus == TEXT.name]
     if text:
-        blocks[text] = TextBlocks().assign_blocks(numbers[text].tolist()).blocks
-    return Batch(windows, blocks, _profiled(windows))
+        lengths = [len(windows[i]) for i in text]
+        assigned = TextBlocks().assign_blocks(numbers[text].tolist(), lengths)
+        blocks[text] = assigned.blocks
+        query_blocks = {text[row]: blocks for row, blocks in assigned.query_blocks.items()}
+    return Batch(windows, blocks, _profiled(windows), query_blocks=query_blocks)
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,52 +193,85 @@ class AssignedBlocks:
     """Blocks of some windows, and what becomes of the blocks of those before them."""
 
     blocks: Int[ndarray, " window"]
+    """The block of each window; of one that is cut, that of its first query."""
     merge: Int[ndarray, " block"] | None
     """The block that each block's sums so far go to; None when all stay."""
+    query_blocks: dict[int, Int[ndarray, " query"]] = field(default_factory=dict)
+    """For windows that are cut into stretches, the block of each query."""
 
 
 class TextBlocks:
     """Deals windows of text into blocks as they come, however many come.
 
     A document lies in one block: documents are dealt like cards, so that blocks hold equally many.
-    As long as there are too few for an interval, each is cut into stretches of consecutive windows,
-    which become longer as the text does; when the eighth document comes, the stretches of each
-    document are put together again.
+    As long as there are too few for an interval, each is cut into stretches of text: parts of a
+    window or consecutive windows. Stretches become longer as the text does; when the eighth
+    document comes, those of each document are put together again.
     """
 
     def __init__(self) -> None:
         self._is_first = True
         self._windows: Counter[int] = Counter()
         """Windows so far of each document, as long as there are few documents."""
+        self._piece = 0
+        """Tokens of a piece of a window; 0 before the first window."""
+        self._pieces = 1
+        """Pieces of a window, a power of two."""
         self._size = 1
-        """Windows of a stretch."""
+        """Pieces of a stretch, a power of two."""
         self._blocks: dict[tuple[int, int], int] = {}
         """Block of each stretch, by document and number of the stretch in the document."""
 
     def deal(self, windows: Sequence[Window]) -> Batch:
         """The next windows with their blocks; some of the first ones are profiled."""
-        assigned = self.assign_blocks([window.document for window in windows])
+        documents = [window.document for window in windows]
+        assigned = self.assign_blocks(documents, [len(window) for window in windows])
         profiled = _profiled(windows) if self._is_first else {}
         self._is_first = False
-        return Batch(windows, assigned.blocks, profiled, assigned.merge)
+        return Batch(windows, assigned.blocks, profiled, assigned.merge, assigned.query_blocks)
 
-    def assign_blocks(self, documents: Sequence[int]) -> AssignedBlocks:
-        """Blocks of windows of these documents, and how those before them are merged."""
+    def assign_blocks(self, documents: Sequence[int], lengths: Sequence[int]) -> AssignedBlocks:
+        """Blocks of windows of these documents, and how those before them are merged.
+
+        Args:
+            documents: the document of each window.
+            lengths: tokens of each window.
+        """
         if len({*self._windows, *documents}) < MIN_BLOCKS:
-            return self._stretch(documents)
+            return self._stretch(documents, lengths)
         merge = {block: document % BLOCKS for (document, _), block in self._blocks.items()}
         self._blocks = {}
         if len(self._windows) < MIN_BLOCKS:  # later ones need not be counted
             self._windows.update(documents)
         return AssignedBlocks(np.array(documents) % BLOCKS, _merging(merge))
 
-    def _stretch(self, documents: Sequence[int]) -> AssignedBlocks:
-        numbers = []
+    def _stretch(self, documents: Sequence[int], lengths: Sequence[int]) -> AssignedBlocks:
+        if not self._piece:
+            self._cut_windows_of(max(lengths))
+        first_pieces = []
         for document in documents:
-            numbers.append((document, self._windows[document]))
+            first_pieces.append(self._windows[document] * self._pieces)
             self._windows[document] += 1
+        merge = self._lengthen_stretches()
+        blocks = []
+        query_blocks = {}
+        for row, (document, first) in enumerate(zip(documents, first_pieces, strict=True)):
+            of_queries = self._blocks_of_queries(document, first, lengths[row])
+            blocks.append(int(of_queries[0]))
+            if self._size < self._pieces:
+                query_blocks[row] = of_queries
+        return AssignedBlocks(np.array(blocks), merge, query_blocks)
+
+    def _cut_windows_of(self, length: int) -> None:
+        """Choose the pieces of windows of so many tokens, none shorter than `STRETCH`."""
+        while self._pieces < PIECES and length // (2 * self._pieces) >= STRETCH:
+            self._pieces *= 2
+        self._piece = -(-length // self._pieces)
+
+    def _lengthen_stretches(self) -> Int[ndarray, " block"] | None:
+        """Double the stretches until they are few enough, and merge the blocks so far."""
         before, before_size = self._blocks, self._size
-        while sum(-(-count // self._size) for count in self._windows.values()) > STRETCHES:
+        while self._stretches() > STRETCHES:
             self._size *= 2
         times = self._size // before_size
         self._blocks = {}
@@ -233,8 +279,22 @@ class TextBlocks:
             block: self._block(document, number // times)
             for (document, number), block in before.items()
         }
-        blocks = [self._block(document, number // self._size) for document, number in numbers]
-        return AssignedBlocks(np.array(blocks), _merging(merge))
+        return _merging(merge)
+
+    def _stretches(self) -> int:
+        """Number of stretches of the present size."""
+        pieces = [count * self._pieces for count in self._windows.values()]
+        return sum(-(-count // self._size) for count in pieces)
+
+    def _blocks_of_queries(
+        self, document: int, first_piece: int, length: int
+    ) -> Int[ndarray, " query"]:
+        """The block of each query of a window that begins with a piece of its document."""
+        piece = np.minimum(np.arange(length) // self._piece, self._pieces - 1)
+        stretch = (first_piece + piece) // self._size
+        stretches, number = np.unique(stretch, return_inverse=True)
+        blocks = [self._block(document, int(each)) for each in stretches]
+        return np.array(blocks)[number]
 
     def _block(self, document: int, stretch: int) -> int:
         return self._blocks.setdefault((document, stretch), len(self._blocks))

@@ -18,10 +18,10 @@ from headscope.measure.batches import Batch
 from headscope.measure.layer_reader import MakeReader, ReaderConfig
 from headscope.measure.selection import find_all, hit_shares, request_of_cell, row_requests
 from headscope.measure.sink_positions import (
+    LATE,
     SinkPositions,
     find_sink_positions,
     known_columns,
-    late_queries,
     late_tiles,
     without_sinks,
 )
@@ -149,7 +149,7 @@ def select(
         chance[row] += _chance(batch.windows[in_window.window], in_window.pairs)
     shape = _Shape(len(rows), max(map(len, batch.windows)), config.heads)
     cells = _cells(pairs_in_windows, row_of, shape)
-    hits = _hits(batch, pairs_in_windows, row_of, shape)
+    hits = _hits(pairs_in_windows, row_of, shape)
     needed_rows = hits.cell // shape.length
     requests = row_requests(batch.windows, tiles, needed_rows, cells.cell, heads=config.heads)
     reductions = _reductions(requests, cells, hits, shape)
@@ -175,6 +175,8 @@ class _PairsInWindow:
     relation: int
     """Place of the relation among those of attention."""
     pairs: PairSet
+    hit_shares: Float[ndarray, " target"]
+    """The weight of a hit of each target; see `hit_shares`."""
 
 
 def _pairs_in_windows(
@@ -184,26 +186,32 @@ def _pairs_in_windows(
     pairs_in_windows = []
     for window in range(len(batch.windows)):
         for relation, cells in find_all(window_pairs[window], relations, config.seed):
-            for block, pairs in _in_blocks(batch, window, cells):
-                pairs_in_windows.append(_PairsInWindow(window, block, relation, pairs))
+            # the sample of rows is drawn from the whole window, however many blocks it lies in
+            shares = hit_shares(batch.windows[window], cells.targets)
+            for block, in_block in batch.blocks_of(window, cells.targets.query):
+                pairs_in_windows.append(
+                    _PairsInWindow(
+                        window=window,
+                        block=block,
+                        relation=relation,
+                        pairs=_of_block(batch, window, block, cells),
+                        hit_shares=shares[in_block],
+                    )
+                )
     return pairs_in_windows
 
 
-def _in_blocks(batch: Batch, row: int, pairs: PairSet) -> Iterator[tuple[int, PairSet]]:
-    """The pairs of each block that targets of a window lie in.
+def _of_block(batch: Batch, row: int, block: int, pairs: PairSet) -> PairSet:
+    """The targets of a window's queries in a block, and the controls of the same queries.
 
-    Controls at queries of other blocks are added to the first.
+    A control's cell may lie at a query of another block.
     """
-    targets, controls = pairs.targets, pairs.controls
-    of_control = dict(batch.blocks_of(row, controls.query))
-    of_target = dict(batch.blocks_of(row, targets.query))
-    is_left = np.ones(len(controls), bool)
-    for block in of_target:
-        is_left &= ~of_control.get(block, np.zeros(len(controls), bool))
-    for block, is_target in of_target.items():
-        is_control = is_left | of_control.get(block, np.zeros(len(controls), bool))
-        is_left = np.zeros(len(controls), bool)
-        yield block, PairSet(targets.where(is_target), controls.where(is_control))
+    if row not in batch.query_blocks:
+        return PairSet(pairs.targets, pairs.controls)
+    block_of_query = batch.query_blocks[row]
+    targets = pairs.targets.where(block_of_query[pairs.targets.query] == block)
+    controls = pairs.controls.where(block_of_query[pairs.controls.owner] == block)
+    return PairSet(targets, controls)
 
 
 @dataclass(frozen=True, eq=False)
@@ -266,7 +274,6 @@ def _cells(
 
 
 def _hits(
-    batch: Batch,
     pairs_in_windows: Sequence[_PairsInWindow],
     row_of: Int[ndarray, " pairs"],
     shape: _Shape,
@@ -274,11 +281,8 @@ def _hits(
     """The targets whose hits are counted; the first token is never one."""
     targets = [in_window.pairs.targets for in_window in pairs_in_windows]
     side = _side(pairs_in_windows, targets, row_of, shape)
-    shares = [
-        hit_shares(batch.windows[in_window.window], in_window.pairs.targets)
-        for in_window in pairs_in_windows
-    ]
-    hits = replace(side, weight=side.weight * np.concatenate(shares))
+    shares = np.concatenate([in_window.hit_shares for in_window in pairs_in_windows])
+    hits = replace(side, weight=side.weight * shares)
     is_counted = (hits.cell % shape.length > 0) & (hits.weight > 0)
     return hits.take(is_counted)
 
@@ -400,14 +404,18 @@ class CellReader:
             tally.hits[*rows, layer] += hits
 
     def _add_sinks(self, tally: Tally, row: int) -> None:
-        blocks = self._batch.blocks
-        is_text = np.array([window.stimulus == TEXT.name for window in self._batch.windows])
-        late_text = late_queries(self._batch.windows) * is_text
-        np.add.at(tally.queries[:, row], blocks, late_text)
+        """Add the late queries of windows of text, each to the block that it lies in."""
+        batch = self._batch
+        is_text = [batch.windows[tile.windows.start].stimulus == TEXT.name for tile in self._late]
+        blocks = [
+            batch.blocks_of_queries(tile.windows.start)[tile.queries.stop - 1]
+            for tile, counts in zip(self._late, is_text, strict=True)
+            if counts
+        ]
+        np.add.at(tally.queries[:, row], blocks, LATE)
         for layer, sinks in self._sinks.items():
-            text = (late_text > 0)[:, None]
-            np.add.at(tally.target[:, row, layer], blocks, _grained(sinks.mass) * text)
-            np.add.at(tally.control[:, row, layer], blocks, _grained(sinks.other) * text)
+            np.add.at(tally.target[:, row, layer], blocks, _grained(sinks.mass)[is_text])
+            np.add.at(tally.control[:, row, layer], blocks, _grained(sinks.other)[is_text])
 
 
 def _grained(sums: Tensor) -> Float[ndarray, "row head"]:

@@ -61,8 +61,8 @@ class TopKeyQueries:
     """Each position's place among the batch's tokens; −1 for the first and beyond the text."""
     count: Float[Tensor, "look token"]
     """Number of each text's positions, from the second on, at which a token stands."""
-    rows: tuple[tuple[int, ...], ...]
-    """For each look effect the row of each window; those of the matched control come after."""
+    rows: tuple[Int[ndarray, " query"], ...]
+    """For each look effect the row of each query; those of the matched control come after."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,17 +196,24 @@ def _named_tokens(
     batch: Batch, window_pairs: Sequence[WindowPairs], effects: Sequence[Effect], seed: int
 ) -> Iterator[_NamedTokens]:
     length = max(map(len, batch.windows))
-    for row, block in enumerate(batch.blocks):
+    for row in range(len(batch.windows)):
         for index, cells in find_all(window_pairs[row], effects, seed):
             sides: tuple[Pairs, ...] = (cells.targets, cells.controls)
             if cells.matched_control is not None:
                 sides = (*sides, cells.matched_control)
-            yield _NamedTokens(
-                effect=effects[index],
-                block=int(block),
-                start=row * length,
-                sides=sides,
-            )
+            for block, _ in batch.blocks_of(row, cells.targets.query):
+                in_block = tuple(_of_block(batch, row, block, side) for side in sides)
+                yield _NamedTokens(
+                    effect=effects[index],
+                    block=block,
+                    start=row * length,
+                    sides=in_block,
+                )
+
+
+def _of_block(batch: Batch, row: int, block: int, pairs: Pairs) -> Pairs:
+    """The pairs of a window whose queries lie in a block."""
+    return pairs.where(batch.blocks_of_queries(row)[pairs.query] == block)
 
 
 def _named_queries(
@@ -299,7 +306,7 @@ def _top_key_queries(
     for part in ("", MATCHED_CONTROL):
         for effect in effects:
             if effect.top_key is not None:
-                part_rows.append(_rows_of_windows(batch, effect, part, window_queries, rows))
+                part_rows.append(_rows_of_queries(batch, effect, part, window_queries, rows))
     query_counts = [len(queries) for _, queries in window_queries]
     window_of_query = np.repeat(np.arange(len(window_queries)), query_counts)
     return TopKeyQueries(
@@ -312,16 +319,18 @@ def _top_key_queries(
     )
 
 
-def _rows_of_windows(
+def _rows_of_queries(
     batch: Batch,
     effect: Effect,
     part: str,
     window_queries: Sequence[tuple[int, ndarray]],
     rows: EffectRows,
-) -> tuple[int, ...]:
-    """The row of an effect, or of its part, in each window."""
+) -> Int[ndarray, " query"]:
+    """The row of an effect, or of its part, at each query of the windows."""
     numbers = []
     for row, queries in window_queries:
-        block = int(batch.blocks[row])
-        numbers.append(rows.add(block, effect, part, len(queries)))
-    return tuple(numbers)
+        of_window = np.empty(len(queries), np.int64)
+        for block, is_in_block in batch.blocks_of(row, queries):
+            of_window[is_in_block] = rows.add(block, effect, part, int(is_in_block.sum()))
+        numbers.append(of_window)
+    return np.concatenate(numbers)

@@ -247,14 +247,13 @@ class EffectReader:
         scale: Float[Tensor, " query"],
         sums: _BatchSums,
     ) -> None:
-        window = queries.window.cpu().numpy()
-        size = scale.to(values.target.device)[: len(window), None]
+        size = scale.to(values.target.device)[: len(queries.window), None]
         regions = len(self.regions)
         for number in range(regions):
             holds = values.holds[number].float()
             sums.add(
                 layer,
-                np.array(queries.rows[number])[window],
+                queries.rows[number],
                 target=values.target * size * holds,
                 control=values.control * size * holds,
                 weight=values.weight * holds,
@@ -263,7 +262,7 @@ class EffectReader:
             # weights
             sums.add(
                 layer,
-                np.array(queries.rows[regions + number])[window],
+                queries.rows[regions + number],
                 target=values.spread * size * holds,
                 control=values.second[number] * size * holds,
                 weight=holds,

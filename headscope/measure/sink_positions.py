@@ -14,14 +14,15 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from numpy import ndarray
 from torch import Tensor
 
 from headscope.corpus.window import Window
 from headscope.models.engines.engine import Rows, Tile, row_sums
 
 LATE = 16
-"""Queries at the end of a window that are asked."""
+"""Queries at the end of a window that are asked, and before each `APART` of its second half."""
+APART = 256
+"""Tokens between late queries of a long window."""
 SHORTEST = 4 * LATE
 """Tokens of a window; in a shorter one early and late are too near."""
 MAX_COLUMNS = 2
@@ -37,23 +38,35 @@ class SinkPositions(NamedTuple):
 
     columns: Int[Tensor, "window column"]
     """Key positions that were found in each window of the batch, −1 if absent."""
-    mass: Float[Tensor, "window head"]
-    """Attention on them, summed over late queries; 0 for windows that are too short."""
-    other: Float[Tensor, "window head"]
+    mass: Float[Tensor, "tile head"]
+    """Attention on them, summed over the late queries of each tile."""
+    other: Float[Tensor, "tile head"]
     """The mean attention on as many other keys, the first token left out, likewise."""
 
 
 def late_tiles(windows: Sequence[Window]) -> list[Tile]:
-    """The rows to read first, those of each window's late queries; none of short windows."""
+    """The rows to read first, those of each window's late queries; none of short windows.
+
+    >>> window = Window("w", np.arange(1024), ("a",) * 1024)
+    >>> [(tile.queries.start, tile.queries.stop) for tile in late_tiles([window])]
+    [(752, 768), (1008, 1024)]
+    """
     return [
         Tile(
             slice(i, i + 1),
-            slice(len(window) - LATE, len(window)),
+            slice(end - LATE, end),
             len(window) if window.attention_kind.sees_future else None,
         )
         for i, window in enumerate(windows)
         if len(window) >= SHORTEST
+        for end in _late_ends(len(window))
     ]
+
+
+def _late_ends(length: int) -> list[int]:
+    """Ends of the late queries of a window, from its end back into its second half."""
+    ends = range(length, length // 2 + LATE, -APART)
+    return sorted(ends)
 
 
 def known_columns(windows: Sequence[Window]) -> Int[Tensor, "window column"]:
@@ -76,28 +89,28 @@ def find_sink_positions(
     windows: Sequence[Window], rows: Sequence[tuple[Tile, Rows]], *, logarithms: bool
 ) -> SinkPositions:
     """The sink positions of each window in one layer, from the rows of `late_tiles`."""
-    first_rows = rows[0][1]
-    device = first_rows.device
-    heads = first_rows.shape[1]
+    device = rows[0][1].device
     columns = torch.full((len(windows), MAX_COLUMNS), -1, device=device)
-    mass = torch.zeros((len(windows), heads), device=device)
-    other = torch.zeros((len(windows), heads), device=device)
+    by_window: dict[int, list[tuple[Tile, Float[Tensor, "head query key"]]]] = {}
     for tile, values in rows:
-        row = tile.windows.start
-        shares = values.float().exp() if logarithms else values.float()
-        pattern = shares[0]
-        on_keys = _mean_attention(pattern, windows[row])
-        best = on_keys.topk(MAX_COLUMNS)
+        pattern = (values.float().exp() if logarithms else values.float())[0]
+        by_window.setdefault(tile.windows.start, []).append((tile, pattern))
+    mass = []
+    other = []
+    for row, tiles in by_window.items():
+        on_keys = [_mean_attention(pattern, windows[row]) for _, pattern in tiles]
+        best = torch.stack(on_keys).mean(0).topk(MAX_COLUMNS)
         is_sink = best.values >= SHARE
-        sinks = is_sink.sum()
-        columns[row] = torch.where(is_sink, best.indices + 1, -1)
-        on_sinks = (pattern[:, :, best.indices + 1] * is_sink).sum(-1)
-        remaining = row_sums(pattern) - pattern[..., 0] - on_sinks
-        other_keys = _last_keys(tile, device) - sinks
-        elsewhere = remaining.clamp_min(0) * sinks / other_keys.clamp_min(1)
-        mass[row] = on_sinks.sum(-1)
-        other[row] = elsewhere.sum(-1)
-    return SinkPositions(columns=columns, mass=mass, other=other)
+        keys = best.indices + 1
+        columns[row] = torch.where(is_sink, keys, -1)
+        for tile, pattern in tiles:
+            on_sinks = (pattern[:, :, keys] * is_sink).sum(-1)
+            remaining = row_sums(pattern) - pattern[..., 0] - on_sinks
+            other_keys = _last_keys(tile, device) - is_sink.sum()
+            elsewhere = remaining.clamp_min(0) * is_sink.sum() / other_keys.clamp_min(1)
+            mass.append(on_sinks.sum(-1))
+            other.append(elsewhere.sum(-1))
+    return SinkPositions(columns=columns, mass=torch.stack(mass), other=torch.stack(other))
 
 
 def _mean_attention(
@@ -138,9 +151,3 @@ def without_sinks(
         yield
     finally:
         rows.scatter_(-1, places, before)
-
-
-def late_queries(windows: Sequence[Window]) -> Int[ndarray, " window"]:
-    """Number of queries of each window that count for sink positions."""
-    counts = [LATE if len(window) >= SHORTEST else 0 for window in windows]
-    return np.array(counts, np.int64)

@@ -72,6 +72,12 @@ class Sums:
         return cls(tally, beside_text=names_beside_text(relations))
 
     @property
+    def text_blocks(self) -> int:
+        """Number of blocks in which queries of text lie."""
+        of_text = [name not in self.beside_text for name in self.tally.relations]
+        return int((self.tally.queries[:, of_text] > 0).any(1).sum())
+
+    @property
     def notes(self) -> list[str]:
         """Notes for the reader of the results on how the text was read."""
         note = f"{self.halved} batches did not fit into memory and were read in smaller ones"

@@ -231,8 +231,11 @@ class SurrogateRows:
             is_word.append(is_other_word[seen])
             sizes.append(seen.sum(1))
         upos = [surface.upos[surface.queries] for surface in surfaces]
-        query_counts = [len(surface.queries) for surface in surfaces]
-        blocks = assign_blocks(windows).blocks
+        dealt = assign_blocks(windows)
+        blocks = [
+            dealt.blocks_of_queries(row)[surface.last[surface.queries]]
+            for row, surface in enumerate(surfaces)
+        ]
         cell_count = sum(map(len, is_word))
         return cls(
             heads=heads,
@@ -241,7 +244,7 @@ class SurrogateRows:
             views=[np.concatenate(parts) for parts in views],
             sizes=np.concatenate(sizes),
             upos=np.concatenate(upos),
-            block=np.repeat(blocks, query_counts),
+            block=np.concatenate(blocks),
             is_word=np.concatenate(is_word),
             attention=np.zeros((len(heads), cell_count), np.float32),
         )

@@ -177,7 +177,7 @@ class TextWindows:
             )
         if self.documents and not self._is_annotated:
             notes.append(NO_ANNOTATION)
-        return notes + few_documents(self.documents)
+        return notes
 
     def _check_lost_words(self) -> None:
         if self._cuts.words_lost > MOST_WORDS_LOST * self._cuts.words:
@@ -208,14 +208,24 @@ NO_ANNOTATION = (
 )
 
 
-def few_documents(documents: int) -> list[str]:
-    """A note where there are too few documents for blocks of them."""
+def few_documents(documents: int, blocks: int) -> list[str]:
+    """A note where there are too few documents, or even too few stretches of them, for intervals.
+
+    Args:
+        documents: documents of text that were read.
+        blocks: blocks in which their queries lie.
+    """
     if not 0 < documents < MIN_DOCUMENTS:
         return []
     count = "1 document was" if documents == 1 else f"{documents} documents were"
+    if blocks < MIN_DOCUMENTS:
+        return [
+            f"{count} read, which give {blocks} blocks; an interval needs {MIN_DOCUMENTS}: no head "
+            "is tagged"
+        ]
     return [
-        f"{count} read, fewer than {MIN_DOCUMENTS}: intervals come from stretches within them, and "
-        "do not extend to other texts"
+        f"{count} read, fewer than {MIN_DOCUMENTS}: intervals rest on {blocks} blocks, which are "
+        "stretches of this text, and do not extend to other texts"
     ]
 
 

@@ -19,6 +19,7 @@ from headscope.statistics.general_labels import shown_relations
 from headscope.statistics.head_lists import partial_sinks, strongest, undecided
 from headscope.statistics.result import Result
 from headscope.statistics.tags import NO_TAG, NO_TYPE, UNIDENTIFIABLE
+from headscope.stimuli.natural_text import few_documents
 from headscope.views.cautions import (
     HeadRow,
     caution_legend,
@@ -72,7 +73,8 @@ def summary(run: Result) -> RenderableType:
 
 def _notes(run: Result) -> Iterator[str]:
     """The notes of a run, its unreliable tags, and a null model."""
-    yield from run.info.get("notes", ())
+    in_first_lines = _few_documents(run)
+    yield from (note for note in run.info.get("notes", ()) if note not in in_first_lines)
     tagged = run.evidence[run.evidence["tagged"].astype(bool)]
     relations = (tagged["type"] + "/" + tagged["relation"]).unique()
     unsure = [relation for relation in relations if run.unsure(relation)]
@@ -80,6 +82,12 @@ def _notes(run: Result) -> Iterator[str]:
         yield f"unreliable, two halves of the corpus disagree: {', '.join(unsure)}"
     if run.info.get("settings", {}).get("null_model"):
         yield "NULL MODEL: attention weights are shuffled, so that every tag is false"
+
+
+def _few_documents(run: Result) -> list[str]:
+    """The note on too little text for intervals, which stands in the first lines."""
+    read = run.info.get("text_read", {})
+    return few_documents(read["documents"], read["blocks"]) if "blocks" in read else []
 
 
 def _title(run: Result) -> str:
@@ -100,6 +108,8 @@ def _facts(run: Result) -> Iterator[Text]:
     info = run.info
     if run.preliminary:
         yield Text(f"all tags are {PRELIMINARY}: a quick run", style="bold yellow")
+    for note in _few_documents(run):
+        yield Text(note, style="bold yellow")
     read = info.get("text_read", {})
     if read.get("expected_changes") is not None:
         count = round(read["expected_changes"])

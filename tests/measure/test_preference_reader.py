@@ -70,12 +70,12 @@ def test_a_target_is_preferred_if_it_has_the_largest_attention_of_all_candidates
             own, other = (p.key[p.owner == query] for p in (targets, others))
             if not len(other):
                 continue
-            expected.queries[batch.blocks[number], index] += 1
+            block = batch.blocks_of_queries(number)[query]
+            expected.queries[block, index] += 1
             for layer, pattern in enumerate(patterns):
                 row = pattern[number, :, query].numpy()
-                expected.hits[batch.blocks[number], index, layer] += row[:, own].max(1) > row[
-                    :, other
-                ].max(1)
+                is_preferred = row[:, own].max(1) > row[:, other].max(1)
+                expected.hits[block, index, layer] += is_preferred
     assert expected.queries.sum() > 100
     assert np.array_equal(tally.queries, expected.queries)
     assert np.array_equal(tally.hits, expected.hits)

@@ -195,7 +195,7 @@ def test_rows_with_a_learned_sink_are_read_when_they_are_announced():
 
 
 @pytest.mark.parametrize(
-    ("texts", "tokens", "blocks"), [(1, 400, 12), (2, 200, 12), (4, 300, 28), (1, 120, 3)]
+    ("texts", "tokens", "blocks"), [(1, 400, 8), (2, 200, 8), (4, 300, 32), (1, 120, 2)]
 )
 def test_few_texts_are_cut_into_stretches_as_the_notes_state(texts, tokens, blocks):
     """A head on the previous token has its tag from 8 stretches on; one that looks evenly never."""
