@@ -6,7 +6,8 @@ on stderr and exits with code 2.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 
 LONGEST = 1200
@@ -73,6 +74,34 @@ class ChoiceError(HeadscopeError):
             f"no {what} named {value!r:.80}{nearest(value, choices)}; choose from: "
             f"{', '.join(choices)}"
         )
+
+
+def check_choice(what: str, value: str, choices: Iterable[str]) -> None:
+    """Check that a name is one of the choices.
+
+    Raises:
+        ChoiceError: it is not.
+    """
+    allowed = list(choices)
+    if value not in allowed:
+        raise ChoiceError(what, value, allowed)
+
+
+@contextmanager
+def reported_as(
+    kind: type[HeadscopeError], message: str, *errors: type[Exception]
+) -> Iterator[None]:
+    r"""Turn errors of other libraries into one for users, which ends with their first line.
+
+    >>> with reported_as(CorpusError, "a.csv: not a table", ValueError):
+    ...     raise ValueError("no header\nTraceback …")
+    Traceback (most recent call last):
+    headscope.errors.CorpusError: a.csv: not a table: no header
+    """
+    try:
+        yield
+    except errors as error:
+        raise kind(f"{message}: {first_line(error):.300}") from error
 
 
 def nearest(value: str, choices: Iterable[str]) -> str:

@@ -13,7 +13,7 @@ from numpy import ndarray
 from pydantic import Field, PlainValidator
 
 from headscope.corpus.window import Window
-from headscope.errors import ChoiceError, PatternError, first_line
+from headscope.errors import PatternError, check_choice, reported_as
 from headscope.options import Device, Revision, Source, Text, checked, not_allowed
 from headscope.resolve import ModelOrRun
 from headscope.statistics.result import by_name
@@ -112,8 +112,8 @@ def find_heads(
     >>> table.columns.tolist()
     ['layer', 'head', 'mass', 'shifted_mass', 'correlation', 'shifted_correlation']
     """
-    if isinstance(template, str) and template not in TEMPLATES:
-        raise ChoiceError("template", template, TEMPLATES)
+    if isinstance(template, str):
+        check_choice("template", template, TEMPLATES)
     read = patterns(model, text, source=source, revision=revision, device=device)
     size = len(read.window)
     seen = ~read.window.attention_kind.hidden(size)
@@ -151,10 +151,8 @@ def _matrix(template: Any, window: Window) -> Matrix:
     values = template(list(window.strings)) if callable(template) else template
     if hasattr(values, "detach"):
         values = values.detach().cpu()
-    try:
+    with reported_as(PatternError, "the template is not a matrix", TypeError, ValueError):
         matrix = np.asarray(values, np.float64)
-    except (TypeError, ValueError) as error:
-        raise PatternError(f"the template is not a matrix: {first_line(error):.200}") from error
     size = len(window)
     if matrix.shape != (size, size):
         raise PatternError(

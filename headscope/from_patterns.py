@@ -16,7 +16,7 @@ from torch import Tensor
 from headscope.attention_kind import CAUSAL
 from headscope.corpus.align import window_of_tokens
 from headscope.corpus.window import Window
-from headscope.errors import PatternError, first_line
+from headscope.errors import PatternError, first_line, reported_as
 from headscope.measure.batch_reader import attention_readers
 from headscope.measure.batches import assign_blocks, in_stretches
 from headscope.measure.fit_baselines import fit_baselines
@@ -253,13 +253,13 @@ def arrays_of(
             if batched:
                 array = _without_padding(array, len(window), where)
             window = window.cut(array.shape[3])
-        _check(array, window, where, sinks=sinks)
+        fault = _fault_of(array, window, sinks=sinks)
         size = size or tuple(array.shape[:2])
-        if array.shape[:2] != size:
-            raise PatternError(
-                f"{where}: {array.shape[0]} layers of {array.shape[1]} heads, but the first has "
-                f"{size[0]} layers of {size[1]} heads"
-            )
+        if not fault and array.shape[:2] != size:
+            layers, heads = array.shape[:2]
+            fault = f"{layers} layers of {heads} heads, but the first has {size[0]} of {size[1]}"
+        if fault:
+            raise PatternError(f"{where}: {fault}")
         yield array, window
 
 
@@ -357,14 +357,11 @@ def _same_number(arrays: int, windows: Sequence[Window]) -> None:
 
 def _list(value: Any) -> list[Any]:
     """The parts of an argument that is a list or an array."""
-    try:
+    expected = "patterns, windows (of hs.windows) and tokens should be lists"
+    with reported_as(PatternError, expected, Exception):  # an object may fail in any way
         if isinstance(value, str):
             raise TypeError("text is not a list")
         return list(value)
-    except Exception as error:  # an object may fail in any way when it is asked
-        raise PatternError(
-            f"patterns, windows (of hs.windows) and tokens should be lists: {first_line(error)}"
-        ) from error
 
 
 def _array(where: str, values: Any) -> Tensor:
@@ -392,23 +389,22 @@ def _without_gradients(values: Any) -> Any:
     return values
 
 
-def _check(array: Tensor, window: Window, where: str, *, sinks: bool) -> None:
-    shape = tuple(array.shape)
-    if array.ndim != 4 or 0 in shape or shape[2:] != (len(window), len(window)):
-        raise PatternError(
-            f"{where}: shape {shape}, but {len(window)} tokens need [layer head {len(window)} "
-            f"{len(window)}]"
-        )
+def _fault_of(array: Tensor, window: Window, *, sinks: bool) -> str:
+    """What makes an array no pattern of a window; empty if it is one."""
+    shape, size = tuple(array.shape), len(window)
+    if array.ndim != 4 or 0 in shape or shape[2:] != (size, size):
+        return f"shape {shape}, but {size} tokens need [layer head {size} {size}]"
     excess = (array.sum(-1) - 1).nan_to_num(nan=torch.inf)
     worst = float(excess.max() if sinks else excess.abs().max())
     if worst > TOLERANCE or bool((array < 0).any()):
-        raise PatternError(
-            f"{where}: rows must be probabilities that sum to 1 over keys (off by {worst:.3g}); "
-            "a batch of several texts must be padded on the right, and heads with a learned sink, "
-            "whose rows sum to less than 1, need sinks=True"
+        return (
+            f"rows must be probabilities that sum to 1 over keys (off by {worst:.3g}); a batch of "
+            "several texts must be padded on the right, and heads with a learned sink, whose rows "
+            "sum to less than 1, need sinks=True"
         )
     if attends_to_hidden(array, window.attention_kind):
-        raise PatternError(
-            f"{where}: a query attends to a later key; for an encoder's patterns take the windows "
-            "of hs.windows(…, attention_kind='bidirectional')"
+        return (
+            "a query attends to a later key; for an encoder's patterns take the windows of "
+            "hs.windows(…, attention_kind='bidirectional')"
         )
+    return ""

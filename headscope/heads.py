@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from headscope.errors import HeadscopeError
+from headscope.errors import HeadscopeError, RunError
 
 _LAYER = re.compile(r"[Ll](\d{1,6})")
 _HEAD = re.compile(r"[Ll]?(\d{1,6})[Hh.](\d{1,6})")
@@ -43,6 +43,34 @@ def parse_head(name: str | tuple[int, int]) -> tuple[int, int]:
     if match is None:
         raise HeadscopeError(f"{name!r:.60} is not a head; write L5H1 or 5.1 for layer 5, head 1")
     return int(match[1]), int(match[2])
+
+
+def check_head_exists(
+    layer: int, head: int, *, layers: Sequence[int], heads: int, where: str
+) -> None:
+    """Check that a model or a run has a head.
+
+    Args:
+        layer: its layer.
+        head: its number.
+        layers: those with softmax attention, in order.
+        heads: heads of a layer.
+        where: the model or the run in words.
+
+    Raises:
+        RunError: it has no such head.
+
+    >>> check_head_exists(1, 9, layers=[0, 2], heads=12, where="my model")
+    Traceback (most recent call last):
+    headscope.errors.RunError: no head L1H9 in my model: layer 1 has no softmax attention
+    """
+    if layer in layers and head < heads:
+        return
+    last = layers[-1]
+    others = sorted(set(range(last)) - {*layers})
+    limit = f"they go up to {head_name(last, heads - 1)}"
+    reason = without_softmax(others) if layer in others else limit
+    raise RunError(f"no head {head_name(layer, head)} in {where}: {reason}")
 
 
 def parse_layer(text: str) -> int | None:

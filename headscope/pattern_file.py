@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from headscope.errors import PatternError, first_line
+from headscope.errors import PatternError, reported_as
 from headscope.text_patterns import FORMAT, Patterns, check_whole
 
 NAMES = ("patterns", "attentions", "attention")
@@ -60,16 +60,13 @@ def read_pattern_file(path: Path) -> Patterns | GivenPatterns:
     Raises:
         PatternError: the file cannot be read, or holds no patterns.
     """
-    try:
+    unreadable = f"{path!s:.200}: not a .npz or .json file of patterns"
+    with reported_as(PatternError, unreadable, OSError, ValueError, TypeError):
         if path.suffix.lower() == ".json":
             values = json.loads(path.read_text(encoding="utf-8"))
         else:
             with np.load(path) as arrays:  # no pickle is ever loaded
                 values = dict(arrays)
-    except (OSError, ValueError, TypeError) as error:
-        raise PatternError(
-            f"{path!s:.200}: not a .npz or .json file of patterns: {first_line(error):.200}"
-        ) from error
     if not isinstance(values, Mapping):
         return GivenPatterns(values, None, None)
     if FORMAT in values:

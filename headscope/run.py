@@ -11,7 +11,7 @@ from pydantic import Field, PlainValidator
 
 from headscope import resolve
 from headscope.attention_kind import CAUSAL, KindName, kind_of
-from headscope.errors import ChoiceError, WriteError
+from headscope.errors import WriteError, check_choice
 from headscope.options import (
     LARGEST,
     Corpus,
@@ -146,8 +146,7 @@ class Run(Result):
         """
         from headscope.views.figures import FIGURES
 
-        if kind not in FIGURES:
-            raise ChoiceError("picture", kind, FIGURES)
+        check_choice("picture", kind, FIGURES)
         return FIGURES[kind](self, width)
 
     @checked
@@ -192,8 +191,7 @@ def load_model(name: Model, **settings: Any) -> LoadedModel:
     from headscope.models.load import open_model
 
     for setting in settings:
-        if setting not in LOADING:
-            raise ChoiceError("setting of loading a model", setting, LOADING)
+        check_choice("setting of loading a model", setting, LOADING)
     return open_model(name, **settings)
 
 

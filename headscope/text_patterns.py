@@ -18,7 +18,7 @@ from pydantic import Field, PlainValidator
 
 from headscope.attention_kind import BIDIRECTIONAL, CAUSAL
 from headscope.corpus.window import Window, WordTable
-from headscope.errors import PatternError, WriteError, first_line
+from headscope.errors import PatternError, WriteError, reported_as
 from headscope.heads import head_name, layer_name, parse_head
 from headscope.models.engines.engine import stream_patterns
 from headscope.models.model import Model
@@ -127,13 +127,10 @@ class Patterns:
         Raises:
             PatternError: the file cannot be read, or is another one.
         """
-        try:
-            with np.load(path) as arrays:  # no pickle is ever loaded
-                return cls.from_arrays(dict(arrays))
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise PatternError(
-                f"{path!s:.200} is not a file of Patterns.save: {first_line(error):.200}"
-            ) from error
+        unreadable = f"{path!s:.200} is not a file of Patterns.save"
+        kinds = (OSError, ValueError, KeyError, TypeError)
+        with reported_as(PatternError, unreadable, *kinds), np.load(path) as arrays:
+            return cls.from_arrays(dict(arrays))  # no pickle is ever loaded
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, ndarray]) -> Patterns:

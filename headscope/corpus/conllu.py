@@ -73,18 +73,12 @@ def parse_rows(path: Path, lines: list[tuple[int, str]]) -> list[Row]:
 
 def _row(location: str, number: int, line: str) -> Row:
     cells = line.strip(" ").split("\t")
-    if len(cells) != len(COLUMNS):
-        raise CorpusError(
-            f"{location}: {len(cells)} columns, but CoNLL-U has {len(COLUMNS)}, separated by tabs"
-        )
+    fault = _fault_of(cells)
+    if fault:
+        raise CorpusError(f"{location}: {fault}")
     name, form, lemma, upos, _, feats, head, deprel, _, attributes = cells
     identity = _ID.fullmatch(name)
-    if identity is None:
-        raise CorpusError(f"{location}: not CoNLL-U: {name!r:.40} is not a valid ID")
-    if _HEAD.fullmatch(head) is None:
-        raise CorpusError(f"{location}: not CoNLL-U: {head!r:.40} is not a valid head")
-    if not form.strip(" "):  # a no-break or an ideographic space can be a word
-        raise CorpusError(f"{location}: the form of word {name} is empty")
+    assert identity is not None
     first, mark, last = identity.groups()
     misc = dict(_pair(part) for part in attributes.split("|"))
     after = "" if misc.get("SpaceAfter") == "No" else " "
@@ -104,6 +98,20 @@ def _row(location: str, number: int, line: str) -> Row:
         entity=misc.get("Entity", ""),
         discourse=misc.get("Discourse", ""),
     )
+
+
+def _fault_of(cells: list[str]) -> str:
+    """What is wrong with the cells of a row; empty for a sound one."""
+    if len(cells) != len(COLUMNS):
+        return f"{len(cells)} columns, but CoNLL-U has {len(COLUMNS)}, separated by tabs"
+    name, form, head = cells[0], cells[1], cells[6]
+    if _ID.fullmatch(name) is None:
+        return f"not CoNLL-U: {name!r:.40} is not a valid ID"
+    if _HEAD.fullmatch(head) is None:
+        return f"not CoNLL-U: {head!r:.40} is not a valid head"
+    if not form.strip(" "):  # a no-break or an ideographic space can be a word
+        return f"the form of word {name} is empty"
+    return ""
 
 
 # https://ufal.mff.cuni.cz/udpipe/1/users-manual; the last is Stanza's

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePath
 
 from headscope.corpus.read import corpus_files
-from headscope.errors import ChoiceError, CorpusError
+from headscope.errors import CorpusError, check_choice
 
 ENGLISH = "en"
 """The language of the sentences and word lists that ship with headscope."""
@@ -56,6 +56,5 @@ def by_language(
             )
         files_of.setdefault(language, []).append(file)
     for language in only:
-        if language not in files_of:
-            raise ChoiceError("language", language, sorted(files_of))
+        check_choice("language", language, sorted(files_of))
     return {language: tuple(files_of[language]) for language in sorted(only or files_of)}

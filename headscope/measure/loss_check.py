@@ -19,7 +19,7 @@ from torch import nn
 
 from headscope.attention_kind import CAUSAL
 from headscope.corpus.window import Window
-from headscope.errors import ModelError, first_line
+from headscope.errors import ModelError, reported_as
 from headscope.models.layout.dimensions import attention_kind
 from headscope.models.model import Model
 
@@ -165,7 +165,7 @@ def token_losses(model: Model, targets: Sequence[Targets]) -> Float[ndarray, " t
     unembed = network.get_output_embeddings()
     if unembed is None:
         raise ModelError(f"{model.name} has no unembedding")
-    try:
+    with reported_as(ModelError, f"{model.name} gives no logits", RuntimeError):
         if model.attention_kind.predicts_next:
             # the row at i predicts the token at i + 1
             losses = [
@@ -174,9 +174,6 @@ def token_losses(model: Model, targets: Sequence[Targets]) -> Float[ndarray, " t
             ]
         else:
             losses = [_masked_losses(model, network, unembed, target) for target in targets]
-    except RuntimeError as error:
-        reason = first_line(error)
-        raise ModelError(f"{model.name} gives no logits: {reason:.200}") from error
     return np.concatenate(losses)
 
 

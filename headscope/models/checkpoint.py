@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from headscope.corpus.read import file_sha256
-from headscope.errors import ModelError, first_line
+from headscope.errors import ModelError, reported_as
 from headscope.paths import resolved
 
 Shapes = Mapping[str, tuple[int, ...]]
@@ -31,6 +31,7 @@ _WIDE_BITS = {"F32": 32, "F64": 64}
 _HUB_FILES = "blobs"
 """Folder in the cache of the hub; a large file there has its sha256 as its name."""
 _SHA256 = re.compile("[0-9a-f]{64}")
+_UNREADABLE = (AttributeError, KeyError, OSError, RecursionError, TypeError, ValueError)
 _NEVER = (
     "headscope never loads pickles (.bin, .pt). "
     "Convert it with transformers: model.save_pretrained(folder)"
@@ -116,11 +117,9 @@ def _weight_files(name: str, folder: Path) -> tuple[Path, ...]:
     index = folder / INDEX
     if not index.is_file():
         raise ModelError(f"{name}: neither {WEIGHTS} nor {INDEX} in this folder; {_NEVER}")
-    try:
+    with reported_as(ModelError, f"{index}: not an index of safetensors files", *_UNREADABLE):
         names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
         files = tuple(folder / file for file in names)
-    except (AttributeError, KeyError, OSError, RecursionError, TypeError, ValueError) as error:
-        raise ModelError(f"{index}: not an index of safetensors files: {error!r:.100}") from error
     for file in files:
         if file.suffix != WEIGHTS_SUFFIX or file.parent != folder:
             raise ModelError(
@@ -180,13 +179,15 @@ def _safetensors(files: tuple[Path, ...]) -> Iterator[tuple[str, tuple[int, ...]
     from safetensors import SafetensorError, safe_open
 
     for path in files:
-        try:
-            with safe_open(path, framework="np") as file:
-                for key in file.keys():  # noqa: SIM118, this is not a dict
-                    tensor = file.get_slice(key)
-                    yield key, tuple(tensor.get_shape()), tensor.get_dtype()
-        except (SafetensorError, OSError) as error:
-            raise ModelError(f"{path}: not a whole safetensors file: {error}") from error
+        with (
+            reported_as(
+                ModelError, f"{path}: not a whole safetensors file", SafetensorError, OSError
+            ),
+            safe_open(path, framework="np") as file,
+        ):
+            for key in file.keys():  # noqa: SIM118, this is not a dict
+                tensor = file.get_slice(key)
+                yield key, tuple(tensor.get_shape()), tensor.get_dtype()
 
 
 def _gguf_tensors(path: Path) -> Any:
@@ -194,9 +195,7 @@ def _gguf_tensors(path: Path) -> Any:
     # its import takes a tenth of a second, which the command line's checks do not need
     import gguf
 
-    try:
+    # gguf raises many kinds for a file that it cannot read
+    damaged = f"{path}: not a whole GGUF file, download or convert it again"
+    with reported_as(ModelError, damaged, Exception):
         return gguf.GGUFReader(path).tensors
-    except Exception as error:  # gguf raises many kinds for a file that it cannot read
-        raise ModelError(
-            f"{path}: not a whole GGUF file ({first_line(error)}); download or convert it again"
-        ) from error

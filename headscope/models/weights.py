@@ -6,7 +6,7 @@ import io
 import logging
 import re
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Set
 from contextlib import contextmanager, redirect_stderr, suppress
 from importlib.metadata import version
 from inspect import ismethod
@@ -166,27 +166,31 @@ def _check(
     """
     if checkpoint.is_gguf:
         _check_size(name, checkpoint.shapes, network)
+    # transformers has another name for some modules than the file
+    unread = {key for key in info["unexpected_keys"] if not BUFFER.fullmatch(key)}
+    names = (*network.state_dict(), *(checkpoint.shapes.keys() - unread))
+    fault = _fault_of(info, unread, modules={key.rpartition(".")[0] for key in names} - {""})
+    if fault:
+        raise ModelError(f"{name}: {fault}; {_QUESTION}")
+    return (f"{_listed(unread)} not read: the model has no such part",) if unread else ()
+
+
+def _fault_of(info: Any, unread: Set[str], modules: Set[str]) -> str:
+    """What does not fit between a file and its model; empty if all fits.
+
+    Args:
+        info: what transformers reports of loading.
+        unread: names of tensors that the model has no part for.
+        modules: names of the modules that are loaded.
+    """
     if info["mismatched_keys"]:
         key, in_file, expected = sorted(info["mismatched_keys"])[0]
-        raise ModelError(
-            f"{name}: {key} is {tuple(in_file)} in the file and {tuple(expected)} by the "
-            f"configuration; {_QUESTION}"
-        )
+        return f"{key} is {tuple(in_file)} in the file and {tuple(expected)} by the configuration"
     if info["missing_keys"]:
-        raise ModelError(
-            f"{name}: {_listed(info['missing_keys'])} not in the weights, and transformers would "
-            f"draw them at random; {_QUESTION}"
-        )
-    unread = {key for key in info["unexpected_keys"] if not BUFFER.fullmatch(key)}
-    # transformers has another name for some modules than the file
-    names = (*network.state_dict(), *(checkpoint.shapes.keys() - unread))
-    modules = {key.rpartition(".")[0] for key in names} - {""}
+        listed = _listed(info["missing_keys"])
+        return f"{listed} not in the weights, and transformers would draw them at random"
     parts = [key for key in unread if key.rpartition(".")[0] in modules]
-    if parts:
-        raise ModelError(
-            f"{name}: {_listed(parts)} of a module that would be loaded without it; {_QUESTION}"
-        )
-    return (f"{_listed(unread)} not read: the model has no such part",) if unread else ()
+    return f"{_listed(parts)} of a module that would be loaded without it" if parts else ""
 
 
 def _check_size(name: str, shapes: Shapes, network: nn.Module) -> None:

@@ -5,7 +5,7 @@ A type that ships is a file of `headscope/relations/types`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from functools import cache
 from importlib.metadata import entry_points
 from typing import Annotated
@@ -13,7 +13,7 @@ from typing import Annotated
 from pydantic import Field
 
 from headscope.attention_kind import CAUSAL, AttentionKind
-from headscope.errors import ChoiceError, HeadscopeError
+from headscope.errors import HeadscopeError, check_choice
 from headscope.options import checked
 from headscope.relations.head_type import ALL, HeadType
 from headscope.relations.relation import Relation, is_part
@@ -52,10 +52,8 @@ def register(head_type: HeadType) -> HeadType:
         ChoiceError: there is no such behaviour or stimulus.
     """
     known = head_types().get(head_type.name)
-    if known is not None and known != head_type:
-        raise HeadscopeError(
-            f"a head type called {head_type.name} is there already; choose another name"
-        )
+    if known != head_type:
+        _check_new("head type", head_type.name, head_types())
     check_type(head_type, all_stimuli())
     _registered[head_type.name] = head_type
     return head_type
@@ -64,16 +62,18 @@ def register(head_type: HeadType) -> HeadType:
 def check_type(head_type: HeadType, known: Mapping[str, Stimulus]) -> None:
     """Refuse a type that does not fit to the stimuli that are known without it, as `register`."""
     for stimulus in head_type.stimuli:
-        if known.get(stimulus.name, stimulus) != stimulus:
-            raise HeadscopeError(
-                f"a stimulus called {stimulus.name} is there already; choose another name"
-            )
+        if known.get(stimulus.name) != stimulus:
+            _check_new("stimulus", stimulus.name, known)
     stimuli = {**known, **{row.name: row for row in head_type.stimuli}}
     predicted = [name for name, row in stimuli.items() if row.build is not None]
     behaviours = (TEXT.name, *predicted, *GRAMMATICAL)
-    if head_type.behaviour not in behaviours:
-        raise ChoiceError(f"behaviour of {head_type.name}", head_type.behaviour, behaviours)
+    check_choice(f"behaviour of {head_type.name}", head_type.behaviour, behaviours)
     check_relations(head_type.relations, stimuli)
+
+
+def _check_new(what: str, name: str, known: Container[str]) -> None:
+    if name in known:
+        raise HeadscopeError(f"a {what} called {name} is there already; choose another name")
 
 
 def head_types() -> dict[str, HeadType]:
@@ -97,8 +97,8 @@ def _installed() -> dict[str, HeadType]:
             raise HeadscopeError(f"cannot load the head type {entry.value}: {error}") from error
         if not isinstance(head_type, HeadType):
             raise HeadscopeError(f"{entry.value} is not an hs.HeadType")
-        if head_type.name in {known.name for known in shipped_types()} | installed.keys():
-            raise HeadscopeError(f"{entry.value}: there is a head type {head_type.name} already")
+        known = {row.name: row for row in shipped_types()} | installed
+        _check_new("head type", head_type.name, known)
         check_type(head_type, _stimuli_of([*shipped_types(), *installed.values()]))
         installed[head_type.name] = head_type
     return installed
@@ -163,8 +163,7 @@ def check_types(types: Sequence[str] | None) -> dict[str, HeadType]:
     if types is None:
         return {name: head_type for name, head_type in known.items() if not head_type.on_request}
     for name in types:
-        if name not in known and name != ALL:
-            raise ChoiceError("head type", name, [*known, ALL])
+        check_choice("head type", name, [*known, ALL])
     return {name: head_type for name, head_type in known.items() if {name, ALL} & {*types}}
 
 
@@ -185,20 +184,31 @@ def check_relations(
     readable = [name for name in known if name == TEXT.name or name not in COMMON]
     seen: set[str] = set()
     for relation in relations:
-        if relation.id in seen:
-            raise HeadscopeError(f"two relations are called {relation.id}; names must differ")
+        fault = _name_fault(relation, seen) or _baseline_fault(relation)
+        if fault:
+            raise HeadscopeError(fault)
         seen.add(relation.id)
-        if ";" in relation.type or is_part(relation.name) or not relation.id.isprintable():
-            raise HeadscopeError(
-                f"invalid relation name {relation.id!r:.100}; expected no control character, no ; "
-                "in the type, and no ending that headscope reserves for partial sums"
-            )
         for stimulus in relation.stimuli:
-            if stimulus not in readable:
-                raise ChoiceError(f"stimulus for {relation.id}", stimulus, readable)
-        if relation.thresholds.beat_baseline_by is not None and relation.baseline is None:
-            raise HeadscopeError(
-                f"{relation.id}: a tag must beat a baseline (beat_baseline_by), but the "
-                "relation has no baseline to compare with"
-            )
+            check_choice(f"stimulus for {relation.id}", stimulus, readable)
     return relations
+
+
+def _name_fault(relation: Relation, others: Container[str]) -> str:
+    """What is wrong with the name of a relation; empty if nothing is."""
+    if relation.id in others:
+        return f"two relations are called {relation.id}; names must differ"
+    if ";" in relation.type or is_part(relation.name) or not relation.id.isprintable():
+        return (
+            f"invalid relation name {relation.id!r:.100}; expected no control character, no ; in "
+            "the type, and no ending that headscope reserves for partial sums"
+        )
+    return ""
+
+
+def _baseline_fault(relation: Relation) -> str:
+    if relation.thresholds.beat_baseline_by is None or relation.baseline is not None:
+        return ""
+    return (
+        f"{relation.id}: a tag must beat a baseline (beat_baseline_by), but the relation has no "
+        "baseline to compare with"
+    )

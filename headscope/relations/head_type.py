@@ -72,18 +72,21 @@ class HeadType:
     relations' queries in another stimulus, such as natural `text`."""
 
     def __post_init__(self) -> None:
+        fault = self._fault()
+        if fault:
+            raise HeadscopeError(fault)
+
+    def _fault(self) -> str:
+        """What is wrong with its name, its colour or its relations; empty if nothing is."""
         if not _NAME.fullmatch(self.name) or self.name in ("unclassified", ALL):
-            raise HeadscopeError(
-                f"a head type called {self.name!r:.60}; a name is a lower-case word, e.g. words"
-            )
+            return f"a head type called {self.name!r:.60}; a name is a lower-case word, e.g. words"
         if not _COLOUR.fullmatch(self.colour):
-            raise HeadscopeError(
-                f"{self.name}: colour is {self.colour!r:.60}, expected one like #0072b2"
-            )
+            return f"{self.name}: colour is {self.colour!r:.60}, expected one like #0072b2"
         by_kind = self.relations_by_kind.values()
         for relation in chain(self.relations, self.chat_relations, *by_kind):
             if relation.type != self.name:
-                raise HeadscopeError(f"{relation.id} is not a relation of the type {self.name}")
+                return f"{relation.id} is not a relation of the type {self.name}"
+        return ""
 
     def relations_of(self, attention_kind: AttentionKind) -> tuple[Relation, ...]:
         """Relations of heads of a kind of attention."""

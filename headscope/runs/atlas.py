@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headscope.corpus.shipped import data_folder
-from headscope.errors import ChoiceError, RunError
+from headscope.errors import RunError, check_choice
 from headscope.paths import ATLAS_PREFIX, exists
 from headscope.runs.contents import CHECKED, RECORD, SUMS, run_from_files
 from headscope.runs.folder import is_run
@@ -103,8 +103,7 @@ def atlas_of(run: str | Path) -> Atlas | None:
         return None
     known = atlas_names()
     if name.startswith(PREFIX):
-        if name.removeprefix(PREFIX) not in known:
-            raise ChoiceError("atlas", name, [f"{PREFIX}{known_name}" for known_name in known])
+        check_choice("atlas", name, [f"{PREFIX}{known_name}" for known_name in known])
         return Atlas(name, _shipped(name.removeprefix(PREFIX)))
     if is_packed(name):
         return Atlas(name, Path(run))

@@ -7,9 +7,9 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, NoReturn
 
 import pandas as pd
 
@@ -98,7 +98,7 @@ def run_from_files(
         if name in CHECKED and (with_tally or name != SUMS):
             files[name] = content(name)
             if _sha256(files[name]) != sha256:
-                raise _altered(folder / name)
+                _refuse_altered(folder / name)
     parts: dict[str, Any] = {}
     for table in TABLES:
         if table.file in files:
@@ -133,42 +133,42 @@ def _check_heads(run: Result, folder: Path) -> None:
     count = len(layers) * facts["heads"]
     # a forged number of layers must not be counted through
     expected = set(product(layers, range(facts["heads"]))) if count == len(run.heads) else set()
+    for fault in chain(_table_faults(run, expected, count), _pattern_faults(run, expected)):
+        raise RunError(f"{folder / fault.file}: {fault.reason}; {AGAIN}")
+
+
+class _Fault(NamedTuple):
+    """A file of the run whose heads are not those of the model."""
+
+    file: str
+    reason: str
+
+
+def _table_faults(run: Result, expected: set[tuple[int, int]], count: int) -> Iterator[_Fault]:
+    """Tables whose heads are not those of the model."""
     if _heads_of(run.heads) != expected or not expected:
-        raise RunError(
-            f"{folder / HEAD_TABLE.file}: {len(run.heads)} rows are not the {count} heads that "
-            f"{RECORD} states; {AGAIN}"
-        )
+        reason = f"{len(run.heads)} rows are not the {count} heads that {RECORD} states"
+        yield _Fault(HEAD_TABLE.file, reason)
     for table in TABLES:
         rows = getattr(run, table.attribute)
         if rows is not None and "layer" in rows and not _heads_of(rows) <= expected:
-            raise RunError(
-                f"{folder / table.file}: a row is of a head that the model does not have; {AGAIN}"
-            )
+            yield _Fault(table.file, "a row is of a head that the model does not have")
     rows_of_heads = run.evidence.groupby(["layer", "head"]).size()
     if len(rows_of_heads) != count or rows_of_heads.nunique() != 1:
-        raise RunError(
-            f"{folder / EVIDENCE_TABLE.file}: the {count} heads do not have the same number of "
-            f"rows; {AGAIN}"
-        )
-    _check_patterns(run, expected, folder)
+        reason = f"the {count} heads do not have the same number of rows"
+        yield _Fault(EVIDENCE_TABLE.file, reason)
 
 
-def _check_patterns(run: Result, expected: set[tuple[int, int]], folder: Path) -> None:
-    """Compare the heads of patterns with those of the model.
-
-    Raises:
-        RunError: a pattern is of another head, or the mean patterns are of another number of heads.
-    """
+def _pattern_faults(run: Result, expected: set[tuple[int, int]]) -> Iterator[_Fault]:
+    """Files of patterns whose heads are not those of the model."""
     of_examples = {(example.layer, example.head) for example in run.examples}
     if not of_examples <= expected:
-        raise RunError(
-            f"{folder / INDEX}: an example is of a head that the model does not have; {AGAIN}"
-        )
+        yield _Fault(INDEX, "an example is of a head that the model does not have")
     means = run.means
     of_pictures = set(run.pictures)
     is_whole = means is None or means.shape[0] * means.shape[1] == len(expected)
     if not is_whole or not of_pictures <= expected:
-        raise RunError(f"{folder / MEANS}: its heads are not those of the model; {AGAIN}")
+        yield _Fault(MEANS, "its heads are not those of the model")
 
 
 def _heads_of(rows: pd.DataFrame) -> set[tuple[int, int]]:
@@ -196,7 +196,7 @@ def _read_record(content: bytes, folder: Path) -> tuple[dict[str, Any], Record]:
             raise RunError(f"{folder} was made by an earlier version of headscope: classify again")
         record = Record.model_validate(info)
         if record_sha256({VERSION: FORMAT_VERSION, **info}) != info["provenance"].pop(SHA256, None):
-            raise _altered(path)
+            _refuse_altered(path)
         del info["files"]
         return info, record
 
@@ -205,8 +205,8 @@ def _sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _altered(path: Path) -> RunError:
-    return RunError(
+def _refuse_altered(path: Path) -> NoReturn:
+    raise RunError(
         f"{path}: this file is not the one that was written (its sha256 is not that in {RECORD}): "
         f"edited, cut short or from another run; {AGAIN}"
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from headscope.errors import ChoiceError, RunError
+from headscope.errors import ChoiceError, RunError, check_choice
 from headscope.heads import head_name, parse_head
 from headscope.runs.tables import table_to_csv
 from headscope.statistics.head_lists import strongest
@@ -47,8 +47,7 @@ def list_heads(run: Result, tag: str | None = None) -> pd.DataFrame:
 def _heads_of_type(run: Result, head_type: str) -> pd.DataFrame:
     """The heads with a tag of a type, with the numbers of this tag."""
     types = sorted(set(run.evidence["type"]))
-    if head_type not in types:
-        raise ChoiceError("head type", head_type, [*types, *NO_TYPE])
+    check_choice("head type", head_type, [*types, *NO_TYPE])
     tags = strongest(run.evidence)
     tags = tags[tags["type"] == head_type]
     tags = with_thresholds(tags, run.thresholds)

@@ -7,7 +7,7 @@ from typing import Any
 import anywidget
 import traitlets
 
-from headscope.errors import ChoiceError, HeadscopeError
+from headscope.errors import HeadscopeError, check_choice
 from headscope.heads import head_name
 from headscope.serve.answers import head_answer, sentence_answer
 from headscope.serve.live import Live
@@ -61,8 +61,8 @@ class HeadWidget(anywidget.AnyWidget):  # type: ignore[misc]
     @traitlets.validate("type")
     def _check_type(self, proposal: Proposal) -> str:
         name: str = proposal["value"]
-        if name and name not in self.types:
-            raise ChoiceError("tag in this run", name, self.types)
+        if name:
+            check_choice("tag in this run", name, self.types)
         return name
 
     @traitlets.validate("token")

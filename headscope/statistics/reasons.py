@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from headscope.errors import RunError
-from headscope.heads import head_name, parse_head, without_softmax
+from headscope.heads import check_head_exists, head_name, parse_head
 from headscope.measure.example import Example
 from headscope.relations.effects import WRITES
 from headscope.relations.relation import Threshold
@@ -315,17 +315,9 @@ def head_in(result: Result, head: str | tuple[int, int]) -> tuple[int, int]:
         HeadscopeError: it is not the name of a head.
     """
     layer, number = parse_head(head)
-    heads = result.heads
-    is_head = (heads["layer"] == layer) & (heads["head"] == number)
-    if is_head.any():
-        return layer, number
-    label = head_name(layer, number)
-    last_layer = int(heads["layer"].max())
-    others = sorted(set(range(last_layer + 1)) - set(layers_of(result)))
-    if layer in others:
-        raise RunError(f"no head {label} in this run: {without_softmax(others)}")
-    last = head_name(last_layer, int(heads["head"].max()))
-    raise RunError(f"no head {label} in this run; they go up to {last}")
+    heads = int(result.heads["head"].max()) + 1
+    check_head_exists(layer, number, layers=layers_of(result), heads=heads, where="this run")
+    return layer, number
 
 
 def check_relation(result: Result, relation: str) -> None:

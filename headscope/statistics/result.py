@@ -10,7 +10,7 @@ import pandas as pd
 from jaxtyping import Float
 from numpy import ndarray
 
-from headscope.errors import ChoiceError
+from headscope.errors import check_choice
 from headscope.heads import head_name
 from headscope.measure.example import Example, Picture
 from headscope.measure.tally import Tally
@@ -78,8 +78,7 @@ class Result:
         Raises:
             ChoiceError: the run did not ask for such a relation.
         """
-        if relation not in self.thresholds:
-            raise ChoiceError("relation", relation, self.thresholds)
+        check_choice("relation", relation, self.thresholds)
         value = self.info.get("reliability", {}).get(relation)
         return value is not None and value < RELIABLE
 

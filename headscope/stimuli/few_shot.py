@@ -18,7 +18,7 @@ from torch import Tensor
 
 from headscope.corpus.document import Document
 from headscope.corpus.shipped import data_folder
-from headscope.errors import ChoiceError, CorpusError, first_line
+from headscope.errors import CorpusError, check_choice, reported_as
 from headscope.stimuli.prompts import Spelling
 from headscope.stimuli.stimulus import TextTokenizer
 
@@ -47,12 +47,9 @@ def read_tasks(path: Path) -> dict[str, tuple[Pair, ...]]:
     Raises:
         CorpusError: it cannot be read, or lacks a column.
     """
-    try:
+    unreadable = f"{path}: cannot be read as a table {','.join(COLUMNS)}"
+    with reported_as(CorpusError, unreadable, OSError, ValueError, KeyError):
         table = pd.read_csv(path, dtype=str, keep_default_na=False)[COLUMNS]
-    except (OSError, ValueError, KeyError) as error:
-        raise CorpusError(
-            f"{path}: cannot be read as a table {','.join(COLUMNS)}: {first_line(error)}"
-        ) from error
     return {
         str(name): _once(zip(rows["question"], rows["answer"], strict=True))
         for name, rows in table.groupby("task", sort=False)
@@ -76,8 +73,7 @@ def chosen_tasks(names: str) -> Mapping[str, tuple[Pair, ...]]:
     shipped = word_tasks()
     task_names = list(dict.fromkeys(name.strip() for name in names.split(",")))
     for name in task_names:
-        if name not in shipped:
-            raise ChoiceError("task", name, ("all", *shipped))
+        check_choice("task", name, ("all", *shipped))
     return {name: shipped[name] for name in task_names}
 
 

@@ -16,7 +16,7 @@ import pandas as pd
 import regex
 from pydantic import Field, PlainValidator
 
-from headscope.errors import ChoiceError, CorpusError, first_line
+from headscope.errors import CorpusError, check_choice, reported_as
 from headscope.options import check_path, described, not_allowed
 from headscope.stimuli.shipped_tasks import shipped_names, shipped_rows
 
@@ -125,8 +125,7 @@ def read_task(source: Any, *, seed: int = 0) -> Task:
 
 def _shipped_task(name: str, seed: int) -> Task:
     names = shipped_names()
-    if name not in names:
-        raise ChoiceError("task", name, [*names, "a .csv or .jsonl file"])
+    check_choice("task", name, [*names, "a .csv or .jsonl file"])
     return Task(name, tuple(TaskRow(**row) for row in shipped_rows(name, seed=seed)))
 
 
@@ -136,15 +135,13 @@ def _rows_of_file(path: Path) -> list[Any]:
     Raises:
         CorpusError: the file cannot be read.
     """
-    try:
+    with reported_as(CorpusError, f"{path}: cannot be read as a task", OSError, ValueError):
         if path.suffix.lower() == ".csv":
             table = pd.read_csv(path, dtype=str, keep_default_na=False)
             rows: list[Any] = table.to_dict("records")
             return rows
         lines = path.read_text(encoding="utf-8").splitlines()
         return [json.loads(line) for line in lines if line.strip()]
-    except (OSError, ValueError) as error:
-        raise CorpusError(f"{path}: cannot be read as a task: {first_line(error)}") from error
 
 
 def _checked_task(name: str, rows: Sequence[Any], *, first: int) -> Task:

@@ -15,7 +15,7 @@ from headscope.causal.rerun import Rerunner
 from headscope.causal.task_prompts import TaskPrompts
 from headscope.causal.task_runner import Method, Metric, TaskRunner
 from headscope.errors import CorpusError, HeadscopeError
-from headscope.heads import head_name, parse_head
+from headscope.heads import parse_head
 from headscope.models.families import refuse_encoder
 from headscope.models.model import Model
 from headscope.options import Device, Name, Positive, Revision, Seed, Source
@@ -184,9 +184,7 @@ def _named_heads(model: Model, run: Result | None, heads: str) -> list[Head]:
         return selected_heads(run, heads)
     positions = list(dict.fromkeys(parse_head(name) for name in heads.split(",")))
     for layer, head in positions:
-        if layer not in model.attention_layers or head >= model.heads:
-            last = head_name(model.attention_layers[-1], model.heads - 1)
-            raise HeadscopeError(f"{model.name} has no head {head_name(layer, head)}; up to {last}")
+        model.check_head(layer, head)
     return positions
 
 

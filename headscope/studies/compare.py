@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from headscope.errors import ChoiceError, RunError
+from headscope.errors import RunError, check_choice
 from headscope.heads import head_name
 from headscope.relations.relation import MIN_QUERIES
 from headscope.resolve import RunName, run_names, the_run
@@ -395,8 +395,8 @@ def _parsed(text: str, types: Sequence[str]) -> re.Match[str]:
             f"--fail-on {text!r:.80} is not a condition; write for example 'lost induction > 0', "
             "'sure changes > 3', 'gained > 10' or 'sure lost coreference >= 1'"
         )
-    if match[3] and match[3] not in types:
-        raise ChoiceError("head type in these runs", match[3], types)
+    if match[3]:
+        check_choice("head type in these runs", match[3], types)
     return match
 
 

@@ -18,7 +18,7 @@ import yaml
 from pydantic import Field, PlainValidator
 
 from headscope.classification import classify
-from headscope.errors import ArgumentError, HeadscopeError, first_line
+from headscope.errors import ArgumentError, HeadscopeError, reported_as
 from headscope.models.last_model import LastModel
 from headscope.options import (
     Name,
@@ -299,12 +299,9 @@ def _results_of_cluster(
     optional_package(f"--address {address}", "ray")
     import ray
 
-    try:
+    unusable = f"Ray at {address} cannot be used"
+    with reported_as(HeadscopeError, unusable, ConnectionError, RuntimeError, ValueError):
         ray.init(address=address, log_to_driver=False, logging_level="ERROR")
-    except (ConnectionError, RuntimeError, ValueError) as error:
-        raise HeadscopeError(
-            f"Ray at {address} cannot be used: {first_line(error):.300}"
-        ) from error
     return _results_of_pool(run, cells, workers)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 
 from headscope.corpus.shipped import unlike
-from headscope.errors import RunError
+from headscope.errors import RunError, reported_as
 from headscope.models.locate import run_name
 from headscope.relations import head_types
 from headscope.runs.recorded_paths import lies, name_of, seen_from
@@ -126,7 +126,8 @@ class SweepFolder:
             RunError: the folder holds no sweep, or a damaged one.
         """
         file = path / PLAN
-        try:
+        damaged = f"{file!s:.100}: no sweep, or a damaged one"
+        with reported_as(RunError, damaged, OSError, ValueError, KeyError, TypeError):
             plan = json.loads(file.read_text(encoding="utf-8"))
             cells = {}
             for row in plan["cells"]:
@@ -137,8 +138,6 @@ class SweepFolder:
                     raise ValueError("a run lies outside the folder")
                 cells[cell.folder] = cell
             return cls(path=path, settings=plan["settings"], names=plan["names"], cells=cells)
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise RunError(f"{file!s:.100}: no sweep, or a damaged one: {error!s:.100}") from error
 
     @classmethod
     def open(cls, out: Path, settings: dict[str, Any]) -> SweepFolder:

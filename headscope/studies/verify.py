@@ -21,7 +21,7 @@ from pydantic import Field
 from scipy.stats import rankdata
 
 from headscope.corpus.shipped import data_folder
-from headscope.errors import ChoiceError, RunError
+from headscope.errors import ChoiceError, RunError, reported_as
 from headscope.heads import head_name
 from headscope.options import Flag, Name, PathName
 from headscope.paths import given_file
@@ -52,6 +52,8 @@ def published_metrics() -> pd.DataFrame:
     """
     return pd.read_csv(data_folder() / METRICS, index_col="metric")
 
+
+_UNREADABLE = (ValueError, TypeError, KeyError, OverflowError, RecursionError)
 
 STUDY = Study(
     command=Command(
@@ -146,7 +148,7 @@ def read_scores(path: Path, model: str = "") -> pd.DataFrame:
         HeadscopeError: there is no such file, or it holds something else.
     """
     raw = given_file(path, f"a CSV of published scores: {', '.join(FILE_COLUMNS)}")
-    try:
+    with reported_as(RunError, f"{path}: no table of published scores", *_UNREADABLE):
         if path.suffix == ".json":
             table = _scores_of_json(raw).assign(model=model, revision="main")
         else:
@@ -154,8 +156,6 @@ def read_scores(path: Path, model: str = "") -> pd.DataFrame:
             kinds |= {"layer": "int64", "head": "int64", "value": "float64"}
             packed = "xz" if path.suffix == ".xz" else None
             table = pd.read_csv(BytesIO(raw), compression=packed, dtype=kinds, usecols=FILE_COLUMNS)
-    except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
-        raise RunError(f"{path}: no table of published scores: {error!s:.200}") from error
     return table.fillna({"revision": "main"})
 
 

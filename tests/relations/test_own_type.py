@@ -138,7 +138,7 @@ def test_a_package_brings_its_type_by_an_entry_point(monkeypatch):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("headscope.relations.types.sink:TYPE", "there is a head type sink already"),
+        ("headscope.relations.types.sink:TYPE", "head type called sink"),
         ("headscope.relations.types.sink:no", "cannot load the head type"),
         ("headscope.errors:LONGEST", "is not an hs.HeadType"),
     ],
