@@ -71,7 +71,7 @@ class ChoiceError(HeadscopeError):
     def __init__(self, what: str, value: str, choices: Iterable[str]) -> None:
         choices = list(choices)
         super().__init__(
-            f"no {what} named {value!r:.80}{nearest(value, choices)}; choose from: "
+            f"no {what} named {value!r:.80}{nearest_name(value, choices)}; choose from: "
             f"{', '.join(choices)}"
         )
 
@@ -104,10 +104,10 @@ def reported_as(
         raise kind(f"{message}: {first_line(error):.300}") from error
 
 
-def nearest(value: str, choices: Iterable[str]) -> str:
+def nearest_name(value: str, choices: Iterable[str]) -> str:
     """The one of the choices that a mistyped name may mean, to be added to a message.
 
-    >>> nearest("smolm2", ["smollm2", "minilm"]), nearest("gpt2", ["smollm2", "minilm"])
+    >>> nearest_name("smolm2", ["smollm2", "minilm"]), nearest_name("gpt2", ["smollm2", "minilm"])
     (' (is smollm2 meant?)', '')
     """
     # a long name from a file is no typing error, and comparing takes its square

@@ -30,7 +30,7 @@ from pydantic import (
 )
 from pydantic.fields import FieldInfo
 
-from headscope.errors import ArgumentError, nearest
+from headscope.errors import ArgumentError, nearest_name
 from headscope.heads import head_name, parse_head
 from headscope.random_state import random_state_kept
 
@@ -218,7 +218,7 @@ def _message(invalid: ValidationError, known: dict[str, FieldInfo]) -> str:
     errors = invalid.errors(include_url=False)
     name = str(errors[0]["loc"][0])
     if errors[0]["type"] == "extra_forbidden":
-        suggestion = nearest(name, known)
+        suggestion = nearest_name(name, known)
         return f"no argument named {name!r:.80}{suggestion}; choose from: {', '.join(known)}"
     of_argument = [error for error in errors if error["loc"][0] == name]
     # a union has an error for each of its types; those of an item of a list say more

@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 from pydantic import Field, PlainValidator
 
 from headscope.corpus.shipped import shipped_corpora
-from headscope.errors import CorpusError, ModelError, RunError, nearest
+from headscope.errors import CorpusError, ModelError, RunError, nearest_name
 from headscope.options import A_MODEL_OR_RUN, A_RUN, IN_PYTHON, check_model, check_path
 from headscope.paths import resolved
 from headscope.runs.atlas import atlas_names, atlas_of, is_stored
@@ -60,7 +60,7 @@ def load(run: str | Path, *, with_tally: bool = False) -> Result:
         return atlas.load()
     if not is_run(Path(run)):
         raise RunError(
-            f"{run!s:.200}{nearest(str(run), atlas_names())}: no run here ({RECORD} is "
+            f"{run!s:.200}{nearest_name(str(run), atlas_names())}: no run here ({RECORD} is "
             "missing); write one with headscope classify"
         )
     return RunFolder(run).load(with_tally=with_tally)

@@ -20,7 +20,7 @@ from pydantic import Field
 
 from headscope.corpus.document import Document, Mention, Word
 from headscope.corpus.gold_links import arrow_table
-from headscope.corpus.mentions import agreement, parsed_features, shared_words
+from headscope.corpus.mentions import agreeing_mentions, parsed_features, shared_words
 from headscope.corpus.window import MentionTable, Window, WordTable, no_mentions
 from headscope.errors import PatternError
 from headscope.options import checked
@@ -189,7 +189,7 @@ def _mention_table(
         surface=_texts(_surface(document, mention) for mention in mentions),
         lemma=_texts((head.lemma or head.form).lower() for head in heads),
         shared=shared_words(document, mentions),
-        agrees=agreement(document, mentions),
+        agrees=agreeing_mentions(document, mentions),
         pronoun=pronoun,
         personal=pronoun & prs,
     )

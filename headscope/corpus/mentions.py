@@ -121,14 +121,16 @@ FEATURES = ("Number", "Gender", "Person")
 A noun counts as third person."""
 
 
-def agreement(document: Document, mentions: Sequence[Mention]) -> Bool[ndarray, "mention mention"]:
+def agreeing_mentions(
+    document: Document, mentions: Sequence[Mention]
+) -> Bool[ndarray, "mention mention"]:
     """Mask of mentions that do not contradict each other in number, gender and person.
 
     >>> from headscope.corpus.document import Word
     >>> feats = {"Ann": "Number=Sing", "he": "Gender=Masc", "she": "Gender=Fem"}
     >>> words = tuple(Word(form, 0, 1, 0, feats=feats[form]) for form in feats)
     >>> mentions = [Mention("e", i, i, i) for i in range(3)]
-    >>> agreement(Document("d", "", words), mentions).astype(int).tolist()
+    >>> agreeing_mentions(Document("d", "", words), mentions).astype(int).tolist()
     [[1, 1, 1], [1, 1, 0], [1, 0, 1]]
     """
     known = [_features(document, mention) for mention in mentions]

@@ -131,7 +131,7 @@ class Sample:
         """
         if id(window) in self._patterns:
             return self._patterns[id(window)]
-        patterns = read_patterns(model, window)
+        patterns = patterns_of_window(model, window)
         self._keep(patterns, model.heads * model.layers)
         return patterns
 
@@ -153,7 +153,7 @@ class PatternReader:
         """Add nothing: examples are cut out of the patterns later."""
 
 
-def read_patterns(model: Model, window: Window) -> WindowPatterns:
+def patterns_of_window(model: Model, window: Window) -> WindowPatterns:
     """The patterns of a window, the same as if they had been kept when it was read separately.
 
     Raises:

@@ -9,7 +9,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headscope.corpus.languages import foreign_languages
+from headscope.corpus.treebank_languages import foreign_languages
 from headscope.corpus.window import Window
 from headscope.errors import CorpusError
 from headscope.measure.fit_baselines import FittedBaselines

@@ -13,7 +13,7 @@ from huggingface_hub import HfApi, snapshot_download
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils.tqdm import tqdm
 
-from headscope.errors import ModelError, nearest
+from headscope.errors import ModelError, nearest_name
 from headscope.models.checkpoint import WEIGHTS_SUFFIX, verified_sha256
 from headscope.models.packaged import (
     PACKAGED,
@@ -91,7 +91,7 @@ def download(name: str, revision: str | None, files: Sequence[str]) -> tuple[Pat
         except (OSError, HFValidationError):
             reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
             raise ModelError(
-                f"{wanted_model}{nearest(name, reserved_names())} is not a local folder, and "
+                f"{wanted_model}{nearest_name(name, reserved_names())} is not a local folder, and "
                 f"cannot be fetched from the Hugging Face hub: {reason}. {WAYS_ON}"
             ) from error
     for file in Path(folder).iterdir():

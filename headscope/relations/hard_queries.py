@@ -86,7 +86,7 @@ class ChosenBaseline:
 
 @dataclass(frozen=True)
 class MatchedControlPart(Relation):
-    """A relation with its matched control, which is summed beside it."""
+    """A relation with its matched control, which is summed with it."""
 
     parent: Relation = field(kw_only=True)
 

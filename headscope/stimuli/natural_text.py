@@ -16,9 +16,9 @@ import numpy as np
 from headscope.corpus.align import Cuts
 from headscope.corpus.code import is_code
 from headscope.corpus.document import Document
-from headscope.corpus.languages import foreign_languages
 from headscope.corpus.read import corpus_files, file_sha256, read_documents, unread_note
 from headscope.corpus.shipped import corpus_place, listed, named_corpora, names_within
+from headscope.corpus.treebank_languages import foreign_languages
 from headscope.corpus.window import Window
 from headscope.errors import CorpusError
 from headscope.stimuli.stimulus import (

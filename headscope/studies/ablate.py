@@ -8,7 +8,7 @@ tokens, or, without a head for masked tokens, by how far the last state moves.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from math import log
 from textwrap import shorten
@@ -22,13 +22,13 @@ from numpy import ndarray
 from pydantic import Field
 from torch import Tensor
 
+from headscope.causal.head_set import output_norms
 from headscope.causal.intervention import HeadsSet
-from headscope.causal.rerun import Rerunner, Score, TokenRows
+from headscope.causal.rerun import CleanRun, Rerunner, Score, TokenRows
 from headscope.causal.task_runner import Method
 from headscope.corpus.window import Window
 from headscope.errors import ArgumentError, RunError
 from headscope.heads import head_name
-from headscope.models.layout.projections import output_matrix
 from headscope.models.stream import batch_tokens_on, in_batches, padded_tokens
 from headscope.options import Device, Heads, Positive, RunCorpus, Seed, Source
 from headscope.progress import OnProgress, Progress, Steps, progress_bar
@@ -188,7 +188,8 @@ def ablate(
         model = model_of(run, source=source, device=device)
         if only != "edges":
             rerunner = Rerunner(model)
-            norms = output_norms(rerunner, short_windows(model, corpora, NORM_TOKENS, seed))
+            windows = short_windows(model, corpora, NORM_TOKENS, seed)
+            norms = output_norms(rerunner, clean_runs(rerunner, windows))
             tested = heads_with_controls(run, heads, norms)
             types = {head.type for head in tested}
             texts = ablation_texts(run, model, corpora, types, rerunner.score, seed)
@@ -275,32 +276,15 @@ def _nearest(head: Head, pool: list[Head], norms: Mapping[Head, float]) -> tuple
     return tuple(sorted(pool, key=distance)[:CONTROLS])
 
 
-def output_norms(rerunner: Rerunner, windows: Sequence[Window]) -> dict[Head, float]:
-    """Mean norm of each head's output z W_O over tokens, without the first of each window."""
-    heads, device = rerunner.model.heads, rerunner.model.device
-    matrices = {}
-    for layer, projection in rerunner.outputs.items():
-        matrix = output_matrix(projection).float()
-        matrices[layer] = matrix.reshape(heads, -1, matrix.shape[-1])
-    sums = {layer: np.zeros(heads) for layer in matrices}
+def clean_runs(rerunner: Rerunner, windows: Sequence[Window]) -> Iterator[CleanRun]:
+    """Untouched runs of windows, the longest first."""
+    device = rerunner.model.device
     nothing = torch.zeros(0, dtype=torch.long)
-    count = 0
     by_length = sorted(windows, key=len, reverse=True)
     for batch in in_batches(by_length, batch_tokens_on(device)):
         tokens = padded_tokens(batch).to(device)
         lengths = torch.tensor([len(window) for window in batch])
-        clean = rerunner.clean(TokenRows(tokens, lengths, nothing, nothing))
-        position = torch.arange(tokens.shape[1])
-        real = ((position > 0) & (position < lengths[:, None])).to(device)
-        count += int(real.sum())
-        for layer, z in clean.z.items():
-            output = torch.einsum("phd,hdm->phm", z[real].float(), matrices[layer])
-            sums[layer] += output.norm(dim=-1).sum(0).double().cpu().numpy()
-    return {
-        (layer, head): float(norm) / count
-        for layer, of_layer in sums.items()
-        for head, norm in enumerate(of_layer)
-    }
+        yield rerunner.clean(TokenRows(tokens, lengths, nothing, nothing))
 
 
 def ablate_heads(

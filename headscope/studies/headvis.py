@@ -199,7 +199,7 @@ def _write(path: Path, content: Any) -> None:
     write_file(path, text + "\n")
 
 
-class Cells(NamedTuple):
+class StrongCells(NamedTuple):
     """The strongest cells of a head, in the order of windows, queries and keys."""
 
     window: Int[ndarray, " cell"]
@@ -207,12 +207,12 @@ class Cells(NamedTuple):
     key: Int[ndarray, " cell"]
     attention: Float[ndarray, " cell"]
 
-    def some(self, which: Any) -> Cells:
+    def some(self, which: Any) -> StrongCells:
         """The cells of a slice or a mask."""
-        return Cells(*(column[which] for column in self))
+        return StrongCells(*(column[which] for column in self))
 
 
-class Texts:
+class TokenTexts:
     """Windows as text, their tokens numbered in alphabetical order."""
 
     def __init__(self, windows: Sequence[Window], numbers: Sequence[int]) -> None:
@@ -228,7 +228,7 @@ class Texts:
             all_tokens += tokens
         self._codes, self._names = pd.factorize(np.array(all_tokens, object), sort=True)
 
-    def table(self, cells: Cells, positions: Int[ndarray, " cell"]) -> list[dict[str, Any]]:
+    def table(self, cells: StrongCells, positions: Int[ndarray, " cell"]) -> list[dict[str, Any]]:
         """The tokens at one side of cells that have the largest share of their attention."""
         codes = self._codes[self._start[cells.window] + positions]
         sums = np.bincount(codes, cells.attention, len(self._names))
@@ -345,7 +345,7 @@ class Reading:
         heads = pd.DataFrame(self.heads, columns=["layer", "head"])
         return heads.join(metrics)
 
-    def strongest(self, index: int, sample: Sample) -> Cells:
+    def strongest(self, index: int, sample: Sample) -> StrongCells:
         """The strongest cells of a head in the windows of its sample.
 
         Their attention is in [`FAINTEST`, 1]. Each row of a pattern has at most `STRONGEST`.
@@ -354,14 +354,14 @@ class Reading:
         for number in sorted(number for number, _ in sample):
             for tile in self._tiles[index, number]:
                 row, rank = np.nonzero(tile.attention >= FAINTEST)
-                cells = Cells(
+                cells = StrongCells(
                     window=np.full(len(row), number),
                     query=tile.first + row,
                     key=tile.keys[row, rank],
                     attention=tile.attention[row, rank],
                 )
                 parts.append(cells)
-        return Cells(
+        return StrongCells(
             window=np.concatenate([cells.window for cells in parts]),
             query=np.concatenate([cells.query for cells in parts]),
             key=np.concatenate([cells.key for cells in parts]),
@@ -491,7 +491,7 @@ def sample_sequences(
 
 def head_files(reading: Reading) -> Iterator[dict[str, Any]]:
     """Content of `heads/L{layer}H{head}.json` of each head."""
-    texts = Texts(reading.windows, reading.candidates.tolist())
+    texts = TokenTexts(reading.windows, reading.candidates.tolist())
     for index, head in enumerate(reading.heads):
         largest = reading.largest[:, index]
         rng = np.random.default_rng([0, *head])
@@ -501,7 +501,7 @@ def head_files(reading: Reading) -> Iterator[dict[str, Any]]:
 
 
 def head_file(
-    texts: Texts, largest: Float[ndarray, " window"], sample: Sample, cells: Cells
+    texts: TokenTexts, largest: Float[ndarray, " window"], sample: Sample, cells: StrongCells
 ) -> dict[str, Any]:
     """Content of `heads/L{layer}H{head}.json`; `cells` are those of `Reading.strongest`."""
     sequences = []
@@ -536,7 +536,7 @@ def head_file(
     }
 
 
-def _distance_histogram(cells: Cells, longest: int) -> dict[str, list[int]]:
+def _distance_histogram(cells: StrongCells, longest: int) -> dict[str, list[int]]:
     """Distances from queries to their strongest key, if it has enough attention."""
     pairs = cells.some(cells.attention >= TOP_PAIR)
     order = np.lexsort((-pairs.attention, pairs.query, pairs.window))

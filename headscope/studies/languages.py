@@ -10,8 +10,8 @@ from typing import Annotated, Any
 import pandas as pd
 from pydantic import Field, PlainValidator
 
-from headscope.corpus.languages import by_language
 from headscope.corpus.shipped import listed
+from headscope.corpus.treebank_languages import by_language
 from headscope.errors import HeadscopeError, RunError
 from headscope.heads import head_name
 from headscope.measure.tally import MIN_BLOCKS, Tally

@@ -226,7 +226,7 @@ def show(
     check_unicode(text)
     loaded, _ = model_or_run(model, source=source, revision=revision, device=device)
     every = range(loaded.heads)
-    places = places_of(head, loaded.attention_layers, every, loaded.check_head)
+    places = heads_of_names(head, loaded.attention_layers, every, loaded.check_head)
     shown_text = _read_text(loaded, text, generate)
     layers = sorted({layer for layer, _ in places})
     numbers = sorted({number for _, number in places})
@@ -274,7 +274,7 @@ def _show_patterns(
     def check(layer: int, head: int) -> None:
         patterns[head_name(layer, head)]
 
-    places = places_of(names, patterns.layers, patterns.heads, check)
+    places = heads_of_names(names, patterns.layers, patterns.heads, check)
     selected = np.stack([patterns[head_name(layer, head)] for layer, head in places])
     shown_text = _ShownText(patterns.window, tuple(patterns.tokens))
     return _view(patterns.name, shown_text, places, selected, is_one=is_one_head(names))
@@ -312,7 +312,7 @@ def is_one_head(names: Sequence[str]) -> bool:
     return len(names) == 1 and names[0] != ALL_HEADS and parse_layer(names[0]) is None
 
 
-def places_of(
+def heads_of_names(
     names: Sequence[str],
     layers: Sequence[int],
     heads: Sequence[int],

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import headscope as hs
-from headscope.corpus.languages import by_language
+from headscope.corpus.treebank_languages import by_language
 from headscope.errors import ChoiceError, CorpusError
 from tests.helpers.treebanks import LANGUAGES, save_treebanks
 

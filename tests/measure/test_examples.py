@@ -19,7 +19,7 @@ from headscope.measure.example import (
     WIDTH,
     ExampleRequest,
 )
-from headscope.measure.example_reader import Sample, read_patterns
+from headscope.measure.example_reader import Sample, patterns_of_window
 from headscope.measure.examples import (
     DECILES,
     MIN_BEST,
@@ -185,9 +185,9 @@ def test_what_a_run_kept_of_a_window_is_what_it_would_read_again(gpt2_folder, fo
     read(reader, windows, [], sums)
     assert sizes.count(1) >= len(kept.windows) == 3
     assert max(sizes) > 1
-    again = [read_patterns(model, window) for window in kept.windows]
+    again = [patterns_of_window(model, window) for window in kept.windows]
     # patterns that were kept are not read again
-    monkeypatch.setattr(example_reader, "read_patterns", None)
+    monkeypatch.setattr(example_reader, "patterns_of_window", None)
     for window, patterns in zip(kept.windows, again, strict=True):
         for layer in range(model.layers):
             seen = kept.patterns(model, window).of_layer(layer)

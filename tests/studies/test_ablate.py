@@ -11,6 +11,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 import headscope as hs
+from headscope.causal.head_set import output_norms
 from headscope.causal.rerun import Rerunner, TokenRows
 from headscope.corpus.document import Document
 from headscope.corpus.window import Window
@@ -32,7 +33,7 @@ from headscope.stimuli.natural_text import TextWindows
 from headscope.stimuli.prompts import MinimalPair, agreement_pairs
 from headscope.stimuli.repeat import repeat_windows
 from headscope.studies import ablate_texts
-from headscope.studies.ablate import HeadOfType, ablate_heads, output_norms
+from headscope.studies.ablate import HeadOfType, ablate_heads, clean_runs
 from headscope.studies.ablate_texts import minimal_pairs, near_and_away, repeats
 from tests.helpers.encoders import HEADS, WIDTH, WORDS, corpus, hand_built, save_tokenizer
 from tests.helpers.run_folders import data_of
@@ -185,7 +186,7 @@ def test_norms_are_those_of_z_times_each_head_s_rows_of_w_o(rerunner):
             for head in range(4):
                 output = z[layer][0, 1:, head] @ matrix[8 * head : 8 * head + 8]
                 sums[layer, head] += float(output.norm(dim=-1).sum())
-    norms = output_norms(rerunner, windows)
+    norms = output_norms(rerunner, clean_runs(rerunner, windows))
     assert list(norms) == list(np.ndindex(2, 4))
     assert np.allclose([*norms.values()], sums.ravel() / (13 + 8), rtol=1e-4)
 
