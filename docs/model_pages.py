@@ -24,7 +24,6 @@ from headscope.models.packaged import PACKAGED
 from headscope.relations.relation import MIN_QUERIES
 from headscope.runs.atlas import PREFIX, atlas_names
 from headscope.statistics.general_labels import distinct_tags, shown_relations
-from headscope.statistics.reasons import findings
 from headscope.statistics.tags import (
     INCONCLUSIVE,
     NO,
@@ -32,6 +31,7 @@ from headscope.statistics.tags import (
     is_decidable,
     with_thresholds,
 )
+from headscope.views.head_account import findings
 
 PAGES = Path(__file__).parent / "results"
 START = Path(__file__).parent / "index.md"

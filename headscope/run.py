@@ -34,7 +34,6 @@ from headscope.runs.listing import list_heads
 from headscope.runs.write import check_target, write_file
 from headscope.settings import LOADING, MAX_TOKENS
 from headscope.statistics.columns import PRELIMINARY
-from headscope.statistics.reasons import why
 from headscope.statistics.result import Result, by_name
 
 if TYPE_CHECKING:
@@ -69,6 +68,9 @@ class Run(Result):
         Raises:
             RunError: the run has no such head, or no such relation.
         """
+        # templates are slow to import
+        from headscope.views.head_account import why
+
         return why(self, head, relation)
 
     @checked

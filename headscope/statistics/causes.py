@@ -7,7 +7,6 @@ import pandas as pd
 from jaxtyping import Float
 from numpy import ndarray
 
-from headscope.statistics.columns import rows_of_head
 from headscope.statistics.conditions import MAX_Q
 from headscope.statistics.estimates import adjusted
 
@@ -163,67 +162,3 @@ def _exceeds_controls(table: pd.DataFrame) -> pd.Series:
     has_no_away = ~table["behaviour"].isin(NEAR) | np.isnan(away_effect)
     is_specific = has_no_away | is_larger_near
     return _is_edges(table) | (is_worse & is_specific)
-
-
-def cause_lines(table: pd.DataFrame, layer: int, head: int) -> list[str]:
-    """Sentences on the effects of knocking out the edges of each tag, then of ablating the head."""
-    causes = rows_of_head(table, layer, head)
-    causes = causes.assign(direction=directions(causes))
-    is_away = causes["behaviour"].isin(AWAY)
-    away_effects = causes[is_away].set_index("type")["effect"]
-    tags = causes[causes["kind"] == "tag"]
-    heads = causes[(causes["kind"] == "head") & ~is_away]
-    lines = [_edge_line(row) for row in tags.to_dict("records")]
-    for row in heads.to_dict("records"):
-        lines.append(_head_line(row, away_effects))
-    return lines
-
-
-def _edge_line(row: dict[str, object]) -> str:
-    name = f"{row['type']}/{row['relation']}"
-    if pd.isna(row["effect"]):
-        return f"{name}, edges to its targets: {row['verdict']}"
-    excess = _with_interval(row, "excess", "excess", "+.4f")
-    times = f"{row['times']:.1f} times as much [{row['times_low']:.1f}, {row['times_high']:.1f}]"
-    loss_excess = _with_interval(row, "loss_excess", "loss", "+.3f")
-    return (
-        f"{name}: knocking out the edges to its targets ({row['moved']:.2f} of the attention, at "
-        f"{row['n']} queries) changes what is predicted there by {row['effect']:.4f} nats, "
-        f"as much other attention of the layer by {row['control']:.4f}: {excess}, typically "
-        f"{times}; the loss of the next token changes by {row['loss']:+.3f} nats, "
-        f"{loss_excess} more than with the control "
-        f"({row['direction']}){_q(row)}: {row['verdict']}"
-    )
-
-
-def _with_interval(row: dict[str, object], name: str, ends: str, form: str) -> str:
-    """A number of a row with its 95 % interval, whose columns are named by `ends`."""
-    value = format(row[name], form)
-    low = format(row[f"{ends}_low"], form)
-    high = format(row[f"{ends}_high"], form)
-    return f"{value} [{low}, {high}]"
-
-
-def _head_line(row: dict[str, object], away: pd.Series) -> str:
-    if pd.isna(row["effect"]):
-        return f"{row['type']}: {row['verdict']}"
-    what, unit = BEHAVIOURS[str(row["behaviour"])]
-    line = (
-        f"{row['type']}: ablating it ({row['how']}) changes {what} from {row['clean']:.2f} "
-        f"to {row['ablated']:.2f}: {row['effect']:+.3f} {unit} "
-        f"[{row['ci_low']:+.3f}, {row['ci_high']:+.3f}] ({row['direction']})"
-    )
-    if row["type"] in away:
-        elsewhere = away[row["type"]]
-        line += f", elsewhere {elsewhere:+.3f}"
-    elif row["behaviour"] in NEAR:
-        line += "; its relation has queries at every token, so there are no other tokens"
-    if pd.notna(row["control"]):
-        line += f"; control heads {row['control']:+.3f}"
-        line += _q(row)
-    return f"{line}: {row['verdict']}"
-
-
-def _q(row: dict[str, object]) -> str:
-    q_value = row["q_value"]
-    return "" if pd.isna(q_value) else f", q {q_value:.2g}"

@@ -177,19 +177,6 @@ def partial_sinks(evidence: pd.DataFrame, thresholds: Mapping[str, Threshold]) -
     return rows.drop_duplicates(_HEAD).sort_values(_HEAD)
 
 
-def partial_sink_lines(
-    evidence: pd.DataFrame, thresholds: Mapping[str, Threshold]
-) -> dict[tuple[int, int], str]:
-    """The sentences on all partial sinks, by layer and head."""
-    lines = {}
-    for row in partial_sinks(evidence, thresholds).to_dict("records"):
-        lines[row["layer"], row["head"]] = (
-            f"Partial sink: {row['mass']:.2f} of its attention on {row['description']}; "
-            f"the tag requires {row['threshold']:g}."
-        )
-    return lines
-
-
 LOWER, HIGHER = 0.9, 1.1
 
 

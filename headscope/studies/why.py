@@ -20,12 +20,12 @@ from headscope.resolve import ModelOrRun, load, run_named
 from headscope.runs.atlas import atlas_of
 from headscope.runs.recorded_paths import name_of
 from headscope.settings import Settings, settings_of
-from headscope.statistics import reasons
 from headscope.statistics.cautions import marked_names
 from headscope.statistics.columns import PRELIMINARY, rows_of_head
 from headscope.statistics.conditions import Row
 from headscope.statistics.general_labels import distinct_tags, tag_names
 from headscope.statistics.head_lists import alternatives
+from headscope.statistics.reasons import head_in
 from headscope.statistics.result import Result, by_name
 from headscope.statistics.tags import (
     INCONCLUSIVE,
@@ -37,6 +37,8 @@ from headscope.statistics.tags import (
 )
 from headscope.stimuli.natural_text import readable
 from headscope.studies.study import Study, study, table_columns
+from headscope.views.head_account import findings
+from headscope.views.head_account import why as why_head
 from headscope.views.study_result import StudyResult
 
 NUMBERS = (
@@ -107,7 +109,7 @@ def why(
     if run is None:
         settings = settings_of(Settings(quick=True), changes)
         run = _read(model, corpus, settings, names, progress)
-    positions = tuple(dict.fromkeys(reasons.head_in(run, name) for name in names))
+    positions = tuple(dict.fromkeys(head_in(run, name) for name in names))
     evidence = with_thresholds(run.evidence, run.thresholds)
     answers = [_answer(run, evidence, at) for at in positions]
     notes = list(_notes(run, positions if is_measured else ()))
@@ -142,7 +144,7 @@ def _answer(run: Result, evidence: pd.DataFrame, at: tuple[int, int]) -> _Answer
     tags = marked_names(shown_tags, names)
     best = _best(run, at, first)
     lines = [f"{head_name(*at)}: {_title(of_head, first, tags)}"]
-    lines += reasons.findings(ordered, run.thresholds)
+    lines += findings(ordered, run.thresholds)
     lines += _numbers(ordered, first)
     if best:
         lines.append(f"best query: {best}")
@@ -174,7 +176,7 @@ class HeadAnswers(StudyResult):
     @checked
     def why(self, head: Head, relation: Name | None = None) -> str:
         """Every condition of a head's tags with its number; see `headscope.Run.why`."""
-        return reasons.why(self.run, head, relation)
+        return why_head(self.run, head, relation)
 
     def __str__(self) -> str:
         return self.text

@@ -6,15 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from headscope.statistics.causes import (
-    CAUSAL_EFFECT,
-    EDGES,
-    IDLE,
-    NO_EFFECT,
-    UNTESTED,
-    cause_lines,
-    judged,
-)
+from headscope.statistics.causes import CAUSAL_EFFECT, EDGES, IDLE, NO_EFFECT, UNTESTED, judged
+from headscope.views.head_account import cause_lines
 
 HEAD = {
     "kind": "tag",

@@ -11,7 +11,7 @@ from headscope.relations.effects import EFFECTS, Effect, no_tokens, sum_names
 from headscope.relations.relation import Relation, Threshold
 from headscope.statistics.estimates import weigh
 from headscope.statistics.judge_heads import Judging, effect_facts, with_direct_effects
-from headscope.statistics.reasons import direct_effect_lines
+from headscope.views.head_account import direct_effect_lines
 
 NAMES = sum_names(EFFECTS)
 COPY, SECOND = NAMES.index("writes/copy/looked-at"), NAMES.index("writes/copy/looked-at/matched")

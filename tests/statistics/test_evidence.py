@@ -16,7 +16,6 @@ from headscope.relations.relation import Relation, Threshold
 from headscope.statistics.conditions import failures, open_in_words
 from headscope.statistics.estimates import weigh
 from headscope.statistics.head_lists import TagCounts, tag_counts, undecided
-from headscope.statistics.reasons import explain_tags
 from headscope.statistics.result import by_name
 from headscope.statistics.tags import (
     INCONCLUSIVE,
@@ -30,6 +29,7 @@ from headscope.statistics.tags import (
     verdicts,
     with_thresholds,
 )
+from headscope.views.head_account import explain_tags
 from headscope.views.report.sentences import threshold_sensitivity
 
 NAMES = ("a/one", "a/two")

@@ -7,7 +7,8 @@ import pandas as pd
 
 from headscope.relations.relation import Threshold
 from headscope.statistics.columns import FEATURE_MODEL_COLUMNS
-from headscope.statistics.reasons import explain_tags, explained_by
+from headscope.statistics.reasons import explained_by
+from headscope.views.head_account import explain_tags
 
 RULE = Threshold(threshold=0.2, source="ours", meaning="its target", beat_baseline_by=0.1)
 ROW = {

@@ -26,7 +26,6 @@ from headscope.statistics.causes import (
     NEAR,
     NO_EFFECT,
     UNTESTED,
-    cause_lines,
     judged,
 )
 from headscope.stimuli.natural_text import TextWindows
@@ -35,6 +34,7 @@ from headscope.stimuli.repeat import repeat_windows
 from headscope.studies import ablate_texts
 from headscope.studies.ablate import HeadOfType, ablate_heads, clean_runs
 from headscope.studies.ablate_texts import minimal_pairs, near_and_away, repeats
+from headscope.views.head_account import cause_lines
 from tests.helpers.encoders import HEADS, WIDTH, WORDS, corpus, hand_built, save_tokenizer
 from tests.helpers.run_folders import data_of
 from tests.helpers.shell import headscope

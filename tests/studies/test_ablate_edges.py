@@ -13,14 +13,7 @@ from headscope.measure.study_windows import edge_windows
 from headscope.models.load import load_model
 from headscope.relations import relations_of
 from headscope.relations.window_pairs import WindowPairs
-from headscope.statistics.causes import (
-    CAUSAL_EFFECT,
-    IDLE,
-    NO_EFFECT,
-    UNTESTED,
-    cause_lines,
-    judged,
-)
+from headscope.statistics.causes import CAUSAL_EFFECT, IDLE, NO_EFFECT, UNTESTED, judged
 from headscope.studies.ablate_edges import (
     CONTROLS,
     Tag,
@@ -29,6 +22,7 @@ from headscope.studies.ablate_edges import (
     queries_by_block,
     tags_of,
 )
+from headscope.views.head_account import cause_lines
 from tests.helpers import matching
 
 

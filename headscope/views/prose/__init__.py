@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from functools import cache
 from importlib.resources import files
+from math import isnan
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -14,8 +15,12 @@ if TYPE_CHECKING:
 
 
 def render(template: str, **values: Any) -> str:
-    """A template of this folder, by its name without `.txt`, with its values filled in."""
-    return _environment().get_template(f"{template}.txt").render(values)
+    """A template of this folder, by its name without `.txt`, with its values filled in.
+
+    Templates have a filter `form`, which takes a format of Python, and a test `known`: neither None
+    nor NaN.
+    """
+    return _environment().get_template(f"{template}.txt").render(values).strip("\n")
 
 
 @cache
@@ -24,10 +29,13 @@ def _environment() -> Environment:
     from jinja2 import Environment, FunctionLoader, StrictUndefined
 
     folder = files(__package__)
-    return Environment(
+    environment = Environment(
         loader=FunctionLoader(lambda name: (folder / name).read_text(encoding="utf-8")),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         autoescape=False,  # the text is plain; pages escape what they show
     )
+    environment.filters["form"] = format
+    environment.tests["known"] = lambda value: value is not None and not isnan(value)
+    return environment

@@ -19,7 +19,6 @@ from headscope.measure.example import Example
 from headscope.measure.tally import SIDE, picture_title
 from headscope.runs.patterns import lower_triangle
 from headscope.settings import not_default
-from headscope.statistics.causes import cause_lines
 from headscope.statistics.cautions import WORDS
 from headscope.statistics.columns import PRELIMINARY
 from headscope.statistics.head_lists import best_heads, strongest, tag_counts, undecided
@@ -28,6 +27,7 @@ from headscope.statistics.tags import countable_types, is_undecided, with_thresh
 from headscope.statistics.wording import matched_control_keys
 from headscope.stimuli.natural_text import TEXT
 from headscope.views.cautions import MEANINGS
+from headscope.views.head_account import cause_lines
 from headscope.views.report.sentences import (
     head_sentences,
     in_words,
