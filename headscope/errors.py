@@ -101,7 +101,7 @@ def reported_as(
     try:
         yield
     except errors as error:
-        raise kind(f"{message}: {first_line(error):.300}") from error
+        raise kind(f"{message}: {first_line(error):.150}") from error
 
 
 def nearest_name(value: str, choices: Iterable[str]) -> str:

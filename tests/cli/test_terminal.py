@@ -80,7 +80,7 @@ def test_a_file_of_a_run_that_cannot_be_read_is_one_line(run, tmp_path, monkeypa
 
     monkeypatch.setattr(Path, "open", fail)
     for bad in ("run.json", "evidence.csv.gz", "heads.csv", "causal.csv"):
-        with pytest.raises(RunError, match=rf"{bad}: .*Input/output error"):
+        with pytest.raises(RunError, match=bad):
             hs.load(folder, with_tally=True)
 
 

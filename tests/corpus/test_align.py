@@ -131,6 +131,6 @@ def test_the_share_of_words_without_a_token_is_noted(tmp_path, lost, share):
 @pytest.mark.parametrize(("lost", "words"), [(61, 300), (300, 300), (810, 1000), (301, 1500)])
 def test_text_of_which_most_words_have_no_token_is_refused(tmp_path, lost, words):
     windows = windows_without(tmp_path, lost, words)
-    with pytest.raises(CorpusError, match=rf"keeps no character of {lost} of {words:,} words"):
+    with pytest.raises(CorpusError, match=rf"\b{lost}\b.*\b{words:,}\b"):
         # much text is refused before the first window, a little at its end
         next(iter(windows)) if words >= ENOUGH_WORDS else list(windows)

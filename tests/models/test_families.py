@@ -20,7 +20,7 @@ BOTH = sorted({*auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES} - LISTED - CA
 
 @pytest.mark.parametrize("model_type", [*ENCODERS, *BOTH, "clip", "vit"])
 def test_what_is_no_decoder_and_not_in_the_table_is_refused_by_its_type(model_type):
-    with pytest.raises(ModelError, match=f"^m: {model_type} is (an encoder|a model|not)") as error:
+    with pytest.raises(ModelError, match=f"^m: {model_type}") as error:
         check_family("m", {"model_type": model_type})
     assert READ in str(error.value)
 
@@ -33,12 +33,12 @@ def test_a_decoder_or_a_listed_encoder_passes(model_type):
 @pytest.mark.parametrize(
     ("model_type", "entries", "reason"),
     [
-        ("falcon", {"alibi": True}, "adds ALiBi twice"),
-        ("deepseek_v32", {"index_topk": 64}, "a learned index picks"),
+        ("falcon", {"alibi": True}, "ALiBi"),
+        ("deepseek_v32", {"index_topk": 64}, "index"),
     ],
 )
 def test_a_decoder_whose_attention_is_another_is_refused(model_type, entries, reason):
-    with pytest.raises(ModelError, match=rf"^m: {model_type} is .* {reason}"):
+    with pytest.raises(ModelError, match=rf"^m: {model_type}.*{reason}"):
         check_family("m", {"model_type": model_type} | entries)
 
 
@@ -50,7 +50,7 @@ def test_a_network_of_such_a_type_is_refused_by_the_same_sentence(
     network = AutoModel.from_config(tiny_config(model_type))
     network.save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
-    with pytest.raises(ModelError, match=f": {model_type} is ") as error:
+    with pytest.raises(ModelError, match=model_type) as error:
         open_model((network, tokenizer) if in_memory else tmp_path)
     assert str(error.value).endswith(READ)
     assert "\n" not in str(error.value)

@@ -114,7 +114,7 @@ def test_an_annotated_text_is_read_as_plain_text(gpt2_folder, keys_file):
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"generate": 250}, "--max-length of at least 266"),
+        ({"generate": 250}, "--max-length.*266"),
         ({"generate": 2, "chat": True}, "--chat"),
     ],
 )
@@ -124,5 +124,5 @@ def test_windows_must_leave_room_for_a_text(gpt2_folder, story, settings, words)
 
 
 def test_generated_text_must_fit_into_the_context(gpt2_folder):
-    with pytest.raises(HeadscopeError, match="reads 256 at most"):
+    with pytest.raises(HeadscopeError, match="256"):
         hs.show(str(gpt2_folder), "L0H0", TEXT, generate=250)

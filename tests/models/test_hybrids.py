@@ -50,7 +50,7 @@ def classified(folder, tmp_path_factory):
 
 
 def test_the_lens_engine_reads_no_hybrid(folder):
-    with pytest.raises(ModelError, match=f"{NOTE}; such a model is read by the fused engine alone"):
+    with pytest.raises(ModelError, match="fused"):
         load_model(str(folder), engine="lens")
 
 
@@ -84,7 +84,7 @@ def test_a_head_of_another_layer_is_refused_by_what_that_layer_lacks(head, class
         assert found.returncode == 2
         assert f"no head {head} in" in found.stderr
         assert NOTE in found.stderr
-    with pytest.raises(RunError, match="they go up to L3H3"):
+    with pytest.raises(RunError, match="L3H3"):
         hs.show(str(folder), "L4H0", "hello")
     assert hs.show(str(folder), "L3H3", "hello").title.endswith("L3H3")
 
@@ -96,7 +96,7 @@ def test_a_single_head_is_read_by_the_number_of_its_own_layer(folder, classified
     both = answers.run.evidence.merge(load(classified).evidence, on=keys, suffixes=("", "_whole"))
     assert set(both["layer"]) == {3}
     assert np.allclose(both["mass"], both["mass_whole"], atol=1e-5)
-    with pytest.raises(RunError, match=f"no head L2H0 in .*: {NOTE}"):
+    with pytest.raises(RunError, match=f"L2H0.*{NOTE}"):
         hs.why(str(folder), "L2H0", "controlled", **asked)
 
 

@@ -52,13 +52,13 @@ def test_a_pair_gives_the_evidence_of_its_folder_bit_for_bit_and_stays_as_it_was
     # the run goes back to the model that it keeps; one that was read back asks for it
     pattern = run.show("L0H1", "the old keys").pattern
     again = hs.load(tmp_path / "run")
-    with pytest.raises(ModelError, match=r"was in memory, .* source=\(model, tokenizer\)"):
+    with pytest.raises(ModelError, match="source="):
         again.show("L0H1", "the old keys")
     assert (again.show("L0H1", "the old keys", source=(model, tokenizer)).pattern == pattern).all()
     assert (hs.show((model, tokenizer), "L0H1", "the old keys").pattern == pattern).all()
     with torch.no_grad():
         next(model.parameters()).mul_(1.5)
-    with pytest.raises(RunError, match="has other weights now"):
+    with pytest.raises(RunError, match="weights"):
         run.show("L0H1", "the old keys")
 
 
@@ -76,12 +76,12 @@ def test_a_bridge_and_a_loaded_model_give_the_evidence_of_their_folder(model_fol
 
 
 WRONG = {
-    "no tokenizer": (lambda m, t, f: (m, None), r"pass \(model, tokenizer\)"),
-    "turned": (lambda m, t, f: (t, m), r"pass \(model, tokenizer\)"),
-    "alone": (lambda m, t, f: m, r"pass \(model, tokenizer\)"),
-    "no head": (lambda m, t, f: (AutoModel.from_pretrained(f), t), "predicts no next token"),
-    "number": (lambda m, t, f: 123, "it should be the name or path of a model"),
-    "module": (lambda m, t, f: torch.nn.Linear(2, 2), "it should be the name or path of a model"),
+    "no tokenizer": (lambda m, t, f: (m, None), r"\(model, tokenizer\)"),
+    "turned": (lambda m, t, f: (t, m), r"\(model, tokenizer\)"),
+    "alone": (lambda m, t, f: m, r"\(model, tokenizer\)"),
+    "no head": (lambda m, t, f: (AutoModel.from_pretrained(f), t), "next token"),
+    "number": (lambda m, t, f: 123, "name or path"),
+    "module": (lambda m, t, f: torch.nn.Linear(2, 2), "name or path"),
 }
 
 
@@ -98,5 +98,5 @@ def test_what_is_no_model_in_memory_is_refused_in_one_sentence(gpt2_folder, text
     "option", [("device", "meta"), ("revision", "main"), ("dtype", "bfloat16")]
 )
 def test_what_a_model_in_memory_is_not_is_refused(gpt2_folder, text, option):
-    with pytest.raises(ModelError, match=r"is in memory already, and .* is asked of it"):
+    with pytest.raises(ModelError, match=option[0]):
         hs.classify(pair_of(gpt2_folder), text, **ASKED, **dict([option]))

@@ -104,8 +104,7 @@ def test_a_tokenizer_that_is_larger_than_the_embedding_is_refused(copy):
     edit_config(edit(copy, cut), vocab_size=150)
     with pytest.raises(
         ModelError,
-        match=r"token \d+ in its vocabulary \('.+'\) has no embedding: "
-        "the model has 150 of them",
+        match=r"embedding.*150",
     ):
         load_model(str(copy))
 
@@ -120,5 +119,5 @@ def test_an_added_token_without_an_embedding_is_refused_where_a_text_holds_it(co
     larger.save_pretrained(copy)
     model = load_model(str(copy))
     assert len(model.tokenizer.encode(Document("a", "the old keys", ())).tokens) > 2
-    with pytest.raises(ModelError, match=r"in the text of b \('<\|pad\|>'\) has no embedding"):
+    with pytest.raises(ModelError, match=r"<\|pad\|>"):
         model.tokenizer.encode(Document("b", "the <|pad|> keys", ()))

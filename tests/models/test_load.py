@@ -60,15 +60,15 @@ def test_an_activation_in_one_kernel_is_the_same_function(gpt2_folder, engine):
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("./nowhere", {}, r"\./nowhere: no such file or folder"),
-        ("nowhere.gguf", {}, "nowhere.gguf: no such file"),
-        ("no such name", {}, "is not a local folder, and .*Repo id must"),
-        ("smolm2", {}, r"smolm2 \(is smollm2 meant\?\) is not a local folder"),
-        ("mini", {"revision": "step1000"}, "is not on the hub, and --revision step1000 chooses"),
-        ("mini", {"device": "cuda:9"}, "device 'cuda:9' is not to be had here"),
-        ("mini", {"device_map": "auto", "device": "cpu"}, "leave --device cpu"),
-        ("mini", {"device_map": "auto", "engine": "lens"}, "goes with the fused engine"),
-        ("mini", {"bos": "<s>"}, "'<s>' is not a token of its vocabulary"),
+        ("./nowhere", {}, r"\./nowhere"),
+        ("nowhere.gguf", {}, r"nowhere\.gguf"),
+        ("no such name", {}, "no such name"),
+        ("smolm2", {}, "smollm2"),
+        ("mini", {"revision": "step1000"}, "--revision"),
+        ("mini", {"device": "cuda:9"}, "cuda:9"),
+        ("mini", {"device_map": "auto", "device": "cpu"}, "--device"),
+        ("mini", {"device_map": "auto", "engine": "lens"}, "fused"),
+        ("mini", {"bos": "<s>"}, "<s>"),
     ],
 )
 def test_a_name_or_option_that_leads_to_no_model_is_refused(name, options, message):
@@ -82,22 +82,22 @@ def no_tokenizer(folder: Path) -> None:
 
 
 BAD: dict[str, tuple[Callable[[Path], object], str]] = {
-    "no configuration": (lambda folder: (folder / "config.json").unlink(), "no config.json there"),
+    "no configuration": (lambda folder: (folder / "config.json").unlink(), r"config\.json"),
     "a list": (
         lambda folder: (folder / "config.json").write_text("[]"),
-        "not a JSON object|cannot read its configuration",
+        "JSON|configuration",
     ),
     "no JSON": (
         lambda folder: (folder / "config.json").write_text("{"),
-        "not a JSON object|cannot read its configuration",
+        "JSON|configuration",
     ),
-    "no weights": (lambda folder: (folder / WEIGHTS).unlink(), "neither model.safetensors nor"),
+    "no weights": (lambda folder: (folder / WEIGHTS).unlink(), r"model\.safetensors"),
     "no header": (
         lambda folder: (folder / WEIGHTS).write_bytes(b"no"),
-        "not a whole safetensors file",
+        "safetensors",
     ),
     "no tokenizer": (no_tokenizer, "tokenizer"),
-    "a flag": (lambda folder: edit_config(folder, is_causal=False), "attends to later positions"),
+    "a flag": (lambda folder: edit_config(folder, is_causal=False), "later"),
 }
 
 
@@ -146,18 +146,18 @@ def test_an_ordinary_token_is_no_bos_and_eos_serves(tokenizer, tmp_path):
     backend = no_bos(tokenizer, tmp_path, eos_token="<|endoftext|>")
     assert open_model((tiny_qwen(5), backend)).tokenizer.bos_string == "<|endoftext|>"
     backend = no_bos(tokenizer, tmp_path)
-    with pytest.raises(ModelError, match="Name the token to use with --bos"):
+    with pytest.raises(ModelError, match="--bos"):
         open_model((tiny_qwen(5), backend))
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda p: [p[0], p[1] * 0.9], "m: layer 1: rows of the pattern do not sum to 1"),
-        (lambda p: [p[0], p[1].flip(-1)], "m: layer 1 attends to later positions"),
-        (lambda p: [p[0], p[1][:, :3]], r"m: 2 attention patterns of \[3, 4\] heads come from"),
-        (lambda p: [p[0], p[1] * torch.nan], r"m: layer 1: rows .* sum to 1 \(off by nan\)"),
-        (lambda p: p[:1], r"m: 1 attention patterns of \[4\] heads come from 2 layers"),
+        (lambda p: [p[0], p[1] * 0.9], "m: layer 1"),
+        (lambda p: [p[0], p[1].flip(-1)], "m: layer 1"),
+        (lambda p: [p[0], p[1][:, :3]], r"\[3, 4\]"),
+        (lambda p: [p[0], p[1] * torch.nan], "nan"),
+        (lambda p: p[:1], r"\[4\]"),
     ],
 )
 def test_what_is_no_causal_attention_is_refused_by_model_and_layer(change, message):
@@ -179,7 +179,7 @@ def test_a_device_that_computes_something_else_is_refused(gpt2_folder, monkeypat
 
     assert load_model(str(gpt2_folder), device="cpu:0").engine.name == "fused"
     monkeypatch.setattr(GPT2LMHeadModel, "to", to)
-    with pytest.raises(ModelError, match=r"eager attention differs from .* on cpu by"):
+    with pytest.raises(ModelError, match="eager"):
         load_model(str(gpt2_folder), device="cpu:0")
 
 
@@ -208,7 +208,7 @@ def test_layers_on_the_disk_give_the_same_sums_and_have_no_null_model(
         assert np.array_equal(run.tally.arrays()[name], array), name
     assert set(run.info["notes"]) == {*whole.info["notes"], "spread by accelerate over cpu, disk"}
     assert "--device-map auto" in run.info["command"]
-    with pytest.raises(ModelError, match=r"run without --null-model"):
+    with pytest.raises(ModelError, match="--null-model"):
         hs.classify(str(gpt2_folder), keys_file, device_map="auto", null_model=True, **options)
 
 

@@ -143,14 +143,14 @@ def test_a_wheel_that_is_not_the_pinned_one_ends_in_one_line_and_leaves_nothing(
 def test_a_file_in_place_of_the_cache_is_an_error(row, monkeypatch, tmp_path):
     (tmp_path / "taken").write_text("no folder")
     monkeypatch.setenv("HEADSCOPE_CACHE", str(tmp_path / "taken"))
-    with pytest.raises(ModelError, match=r"tiny cannot be kept in .*taken/models: Not a directory"):
+    with pytest.raises(ModelError, match="taken/models"):
         packaged_path(NAME)
 
 
 def test_the_name_comes_before_a_folder_of_that_name(row, cache, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / NAME).mkdir()
-    with pytest.raises(ModelError, match=r"\./tiny: no config\.json"):
+    with pytest.raises(ModelError, match=r"\./tiny.*config\.json"):
         hs.anatomy(f"./{NAME}")
     assert load_model(NAME).name == NAME
     assert title_of(NAME) == run_name(NAME) == NAME

@@ -83,7 +83,7 @@ def test_chunks_of_logits_change_nothing(model, story, monkeypatch):
 
 def test_a_model_that_scales_its_logits_is_refused(tokenizer, tmp_path):
     save_tiny("granite", tokenizer, tmp_path, logits_scaling=4.0)
-    with pytest.raises(HeadscopeError, match="its logits are not its last residual stream"):
+    with pytest.raises(HeadscopeError, match="logits"):
         collapse(str(tmp_path))
     edit_config(tmp_path, logits_scaling=1.0)
     assert len(collapse(str(tmp_path), max_tokens=100).table) == 10

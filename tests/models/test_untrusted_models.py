@@ -63,7 +63,7 @@ def test_code_that_comes_with_a_model_is_not_run_and_nobody_is_asked(folder, cod
     of_model, of_tokenizer = CLAIMS[claim]
     edit_config(folder, **of_model)
     claim_tokenizer(folder, **of_tokenizer)
-    refused = pytest.raises(ModelError, match="transformers cannot read its configuration")
+    refused = pytest.raises(ModelError, match="transformers")
     # transformers may have a tokenizer of its own that serves
     loads = {"a known model": nullcontext(), "an unknown model": refused}
     with loads.get(claim, suppress(ModelError)):

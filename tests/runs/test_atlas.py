@@ -87,7 +87,7 @@ def test_a_model_of_ones_own_does_not_say_where_it_lay(gpt2_folder, tmp_path):
     assert str(gpt2_folder.parent).encode() not in b"".join(files.values())
     assert json.loads(files["run.json"])["places"]["model"] is None
     text = "The king lost his ring."
-    with pytest.raises(hs.HeadscopeError, match="is not at a known place"):
+    with pytest.raises(hs.HeadscopeError, match="--model"):
         hs.show(tmp_path / "own.tar.xz", "L0H0", text)
     assert hs.show(tmp_path / "own.tar.xz", "L0H0", text, source=str(gpt2_folder))
 

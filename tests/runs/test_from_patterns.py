@@ -43,11 +43,11 @@ def test_given_patterns_get_the_evidence_that_the_model_gets(gpt2_folder, keys_f
 @pytest.mark.parametrize(
     ("patterns", "document", "tokens", "message"),
     [
-        (uniform(3), None, ["a", "b"], r"shape \(1, 1, 3, 3\), but 2 tokens need"),
-        (uniform(2) * 2, None, ["a", "b"], "sum to 1 over keys"),
-        (np.full((1, 1, 2, 2), 0.5), None, ["a", "b"], "a query attends to a later key"),
-        ([uniform(2)], [None, None], [["a", "b"]], "2 documents and 1 token lists"),
-        (uniform(3), read_text("doc", "one two"), ["<s>", "one", "Ġtoo"], "token 2 is ' too', but"),
+        (uniform(3), None, ["a", "b"], r"\(1, 1, 3, 3\)"),
+        (uniform(2) * 2, None, ["a", "b"], "sum to 1"),
+        (np.full((1, 1, 2, 2), 0.5), None, ["a", "b"], "later"),
+        ([uniform(2)], [None, None], [["a", "b"]], "2 documents"),
+        (uniform(3), read_text("doc", "one two"), ["<s>", "one", "Ġtoo"], "token 2"),
     ],
 )
 def test_what_does_not_fit_is_refused(patterns, document, tokens, message):
@@ -121,7 +121,7 @@ def test_a_list_that_may_be_one_of_layers_is_refused(two_texts):
     assert len(layers) == len(cut) == 2  # as many layers as texts, all of one length
     expected = masses(hs.score_patterns(layers, cut))
     for ambiguous in (list(layers), torch.stack(layers)):
-        with pytest.raises(PatternError, match=r"give tuple\(patterns\)"):
+        with pytest.raises(PatternError, match=r"tuple\(patterns\)"):
             hs.score_patterns(ambiguous, cut)
     assert not expected.equals(masses(hs.score_patterns(tuple(layers[::-1]), cut)))
     three = [*layers, layers[0]]  # no list of two texts
@@ -138,7 +138,7 @@ def test_padding_on_the_left_is_refused(two_texts, has_mask):
     mask = np.array([np.pad(np.ones(len(w), int), (longest - len(w), 0)) for w in windows])
     options = {"attention_mask": torch.tensor(mask)} if has_mask else {}
     layers = model(torch.tensor(rows), output_attentions=True, **options).attentions
-    with pytest.raises(PatternError, match="on the right"):
+    with pytest.raises(PatternError, match="right"):
         hs.score_patterns(layers, windows)
 
 

@@ -84,11 +84,9 @@ def test_what_shares_no_folder_with_the_run_has_no_place(home, out):
     shared = out.parent / "far"
     hs.Run(run.heads, run.evidence, run.thresholds, far).save(shared)
     again = hs.load(shared)
-    with pytest.raises(ModelError, match=r"model 'tiny' is not at a known place; .*--model"):
+    with pytest.raises(ModelError, match=r"'tiny'.*--model"):
         again.show("L0H0", "the keys")
-    with pytest.raises(
-        CorpusError, match=r"does not state where the run's text 'texts' lies; .*--c"
-    ):
+    with pytest.raises(CorpusError, match=r"'texts'.*--c"):
         hs.redundancy(again, source=home / "models" / "tiny", windows=2)
     assert again.show("L0H0", "the keys", source=home / "models" / "tiny").pattern.shape[0] > 2
 
@@ -103,7 +101,7 @@ def test_a_run_finds_its_model_and_its_text_and_so_it_does_when_all_are_moved(ho
     assert hs.redundancy(run, windows=2).values["queries"] > 0
     (moved / "hidden-ann" / "models" / "tiny").rename(moved / "small")
     run = hs.load(moved / "shared" / "run")  # the earlier one keeps its model
-    with pytest.raises(ModelError, match=r"model 'tiny' is not at .*tiny; state .* --model"):
+    with pytest.raises(ModelError, match=r"'tiny'.*--model"):
         run.show("L1H2", "the old keys")
     for command in (
         ("show", run_folder := moved / "shared" / "run", "L1H2", "keys"),
@@ -115,7 +113,7 @@ def test_a_run_finds_its_model_and_its_text_and_so_it_does_when_all_are_moved(ho
 
 def test_another_model_is_refused_where_the_run_asks_for_its_own(out, tokenizer, tmp_path):
     other = save_model("gpt2", tokenizer, tmp_path / "other", spread=0.3)
-    with pytest.raises(RunError, match="has other weights now than when this run was made"):
+    with pytest.raises(RunError, match="weights"):
         hs.load(out).show("L0H0", "the keys", source=other)
 
 

@@ -37,7 +37,7 @@ def test_files_are_replaced_only_when_asked_and_all_others_stay(tmp_path):
     site = tmp_path / "site"
     before = {"CNAME.txt": b"heads.example", "index.html": b"1"}
     make(site, before)
-    with pytest.raises(WriteError, match="holds files already; choose another --out, or add --ov"):
+    with pytest.raises(WriteError, match="--overwrite"):
         make(site, {"index.html": b"new"})
     with pytest.raises(WriteError):
         make(site, {"index.html": b"half", "a\0b": b""}, overwrite=True)
@@ -49,7 +49,7 @@ def test_files_are_replaced_only_when_asked_and_all_others_stay(tmp_path):
 
 def test_a_file_is_no_folder_of_a_site(tmp_path):
     (tmp_path / "file").write_text("precious")
-    with pytest.raises(WriteError, match="cannot be written: Not a directory"):
+    with pytest.raises(WriteError, match="file"):
         make(tmp_path / "file", {}, overwrite=False)
-    with pytest.raises(WriteError, match=r"^/ (holds files already|cannot be written)"):
+    with pytest.raises(WriteError, match=r"^/ "):
         make(Path("/"), {})

@@ -103,7 +103,7 @@ def test_a_long_text_is_refused_with_the_number_that_fits(tokenizer, tmp_path):
     assert live.most == MOST_TOKENS
     words = "x" * (MOST_TOKENS - 1)
     assert len(live.read(words).tokens) == MOST_TOKENS
-    with pytest.raises(HeadscopeError, match=f"has {MOST_TOKENS + 1} tokens .* {MOST_TOKENS} at"):
+    with pytest.raises(HeadscopeError, match=f"{MOST_TOKENS + 1}.*{MOST_TOKENS}"):
         live.read(words + "x")
 
 

@@ -137,10 +137,10 @@ def test_python_sees_the_choice_and_the_widget_what_python_sets(chosen, live_wit
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("head", "L9H9", "no head L9H9"),
-        ("type", "lexical", "choose from: induction, positional"),
-        ("text", "", "the text is empty"),
-        ("text", "\ud83d", "half of a character"),
+        ("head", "L9H9", "L9H9"),
+        ("type", "lexical", "induction, positional"),
+        ("text", "", "empty"),
+        ("text", "\ud83d", "character"),
     ],
 )
 def test_what_cannot_be_chosen_is_said_and_changes_nothing(chosen, name, value, said):

@@ -53,7 +53,5 @@ def test_prompts_of_one_seed_differ_in_their_answers_alone(tmp_path):
 def test_a_file_of_tasks_needs_its_three_columns(tmp_path, content):
     path = tmp_path / "wrong.csv"
     path.write_text(content)
-    with pytest.raises(
-        CorpusError, match=r"wrong.csv: cannot be read as a table task,question,ans"
-    ):
+    with pytest.raises(CorpusError, match=r"wrong\.csv.*task,question,answer"):
         read_tasks(path)

@@ -115,7 +115,7 @@ def test_a_run_needs_two_files_that_translate_each_other_unless_all_types_are_na
     assert run.evidence.loc[run.evidence["relation"] == "translation", "n"].min() > 50
     french.write_text(treebank("fr", documents=39).replace("# sent_id = n", "# sent_id = other"))
     for corpora in (english, [english, tmp_path], [english, french]):
-        with pytest.raises(CorpusError, match="needs two --corpus files"):
+        with pytest.raises(CorpusError, match="--corpus"):
             hs.classify("mini", corpora, types="alignment", **options)
     run = hs.classify("mini", [english, french], types="all", **options)
     assert TRANSLATIONS.name not in run.info["provenance"]["stimulus_tokens"]

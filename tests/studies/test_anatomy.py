@@ -173,7 +173,7 @@ def test_known_shapes_have_published_sizes():
     [
         ("mamba", "num_attention_heads"),
         ("deepseek_v3", "kv_lora_rank"),
-        ("t5", "t5 is a model with an encoder and a decoder"),
+        ("t5", "t5"),
     ],
 )
 def test_a_model_without_countable_attention_is_refused(model_type, message, tmp_path):

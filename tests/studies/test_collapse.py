@@ -150,6 +150,5 @@ def test_it_equals_a_model_whose_w_o_is_the_identity(model_folder, keys_file):
 
 def test_heads_of_another_width_are_refused(tokenizer, tmp_path, keys_file):
     save_tiny("llama", tokenizer, tmp_path, head_dim=4)
-    said = "its heads have 16 numbers together and the residual stream 32"
-    with pytest.raises(ModelError, match=said):
+    with pytest.raises(ModelError, match=r"16.*32"):
         collapse(tmp_path, keys_file, mixing=True, max_tokens=100)

@@ -99,7 +99,7 @@ def test_a_study_runs_on_encoders_or_refuses_them(name, encoder_run):
     if DECLARED[name].encoders:
         assert len(call().table) > 0
     else:
-        with pytest.raises(ModelError, match="an encoder"):
+        with pytest.raises(ModelError, match="encoder"):
             call()
 
 
@@ -116,15 +116,15 @@ def test_a_study_is_a_table_a_figure_and_a_file(found, name, tmp_path):
     columns = [column for column in study.table.columns if column not in COUNTED]
     assert [column for column in columns if column not in declared.names] == []
     if not declared.figure:
-        with pytest.raises(HeadscopeError, match="this study has no figure"):
+        with pytest.raises(HeadscopeError, match="figure"):
             study.figure()
     else:
         assert isinstance(study.figure(), Figure)
         study.figure().savefig(tmp_path / "drawn.svg")
     path = study.save(tmp_path / "new" / "found.csv")
-    with pytest.raises(WriteError, match="exists already"):
+    with pytest.raises(WriteError, match="--overwrite"):
         study.save(path)
-    with pytest.raises(WriteError, match=r"a table is written as .csv"):
+    with pytest.raises(WriteError, match=r"\.csv"):
         study.save(tmp_path / "a.xlsx")
     again = pd.read_csv(path)
     assert list(again.columns) == list(study.table.columns)

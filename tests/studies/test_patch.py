@@ -211,14 +211,11 @@ def patch_mini(**changes):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        (
-            {"corrupt": OTHER_SHORT + " man"},
-            r"tokens and the corrupt one \d+, .*clean: .*\[\[.*corrupt: .*\[\[",
-        ),
-        ({"corrupt": SHORT}, "is 0 after both prompts"),
-        ({"answer": " man saw"}, r"answer ' man saw' is 2 tokens \(' man', ' saw'\)"),
-        ({"wrong": ""}, "wrong is ''; it should have at least 1 character"),
-        ({"answer": " man", "wrong": " man"}, "' man' minus that of ' man' is 0 after"),
+        ({"corrupt": OTHER_SHORT + " man"}, r"clean: .*\[\[.*corrupt: .*\[\["),
+        ({"corrupt": SHORT}, "both prompts"),
+        ({"answer": " man saw"}, r"\(' man', ' saw'\)"),
+        ({"wrong": ""}, "wrong is ''"),
+        ({"answer": " man", "wrong": " man"}, "' man'.*' man'"),
     ],
 )
 def test_what_cannot_be_patched_is_refused_with_what_would_do(changes, message):

@@ -156,24 +156,24 @@ def test_the_same_command_resumes(swept, checkpoints, tmp_path):
 
 
 def test_a_folder_with_other_settings_or_other_files_is_refused(swept, checkpoints, tmp_path):
-    with pytest.raises(RunError, match="a sweep with other settings"):
+    with pytest.raises(RunError, match="settings"):
         hs.sweep(models=[str(checkpoints)], max_tokens=5, out=swept)
     (tmp_path / "thesis.tex").write_text("precious")
-    with pytest.raises(RunError, match="contains other files and no sweep"):
+    with pytest.raises(RunError, match=str(tmp_path)):
         hs.sweep(models=["mini"], out=tmp_path)
 
 
 def test_a_damaged_sweep_is_refused_and_leads_nowhere_else(swept, tmp_path):
-    with pytest.raises(RunError, match="no sweep, or a damaged one"):
+    with pytest.raises(RunError, match=str(tmp_path)):
         hs.emergence(tmp_path)
     plan = json.loads((swept / "sweep.json").read_text())
     for folder in ("../elsewhere", "..", "", "/tmp"):
         plan["cells"][0]["folder"] = folder
         (tmp_path / "sweep.json").write_text(json.dumps(plan))
-        with pytest.raises(RunError, match="damaged one: a run lies outside the folder"):
+        with pytest.raises(RunError, match="outside"):
             hs.emergence(tmp_path)
     (tmp_path / "sweep.json").write_text("[]")
-    with pytest.raises(RunError, match="no sweep, or a damaged one"):
+    with pytest.raises(RunError, match=str(tmp_path)):
         hs.emergence(tmp_path)
 
 

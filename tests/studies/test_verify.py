@@ -99,7 +99,7 @@ def test_ranks_equal_scipy_s_and_depth_alone_is_not_significant(run, tmp_path):
 @pytest.mark.parametrize("name", ["mini", "someone/gpt2", ""])
 def test_a_model_without_published_scores_is_refused(run, name):
     other = replace(run, info=run.info | {"model": run.info["model"] | {"name": name}})
-    with pytest.raises(ChoiceError, match="no published model"):
+    with pytest.raises(ChoiceError, match="published"):
         hs.verify(other)
 
 
@@ -169,7 +169,7 @@ def test_a_hybrid_s_layers_may_have_gaps(run, tmp_path):
     }
     ranks = hs.verify(replace(run, **apart), scores=path).table
     assert ranks["spearman"].to_list() == pytest.approx([1] * 5)
-    with pytest.raises(RunError, match=r"6 layers × 8 heads, and .* 48 scores of 24 × 8"):
+    with pytest.raises(RunError, match=r"6.*8.*24 × 8"):
         hs.verify(run, scores=path)
 
 

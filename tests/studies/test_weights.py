@@ -91,7 +91,7 @@ def test_factors_are_transformer_lens_own_processed_weights(normed_folder, folde
 
 def test_norms_behind_attention_are_refused(tokenizer, tmp_path):
     save_tiny("gemma2", tokenizer, tmp_path)
-    with pytest.raises(ModelError, match=r"norms of a Gemma2ForCausalLM do not fold"):
+    with pytest.raises(ModelError, match="Gemma2ForCausalLM"):
         head_factors(load_model(str(tmp_path), engine="lens"))
 
 
@@ -228,5 +228,5 @@ def test_tags_of_a_run_stand_beside_the_weights(small_run, gpt2_folder):
         assert found[name].tolist() == run.heads.sort_values(["layer", "head"])[name].tolist()
     later = found[found["layer"] == 1]
     assert later["k_from_relation"].tolist() == run.heads.loc[later["k_from"], "relation"].tolist()
-    with pytest.raises(RunError, match=r"'main' is for the name of a model"):
+    with pytest.raises(RunError, match="'main'"):
         hs.weights(run, revision="main")
