@@ -22,7 +22,6 @@ from headscope.studies.study_table import STUDIES, home
 
 if TYPE_CHECKING:
     __version__: str
-    from headscope.classification import classify as classify
     from headscope.corpus.align import window_of_tokens as window_of_tokens
     from headscope.corpus.document import Document as Document
     from headscope.corpus.read import read_corpus as read_corpus
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from headscope.relations.relation import Relation as Relation
     from headscope.relations.relation import Threshold as Threshold
     from headscope.run import Run as Run
+    from headscope.run import classify as classify
     from headscope.run import load as load
     from headscope.run import load_model as load_model
     from headscope.run import score_patterns as score_patterns
@@ -91,7 +91,7 @@ _HOMES = {
     "Stimulus": "headscope.stimuli.stimulus",
     "StudyResult": "headscope.views.study_result",
     "Window": "headscope.corpus.window",
-    "classify": "headscope.classification",
+    "classify": "headscope.run",
     "controls": "headscope.relations",
     "data_folder": "headscope.corpus.shipped",
     "find_heads": "headscope.find_by_template",

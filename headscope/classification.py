@@ -1,7 +1,7 @@
 """The main job, from a model's name to tagged heads.
 
-`_classify` has six steps: load, prepare, fit baselines, measure, judge, save. Three values go from
-one step to the next: the `Model`, its `Text`, and the `Sums` of the attention that was read.
+`classify_heads` has six steps: load, prepare, fit baselines, measure, judge, save. Three values go
+from one step to the next: the `Model`, its `Text`, and the `Sums` of the attention that was read.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from headscope.causal.direct_paths import direct_paths
-from headscope.corpus.shipped import asked_corpora
 from headscope.errors import ArgumentError
 from headscope.measure.batch_reader import BatchReader
 from headscope.measure.example import ExampleRequest
@@ -31,80 +31,25 @@ from headscope.models.model import IN_MEMORY, NARROW, WIDE, reason_for_wide
 from headscope.models.model import Model as LoadedModel
 from headscope.models.null_model import null_model
 from headscope.models.stream import batch_tokens_on
-from headscope.options import Corpus, Model, OnMessage, Overwrite, PathName, checked
-from headscope.progress import Clock, Count, OnProgress, Progress, progress_bar
-from headscope.relations import Relations, check_relations, check_types, relations_of
+from headscope.options import OnMessage
+from headscope.progress import Clock, Count, OnProgress
+from headscope.relations import relations_of
 from headscope.relations.effects import EFFECTS, effects_among, effects_of, of_attention
 from headscope.relations.relation import Relation
-from headscope.run import Run
 from headscope.runs.checkpoint import RunCheckpoint, run_facts
-from headscope.runs.folder import RunFolder
 from headscope.runs.record import describe_input
 from headscope.runs.recorded_paths import shorten_paths
-from headscope.settings import AUTO, Settings, settings_of
+from headscope.settings import AUTO, Settings
 from headscope.statistics.early_stopping import StoppingRule
 from headscope.statistics.head_lists import wanted_examples
 from headscope.statistics.judge_heads import WeighedRun, versions, weigh_run
 from headscope.statistics.result import Result, RunInfo
 from headscope.statistics.surrogate import SurrogateScore, score_surrogates
-from headscope.stimuli.natural_text import TEXT, few_documents, readable
-
-
-@checked
-def classify(
-    model: Model,
-    corpus: Corpus = None,
-    *,
-    settings: Settings | None = None,
-    relations: Relations | None = None,
-    out: PathName | None = None,
-    overwrite: Overwrite = False,
-    progress: Progress = True,
-    on_message: OnMessage = lambda line: None,
-    backend: Any = None,
-    **changes: Any,
-) -> Run:
-    """Run a model over annotated text and tag every head with what it does.
-
-    With `out` the sums so far are kept next to that folder. The same call resumes an interrupted
-    run from there, and ends with the same numbers.
-
-    Args:
-        model: `mini`, `smollm2` or `minilm`, a folder in Hugging Face layout, a `.gguf` file, or a
-            hub name like `gpt2`; or what is in memory: a (model, tokenizer) pair of transformers, a
-            loaded model, or a TransformerBridge; see `headscope.models.load.open_model` for
-            its changes.
-        corpus: files or folders of CoNLL-U or plain text, or `gum`, `gold` or `controlled`, which
-            ship with headscope; `gum` when None.
-        settings: all other options; see `headscope.settings.Settings`.
-        relations: the relations to score instead of those that ship.
-        out: where to write the run folder; nothing is written when None.
-        overwrite: replace a run that is there already, and start again if sums of another run
-            were kept.
-        progress: True for a bar on a terminal or in a notebook, False for none, or a function that
-            is called with the tokens done and the tokens in all.
-        on_message: called with a line for the user, e.g. that a run resumes.
-        backend: opens the model; a new `LastModel` when None. It keeps the model that it opened
-            last.
-        changes: single settings by name, e.g. `max_tokens=10_000`, in place of those of `settings`.
-
-    Raises:
-        RunStoppedError: a KeyboardInterrupt, when sums were kept.
-        HeadscopeError: the model, the corpus, the types or the folder are not usable; each kind
-            has its own subclass in `headscope.errors`.
-    """
-    settings = settings_of(settings, changes)
-    own_relations = None if relations is None else check_relations(relations)
-    check_types(settings.types)
-    corpora = asked_corpora(readable(corpus, seed=settings.seed))
-    checkpoint = RunCheckpoint(None if out is None else RunFolder(out), overwrite=overwrite)
-    with checkpoint.locked(), progress_bar(progress) as on_progress:
-        session = _Session(backend or LastModel(), checkpoint, on_progress, on_message)
-        return _classify(model, corpora, settings, own_relations, session)
+from headscope.stimuli.natural_text import TEXT, few_documents
 
 
 @dataclass(frozen=True, eq=False)
-class _Session:
+class Session:
     """What a run works with, beside what it was asked for."""
 
     models: LastModel
@@ -115,13 +60,14 @@ class _Session:
     """Seconds that the steps take."""
 
 
-def _classify(
+def classify_heads(
     name: Any,
     corpora: Sequence[str | Path],
     settings: Settings,
     own_relations: Sequence[Relation] | None,
-    session: _Session,
-) -> Run:
+    session: Session,
+) -> Result:
+    """The tags of a model's heads; see `headscope.run.classify`."""
     # 1. load
     model = _load(name, settings, session)
     longest = min(settings.max_length, model.longest_window)
@@ -167,12 +113,19 @@ def _classify(
     # 6. save
     # a model that was loaded by name can be loaded again
     source = None if isinstance(name, str | Path) else name
-    run = Run.of(replace(result, source=source))
-    session.checkpoint.finish(run, report=run.report)
-    return run
+    result = replace(result, source=source)
+    session.checkpoint.finish(result, report=partial(_report, result))
+    return result
 
 
-def _load(name: Any, settings: Settings, session: _Session) -> LoadedModel:
+def _report(result: Result) -> str:
+    # a run without a folder needs no report, whose import takes a tenth of a second
+    from headscope.views.report import report_html
+
+    return report_html(result)
+
+
+def _load(name: Any, settings: Settings, session: Session) -> LoadedModel:
     """The model, once its run folder is known to be free.
 
     Raises:
@@ -217,7 +170,7 @@ def _choose_precision(
     text: Text,
     relations: Sequence[Relation],
     settings: Settings,
-    session: _Session,
+    session: Session,
 ) -> dict[str, Any] | None:
     """If it is left to the run, read the text's beginning in both precisions and keep one.
 
@@ -259,7 +212,7 @@ def _resumed_sums(
     summed: Sequence[Relation],
     info: RunInfo,
     settings: Settings,
-    session: _Session,
+    session: Session,
 ) -> Sums:
     """The sums of an interrupted run with the same input, or empty ones."""
     sums = Sums.empty(model, summed)
@@ -312,7 +265,7 @@ def _describe_reading(
     )
 
 
-def _judge(again: SecondReading, info: RunInfo, settings: Settings, session: _Session) -> Result:
+def _judge(again: SecondReading, info: RunInfo, settings: Settings, session: Session) -> Result:
     """Tag the heads, compared with their surrogates, and cut out examples of those that are
     tagged.
     """

@@ -11,6 +11,7 @@ from pydantic import Field, PlainValidator
 
 from headscope import resolve
 from headscope.attention_kind import CAUSAL, KindName, kind_of
+from headscope.corpus.shipped import asked_corpora
 from headscope.errors import WriteError, check_choice
 from headscope.options import (
     LARGEST,
@@ -20,6 +21,7 @@ from headscope.options import (
     MaxTokens,
     Model,
     Name,
+    OnMessage,
     Overwrite,
     PathName,
     Seed,
@@ -29,12 +31,15 @@ from headscope.options import (
     checked,
     several_heads,
 )
+from headscope.progress import Progress, progress_bar
+from headscope.relations import Relations, check_relations, check_types
 from headscope.runs.folder import RunFolder, check_foreign
 from headscope.runs.listing import list_heads
 from headscope.runs.write import check_target, write_file
-from headscope.settings import LOADING, MAX_TOKENS
+from headscope.settings import LOADING, MAX_TOKENS, Settings, settings_of
 from headscope.statistics.columns import PRELIMINARY
 from headscope.statistics.result import Result, by_name
+from headscope.stimuli.natural_text import TextWindows, readable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -171,6 +176,65 @@ class Run(Result):
 
 
 @checked
+def classify(
+    model: Model,
+    corpus: Corpus = None,
+    *,
+    settings: Settings | None = None,
+    relations: Relations | None = None,
+    out: PathName | None = None,
+    overwrite: Overwrite = False,
+    progress: Progress = True,
+    on_message: OnMessage = lambda line: None,
+    backend: Any = None,
+    **changes: Any,
+) -> Run:
+    """Run a model over annotated text and tag every head with what it does.
+
+    With `out` the sums so far are kept next to that folder. The same call resumes an interrupted
+    run from there, and ends with the same numbers.
+
+    Args:
+        model: `mini`, `smollm2` or `minilm`, a folder in Hugging Face layout, a `.gguf` file, or a
+            hub name like `gpt2`; or what is in memory: a (model, tokenizer) pair of transformers, a
+            loaded model, or a TransformerBridge; see `headscope.models.load.open_model` for
+            its changes.
+        corpus: files or folders of CoNLL-U or plain text, or `gum`, `gold` or `controlled`, which
+            ship with headscope; `gum` when None.
+        settings: all other options; see `headscope.settings.Settings`.
+        relations: the relations to score instead of those that ship.
+        out: where to write the run folder; nothing is written when None.
+        overwrite: replace a run that is there already, and start again if sums of another run
+            were kept.
+        progress: True for a bar on a terminal or in a notebook, False for none, or a function that
+            is called with the tokens done and the tokens in all.
+        on_message: called with a line for the user, e.g. that a run resumes.
+        backend: opens the model; a new `LastModel` when None. It keeps the model that it opened
+            last.
+        changes: single settings by name, e.g. `max_tokens=10_000`, in place of those of `settings`.
+
+    Raises:
+        RunStoppedError: a KeyboardInterrupt, when sums were kept.
+        HeadscopeError: the model, the corpus, the types or the folder are not usable; each kind
+            has its own subclass in `headscope.errors`.
+    """
+    # importing a model library takes seconds
+    from headscope.classification import Session, classify_heads
+    from headscope.models.last_model import LastModel
+    from headscope.runs.checkpoint import RunCheckpoint
+
+    settings = settings_of(settings, changes)
+    own_relations = None if relations is None else check_relations(relations)
+    check_types(settings.types)
+    corpora = asked_corpora(readable(corpus, seed=settings.seed))
+    checkpoint = RunCheckpoint(None if out is None else RunFolder(out), overwrite=overwrite)
+    with checkpoint.locked(), progress_bar(progress) as on_progress:
+        session = Session(backend or LastModel(), checkpoint, on_progress, on_message)
+        result = classify_heads(model, corpora, settings, own_relations, session)
+    return Run.of(result)
+
+
+@checked
 def load_model(name: Model, **settings: Any) -> LoadedModel:
     """Load a model once, for every function that takes the name of a model.
 
@@ -268,10 +332,8 @@ def windows(
         CorpusError: a corpus cannot be read.
         ModelError: the tokenizer gives no character offsets, or has no beginning-of-text token.
     """
-    from headscope.corpus.shipped import asked_corpora
     from headscope.models.model import Model as LoadedModel
     from headscope.models.tokenizer import Tokenizer
-    from headscope.stimuli.natural_text import TextWindows
 
     encoder = tokenizer
     if isinstance(tokenizer, str | Path | LoadedModel):

@@ -50,8 +50,8 @@ def classify(
 
     After a kill or Ctrl-C the same command resumes from the sums in .NAME.partial next to it.
     """
-    from headscope.classification import classify as run_classify
     from headscope.models.locate import run_name
+    from headscope.run import classify as run_classify
     from headscope.views.summary import summary
 
     folder = Path("runs") / run_name(model) if out is None else out

@@ -13,7 +13,6 @@ import pandas as pd
 from pydantic import Field
 from transformers import TrainerCallback
 
-from headscope.classification import classify
 from headscope.corpus.shipped import asked_corpora, corpus_title
 from headscope.errors import HeadscopeError, RunError
 from headscope.models.load import open_model
@@ -21,7 +20,7 @@ from headscope.models.model import Model
 from headscope.options import Corpus, MaxTokens, Names, Overwrite, PathName, Positive, checked
 from headscope.random_state import random_state_kept
 from headscope.relations import check_types
-from headscope.run import Run
+from headscope.run import Run, classify
 from headscope.runs.write import check_target
 from headscope.statistics.tags import NO_TYPE, countable_types
 from headscope.stimuli.natural_text import readable

@@ -17,7 +17,6 @@ from typing import Annotated, Any
 import yaml
 from pydantic import Field, PlainValidator
 
-from headscope.classification import classify
 from headscope.errors import ArgumentError, HeadscopeError, reported_as
 from headscope.models.last_model import LastModel
 from headscope.options import (
@@ -34,6 +33,7 @@ from headscope.paths import given_file
 from headscope.progress import OnProgress, Progress, progress_bar
 from headscope.relations import check_types
 from headscope.resolve import load
+from headscope.run import classify
 from headscope.runs.folder import is_run
 from headscope.runs.recorded_paths import lies, shorten_paths
 from headscope.settings import Settings

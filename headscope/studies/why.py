@@ -208,8 +208,8 @@ def _read(
 ) -> Result:
     """Classify the heads of these heads' layers."""
     # importing a model library takes seconds
-    from headscope.classification import classify
     from headscope.models.last_model import LastModel
+    from headscope.run import classify
 
     heads = [parse_head(name) for name in names]
     corpus = readable(corpus, seed=settings.seed)

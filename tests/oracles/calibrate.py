@@ -16,7 +16,7 @@ from typing import Any
 import pandas as pd
 
 from data.corpora.make import controlled_corpus
-from headscope.classification import classify
+from headscope.run import classify
 from headscope.statistics.result import Result
 from headscope.statistics.tags import SINK_RELATIONS
 from headscope.stimuli.prompts import draws
