@@ -79,7 +79,7 @@ def classify_heads(
     text = prepare_text(model, relations, corpora, settings)
 
     # 3. fit baselines
-    baselines = fit_baselines(text.surveyed, relations, text.challenge)
+    baselines = fit_baselines(text.surveyed, relations, text.challenge, fixed=text.fixed_baselines)
     text = text.needed_by(baselines)
     session.clock.lap("survey")
 
@@ -104,7 +104,7 @@ def classify_heads(
             listener=listener,
         )
         session.clock.lap("measure")
-        info = _describe_reading(info, again, stopping, corpora)
+        info = _describe_reading(info, again, stopping, corpora, baselines.notes)
         session.clock.lap("text loss")
 
         # 5. judge
@@ -245,13 +245,18 @@ def _stopping_rule(
 
 
 def _describe_reading(
-    info: RunInfo, again: SecondReading, stopping: StoppingRule, corpora: Sequence[str | Path]
+    info: RunInfo,
+    again: SecondReading,
+    stopping: StoppingRule,
+    corpora: Sequence[str | Path],
+    baseline_notes: Sequence[str],
 ) -> RunInfo:
     """The record of a run with what was read, and with notes on it."""
     model, text, sums = again.model, again.text, again.sums
     loss = again.text_loss()
     sources = (loss, model, text.natural, text.prompts, sums)
     notes = [note for source in sources for note in source.notes]
+    notes += baseline_notes
     names = [model.name, *map(str, corpora)]
     documents, blocks = text.natural.documents, sums.text_blocks
     notes += few_documents(documents, blocks)

@@ -34,6 +34,7 @@ from headscope.options import Name, Names, Seed, checked
 from headscope.pattern_file import given_patterns
 from headscope.progress import Progress, Steps, progress_bar
 from headscope.relations import Relations, check_relations, relations_of
+from headscope.relations.reference_baselines import reference_baselines
 from headscope.relations.relation import Relation
 from headscope.relations.window_pairs import WindowPairs
 from headscope.statistics.judge_heads import WeighedRun, weigh_run
@@ -94,10 +95,11 @@ def score_patterns(
     arguments = given_patterns(patterns, windows, tokens)
     patterns = arguments.patterns
     texts = pattern_windows(arguments.windows, arguments.tokens)
+    attention_kind = texts[0].attention_kind if texts else CAUSAL
     if relations is None:
-        relations = relations_of(types, texts[0].attention_kind if texts else CAUSAL)
+        relations = relations_of(types, attention_kind)
     check_relations(relations)
-    baselines = fit_baselines(texts, relations)
+    baselines = fit_baselines(texts, relations, fixed=reference_baselines(attention_kind))
     parts = baselines.parts(relations)
     with progress_bar(progress, "scoring patterns", unit="windows", loads=False) as bar:
         scored: list[Window] = []
@@ -109,7 +111,7 @@ def score_patterns(
         types=sorted({relation.type for relation in relations}),
         settings={"seed": seed},
         engine="given patterns",
-        notes=_notes(texts, tally),
+        notes=[*_notes(texts, tally), *baselines.notes],
         text_read={"documents": _documents_of_text(texts)},
         **baselines.record(parts),
     )

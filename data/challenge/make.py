@@ -17,7 +17,7 @@ from dataclasses import replace
 from headscope.attention_kind import BIDIRECTIONAL, CAUSAL
 from headscope.corpus.read import corpus_files, read_documents
 from headscope.corpus.shipped import data_folder
-from headscope.measure.fit_baselines import BaselineHits
+from headscope.measure.baseline_hits import BaselineHits
 from headscope.models.load import open_model
 from headscope.relations import relations_of
 from headscope.relations.hard_queries import is_hard

@@ -1,143 +1,22 @@
-"""Baselines that fit a text best, and the rates that baselines reach at hard and easy queries."""
+"""Baselines of relations on a text, and the rates that baselines reach at hard and easy queries."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-from jaxtyping import Float, Int
-from numpy import ndarray
-
 from headscope.corpus.window import Window
-from headscope.relations.baselines import ALL_BASELINES, CLASS_COUNT, EARLIER, OFFSETS
+from headscope.measure.baseline_hits import BaselineHits, ComparedRates
 from headscope.relations.effects import effects_among, of_attention, sum_names
-from headscope.relations.hard_queries import (
-    ChosenBaseline,
-    baseline_picks,
-    target_classes,
-    with_parts,
-)
-from headscope.relations.pairs import Pairs
-from headscope.relations.relation import Baseline, Relation, is_part
+from headscope.relations.hard_queries import ChosenBaseline, with_parts
+from headscope.relations.reference_baselines import ReferenceBaseline
+from headscope.relations.relation import MIN_QUERIES, Relation, is_part
 from headscope.relations.window_pairs import WindowPairs
 from headscope.stimuli.challenge import CHALLENGE
 
-FEWEST = 20
-"""Queries of a class for a baseline of its own; else that of all classes is taken."""
-MIN_SHARE = 0.05
-"""Share of targets from which on the words of a class are candidates."""
-
-
-class BaselineHits:
-    """Queries of a relation, and how many of them each baseline gets right."""
-
-    def __init__(self, relation: Relation) -> None:
-        self.relation, self._baseline = relation, relation.baseline or Baseline()
-        self.right: Int[ndarray, "class baseline"] = np.zeros(
-            (CLASS_COUNT, len(ALL_BASELINES)), np.int64
-        )
-        self.queries: Int[ndarray, " class"] = np.zeros(CLASS_COUNT, np.int64)
-        self.targets: Int[ndarray, " class"] = np.zeros(CLASS_COUNT, np.int64)
-        """Number of targets by the class of the word that they belong to."""
-
-    @property
-    def count(self) -> int:
-        """Number of queries."""
-        return int(self.queries.sum())
-
-    def add(self, window_pairs: WindowPairs, targets: Pairs) -> None:
-        """Count the queries of a window's targets."""
-        if not len(targets):
-            return
-        classes = window_pairs.query_class
-        present = np.flatnonzero(np.bincount(classes[targets.query]))
-        right = baseline_picks(self.relation, window_pairs, targets.query) == targets.key
-        one_hot = classes[targets.query] == present[:, None]
-        # a product of small whole numbers, which single precision holds exactly
-        counted = (one_hot.astype(np.float32) @ right.T.astype(np.float32)).astype(int)
-        # the windows of causal models have only baselines that look back
-        self.right[present, : len(right)] += counted
-        self.queries += np.bincount(classes[targets.queries], minlength=CLASS_COUNT)
-        self.targets += target_classes(window_pairs.window, targets)
-
-    def choose(self) -> ChosenBaseline:
-        """The baseline that is right most often, for each class of words that has enough queries.
-
-        It is chosen on the whole text. Both halves of the documents are compared with the same
-        baseline, else they would differ by chance.
-        """
-        right = self._allowed()
-        baseline = np.full(CLASS_COUNT, right.sum(0).argmax())
-        if self._baseline.by_class:
-            baseline = np.where(self.queries >= FEWEST, right.argmax(-1), baseline)
-        return ChosenBaseline(baseline, self.targets >= MIN_SHARE * self.targets.sum())
-
-    def facts(
-        self, choice: ChosenBaseline, hard: BaselineHits, easy: BaselineHits
-    ) -> dict[str, Any]:
-        """Facts of the relation; see `FittedBaselines.facts`."""
-        classes, baselines = np.arange(CLASS_COUNT), len(ALL_BASELINES)
-        best = np.bincount(choice.baseline, weights=self.queries, minlength=baselines).argmax()
-        right = self._allowed()[classes, choice.baseline].clip(0).sum()
-        back, forward = (slice(start, start + OFFSETS) for start in (1, len(EARLIER)))
-        offset = max(self.right[:, offsets].sum(0).max() for offsets in (back, forward))
-        return {
-            "baseline": ALL_BASELINES[int(best)],
-            "baseline_rate": float(right / self.queries.sum()),
-            "best_offset_rate": float(offset / self.queries.sum()),
-            "hard_queries": hard.count,
-            "baselines": self._frontier(easy, hard),
-        }
-
-    def _frontier(self, easy: BaselineHits, hard: BaselineHits) -> list[list[float]]:
-        """Rates at easy and at hard queries that no baseline, and no mixture of two, exceeds.
-
-        Corners of the upper convex hull: the first number falls and the second rises.
-        """
-        if not hard.count:
-            return []
-        # of one baseline for all classes of words, and of the best of each class
-        rates = [np.stack([part._rates().sum(0) for part in (easy, hard)], axis=1)]
-        if self._baseline.by_class:
-            every = np.arange(CLASS_COUNT)
-            for best in (self._rates().argmax(-1), hard._rates().argmax(-1)):
-                rates.append(
-                    np.array([[part._rates()[every, best].sum() for part in (easy, hard)]])
-                )
-        corners: list[list[float]] = upper_hull(np.concatenate(rates)).round(6).tolist()
-        return corners
-
-    def _rates(self) -> Float[ndarray, "class baseline"]:
-        """The share of all queries that each baseline gets right, class by class."""
-        return np.asarray(self._allowed().clip(0) / max(self.queries.sum(), 1))
-
-    def _allowed(self) -> Int[ndarray, "class baseline"]:
-        right = self.right.copy()
-        right[..., [ALL_BASELINES.index(name) for name in self._baseline.without]] = -1
-        if self._baseline.find is None:
-            right[..., 0] = -1
-        return right
-
-
-def upper_hull(points: Float[ndarray, "point 2"]) -> Float[ndarray, "corner 2"]:
-    """Corners of the upper right convex hull of points, the first coordinate falling.
-
-    >>> upper_hull(np.array([[1.0, 0.0], [0.0, 0.8], [0.5, 0.3], [0.4, 0.6]])).tolist()
-    [[1.0, 0.0], [0.4, 0.6], [0.0, 0.8]]
-    """
-    corners: list[Float[ndarray, " 2"]] = []
-    for point in points[np.lexsort((-points[:, 1], -points[:, 0]))]:
-        if corners and point[1] <= corners[-1][1]:
-            continue
-        while len(corners) > 1:
-            (x0, y0), (x1, y1), (x2, y2) = corners[-2], corners[-1], point
-            if (y1 - y0) * (x0 - x2) > (y2 - y0) * (x0 - x1):
-                break
-            corners.pop()
-        corners.append(point)
-    return np.array(corners)
+MUCH_WORSE = 0.1
+"""Distance below another baseline's rate from which on a run states it of the fixed one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,9 +26,13 @@ class FittedBaselines:
     baselines: dict[str, ChosenBaseline]
     """Baselines by relation; relations without a baseline or a query are absent."""
     facts: dict[str, dict[str, Any]]
-    """Facts by relation: `baseline`, the best one's name, `baseline_rate`, `best_offset_rate`, the
-    number of `hard_queries`, and `baselines`, the rates at easy and at hard queries that no
+    """Facts by relation: `baseline`, the name of the one that is taken at most queries;
+    `baseline_rate`, the share of the text's queries that it gets right; `reference_rate`, the same
+    share of the text that it was chosen on, absent if that is this text; `best_offset_rate`; the
+    number of `hard_queries`; and `baselines`, the rates at easy and at hard queries that no
     baseline exceeds."""
+    notes: tuple[str, ...] = ()
+    """Notes on fixed baselines that do not fit the text, and on relations without one."""
 
     def parts(self, relations: Sequence[Relation]) -> list[Relation]:
         """The relations and what is summed beside them; see `with_parts`. Effects are last."""
@@ -163,36 +46,104 @@ class FittedBaselines:
 
 
 def fit_baselines(
-    windows: Sequence[Window], relations: Sequence[Relation], challenge: Sequence[Window] = ()
+    windows: Sequence[Window],
+    relations: Sequence[Relation],
+    challenge: Sequence[Window] = (),
+    *,
+    fixed: Mapping[str, ReferenceBaseline] | None = None,
 ) -> FittedBaselines:
-    """Choose the baseline of each relation, and measure all baselines at hard and easy queries.
+    """Measure all baselines at hard and easy queries; choose those that are not fixed.
 
     Args:
         windows: natural text, or a large part of it, and other stimuli.
         relations: relations of the run.
         challenge: windows that are read only for hard and easy queries.
+        fixed: fixed baselines by relation; the others are chosen on these windows. None for a
+            language without fixed ones.
     """
+    reference = fixed or {}
     tested = [relation for relation in relations if relation.baseline is not None]
-    hits = {relation.id: BaselineHits(relation) for relation in tested}
-    for window in windows:
+    free = [relation for relation in tested if relation.id not in reference]
+    choices = _chosen_on(windows, free)
+    for name, row in reference.items():
+        choices[name] = row.choice
+    tested = [relation for relation in tested if relation.id in choices]
+    hits: dict[str, BaselineHits] = {}
+    compared: dict[str, ComparedRates] = {}
+    for relation in tested:
+        choice = choices[relation.id]
+        hits[relation.id] = BaselineHits(relation, choice.target_classes)
+        compared[relation.id] = ComparedRates(relation, choice)
+    for window in (*windows, *challenge):
         window_pairs = WindowPairs(window)
         for relation in tested:
             if window.stimulus in relation.stimuli:
                 hits[relation.id].add(window_pairs, window_pairs.targets(relation))
-    tested = [relation for relation in tested if hits[relation.id].count]
-    choices = {relation.id: hits[relation.id].choose() for relation in tested}
-    hard = {relation.id: BaselineHits(relation) for relation in tested}
-    easy = {relation.id: BaselineHits(relation) for relation in tested}
-    # a second pass: queries are hard or easy by the baselines that the first one chose
-    for window in (*windows, *challenge):
-        window_pairs = WindowPairs(window)
-        for relation in tested:
             if window.stimulus in (*relation.stimuli, CHALLENGE.name):
-                compared = window_pairs.compared(relation, choices[relation.id])
-                hard[relation.id].add(window_pairs, compared.hard)
-                easy[relation.id].add(window_pairs, compared.easy)
-    facts = {
-        name: hits[name].facts(baseline, hard[name], easy[name])
-        for name, baseline in choices.items()
+                compared[relation.id].add(window_pairs)
+    tested = [relation for relation in tested if hits[relation.id].count]
+    return FittedBaselines(
+        baselines={relation.id: choices[relation.id] for relation in tested},
+        facts={
+            relation.id: _facts(
+                hits[relation.id], compared[relation.id], reference.get(relation.id)
+            )
+            for relation in tested
+        },
+        notes=_notes(hits, choices, fixed),
+    )
+
+
+def _chosen_on(
+    windows: Sequence[Window], relations: Sequence[Relation]
+) -> dict[str, ChosenBaseline]:
+    """The baselines that are right most often on a text, of the relations with a query there."""
+    hits = {relation.id: BaselineHits(relation) for relation in relations}
+    for window in windows if relations else ():
+        window_pairs = WindowPairs(window)
+        for relation in relations:
+            if window.stimulus in relation.stimuli:
+                hits[relation.id].add(window_pairs, window_pairs.targets(relation))
+    return {name: counted.choose() for name, counted in hits.items() if counted.count}
+
+
+def _facts(
+    hits: BaselineHits, compared: ComparedRates, fixed: ReferenceBaseline | None
+) -> dict[str, Any]:
+    """Facts of the relation; see `FittedBaselines.facts`."""
+    choice = compared.choice
+    facts: dict[str, Any] = {
+        "baseline": hits.most_used(choice) if fixed is None else fixed.name,
+        "baseline_rate": hits.rate(choice),
     }
-    return FittedBaselines(choices, facts)
+    if fixed is not None:
+        facts["reference_rate"] = fixed.rate
+    return facts | {
+        "best_offset_rate": hits.best_offset_rate(),
+        "hard_queries": compared.hard_count,
+        "baselines": compared.frontier(hits),
+    }
+
+
+def _notes(
+    hits: Mapping[str, BaselineHits],
+    choices: Mapping[str, ChosenBaseline],
+    fixed: Mapping[str, ReferenceBaseline] | None,
+) -> tuple[str, ...]:
+    """A note on fixed baselines that are much worse on the text, or on their absence."""
+    if fixed is None:
+        return ("baselines were chosen on this text: those of its language are not fixed",)
+    worse = []
+    for name, row in fixed.items():
+        if name not in hits or hits[name].count < MIN_QUERIES:
+            continue
+        rate = hits[name].rate(choices[name])
+        best, best_rate = hits[name].best()
+        if best_rate - rate >= MUCH_WORSE:
+            worse.append(f"{name} ({row.name} {rate:.2f}, {best} {best_rate:.2f})")
+    if not worse:
+        return ()
+    return (
+        f"for {len(worse)} relations another baseline is right at {MUCH_WORSE:.0%} more of the "
+        f"text's queries than the fixed one: {', '.join(worse)}",
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -19,6 +19,7 @@ from headscope.models.generate import continue_window
 from headscope.relations import all_stimuli
 from headscope.relations.effects import effects_among, of_attention, prompt_kinds
 from headscope.relations.head_type import ALL
+from headscope.relations.reference_baselines import ReferenceBaseline, reference_baselines
 from headscope.relations.relation import Relation
 from headscope.settings import Settings
 from headscope.stimuli.challenge import challenge_windows
@@ -51,6 +52,8 @@ class Text:
     """Windows of the prompts by which effects are measured; they are among the synthetic ones."""
     challenge: Sequence[Window]
     """Windows of the challenge set."""
+    fixed_baselines: Mapping[str, ReferenceBaseline] | None
+    """Fixed baselines of the text's language by relation; None if that has none."""
     reads_all: bool
     """True if no stimulus is stopped early."""
 
@@ -106,8 +109,9 @@ def prepare_text(
     prompts = prompt_windows(model.tokenizer, kinds, length, seed=settings.seed)
     windows = iter(natural)
     first = list(_up_to(windows, BASELINE_TOKENS))
+    is_english = not foreign_languages(natural.paths.values())
     challenge: list[Window] = []
-    if settings.challenge and not foreign_languages(natural.paths.values()):
+    if settings.challenge and is_english:
         most_tokens = settings.max_tokens // CHALLENGE_SHARE
         challenge = challenge_windows(model.tokenizer, length, most_tokens)
     return Text(
@@ -117,6 +121,7 @@ def prepare_text(
         synthetic=[*synthetic, *prompts.windows],
         prompts=prompts,
         challenge=challenge,
+        fixed_baselines=reference_baselines(model.attention_kind) if is_english else None,
         reads_all=settings.all,
     )
 

@@ -6,7 +6,8 @@ anything of them. What a baseline gets right on a text is known from the text al
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 
 import numpy as np
@@ -56,8 +57,11 @@ class WordRows:
     Arrays `[class word]` have a row for each of `CLASSES`.
     """
 
-    def __init__(self, words: WordTable, *, is_capital: _Mask, is_mention: _Mask) -> None:
-        self.words, self.is_capital, self.is_mention = words, is_capital, is_mention
+    def __init__(self, words: WordTable, forms: Sequence[str], *, is_mention: _Mask) -> None:
+        self.words = words
+        self.forms = forms
+        self.is_mention = is_mention
+        self.is_capital = np.array([form[:1].isupper() for form in forms], bool)
         self.row = np.arange(len(words))
         self.sentence_start = np.searchsorted(words.sentence, words.sentence)
         """The first word of each word's sentence."""
@@ -160,7 +164,12 @@ _BY_WORD: dict[str, PickWords] = {
     "other-class": lambda rows: _nearest_other(rows.words.upos),
     "last-of-sentence-before": lambda rows: rows.sentence_start - 1,
     "after-punctuation": lambda rows: _after(rows.of_class[_CLASS_NUMBER["PUNCT"]]),
+    "after-same-class": lambda rows: _after_equal(rows.words.upos),
+    "after-same-ending": lambda rows: _after_equal(np.array([f[-3:] for f in rows.forms], "U")),
+    "after-same-length": lambda rows: _after_equal(np.array([len(f) for f in rows.forms])),
     "capitalised": lambda rows: nearest(rows.is_capital),
+    "most-frequent-capital": lambda rows: _most_frequent(rows.forms, rows.is_capital),
+    "number-in-digits": lambda rows: nearest(np.array([f.isdigit() for f in rows.forms], bool)),
     "nearest-mention": lambda rows: nearest(rows.is_mention),
 }
 _PHRASES: dict[str, PickWords] = {
@@ -172,30 +181,57 @@ _PHRASES: dict[str, PickWords] = {
 }
 """The last word of a class before the nearest adposition, conjunction or mark."""
 _WORD_BASELINES = _BY_WORD | _PHRASES
-BASELINES = ("own", *(f"offset-{d}" for d in range(1, OFFSETS + 1)), *_BY_WORD)
+OFFSET_BASELINES = tuple(f"offset-{d}" for d in range(1, OFFSETS + 1))
+OFFSETS_AHEAD = tuple(f"offset+{d}" for d in range(1, OFFSETS + 1))
+BASELINES = ("own", *OFFSET_BASELINES, *_BY_WORD)
 """Baselines by name; `own` is the one that a relation brings itself, if any."""
 PHRASE_BASELINES = tuple(_PHRASES)
-EARLIER = (*BASELINES, *PHRASE_BASELINES)
-"""Baselines of causal models."""
-_WORD_BASELINES_AHEAD: dict[str, PickWords] = {
-    name.replace("-words-back", "-words-ahead") if "-words-back" in name else f"later-{name}": pick
-    for name, pick in _WORD_BASELINES.items()
+_UNION_SIZES = {
+    "nearest-of-2-target-classes": 2,
+    "nearest-of-3-target-classes": 3,
+    "nearest-of-target-classes": len(UPOS),
 }
-"""The same baselines, of a table of words that is read from the end of the text."""
+"""Number of classes, the most frequent first, that a word may be of: SCONJ and PART for `mark`."""
+_UNIONS = {
+    form.format(name): (form.format("nearest-{}"), size)
+    for name, size in _UNION_SIZES.items()
+    for form in ("{}", "{}-in-sentence")
+}
+"""The baseline of one class, and the number of classes, for each union of classes."""
+UNION_BASELINES = tuple(_UNIONS)
+"""The nearest word of any of the parts of speech that a relation's targets have."""
+EARLIER = (*BASELINES, *PHRASE_BASELINES, *UNION_BASELINES)
+"""Baselines of causal models."""
+
+
+def _ahead(name: str) -> str:
+    """The name of a baseline that reads the table of words from the end of the text."""
+    if "-words-back" in name:
+        return name.replace("-words-back", "-words-ahead")
+    return f"later-{name}"
+
+
+_WORD_BASELINES_AHEAD: dict[str, PickWords] = {
+    _ahead(name): pick for name, pick in _WORD_BASELINES.items()
+}
 _EITHER_SIDE = {
     f"{name}-on-either-side": name
     for name in (*(f"nearest-{name}" for name in CLASSES), "same-class", "nearest-mention")
 }
 """Baselines that pick the nearer of two words, and the name of the baseline of each side."""
+_UNIONS_ON_EITHER_SIDE = {f"{name}-on-either-side": name for name in _UNION_SIZES}
+UNION_BASELINES_AHEAD = (*map(_ahead, UNION_BASELINES), *_UNIONS_ON_EITHER_SIDE)
 ALL_BASELINES = (
     *EARLIER,
-    *(f"offset+{d}" for d in range(1, OFFSETS + 1)),
+    *OFFSETS_AHEAD,
     *_WORD_BASELINES_AHEAD,
     *_EITHER_SIDE,
+    *UNION_BASELINES_AHEAD,
 )
 """Baselines of encoders: those of causal models, the same read from the end of the text
 (`later-first-VERB` is its last verb), and the nearest word of a class or mention on either side."""
-_NUMBER_OF = {name: number for number, name in enumerate(ALL_BASELINES)}
+NUMBER_OF = {name: number for number, name in enumerate(ALL_BASELINES)}
+"""The row of each baseline in the array of picks."""
 MENTION_BASELINES = tuple(name for name in ALL_BASELINES if "nearest-mention" in name)
 CLASS_COUNT = len(UPOS) + 1
 """Classes of queries: those of words, and one for positions where no word of them ends."""
@@ -205,20 +241,20 @@ def picks(window: Window) -> Int[ndarray, "baseline position"]:
     """The key position that each baseline picks at each query, −1 if it picks none.
 
     A baseline about words picks the last token of an earlier word at the last token of a word. In
-    windows of encoders the baselines are `ALL_BASELINES`. The array is large, so that no window
-    keeps it.
+    windows of encoders the baselines are `ALL_BASELINES`. Rows of `own` and of `UNION_BASELINES`
+    depend on the relation and are −1. The array is large, so that no window keeps it.
     """
     sees_future = window.attention_kind.sees_future
     pick = np.full((len(ALL_BASELINES) if sees_future else len(EARLIER), len(window)), -1)
     token = np.arange(len(window))
-    for d in range(1, OFFSETS + 1):
-        pick[_NUMBER_OF[f"offset-{d}"], d:] = token[: max(0, len(window) - d)]
+    for d, name in enumerate(OFFSET_BASELINES, 1):
+        pick[NUMBER_OF[name], d:] = token[: max(0, len(window) - d)]
     if len(window.words):
         _pick_earlier_words(window, pick)
     if sees_future:
-        for d in range(1, OFFSETS + 1):
+        for d, name in enumerate(OFFSETS_AHEAD, 1):
             end = max(d, window.stop)
-            pick[_NUMBER_OF[f"offset+{d}"], : max(0, window.stop - d)] = token[d:end]
+            pick[NUMBER_OF[name], : max(0, window.stop - d)] = token[d:end]
         if len(window.words):
             _pick_later_words(window, pick)
             _pick_nearer_words(pick)
@@ -227,11 +263,11 @@ def picks(window: Window) -> Int[ndarray, "baseline position"]:
 
 def _pick_earlier_words(window: Window, pick: Int[ndarray, "baseline position"]) -> None:
     words = window.words
-    rows = WordRows(words, is_capital=_is_capital(window), is_mention=_is_mention(window))
+    rows = WordRows(words, _forms(window), is_mention=_is_mention(window))
     word = np.stack([find(rows) for find in _WORD_BASELINES.values()])
     last = words.last[word]
     is_earlier = (word >= 0) & (last < words.last)
-    numbers = np.array([_NUMBER_OF[name] for name in _WORD_BASELINES])
+    numbers = np.array([NUMBER_OF[name] for name in _WORD_BASELINES])
     pick[numbers[:, None], words.last] = np.where(is_earlier, last, -1)
 
 
@@ -240,27 +276,65 @@ def _pick_later_words(window: Window, pick: Int[ndarray, "baseline position"]) -
     words = window.words
     rows = WordRows(
         mirror_words(words, len(window) - 1),
-        is_capital=_is_capital(window)[::-1],
+        _forms(window)[::-1],
         is_mention=_is_mention(window)[::-1],
     )
     mirrored = np.stack([find(rows) for find in _WORD_BASELINES_AHEAD.values()])
     word = np.where(mirrored >= 0, len(words) - 1 - mirrored, -1)[:, ::-1]
     is_later = (word >= 0) & (words.first[word] > words.last)
-    numbers = np.array([_NUMBER_OF[name] for name in _WORD_BASELINES_AHEAD])
+    numbers = np.array([NUMBER_OF[name] for name in _WORD_BASELINES_AHEAD])
     pick[numbers[:, None], words.last] = np.where(is_later, words.last[word], -1)
 
 
 def _pick_nearer_words(pick: Int[ndarray, "baseline position"]) -> None:
     token = np.arange(pick.shape[1])
-    before = pick[[_NUMBER_OF[name] for name in _EITHER_SIDE.values()]]
-    after = pick[[_NUMBER_OF[f"later-{name}"] for name in _EITHER_SIDE.values()]]
-    is_before = (before >= 0) & ((after < 0) | (token - before <= after - token))
-    pick[[_NUMBER_OF[name] for name in _EITHER_SIDE]] = np.where(is_before, before, after)
+    before = pick[[NUMBER_OF[name] for name in _EITHER_SIDE.values()]]
+    after = pick[[NUMBER_OF[_ahead(name)] for name in _EITHER_SIDE.values()]]
+    pick[[NUMBER_OF[name] for name in _EITHER_SIDE]] = _nearer(before, after, token)
 
 
-def _is_capital(window: Window) -> _Mask:
-    first = [window.strings[position].strip()[:1] for position in window.words.first]
-    return np.array([character.isupper() for character in first], bool)
+_Picked = Int[ndarray, "*baseline query"]
+
+
+def _nearer(before: _Picked, after: _Picked, query: Int[ndarray, " query"]) -> _Picked:
+    """The nearer of two picks, −1 for none."""
+    is_before = (before >= 0) & ((after < 0) | (query - before <= after - query))
+    return np.where(is_before, before, after)
+
+
+def union_picks(
+    pick: Int[ndarray, "baseline query"],
+    queries: Int[ndarray, " query"],
+    classes: Sequence[str],
+) -> dict[str, Int[ndarray, " query"]]:
+    """Picks of the unions of classes at some queries.
+
+    Args:
+        pick: picks of all baselines at the queries.
+        queries: positions of the queries.
+        classes: parts of speech of a relation's targets, the most frequent first.
+    """
+    picked: dict[str, Int[ndarray, " query"]] = {}
+    if not classes:
+        return picked
+    sees_future = len(pick) > len(EARLIER)
+    for name, (form, size) in _UNIONS.items():
+        names = [form.format(upos) for upos in classes[:size]]
+        picked[name] = pick[[NUMBER_OF[each] for each in names]].max(0)
+        if sees_future:
+            later = pick[[NUMBER_OF[_ahead(each)] for each in names]]
+            first = np.where(later >= 0, later, np.iinfo(later.dtype).max).min(0)
+            picked[_ahead(name)] = np.where((later >= 0).any(0), first, -1)
+    if sees_future:
+        for name, side in _UNIONS_ON_EITHER_SIDE.items():
+            picked[name] = _nearer(picked[side], picked[_ahead(side)], queries)
+    return picked
+
+
+def _forms(window: Window) -> list[str]:
+    """The words as their tokens spell them."""
+    spans = zip(window.words.first.tolist(), window.words.last.tolist(), strict=True)
+    return ["".join(window.strings[first : last + 1]).strip() for first, last in spans]
 
 
 def _is_mention(window: Window) -> _Mask:
@@ -349,6 +423,27 @@ def _nearest_other(values: ndarray) -> Int[ndarray, " word"]:
     is_same_as_before[1:] = values[1:] == values[:-1]
     run_start = np.maximum.accumulate(np.where(is_same_as_before, 0, row))
     return np.where(is_same_as_before, run_start - 1, row - 1)
+
+
+def _after_equal(values: ndarray) -> Int[ndarray, " word"]:
+    """For each word the one after the nearest earlier word with the same value."""
+    earlier = nearest_equal(values)
+    following = earlier + 1
+    return np.where((earlier >= 0) & (following < np.arange(len(values))), following, -1)
+
+
+def _most_frequent(forms: Sequence[str], mask: _Mask) -> Int[ndarray, " word"]:
+    """For each word the nearest of the earlier ones in a mask whose form was read most often."""
+    picked = np.full(len(forms), -1)
+    counts = Counter[str]()
+    best = -1
+    for row, form in enumerate(forms):
+        picked[row] = best
+        if mask[row]:
+            counts[form] += 1
+            if best < 0 or counts[form] >= counts[forms[best]]:
+                best = row
+    return picked
 
 
 def _after(mask: Bool[ndarray, " word"]) -> Int[ndarray, " word"]:

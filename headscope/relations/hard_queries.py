@@ -17,7 +17,14 @@ from jaxtyping import Bool, Int
 from numpy import ndarray
 
 from headscope.corpus.window import Window
-from headscope.relations.baselines import CLASS_COUNT, query_class
+from headscope.relations.baselines import (
+    CLASS_COUNT,
+    NUMBER_OF,
+    UNION_BASELINES,
+    UNION_BASELINES_AHEAD,
+    query_class,
+    union_picks,
+)
 from headscope.relations.pairs import Pairs, distinct_values
 from headscope.relations.query_sampling import turns
 from headscope.relations.relation import (
@@ -33,6 +40,10 @@ from headscope.stimuli.challenge import CHALLENGE
 MAX_COMPARED = 8
 """Maximum number of hard queries of a window, drawn at random. There are as many easy queries, and
 at least one."""
+
+
+_OF_RELATION = [NUMBER_OF[name] for name in ("own", *UNION_BASELINES, *UNION_BASELINES_AHEAD)]
+"""Baselines whose picks depend on the relation."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,18 +64,21 @@ class ChosenBaseline:
     """The baseline of each class of query words, and the classes of candidates."""
 
     baseline: Int[ndarray, " class"]
-    """Indices into `headscope.relations.baselines.BASELINES`."""
+    """Indices into `headscope.relations.baselines.ALL_BASELINES`."""
     candidates: Bool[ndarray, " class"]
     """Classes of the words that targets belong to."""
+    target_classes: tuple[str, ...] = ()
+    """Parts of speech of the targets, the most frequent first."""
 
     def picks(self, relation: Relation, window_pairs: WindowPairs) -> Int[ndarray, " position"]:
         """The key that the baseline picks at each query, −1 if it picks none."""
         baseline = self.baseline[window_pairs.query_class]
         pick = window_pairs.picks[baseline, np.arange(len(baseline))]
-        own_picks = None if baseline.all() else window_pairs.own_picks(relation)
-        if own_picks is not None:
-            # the relation's own baseline has number 0
-            pick = np.where(baseline == 0, own_picks, pick)
+        depends_on_relation = np.isin(baseline, _OF_RELATION)
+        if depends_on_relation.any():
+            queries = np.flatnonzero(depends_on_relation)
+            of_relation = baseline_picks(relation, window_pairs, queries, self.target_classes)
+            pick[queries] = of_relation[baseline[queries], np.arange(len(queries))]
         return np.asarray(pick)
 
     def compare(self, relation: Relation, window_pairs: WindowPairs) -> ComparedTargets:
@@ -118,13 +132,26 @@ class ComparedPart(Relation):
 
 
 def baseline_picks(
-    relation: Relation, window_pairs: WindowPairs, queries: Int[ndarray, " query"]
+    relation: Relation,
+    window_pairs: WindowPairs,
+    queries: Int[ndarray, " query"],
+    target_classes: Sequence[str] = (),
 ) -> Int[ndarray, "baseline query"]:
-    """Picks of every baseline at some queries, those of the relation's own in the first row."""
+    """Picks of every baseline at some queries, with those that depend on the relation.
+
+    Args:
+        relation: the relation.
+        window_pairs: the window.
+        queries: positions of the queries.
+        target_classes: parts of speech of the relation's targets, the most frequent first. Without
+            them the baselines of unions of classes pick nothing.
+    """
     pick = window_pairs.picks[:, queries]
     own_picks = window_pairs.own_picks(relation)
     if own_picks is not None:
-        pick[0] = own_picks[queries]
+        pick[NUMBER_OF["own"]] = own_picks[queries]
+    for name, picked in union_picks(pick, queries, target_classes).items():
+        pick[NUMBER_OF[name]] = picked
     return pick
 
 

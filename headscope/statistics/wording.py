@@ -22,6 +22,11 @@ _FORMS = (
     (r"offset\+(\d+)", r"\1 tokens ahead"),
     (r"1-words-back", "the word before"),
     (r"(\d+)-words-back", r"\1 words back"),
+    (
+        r"nearest-of-(?:\d-)?target-classes-in-sentence",
+        "nearest word of the classes of its targets, in the sentence",
+    ),
+    (r"nearest-of-(?:\d-)?target-classes", "nearest word of the classes of its targets"),
     (r"(nearest|first)-(.+)-in-sentence", r"\1 \2 of the sentence"),
     (r"second-(.+)-in-sentence", r"second nearest \1 of the sentence, where there are two"),
     (r"next-to-first-(.+)-in-sentence", r"second \1 of the sentence, where there are two"),
@@ -34,7 +39,12 @@ _FORMS = (
     (r"same-lemma", "nearest form of the same word"),
     (r"last-of-sentence-before", "last word of the sentence before"),
     (r"after-punctuation", "nearest word after a mark"),
+    (r"after-same-class", "word after the last one of the same class"),
+    (r"after-same-ending", "word after the last one of the same ending"),
+    (r"after-same-length", "word after the last one of the same length"),
     (r"capitalised", "nearest capitalised word"),
+    (r"most-frequent-capital", "most frequent capitalised word"),
+    (r"number-in-digits", "nearest number in digits"),
     (r"own", "its own baseline, such as the nearest of its kind"),
 )
 _WORDS = {

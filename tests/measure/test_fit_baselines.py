@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from headscope.corpus.align import window_of_tokens
@@ -13,8 +14,13 @@ from headscope.measure.fit_baselines import fit_baselines
 from headscope.measure.text import prepare_text
 from headscope.models.load import load_model
 from headscope.relations import relations_of
+from headscope.relations.baselines import CLASS_COUNT, NUMBER_OF, UPOS
+from headscope.relations.hard_queries import ChosenBaseline
+from headscope.relations.reference_baselines import ReferenceBaseline
 from headscope.relations.relation import MATCHED_CONTROL, targets_of
 from headscope.settings import Settings
+from headscope.statistics.preference import MixtureBound
+from tests.helpers.prose import gum_windows
 
 OBJECT = [relation for relation in relations_of(["all"]) if relation.id == "syntactic/obj:dep>head"]
 
@@ -62,6 +68,68 @@ def test_one_baseline_is_chosen_on_the_whole_text_that_fits_it_best():
     assert (len(targets_of(part, near)), len(targets_of(part, far))) == (1, 0)
 
 
+def fixed(name: str) -> dict[str, ReferenceBaseline]:
+    verbs = np.isin(np.arange(CLASS_COUNT), UPOS.index("VERB"))
+    choice = ChosenBaseline(np.full(CLASS_COUNT, NUMBER_OF[name]), verbs, ("VERB",))
+    return {OBJECT[0].id: ReferenceBaseline(choice, name, queries=100, rate=0.7)}
+
+
+@pytest.mark.parametrize("far", [0.1, 0.9])
+def test_a_fixed_baseline_is_that_of_any_text_and_its_rate_is_measured_there(far):
+    windows = texts([number < 80 * far for number in range(80)])
+    found = fit_baselines(windows, OBJECT, fixed=fixed("nearest-VERB"))
+    (facts,) = found.facts.values()
+    assert facts["baseline"] == "nearest-VERB"
+    assert facts["baseline_rate"] == pytest.approx(1 - far)
+    assert facts["reference_rate"] == 0.7
+    # on the far text the second nearest verb is right at 80 points more
+    assert bool(found.notes) is (far > 0.5)
+
+
+def test_baselines_chosen_on_the_text_are_noted():
+    assert fit_baselines(texts([False] * 30), OBJECT).notes
+    assert not fit_baselines(texts([False] * 30), OBJECT, fixed={}).notes
+
+
+def nearest_verb_of_the_sentence(window: Window, q: int) -> int:
+    """The nearest verb of the sentence, or else the nearest word of the targets' classes."""
+    words = window.words
+    earlier = [k for k in range(q) if words.last[k] < words.last[q]]
+    verbs = [
+        k for k in earlier if words.upos[k] == "VERB" and words.sentence[k] == words.sentence[q]
+    ]
+    any_of = [k for k in earlier if words.upos[k] in ("NOUN", "PROPN", "VERB", "ADJ")]
+    found = verbs or any_of
+    return int(words.last[found[-1]]) if found else -1
+
+
+def test_the_bar_is_above_a_chain_of_two_rules():
+    (relation,) = [r for r in relations_of(["syntactic"]) if r.id == "syntactic/obl:dep>head"]
+    windows = gum_windows(12_000)
+    is_candidate = np.isin(UPOS, ("NOUN", "PROPN", "VERB", "ADJ"))
+    chosen = ChosenBaseline(
+        np.full(CLASS_COUNT, NUMBER_OF["6-words-back"]),
+        np.append(is_candidate, False),
+        ("VERB", "ADJ", "NOUN", "PROPN"),
+    )
+    row = ReferenceBaseline(chosen, "6-words-back", queries=100, rate=0.5)
+    found = fit_baselines(windows, [relation], fixed={relation.id: row})
+    rates = {}
+    for part in found.parts([relation])[1:]:
+        side = part.name.rpartition("/")[2]
+        right = asked = 0
+        for window in windows if side in ("easy", "hard") else ():
+            targets = targets_of(part, window)
+            for query in targets.queries.tolist():
+                q = int(np.searchsorted(window.words.last, query))
+                keys = targets.key[targets.query == query].tolist()
+                right += nearest_verb_of_the_sentence(window, q) in keys
+                asked += 1
+        rates[side] = right / max(asked, 1)
+    bound = MixtureBound(found.facts[relation.id]["baselines"])
+    assert bound.at(np.array([rates["easy"]]))[0] >= rates["hard"] - 1e-6
+
+
 def test_the_challenge_set_counts_for_hard_and_easy_queries_alone():
     challenge = [window(100 + i, far=i % 2 == 0, stimulus="challenge") for i in range(20)]
     found = fit_baselines(texts([False] * 30 + [True] * 10), OBJECT, challenge)
@@ -80,3 +148,8 @@ def test_the_challenge_set_is_left_out_if_no_relation_with_a_baseline_has_a_quer
     assert text.challenge
     assert text.needed_by(fit_baselines(texts([False]), OBJECT)).others == text.others
     assert text.needed_by(fit_baselines(plain, OBJECT, text.challenge)).others == text.synthetic
+
+
+def test_a_text_without_an_easy_query_has_a_frontier():
+    found = fit_baselines(texts([True] * 10), OBJECT, fixed=fixed("nearest-VERB"))
+    assert found.facts[OBJECT[0].id]["baselines"] == [[0.0, 1.0]]

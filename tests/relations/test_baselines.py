@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from headscope.attention_kind import BIDIRECTIONAL
 from headscope.corpus.align import window_of_tokens
 from headscope.corpus.window import Window
 from headscope.relations import relations_of
@@ -14,12 +17,19 @@ from headscope.relations.baselines import (
     CLASSES,
     EARLIER,
     FALLING_BACK,
+    NUMBER_OF,
     PHRASE_BASELINES,
+    UNION_BASELINES,
     UPOS,
     picks,
 )
 from headscope.relations.controls import words_of_its_class
-from headscope.relations.hard_queries import ChosenBaseline, is_hard, with_parts
+from headscope.relations.hard_queries import (
+    ChosenBaseline,
+    baseline_picks,
+    is_hard,
+    with_parts,
+)
 from headscope.relations.pairs import pairs
 from headscope.relations.relation import MATCHED_CONTROL
 from headscope.relations.window_pairs import WindowPairs
@@ -59,6 +69,14 @@ def slow(window: Window, q: int, baseline: str) -> int | None:
     def capital(k: int) -> bool:
         return window.strings[words.first[k]].strip()[:1].isupper()
 
+    def form(k: int) -> str:
+        return "".join(window.strings[words.first[k] : words.last[k] + 1]).strip()
+
+    def feature(k: int, name: str) -> object:
+        if name.endswith("class"):
+            return words.upos[k]
+        return form(k)[-3:] if name.endswith("ending") else len(form(k))
+
     if baseline.endswith("-words-back"):
         return last(list(range(q)), int(baseline.split("-")[0]))
     if baseline == "same-class":
@@ -74,6 +92,15 @@ def slow(window: Window, q: int, baseline: str) -> int | None:
     if baseline == "after-punctuation":
         mark = last(of("PUNCT", earlier))
         return None if mark is None or mark + 1 >= q else mark + 1
+    if baseline.startswith("after-same-"):
+        same = last([k for k in earlier if feature(k, baseline) == feature(q, baseline)])
+        return None if same is None or same + 1 >= q else same + 1
+    if baseline == "most-frequent-capital":
+        forms = [form(k) for k in earlier if capital(k)]
+        most = max(map(forms.count, forms), default=0)
+        return last([k for k in earlier if capital(k) and forms.count(form(k)) == most])
+    if baseline == "number-in-digits":
+        return last([k for k in earlier if form(k).isdigit()])
     if baseline == "capitalised":
         return last([k for k in earlier if capital(k)])
     if baseline == "nearest-mention":
@@ -98,7 +125,7 @@ def test_every_baseline_picks_what_a_plain_loop_picks(tokens, document):
     words, found = window.words, picks(window)
     compared = 0
     for number, baseline in enumerate(EARLIER):
-        if baseline == "own" or baseline.startswith("offset-"):
+        if baseline in ("own", *UNION_BASELINES) or baseline.startswith("offset-"):
             continue
         for q in range(len(words)):
             expected = slow(window, q, baseline)
@@ -111,6 +138,37 @@ def test_every_baseline_picks_what_a_plain_loop_picks(tokens, document):
     for d in (1, 5, 64):
         row = found[BASELINES.index(f"offset-{d}")].tolist()
         assert row == [q - d if q >= d else -1 for q in range(len(window))]
+
+
+def slow_union(window: Window, q: int, baseline: str, classes: list[str]) -> int:
+    """The token that a union of classes picks for word q: the nearer one on the sides allowed."""
+    words = window.words
+    of_class = [
+        k
+        for k in range(len(words))
+        if words.upos[k] in classes
+        and ("in-sentence" not in baseline or words.sentence[k] == words.sentence[q])
+    ]
+    earlier = [] if baseline.startswith("later-") else [k for k in of_class if k < q][-1:]
+    is_ahead = baseline.startswith("later-") or baseline.endswith("on-either-side")
+    later = [k for k in of_class if k > q][:1] if is_ahead else []
+    tokens = [int(words.last[k]) for k in (*earlier, *later)]
+    query = int(words.last[q])
+    return min(tokens, key=lambda token: abs(token - query), default=-1)
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_a_union_picks_the_nearest_word_of_the_most_frequent_classes_of_targets(size):
+    window = replace(window_of_tokens(KEYS, KEYS_TEXT), attention_kind=BIDIRECTIONAL)
+    classes = ("PRON", "SCONJ", "VERB", "DET")
+    last = window.words.last
+    relation = RELATIONS["syntactic/mark:head>dep"]
+    found = baseline_picks(relation, WindowPairs(window), last, classes)
+    name = f"nearest-of-{size}-target-classes"
+    for baseline in (name, f"{name}-in-sentence", f"later-{name}", f"{name}-on-either-side"):
+        expected = [slow_union(window, q, baseline, [*classes[:size]]) for q in range(len(last))]
+        assert found[NUMBER_OF[baseline]].tolist() == expected, baseline
+        assert max(expected) > 0
 
 
 def test_distractors_are_other_words_of_the_targets_class_nearer_and_farther():

@@ -16,6 +16,8 @@ from headscope.corpus.window import Window
 from headscope.relations.baselines import (
     FALLING_BACK,
     PHRASE_BASELINES,
+    UNION_BASELINES,
+    UNION_BASELINES_AHEAD,
     nearest,
     nearest_equal,
     next_equal,
@@ -48,6 +50,8 @@ SOURCE = (
 )
 _OF_PHRASES = frozenset((*PHRASE_BASELINES, *(f"later-{name}" for name in PHRASE_BASELINES)))
 """Baselines that are equivalent to the relations in most sentences."""
+_UNIONS = (*UNION_BASELINES, *UNION_BASELINES_AHEAD)
+"""Baselines that are the relation itself, whose targets are of one class."""
 NEAREST = (
     *("NOUN", "PROPN", "VERB", "AUX", "ADJ", "ADV", "ADP"),
     *("DET", "PRON", "CCONJ", "SCONJ", "PART", "NUM"),
@@ -182,6 +186,7 @@ _NEAREST, _NEXT = (
             partial(find, name=name),
             words_of_its_class,
             *_equivalent_baselines(side, name),
+            *_UNIONS,
         )
         for name in NEAREST
     )

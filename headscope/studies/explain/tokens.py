@@ -13,10 +13,12 @@ from headscope.relations.baselines import (
     ALL_BASELINES,
     BASELINES,
     CLASSES,
-    EARLIER,
     FALLING_BACK,
-    OFFSETS,
+    OFFSET_BASELINES,
+    OFFSETS_AHEAD,
     PHRASE_BASELINES,
+    UNION_BASELINES,
+    UNION_BASELINES_AHEAD,
     UPOS,
     nearest,
     of_class,
@@ -37,11 +39,12 @@ from headscope.studies.explain.feature import (
 _MARKS = ("punctuation", "sentence-end", "newline", "quote-bracket")
 _OF_TWO = {form.format(name) for name in CLASSES for form in FALLING_BACK}
 """Baselines that are not features: each picks what one of two others picks."""
-_FEATURES = {
-    name
-    for name in (*BASELINES[1 + OFFSETS :], *ALL_BASELINES[len(EARLIER) + OFFSETS :])
-    if name.removeprefix("later-") not in (*_OF_TWO, *PHRASE_BASELINES)
+_NO_FEATURES = {
+    *("own", *OFFSET_BASELINES, *OFFSETS_AHEAD, *UNION_BASELINES, *UNION_BASELINES_AHEAD),
+    *PHRASE_BASELINES,
+    *_OF_TWO,
 }
+_FEATURES = {name for name in ALL_BASELINES if name.removeprefix("later-") not in _NO_FEATURES}
 """Baselines that are features: those of `BASELINES` for every model, the others for encoders."""
 
 

@@ -1,0 +1,84 @@
+"""Baselines that are fixed for a language: chosen once on all annotated text of it.
+
+The baseline that is right most often differs from text to text, and with it the hard queries. A
+fixed one asks the same question on every text. `data/baselines/make.py` chose them.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from headscope.attention_kind import AttentionKind
+from headscope.corpus.shipped import data_folder
+from headscope.relations.baselines import CLASS_COUNT, NUMBER_OF, UPOS
+from headscope.relations.hard_queries import ChosenBaseline
+
+ALL_CLASSES = "all"
+"""Stands for the classes of query words without a row of their own."""
+COLUMNS = (
+    "attention",
+    "relation",
+    "query_class",
+    "baseline",
+    "queries",
+    "rate",
+    "target_classes",
+)
+"""Columns of the table: a row per kind of attention, relation and class of query words. The row of
+`ALL_CLASSES` has the queries and the rate of the whole relation and the classes of its targets."""
+
+
+@dataclass(frozen=True, eq=False)
+class ReferenceBaseline:
+    """The fixed baseline of a relation."""
+
+    choice: ChosenBaseline
+    name: str
+    """The baseline that is taken at most queries of the reference."""
+    queries: int
+    """Queries of the reference."""
+    rate: float
+    """Share of these queries that it gets right."""
+
+
+@cache
+def reference_baselines(attention_kind: AttentionKind) -> Mapping[str, ReferenceBaseline]:
+    """Fixed baselines of English by relation, for models with a kind of attention."""
+    rows_of: dict[str, list[dict[str, str]]] = {}
+    file = data_folder() / "baselines" / "english.csv"
+    with file.open(encoding="utf-8", newline="") as lines:
+        for row in csv.DictReader(lines):
+            if row["attention"] == attention_kind.name:
+                rows_of.setdefault(row["relation"], []).append(row)
+    return {relation: _reference_baseline(rows) for relation, rows in rows_of.items()}
+
+
+def _reference_baseline(rows: list[dict[str, str]]) -> ReferenceBaseline:
+    by_class = {row["query_class"]: row for row in rows}
+    whole = by_class.pop(ALL_CLASSES)
+    baseline = np.full(CLASS_COUNT, NUMBER_OF[whole["baseline"]])
+    for name, row in by_class.items():
+        baseline[UPOS.index(name)] = NUMBER_OF[row["baseline"]]
+    classes = tuple(whole["target_classes"].split())
+    is_candidate = np.zeros(CLASS_COUNT, bool)
+    is_candidate[[UPOS.index(name) for name in classes]] = True
+    uses = Counter[str]({whole["baseline"]: 0})
+    for row in by_class.values():
+        uses[row["baseline"]] += _queries(row)
+    ((most_used, _),) = uses.most_common(1)
+    return ReferenceBaseline(
+        choice=ChosenBaseline(baseline, is_candidate, classes),
+        name=most_used,
+        queries=_queries(whole),
+        rate=float(whole["rate"]),
+    )
+
+
+def _queries(row: Mapping[str, str]) -> int:
+    return int(row["queries"])
