@@ -96,6 +96,10 @@ _LISTS = {
     "form of be": "be is are was were been being am 's",
     "modal": "can could may might must shall should will would",
     "comma": ",",
+    "clause mark": "to that if because as while when for",
+    "common adverb": "not n't also just so then only very more",
+    "verb of speech": "say said says think thought know told tell believe see want",
+    "preposition of nouns": "of in for on with",
 }
 """Words of closed lists."""
 
@@ -186,6 +190,19 @@ def _most_frequent(features: WindowFeatures) -> Table:
     return np.asarray(noun & (counts == counts.max(1, keepdims=True, initial=0)))
 
 
+def _most_frequent_capital(features: WindowFeatures) -> Table:
+    """The earlier words with a capital, of the form that was read most often."""
+    forms = np.array(features.forms, "U")
+    has_capital = np.array([form[:1].isupper() for form in features.forms], bool)
+    capital = features.earlier & has_capital
+    counts = capital @ (forms[:, None] == forms[None, :]).astype(np.int64) * capital
+    return np.asarray(capital & (counts == counts.max(1, keepdims=True, initial=0)))
+
+
+def _in_digits(features: WindowFeatures) -> Table:
+    return np.asarray(features.earlier & np.array([f.isdigit() for f in features.forms], bool))
+
+
 _KINDS: dict[str, Keys] = {
     "word": lambda w: w.earlier,
     "mention": lambda w: w.earlier & w.mentioned,
@@ -195,6 +212,8 @@ _KINDS: dict[str, Keys] = {
     "boundary": lambda w: w.earlier & w.is_of(*_BOUNDARY),
     "nominal of another phrase": _of_another_phrase,
     "most frequent noun": _most_frequent,
+    "most frequent capital": _most_frequent_capital,
+    "number in digits": _in_digits,
 }
 
 
@@ -228,7 +247,7 @@ def first(table: Table, rank: int = 1) -> Table:
     return np.asarray(table & (table.cumsum(1) == rank))
 
 
-def _fading(table: Table, features: WindowFeatures) -> ndarray:
+def fading(table: Table, features: WindowFeatures) -> ndarray:
     """All keys, near ones more: e-fold less for every `WORD_FADE` words."""
     position = features.position
     return np.asarray(table * np.exp((position[None, :] - position[:, None]) / WORD_FADE))
@@ -245,13 +264,12 @@ PICKS: dict[str, Callable[[Table, WindowFeatures], ndarray]] = {
     "second nearest {}": lambda table, _: last_key(table, 2),
     "first {}": lambda table, _: first(table),
     "every {}": lambda table, _: table,
-    "every {}, near ones more": _fading,
+    "every {}, near ones more": fading,
     "longest {}": _longest,
     **{f"{n} {{}}s back": lambda table, _, n=n: last_key(table, n) for n in range(1, 9)},  # type: ignore[misc]
 }
 _OFFSETS = ("positional/offset-*",)
 _COPY = ("lexical/duplicate*", "lexical/same-class", "induction/duplicate", "induction/natural")
-LOOSE = ("lexical/*", "delimiter/*", *_OFFSETS, *_COPY)
 
 
 def _lexical(classes: Sequence[str]) -> tuple[str, ...]:
@@ -273,7 +291,9 @@ def looking(pick: str, kind: str, stretch: str = "", queries: str = "") -> Basel
         return features.rows(PICKS[pick](table, features))
 
     is_class = kind in CLASSES or ("|" in kind and " " not in kind)
-    may = _lexical(classes_of(kind)) if is_class and not stretch else LOOSE
+    may = _lexical(classes_of(kind)) if is_class else ()
+    if kind in _ALIKE:
+        may = _COPY
     if queries == kind:
         may = (*may, "lexical/same-class")
     earns: tuple[str, ...] = ()
@@ -288,6 +308,7 @@ _EARNS = {
     "word of the same class": ("lexical/same-class",),
     "word of the same lemma": ("lexical/duplicate",),
 }
+_ALIKE = ("word of the same class", "word of the same lemma")
 _NEAREST, _SECOND, _FIRST, _EVERY, _FADING, _LONG = list(PICKS)[:6]
 _KEYS = (*_UNIONS, "VERB", "DET", "ADP")
 _RUNS = [

@@ -1,18 +1,28 @@
 """Lazy heads: further rules without syntax, reference and meaning that come close to relations.
 
-Places in a clause, words behind or before words of another class, endings, capital letters, and
-mixtures of two rules. Neither a tree nor an entity is read.
+Places in a clause, words behind or before words of another class, endings, capital letters,
+mixtures of two rules, unions of classes, lists of words, chains of two rules, and rules whose
+attention falls with the distance. Neither a tree nor an entity is read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from headscope.attention_kind import CAUSAL, AttentionKind
-from tests.oracles.baseline_heads import BaselineHead, halves, looking, mirrored_head
+from tests.oracles.baseline_heads import (
+    STRETCHES,
+    BaselineHead,
+    classes_of,
+    fading,
+    halves,
+    last_key,
+    looking,
+    mirrored_head,
+)
 from tests.oracles.window_features import Rows, WindowFeatures, mixed, spread_rows
 
 _NEAREST, _SECOND, _FIRST = "nearest {}", "second nearest {}", "first {}"
@@ -87,6 +97,55 @@ _BLURRED = (
     ("PRON", _NEAREST, "word with a capital"),
 )
 """Heads that follow a rule with `STRENGTH` of their attention, the rest spread as a real head's."""
+_UNIONS = (
+    *("SCONJ|PART", "ADV|PART", "VERB|ADJ", "VERB|NOUN", "VERB|NOUN|ADJ", "NOUN|PROPN|VERB"),
+    *("NOUN|ADJ", "ADJ|NUM", "ADP|SCONJ", "AUX|PART", "CCONJ|SCONJ", "VERB|AUX|ADJ"),
+)
+"""Classes of which the nearest word is looked at, in the text and in the sentence."""
+_UNIONS_OF_QUERIES = (
+    ("VERB", "SCONJ|PART"),
+    ("VERB", "ADV|PART"),
+    ("VERB", "VERB|ADJ"),
+    ("VERB|ADJ", "VERB|ADJ"),
+    ("ADV", "VERB|ADJ"),
+    ("noun or name", "VERB|ADJ"),
+    ("noun or name", "VERB|NOUN"),
+    ("noun or name", "ADJ|NUM"),
+)
+_WORD_LISTS = ("clause mark", "common adverb", "verb of speech", "preposition of nouns")
+_CHAINS = (
+    ("nearest VERB of the sentence", "nearest nominal"),
+    ("nearest VERB of the clause", "nearest VERB|ADJ"),
+    ("nearest VERB of the clause", "nearest noun or name"),
+    ("nearest nominal of the clause", "nearest VERB"),
+    ("nearest PART of the sentence", "nearest SCONJ"),
+    ("nearest SCONJ of the clause", "nearest PART"),
+    ("nearest ADV of the clause", "nearest PART"),
+    ("nearest VERB of the last 4 words", "nearest nominal"),
+    ("nearest noun or name of the last 4 words", "nearest VERB|ADJ"),
+    ("nearest verb of speech of the sentence", "nearest VERB"),
+    ("nearest PROPN of the sentence", "nearest nominal"),
+    ("first nominal since the nearest boundary", "nearest nominal"),
+    ("nearest VERB since the nearest boundary", "nearest nominal"),
+    ("nearest ADP of the last 3 words", "nearest ADP|SCONJ"),
+)
+"""A rule, and the one that is followed where it finds no word."""
+_BLURRED_NEARBY = (
+    ("", _NEAREST, "VERB", ""),
+    ("", _NEAREST, "VERB", " of the sentence"),
+    ("", _NEAREST, "VERB|ADJ", ""),
+    ("", _NEAREST, "nominal", ""),
+    ("", _NEAREST, "SCONJ|PART", ""),
+    ("", _SECOND, "VERB", ""),
+    ("", _SECOND, "nominal", ""),
+    ("", _FIRST, "nominal since the nearest boundary", ""),
+    ("VERB", _NEAREST, "VERB|ADJ", ""),
+    ("noun or name", _NEAREST, "VERB", ""),
+)
+"""Heads that follow a rule with `STRENGTH` of their attention, the rest on near words."""
+_FAVOURED = ("VERB", "NOUN", "PROPN", "ADP", "ADJ", "nominal", "verb or auxiliary", "SCONJ|PART")
+"""Classes that get `FAVOUR` times the attention of other words, all of it falling with distance."""
+FAVOUR = 8.0
 STRENGTH = 0.6
 
 
@@ -113,6 +172,21 @@ def _causal() -> Iterator[BaselineHead]:
         yield halves(*map(_named, names))
 
     yield from (_blurred(looking(pick, kind, queries=queries)) for queries, pick, kind in _BLURRED)
+    for kind in _UNIONS:
+        yield looking(_NEAREST, kind)
+    for kind in (*_UNIONS, *_WORD_LISTS):
+        yield looking(_NEAREST, kind, " of the sentence")
+    for queries, kind in _UNIONS_OF_QUERIES:
+        yield looking(_NEAREST, kind, queries=queries)
+    for first, second in _CHAINS:
+        yield _chain(_named(first), _named(second))
+    for queries, pick, kind, stretch in _BLURRED_NEARBY:
+        yield _blurred_nearby(looking(pick, kind, stretch, queries))
+    yield from map(_favouring, _FAVOURED)
+    for kind in ("most frequent capital", "number in digits"):
+        yield looking(_NEAREST, kind)
+    for name, feature in _FEATURES_OF_WORDS.items():
+        yield _after_last_alike(name, feature)
 
 
 def _blurred(head: BaselineHead) -> BaselineHead:
@@ -123,9 +197,73 @@ def _blurred(head: BaselineHead) -> BaselineHead:
     return replace(head, name=f"{head.name}, blurred", attention=rule)
 
 
+def _chain(first: BaselineHead, second: BaselineHead) -> BaselineHead:
+    """The head that follows a rule, and where that finds no word another one."""
+
+    def attention(reading: WindowFeatures) -> Rows:
+        rows = first.attention(reading)
+        finds_none = rows[:, :1] == 1
+        return np.where(finds_none, second.attention(reading), rows)
+
+    may = (*first.may, *second.may)
+    return BaselineHead(f"{first.name}, else {second.name}", may=may, attention=attention)
+
+
+def _near_words(reading: WindowFeatures) -> Rows:
+    """Every earlier word, near ones more."""
+    return reading.rows(fading(reading.earlier, reading))
+
+
+def _blurred_nearby(head: BaselineHead) -> BaselineHead:
+    rule = mixed((STRENGTH, head.attention), (1 - STRENGTH, _near_words))
+    return BaselineHead(f"{head.name}, and near words", may=head.may, attention=rule)
+
+
+def _favouring(kind: str) -> BaselineHead:
+    """The head that attends to near words, and among them more to those of a class."""
+
+    def attention(reading: WindowFeatures) -> Rows:
+        favour = np.where(reading.is_of(*classes_of(kind)), FAVOUR, 1.0)
+        return reading.rows(fading(reading.earlier, reading) * favour)
+
+    return BaselineHead(f"near words, {kind} more", attention=attention)
+
+
+_FEATURES_OF_WORDS: dict[str, Callable[[WindowFeatures], Sequence[object]]] = {
+    "class": lambda reading: reading.words.upos.tolist(),
+    "last three letters": lambda reading: [form[-3:] for form in reading.forms],
+    "length": lambda reading: [len(form) for form in reading.forms],
+}
+"""What the word before the looked-at word has in common with the query."""
+
+
+def _after_last_alike(
+    name: str, feature: Callable[[WindowFeatures], Sequence[object]]
+) -> BaselineHead:
+    """The head that attends to the word after the last word that shares a feature with the query."""
+
+    def attention(reading: WindowFeatures) -> Rows:
+        _, value = np.unique(np.array(feature(reading), "U"), return_inverse=True)
+        alike = reading.earlier & (value[:, None] == value[None, :])
+        table = np.zeros_like(alike)
+        table[:, 1:] = last_key(alike)[:, :-1]
+        return reading.rows(table & reading.earlier)
+
+    return BaselineHead(f"word after the last word of the same {name}", attention=attention)
+
+
 def _named(name: str) -> BaselineHead:
+    """The head by its name, which ends with a stretch of text or not."""
+    for stretch in filter(None, STRETCHES):
+        if name.endswith(stretch):
+            pick, kind = _pick_and_kind(name.removesuffix(stretch))
+            return looking(pick, kind, stretch)
+    return looking(*_pick_and_kind(name))
+
+
+def _pick_and_kind(name: str) -> tuple[str, str]:
     for pick in (_SECOND, _NEAREST, _FIRST):
         start = pick.format("")
         if name.startswith(start):
-            return looking(pick, name.removeprefix(start))
+            return pick, name.removeprefix(start)
     raise ValueError(name)
