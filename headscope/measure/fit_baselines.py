@@ -11,12 +11,14 @@ from headscope.measure.baseline_hits import BaselineHits, ComparedRates
 from headscope.relations.effects import effects_among, of_attention, sum_names
 from headscope.relations.hard_queries import ChosenBaseline, with_parts
 from headscope.relations.reference_baselines import ReferenceBaseline
-from headscope.relations.relation import MIN_QUERIES, Relation, is_part
+from headscope.relations.relation import Relation, is_part
 from headscope.relations.window_pairs import WindowPairs
 from headscope.stimuli.challenge import CHALLENGE
 
 MUCH_WORSE = 0.1
 """Distance below another baseline's rate from which on a run states it of the fixed one."""
+ENOUGH = 200
+"""Queries of a relation from which on the text says which baseline is better."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,17 +135,18 @@ def _notes(
     """A note on fixed baselines that are much worse on the text, or on their absence."""
     if fixed is None:
         return ("baselines were chosen on this text: those of its language are not fixed",)
-    worse = []
+    worse: dict[str, float] = {}
     for name, row in fixed.items():
-        if name not in hits or hits[name].count < MIN_QUERIES:
+        if name not in hits or hits[name].count < ENOUGH:
             continue
         rate = hits[name].rate(choices[name])
         best, best_rate = hits[name].best()
         if best_rate - rate >= MUCH_WORSE:
-            worse.append(f"{name} ({row.name} {rate:.2f}, {best} {best_rate:.2f})")
+            worse[f"{name} ({row.name} {rate:.2f}, {best} {best_rate:.2f})"] = best_rate - rate
     if not worse:
         return ()
+    first = sorted(worse, key=worse.__getitem__, reverse=True)[:3]
     return (
         f"for {len(worse)} relations another baseline is right at {MUCH_WORSE:.0%} more of the "
-        f"text's queries than the fixed one: {', '.join(worse)}",
+        f"text's queries than the fixed one, most for {', '.join(first)}",
     )

@@ -76,7 +76,7 @@ def fixed(name: str) -> dict[str, ReferenceBaseline]:
 
 @pytest.mark.parametrize("far", [0.1, 0.9])
 def test_a_fixed_baseline_is_that_of_any_text_and_its_rate_is_measured_there(far):
-    windows = texts([number < 80 * far for number in range(80)])
+    windows = texts([number < 200 * far for number in range(200)])
     found = fit_baselines(windows, OBJECT, fixed=fixed("nearest-VERB"))
     (facts,) = found.facts.values()
     assert facts["baseline"] == "nearest-VERB"
