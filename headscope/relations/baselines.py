@@ -320,9 +320,9 @@ def union_picks(
     sees_future = len(pick) > len(EARLIER)
     for name, (form, size) in _UNIONS.items():
         names = [form.format(upos) for upos in classes[:size]]
-        picked[name] = pick[[NUMBER_OF[each] for each in names]].max(0)
+        picked[name] = pick[[NUMBER_OF[rule] for rule in names]].max(0)
         if sees_future:
-            later = pick[[NUMBER_OF[_ahead(each)] for each in names]]
+            later = pick[[NUMBER_OF[_ahead(rule)] for rule in names]]
             first = np.where(later >= 0, later, np.iinfo(later.dtype).max).min(0)
             picked[_ahead(name)] = np.where((later >= 0).any(0), first, -1)
     if sees_future:
