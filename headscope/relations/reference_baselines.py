@@ -61,22 +61,22 @@ def reference_baselines(attention_kind: AttentionKind) -> Mapping[str, Reference
 
 def _reference_baseline(rows: list[dict[str, str]]) -> ReferenceBaseline:
     by_class = {row["query_class"]: row for row in rows}
-    whole = by_class.pop(ALL_CLASSES)
-    baseline = np.full(CLASS_COUNT, NUMBER_OF[whole["baseline"]])
+    overall = by_class.pop(ALL_CLASSES)
+    baseline = np.full(CLASS_COUNT, NUMBER_OF[overall["baseline"]])
     for name, row in by_class.items():
         baseline[UPOS.index(name)] = NUMBER_OF[row["baseline"]]
-    classes = tuple(whole["target_classes"].split())
+    classes = tuple(overall["target_classes"].split())
     is_candidate = np.zeros(CLASS_COUNT, bool)
     is_candidate[[UPOS.index(name) for name in classes]] = True
-    uses = Counter[str]({whole["baseline"]: 0})
+    uses = Counter[str]({overall["baseline"]: 0})
     for row in by_class.values():
         uses[row["baseline"]] += _queries(row)
     ((most_used, _),) = uses.most_common(1)
     return ReferenceBaseline(
         choice=ChosenBaseline(baseline, is_candidate, classes),
         name=most_used,
-        queries=_queries(whole),
-        rate=float(whole["rate"]),
+        queries=_queries(overall),
+        rate=float(overall["rate"]),
     )
 
 
