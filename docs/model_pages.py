@@ -22,6 +22,7 @@ from headscope.heads import head_name
 from headscope.measure.example import Example
 from headscope.models.packaged import PACKAGED
 from headscope.relations.relation import MIN_QUERIES
+from headscope.relations.types.far import FAR_OFFSETS
 from headscope.runs.atlas import PREFIX, atlas_names
 from headscope.statistics.general_labels import distinct_tags, shown_relations
 from headscope.statistics.tags import (
@@ -159,10 +160,14 @@ def absent(run: hs.Run) -> str:
 
 
 def _by_type(evidence: pd.DataFrame) -> list[str]:
-    return [
-        f"- **{name}**: " + ", ".join(f"`{relation}`" for relation in rows["relation"].unique())
-        for name, rows in evidence.groupby("type", sort=False)
-    ]
+    lines = []
+    for name, rows in evidence.groupby("type", sort=False):
+        relations = rows["relation"].unique()
+        listed = ", ".join(f"`{relation}`" for relation in relations)
+        if name == "far" and len(relations) == len(FAR_OFFSETS):
+            listed = f"all {len(FAR_OFFSETS)} offsets"
+        lines.append(f"- **{name}**: {listed}")
+    return lines
 
 
 def clark(run: hs.Run) -> str:
