@@ -26,7 +26,7 @@ class Kind(NamedTuple):
 
     name: str
     accuracy: float
-    """Share of queries at which it looks at the partner; at others, at the nearest word of its class."""
+    """Share of queries at which it looks at the partner; at others, at the nearest such word."""
     mass: float
     """Attention on that word."""
     spread: bool

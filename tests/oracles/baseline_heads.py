@@ -1,7 +1,7 @@
 """Baseline heads: heads without syntax, reference or meaning, with the tags that are true of each.
 
-A head looks from some queries at words of a kind within a stretch of text, and picks among them: "verb → first
-nominal of the sentence". Neither a tree nor an entity is read.
+A head looks from some queries at words of a kind within a stretch of text, and picks among them:
+"verb → first nominal of the sentence". Neither a tree nor an entity is read.
 """
 
 from __future__ import annotations
@@ -72,22 +72,17 @@ class BaselineHead(KnownHead):
         yield self.attention(reading)
 
 
+_SINGLE = "VERB NOUN PROPN PRON ADJ ADV AUX ADP DET SCONJ CCONJ NUM PART PUNCT".split()
 CLASSES: dict[str, tuple[str, ...]] = {
-    **{
-        upos: (upos,)
-        for upos in (
-            "VERB", "NOUN", "PROPN", "PRON", "ADJ", "ADV", "AUX", "ADP", "DET", "SCONJ", "CCONJ",
-            "NUM", "PART", "PUNCT",
-        )
-    },
+    **{upos: (upos,) for upos in _SINGLE},
     "verb or auxiliary": ("VERB", "AUX"),
     "noun or name": ("NOUN", "PROPN"),
     "nominal": ("NOUN", "PROPN", "PRON"),
     "content word": ("NOUN", "PROPN", "VERB", "ADJ", "ADV", "NUM"),
     "function word": ("DET", "ADP", "AUX", "PRON", "SCONJ", "CCONJ", "PART"),
-}  # fmt: skip
+}
 """Parts of speech of Universal Dependencies, and unions of them."""
-_UNIONS = list(CLASSES)[14:]
+_UNIONS = list(CLASSES)[len(_SINGLE) :]
 _BOUNDARY = ("PUNCT", "SCONJ", "CCONJ")
 _LISTS = {
     "clause opener": "that which who if because when while as whether",
@@ -328,23 +323,28 @@ _SIDES = [
     )
 ]
 _FREE = ("mention", *list(_KINDS)[2:5], *_RUNS, *_SIDES, *_LISTS)
+_FAR = ("word", "noun or name", "nominal", "content word", "VERB", "VERB|AUX")
+_NEAR = ("word", "noun or name", "nominal", "VERB", "VERB|AUX")
+_LAST = [stretch for stretch in STRETCHES if "last" in stretch]
 GRID: tuple[tuple[Sequence[str], Sequence[str], Sequence[str]], ...] = (
     ([_NEAREST], (*CLASSES, *_FREE), [""]),
     ([_SECOND], (*_UNIONS, "VERB", "NOUN", "AUX", "DET", "ADP"), [""]),
     ([_NEAREST, _FIRST, _SECOND, _EVERY], _KEYS, [" of the sentence"]),
     ([_FIRST], ("VERB", "NOUN", "PROPN", "nominal", "word of the same lemma"), [""]),
-    ([_EVERY, _FADING], (*_KEYS, "PUNCT", "mention", "word of the same class", "word of the same lemma"), [""]),
-    ([_FIRST, _LONG, _EVERY], ("word", "noun or name", "nominal", "content word", "VERB", "VERB|AUX"), [s for s in STRETCHES if "last" in s]),
-    ([_FIRST, _NEAREST], ("word", "noun or name", "nominal", "VERB", "VERB|AUX"), [" of the clause"]),
+    ([_EVERY, _FADING], (*_KEYS, "PUNCT", "mention", *_ALIKE), [""]),
+    ([_FIRST, _LONG, _EVERY], _FAR, _LAST),
+    ([_FIRST, _NEAREST], _NEAR, [" of the clause"]),
     ([_FIRST, _NEAREST, _EVERY], ("word", "nominal"), [" of the previous sentence"]),
     ([_FIRST, _EVERY, _FADING, _LONG], ("word",), [" of the sentence"]),
     (list(PICKS)[6:], ("word",), [""]),
-)  # fmt: skip
+)
 """Picks, kinds of words and stretches of text: a head for each combination."""
 QUERIES = {
-    "noun or name": "VERB, VERB|AUX, ADJ, DET, ADP, NUM, noun or name, PRON, CCONJ, mention, possessive",
+    "noun or name": "VERB, VERB|AUX, ADJ, DET, ADP, NUM, noun or name, PRON, CCONJ, mention, "
+    "possessive",
     "nominal": "VERB",
-    "VERB": "noun or name, nominal, PRON, AUX, PART, SCONJ, ADV, VERB, relative word, form of be, modal",
+    "VERB": "noun or name, nominal, PRON, AUX, PART, SCONJ, ADV, VERB, relative word, form of be, "
+    "modal",
     "AUX": "nominal, AUX",
     "VERB|AUX": "nominal",
     "ADJ": "noun or name, ADV, AUX, ADJ",
@@ -424,22 +424,57 @@ def _sentence_so_far(features: WindowFeatures) -> ndarray:
     return np.asarray((sentence[:, None] == sentence[None, :]) & (features.back >= 0))
 
 
-_OF_TOKENS = tuple(
-    BaselineHead(name, earns, may, attention=baseline)
-    for name, earns, may, baseline in (
-        ("first token", ("sink/first-token",), (), at_rest),
-        ("second token", (), (), _of_tokens(lambda w: (w.back >= 0) & (w.proper.cumsum() == 1))),
-        ("all tokens alike", (), (), lambda w: w.even),
-        ("all tokens, near ones more", (), _OFFSETS, _of_tokens(lambda w: np.tril(np.exp(np.minimum(-w.back, 0) / TOKEN_FADE)))),
-        ("all tokens of the sentence", (), _OFFSETS, _of_tokens(_sentence_so_far)),
-        ("the token itself", ("positional/offset-0", "positional/offset-0-random"), (), _of_tokens(lambda w: w.back == 0)),
-        ("the same token before", ("induction/duplicate",), _COPY, _of_tokens(lambda w: last_key(w.same_token))),
-        ("all the same tokens before", ("induction/duplicate",), _COPY, _of_tokens(lambda w: w.same_token)),
-        ("what followed the same token", ("induction/repeat",), ("induction/natural",),
-         _of_tokens(lambda w: last_key(np.roll(w.same_token, 1, axis=1) & (w.back > 0) & w.proper))),
-        ("line breaks", (), ("delimiter/*",), _of_tokens(lambda w: (w.back > 0) & np.array(["\n" in s for s in w.window.strings], bool))),
-    )
-)  # fmt: skip
+def _second_token(features: WindowFeatures) -> ndarray:
+    return np.asarray((features.back >= 0) & (features.proper.cumsum() == 1))
+
+
+def _near_tokens(features: WindowFeatures) -> ndarray:
+    """All tokens so far, near ones more."""
+    return np.asarray(np.tril(np.exp(np.minimum(-features.back, 0) / TOKEN_FADE)))
+
+
+def _after_same_token(features: WindowFeatures) -> Table:
+    """The last token that followed an earlier copy of the query."""
+    follows = np.roll(features.same_token, 1, axis=1)
+    return last_key(follows & (features.back > 0) & features.proper)
+
+
+def _line_breaks(features: WindowFeatures) -> ndarray:
+    has_break = np.array(["\n" in string for string in features.window.strings], bool)
+    return np.asarray((features.back > 0) & has_break)
+
+
+def _token_head(
+    name: str,
+    weights: Callable[[WindowFeatures], ndarray],
+    *,
+    earns: tuple[str, ...] = (),
+    may: tuple[str, ...] = (),
+) -> BaselineHead:
+    return BaselineHead(name, earns, may, attention=_of_tokens(weights))
+
+
+_ITSELF = ("positional/offset-0", "positional/offset-0-random")
+_DUPLICATE = ("induction/duplicate",)
+_OF_TOKENS = (
+    BaselineHead("first token", ("sink/first-token",), attention=at_rest),
+    _token_head("second token", _second_token),
+    BaselineHead("all tokens alike", attention=lambda w: w.even),
+    _token_head("all tokens, near ones more", _near_tokens, may=_OFFSETS),
+    _token_head("all tokens of the sentence", _sentence_so_far, may=_OFFSETS),
+    _token_head("the token itself", lambda w: w.back == 0, earns=_ITSELF),
+    _token_head(
+        "the same token before", lambda w: last_key(w.same_token), earns=_DUPLICATE, may=_COPY
+    ),
+    _token_head("all the same tokens before", lambda w: w.same_token, earns=_DUPLICATE, may=_COPY),
+    _token_head(
+        "what followed the same token",
+        _after_same_token,
+        earns=("induction/repeat",),
+        may=("induction/natural",),
+    ),
+    _token_head("line breaks", _line_breaks, may=("delimiter/*",)),
+)
 
 
 def _mixtures() -> Iterator[BaselineHead]:

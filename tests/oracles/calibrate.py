@@ -219,9 +219,8 @@ def main() -> None:
     print(counts_by_noise(writer_rows()))
     for direct_effects in (False, True):
         what = "direct effects" if direct_effects else "attention"
-        print(
-            f"\nTags of mini with random weights, {what}: {random_tags('mini', direct_effects=direct_effects)}"
-        )
+        tags = random_tags("mini", direct_effects=direct_effects)
+        print(f"\nTags of mini with random weights, {what}: {tags}")
     with tempfile.TemporaryDirectory() as folder:
         for model, tokens in (("smollm2", 8_000), ("minilm", MAX_TOKENS)):
             print(f"\nLazy heads and oracles on the tokens of {model}:")

@@ -1,6 +1,6 @@
 """Power and error of tags: oracles that are found, and lazy heads that are tagged.
 
-`python -m tests.oracles.power smollm2 8000 FOLDER` scores the heads once and prints tables. The sums
+`python -m tests.oracles.power smollm2 8000 FOLDER` scores the heads once, prints tables. The sums
 stay in the folder, so that changed conditions are judged in seconds.
 """
 
@@ -42,15 +42,14 @@ WIDTH = 60
 """Heads of a layer; all kinds of an oracle are in one layer."""
 TYPES = ("syntactic", "coreference", "semantic", "retrieval", "lexical", "induction")
 """Types whose tags a lazy head must not earn unless they are true of it."""
-_NUMBERS = [
-    "n", "mass", "control", "hard_n", "hard_rate", "hard_low", "hard_baseline_rate",
-    "surrogate_margin_low",
-]  # fmt: skip
+_NUMBERS = (
+    "n mass control hard_n hard_rate hard_low hard_baseline_rate surrogate_margin_low".split()
+)
 
 
 @dataclass(frozen=True, eq=False)
 class Bench:
-    """A function from a window to the patterns of heads; those of a layer are all lazy, or all oracles."""
+    """A function from a window to patterns of heads; a layer has lazy heads or oracles alone."""
 
     layers: Sequence[Sequence[BaselineHead | Oracle]]
     heads: pd.DataFrame

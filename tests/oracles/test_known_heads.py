@@ -51,17 +51,33 @@ def test_no_baseline_head_reads_a_tree_or_an_entity_and_oracles_do():
     )
 
 
+STORY = """\
+1 Anna Anna PROPN 2 nsubj (e1)
+2 told tell VERB 0 root _
+3 the the DET 5 det (e2
+4 old old ADJ 5 amod _
+5 king king NOUN 2 obj e2)
+6 that that SCONJ 8 mark _
+7 she she PRON 8 nsubj (e1)
+8 lost lose VERB 2 ccomp _
+9 , , PUNCT 8 punct _
+10 and and CCONJ 11 cc _
+11 found find VERB 8 conj _
+12 keys key NOUN 11 obj (e3)
+13 . . PUNCT 2 punct _
+
+1 He he PRON 2 nsubj (e2)
+2 sold sell VERB 0 root _
+3 the the DET 4 det (e3
+4 keys key NOUN 2 obj e3)
+5 . . PUNCT 2 punct _
+"""
+
+
 @pytest.fixture(scope="module")
 def story(tmp_path_factory, tokenizer) -> Window:
     """Two sentences with trees and entities."""
-    rows = [
-        "1 Anna Anna PROPN 2 nsubj (e1)", "2 told tell VERB 0 root _", "3 the the DET 5 det (e2",
-        "4 old old ADJ 5 amod _", "5 king king NOUN 2 obj e2)", "6 that that SCONJ 8 mark _",
-        "7 she she PRON 8 nsubj (e1)", "8 lost lose VERB 2 ccomp _", "9 , , PUNCT 8 punct _",
-        "10 and and CCONJ 11 cc _", "11 found find VERB 8 conj _", "12 keys key NOUN 11 obj (e3)",
-        "13 . . PUNCT 2 punct _", "", "1 He he PRON 2 nsubj (e2)", "2 sold sell VERB 0 root _",
-        "3 the the DET 4 det (e3", "4 keys key NOUN 2 obj e3)", "5 . . PUNCT 2 punct _",
-    ]  # fmt: skip
+    rows = STORY.splitlines()
     lines = ["# newdoc id = story", "# global.Entity = eid"]
     for row in rows:
         n, form, lemma, upos, head, deprel, entity = row.split(" ") if row else [""] * 7
@@ -171,9 +187,12 @@ def test_baseline_heads_earn_the_tags_that_are_their_own():
 
 def test_oracles_are_found_where_the_text_can_tell_and_a_head_at_rest_is_not():
     asked = {
-        "syntactic/obj:dep>head", "syntactic/nsubj:head>dep", "syntactic/det:head>dep",
-        "coreference/pronoun", "semantic/antonym",
-    }  # fmt: skip
+        "syntactic/obj:dep>head",
+        "syntactic/nsubj:head>dep",
+        "syntactic/det:head>dep",
+        "coreference/pronoun",
+        "semantic/antonym",
+    }
     readers = oracles(prose_windows(6_000), asked)
     windows = [*prose_windows(6_000), *other_windows()[64:]]
     at_rest = [head for head in ALL if head.name == "first token"]

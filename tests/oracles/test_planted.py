@@ -65,8 +65,7 @@ def test_planted_models_load_like_any_other_and_attend_as_built(tmp_path, name):
     stream_patterns(model.engine, torch.tensor([ids]), lambda i, p: patterns.update({i: p[0]}))
     layers = [[head for head in HEADS if head.layer == layer] for layer in (0, 1)]
     places = {head.name: heads.index(head) for heads in layers for head in heads}
-    best = {name: patterns[h.layer][places[name]].argmax(-1) for name, h in
-            ((head.name, head) for head in HEADS)}  # fmt: skip
+    best = {head.name: patterns[head.layer][places[head.name]].argmax(-1) for head in HEADS}
     assert best["previous token"][1:].tolist() == list(range(len(ids) - 1))
     assert best["noun to determiner"][3] == 1  # king → the
     assert best["noun to determiner"][8] == 7  # ring → a

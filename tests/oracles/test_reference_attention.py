@@ -15,9 +15,13 @@ CLOSE = {"atol": 1e-5, "rtol": 1e-5}
 SPECIAL = {"bos_token_id": 0, "eos_token_id": 0}
 GPT2 = {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 32, "vocab_size": 50} | SPECIAL
 OTHERS = {
-    "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48,
-    "max_position_embeddings": 32, "vocab_size": 50,
-} | SPECIAL  # fmt: skip
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 48,
+    "max_position_embeddings": 32,
+    "vocab_size": 50,
+} | SPECIAL
 
 
 def gpt_neox(turned: float = 0.25, base: float = 10_000.0, **changes):

@@ -25,7 +25,8 @@ def test_planted_writers_are_found_and_lazy_ones_are_not(layout, noises, capfd):
         "suppress",
     ]
     assert planted["found"].all(), planted[["name", "false"]]
-    # of heads that look at the values of the person, the last value, all values or names, one looks for what is asked
+    # of heads that look at the values of the person, the last value, all values or names, one looks
+    # for what is asked
     assert table.loc[table["retrieves"] & (table["noise"] > 0), "name"].tolist() == ["retrieval"]
     assert (table["relation"] == "").sum() > 15 * len(noises)
     false = table.loc[table["false"] != "", ["noise", "name", "false"]]

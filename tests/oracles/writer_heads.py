@@ -102,7 +102,7 @@ WRITERS = (
         match=("word", "previous", MATCH_LOGITS),
         flags=(_BOS,),
     ),
-    Writer("name mover", 1, "copy", earns="name-mover", may=_COPIES, **_DUE),  # type: ignore[arg-type]
+    Writer("name mover", 1, "copy", earns="name-mover", may=_COPIES, **_DUE),
     Writer(
         "negative name mover",
         1,
@@ -110,13 +110,13 @@ WRITERS = (
         -1.0,
         earns="negative-name-mover",
         may=_LOWERS,
-        **_DUE,  # type: ignore[arg-type]
+        **_DUE,
     ),
-    Writer("raises the last name", 1, "copy", may=_COPIES, **_OF_LAST_NAME),  # type: ignore[arg-type]
-    Writer("lowers the last name", 1, "copy", -1.0, may=_LOWERS, **_OF_LAST_NAME),  # type: ignore[arg-type]
+    Writer("raises the last name", 1, "copy", may=_COPIES, **_OF_LAST_NAME),
+    Writer("lowers the last name", 1, "copy", -1.0, may=_LOWERS, **_OF_LAST_NAME),
     Writer("raises all names", 1, "copy", 3.0, may=_COPIES, flags=(("name", MATCH_LOGITS), _BOS)),
     Writer("lowers all names", 1, "copy", -3.0, may=_LOWERS, flags=(("name", MATCH_LOGITS), _BOS)),
-    Writer("retrieval", 1, "copy", earns="retrieval", may=_COPIES, **_READING),  # type: ignore[arg-type]
+    Writer("retrieval", 1, "copy", earns="retrieval", may=_COPIES, **_READING),
     Writer("raises all values", 1, "copy", 3.0, may=_COPIES, flags=(("value", MATCH_LOGITS), _BOS)),
     Writer(
         "lowers all values", 1, "copy", -3.0, may=_LOWERS, flags=(("value", MATCH_LOGITS), _BOS)
@@ -129,10 +129,10 @@ WRITERS = (
         near=25.0,
         flags=(("value", MATCH_LOGITS), _BOS),
     ),
-    Writer("agreement", 1, "number", earns="agreement", **_SUBJECT),  # type: ignore[arg-type]
+    Writer("agreement", 1, "number", earns="agreement", **_SUBJECT),
     Writer("goes by the last noun", 1, "number", near=25.0, flags=(("noun", MATCH_LOGITS), _BOS)),
     Writer("raises singular verbs", 1, "plural", -1.0, near=50.0),
     Writer("lowers the list", 1, "copy", -3.0, may=_LOWERS, flags=(("member", MATCH_LOGITS), _BOS)),
-    Writer("raises the values of the last name", 1, "copy", may=_COPIES, **_OF_PERSON),  # type: ignore[arg-type]
+    Writer("raises the values of the last name", 1, "copy", may=_COPIES, **_OF_PERSON),
 )
 """Seventeen heads in each of two layers."""
