@@ -26,8 +26,10 @@ LENGTH = 1024
 def long_windows(counts: list[int], length: int) -> list[Window]:
     """Windows of documents of so many windows each."""
     numbers = np.repeat(np.arange(len(counts)), counts)
-    return [Window(f"w{i}", np.arange(length), ("a",) * length, document=int(n))
-            for i, n in enumerate(numbers)]  # fmt: skip
+    return [
+        Window(f"w{i}", np.arange(length), ("a",) * length, document=int(n))
+        for i, n in enumerate(numbers)
+    ]
 
 
 def blocks_of_text(windows: list[Window]) -> list[np.ndarray]:

@@ -240,7 +240,7 @@ _FEATURES_OF_WORDS: dict[str, Callable[[WindowFeatures], Sequence[object]]] = {
 def _after_last_alike(
     name: str, feature: Callable[[WindowFeatures], Sequence[object]]
 ) -> BaselineHead:
-    """The head that attends to the word after the last word that shares a feature with the query."""
+    """The head that attends to the word after the last one that shares a feature with the query."""
 
     def attention(reading: WindowFeatures) -> Rows:
         _, value = np.unique(np.array(feature(reading), "U"), return_inverse=True)
