@@ -6,7 +6,7 @@ from one step to the next: the `Model`, its `Text`, and the `Sums` of the attent
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -56,6 +56,8 @@ class Session:
     checkpoint: RunCheckpoint
     on_progress: OnProgress
     on_message: OnMessage
+    report: Callable[[Result], str]
+    """Makes the HTML report that is written with the run."""
     clock: Clock = field(default_factory=Clock)
     """Seconds that the steps take."""
 
@@ -114,15 +116,8 @@ def classify_heads(
     # a model that was loaded by name can be loaded again
     source = None if isinstance(name, str | Path) else name
     result = replace(result, source=source)
-    session.checkpoint.finish(result, report=partial(_report, result))
+    session.checkpoint.finish(result, report=partial(session.report, result))
     return result
-
-
-def _report(result: Result) -> str:
-    # a run without a folder needs no report, whose import takes a tenth of a second
-    from headscope.views.report import report_html
-
-    return report_html(result)
 
 
 def _load(name: Any, settings: Settings, session: Session) -> LoadedModel:

@@ -229,9 +229,19 @@ def classify(
     corpora = asked_corpora(readable(corpus, seed=settings.seed))
     checkpoint = RunCheckpoint(None if out is None else RunFolder(out), overwrite=overwrite)
     with checkpoint.locked(), progress_bar(progress) as on_progress:
-        session = Session(backend or LastModel(), checkpoint, on_progress, on_message)
+        session = Session(
+            models=backend or LastModel(),
+            checkpoint=checkpoint,
+            on_progress=on_progress,
+            on_message=on_message,
+            report=_report,
+        )
         result = classify_heads(model, corpora, settings, own_relations, session)
     return Run.of(result)
+
+
+def _report(result: Result) -> str:
+    return Run.of(result).report()
 
 
 @checked

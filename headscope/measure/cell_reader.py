@@ -30,8 +30,7 @@ from headscope.measure.tally import Tally, grained
 from headscope.models.engines.engine import Entries, PatternRegion, QueryRows, Request, Rows, Tile
 from headscope.relations.effects import of_attention
 from headscope.relations.pairs import Pairs, distinct_values
-from headscope.relations.relation import PairSet
-from headscope.relations.types.sink import POSITION
+from headscope.relations.relation import SINK_POSITION, PairSet
 from headscope.relations.window_pairs import WindowPairs
 from headscope.stimuli.natural_text import TEXT
 
@@ -386,8 +385,8 @@ class CellReader:
 
     def add_to(self, tally: Tally) -> None:
         """Add queries and chance, which do not depend on heads, and each layer's sums."""
-        if POSITION in tally.relations:
-            self._add_sinks(tally, tally.relations.index(POSITION))
+        if SINK_POSITION in tally.relations:
+            self._add_sinks(tally, tally.relations.index(SINK_POSITION))
         selection = self._selection
         if selection is None:
             return

@@ -19,7 +19,7 @@ from headscope.attention_kind import BIDIRECTIONAL
 from headscope.corpus.window import Window
 from headscope.relations import types_on_request
 from headscope.relations.head_type import ALL
-from headscope.relations.pairs import Pairs, no_pairs, pairs
+from headscope.relations.pairs import Pairs, in_second_copy, no_pairs, pairs
 from headscope.relations.relation import (
     MATCHED_CONTROL,
     SELF,
@@ -30,7 +30,6 @@ from headscope.relations.relation import (
     Threshold,
     part_name,
 )
-from headscope.relations.types.induction import in_second_copy
 from headscope.relations.window_pairs import WindowPairs
 from headscope.stimuli.prompts import PROMPTS
 from headscope.stimuli.repeat import REPEAT

@@ -11,6 +11,7 @@ from numpy import ndarray
 from pydantic import PlainValidator
 
 from headscope.attention_kind import CAUSAL, AttentionKind, KindName, kind_of
+from headscope.corpus.window import Window
 from headscope.errors import ShapeError
 from headscope.options import checked, not_allowed
 
@@ -161,6 +162,20 @@ def span_pairs(
     step = np.arange(length.sum()) - np.repeat(np.cumsum(length) - length, length)
     share = 1 / length[row]
     return _cells(query[row], first[row] + step, owner[row], share, attention_kind)
+
+
+def earlier_keys(queries: ndarray, keys: ndarray) -> Pairs:
+    """Every query with all of these keys that come before it."""
+    row, column = np.nonzero(queries[:, None] > keys[None, :])
+    return pairs(queries[row], keys[column])
+
+
+def in_second_copy(window: Window, shift: int) -> Pairs:
+    """Queries of the second copy in `[bos, r, r]` with their places in the first, plus `shift`."""
+    n = window.copy_length
+    first_copy = np.arange(1, n + 1)
+    query, key = first_copy + n, first_copy + shift
+    return pairs(query[key < query], key[key < query])
 
 
 def no_pairs() -> Pairs:

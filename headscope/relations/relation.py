@@ -31,6 +31,11 @@ relation is marked as unreliable in that run."""
 HARD, EASY, MATCHED_CONTROL, SELF = "hard", "easy", "matched", "own-position"
 """Parts of a relation that are summed separately: its hard queries and as many easy ones, its
 matched control, and the effect of a query's own position."""
+SINK, SINK_POSITION = "sink", "sink/position"
+"""The type of attention sinks, and its relation that is summed where the patterns are read."""
+PARTIAL_SINK = 0.3
+"""Least mass at which a sink without a tag is shown as a partial sink: most of what such a
+head has left goes elsewhere."""
 _PARTS = (HARD, EASY, MATCHED_CONTROL, SELF)
 
 

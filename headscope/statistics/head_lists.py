@@ -15,8 +15,7 @@ import pandas as pd
 
 from headscope.measure.example import ExampleRequest
 from headscope.relations import head_types
-from headscope.relations.relation import MIN_QUERIES, Relation, Threshold
-from headscope.relations.types.sink import PARTIAL, TYPE
+from headscope.relations.relation import MIN_QUERIES, PARTIAL_SINK, SINK, Relation, Threshold
 from headscope.statistics.conditions import Row, failures, undecided_in_words
 from headscope.statistics.tags import UNIDENTIFIABLE, is_sink, is_undecided, with_thresholds
 from headscope.statistics.wording import baseline_in_words
@@ -163,7 +162,7 @@ def partial_sinks(evidence: pd.DataFrame, thresholds: Mapping[str, Threshold]) -
         A row of the evidence per such head, with `threshold`, and the place in words as
         `description`.
     """
-    sinks = evidence[evidence["type"] == TYPE.name]
+    sinks = evidence[evidence["type"] == SINK]
     ids = sinks["type"] + "/" + sinks["relation"]
     threshold_of = {name: limits.threshold for name, limits in thresholds.items()}
     place_of = {name: limits.meaning.partition(",")[0] for name, limits in thresholds.items()}
@@ -171,7 +170,7 @@ def partial_sinks(evidence: pd.DataFrame, thresholds: Mapping[str, Threshold]) -
         threshold=ids.map(threshold_of).astype(float),
         description=ids.map(place_of),
     )
-    is_large = sinks["mass"].between(PARTIAL, sinks["threshold"], inclusive="left")
+    is_large = sinks["mass"].between(PARTIAL_SINK, sinks["threshold"], inclusive="left")
     rows = sinks[~_head_has_tag(sinks) & is_large]
     rows = rows.sort_values("mass", ascending=False, kind="stable")
     return rows.drop_duplicates(_HEAD).sort_values(_HEAD)

@@ -18,8 +18,14 @@ from headscope.measure.profile import describe
 from headscope.measure.surrogate_rows import SurrogateRequest
 from headscope.measure.tally import BLOCKS, MIN_BLOCKS, Tally, pictured
 from headscope.relations.effects import Effect, effects_among, of_attention
-from headscope.relations.relation import MIN_QUERIES, RELIABLE, Checked, Relation, Threshold
-from headscope.relations.types.sink import PARTIAL
+from headscope.relations.relation import (
+    MIN_QUERIES,
+    PARTIAL_SINK,
+    RELIABLE,
+    Checked,
+    Relation,
+    Threshold,
+)
 from headscope.statistics.bootstrap import LEVEL, RESAMPLES
 from headscope.statistics.cautions import FEWEST_DOCUMENTS, is_preliminary, types_of_heads
 from headscope.statistics.columns import (
@@ -51,7 +57,7 @@ THRESHOLDS: Mapping[str, Any] = {
     "min_hard_queries": MIN_HARD,
     "times_control": TIMES_CONTROL,
     "times_label": TIMES_LABEL,
-    "partial_sink": PARTIAL,
+    "partial_sink": PARTIAL_SINK,
     "blocks": BLOCKS,
     "min_blocks": MIN_BLOCKS,
     "interval": LEVEL,

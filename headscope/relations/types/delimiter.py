@@ -14,7 +14,7 @@ from headscope.attention_kind import BIDIRECTIONAL
 from headscope.corpus.window import Window
 from headscope.relations.controls import keys_from
 from headscope.relations.head_type import HeadType
-from headscope.relations.pairs import Pairs, pairs
+from headscope.relations.pairs import Pairs, earlier_keys, pairs
 from headscope.relations.query_sampling import row_queries
 from headscope.relations.relation import Relation, Threshold
 
@@ -65,12 +65,6 @@ def earlier_delimiters(window: Window, kind: str) -> Pairs:
     is_other = queries[:, None] != keys[None, :]
     row, column = np.nonzero(is_other)
     return pairs(queries[row], keys[column], attention_kind=window.attention_kind)
-
-
-def earlier_keys(queries: ndarray, keys: ndarray) -> Pairs:
-    """Every query with all of these keys that come before it."""
-    row, column = np.nonzero(queries[:, None] > keys[None, :])
-    return pairs(queries[row], keys[column])
 
 
 def turn_marks(window: Window) -> Pairs:

@@ -16,7 +16,7 @@ import numpy as np
 from headscope.corpus.window import Window
 from headscope.relations.controls import other_keys, same_distance
 from headscope.relations.head_type import HeadType
-from headscope.relations.pairs import Pairs, pairs
+from headscope.relations.pairs import Pairs, in_second_copy, pairs
 from headscope.relations.query_sampling import row_queries
 from headscope.relations.relation import Relation, Threshold
 from headscope.stimuli.repeat import REPEAT
@@ -26,14 +26,6 @@ SOURCE = (
     "nine heads of GPT-2 small score above it in TransformerLens' published scores, from L5H5's "
     "0.94 down to L9H6's 0.42"
 )
-
-
-def in_second_copy(window: Window, shift: int) -> Pairs:
-    """Queries of the second copy in `[bos, r, r]` with their places in the first, plus `shift`."""
-    n = window.copy_length
-    first_copy = np.arange(1, n + 1)
-    query, key = first_copy + n, first_copy + shift
-    return pairs(query[key < query], key[key < query])
 
 
 def follower_of_earlier_same(window: Window) -> Pairs:

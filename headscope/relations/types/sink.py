@@ -13,20 +13,14 @@ from headscope.attention_kind import BIDIRECTIONAL
 from headscope.corpus.window import Window
 from headscope.relations.controls import keys_from
 from headscope.relations.head_type import HeadType
-from headscope.relations.pairs import Pairs, no_pairs, pairs
+from headscope.relations.pairs import Pairs, earlier_keys, no_pairs, pairs
 from headscope.relations.relation import Relation, Threshold
-from headscope.relations.types.delimiter import earlier_keys
 
 FIRST_THRESHOLD = 0.5
 FIRST_SOURCE = (
     "more than half of a head's attention; 57 % is the mean over GPT-2 small's heads "
     "(Vig & Belinkov 2019, 5.2.3)"
 )
-PARTIAL = 0.3
-"""Least mass at which a sink without a tag is shown as a partial sink: most of what such a
-head has left goes elsewhere."""
-POSITION = "sink/position"
-"""Relation that is summed where the patterns are read."""
 
 
 def first_token(window: Window) -> Pairs:
