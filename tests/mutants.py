@@ -5,9 +5,10 @@
 A mutant is one small change of a room's code: another operator, a negated condition, a constant
 ± 1, a slice without a bound, a deleted call, None returned, two swapped arguments. In a forked
 process, the tests that run its lines run, quickest first, until one fails. A first run of all
-tests of `TESTS`, kept in `.pytest_cache`, records which tests run which lines. Lines that run at
-import count for all tests that run a function of the module, or for all of the room. Left out are
-tests that fail, skip, take `SLOW` seconds, or come after a quarter of `LIMIT` seconds of others.
+tests of `TESTS`, kept in `.pytest_cache`, records which tests run which lines. Lines that no test
+runs, as those that run at import, count for all tests that run a function of the module, or for all
+of the room. Left out are tests that fail, skip, take `SLOW` seconds, or come after a quarter of
+`LIMIT` seconds of others.
 
 mutmut leaves out functions with decorators and tables of modules, which are half of `relations`;
 cosmic-ray starts Python anew for each mutant, which takes longer than most tests here.
@@ -203,9 +204,11 @@ class Record:
     def tests_for(self, path: Path, place: Place) -> list[str]:
         """Tests that run the statement of a mutant."""
         by_line = self.lines.get(str(path), {})
-        numbers = list(by_line) if place.at_import else lines_of(place.statement)
+        numbers = [] if place.at_import else lines_of(place.statement)
         tests = {test for number in numbers for test in by_line.get(number, [])}
-        if place.at_import and not tests:
+        if not tests:
+            tests = {test for tests in by_line.values() for test in tests}
+        if not tests:
             room = f"tests/{path.relative_to(ROOT).parts[1]}/"
             tests = {test for test in self.seconds if test.startswith(room)}
         return self.quickest(tests)

@@ -17,6 +17,7 @@ from headscope.measure.batch_reader import BatchReader
 from headscope.measure.example import (
     BEGINNING,
     WIDTH,
+    Example,
     ExampleRequest,
 )
 from headscope.measure.example_reader import Sample, patterns_of_window
@@ -218,3 +219,24 @@ def test_patterns_are_kept_as_far_as_there_is_room_and_the_window_is_of_the_samp
     assert len(kept.windows) == 3
     left = [window for window in (first, second) if kept.wants(window)]
     assert (kept.begin(last, 6) is None) == (len(left) == 2)
+
+
+@pytest.mark.parametrize(("length", "is_cut"), [(5, False), (6, True)])
+def test_an_excerpt_ends_with_dots_where_its_window_goes_on(length, is_cut):
+    excerpt = Example(
+        layer=0,
+        head=0,
+        relation="",
+        kind="ordinary",
+        mass=float("nan"),
+        window="w",
+        tokens=("a", "b", "c"),
+        query=-1,
+        targets=(),
+        pattern=np.eye(3, dtype=np.float16),
+        positions=(0, 1, 4),
+        left_out=(),
+        length=length,
+    )
+    assert str(excerpt).endswith("… 4:c") != is_cut
+    assert str(excerpt).endswith("… 4:c …") == is_cut

@@ -53,9 +53,13 @@ def tally_of(folder, engine: str, batch_tokens: int) -> Tally:
     return measure(model, WINDOWS, [], RELATIONS, seed=0, batch_tokens=batch_tokens)
 
 
-@pytest.mark.parametrize("engine", ["lens", "fused"])
-def test_masses_of_long_windows_equal_a_slow_loop_over_eager_attention(engine, folder, attentions):
-    tally = tally_of(folder, engine, 1)
+@pytest.mark.parametrize(
+    ("engine", "batch_tokens"), [("lens", 1), ("fused", 1), ("fused", 4 * max(LENGTHS))]
+)
+def test_masses_of_long_windows_equal_a_slow_loop_over_eager_attention(
+    engine, batch_tokens, folder, attentions
+):
+    tally = tally_of(folder, engine, batch_tokens)
     at = [relation.id for relation in RELATIONS].index
     every = 0.0
     for window, pattern in zip(WINDOWS, attentions, strict=True):

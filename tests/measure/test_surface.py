@@ -8,6 +8,7 @@ import pytest
 from headscope.corpus.align import window_of_tokens
 from headscope.corpus.document import Document, Word
 from headscope.measure.surface import VIEWS, Surface
+from tests.helpers.prose import prose_windows
 
 WORDS = 60
 
@@ -36,3 +37,50 @@ def test_classes_begin_where_the_limits_say(view, starts):
     classes = last_row(view)
     begins = 1 + np.flatnonzero(np.diff(classes, prepend=classes[0] - 1))
     assert begins.tolist() == starts
+
+
+ANCHORS = {
+    6: ("PUNCT", "SCONJ", "CCONJ"),
+    7: ("DET",),
+    8: ("ADP",),
+    9: ("VERB", "AUX"),
+    10: ("NOUN", "PROPN", "PRON"),
+    11: ("CCONJ",),
+}
+"""Parts of speech of the anchors of a view."""
+RELATIVE = ("that", "which", "who", "whom", "whose", "to")
+COARSE = (("NOUN", "PROPN", "PRON"), ("VERB", "AUX"), ("ADJ", "ADV", "NUM"), ("PUNCT", "SYM"))
+
+
+def place_in_segment(key: int, kinds: list[object], segments: list[int]) -> int:
+    """Words of the key's kind in its segment that are nearer to its beginning, 2 at most."""
+    before = range(key)
+    return min(2, sum(kinds[i] == kinds[key] and segments[i] == segments[key] for i in before))
+
+
+@pytest.mark.parametrize("view", ANCHORS)
+def test_anchors_divide_a_text_as_a_slow_loop_says(view):
+    """Cells are of one class if they agree in all that the loop counts."""
+    (window,) = prose_windows(150)[:1]
+    words = window.words
+    rows = Surface(window, np.zeros(0, np.int64)).word.tolist()  # −1 for a token of no word
+    size = len(rows)
+    upos = [words.upos[row] if row >= 0 else "" for row in rows]
+    lemmas = [words.lemma[row] if row >= 0 else "" for row in rows]
+    is_anchor = [upos[i] in ANCHORS[view] for i in range(size)]
+    if view == 6:
+        is_anchor = [is_anchor[i] or lemmas[i] in RELATIVE for i in range(size)]
+    kinds = [next((k for k, group in enumerate(COARSE) if u in group), -1) for u in upos]
+    # an anchor opens the segment after it, and closes the one before it
+    opened = [sum(is_anchor[: i + 1]) for i in range(size)]
+    closed = [sum(is_anchor[i:]) for i in range(size)]
+    found = VIEWS[view](Surface(window, np.arange(size)))
+    named: dict[int, tuple[object, ...]] = {}
+    for query in range(size):
+        for key in range(size):
+            between = max(-2, min(2, opened[key] - opened[query]))
+            first = place_in_segment(key, kinds, opened)
+            last = place_in_segment(size - 1 - key, kinds[::-1], closed[::-1])
+            expected = (upos[key], key == 0, between, first, last, key > query)
+            assert named.setdefault(int(found[query, key]), expected) == expected
+    assert len(set(named.values())) == len(named) > 20
