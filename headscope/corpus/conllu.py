@@ -369,10 +369,17 @@ def _documents_by_sentence(text: str) -> dict[str, str]:
     endings = [_NUMBERED.search(name) for name in names]
     numbers = [ending for ending in endings if ending]
     widths = {len(name) for name in names}
-    if _NEWDOC.search(text) or len(numbers) < len(names) or len(widths) != 1:
+    has_other_ids = len(numbers) < len(names) or len(widths) != 1
+    if has_other_ids or _NEWDOC.search(text):
         return {}
-    ids = [_SentenceId(n.string, n.string[: n.start()], int(n[0])) for n in numbers]
-    return {i.name: i.document for i in ids} if _show_documents(ids) else {}
+    ids = []
+    for ending in numbers:
+        name = ending.string
+        letters = name[: ending.start()]
+        ids.append(_SentenceId(name, letters, int(ending[0])))
+    if not _show_documents(ids):
+        return {}
+    return {sentence_id.name: sentence_id.document for sentence_id in ids}
 
 
 def _show_documents(ids: list[_SentenceId]) -> bool:

@@ -137,8 +137,10 @@ def agreeing_mentions(
     agrees = np.ones((len(known),) * 2, bool)
     for feature in FEATURES:
         value = np.array([features.get(feature, "") for features in known], "U")
-        unknown = value == ""
-        agrees &= unknown[:, None] | unknown[None, :] | (value[:, None] == value[None, :])
+        is_unknown = value == ""
+        is_either_unknown = is_unknown[:, None] | is_unknown[None, :]
+        is_same = value[:, None] == value[None, :]
+        agrees &= is_either_unknown | is_same
     return np.asarray(agrees)
 
 
@@ -176,18 +178,22 @@ def shared_words(
     counts whatever its class, its other words when they have content: "the" is shared by too many.
     """
     words = [_words(document, mention) for mention in mentions]
-    numbers = {word: i for i, word in enumerate(sorted(set().union(*words)))}
-    holds = np.zeros((len(mentions), len(numbers)), np.float32)
+    vocabulary = sorted(set().union(*words))
+    column_of = {word: column for column, word in enumerate(vocabulary)}
+    holds = np.zeros((len(mentions), len(vocabulary)), np.float32)
     for row, mention_words in enumerate(words):
-        holds[row, [numbers[word] for word in mention_words]] = 1
-    return np.asarray(holds @ holds.T > 0)
+        columns = [column_of[word] for word in mention_words]
+        holds[row, columns] = 1
+    shared = holds @ holds.T
+    return np.asarray(shared > 0)
 
 
 def _words(document: Document, mention: Mention) -> set[str]:
     """The forms and lemmas of a mention's words of content, in lower case."""
-    words = [
-        document.words[i]
-        for i in range(mention.first, mention.last + 1)
-        if i == mention.head or document.words[i].upos in _CONTENT
-    ]
-    return {text.lower() for word in words for text in (word.form, word.lemma or word.form)}
+    texts = set()
+    for i in range(mention.first, mention.last + 1):
+        word = document.words[i]
+        if i == mention.head or word.upos in _CONTENT:
+            texts.add(word.form.lower())
+            texts.add((word.lemma or word.form).lower())
+    return texts

@@ -92,12 +92,16 @@ def _listed_suffixes(folder: Path, files: Collection[Path]) -> str:
     read = set(files)
     counts: Counter[str] = Counter()
     for path in sorted(folder.rglob("*")):
-        is_hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
-        if not is_hidden and path not in read and path.is_file():
-            counts[_suffix(path) or "no suffix"] += 1
+        parts = path.relative_to(folder).parts
+        is_hidden = any(part.startswith(".") for part in parts)
+        if is_hidden or path in read or not path.is_file():
+            continue
+        counts[_suffix(path) or "no suffix"] += 1
     listed = [f"{suffix} ({count})" for suffix, count in counts.most_common(MOST_SUFFIXES)]
     unlisted = len(counts) - len(listed)
-    return ", ".join([*listed, *[f"{unlisted} more suffixes"][: bool(unlisted)]])
+    if unlisted:
+        listed.append(f"{unlisted} more suffixes")
+    return ", ".join(listed)
 
 
 def _suffix(path: Path) -> str:

@@ -88,14 +88,20 @@ class TileReduction:
 
         Hits are flat indices into `targets`.
         """
-        cells, hit_rows = self.targets.view(-1)[hits], self.target_rows.view(-1)[hits]
-        flat, largest = rows.view(-1), largest.view(-1)
+        cells = self.targets.view(-1)[hits]
+        hit_rows = self.target_rows.view(-1)[hits]
+        flat = rows.view(-1)
+        largest = largest.view(-1)
         count = torch.zeros_like(largest, dtype=torch.float32)
-        count.index_add_(0, hit_rows, torch.ones_like(hit_rows, dtype=count.dtype))
+        ones = torch.ones_like(hit_rows, dtype=torch.float32)
+        count.index_add_(0, hit_rows, ones)
         # if a row without its hits has the same maximum, other keys are as large: a rare case
         flat.index_fill_(0, cells, -torch.inf)
-        tied = ((rows.amax(-1).view(-1) == largest) & (count > 0)).nonzero()[:, 0]
-        equal = rows.view(len(largest), -1)[tied] == largest[tied, None]
+        largest_of_others = rows.amax(-1).view(-1)
+        is_tied = (largest_of_others == largest) & (count > 0)
+        tied = is_tied.nonzero()[:, 0]
+        tied_rows = rows.view(len(largest), -1)[tied]
+        equal = tied_rows == largest[tied, None]
         count[tied] += equal.sum(-1)
         flat.index_copy_(0, cells, largest[hit_rows])
         shares = torch.zeros_like(self.targets, dtype=torch.float32)
@@ -351,11 +357,16 @@ class CellReader:
         *,
         logarithms: bool,
     ) -> None:
-        self._batch, self._selection, self._logarithms = batch, selection, logarithms
+        self._batch = batch
+        self._selection = selection
+        self._logarithms = logarithms
         self._late = late_tiles(batch.windows)
+        self.requests: list[Request] = [*self._late]
+        self._reductions = {}
         parts = () if selection is None else selection.parts
-        self.requests: list[Request] = [*self._late, *(request for request, _ in parts)]
-        self._reductions = {id(request): reduction for request, reduction in parts}
+        for request, reduction in parts:
+            self.requests.append(request)
+            self._reductions[id(request)] = reduction
         self._late_rows: list[tuple[Tile, Rows]] = []
         self._columns = self._known = known_columns
         self._sinks: dict[int, SinkPositions] = {}
@@ -404,17 +415,20 @@ class CellReader:
 
     def _add_sinks(self, tally: Tally, row: int) -> None:
         """Add the late queries of windows of text, each to the block that it lies in."""
-        batch = self._batch
-        is_text = [batch.windows[tile.windows.start].stimulus == TEXT.name for tile in self._late]
-        blocks = [
-            batch.blocks_of_queries(tile.windows.start)[tile.queries.stop - 1]
-            for tile, counts in zip(self._late, is_text, strict=True)
-            if counts
-        ]
+        is_text: list[bool] = []
+        blocks: list[int] = []
+        for tile in self._late:
+            number = tile.windows.start
+            is_text.append(self._batch.windows[number].stimulus == TEXT.name)
+            if is_text[-1]:
+                last_query = tile.queries.stop - 1
+                blocks.append(self._batch.blocks_of_queries(number)[last_query])
         np.add.at(tally.queries[:, row], blocks, LATE)
         for layer, sinks in self._sinks.items():
-            np.add.at(tally.target[:, row, layer], blocks, _grained(sinks.mass)[is_text])
-            np.add.at(tally.control[:, row, layer], blocks, _grained(sinks.other)[is_text])
+            mass = _grained(sinks.mass)[is_text]
+            other = _grained(sinks.other)[is_text]
+            np.add.at(tally.target[:, row, layer], blocks, mass)
+            np.add.at(tally.control[:, row, layer], blocks, other)
 
 
 def _grained(sums: Tensor) -> Float[ndarray, "row head"]:

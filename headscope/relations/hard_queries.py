@@ -177,16 +177,22 @@ def candidates(
 ) -> Pairs:
     """Cells of the other candidates of each query: words of some classes, and the picked key."""
     token_class, word_of = window.once(_classes_of_tokens)
-    queries, position = targets.queries, np.arange(len(window))
-    competes = np.repeat(classes[token_class][None], len(queries), axis=0)
-    picked_word = word_of[pick[queries]][:, None]
-    competes |= (word_of == picked_word) & (picked_word >= 0)
-    competes |= position == pick[queries][:, None]
-    competes &= (position >= window.begins) & (position < window.stop)
-    competes &= window.attention_kind.sees(queries[:, None], position)
-    own_word = word_of[queries][:, None]
-    competes &= (position != queries[:, None]) & ((word_of != own_word) | (own_word < 0))
-    competes[np.searchsorted(queries, targets.owner), targets.key] = False
+    position = np.arange(len(window))
+    # a column: rows are queries, columns are positions
+    query = targets.queries[:, None]
+    picked = pick[query]
+    picked_word = word_of[picked]
+    query_word = word_of[query]
+    is_of_classes = classes[token_class]
+    is_picked_word = (word_of == picked_word) & (picked_word >= 0)
+    is_query_word = (word_of == query_word) & (query_word >= 0)
+    is_in_text = (position >= window.begins) & (position < window.stop)
+    competes = is_of_classes | is_picked_word | (position == picked)
+    competes &= is_in_text & window.attention_kind.sees(query, position)
+    competes &= ~is_query_word & (position != query)
+    queries = targets.queries
+    row_of_target = np.searchsorted(queries, targets.owner)
+    competes[row_of_target, targets.key] = False
     row, key = np.nonzero(competes)
     weight = np.ones(len(key))
     return Pairs(queries[row], key, queries[row], weight, weight)
@@ -197,11 +203,16 @@ def _classes_of_tokens(
 ) -> tuple[Int[ndarray, " position"], Int[ndarray, " position"]]:
     """The class and the number of the word that each token belongs to; −1 for no word."""
     words = window.words
-    word_of = np.full(len(window), -1)
     length = words.last - words.first + 1
-    offset = np.arange(length.sum()) - np.repeat(np.cumsum(length) - length, length)
-    word_of[np.repeat(words.first, length) + offset] = np.repeat(np.arange(len(words)), length)
-    class_of_word = np.append(query_class(window)[words.last], CLASS_COUNT - 1)
+    number = np.repeat(np.arange(len(words)), length)
+    # the tokens of a word follow each other from its first
+    before = np.cumsum(length) - length
+    offset = np.arange(length.sum()) - before[number]
+    word_of = np.full(len(window), -1)
+    word_of[words.first[number] + offset] = number
+    class_of_word = query_class(window)[words.last]
+    # the last class is that of tokens of no word, whose number is −1
+    class_of_word = np.append(class_of_word, CLASS_COUNT - 1)
     return class_of_word[word_of], word_of
 
 

@@ -159,9 +159,12 @@ def span_pairs(
     if (length == 1).all():
         return _cells(query, first, owner, np.ones(len(query)), attention_kind)
     row = np.repeat(np.arange(len(length)), length)
-    step = np.arange(length.sum()) - np.repeat(np.cumsum(length) - length, length)
+    # the cells of a span follow each other
+    cells_before = np.cumsum(length) - length
+    step = np.arange(length.sum()) - cells_before[row]
+    key = first[row] + step
     share = 1 / length[row]
-    return _cells(query[row], first[row] + step, owner[row], share, attention_kind)
+    return _cells(query[row], key, owner[row], share, attention_kind)
 
 
 def earlier_keys(queries: ndarray, keys: ndarray) -> Pairs:

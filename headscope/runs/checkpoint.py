@@ -191,11 +191,15 @@ def run_facts(
 
 def _differences(facts: dict[str, Any], run: dict[str, Any], text: TextWindows) -> Iterator[str]:
     yield from _unlike(facts["run"], run, "")
-    if odd := sorted(set(facts["names"]) ^ set(text.paths)):
-        there = "new" if odd[0] in text.paths else "gone"
-        yield f"the corpus file {odd[0]} is {there}"
+    names = set(facts["names"])
+    in_one_alone = sorted(names.symmetric_difference(text.paths))
+    if in_one_alone:
+        name = in_one_alone[0]
+        state = "gone" if name in names else "new"
+        yield f"the corpus file {name} is {state}"
     for name, sha256 in facts["files"].items():
-        if name in text.paths and file_sha256(text.paths[name]) != sha256:
+        path = text.paths.get(name)
+        if path is not None and file_sha256(path) != sha256:
             yield f"the corpus file {name} has changed"
 
 

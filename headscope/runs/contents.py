@@ -132,8 +132,12 @@ def _check_heads(run: Result, folder: Path) -> None:
     layers: Sequence[int] = facts.get("attention_layers") or range(facts["layers"])
     count = len(layers) * facts["heads"]
     # a forged number of layers must not be counted through
-    expected = set(product(layers, range(facts["heads"]))) if count == len(run.heads) else set()
-    for fault in chain(_table_faults(run, expected, count), _pattern_faults(run, expected)):
+    expected: set[tuple[int, int]] = set()
+    if count == len(run.heads):
+        expected = set(product(layers, range(facts["heads"])))
+    faults = chain(_table_faults(run, expected, count), _pattern_faults(run, expected))
+    fault = next(faults, None)
+    if fault is not None:
         raise RunError(f"{folder / fault.file}: {fault.reason}; {AGAIN}")
 
 

@@ -103,17 +103,21 @@ def facts(rng: np.random.Generator, number: int) -> Facts:
     target, entity = number % 2, number // 2 % ENTITIES
     first_of_target = (target + number // (2 * ENTITIES)) % 2
     names = rng.permutation([*WOMEN, *MEN])[:ENTITIES].tolist()
-    values = rng.permutation(domain.values.split())[: 2 * ENTITIES].reshape(2, ENTITIES).tolist()
+    all_values = rng.permutation(domain.values.split())
+    values = all_values[: 2 * ENTITIES].reshape(2, ENTITIES).tolist()
     forms = rng.permutation(len(TWO_PROPERTIES))[:ENTITIES].tolist()
     sentences = []
     for i, name in enumerate(names):
         first = first_of_target if i == entity else int(rng.integers(2))
-        predicates = [domain.predicates[j].format(values[j][i]) for j in (first, 1 - first)]
-        pronoun = "She" if name in WOMEN else "He"
+        predicates = [domain.predicates[j].format(values[j][i]) for j in range(2)]
         form = TWO_PROPERTIES[forms[i]]
-        sentences.append(
-            form.format(name=name, first=predicates[0], second=predicates[1], pronoun=pronoun)
+        sentence = form.format(
+            name=name,
+            first=predicates[first],
+            second=predicates[1 - first],
+            pronoun="She" if name in WOMEN else "He",
         )
+        sentences.append(sentence)
     question = domain.questions[target].format(names[entity])
     of_property, of_other = values[target], values[1 - target]
     right, of_person = of_property.pop(entity), of_other.pop(entity)

@@ -139,9 +139,12 @@ def induction(rng: np.random.Generator, number: int) -> Row:
     The wrong answer followed another word; the corrupt prompt ends in that word.
     """
     words = [_form(entry, 0) for entry in (*PEOPLE, *THINGS, *PLACES)]
-    listed_words = [words[i] for i in rng.permutation(len(words))[:8]]
-    pairs = list(zip(listed_words[0::2], listed_words[1::2], strict=True))
-    right, other = (pairs[i] for i in rng.permutation(len(pairs))[:2])
+    eight = rng.permutation(len(words))[:8]
+    firsts = [words[i] for i in eight[0::2]]
+    seconds = [words[i] for i in eight[1::2]]
+    pairs = list(zip(firsts, seconds, strict=True))
+    order = rng.permutation(len(pairs))
+    right, other = pairs[order[0]], pairs[order[1]]
     listed = ", ".join(f"{first} {second}" for first, second in pairs)
     return {
         "prompt": f"{listed}. Again: {right[0]}",

@@ -153,31 +153,59 @@ def _prompt(source: Sentence, target: Sentence, entries: set[tuple[str, str]]) -
 
     Other candidates are source words of the class at the same depth, or the most similar one.
     """
-    before, middle = f"{source.text} = ", len(source.words)
-    words = (*source.words, *(_moved(word, len(before)) for word in target.words))
-    linked = [
-        (key, query)
-        for key, query in product(range(middle), range(middle, len(words)))
-        if words[key].upos == words[query].upos
-        and (_lemma(words[key]), _lemma(words[query])) in entries
-    ]
-    times = Counter(row for link in linked for row in link)
+    before = f"{source.text} = "
+    moved = [_moved(word, len(before)) for word in target.words]
+    words = (*source.words, *moved)
+    linked = _linked_words(source.words, moved, entries)
+    times_key = Counter(key for key, _ in linked)
+    times_query = Counter(query for _, query in linked)
     arrows = []
     for key, query in linked:
-        forms = words[key].form.lower(), words[query].form.lower()
-        shared = SequenceMatcher(None, *forms).find_longest_match().size
-        if max(times[key], times[query]) > 1 or shared >= min(SHARED_LETTERS, len(forms[0])):
+        word, translation = source.words[key], moved[query]
+        is_ambiguous = times_key[key] > 1 or times_query[query] > 1
+        if is_ambiguous or _are_similar(word.form, translation.form):
             continue
-        of_class = [row for row in range(middle) if words[row].upos == words[key].upos]
-        position = (query - middle) / len(target.words) * middle
-        in_order = min(of_class, key=lambda row: abs(row - position))
-        apart = {row: abs(source.depth[row] - source.depth[key]) for row in of_class if row != key}
-        others = tuple(words[row].start for row in apart if apart[row] == min(apart.values()))
-        start = words[query].start
-        arrows.append(Arrow(TRANSLATION, start, (words[key].start,), others))
-        arrows.append(Arrow(IN_ORDER, start, (words[in_order].start,), ()))
-    text, stimulus = before + target.text, TRANSLATIONS.name
-    return Document(source.document, text, words, arrows=tuple(arrows), stimulus=stimulus)
+        of_class = [i for i, other in enumerate(source.words) if other.upos == word.upos]
+        position = query / len(moved) * len(source.words)
+        in_order = min(of_class, key=lambda i: abs(i - position))
+        others = tuple(source.words[i].start for i in _nearest_in_depth(source, key, of_class))
+        start = translation.start
+        arrows.append(Arrow(TRANSLATION, start, (word.start,), others))
+        arrows.append(Arrow(IN_ORDER, start, (source.words[in_order].start,), ()))
+    return Document(
+        source.document,
+        before + target.text,
+        words,
+        arrows=tuple(arrows),
+        stimulus=TRANSLATIONS.name,
+    )
+
+
+def _linked_words(
+    keys: Sequence[Word], queries: Sequence[Word], entries: set[tuple[str, str]]
+) -> list[tuple[int, int]]:
+    """Numbers of a word and of one of the same class that the dictionary has as its translation."""
+    linked = []
+    for i, key in enumerate(keys):
+        for j, query in enumerate(queries):
+            is_entry = (_lemma(key), _lemma(query)) in entries
+            if is_entry and key.upos == query.upos:
+                linked.append((i, j))
+    return linked
+
+
+def _are_similar(form: str, other: str) -> bool:
+    """True if two forms share letters in a row, whatever their case."""
+    form, other = form.lower(), other.lower()
+    shared = SequenceMatcher(None, form, other).find_longest_match().size
+    return shared >= min(SHARED_LETTERS, len(form))
+
+
+def _nearest_in_depth(source: Sentence, key: int, of_class: Sequence[int]) -> list[int]:
+    """Other words of the class whose depth in the tree is nearest to that of a word."""
+    distance = {i: abs(source.depth[i] - source.depth[key]) for i in of_class if i != key}
+    least = min(distance.values(), default=0)
+    return [i for i, apart in distance.items() if apart == least]
 
 
 def _build(config: StimulusConfig) -> Iterator[Window]:

@@ -51,8 +51,10 @@ def shipped_pairs() -> Lexicon:
     related: dict[str, dict[str, set[str]]] = {name: {} for name in RELATIONS}
     for pair in pairs:
         table = related[pair.relation]
-        table.setdefault(pair.first.lower(), set()).add(pair.second.lower())
-        table.setdefault(pair.second.lower(), set()).add(pair.first.lower())
+        first = pair.first.lower()
+        second = pair.second.lower()
+        table.setdefault(first, set()).add(second)
+        table.setdefault(second, set()).add(first)
     return Lexicon(pairs, related)
 
 
@@ -124,11 +126,13 @@ def _sentence(
         first, second = second, first
     related = lexicon.any_relation(second.lower()) | lexicon.any_relation(first.lower())
     unrelated = [word for word in firsts[pair.upos] if word.lower() not in related]
-    words = [first, *map(str, rng.choice(unrelated, 2, replace=False))]
-    order = rng.permutation(3)
+    others = rng.choice(unrelated, 2, replace=False).tolist()
+    candidates = [first, *others]
+    fillers = [candidates[index] for index in rng.permutation(3)]
+    fillers.append(second)
     templates = TEMPLATES[pair.upos]
     template = templates[int(rng.integers(len(templates)))]
-    return _Sentence(template, [*(words[index] for index in order), second], pair.upos)
+    return _Sentence(template, fillers, pair.upos)
 
 
 def _document(name: str, sentences: Sequence[_Sentence]) -> Document:

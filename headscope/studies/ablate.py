@@ -268,10 +268,13 @@ def heads_with_controls(run: Result, heads: str, norms: Mapping[Head, float]) ->
 def _nearest(head: Head, pool: list[Head], norms: Mapping[Head, float]) -> tuple[Head, ...]:
     layers = 1 + max(layer for layer, _ in norms)
     tiny = 1e-9  # an output may be zero
+    norm = norms[head] + tiny
 
     def distance(other: Head) -> float:
-        size = np.log((norms[other] + tiny) / (norms[head] + tiny))
-        return abs(other[0] - head[0]) / layers + abs(float(size))
+        by_layer = abs(other[0] - head[0]) / layers
+        times_norm = (norms[other] + tiny) / norm
+        by_norm = abs(float(np.log(times_norm)))
+        return by_layer + by_norm
 
     return tuple(sorted(pool, key=distance)[:CONTROLS])
 
@@ -371,11 +374,16 @@ def mean_outputs(
     count = 0
     for rows in batches:
         position = torch.arange(rows.tokens.shape[1], device=rows.lengths.device)
-        real = (position > 0) & (position < rows.lengths[:, None])
-        count += int(real.sum())
-        for layer, z in rerunner.clean(rows).z.items():
-            sums[layer] = sums[layer].to(z.device) + z[real].double().sum(0)
-    return {layer: (total / count).float() for layer, total in sums.items()}
+        is_token = (position > 0) & (position < rows.lengths[:, None])
+        count += int(is_token.sum())
+        clean = rerunner.clean(rows)
+        for layer, z in clean.z.items():
+            of_batch = z[is_token].double().sum(0)
+            sums[layer] = sums[layer].to(z.device) + of_batch
+    means = {}
+    for layer, total in sums.items():
+        means[layer] = (total / count).float()
+    return means
 
 
 def _joined(parts: Sequence[torch.Tensor]) -> ndarray:

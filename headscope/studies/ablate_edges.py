@@ -262,7 +262,8 @@ def _moves(items: Sequence[tuple[Tag, TargetedQuery]], seed: int) -> Moves:
     for tag, query in items:
         draws = range(1 + CONTROLS * seed, 1 + CONTROLS * (seed + 1))
         for draw in (ALL, AS_MUCH, *draws):
-            cells.append(np.stack([np.full(len(query.targets), len(rows)), query.targets]))
+            row_of_cell = np.full(len(query.targets), len(rows))
+            cells.append(np.stack([row_of_cell, query.targets]))
             rows.append((query.query, tag.layer, tag.head, draw))
     queries, layer, head, draw_numbers = np.array(rows, np.int64).T
     item, key = np.concatenate(cells, 1).astype(np.int64)
@@ -272,11 +273,12 @@ def _moves(items: Sequence[tuple[Tag, TargetedQuery]], seed: int) -> Moves:
 def tags_of(evidence: pd.DataFrame, heads: Collection[Head]) -> list[Tag]:
     """Tags of some heads without attention sinks; tags with one general label are one."""
     tagged = evidence[evidence["tagged"].astype(bool)]
-    ids, names = tagged["type"] + "/" + tagged["relation"], tag_names(tagged)
+    tagged = tagged.assign(id=tagged["type"] + "/" + tagged["relation"], name=tag_names(tagged))
     members: dict[tuple[int, int, str], list[str]] = {}
-    for layer, head, name, relation in zip(
-        tagged["layer"], tagged["head"], names, ids, strict=True
-    ):
-        if (layer, head) in heads:
-            members.setdefault((int(layer), int(head), name), []).append(relation)
-    return [Tag(*key, tuple(ids)) for key, ids in members.items() if key[-1] not in SINK_RELATIONS]
+    for row in tagged.to_dict("records"):
+        layer, head, name = int(row["layer"]), int(row["head"]), row["name"]
+        if (layer, head) not in heads or name in SINK_RELATIONS:
+            continue
+        relations = members.setdefault((layer, head, name), [])
+        relations.append(row["id"])
+    return [Tag(*key, tuple(relations)) for key, relations in members.items()]

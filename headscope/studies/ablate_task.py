@@ -336,9 +336,19 @@ def _set_figure(result: StudyResult) -> Figure:
     axes = figure.subplots()
     for name, colour in ((RANDOM_SET, "0.6"), (ONLY_SET, "#4477aa"), (SET, "#cc3311")):
         rows = result.table[result.table["kind"] == name]
-        errors = [rows["effect"] - rows["ci_low"], rows["ci_high"] - rows["effect"]]
+        effect = rows["effect"]
+        below = effect - rows["ci_low"]
+        above = rows["ci_high"] - effect
         height = [name] * len(rows)
-        axes.errorbar(rows["effect"], height, xerr=errors, fmt="o", ms=4, color=colour, lw=0.8)
+        axes.errorbar(
+            effect,
+            height,
+            xerr=[below, above],
+            fmt="o",
+            ms=4,
+            color=colour,
+            lw=0.8,
+        )
     axes.axvline(0, color="0.8", lw=0.8)
     axes.set_xlabel(f"effect on the {result.values['metric']} (below 0 is harm)")
     axes.set_title(result.title.split(": ")[0].replace("$", r"\$"), fontsize=9)

@@ -102,10 +102,12 @@ def _is_screened(
     if len(effects) < fifth or not len(others):
         return False
     means = {number: float(effect.mean()) for number, effect in effects.items()}
-    sizes = sorted(map(abs, means.values()), reverse=True)
+    sizes = sorted((abs(mean) for mean in means.values()), reverse=True)
+    least_of_fifth = sizes[fifth - 1]
     errors = [abs(means[number] - attributions[number]) for number in last]
-    largest_estimate = np.abs(attributions[others]).max() + max(errors)
-    return bool(largest_estimate < sizes[fifth - 1])
+    largest_attribution = np.abs(attributions[others]).max()
+    largest_estimate = largest_attribution + max(errors)
+    return bool(largest_estimate < least_of_fifth)
 
 
 def _head_row(
