@@ -5,12 +5,14 @@ An edge is a cell of a head's pattern; it carries the attention there times the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
+from numpy import ndarray
 from torch import Tensor
 
 from headscope.causal.intervention import AttentionChange, RowHeadsSet
@@ -28,7 +30,44 @@ class Patch(NamedTuple):
     head: int
     query: int | None = None
     key: int | None = None
-    """Both None for the whole head."""
+    """Positions in the clean prompt; both None for the whole head."""
+
+
+class Alignment(NamedTuple):
+    """Positions of two prompts that correspond, in the same order."""
+
+    clean: Int[ndarray, " pair"]
+    corrupt: Int[ndarray, " pair"]
+
+    @property
+    def edge_positions(self) -> tuple[int, ...]:
+        """Positions of the clean prompt that queries and keys of edges can have."""
+        return tuple(self.clean.tolist())
+
+
+def aligned(
+    clean: Int[ndarray, " clean_position"], corrupt: Int[ndarray, " corrupt_position"]
+) -> Alignment:
+    """The positions of two prompts that correspond, of prompts of unequal length from their ends.
+
+    If both prompts begin with the same token, such as the beginning-of-text token, these
+    correspond too. The other tokens at the beginning of the longer prompt have no counterpart.
+
+    Args:
+        clean: tokens of the clean prompt.
+        corrupt: tokens of the corrupt prompt.
+
+    >>> aligned(np.array([0, 5, 6]), np.array([0, 7, 8, 5, 6])).corrupt.tolist()
+    [0, 3, 4]
+    """
+    length = min(len(clean), len(corrupt))
+    positions = []
+    for tokens in (clean, corrupt):
+        last_positions = np.arange(len(tokens) - length, len(tokens))
+        if clean[0] == corrupt[0]:
+            last_positions[0] = 0
+        positions.append(last_positions)
+    return Alignment(*positions)
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +76,11 @@ class HeadAttention:
 
     pattern: Float[Tensor, "head query key"]
     value: Float[Tensor, "head key width"]
+
+    def at(self, positions: Int[Tensor, " pair"]) -> HeadAttention:
+        """The attention among some positions alone."""
+        pattern = self.pattern[:, positions][:, :, positions]
+        return HeadAttention(pattern, self.value[:, positions])
 
     def carried(self, head: int) -> Float[Tensor, "query key width"]:
         """Attention times value, for each edge of a head."""
@@ -56,18 +100,25 @@ class PromptRun:
     """One untouched run of a prompt."""
 
     clean: CleanRun
+    positions: Int[Tensor, " pair"]
+    """Positions with a counterpart in the other prompt."""
     attention: dict[int, HeadAttention]
-    """Patterns and values by layer."""
+    """Patterns and values by layer, among these positions."""
     metric: float
 
 
 @dataclass(frozen=True, eq=False)
 class PromptPair:
-    """A model on two prompts of equal length; only the layers from a patch on run again."""
+    """A model on two prompts; only the layers from a patch on run again.
+
+    What a patch takes from the other prompt are activations at positions that correspond, and
+    attention at cells of two such positions. Other positions and cells keep their own.
+    """
 
     rerunner: Rerunner
     compared: Sequence[int]
     """The tokens whose logits are compared."""
+    alignment: Alignment
     clean: PromptRun
     corrupt: PromptRun
 
@@ -80,8 +131,15 @@ class PromptPair:
         layers: Sequence[int],
     ) -> PromptPair:
         """Run both prompts, and store the attention of some layers."""
-        runs = (_run(rerunner, window, compared, layers) for window in windows)
-        return cls(rerunner, compared, *runs)
+        clean, corrupt = windows
+        alignment = aligned(clean.tokens, corrupt.tokens)
+        return cls(
+            rerunner,
+            compared,
+            alignment,
+            clean=_run(rerunner, clean, alignment.clean, compared, layers),
+            corrupt=_run(rerunner, corrupt, alignment.corrupt, compared, layers),
+        )
 
     @torch.inference_mode()
     def patched(
@@ -102,17 +160,12 @@ class PromptPair:
         return _metrics(self.rerunner, streams, self.compared)
 
     @property
-    def length(self) -> int:
-        """Tokens of each prompt."""
-        return int(self.clean.clean.rows.tokens.shape[1])
-
-    @property
     def rows_at_once(self) -> int:
         """Patches of a layer that run together."""
-        length = self.clean.clean.rows.tokens.shape[1]
-        return max(1, ROWS_TOKENS // length)
+        lengths = [run.clean.rows.tokens.shape[1] for run in (self.clean, self.corrupt)]
+        return max(1, ROWS_TOKENS // max(lengths))
 
-    def carried_change(self, layer: int, head: int) -> Float[Tensor, "query key"]:
+    def carried_change(self, layer: int, head: int) -> Float[Tensor, "pair pair"]:
         """Norm of the difference of attention times value between the prompts, for each edge."""
         change = self.clean.attention[layer].carried(head)
         change = change - self.corrupt.attention[layer].carried(head)
@@ -124,16 +177,26 @@ class PromptPair:
     ) -> RowHeadsSet:
         layer = patches[0].layer
         heads = [patch.head for patch in patches]
+        z = _outputs(base, layer, heads).clone()
         if patches[0].query is None and not attention_only:
-            return RowHeadsSet(layer, heads, _outputs(source, layer, heads))
+            z[:, base.positions] = _outputs(source, layer, heads)[:, source.positions].to(z)
+            return RowHeadsSet(layer, heads, z)
         base_attention = base.attention[layer]
         source_attention = source.attention[layer]
         values = base_attention.value if attention_only else source_attention.value
+        number_of = {
+            position: number for number, position in enumerate(self.alignment.edge_positions)
+        }
         changes = []
         for patch in patches:
-            changes.append(_difference(patch, base_attention, source_attention, values))
-        z = _outputs(base, layer, heads)
-        return RowHeadsSet(layer, heads, z + torch.stack(changes).to(z))
+            cells = _Cells(
+                head=patch.head,
+                queries=_one_or_all(patch.query, number_of),
+                keys=_one_or_all(patch.key, number_of),
+            )
+            changes.append(cells.difference(base_attention, source_attention, values))
+        z[:, base.positions] += torch.stack(changes).to(z)
+        return RowHeadsSet(layer, heads, z)
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,13 +232,21 @@ def likeliest_next(rerunner: Rerunner, window: Window) -> int:
 
 @torch.inference_mode()
 def _run(
-    rerunner: Rerunner, window: Window, compared: Sequence[int], layers: Sequence[int]
+    rerunner: Rerunner,
+    window: Window,
+    positions: Int[ndarray, " pair"],
+    compared: Sequence[int],
+    layers: Sequence[int],
 ) -> PromptRun:
     clean = rerunner.clean(_rows(rerunner, window))
     stored = _Stored(frozenset(layers))
     streams = rerunner.streams(clean, stored)
     (metric,) = _metrics(rerunner, streams, compared)
-    return PromptRun(clean=clean, attention=stored.attention, metric=metric)
+    corresponding = torch.from_numpy(positions).to(rerunner.model.device)
+    attention = {}
+    for layer, of_prompt in stored.attention.items():
+        attention[layer] = of_prompt.at(corresponding)
+    return PromptRun(clean, corresponding, attention, metric)
 
 
 def _rows(rerunner: Rerunner, window: Window) -> TokenRows:
@@ -202,19 +273,29 @@ def _metrics(
     return metrics
 
 
-def _difference(
-    patch: Patch, here: HeadAttention, other: HeadAttention, values: Float[Tensor, "head key width"]
-) -> Float[Tensor, "position width"]:
-    """The change of a head's output at each position."""
-    head = patch.head
-    queries = _one_or_all(patch.query)
-    keys = _one_or_all(patch.key)
-    incoming = other.pattern[head, queries, keys] @ values[head, keys]
-    outgoing = here.pattern[head, queries, keys] @ here.value[head, keys]
-    added = here.value.new_zeros(here.value.shape[1:])
-    added[queries] = incoming - outgoing
-    return added
+@dataclass(frozen=True)
+class _Cells:
+    """Cells of a head's pattern, among corresponding positions."""
+
+    head: int
+    queries: slice
+    keys: slice
+
+    def difference(
+        self, here: HeadAttention, other: HeadAttention, values: Float[Tensor, "head key width"]
+    ) -> Float[Tensor, "pair width"]:
+        """The change of the head's output at each position if the other attention reads values."""
+        other_pattern = other.pattern[self.head, self.queries, self.keys]
+        pattern = here.pattern[self.head, self.queries, self.keys]
+        incoming = other_pattern @ values[self.head, self.keys]
+        outgoing = pattern @ here.value[self.head, self.keys]
+        change = here.value.new_zeros(here.value.shape[1:])
+        change[self.queries] = incoming - outgoing
+        return change
 
 
-def _one_or_all(position: int | None) -> slice:
-    return slice(None) if position is None else slice(position, position + 1)
+def _one_or_all(position: int | None, number_of: Mapping[int, int]) -> slice:
+    if position is None:
+        return slice(None)
+    number = number_of[position]
+    return slice(number, number + 1)

@@ -9,6 +9,7 @@ are means over the pairs.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Annotated, Any
 
@@ -96,7 +97,8 @@ def patch(
     *,
     clean: Annotated[Token | None, Field(description="Clean prompt.")] = None,
     corrupt: Annotated[
-        Token | None, Field(description="Corrupt prompt with as many tokens.")
+        Token | None,
+        Field(description="Corrupt prompt; one of another length is aligned at its end."),
     ] = None,
     task: OptionalTask = None,
     answer: Annotated[
@@ -121,142 +123,242 @@ def patch(
     The metric is the logit of `answer` minus that of `wrong` after the last token. Denoising runs
     the corrupt prompt with a part of the clean one, noising the clean prompt with a part of the
     corrupt one. Shares do not add up to 1. With a task, shares are means over its pairs of prompts;
-    edges are patched if all its prompts have as many tokens.
+    edges are patched if the positions of all pairs correspond.
+
+    Prompts of unequal length are aligned at their ends, and their first tokens if these are equal.
+    A patch changes positions, and cells of two positions, that correspond; the others keep their
+    own activations.
 
     Raises:
-        HeadscopeError: prompts of two lengths or one metric, a word of several tokens, no head, or
-            neither a task nor two prompts.
+        HeadscopeError: prompts with one metric, a word of several tokens, no head, or neither a
+            task nor two prompts.
         ModelError: the model cannot be loaded or intervened on.
         RunError: the run has no model, or its weights have changed.
     """
-    one_pair = _one_pair(task, clean, corrupt, answer, wrong)
-    pairs = None if task is None else _pairs_of(read_task(task))
+    prompts = _prompts_of(_Prompts(clean, corrupt, answer, wrong), task)
     run = the_run(run)
     places = selected_heads(run, heads)
     with progress_bar(progress, "patching", unit="patches") as bar:
         model = model_of(run, source=source, device=device)
         refuse_encoder(model, "study patch")
-        rerunner = Rerunner(model)
-        if one_pair is None:
-            assert pairs is not None
-            return _patch_task(run, rerunner, pairs, places, edges, bar)
-        windows = _prompts(model, *one_pair)
-        words = {"answer": answer, "wrong": wrong}
+        patching = _Patching(run, Rerunner(model), places, edges, bar)
+        if isinstance(prompts, Task):
+            return patching.of_task(prompts)
+        return patching.of_prompts(prompts)
+
+
+@dataclass(frozen=True)
+class _Prompts:
+    """Two prompts, and the words after them."""
+
+    clean: str | None
+    corrupt: str | None
+    answer: str | None
+    wrong: str | None
+
+
+def _prompts_of(prompts: _Prompts, task: Any) -> Task | _Prompts:
+    """The task that is patched, or the two prompts.
+
+    Raises:
+        HeadscopeError: neither a task nor two prompts were given, or both; or rows of the task
+            have no wrong answer or no corrupt prompt.
+    """
+    texts = [name for name, value in vars(prompts).items() if value is not None]
+    if task is None:
+        if prompts.clean is None or prompts.corrupt is None:
+            raise HeadscopeError(
+                f"given: {', '.join(texts) or 'no prompt'}; expected clean and corrupt, or a task"
+            )
+        return prompts
+    if texts:
+        raise HeadscopeError(f"a task has its own prompts; leave out {', '.join(texts)}")
+    rows = read_task(task)
+    if not (rows.compares and rows.has_corrupt):
+        raise HeadscopeError(f"{rows.name}: patching needs wrong and corrupt in each row")
+    return rows
+
+
+@dataclass(frozen=True, eq=False)
+class _Patching:
+    """Heads of a run's model that are patched."""
+
+    run: Result
+    rerunner: Rerunner
+    places: Sequence[Head]
+    edges: int
+    """Maximum number of edges of a head."""
+    progress: OnProgress
+
+    def of_prompts(self, prompts: _Prompts) -> StudyResult:
+        """Patch heads and edges between two prompts.
+
+        Raises:
+            HeadscopeError: the metric is the same after both prompts.
+        """
+        model = self.rerunner.model
+        clean = text_window(model, str(prompts.clean))
+        corrupt = text_window(model, str(prompts.corrupt))
         compared = [
-            likeliest_next(rerunner, window) if word is None else single_token(model, word, option)
-            for window, (option, word) in zip(windows, words.items(), strict=True)
+            self._compared(clean, prompts.answer, "answer"),
+            self._compared(corrupt, prompts.wrong, "wrong"),
         ]
-        pair = PromptPair.of(rerunner, windows, compared, sorted({layer for layer, _ in places}))
-        one, other, names = pair.clean.metric, pair.corrupt.metric, model.tokenizer.spell(compared)
+        pair = PromptPair.of(self.rerunner, [clean, corrupt], compared, self._layers)
+        one, other = pair.clean.metric, pair.corrupt.metric
+        names = model.tokenizer.spell(compared)
         metric = f"the logit of {names[0]!r} minus that of {names[1]!r}"
         if not abs(one - other) > LEAST_GAP * max(abs(one), abs(other)):
             raise HeadscopeError(f"{metric} is {one:.6g} after both prompts; choose other words")
-        table = _table(run, pair, windows[0], places, edges, bar)
-    return StudyResult(
-        title=f"{name_of(model.name)}: {metric}: clean {one:+.3f}, corrupt {other:+.3f}",
-        table=table,
-        terminal_table=_strongest(table),
-        values={"clean": one, "corrupt": other, "compared": list(names)},
-        draw=STUDY.draw,
-    )
-
-
-def _pairs_of(task: Task) -> list[TaskRow]:
-    """The rows of a task that patching needs.
-
-    Raises:
-        HeadscopeError: rows without a wrong answer or a corrupt prompt.
-    """
-    if not (task.compares and task.has_corrupt):
-        raise HeadscopeError(f"{task.name}: patching needs wrong and corrupt in each row")
-    return list(task.rows)
-
-
-def _one_pair(
-    task: Any, clean: str | None, corrupt: str | None, answer: str | None, wrong: str | None
-) -> tuple[str, str] | None:
-    """The clean and the corrupt prompt; None for a task.
-
-    Raises:
-        HeadscopeError: neither a task nor two prompts were given, or both.
-    """
-    if task is None and clean is not None and corrupt is not None:
-        return clean, corrupt
-    options = {"clean": clean, "corrupt": corrupt, "answer": answer, "wrong": wrong}
-    texts = [name for name, value in options.items() if value is not None]
-    if task is None:
-        raise HeadscopeError(
-            f"given: {', '.join(texts) or 'no prompt'}; expected clean and corrupt, or a task"
+        table = self._table(pair, clean)
+        notes = []
+        if len(clean) != len(corrupt):
+            notes.append(
+                f"the prompts are aligned at their ends; {_compared_tokens(clean, corrupt)}"
+            )
+        return StudyResult(
+            title=f"{name_of(model.name)}: {metric}: clean {one:+.3f}, corrupt {other:+.3f}",
+            table=table,
+            terminal_table=_strongest(table),
+            notes=notes,
+            values={"clean": one, "corrupt": other, "compared": list(names)},
+            draw=STUDY.draw,
         )
-    if texts:
-        raise HeadscopeError(f"a task has its own prompts; leave out {', '.join(texts)}")
-    return None
 
+    def _compared(self, window: Window, word: str | None, option: str) -> int:
+        """The token that is compared: the one that is given, or the most likely after a prompt."""
+        if word is None:
+            return likeliest_next(self.rerunner, window)
+        return single_token(self.rerunner.model, word, option)
 
-def _patch_task(
-    run: Result,
-    rerunner: Rerunner,
-    pairs: Sequence[TaskRow],
-    places: Sequence[Head],
-    edges: int,
-    progress: OnProgress,
-) -> StudyResult:
-    """Patch heads and edges on each pair of a task, and average their shares.
+    @property
+    def _layers(self) -> list[int]:
+        return sorted({layer for layer, _ in self.places})
 
-    Raises:
-        HeadscopeError: the model distinguishes too few pairs.
-    """
-    layers = sorted({layer for layer, _ in places})
-    candidates = [_spelled_pair(rerunner, pair, layers) for pair in pairs]
-    usable = [pair for pair in candidates if pair is not None]
-    counted = f"{len(usable)} of {len(pairs)} pairs"
-    if len(usable) < FEWEST_PAIRS:
-        raise HeadscopeError(
-            f"{counted} have words of one token, prompts of one length and a larger metric after "
-            f"the clean prompt; expected at least {FEWEST_PAIRS}"
+    @property
+    def _heads(self) -> list[Patch]:
+        return [Patch(*head) for head in self.places]
+
+    @property
+    def _edge_count(self) -> int:
+        return min(EDGE_HEADS, len(self.places)) * self.edges
+
+    def _table(self, pair: PromptPair, window: Window) -> pd.DataFrame:
+        """A row per head, then a row per edge of the heads with the largest effects."""
+        steps = Steps(self.progress, 4 * (len(self.places) + self._edge_count))
+        heads = _effects(pair, self._heads, steps)
+        strongest = _strongest_heads(heads, self.places) if self.edges else []
+        patches = _mean_edges([pair], strongest, self.edges)
+        table = pd.concat([heads, _effects(pair, patches, steps)], ignore_index=True)
+        table["tags"] = _tags(self.run, table)
+        for column in ("query", "key"):
+            table[f"{column}_token"] = [
+                "" if pd.isna(at) else window.strings[int(at)] for at in table[column]
+            ]
+        cells_of = {head: _cells_of_tags(self.run, head, window) for head in strongest}
+        names = []
+        for row in table.itertuples():
+            cells = cells_of.get((row.layer, row.head), {})
+            names.append(";".join(cells.get((row.query, row.key), ())))
+        return table.assign(relation=names).reindex(columns=STUDY.names)
+
+    def of_task(self, task: Task) -> StudyResult:
+        """Patch heads and edges on each pair of a task, and average their shares.
+
+        Raises:
+            HeadscopeError: the model distinguishes too few pairs.
+        """
+        usable = []
+        for row in task.rows:
+            pair = self._pair(row)
+            if pair is not None:
+                usable.append(pair)
+        counted = f"{len(usable)} of {len(task.rows)} pairs"
+        if len(usable) < FEWEST_PAIRS:
+            raise HeadscopeError(
+                f"{counted} have words of one token and a larger metric after the clean prompt; "
+                f"expected at least {FEWEST_PAIRS}"
+            )
+        pairs = [pair.pair for pair in usable]
+        table = self._mean_table(pairs)
+        clean = float(np.mean([pair.clean.metric for pair in pairs]))
+        corrupt = float(np.mean([pair.corrupt.metric for pair in pairs]))
+        return StudyResult(
+            title=f"{name_of(self.rerunner.model.name)}: {counted}; mean metric: clean "
+            f"{clean:+.3f}, corrupt {corrupt:+.3f}",
+            table=table,
+            terminal_table=_strongest(table),
+            notes=_notes_on_lengths(usable),
+            values={"clean": clean, "corrupt": corrupt, "pairs": len(usable)},
+            draw=STUDY.draw,
         )
-    has_edges = len({pair.length for pair in usable}) == 1 and edges > 0
-    edge_count = min(EDGE_HEADS, len(places)) * edges if has_edges else 0
-    steps = Steps(progress, 4 * (len(places) + edge_count) * len(usable))
-    table = _mean_effects(usable, [Patch(*head) for head in places], steps)
-    if has_edges:
-        patches = _mean_edges(usable, _strongest_heads(table, places), edges)
-        table = pd.concat([table, _mean_effects(usable, patches, steps)], ignore_index=True)
-    table["tags"] = [
-        run.heads.loc[head_name(row.layer, row.head), "tags"] for row in table.itertuples()
+
+    def _pair(self, row: TaskRow) -> _ReadPair | None:
+        """A pair of a task as the model reads it; None if it cannot be compared.
+
+        A word has several tokens, or the metric is not larger after the clean prompt.
+        """
+        model = self.rerunner.model
+        try:
+            windows = [text_window(model, prompt) for prompt in (row.prompt, row.corrupt)]
+            answer = single_token(model, row.answer, "answer")
+            wrong = single_token(model, row.wrong, "wrong")
+        except HeadscopeError:
+            return None
+        pair = PromptPair.of(self.rerunner, windows, [answer, wrong], self._layers)
+        if not pair.clean.metric > pair.corrupt.metric:
+            return None
+        return _ReadPair(pair, *windows)
+
+    def _mean_table(self, pairs: Sequence[PromptPair]) -> pd.DataFrame:
+        """Mean shares of heads, and of edges if all pairs have the same positions."""
+        positions = {pair.alignment.edge_positions for pair in pairs}
+        has_edges = len(positions) == 1 and self.edges > 0
+        edge_count = self._edge_count if has_edges else 0
+        steps = Steps(self.progress, 4 * (len(self.places) + edge_count) * len(pairs))
+        table = _mean_effects(pairs, self._heads, steps)
+        if has_edges:
+            patches = _mean_edges(pairs, _strongest_heads(table, self.places), self.edges)
+            edges = _mean_effects(pairs, patches, steps)
+            table = pd.concat([table, edges], ignore_index=True)
+        table["tags"] = _tags(self.run, table)
+        table = table.reindex(columns=STUDY.names)
+        table[["query_token", "key_token", "relation"]] = ""
+        return table
+
+
+@dataclass(frozen=True, eq=False)
+class _ReadPair:
+    """A pair of a task that the model has read."""
+
+    pair: PromptPair
+    clean: Window
+    corrupt: Window
+
+
+def _notes_on_lengths(pairs: Sequence[_ReadPair]) -> list[str]:
+    """A note on the pairs of unequal length, with the first of them."""
+    unequal = [pair for pair in pairs if len(pair.clean) != len(pair.corrupt)]
+    if not unequal:
+        return []
+    first = unequal[0]
+    return [
+        f"{len(unequal)} of {len(pairs)} pairs have prompts of unequal length, aligned at their "
+        f"ends; of one of them {_compared_tokens(first.clean, first.corrupt)}"
     ]
-    table = table.reindex(columns=STUDY.names)
-    text_columns = ["query_token", "key_token", "relation"]
-    table[text_columns] = ""
-    clean, corrupt = (
-        float(np.mean([side.metric for side in sides]))
-        for sides in zip(*((pair.clean, pair.corrupt) for pair in usable), strict=True)
-    )
-    return StudyResult(
-        title=f"{name_of(rerunner.model.name)}: {counted}; mean metric: clean {clean:+.3f}, "
-        f"corrupt {corrupt:+.3f}",
-        table=table,
-        terminal_table=_strongest(table),
-        values={"clean": clean, "corrupt": corrupt, "pairs": len(usable)},
-        draw=STUDY.draw,
+
+
+def _compared_tokens(clean: Window, corrupt: Window) -> str:
+    """Both prompts as tokens, with their first difference marked."""
+    at = first_difference(clean.strings, corrupt.strings)
+    return (
+        f"the first difference is in [[ ]]: clean: {marked(clean.strings, at)}; corrupt: "
+        f"{marked(corrupt.strings, at)}"
     )
 
 
-def _spelled_pair(rerunner: Rerunner, pair: TaskRow, layers: Sequence[int]) -> PromptPair | None:
-    """A pair of a task as the model reads it; None if it cannot be compared.
-
-    A word has several tokens, the prompts have two lengths, or the metric is not larger after the
-    clean prompt.
-    """
-    model = rerunner.model
-    try:
-        windows = _prompts(model, pair.prompt, pair.corrupt)
-        compared = [single_token(model, pair.answer, "answer")]
-        compared.append(single_token(model, pair.wrong, "wrong"))
-    except HeadscopeError:
-        return None
-    read = PromptPair.of(rerunner, windows, compared, layers)
-    return read if read.clean.metric > read.corrupt.metric else None
+def _tags(run: Result, table: pd.DataFrame) -> list[str]:
+    """The tags of the head of each row."""
+    return [run.heads.loc[head_name(row.layer, row.head), "tags"] for row in table.itertuples()]
 
 
 def _strongest_heads(table: pd.DataFrame, places: Sequence[Head]) -> list[Head]:
@@ -271,8 +373,9 @@ def _mean_edges(pairs: Sequence[PromptPair], heads: Sequence[Head], limit: int) 
     patches = []
     for layer, head in heads:
         changes = torch.stack([pair.carried_change(layer, head) for pair in pairs])
+        positions = pairs[0].alignment.edge_positions
         for query, key in _largest_cells(changes.mean(0), limit):
-            patches.append(Patch(layer, head, query, key))
+            patches.append(Patch(layer, head, positions[query], positions[key]))
     return patches
 
 
@@ -293,20 +396,6 @@ def _means_over_pairs(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
     return means.assign(
         recovered_low=means["recovered"] - half, recovered_high=means["recovered"] + half
     )
-
-
-def _prompts(model: Model, clean: str, corrupt: str) -> list[Window]:
-    windows = [text_window(model, prompt) for prompt in (clean, corrupt)]
-    lengths = [len(window) for window in windows]
-    if lengths[0] != lengths[1]:
-        first, other = (window.strings for window in windows)
-        at = first_difference(first, other)
-        raise HeadscopeError(
-            f"the clean prompt has {lengths[0]} tokens and the corrupt one {lengths[1]}, expected "
-            f"equally many; the first difference is in [[ ]]: clean: {marked(first, at)}; corrupt: "
-            f"{marked(other, at)}"
-        )
-    return windows
 
 
 def first_difference(first: Sequence[str], other: Sequence[str]) -> int:
@@ -339,51 +428,36 @@ def marked(tokens: Sequence[str], at: int) -> str:
     return " ".join(words)
 
 
-def _table(
-    run: Result,
-    pair: PromptPair,
-    window: Window,
-    places: Sequence[Head],
-    edges: int,
-    progress: OnProgress,
-) -> pd.DataFrame:
-    """A row per head, then a row per edge of the heads with the largest effects."""
-    steps = Steps(progress, 4 * (len(places) + min(EDGE_HEADS, len(places)) * edges))
-    heads = _effects(pair, [Patch(*head) for head in places], steps)
-    strongest = _strongest_heads(heads, places) if edges else []
-    patches = _mean_edges([pair], strongest, edges)
-    table = pd.concat([heads, _effects(pair, patches, steps)], ignore_index=True)
-    table["tags"] = [
-        run.heads.loc[head_name(row.layer, row.head), "tags"] for row in table.itertuples()
-    ]
-    for column in ("query", "key"):
-        table[f"{column}_token"] = [
-            "" if pd.isna(at) else window.strings[int(at)] for at in table[column]
-        ]
-    held = {head: _cells_of_tags(run, head, window) for head in strongest}
-    table["relation"] = [
-        ";".join(held.get((row.layer, row.head), {}).get((row.query, row.key), ()))
-        for row in table.itertuples()
-    ]
-    return table.reindex(columns=STUDY.names)
-
-
 def _effects(pair: PromptPair, patches: Sequence[Patch], steps: Steps) -> pd.DataFrame:
+    """The shares of each patch, a row per patch."""
     table = pd.DataFrame(patches, columns=Patch._fields).astype({"query": "Int64", "key": "Int64"})
     table.insert(0, "kind", np.where(table["query"].isna(), "head", "edge"))
-    clean, corrupt, size = pair.clean.metric, pair.corrupt.metric, pair.rows_at_once
-    for share, denoise in (("recovered", True), ("lost", False)):
-        start, end = (corrupt, clean) if denoise else (clean, corrupt)
-        for prefix, attention_only in (("", False), ("attention_", True)):
-            metrics: list[float] = []
-            for _, rows in groupby(patches, key=lambda patch: patch.layer):
-                layer = list(rows)
-                for first in range(0, len(layer), size):
-                    batch = layer[first : first + size]
-                    metrics += pair.patched(batch, denoise=denoise, attention_only=attention_only)
-                    steps.advance(len(batch))
-            table[prefix + share] = (np.array(metrics, float) - start) / (end - start)
+    clean, corrupt = pair.clean.metric, pair.corrupt.metric
+    for prefix, attention_only in (("", False), ("attention_", True)):
+        denoised = _metrics(pair, patches, steps, denoise=True, attention_only=attention_only)
+        noised = _metrics(pair, patches, steps, denoise=False, attention_only=attention_only)
+        table[f"{prefix}recovered"] = (denoised - corrupt) / (clean - corrupt)
+        table[f"{prefix}lost"] = (noised - clean) / (corrupt - clean)
     return table
+
+
+def _metrics(
+    pair: PromptPair,
+    patches: Sequence[Patch],
+    steps: Steps,
+    *,
+    denoise: bool,
+    attention_only: bool,
+) -> Float[np.ndarray, " patch"]:
+    """The metric with each patch; patches of one layer run together."""
+    metrics: list[float] = []
+    for _, rows in groupby(patches, key=lambda patch: patch.layer):
+        of_layer = list(rows)
+        for first in range(0, len(of_layer), pair.rows_at_once):
+            batch = of_layer[first : first + pair.rows_at_once]
+            metrics += pair.patched(batch, denoise=denoise, attention_only=attention_only)
+            steps.advance(len(batch))
+    return np.array(metrics, float)
 
 
 def _largest_cells(change: Float[torch.Tensor, "query key"], limit: int) -> list[tuple[int, int]]:
@@ -398,12 +472,15 @@ def _cells_of_tags(run: Result, head: Head, window: Window) -> dict[tuple[int, i
     """Relations of the head's tagged types by the cells of the clean prompt that they target."""
     rows = run.evidence[run.evidence["tagged"].astype(bool)]
     rows = rows[(rows["layer"] == head[0]) & (rows["head"] == head[1])]
+    types = set(rows["type"])
     cells: dict[tuple[int, int], list[str]] = {}
     for relation in relations_of([ALL]):
-        if relation.type in set(rows["type"]) and TEXT_STIMULUS.name in relation.stimuli:
-            targets = targets_of(relation, window)
-            for cell in zip(targets.query.tolist(), targets.key.tolist(), strict=True):
-                cells.setdefault(cell, []).append(relation.id)
+        if relation.type not in types or TEXT_STIMULUS.name not in relation.stimuli:
+            continue
+        targets = targets_of(relation, window)
+        for cell in zip(targets.query.tolist(), targets.key.tolist(), strict=True):
+            names = cells.setdefault(cell, [])
+            names.append(relation.id)
     return cells
 
 

@@ -211,7 +211,6 @@ def patch_mini(**changes):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"corrupt": OTHER_SHORT + " man"}, r"clean: .*\[\[.*corrupt: .*\[\["),
         ({"corrupt": SHORT}, "both prompts"),
         ({"answer": " man saw"}, r"\(' man', ' saw'\)"),
         ({"wrong": ""}, "wrong is ''"),
@@ -223,6 +222,70 @@ def test_what_cannot_be_patched_is_refused_with_what_would_do(changes, message):
         patch_mini(**changes)
 
 
+LONGER = "they saw the very old man and he and the young friend before the young"
+
+
+def counterparts(length: int, other_length: int) -> dict[int, int]:
+    """Positions of a prompt, and those of the other one that correspond: from the ends, and 0."""
+    shift = other_length - length
+    from_end = {at: at + shift for at in range(1, length) if at + shift > 0}
+    return {0: 0} | from_end
+
+
+def patched_z(here, there, row, other_at, *, is_attention: bool):
+    """A function that changes a head's output cell by cell, as a row of the table says."""
+    attention, head = f"blocks.{row.layer}.attn", row.head
+
+    def change(z, hook):
+        pattern, other_pattern = (
+            cache[f"{attention}.hook_pattern"][0, head] for cache in (here, there)
+        )
+        group = head * here[f"{attention}.hook_v"].shape[2] // z.shape[2]
+        value, other_value = (cache[f"{attention}.hook_v"][0, :, group] for cache in (here, there))
+        if row.kind == "head" and not is_attention:
+            for at, other in other_at.items():
+                z[0, at, head] = there[f"{attention}.hook_z"][0, other, head]
+            return z
+        for query, other_query in other_at.items():
+            for key, other_key in other_at.items():
+                if row.kind == "edge" and (query, key) != (row.query, row.key):
+                    continue
+                read = value[key] if is_attention else other_value[other_key]
+                z[0, query, head] += other_pattern[other_query, other_key] * read
+                z[0, query, head] -= pattern[query, key] * value[key]
+        return z
+
+    return f"{attention}.hook_z", change
+
+
+@pytest.mark.parametrize("is_clean_longer", [False, True])
+def test_prompts_of_unequal_length_are_aligned_at_their_ends(is_clean_longer):
+    clean, corrupt = (LONGER, CLEAN) if is_clean_longer else (CLEAN, LONGER)
+    options = {"answer": " man", "wrong": " friend", "heads": "L5H1,L4H3,L2H0"}
+    found = hs.patch("atlas:mini", clean=clean, corrupt=corrupt, **options, edges=3, progress=False)
+    assert any("[[" in note for note in found.notes)
+    tokens = Tokens("mini", clean, corrupt, found)
+    lengths = tokens.clean.shape[1], tokens.corrupt.shape[1]
+    assert lengths[0] != lengths[1]
+    other_at = counterparts(*lengths)
+    assert len(found.table) == 12
+    for row in found.table.itertuples():
+        for share, part, denoise in SHARES:
+            is_attention = part == "attention"
+            here, there = tokens.clean_cache, tokens.corrupt_cache
+            change_at, of_row = other_at, row
+            if denoise:
+                here, there = there, here
+                change_at = {other: at for at, other in other_at.items()}
+            if denoise and row.kind == "edge":
+                cell = {"query": other_at[row.query], "key": other_at[row.key]}
+                of_row = row._replace(**cell)
+            hook = patched_z(here, there, of_row, change_at, is_attention=is_attention)
+            column = f"attention_{share}" if is_attention else share
+            expected = tokens.rerun(*hook, denoise=denoise)
+            assert getattr(row, column) == pytest.approx(expected, abs=1e-5)
+
+
 PAIRS = [
     TaskRow(prompt=f"{start} old", corrupt=f"{start} young", answer=" man", wrong=" friend")
     for start in (
@@ -232,7 +295,6 @@ PAIRS = [
     )
 ]
 UNUSABLE = [
-    replace(PAIRS[0], corrupt="they saw"),  # another length
     replace(PAIRS[0], answer=" man saw"),  # two tokens
     replace(PAIRS[0], prompt=PAIRS[0].corrupt, corrupt=PAIRS[0].prompt),  # the metric falls
 ]
@@ -268,6 +330,19 @@ def test_a_task_gives_the_means_of_its_pairs_and_their_intervals(monkeypatch):
     low, high = stats.t.interval(0.95, 2, recovered.mean(0), stats.sem(recovered))
     np.testing.assert_allclose(heads["recovered_low"], low, atol=1e-6)
     np.testing.assert_allclose(heads["recovered_high"], high, atol=1e-6)
+
+
+def test_a_pair_of_unequal_length_counts_in_a_task(monkeypatch):
+    monkeypatch.setattr(patch, "FEWEST_PAIRS", 3)
+    unequal = replace(PAIRS[0], corrupt=LONGER)
+    task = Task("pairs", (*PAIRS[:2], unequal))
+    found = hs.patch("atlas:mini", task=task, heads="L5H1,L4H3", edges=4, progress=False)
+    assert found.values["pairs"] == 3
+    assert any("1 of 3" in note and "[[" in note for note in found.notes)
+    single = one_by_one([*PAIRS[:2], unequal], edges=0)
+    expected = np.mean([table["recovered"] for table in single], axis=0)
+    heads = found.table[found.table["kind"] == "head"]
+    np.testing.assert_allclose(heads["recovered"], expected, atol=1e-6)
 
 
 def test_an_edge_of_a_task_has_the_mean_effect_of_that_cell(monkeypatch):
