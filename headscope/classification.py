@@ -50,7 +50,7 @@ from headscope.stimuli.natural_text import TEXT, few_documents
 
 @dataclass(frozen=True, eq=False)
 class Session:
-    """What a run works with, beside what it was asked for."""
+    """Model, checkpoint and listeners of a run."""
 
     models: LastModel
     checkpoint: RunCheckpoint

@@ -392,7 +392,7 @@ def _without_gradients(values: Any) -> Any:
 
 
 def _fault_of(array: Tensor, window: Window, *, sinks: bool) -> str:
-    """What makes an array no pattern of a window; empty if it is one."""
+    """The reason why an array is no pattern of a window; empty if it is one."""
     shape, size = tuple(array.shape), len(window)
     if array.ndim != 4 or 0 in shape or shape[2:] != (size, size):
         return f"shape {shape}, but {size} tokens need [layer head {size} {size}]"

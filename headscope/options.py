@@ -205,7 +205,7 @@ ALLOWED = {
     "tuple_type": "be a valid tuple",
     "value_error": "{error}",
 }
-"""What is allowed in place of an invalid value, by pydantic's type of the error."""
+"""Allowed values in place of an invalid one, by pydantic's type of the error."""
 
 
 def not_allowed(allowed: str) -> ValueError:

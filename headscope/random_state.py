@@ -44,7 +44,7 @@ class _TorchState:
 
     processor: Any
     gpus: list[Any]
-    """Those of each GPU; empty if none was used yet."""
+    """States of each GPU; empty if none was used yet."""
 
 
 def _torch_state() -> _TorchState | None:

@@ -29,10 +29,10 @@ Replacements = Mapping[int, Float[Tensor, "..."]]
 
 @dataclass(frozen=True, eq=False)
 class _Scores:
-    """What a model predicts at each place."""
+    """Predictions of a model at each place."""
 
     log_probability: Float[ndarray, " place"]
-    """That of the label, in nats."""
+    """Log-probability of the label, in nats."""
     is_top: Bool[ndarray, " place"]
     """True if the label is the most likely token."""
 

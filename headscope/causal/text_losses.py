@@ -30,9 +30,9 @@ class TextLosses(Generic[_Name]):
     """Losses on the same windows."""
 
     unchanged: TextLoss
-    """With the base alone, if there is one."""
+    """Losses with the base alone, if there is one."""
     changed: Mapping[_Name, TextLoss]
-    """With each change, and the base."""
+    """Losses with each change, and the base."""
 
 
 @torch.inference_mode()

@@ -85,7 +85,7 @@ _TIMES_SCALE = 0.1
 
 @dataclass(frozen=True)
 class GgufHeader:
-    """What the header of a GGUF file states of its model."""
+    """The header of a GGUF file, which describes its model."""
 
     values: dict[str, Any]
     """Values by keys, without the name of the architecture."""

@@ -21,7 +21,7 @@ class AttentionResult:
 
     output: Float[Tensor, "batch position d_model"]
     pattern: Float[Tensor, "batch head query key"]
-    """In [0, 1]; each row sums to 1."""
+    """Attention in [0, 1]; each row sums to 1."""
 
 
 def reference_attention(

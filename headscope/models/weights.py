@@ -176,7 +176,7 @@ def _check(
 
 
 def _fault_of(info: Any, unread: Set[str], modules: Set[str]) -> str:
-    """What does not fit between a file and its model; empty if all fits.
+    """The fault of a file that does not fit its model; empty if all fits.
 
     Args:
         info: what transformers reports of loading.

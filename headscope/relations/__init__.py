@@ -194,7 +194,7 @@ def check_relations(
 
 
 def _name_fault(relation: Relation, others: Container[str]) -> str:
-    """What is wrong with the name of a relation; empty if nothing is."""
+    """The fault of a relation's name; empty for a sound one."""
     if relation.id in others:
         return f"two relations are called {relation.id}; names must differ"
     if ";" in relation.type or is_part(relation.name) or not relation.id.isprintable():

@@ -77,7 +77,7 @@ class HeadType:
             raise HeadscopeError(fault)
 
     def _fault(self) -> str:
-        """What is wrong with its name, its colour or its relations; empty if nothing is."""
+        """The fault of its name, its colour or its relations; empty for a sound type."""
         if not _NAME.fullmatch(self.name) or self.name in ("unclassified", ALL):
             return f"a head type called {self.name!r:.60}; a name is a lower-case word, e.g. words"
         if not _COLOUR.fullmatch(self.colour):

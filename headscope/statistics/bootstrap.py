@@ -109,12 +109,15 @@ def estimate(
     sums, counts = sums[used], counts[used]
     if not len(sums):
         return Estimate(*[float("nan")] * 4)
-    low, high = interval(sums, counts, resample(len(sums), np.random.default_rng(seed)))
+    rng = np.random.default_rng(seed)
+    resamples = resample(len(sums), rng)
+    low, high = interval(sums, counts, resamples)
     mean = float(sums.sum() / counts.sum())
     with np.errstate(divide="ignore", invalid="ignore"):
         error = ratio_error(sums[:, None], counts[:, None])[0]
         t = 0.0 if mean == 0 else mean / error
-    p_value = float(stdtr(max(1, len(sums) - 1), -t))
+    freedom = max(1, len(sums) - 1)
+    p_value = float(stdtr(freedom, -t))
     return Estimate(mean, float(low), float(high), p_value)
 
 

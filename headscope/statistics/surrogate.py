@@ -88,7 +88,7 @@ class _Surrogates:
 
     rows: SurrogateRows
     targets: dict[int, _Targets]
-    """By number of a relation."""
+    """Targets by the number of a relation."""
     slot_of_head: dict[tuple[int, int], int]
     strongest: Int[ndarray, "head row"]
     """The cell of each row that a head's surrogate picks among words."""

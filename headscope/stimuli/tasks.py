@@ -74,7 +74,7 @@ class Task:
 
 
 def check_source(value: Any) -> Any:
-    """What a task can be read from.
+    """A value that a task can be read from.
 
     Raises:
         ValueError: neither a name, a path, a list, a DataFrame nor a task.

@@ -300,7 +300,7 @@ def _dimension_rows(dimensions: Dimensions) -> Iterator[Row]:
 
 
 def _shared_by(dimensions: Dimensions) -> str:
-    """How many heads share a key and a value, in words."""
+    """Sharing of keys and values among heads, in words."""
     kind = sharing(dimensions.heads, dimensions.key_value_heads)
     group = dimensions.heads // dimensions.key_value_heads
     return f"{kind}; heads per KV head: {group}"

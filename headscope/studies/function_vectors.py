@@ -319,7 +319,7 @@ def _means(runner: LastTokenRunner, prompts: Sequence[FewShot]) -> Means:
 
 @dataclass(frozen=True, eq=False)
 class _Answers:
-    """What a model answers to prompts."""
+    """Answers of a model to prompts."""
 
     is_right: Bool[ndarray, " prompt"]
     log_probability: Float[ndarray, " prompt"]

@@ -21,7 +21,7 @@ MEANINGS = {
         "queries, where the baseline is wrong"
     ),
 }
-"""What each of the words means."""
+"""Meaning of each of the words."""
 
 STAR = "*"
 """Sign of a head whose primary tag is preliminary."""

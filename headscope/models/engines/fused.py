@@ -125,9 +125,11 @@ def _attend_in_gpt_neo(
     module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
 ) -> tuple[Tensor, None]:
     """GPT-Neo does not scale its scores; its local layers have masks of their own."""
-    length, local = key.shape[-2], None
+    length = key.shape[-2]
+    local = None
     if module.attention_type == "local" and length > module.config.window_size:
         local = module.bias[:, :, :length, :length]
-    query, key = query.to(value.dtype), key.to(value.dtype)
+    query = query.to(value.dtype)
+    key = key.to(value.dtype)
     output, _ = attention(module, query, key, value, local, scaling=1.0)
     return output.transpose(1, 2), None
