@@ -101,7 +101,7 @@ def _row(location: str, number: int, line: str) -> Row:
 
 
 def _fault_of(cells: list[str]) -> str:
-    """What is wrong with the cells of a row; empty for a sound one."""
+    """The fault of the cells of a row; empty for a sound one."""
     if len(cells) != len(COLUMNS):
         return f"{len(cells)} columns, but CoNLL-U has {len(COLUMNS)}, separated by tabs"
     name, form, head = cells[0], cells[1], cells[6]
