@@ -55,6 +55,8 @@ PAIRS: tuple[tuple[type[ast.AST], type[ast.AST]], ...] = (
     (ast.BitAnd, ast.BitOr),
 )
 OPERATORS = {one: other for pair in PAIRS for one, other in (pair, pair[::-1])}
+SYMMETRIC = ("min", "max")
+"""Functions that give the same result if two arguments are swapped."""
 NEVER_MUTATED = ("annotation", "returns", "decorator_list")
 PASSED = (0, 5)
 """Exit codes of pytest: all tests passed, or no test was selected."""
@@ -119,9 +121,9 @@ def replacements(name: str, node: Any) -> Iterator[ast.AST]:
                 yield ast.Slice(lower, None, node.step)
         case ast.Expr(value=ast.Call()) | ast.AugAssign():
             yield ast.Pass()
-        case ast.Return(value=ast.expr()):
+        case ast.Return(value=ast.expr() as value) if ast.unparse(value) != "None":
             yield ast.Return(ast.Constant(None))
-        case ast.Call(args=[first, second, *others]):
+        case ast.Call(args=[first, second, *others]) if ast.unparse(node.func) not in SYMMETRIC:
             yield ast.Call(node.func, [second, first, *others], node.keywords)
 
 
