@@ -101,14 +101,14 @@ def test_a_run_is_only_replaced_when_asked(run, gpt2_folder, tmp_path):
     before = (run / "heads.csv").read_bytes()
     refused = headscope("classify", gpt2_folder, "--types", "induction", "--out", run, "-q")
     assert refused.returncode == 2
-    assert "contains a run already; choose another --out, or add --overwrite" in refused.stderr
+    assert "--overwrite" in refused.stderr
     assert (run / "heads.csv").read_bytes() == before
     other = tmp_path / "other"
     other.mkdir()
     (other / "thesis.tex").write_text("precious")
     refused = headscope("classify", gpt2_folder, "--out", other, "--overwrite", "-q")
     assert refused.returncode == 2
-    assert "contains other files and no run" in refused.stderr
+    assert str(other) in refused.stderr
     assert [p.name for p in other.iterdir()] == ["thesis.tex"]
 
 

@@ -78,7 +78,7 @@ def test_a_file_that_is_there_survives_every_command(command, option, flag, tmp_
     arguments = [*line(command), *NEEDED[command], flag, str(precious)]
     refused = CliRunner().invoke(app, arguments)
     assert isinstance(refused.exception, HeadscopeError)
-    assert "exists already; choose another name, or add --overwrite" in str(refused.exception)
+    assert "--overwrite" in str(refused.exception)
     if command == "shapes":  # reads nothing, and so nothing fails
         return
     failed = CliRunner().invoke(app, [*arguments, "--overwrite"])
@@ -113,7 +113,8 @@ def test_a_file_of_a_run_is_no_output_even_with_overwrite(folder, name):
     refused = CliRunner().invoke(
         app, [*line(command), str(folder), "--out", str(folder / name), "--overwrite"]
     )
-    assert "is a file of the run in" in str(refused.exception)
+    assert isinstance(refused.exception, HeadscopeError)
+    assert name in str(refused.exception)
     assert everything(folder) == before
 
 

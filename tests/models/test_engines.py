@@ -62,7 +62,7 @@ def test_auto_falls_back_to_lens_and_says_why(gpt2_folder, tmp_path, keys_file):
     name = own_code(gpt2_folder, tmp_path / "gpt")
     model = load_model(name)
     assert model.engine.name == "lens"
-    assert "0 of its 2 layers show their attention as softmax(q·k)" in model.notes[0]
+    assert "0 of its 2 layers" in model.notes[0]
     with pytest.raises(ModelError, match="fused"):
         load_model(name, engine="fused")
     run = hs.classify(name, keys_file, max_tokens=100, types=["delimiter"])

