@@ -427,7 +427,6 @@ def _best_head_sentence(name: str, rows: pd.DataFrame) -> str:
 INDEX_FILE = INDEX.relative_to(PROJECT).as_posix()
 LISTS: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "README.md": {"two heads": two_heads},
-    "docs/index.md": {"card": partial(cards, "atlas:smollm2", "L10H1")},
     "docs/how-to/a_few_heads.md": {"cards": partial(cards, "atlas:mini", "L5H3")},
     "docs/reference/columns.md": {
         "heads.csv": partial(column_list, [*HEAD_COLUMNS, *EXPLAINED_COLUMNS]),
