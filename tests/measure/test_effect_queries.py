@@ -15,6 +15,7 @@ from headscope.measure.reading import measure
 from headscope.models.load import load_model
 from headscope.relations.effects import EFFECTS, sum_names
 from headscope.relations.query_sampling import turns
+from headscope.relations.relation import MATCHED_CONTROL, part_name
 from headscope.stimuli.natural_text import TextWindows
 from headscope.stimuli.repeat import repeat_windows
 from tests.helpers.models import save_model
@@ -39,7 +40,7 @@ def test_the_sums_are_those_of_a_slow_loop(tokenizer, tmp_path):
     windows = list(text)
     tally = measure(model, windows, [], EFFECTS, seed=0, batch_tokens=256)
     names, patterns, effects = sum_names(EFFECTS), {}, {}
-    expected = np.zeros((2, 3, model.layers, model.heads))  # copy and suppress/predicted
+    expected = np.zeros((2, 4, model.layers, model.heads))  # copy and suppress/predicted
     queries = 0
     for window in windows:
         patterns, effects, logits = by_hand(model, window)
@@ -57,6 +58,7 @@ def test_the_sums_are_those_of_a_slow_loop(tokenizer, tmp_path):
                     token = tokens[key]
                     values = effects[layer][query, head]
                     others = [float(values[each]) for each in there if each != token]
+                    spread = np.std([float(values[each]) for each in there])
                     weight = 1 / tokens[1:].count(token)
                     larger = sum(
                         float(logits[layer][query, each]) > float(logits[layer][query, token])
@@ -67,12 +69,14 @@ def test_the_sums_are_those_of_a_slow_loop(tokenizer, tmp_path):
                             weight * float(values[token]),
                             weight * np.mean(others),
                             weight,
+                            weight * spread,
                         ]
     assert tally.queries[:, 0].sum() == queries
     for which, name in enumerate(("writes/copy/looked-at", "writes/suppress/predicted")):
         index = names.index(name)
-        sums = (tally.target, tally.control, tally.hits)
-        found = np.stack([each[:, index].sum(0) for each in sums])
+        matched = names.index(part_name(name, MATCHED_CONTROL))
+        sums = (tally.target[:, index], tally.control[:, index], tally.hits[:, index])
+        found = np.stack([each.sum(0) for each in (*sums, tally.target[:, matched])])
         assert np.abs(found - expected[which]).max() < 1e-3
         assert found[2].sum() > 3
 

@@ -240,3 +240,11 @@ def test_an_excerpt_ends_with_dots_where_its_window_goes_on(length, is_cut):
     )
     assert str(excerpt).endswith("… 4:c") != is_cut
     assert str(excerpt).endswith("… 4:c …") == is_cut
+
+
+def test_windows_of_examples_reach_from_the_first_to_the_last_of_a_text():
+    windows = [Window(f"text#{i}", np.arange(4), ("a",) * 4) for i in range(1000)]
+    numbers = [int(window.name.partition("#")[2]) for window in chosen_windows(windows)]
+    assert (numbers[0], numbers[-1]) == (0, 999)
+    steps = np.diff(numbers)
+    assert steps.max() - steps.min() <= 1

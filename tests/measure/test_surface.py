@@ -39,6 +39,17 @@ def test_classes_begin_where_the_limits_say(view, starts):
     assert begins.tolist() == starts
 
 
+@pytest.mark.parametrize("view", [0, 1, 3])
+def test_keys_after_a_query_have_as_many_classes_as_those_before_it_and_others(view):
+    words = tuple(Word("ab", 3 * i, 3 * i + 2, sentence=0, upos="NOUN") for i in range(2 * WORDS))
+    document = Document("d", " ".join(["ab"] * len(words)), words)
+    window = window_of_tokens(["<s>", *(f" {word.form}" for word in words)], document)
+    classes = VIEWS[view](Surface(window, np.array([WORDS])))[0]
+    earlier, later = set(classes[1:WORDS].tolist()), set(classes[WORDS + 1 :].tolist())
+    assert earlier.isdisjoint(later)
+    assert len(earlier) == len(later) > 2
+
+
 ANCHORS = {
     6: ("PUNCT", "SCONJ", "CCONJ"),
     7: ("DET",),

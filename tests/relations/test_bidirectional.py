@@ -17,7 +17,9 @@ from headscope.models.tokenizer import load_tokenizer
 from headscope.relations import relations_of
 from headscope.relations.baselines import ALL_BASELINES, CLASSES, picks
 from headscope.relations.relation import targets_of
+from headscope.relations.types.semantic import nearest_of_class
 from headscope.relations.window_pairs import WindowPairs
+from tests.helpers.prose import annotated_prose
 from tests.relations.examples import DISCOURSE_TEXT, DISCOURSE_TOKENS
 
 CLASS = "DET ADJ NOUN VERB DET NOUN PUNCT NOUN VERB ADP DET ADJ NOUN PUNCT".split()
@@ -163,3 +165,18 @@ def test_masks_counts_and_spans_agree_with_the_rows(kind):
                 one = np.array([query])
                 found = kind.sees_apart((one, one), (np.array([first]), np.array([last])))
                 assert bool(found[0]) == apart
+
+
+def test_the_nearest_word_of_a_class_of_meaning_is_that_of_a_slow_loop():
+    """On either side; of two equally near ones the earlier."""
+    same_class = {"PROPN": "NOUN"}
+    for window in annotated_prose("bidirectional", 2_000)[:4]:
+        words = window.words
+        upos = [same_class.get(each, each) for each in words.upos.tolist()]
+        last = words.last.tolist()
+        expected = np.full(len(window), -1)
+        for i, own in enumerate(upos):
+            others = [last[j] for j in range(len(upos)) if j != i and upos[j] == own]
+            if own in ("NOUN", "VERB", "ADJ") and others:
+                expected[last[i]] = min(others, key=lambda key, i=i: (abs(key - last[i]), key))
+        assert np.array_equal(nearest_of_class(window), expected)

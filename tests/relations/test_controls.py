@@ -17,6 +17,8 @@ from tests.relations.examples import (
     KEYS,
     KEYS_TEXT,
     LETTERS,
+    LONG_WORD,
+    LONG_WORD_TEXT,
     REED_TEXT,
     REED_TOKENS,
     RELATED_TEXT,
@@ -63,6 +65,13 @@ def test_delimiters_are_compared_with_no_delimiter_of_any_kind():
     assert all(owner == query and 0 < key < query for owner, query, key in found)
     assert not any(kinds(KEYS[key]) for _, _, key in found)
     assert {key for _, query, key in found if query == 16} == {*range(1, 13), 15}
+
+
+def test_a_first_piece_is_compared_with_every_piece_between_it_and_the_query():
+    relation = RELATIONS["lexical/first-piece"]
+    window = window_of_tokens(LONG_WORD, LONG_WORD_TEXT)
+    found = many(relation.control, window, relation.pairs(window))
+    assert found == {(3, 3, 2), (4, 4, 2), (4, 4, 3)}
 
 
 def word(i: int, upos: str, head: int, deprel: str = "dep") -> Word:
