@@ -24,11 +24,12 @@ import pandas as pd
 
 import headscope
 from headscope import studies
-from headscope.attention_kind import BIDIRECTIONAL
+from headscope.attention_kind import BIDIRECTIONAL, CAUSAL
 from headscope.cli.terminal import folded
 from headscope.heads import head_name
 from headscope.models.layout.table import LAYOUTS, ModelLayout
 from headscope.relations import all_stimuli, head_types, relations_of
+from headscope.relations.reference_baselines import reference_baselines
 from headscope.relations.relation import Relation, Threshold
 from headscope.relations.types.syntactic import LABEL_TREE
 from headscope.statistics.columns import (
@@ -121,7 +122,10 @@ def named_layout(layout: ModelLayout) -> str:
 
 def relation_table(rows: Sequence[Relation]) -> str:
     """One line per relation."""
-    header = ("relation", "targets", "stimuli", "control", "threshold", "further conditions")
+    header = (
+        *("relation", "targets", "stimuli", "control", "threshold", "further conditions"),
+        "fixed baseline in English",
+    )
     return "\n".join(table(header, map(relation_cells, rows)))
 
 
@@ -136,7 +140,29 @@ def relation_cells(row: Relation) -> tuple[str, ...]:
         control,
         f"{row.thresholds.threshold:g}",
         further_conditions(row.thresholds),
+        fixed_baseline(row),
     )
+
+
+def fixed_baseline(row: Relation) -> str:
+    """The fixed baseline of a causal head's relation with its rate, and whether text decides it."""
+    fixed = reference_baselines(CAUSAL).get(row.id)
+    if fixed is None:
+        return "–"
+    words = f"{baseline_in_words(fixed.name)}, right at {fixed.rate:.1%}"
+    return words if fixed.is_decidable else f"{words}: undecidable"
+
+
+def undecidable() -> str:
+    """Relations that English text cannot decide, with the reason."""
+    lines = []
+    for name, fixed in reference_baselines(CAUSAL).items():
+        if not fixed.is_decidable:
+            lines.append(
+                f"- `{name}`: “{baseline_in_words(fixed.name)}” is right at {fixed.rate:.1%} of "
+                f"{fixed.queries:,} queries."
+            )
+    return "\n".join(lines)
 
 
 def further_conditions(thresholds: Threshold) -> str:
@@ -433,7 +459,11 @@ LISTS: Mapping[str, Mapping[str, Callable[[], str]]] = {
         "evidence.csv.gz": partial(column_list, EVIDENCE_COLUMNS),
         "effects.csv": partial(column_list, EFFECT_COLUMNS),
     },
-    "docs/reference/head_types.md": {"types": type_table, "best": best_heads_of_smollm2},
+    "docs/reference/head_types.md": {
+        "types": type_table,
+        "best": best_heads_of_smollm2,
+        "undecidable": undecidable,
+    },
     "docs/reference/layouts.md": {"layouts": layout_list},
     "docs/explanation/method.md": {"labels": label_tree},
     "headscope/__init__.py": {"studies": study_imports},

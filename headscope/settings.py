@@ -65,7 +65,8 @@ class Settings(Options):
     )
     max_tokens: Positive = _option(
         _by_quick(MAX_TOKENS, QUICK_TOKENS),
-        f"Maximum tokens of text. Default: {MAX_TOKENS:,}, with --quick {QUICK_TOKENS:,}.",
+        f"Maximum tokens of text, and of the challenge set above 8,000. Default: {MAX_TOKENS:,}, "
+        f"with --quick {QUICK_TOKENS:,}.",
         _TEXT,
     )
     all: bool = _option(False, "Read all tokens, without early stopping.", _TEXT)

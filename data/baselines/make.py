@@ -35,7 +35,7 @@ from headscope.relations.window_pairs import WindowPairs
 from headscope.stimuli.natural_text import TEXT
 from headscope.stimuli.stimulus import cut_document
 
-TYPES = ("lexical", "syntactic", "coreference", "discourse", "tense")
+TYPES = ("lexical", "induction", "syntactic", "coreference", "discourse", "tense")
 """Types of annotated text."""
 OF_PIECES = ("lexical/first-piece",)
 """Relations between pieces of words, which depend on the tokenizer."""

@@ -32,8 +32,11 @@ if TYPE_CHECKING:
 
 BASELINE_TOKENS = 200_000
 """Tokens of a run's text by which baselines are fitted; they are in memory at once."""
-CHALLENGE_SHARE = 2
-"""The challenge set is read up to the run's tokens divided by this number."""
+CHALLENGE_SHARE = 0.7
+"""The challenge set is read up to this share of the run's tokens."""
+CHALLENGE_BESIDE = 8_000
+"""Tokens of the challenge set beside the text; further ones are read in the place of text. Verdicts
+need hard queries, which text has few of, and masses need few queries."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,13 +110,15 @@ def prepare_text(
     natural, synthetic = windows_of(model, of_attention(relations), corpora, settings)
     kinds, length = prompt_kinds(effects_among(relations)), settings.max_length
     prompts = prompt_windows(model.tokenizer, kinds, length, seed=settings.seed)
-    windows = iter(natural)
-    first = list(_up_to(windows, BASELINE_TOKENS))
     is_english = not foreign_languages(natural.paths.values())
     challenge: list[Window] = []
     if settings.challenge and is_english:
-        most_tokens = settings.max_tokens // CHALLENGE_SHARE
+        most_tokens = int(settings.max_tokens * CHALLENGE_SHARE)
         challenge = challenge_windows(model.tokenizer, length, most_tokens)
+    in_place_of_text = sum(map(len, challenge)) - CHALLENGE_BESIDE
+    natural.max_tokens -= max(0, in_place_of_text)
+    windows = iter(natural)
+    first = list(_up_to(windows, BASELINE_TOKENS))
     return Text(
         natural=natural,
         stream=chain(first, windows),

@@ -22,6 +22,7 @@ from headscope.relations.baselines import (
     NUMBER_OF,
     UNION_BASELINES,
     UNION_BASELINES_AHEAD,
+    UPOS,
     query_class,
     union_picks,
 )
@@ -126,9 +127,11 @@ class ComparedPart(Relation):
     def candidates_in(self, window_pairs: WindowPairs) -> Pairs:
         """Cells of the other candidates of each query, and of the distractor."""
         pick = window_pairs.compared(self.parent, self.baseline_choice).pick
-        return candidates(
-            window_pairs.window, window_pairs.targets(self), pick, self.baseline_choice.candidates
-        )
+        classes = self.baseline_choice.candidates
+        baseline = self.parent.baseline
+        if baseline is not None and baseline.any_word:
+            classes = np.arange(CLASS_COUNT) < len(UPOS)
+        return candidates(window_pairs.window, window_pairs.targets(self), pick, classes)
 
 
 def baseline_picks(

@@ -34,6 +34,10 @@ COLUMNS = (
 `ALL_CLASSES` has the queries and the rate of the whole relation and the classes of its targets."""
 
 
+UNDECIDABLE = 0.985
+"""Rate of the fixed baseline from which on text has too few hard queries to decide a relation."""
+
+
 @dataclass(frozen=True, eq=False)
 class ReferenceBaseline:
     """The fixed baseline of a relation."""
@@ -45,6 +49,11 @@ class ReferenceBaseline:
     """Queries of the reference."""
     rate: float
     """Share of these queries that it gets right."""
+
+    @property
+    def is_decidable(self) -> bool:
+        """False if text of the language cannot distinguish a head from the baseline."""
+        return self.rate < UNDECIDABLE
 
 
 @cache

@@ -112,6 +112,9 @@ class Baseline:
     """Names of baselines that are equivalent to the relation."""
     by_class: bool = True
     """True if the best is chosen separately for each class of query words."""
+    any_word: bool = False
+    """True if every word competes with the target at hard and easy queries; else words of the parts
+    of speech that targets have."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
-"""The challenge set: sentences of GUM in which baselines are wrong.
+"""The challenge set: sentences of GUM and UD English EWT in which baselines are wrong.
 
-`data/challenge/make.py` chose them, so that most relations have at least 30 hard queries in them.
+`data/challenge/make.py` chose them, so that with the text of a default run every relation that
+English can decide has at least 100 hard queries.
 """
 
 from __future__ import annotations

@@ -25,7 +25,11 @@ GUM = ("vlog/GUM_vlog_pizzeria", "court/GUM_court_loan", "bio/GUM_bio_byron")
 
 @pytest.mark.parametrize(
     "path",
-    [*synthetic_corpora(), *(data_folder() / "gum" / f"{name}.conllu.xz" for name in GUM)],
+    [
+        *synthetic_corpora(),
+        *(data_folder() / "gum" / f"{name}.conllu.xz" for name in GUM),
+        data_folder() / "challenge" / "sentences.conllu.xz",
+    ],
     ids=lambda path: path.stem,
 )
 def test_the_words_spell_the_text(path):
@@ -48,6 +52,7 @@ def test_the_readme_states_the_checksum_of_every_file():
         *synthetic_corpora(),
         *data_folder().glob("*.csv"),
         *data_folder().glob("*/documents.csv"),
+        data_folder() / "challenge" / "sentences.conllu.xz",
     ]
     files += [*data_folder().glob("*/*.npz"), data_folder() / "long_words.txt"]
     files += [path for path in mini_folder().iterdir() if path.suffix in (".safetensors", ".json")]

@@ -289,6 +289,10 @@ def looking(pick: str, kind: str, stretch: str = "", queries: str = "") -> Basel
     may = _lexical(classes_of(kind)) if is_class else ()
     if kind in _ALIKE:
         may = _COPY
+    if kind in _FREQUENT:
+        may = _lexical([_FREQUENT[kind]])
+    if " not behind " in kind:
+        may = _lexical(classes_of(kind.partition(" not behind ")[0]))
     if queries == kind:
         may = (*may, "lexical/same-class")
     earns: tuple[str, ...] = ()
@@ -303,6 +307,8 @@ _EARNS = {
     "word of the same class": ("lexical/same-class",),
     "word of the same lemma": ("lexical/duplicate",),
 }
+_FREQUENT = {"form of be": "AUX", "preposition of nouns": "ADP"}
+"""Lists of the words that most words of a class are."""
 _ALIKE = ("word of the same class", "word of the same lemma")
 _NEAREST, _SECOND, _FIRST, _EVERY, _FADING, _LONG = list(PICKS)[:6]
 _KEYS = (*_UNIONS, "VERB", "DET", "ADP")

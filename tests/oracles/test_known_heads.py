@@ -19,6 +19,7 @@ from headscope.statistics.tags import TAGGED, UNIDENTIFIABLE
 from tests.helpers.prose import gum_windows, other_windows, prose_windows
 from tests.oracles.annotation_heads import KINDS, Oracle, oracles
 from tests.oracles.baseline_heads import BaselineHead, baseline_heads
+from tests.oracles.lazy_heads import lazy_heads
 from tests.oracles.power import Bench, of_known_heads
 from tests.oracles.window_features import WindowFeatures
 
@@ -202,6 +203,35 @@ def test_oracles_are_found_where_the_text_can_tell_and_a_head_at_rest_is_not():
     assert right["verdict"].isin([TAGGED, UNIDENTIFIABLE]).all()
     assert right["tagged"].any()
     assert not table.loc[table["kind"] == "lazy", "false"].any()
+
+
+NEARLY = {
+    "near words, VERB more": "lexical/nearest-VERB",
+    "near words, NOUN more": "lexical/nearest-NOUN",
+    "nearest most frequent capital": "lexical/nearest-PROPN",
+    "nearest number in digits": "lexical/nearest-NUM",
+    "word after the last word of the same class": "induction/natural",
+    "word after the last word of the same last three letters": "induction/natural",
+    "word after the last word of the same length": "induction/natural",
+}
+"""Heads that come near a relation of words or tokens."""
+EXACT = {
+    "nearest VERB": "lexical/nearest-VERB",
+    "nearest NOUN": "lexical/nearest-NOUN",
+    "nearest PROPN": "lexical/nearest-PROPN",
+    "what followed the same token": "induction/natural",
+}
+
+
+def test_heads_that_come_near_a_relation_of_words_earn_no_tag_of_it():
+    asked = {*NEARLY.values(), *EXACT.values()}
+    relations = [r for r in relations_of(["lexical", "induction"]) if r.id in asked]
+    members = [head for head in (*ALL, *lazy_heads()) if head.name in {*NEARLY, *EXACT}]
+    table = scored(members, [], gum_windows(8_000), relations=relations)
+    assert len(members) == len(NEARLY) + len(EXACT)
+    for head, relation in (NEARLY | EXACT).items():
+        rows = table[(table["name"] == head) & (table["id"] == relation)]
+        assert rows["tagged"].tolist() == [head in EXACT], (head, relation)
 
 
 LAZY = (

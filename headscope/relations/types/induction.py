@@ -18,7 +18,7 @@ from headscope.relations.controls import other_keys, same_distance
 from headscope.relations.head_type import HeadType
 from headscope.relations.pairs import Pairs, in_second_copy, pairs
 from headscope.relations.query_sampling import row_queries
-from headscope.relations.relation import Relation, Threshold
+from headscope.relations.relation import Baseline, Relation, Threshold
 from headscope.stimuli.repeat import REPEAT
 
 THRESHOLD = 0.4
@@ -80,12 +80,14 @@ TYPE = HeadType(
                 "ours: a third of the threshold on random repeats: earlier followers are often the "
                 "wrong ones; Olsson et al. 2022 set no threshold for natural text",
                 "tokens that followed the current one before, in natural text",
+                beat_baseline_by=0.10,
             ),
+            baseline=Baseline(by_class=False),
         ),
     ),
     stimuli=(REPEAT,),
     looks_at="the token after the earlier copy, or the copy, in repeated random tokens; in "
     "text the token that followed the same token",
-    control_keys="other keys; in text keys at the same distance",
+    control_keys="other keys; in text keys at the same distance, and at hard queries all words",
     behaviour=REPEAT.name,
 )

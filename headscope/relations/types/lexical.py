@@ -37,6 +37,7 @@ from headscope.relations.relation import (
     Baseline,
     DrawControl,
     FindPairs,
+    FindPicks,
     Relation,
     Threshold,
     above_baseline,
@@ -52,6 +53,8 @@ _OF_PHRASES = frozenset((*PHRASE_BASELINES, *(f"later-{name}" for name in PHRASE
 """Baselines that are equivalent to the relations in most sentences."""
 _UNIONS = (*UNION_BASELINES, *UNION_BASELINES_AHEAD)
 """Baselines that are the relation itself, whose targets are of one class."""
+NEARBY = 8
+"""Words within which a head of a class is beaten by a head that favours near words of the class."""
 NEAREST = (
     *("NOUN", "PROPN", "VERB", "AUX", "ADJ", "ADV", "ADP"),
     *("DET", "PRON", "CCONJ", "SCONJ", "PART", "NUM"),
@@ -66,6 +69,34 @@ def nearest_of(window: Window, name: str) -> Pairs:
 def next_of(window: Window, name: str) -> Pairs:
     """Every word with the next later word of a class."""
     return _to_words(window, _following(of_class(window, name)))
+
+
+def nearby_of(window: Window, name: str) -> Int[ndarray, " position"]:
+    """The nearest earlier word of a class within `NEARBY` words, or else the word before.
+
+    A head whose attention falls with the distance picks it, however much it favours the class.
+    """
+    row = np.arange(len(window.words))
+    near = nearest(of_class(window, name))
+    is_nearby = (near >= 0) & (row - near <= NEARBY)
+    return _last_tokens(window, np.where(is_nearby, near, row - 1))
+
+
+def nearby_later(window: Window, name: str) -> Int[ndarray, " position"]:
+    """The next later word of a class within `NEARBY` words, or else the word after."""
+    row = np.arange(len(window.words))
+    near = _following(of_class(window, name))
+    is_nearby = (near >= 0) & (near - row <= NEARBY)
+    following = np.where(row + 1 < len(row), row + 1, -1)
+    return _last_tokens(window, np.where(is_nearby, near, following))
+
+
+def _last_tokens(window: Window, word: Int[ndarray, " word"]) -> Int[ndarray, " position"]:
+    """At each word's last token that of another word; −1 for none, and between words."""
+    last = window.words.last
+    picked = np.full(len(window), -1)
+    picked[last] = np.where(word >= 0, last[word], -1)
+    return picked
 
 
 def next_alike(window: Window) -> Pairs:
@@ -167,14 +198,26 @@ def _equivalent_baselines(side: str, name: str) -> tuple[str, ...]:
     return tuple(side + form.format(name) for form in forms)
 
 
-def _row(name: str, meaning: str, find: FindPairs, control: DrawControl, *same: str) -> Relation:
+def _row(
+    name: str,
+    meaning: str,
+    find: FindPairs,
+    control: DrawControl,
+    *same: str,
+    near_key: FindPicks | None = None,
+) -> Relation:
     return Relation(
         "lexical",
         name,
         find,
         control,
         above_baseline(THRESHOLD, SOURCE, meaning),
-        baseline=Baseline(without=_OF_PHRASES | {*same}, by_class=False),
+        baseline=Baseline(
+            near_key,
+            without=_OF_PHRASES | {*same},
+            by_class=False,
+            any_word=near_key is not None,
+        ),
     )
 
 
@@ -187,12 +230,13 @@ _NEAREST, _NEXT = (
             words_of_its_class,
             *_equivalent_baselines(side, name),
             *_UNIONS,
+            near_key=partial(nearby, name=name),
         )
         for name in NEAREST
     )
-    for form, meaning, find, side in (
-        ("nearest", "the nearest earlier", nearest_of, ""),
-        ("next", "the next", next_of, "later-"),
+    for form, meaning, find, nearby, side in (
+        ("nearest", "the nearest earlier", nearest_of, nearby_of, ""),
+        ("next", "the next", next_of, nearby_later, "later-"),
     )
 )
 _SAME_CLASS = _row(
@@ -243,7 +287,7 @@ TYPE = HeadType(
     relations=RELATIONS,
     relations_by_kind={BIDIRECTIONAL: ON_BOTH_SIDES},
     looks_at="the nearest word of a class, the same class, the same word, pieces of the same word",
-    control_keys="other words of the class, nearer and farther; the key of another baseline; for "
-    "pieces of words the same distance across words",
+    control_keys="other words of the class, nearer and farther; at hard queries every other word; "
+    "for pieces of words the same distance across words",
     behaviour="text",
 )
