@@ -12,7 +12,7 @@ from pydantic import Field, PlainValidator
 from headscope import resolve
 from headscope.attention_kind import CAUSAL, KindName, kind_of
 from headscope.corpus.shipped import asked_corpora
-from headscope.errors import WriteError, check_choice
+from headscope.errors import check_choice
 from headscope.options import (
     LARGEST,
     Corpus,
@@ -35,7 +35,7 @@ from headscope.progress import Progress, progress_bar
 from headscope.relations import Relations, check_relations, check_types
 from headscope.runs.folder import RunFolder, check_foreign
 from headscope.runs.listing import list_heads
-from headscope.runs.write import check_target, write_file
+from headscope.runs.write import check_suffix, check_target, write_file
 from headscope.settings import LOADING, MAX_TOKENS, Settings, settings_of
 from headscope.statistics.columns import PRELIMINARY
 from headscope.statistics.result import Result, by_name
@@ -133,8 +133,7 @@ class Run(Result):
         if path is None:
             return report_html(self, light=light)
         target = Path(path)
-        if target.suffix.lower() != ".html":
-            raise WriteError(f"{target!s:.200}: a report is written as .html")
+        check_suffix(target, ".html")
         check_foreign(target)
         check_target(target, overwrite=overwrite)
         return write_file(target, report_html(self, light=light), overwrite=overwrite)

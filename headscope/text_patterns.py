@@ -18,7 +18,7 @@ from pydantic import Field, PlainValidator
 
 from headscope.attention_kind import BIDIRECTIONAL, CAUSAL
 from headscope.corpus.window import Window, WordTable
-from headscope.errors import PatternError, WriteError, reported_as
+from headscope.errors import PatternError, reported_as
 from headscope.heads import head_name, layer_name, parse_head
 from headscope.models.engines.engine import stream_patterns
 from headscope.models.model import Model
@@ -34,7 +34,7 @@ from headscope.options import (
     not_allowed,
 )
 from headscope.resolve import ModelOrRun, model_or_run
-from headscope.runs.write import write_file
+from headscope.runs.write import check_suffix, write_file
 
 FORMAT = "headscope_patterns"
 """Name of the array that only a file of `Patterns.save` has; it holds the record as JSON."""
@@ -107,8 +107,7 @@ class Patterns:
             WriteError: another suffix, or a file that is there already.
         """
         target = Path(path)
-        if target.suffix.lower() != ".npz":
-            raise WriteError(f"{target!s:.200}: patterns are written as .npz")
+        check_suffix(target, ".npz")
         content = BytesIO()
         np.savez_compressed(
             content,

@@ -17,7 +17,7 @@ from headscope.causal.head_set import Head, heads_by_layer, output_norms
 from headscope.causal.intervention import HeadOutputs, HeadsSet, OutputChange
 from headscope.causal.rerun import CleanRun, Rerunner
 from headscope.causal.task_prompts import PromptBatch, TaskPrompts, aligned_at_end
-from headscope.errors import CorpusError, ModelError
+from headscope.errors import ModelError
 
 Metric = Literal["difference", "log-probability", "accuracy"]
 Method = Literal["mean", "zero", "resample"]
@@ -184,8 +184,7 @@ class TaskRunner:
             return _CleanBatch(batch, run, self._means)
         if self.method == "zero":
             return _CleanBatch(batch, run, {layer: z[:1, :1] * 0 for layer, z in run.z.items()})
-        if batch.corrupt is None:
-            raise CorpusError(f"{self.prompts.name}: resample needs a corrupt prompt in each row")
+        assert batch.corrupt is not None, "resample needs a corrupt prompt in each row"
         corrupt = self.rerunner.clean(batch.corrupt)
         lengths = batch.corrupt.lengths, batch.rows.lengths
         aligned = {

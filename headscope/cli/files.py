@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headscope.cli.terminal import print_text
-from headscope.errors import HeadscopeError
 from headscope.printing import one_line
-from headscope.runs.write import check_target, write_files
+from headscope.runs.write import check_suffix, check_target, write_files
 
 if TYPE_CHECKING:
     from headscope.views.study_result import StudyResult
@@ -30,11 +29,7 @@ def check_targets(*targets: tuple[Path | None, Sequence[str]], overwrite: bool) 
     for path, suffixes in targets:
         if path is None:
             continue
-        if path.suffix.lower() not in suffixes:
-            raise HeadscopeError(
-                f"{path}: cannot write {path.suffix or 'a file without suffix'}; "
-                f"name a file that ends in {' or '.join(suffixes)}"
-            )
+        check_suffix(path, *suffixes)
         check_foreign(path)
         check_target(path, overwrite=overwrite)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pandas as pd
 
 from headscope.errors import ChoiceError, RunError, check_choice
-from headscope.heads import head_name, parse_head
+from headscope.heads import head_name
 from headscope.runs.tables import table_to_csv
 from headscope.statistics.head_lists import strongest
+from headscope.statistics.reasons import head_in
 from headscope.statistics.result import Result
 from headscope.statistics.tags import NO_TYPE, is_sink, reasons, with_thresholds
 
@@ -108,7 +109,7 @@ def selected_heads(run: Result, heads: str) -> list[Head]:
         is_tagged = run.evidence["tagged"].astype(bool)
         tagged = set(_heads_in(run.evidence[is_tagged & is_match]))
     elif kind not in set(types) and any(map(str.isdigit, heads)):
-        return _named_heads(heads, known)
+        return list(dict.fromkeys(head_in(run, name) for name in heads.split(",")))
     else:
         choices = sorted(set(relations[types == kind])) or sorted(set(types))
         raise ChoiceError("type or relation", heads, ["tagged", ALL_HEADS, *choices])
@@ -122,16 +123,6 @@ def _heads_in(rows: pd.DataFrame) -> list[Head]:
     """The head of each row."""
     positions = rows[["layer", "head"]].to_numpy()
     return [(int(layer), int(head)) for layer, head in positions]
-
-
-def _named_heads(names: str, known: list[Head]) -> list[Head]:
-    """The heads with these names, each once."""
-    heads = [parse_head(name) for name in names.split(",")]
-    for head in heads:
-        if head not in known:
-            last = head_name(*known[-1])
-            raise RunError(f"no head {head_name(*head)} in this run; up to {last}")
-    return list(dict.fromkeys(heads))
 
 
 def write_heads(heads: pd.DataFrame, format: str) -> str:

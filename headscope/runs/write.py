@@ -59,6 +59,20 @@ def write_files(files: Mapping[Path, bytes | str], *, overwrite: bool = False) -
             new.unlink(missing_ok=True)
 
 
+def check_suffix(path: Path, *suffixes: str) -> None:
+    """Refuse a file with another suffix than these.
+
+    Raises:
+        WriteError: it has another one, or none.
+    """
+    if path.suffix.lower() not in suffixes:
+        suffix = path.suffix or "a file without suffix"
+        allowed = " or ".join(suffixes)
+        raise WriteError(
+            f"{path!s:.200}: cannot write {suffix}; name a file that ends in {allowed}"
+        )
+
+
 def check_target(path: Path, *, overwrite: bool) -> None:
     """Refuse a file that must not or cannot be written, before minutes of work end there.
 

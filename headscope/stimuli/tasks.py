@@ -68,6 +68,24 @@ class Task:
         """True if every row has a corrupt prompt."""
         return all(row.corrupt for row in self.rows)
 
+    def check_wrong(self, what: str) -> None:
+        """Refuse a task of which a row has no wrong answer, for what needs it.
+
+        Raises:
+            CorpusError: a row has none.
+        """
+        if not self.compares:
+            raise CorpusError(f"{self.name}: {what} needs a wrong answer in each row")
+
+    def check_corrupt(self, what: str) -> None:
+        """Refuse a task of which a row has no corrupt prompt, for what needs it.
+
+        Raises:
+            CorpusError: a row has none.
+        """
+        if not self.has_corrupt:
+            raise CorpusError(f"{self.name}: {what} needs a corrupt prompt in each row")
+
     def first(self, count: int | None) -> Task:
         """The task with its first rows; all if None."""
         return self if count is None else replace(self, rows=self.rows[:count])

@@ -169,10 +169,10 @@ def _check_options(heads: str | None, top: int | None, *, find: bool) -> None:
 
 def _metric_of(task: Task, metric: Metric | None, how: Method) -> Metric:
     """The metric that was asked for, or the default one of the task."""
-    if metric == "difference" and not task.compares:
-        raise HeadscopeError(f"{task.name}: the metric difference needs a wrong answer in each row")
-    if how == "resample" and not task.has_corrupt:
-        raise HeadscopeError(f"{task.name}: --how resample needs a corrupt prompt in each row")
+    if metric == "difference":
+        task.check_wrong("the metric difference")
+    if how == "resample":
+        task.check_corrupt("--how resample")
     if metric is not None:
         return metric
     return "difference" if task.compares else "log-probability"

@@ -174,8 +174,8 @@ def _prompts_of(prompts: _Prompts, task: Any) -> Task | _Prompts:
     if texts:
         raise HeadscopeError(f"a task has its own prompts; leave out {', '.join(texts)}")
     rows = read_task(task)
-    if not (rows.compares and rows.has_corrupt):
-        raise HeadscopeError(f"{rows.name}: patching needs wrong and corrupt in each row")
+    rows.check_wrong("patching")
+    rows.check_corrupt("patching")
     return rows
 
 
