@@ -9,7 +9,13 @@ import pytest
 
 from headscope.corpus.text import LONGEST
 from headscope.corpus.window import Window
-from headscope.measure.batches import AT_ONCE, STRETCHES, TextBlocks
+from headscope.measure.batches import (
+    AT_ONCE,
+    STRETCHES,
+    TextBlocks,
+    assign_blocks,
+    in_stretches,
+)
 from headscope.measure.reading import prefetched, read
 from headscope.measure.sums import Sums, names_beside_text
 from headscope.measure.tally import BLOCKS, MIN_BLOCKS, Tally
@@ -99,9 +105,7 @@ class TwoRounds:
 
 def test_documents_of_other_stimuli_keep_their_blocks_when_stretches_of_text_are_merged():
     text = made_up([4, 2, *[1] * 8])
-    repeats = [
-        Window(f"r{n}", np.arange(9), ("a",) * 9, document=n, stimulus="repeat") for n in range(32)
-    ]
+    repeats = repeats_of(32, 9)
     of_stimulus = {"text": "positional/offset-1", "repeat": "induction/repeat"}
     every = relations_of(["positional", "induction"])
     relations = [relation for relation in every if relation.id in of_stimulus.values()]
@@ -116,6 +120,27 @@ def test_documents_of_other_stimuli_keep_their_blocks_when_stretches_of_text_are
     queries = dict(zip(names, sums.tally.queries.T.tolist(), strict=True))
     assert queries["induction/repeat"] == [1] * 32 + [0] * (BLOCKS - 32)
     assert queries["positional/offset-1"][:10] == [4, 2, *[1] * 8]
+
+
+@pytest.mark.parametrize(("documents", "length"), [(2, 4_000), (MIN_BLOCKS - 1, 900)])
+def test_few_documents_of_another_stimulus_are_cut_into_stretches(documents, length):
+    batch = in_stretches(assign_blocks(repeats_of(documents, length)))
+    blocks = np.concatenate([batch.blocks_of_queries(row) for row in range(documents)])
+    assert MIN_BLOCKS <= len(set(blocks.tolist())) <= STRETCHES
+    assert (np.diff(blocks) != 0).sum() == len(set(blocks.tolist())) - 1
+
+
+def test_documents_enough_of_another_stimulus_are_left_whole():
+    batch = assign_blocks(repeats_of(MIN_BLOCKS, 900))
+    for row in range(MIN_BLOCKS):
+        assert set(in_stretches(batch).blocks_of_queries(row).tolist()) == {batch.blocks[row]}
+
+
+def repeats_of(documents: int, length: int) -> list[Window]:
+    return [
+        Window(f"r{n}", np.arange(length), ("a",) * length, document=n, stimulus="repeat")
+        for n in range(documents)
+    ]
 
 
 def test_no_more_windows_than_a_chunk_are_asked_for():

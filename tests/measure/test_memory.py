@@ -9,7 +9,9 @@ import pytest
 import torch
 
 from headscope.errors import ModelError
-from headscope.measure.reading import measure
+from headscope.measure.batch_reader import BatchReader
+from headscope.measure.reading import measure, read
+from headscope.measure.sums import Sums
 from headscope.models.load import load_model
 from headscope.relations import relations_of
 from headscope.stimuli.repeat import repeat_windows
@@ -80,3 +82,10 @@ def test_a_window_that_does_not_fit_alone_is_named(model, windows, error, raised
     narrow = replace(model, engine=Narrow(model.engine, 10, error))
     with pytest.raises(raised, match=message):
         measure(narrow, [], windows, RELATIONS, seed=0, batch_tokens=512)
+
+
+def test_batches_that_were_read_in_halves_are_counted(model, windows):
+    narrow = replace(model, engine=Narrow(model.engine, 4 * 41, MemoryError()))
+    sums = Sums.empty(narrow, RELATIONS)
+    read(BatchReader(narrow, RELATIONS, 0, 8 * 41), [], windows, sums)
+    assert sums.halved == len(windows) / 8
