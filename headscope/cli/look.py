@@ -160,8 +160,8 @@ def show(
         raise HeadscopeError(f"{one_line(head)}: several heads are written to a file; add --out")
     view = show_heads(model, head, text, generate=generate, source=source)
     if out is None:
-        assert not isinstance(view, HeadsView)
-        print_rich(view.grid())
+        if not isinstance(view, HeadsView):
+            print_rich(view.grid())
         return
     page = out.suffix.lower() in HTML
     content = view.html().encode("utf-8") if page else draw(view.figure(), out)

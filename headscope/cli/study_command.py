@@ -81,9 +81,8 @@ def body(name: str) -> Callable[[_Body], _Body]:
 
 def command_of(name: str) -> Callable[[_Body], _Body]:
     """Make a function the whole command of a study; its options come from no signature."""
-    (study,) = (study for study in STUDIES if study.name == name)
-    declared = study.command
-    assert declared is not None
+    commands = {study.name: study.command for study in STUDIES if study.command}
+    declared = commands[name]
     return command(declared.group, declared.summary, *declared.examples, name=declared.name)
 
 

@@ -308,7 +308,7 @@ def _spelling(tokens: Sequence[str], document: Document, *, bos: bool) -> _Spell
     Raises:
         PatternError: no way does; the message is on the tokens as text.
     """
-    failure: PatternError | None = None
+    failures: list[PatternError] = []
     for bytes_of in (_plain_bytes, _bytes_of_alphabet, _bytes_of_piece):
         pieces = [bytes_of(token) for token in tokens]
         strings = tuple(piece.decode("utf-8", "replace") for piece in pieces)
@@ -316,11 +316,10 @@ def _spelling(tokens: Sequence[str], document: Document, *, bos: bool) -> _Spell
         try:
             places = list(_spell_out(pieces[1:] if bos else pieces, document))
         except PatternError as error:
-            failure = failure or error
+            failures.append(error)
             continue
         return _Spelling((first, *strings[1:]), [(0, 0), *places] if bos else places)
-    assert failure is not None
-    raise failure
+    raise failures[0]
 
 
 def _plain_bytes(token: str) -> bytes:

@@ -71,20 +71,28 @@ def parse_rows(path: Path, lines: list[tuple[int, str]]) -> list[Row]:
     return rows
 
 
+def _identity(name: str) -> int | tuple[int, str, int]:
+    """The id of a row: the number of a word, or the two numbers of a range or an empty node.
+
+    >>> _identity("3"), _identity("3-4")
+    (3, (3, '-', 4))
+    """
+    parts = _ID.split(name)
+    _, first, mark, last, _ = parts
+    return (int(first), mark, int(last)) if mark else int(first)
+
+
 def _row(location: str, number: int, line: str) -> Row:
     cells = line.strip(" ").split("\t")
     fault = _fault_of(cells)
     if fault:
         raise CorpusError(f"{location}: {fault}")
     name, form, lemma, upos, _, feats, head, deprel, _, attributes = cells
-    identity = _ID.fullmatch(name)
-    assert identity is not None
-    first, mark, last = identity.groups()
     misc = dict(_pair(part) for part in attributes.split("|"))
     after = "" if misc.get("SpaceAfter") == "No" else " "
     return Row(
         line=number,
-        id=(int(first), mark, int(last)) if mark else int(first),
+        id=_identity(name),
         form=form,
         lemma="" if lemma == "_" != form else lemma,
         upos=upos,
