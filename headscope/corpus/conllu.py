@@ -11,7 +11,7 @@ https://ufal.mff.cuni.cz/corefud (`global.Entity`); https://aclanthology.org/202
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain, pairwise
 from pathlib import Path
@@ -444,28 +444,51 @@ def _discourse_arrows(words: list[Word], values: Mapping[int, str]) -> Iterator[
     relations (`_m`) have no satellite; parts of a divided unit (`same-unit_m`) are one unit.
     """
     relations = [list(_DISCOURSE.finditer(value)) for value in values.values()]
-    unit_of, words_of = dict[str, str](), dict[str, list[int]]()
-    for links, first, end in zip(relations, values, [*values, len(words)][1:], strict=True):
+    units = _Units()
+    ends = [*values, len(words)][1:]
+    for links, first, end in zip(relations, values, ends, strict=True):
         for relation in links[:1]:
-            unit = relation["unit"]
-            if relation["name"] == "same-unit_m":
-                unit_of[unit] = unit_of.get(relation["target"], relation["target"])
-            words_of.setdefault(unit_of.get(unit, unit), []).extend(range(first, end))
-    heads = {unit: _unit_head(words, rows) for unit, rows in words_of.items()}
+            units.add(relation, range(first, end))
+    heads = {unit: _unit_head(words, rows) for unit, rows in units.words.items()}
     starts = sorted({words[head].start for head in heads.values()})
     for before, start in pairwise(starts):
         yield Arrow(UNIT, start, (before,), ())
     for relation in chain.from_iterable(relations):
-        unit, nucleus = (unit_of.get(relation[end], relation[end]) for end in ("unit", "target"))
-        if relation["name"].endswith("_m") or nucleus not in heads or unit == nucleus:
+        target_unit: str | None = relation["target"]
+        if target_unit is None or relation["name"].endswith("_m"):
+            continue
+        unit = units.undivided(relation["unit"])
+        nucleus = units.undivided(target_unit)
+        if nucleus not in heads or unit == nucleus:
             continue
         kind = CAUSAL if relation["name"].startswith("causal-") else OTHER
-        source = words[_connective(words, words_of[unit], heads[unit])].start
+        connective = _connective(words, units.words[unit], heads[unit])
+        source = words[connective].start
         target = words[heads[nucleus]].start
         if target < source:
             yield Arrow(kind, source, (target,), ())
         else:
             yield Arrow(kind + AHEAD, target, (source,), ())
+
+
+@dataclass
+class _Units:
+    """The discourse units of a document, and the numbers of their words."""
+
+    words: dict[str, list[int]] = field(default_factory=dict)
+    _unit_of_part: dict[str, str] = field(default_factory=dict)
+    """The unit that a part belongs to."""
+
+    def undivided(self, unit: str) -> str:
+        """The unit, or the one that it is a part of."""
+        return self._unit_of_part.get(unit, unit)
+
+    def add(self, relation: re.Match[str], words: Iterable[int]) -> None:
+        """Add the words of a unit or of a part of one."""
+        unit = relation["unit"]
+        if relation["name"] == "same-unit_m":
+            self._unit_of_part[unit] = self.undivided(relation["target"])
+        self.words.setdefault(self.undivided(unit), []).extend(words)
 
 
 def _unit_head(words: list[Word], rows: list[int]) -> int:

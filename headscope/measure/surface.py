@@ -114,12 +114,13 @@ class Surface:
     @cached_property
     def spelled(self) -> Int[ndarray, " item"]:
         """A number for each item's lemma."""
-        words = self.window.words
-        lemmas = [zlib.crc32(lemma.encode()) for lemma in words.lemma.tolist()]
-        # the last number is that of tokens of no word, whose row is −1
-        by_word = np.array([*lemmas, 0], np.int64)
+        lemmas = self.window.words.lemma.tolist()
+        number_of_word = [zlib.crc32(lemma.encode()) for lemma in lemmas]
+        number_of_word.append(0)  # of tokens of no word, whose row is −1
+        by_word = np.array(number_of_word, np.int64)
         tokens = self.window.tokens[self.last].astype(np.int64)
-        numbers = np.where(self.word < 0, -tokens - 1, by_word[self.word])
+        is_no_word = self.word < 0
+        numbers = np.where(is_no_word, -tokens - 1, by_word[self.word])
         return np.asarray(numbers)
 
     @cached_property

@@ -181,10 +181,17 @@ def run_facts(
     info: dict[str, Any], thresholds: dict[str, Threshold], versions: dict[str, str]
 ) -> dict[str, Any]:
     """Identity of a run: all on which its sums depend, but for the corpora's content."""
-    facts = {name: info.get(name) for name in ("model", "bos", "engine", "settings")}
-    facts["corpora"] = info.get("corpora", {}).get("asked")
-    facts["relations"] = {name: limits.record() for name, limits in thresholds.items()}
-    facts["versions"] = versions
+    corpora = info.get("corpora", {})
+    relations = {name: limits.record() for name, limits in thresholds.items()}
+    facts = {
+        "model": info.get("model"),
+        "bos": info.get("bos"),
+        "engine": info.get("engine"),
+        "settings": info.get("settings"),
+        "corpora": corpora.get("asked"),
+        "relations": relations,
+        "versions": versions,
+    }
     as_read_back: dict[str, Any] = json.loads(json.dumps(facts))
     return as_read_back
 

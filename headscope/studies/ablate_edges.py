@@ -259,8 +259,9 @@ def _moves(items: Sequence[tuple[Tag, TargetedQuery]], seed: int) -> Moves:
     """Rows of each item: for all targets, for as much as other cells hold, and the draws."""
     rows: list[tuple[int, int, int, int]] = []
     cells: list[ndarray] = []
+    first_draw = 1 + CONTROLS * seed
+    draws = range(first_draw, first_draw + CONTROLS)
     for tag, query in items:
-        draws = range(1 + CONTROLS * seed, 1 + CONTROLS * (seed + 1))
         for draw in (ALL, AS_MUCH, *draws):
             row_of_cell = np.full(len(query.targets), len(rows))
             cells.append(np.stack([row_of_cell, query.targets]))
@@ -273,12 +274,13 @@ def _moves(items: Sequence[tuple[Tag, TargetedQuery]], seed: int) -> Moves:
 def tags_of(evidence: pd.DataFrame, heads: Collection[Head]) -> list[Tag]:
     """Tags of some heads without attention sinks; tags with one general label are one."""
     tagged = evidence[evidence["tagged"].astype(bool)]
-    tagged = tagged.assign(id=tagged["type"] + "/" + tagged["relation"], name=tag_names(tagged))
-    members: dict[tuple[int, int, str], list[str]] = {}
-    for row in tagged.to_dict("records"):
-        layer, head, name = int(row["layer"]), int(row["head"]), row["name"]
-        if (layer, head) not in heads or name in SINK_RELATIONS:
-            continue
-        relations = members.setdefault((layer, head, name), [])
-        relations.append(row["id"])
-    return [Tag(*key, tuple(relations)) for key, relations in members.items()]
+    names = tag_names(tagged)
+    is_sink_tag = names.isin(SINK_RELATIONS)
+    tagged = tagged.assign(id=tagged["type"] + "/" + tagged["relation"], name=names)
+    tags = []
+    groups = tagged[~is_sink_tag].groupby(["layer", "head", "name"], sort=False)
+    for (layer, head, name), rows in groups:
+        if (layer, head) in heads:
+            tag = Tag(int(layer), int(head), str(name), tuple(rows["id"]))
+            tags.append(tag)
+    return tags

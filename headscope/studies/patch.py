@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from typing import Annotated, Any
 
@@ -430,12 +431,16 @@ def marked(tokens: Sequence[str], at: int) -> str:
 
 def _effects(pair: PromptPair, patches: Sequence[Patch], steps: Steps) -> pd.DataFrame:
     """The shares of each patch, a row per patch."""
-    table = pd.DataFrame(patches, columns=Patch._fields).astype({"query": "Int64", "key": "Int64"})
-    table.insert(0, "kind", np.where(table["query"].isna(), "head", "edge"))
-    clean, corrupt = pair.clean.metric, pair.corrupt.metric
+    table = pd.DataFrame(patches, columns=Patch._fields)
+    table = table.astype({"query": "Int64", "key": "Int64"})
+    is_head = table["query"].isna()
+    table.insert(0, "kind", np.where(is_head, "head", "edge"))
+    clean = pair.clean.metric
+    corrupt = pair.corrupt.metric
     for prefix, attention_only in (("", False), ("attention_", True)):
-        denoised = _metrics(pair, patches, steps, denoise=True, attention_only=attention_only)
-        noised = _metrics(pair, patches, steps, denoise=False, attention_only=attention_only)
+        with_parts = partial(_metrics, pair, patches, steps, attention_only=attention_only)
+        denoised = with_parts(denoise=True)
+        noised = with_parts(denoise=False)
         table[f"{prefix}recovered"] = (denoised - corrupt) / (clean - corrupt)
         table[f"{prefix}lost"] = (noised - clean) / (corrupt - clean)
     return table

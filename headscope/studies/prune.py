@@ -282,11 +282,12 @@ def best_order_note(table: pd.DataFrame) -> str:
     inner = table[table["share"].between(STEPS[1], STEPS[-2])]
     means = inner.groupby("order")["rise"].mean()
     best = means.drop(RANDOM).idxmin()
-    row = inner[(inner["order"] == best) & np.isclose(inner["share"], 0.1)].iloc[0]
+    of_best = inner[inner["order"] == best]
+    at_tenth = of_best[np.isclose(of_best["share"], 0.1)].iloc[0]
+    low, high = at_tenth["over_low"], at_tenth["over_high"]
     return (
         f"use {best}: mean rise {means[best]:.3f}, random {means[RANDOM]:.3f}; at a tenth of the "
-        f"heads {row['over_random']:.3f} [{row['over_low']:.3f}, {row['over_high']:.3f}] against "
-        "the random orders"
+        f"heads {at_tenth['over_random']:.3f} [{low:.3f}, {high:.3f}] against the random orders"
     )
 
 

@@ -9,9 +9,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import headscope as hs
 from headscope.causal.intervention import HeadsScaled
-from headscope.causal.loss import loss, network_of
+from headscope.causal.loss import TextLoss, loss, network_of
 from headscope.errors import WriteError
-from headscope.measure.study_windows import TextLoss, text_windows
+from headscope.measure.study_windows import text_windows
 from headscope.models.layout.projections import outputs_by_layer
 from headscope.models.load import load_model
 from headscope.studies.prune import (

@@ -99,7 +99,9 @@ def spelling(window: Window, lexicon: TokenFacts) -> Iterator[FeatureCells]:
 def rarity(window: Window, lexicon: TokenFacts) -> Iterator[FeatureCells]:
     """Rarity of the key's token in the fitting text: −ln(frequency) / 4."""
     total = 1 + sum(lexicon.counts.values())
-    counts = [lexicon.counts.get(int(token), 0) for token in window.tokens]
+    counts = []
+    for token in window.tokens.tolist():
+        counts.append(lexicon.counts.get(token, 0))
     inverse_frequency = total / (1 + np.array(counts))
     rare = np.log(inverse_frequency) / 4
     query, key = seen_cells(window)
