@@ -41,6 +41,8 @@ CLARK = "bert-base"
 """The model of `data/known_heads.csv` whose heads Clark et al. 2019 describe."""
 TELLING = 3
 HALF = 0.5
+LIKELY = 0.9
+"""Probability from which on a page counts a tag as likely on another text."""
 FOLDED = 76
 """Characters of a line of an example."""
 _SIMPLE = ("positional", "lexical")
@@ -90,14 +92,13 @@ def tags(run: hs.Run) -> str:
     rows = []
     for name, members in asked.groupby("type", sort=False):
         tagged = members[members["tagged"].astype(bool)]
-        halves = tagged["confirmed"].astype(float)
-        confirmed = f"{(halves == 1).sum()} of {halves.notna().sum()}"
+        likely = str((tagged["replicates"] >= LIKELY).sum())
         rows.append(
             (
                 str(name),
                 str(len(tagged.drop_duplicates(["layer", "head"]))),
                 str(len(tagged)),
-                confirmed if len(tagged) else "–",
+                likely if len(tagged) else "–",
                 str((members["verdict"] == INCONCLUSIVE).sum()),
                 str((members["verdict"] == UNIDENTIFIABLE).sum()),
             )
@@ -106,7 +107,7 @@ def tags(run: hs.Run) -> str:
         "type",
         "heads",
         "tags",
-        "confirmed by both halves",
+        f"replicates ≥ {LIKELY:g}",
         "inconclusive",
         "not identifiable",
     )
@@ -246,7 +247,7 @@ def with_blocks(text: str, run: hs.Run, *, file: str) -> str:
 
 
 def overview() -> str:
-    """Tags of each type on all pages, and how many of them both halves of the text confirm."""
+    """Tags of each type on all pages, and how many of them another text likely gives too."""
     pages: dict[str, dict[str, str]] = {}
     listed = (PAGES / "index.md").read_text("utf-8")
     for name in re.findall(r"^\| \[.+?\]\((.+?)\.md\)", listed, flags=re.MULTILINE):
@@ -258,7 +259,7 @@ def overview() -> str:
     types = list(dict.fromkeys(kind for rows in pages.values() for kind in rows))
     links = [f"[{name}](results/{name}.md)" for name in pages]
     rows = [(kind, *(pages[name].get(kind, "not measured") for name in pages)) for kind in types]
-    return "\n".join(table(("tags, confirmed", *links), rows))
+    return "\n".join(table((f"tags, replicates ≥ {LIKELY:g}", *links), rows))
 
 
 def page_name(run: str) -> str:

@@ -94,7 +94,15 @@ def classify_heads(
     sums = _resumed_sums(model, text, summed, info, settings, session)
     stopping = _stopping_rule(text, relations, baselines, sums)
     listener = Count(session.on_progress, text.most_tokens(sums.stopped))
-    again = SecondReading(model, text, relations, sums, settings.seed, listener.of_reread)
+    again = SecondReading(
+        model=model,
+        text=text,
+        relations=relations,
+        baselines=baselines,
+        sums=sums,
+        seed=settings.seed,
+        progress=listener.of_reread,
+    )
     with _weights(model, settings):
         read(
             BatchReader(model, summed, settings.seed),
@@ -291,9 +299,7 @@ def _surrogates(again: SecondReading, weighed: WeighedRun) -> list[SurrogateScor
     """Surrogates of the heads that need one; their rows are dropped once they are judged."""
     requests = weighed.surrogate_requests
     rows = again.surrogate_rows(requests)
-    return score_surrogates(
-        rows, again.relations, requests, seed=again.seed, progress=again.progress
-    )
+    return score_surrogates(rows, again.relations, requests, progress=again.progress)
 
 
 def _example_requests(

@@ -37,9 +37,9 @@ from headscope.relations import Relations, check_relations, relations_of
 from headscope.relations.reference_baselines import reference_baselines
 from headscope.relations.relation import Relation
 from headscope.relations.window_pairs import WindowPairs
-from headscope.statistics.judge_heads import WeighedRun, weigh_run
+from headscope.statistics.judge_heads import weigh_run
 from headscope.statistics.result import Result, RunInfo
-from headscope.statistics.surrogate import SurrogateScore, score_surrogates
+from headscope.statistics.surrogate import score_surrogates
 from headscope.stimuli.natural_text import TEXT, few_documents
 
 TOLERANCE = 1e-2
@@ -116,22 +116,27 @@ def score_patterns(
         **baselines.record(parts),
     )
     weighed = weigh_run(tally, relations, seed=seed, info=info)
-    return weighed.judge(_surrogates(patterns, texts, scored, weighed, sinks=sinks))
-
-
-def _surrogates(
-    patterns: Any,
-    texts: Sequence[Window],
-    scored: Sequence[Window],
-    weighed: WeighedRun,
-    *,
-    sinks: bool,
-) -> list[SurrogateScore]:
-    """Surrogates of the scored windows, whose patterns are taken once more."""
     requests = weighed.surrogate_requests
     if not requests:
-        return []
+        return weighed.judge()
     beginnings = [window.cut(LONGEST) for window in scored]
+    surrogate_text = SurrogateText(
+        windows=beginnings,
+        baselines=baselines.baselines,
+        tokens=tokens_again(sum(map(len, scored))),
+        seed=seed,
+    )
+    again = _patterns_again(patterns, texts, beginnings, sinks=sinks)
+    rows = read_surrogate_rows(
+        partial(rows_of_patterns, again), surrogate_text, relations, requests
+    )
+    return weighed.judge(score_surrogates(rows, relations, requests))
+
+
+def _patterns_again(
+    patterns: Any, texts: Sequence[Window], beginnings: Sequence[Window], *, sinks: bool
+) -> Callable[[Sequence[Window]], Iterator[Pattern]]:
+    """A function that takes the patterns of some windows once more."""
     index = {id(window): i for i, window in enumerate(beginnings)}
 
     def again(sample: Sequence[Window]) -> Iterator[Pattern]:
@@ -139,10 +144,7 @@ def _surrogates(
         pairs = arrays_of(patterns, texts, numbers, sinks=sinks)
         return (pattern for pattern, _ in pairs)
 
-    text = SurrogateText(beginnings, tokens_again(sum(map(len, scored))), weighed.judging.seed)
-    read = partial(rows_of_patterns, again)
-    rows = read_surrogate_rows(read, text, weighed.relations, requests)
-    return score_surrogates(rows, weighed.relations, requests, seed=weighed.judging.seed)
+    return again
 
 
 def _notes(windows: Sequence[Window], tally: Tally) -> list[str]:

@@ -42,6 +42,16 @@ def heads(
             help="List only heads with this tag, or unclassified, or 'not identifiable'.",
         ),
     ] = None,
+    replicates: Annotated[
+        float,
+        typer.Option(
+            help="List only tagged heads that another text gives the tag with this probability or "
+            "more. Default: 0.",
+            min=0,
+            max=1,
+            show_default=False,
+        ),
+    ] = 0.0,
     format: Printed = "table",
 ) -> None:
     """List the heads of a run, the strongest first.
@@ -56,7 +66,7 @@ def heads(
     from headscope.views.summary import head_lines
 
     loaded = load(run)
-    selected = list_heads(loaded, type)
+    selected = list_heads(loaded, type, replicates=replicates)
     if format == "table":
         undecided_heads = undecided(loaded.heads, loaded.evidence, loaded.thresholds)
         partial = by_name(partial_sinks(loaded.evidence, loaded.thresholds))

@@ -9,6 +9,7 @@ from functools import partial
 from headscope.corpus.window import Window
 from headscope.measure.example import Example, ExampleRequest
 from headscope.measure.examples import find_examples
+from headscope.measure.fit_baselines import FittedBaselines
 from headscope.measure.loss_check import LossCheck, check_loss, token_losses
 from headscope.measure.rounds import was_read
 from headscope.measure.sums import Sums
@@ -35,6 +36,7 @@ class SecondReading:
     text: Text
     relations: Sequence[Relation]
     """The relations that requests number."""
+    baselines: FittedBaselines
     sums: Sums
     seed: int
     progress: OnProgress
@@ -60,7 +62,12 @@ class SecondReading:
         beginnings = [window.cut(LONGEST) for window in read_windows]
         return read_surrogate_rows(
             partial(rows_of_model, self.model),
-            SurrogateText(beginnings, tokens_again(self.sums.tokens), self.seed),
+            SurrogateText(
+                windows=beginnings,
+                baselines=self.baselines.baselines,
+                tokens=tokens_again(self.sums.tokens),
+                seed=self.seed,
+            ),
             self.relations,
             requests,
             progress=self.progress,

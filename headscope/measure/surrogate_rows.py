@@ -13,17 +13,19 @@ from hashlib import blake2b
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from numpy import ndarray
 from torch import Tensor
 
 from headscope.corpus.window import Window
+from headscope.measure.baseline_hits import MIN_SHARE
 from headscope.measure.batches import Batch, assign_blocks, batches, in_memory
 from headscope.measure.surface import VIEWS, Surface
 from headscope.models.engines.engine import Rows, full_tile
 from headscope.models.model import Model
 from headscope.models.stream import batch_tokens_on
 from headscope.progress import OnProgress, silent
+from headscope.relations.hard_queries import ChosenBaseline
 from headscope.relations.pairs import Pairs, no_pairs
 from headscope.relations.relation import Relation
 from headscope.relations.window_pairs import WindowPairs
@@ -31,9 +33,11 @@ from headscope.stimuli.challenge import CHALLENGE
 
 MAX_TOKENS, MIN_TOKENS, SHARE = 16_384, 4_096, 0.3
 """Tokens that are read again for surrogates: a share of those of the run, between two limits."""
-QUERIES = (50, 200)
-"""Queries of a relation after which windows are chosen for other relations first, and after which
-none is chosen for it."""
+HARD_QUERIES = (50, 200)
+"""Hard queries of a relation after which windows are chosen for other relations first, and after
+which no window is chosen for it."""
+NO_WORD = -1
+"""Class of keys that are no word, or the query itself."""
 LONGEST = 128
 """Tokens of a window that are read again. The cells of a window grow with the square of its length,
 and many beginnings come from more documents than a few whole windows."""
@@ -77,6 +81,8 @@ class SurrogateText:
     """Windows that surrogates may be fitted and judged on."""
 
     windows: Sequence[Window]
+    baselines: Mapping[str, ChosenBaseline]
+    """The baseline of each relation by its name; without one all its queries count as hard."""
     tokens: int
     """To read again, to the end of a window."""
     seed: int
@@ -97,7 +103,7 @@ def read_surrogate_rows(
     """
     numbers = sorted({request.relation for request in requests})
     judging_relations = [relations[number] for number in numbers]
-    windows = choose_windows(text.windows, judging_relations, tokens=text.tokens, seed=text.seed)
+    windows = choose_windows(text, judging_relations)
     if not windows:
         return None
     heads = sorted({request.layer_and_head for request in requests})
@@ -122,44 +128,47 @@ def tokens_again(tokens_read: int) -> int:
     return min(MAX_TOKENS, max(MIN_TOKENS, int(SHARE * tokens_read)))
 
 
-def choose_windows(
-    windows: Sequence[Window], relations: Sequence[Relation], *, tokens: int, seed: int
-) -> list[Window]:
-    """Windows with queries of relations, drawn at random for the rarest relation first.
+def choose_windows(text: SurrogateText, relations: Sequence[Relation]) -> list[Window]:
+    """Windows with hard queries of relations, those with most of the rarest relation first.
 
     First until each relation has a few queries, then until it has enough, or no tokens are left.
-    The turn of a window depends on its own tokens only: other windows do not change it.
+    The turn of windows with as many depends on their own tokens only: others do not change it.
     """
-    counts = _query_counts(windows, relations)
-    turns = [_turn(window, seed) for window in windows]
-    order = np.argsort(turns, kind="stable")
+    counts = _hard_counts(text, relations)
+    turns = np.array([_turn(window, text.seed) for window in text.windows])
     rarest_first = np.argsort(counts.sum(0), kind="stable")
+    tokens_left = text.tokens
     numbers: set[int] = set()
     queries = np.zeros(len(relations), np.int64)
-    for enough in QUERIES:
+    for enough in HARD_QUERIES:
         for column in rarest_first:
+            order = np.lexsort((turns, -counts[:, column]))
             has_queries = counts[order, column] > 0
             for number in order[has_queries].tolist():
-                if queries[column] >= enough or tokens <= 0:
+                if queries[column] >= enough or tokens_left <= 0:
                     break
                 if number in numbers:
                     continue
                 numbers.add(number)
-                tokens -= len(windows[number])
+                tokens_left -= len(text.windows[number])
                 queries += counts[number]
-    return [windows[number] for number in sorted(numbers)]
+    return [text.windows[number] for number in sorted(numbers)]
 
 
-def _query_counts(
-    windows: Sequence[Window], relations: Sequence[Relation]
+def _hard_counts(
+    text: SurrogateText, relations: Sequence[Relation]
 ) -> Int[ndarray, "window relation"]:
-    """Number of queries of each relation in each window."""
-    counts = np.zeros((len(windows), len(relations)), np.int64)
-    for row, window in enumerate(windows):
+    """Number of hard queries of each relation in each window."""
+    counts = np.zeros((len(text.windows), len(relations)), np.int64)
+    for row, window in enumerate(text.windows):
         # the pairs of all windows would not fit into memory: those of chosen ones are found again
         window_pairs = WindowPairs(window)
         for column, relation in enumerate(relations):
-            counts[row, column] = len(targets_to_judge(relation, window_pairs).queries)
+            targets = targets_to_judge(relation, window_pairs)
+            baseline = text.baselines.get(relation.id)
+            if baseline is not None and len(targets):
+                targets = window_pairs.compared(relation, baseline).hard
+            counts[row, column] = len(targets.queries)
     return counts
 
 
@@ -203,8 +212,8 @@ class SurrogateRows:
     """Cells of each row, one for each word or other token that its query sees."""
     upos: Int[ndarray, " row"]
     block: Int[ndarray, " row"]
-    is_word: Bool[ndarray, " cell"]
-    """Cells whose key is a word, and another than the query."""
+    key_upos: Int[ndarray, " cell"]
+    """Part of speech of each key word, or `NO_WORD`."""
     attention: Float[ndarray, "head cell"]
 
     @classmethod
@@ -222,13 +231,14 @@ class SurrogateRows:
                 classes.update(surface.upos[items].tolist())
         surfaces = [surface.with_queries(classes) for surface in all_words]
         views: list[list[ndarray]] = [[] for _ in VIEWS]
-        is_word, sizes = [], []
+        key_upos, sizes = [], []
         for surface in surfaces:
             seen = surface.is_seen
             for parts, cells in zip(views, surface.classes(), strict=True):
                 parts.append(cells[seen])
             is_other_word = (surface.word >= 0)[None, :] & (surface.steps != 0)
-            is_word.append(is_other_word[seen])
+            upos_of_cell = np.where(is_other_word, surface.upos[None, :], NO_WORD)
+            key_upos.append(upos_of_cell[seen])
             sizes.append(seen.sum(1))
         upos = [surface.upos[surface.queries] for surface in surfaces]
         dealt = assign_blocks(windows)
@@ -236,7 +246,7 @@ class SurrogateRows:
             dealt.blocks_of_queries(row)[surface.last[surface.queries]]
             for row, surface in enumerate(surfaces)
         ]
-        cell_count = sum(map(len, is_word))
+        cell_count = sum(map(len, key_upos))
         return cls(
             heads=heads,
             window_pairs=sample,
@@ -245,7 +255,7 @@ class SurrogateRows:
             sizes=np.concatenate(sizes),
             upos=np.concatenate(upos),
             block=np.concatenate(blocks),
-            is_word=np.concatenate(is_word),
+            key_upos=np.concatenate(key_upos),
             attention=np.zeros((len(heads), cell_count), np.float32),
         )
 
@@ -282,20 +292,16 @@ class SurrogateRows:
         self.attention[rows.slots, start : start + len(item)] = summed
 
     def targets(self, relation: Relation) -> Cells:
-        """The targets of a relation."""
-        return self.cells(lambda window_pairs: targets_to_judge(relation, window_pairs))
-
-    def cells(self, find: Callable[[WindowPairs], Pairs]) -> Cells:
-        """The cells of pairs in all windows, of the queries that have rows."""
+        """The targets of a relation at the queries that have rows."""
         rows = [np.empty(0, np.int64)]
         cells = [np.empty(0, np.int64)]
         for number, surface in enumerate(self.surfaces):
-            pairs = find(self.window_pairs[number])
-            query = surface.item_of_token[pairs.query]
-            key = surface.item_of_token[pairs.key]
+            targets = targets_to_judge(relation, self.window_pairs[number])
+            query = surface.item_of_token[targets.query]
+            key = surface.item_of_token[targets.key]
             place_of_query = np.searchsorted(surface.queries, query)
             is_query = np.append(surface.queries, -1)[place_of_query] == query
-            is_last_token = surface.last[query] == pairs.query
+            is_last_token = surface.last[query] == targets.query
             known = is_query & is_last_token
             row = self._first_row[number] + place_of_query[known]
             rows.append(row)
@@ -303,6 +309,22 @@ class SurrogateRows:
         row_and_cell = np.stack([np.concatenate(rows), np.concatenate(cells)])
         row, cell = np.unique(row_and_cell, axis=1)
         return Cells(row, cell)
+
+    def other_candidates(self, targets: Cells) -> Cells:
+        """Words at the targets' queries that are no targets, of parts of speech that targets have.
+
+        A part of speech counts if it has at least `MIN_SHARE` of the targets.
+        """
+        upos = self.key_upos[targets.cell]
+        counts = np.bincount(upos[upos != NO_WORD])
+        classes = np.flatnonzero(counts >= MIN_SHARE * len(upos))
+        is_query = np.zeros(len(self.sizes), bool)
+        is_query[targets.row] = True
+        is_candidate = np.isin(self.key_upos, classes) & np.repeat(is_query, self.sizes)
+        is_candidate[targets.cell] = False
+        cell = np.flatnonzero(is_candidate)
+        row_of_cell = np.searchsorted(self.starts, cell, side="right") - 1
+        return Cells(row_of_cell, cell)
 
 
 def rows_of_model(

@@ -25,9 +25,6 @@ FindPicks = Callable[[Window], Int[ndarray, " position"]]
 
 MIN_QUERIES = 50
 """Relations with fewer queries are reported but never tagged."""
-RELIABLE = 0.5
-"""Least agreement of the tags (Cohen's κ) that two halves of the documents give; below it a
-relation is marked as unreliable in that run."""
 HARD, EASY, MATCHED_CONTROL, SELF = "hard", "easy", "matched", "own-position"
 """Parts of a relation that are summed separately: its hard queries and as many easy ones, its
 matched control, and the effect of a query's own position."""
@@ -96,6 +93,8 @@ class Threshold:
 
 above_baseline = partial(Threshold, beat_baseline_by=0.10)
 """Thresholds of a relation whose heads must exceed baselines at hard queries by 10 points."""
+above_surrogate = partial(Threshold, beat_baseline_by=0.05, beats_surrogate=True)
+"""Thresholds of a relation whose heads must exceed baselines by 5 points, and their surrogates."""
 
 
 @dataclass(frozen=True)

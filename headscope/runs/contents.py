@@ -34,9 +34,16 @@ from headscope.runs.sums import read_sums, sums_file
 from headscope.runs.tables import EVIDENCE_TABLE, HEAD_TABLE, TABLES, table_to_csv
 from headscope.runs.write import utf8
 from headscope.statistics.cautions import is_preliminary, with_cautions
-from headscope.statistics.columns import HEAD_COLUMNS, PRELIMINARY
+from headscope.statistics.columns import (
+    EFFECT_COLUMNS,
+    EVIDENCE_COLUMNS,
+    HEAD_COLUMNS,
+    PRELIMINARY,
+    REPLICATES,
+)
+from headscope.statistics.replication import replicates
 from headscope.statistics.result import Result, layers_of
-from headscope.statistics.tags import tags_in_order
+from headscope.statistics.tags import tags_in_order, with_replicates, with_thresholds
 
 RECORD, REPORT = RUN_RECORD, "report.html"
 SUMS = "sums.npz"
@@ -181,14 +188,23 @@ def _heads_of(rows: pd.DataFrame) -> set[tuple[int, int]]:
 
 
 def _with_cautions(run: Result) -> Result:
-    """The run with the columns on cautions, which runs of version 0.2.0 lack."""
+    """The run with columns that runs of version 0.2.0 lack: cautions, and `replicates`.
+
+    Their surrogates were compared by another number: what there is now has no value.
+    """
     if PRELIMINARY in run.evidence:
         return run
     is_uncertain = is_preliminary(run.evidence, run.thresholds)
     evidence = run.evidence.assign(**{PRELIMINARY: is_uncertain})
+    table = with_thresholds(evidence, run.thresholds)
+    evidence = evidence.assign(**{REPLICATES: replicates(table)}).reindex(columns=EVIDENCE_COLUMNS)
     heads = with_cautions(run.heads, tags_in_order(evidence, run.thresholds))
+    heads = with_replicates(heads, with_thresholds(evidence, run.thresholds))
     later = [name for name in run.heads.columns if name not in HEAD_COLUMNS]
-    return replace(run, evidence=evidence, heads=heads[[*HEAD_COLUMNS, *later]])
+    effects = run.effects
+    if effects is not None:
+        effects = effects.reindex(columns=EFFECT_COLUMNS)
+    return replace(run, evidence=evidence, heads=heads[[*HEAD_COLUMNS, *later]], effects=effects)
 
 
 def _read_record(content: bytes, folder: Path) -> tuple[dict[str, Any], Record]:

@@ -7,6 +7,7 @@ import pandas as pd
 from headscope.errors import ChoiceError, RunError, check_choice
 from headscope.heads import head_name
 from headscope.runs.tables import table_to_csv
+from headscope.statistics.columns import REPLICATES
 from headscope.statistics.head_lists import strongest
 from headscope.statistics.reasons import head_in
 from headscope.statistics.result import Result
@@ -25,23 +26,28 @@ _NUMBERS_OF_TAG = (
     "q_value",
     "reason",
     "mass",
+    REPLICATES,
 )
 
 
-def list_heads(run: Result, tag: str | None = None) -> pd.DataFrame:
+def list_heads(run: Result, tag: str | None = None, *, replicates: float = 0.0) -> pd.DataFrame:
     """The heads with this tag, the strongest first; all heads by their lift if it is None.
 
     Heads without a tag are `unclassified` or `not identifiable`. The numbers of a tag are those of
-    its own type, which need not be the head's primary one.
+    its own type, which need not be the head's primary one. With `replicates` only heads of which
+    another text gives this tag with at least this probability.
 
     Raises:
         ChoiceError: the run scored no such type.
     """
     heads = run.heads
     if tag is not None and tag not in NO_TYPE:
-        return _heads_of_type(run, tag)
-    if tag is not None:
+        heads = _heads_of_type(run, tag)
+    elif tag is not None:
         heads = heads[heads["primary"] == tag]
+    if replicates > 0:
+        is_tagged = heads["tags"] != ""
+        heads = heads[is_tagged & (heads[REPLICATES] >= replicates)]
     return heads.sort_values("lift", ascending=False, kind="stable")
 
 

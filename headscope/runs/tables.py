@@ -11,6 +11,7 @@ import pandas as pd
 from headscope.statistics.causes import CAUSE_COLUMNS
 from headscope.statistics.columns import (
     BELOW_BASELINE,
+    BEYOND_COLUMNS,
     EFFECT_COLUMNS,
     EVIDENCE_COLUMNS,
     EXPLAINED_COLUMNS,
@@ -18,6 +19,7 @@ from headscope.statistics.columns import (
     GENERAL,
     HEAD_COLUMNS,
     PRELIMINARY,
+    REPLICATES,
 )
 
 
@@ -37,6 +39,8 @@ class RunTable:
     """Columns at the end that a study, or a later version, adds."""
     added_columns: tuple[str, ...] = ()
     """Columns that files of version 0.2.0 lack; the table that is read lacks them too."""
+    former_columns: tuple[str, ...] = ()
+    """Columns that only files of version 0.2.0 have; the table that is read lacks them."""
 
     def read(self, content: bytes) -> pd.DataFrame:
         """The table of a run folder.
@@ -51,17 +55,18 @@ class RunTable:
         table = pd.read_csv(
             io.BytesIO(content), dtype=kinds, keep_default_na=False, na_values=missing
         )
-        expected = [self.columns, columns]
-        expected += [self._without_added(names) for names in expected]
-        if list(table.columns) not in expected:
+        if set(table.columns) in (self._former(self.columns), self._former(columns)):
+            return table.drop(columns=list(self.former_columns))
+        if list(table.columns) not in (self.columns, columns):
             raise ValueError(
                 f"the columns are {', '.join(table.columns)!s:.400}, expected "
                 f"{', '.join(self.columns)}"
             )
         return table
 
-    def _without_added(self, names: list[str]) -> list[str]:
-        return [name for name in names if name not in self.added_columns]
+    def _former(self, names: list[str]) -> set[str]:
+        """Columns of version 0.2.0."""
+        return {*names, *self.former_columns} - {*self.added_columns}
 
 
 _KINDS = {
@@ -74,20 +79,23 @@ _KINDS = {
 }
 """Kinds of the columns of heads and evidence that hold no fraction."""
 
+_FORMER_SURROGATE = ("surrogate_margin", "surrogate_margin_low", "surrogate_margin_high")
+
 HEAD_TABLE = RunTable(
     file="heads.csv",
     attribute="heads",
     columns=HEAD_COLUMNS,
     kinds={**_KINDS, PRELIMINARY: "str", BELOW_BASELINE: "str"},
     later_columns=tuple(EXPLAINED_COLUMNS),
-    added_columns=(PRELIMINARY, BELOW_BASELINE),
+    added_columns=(PRELIMINARY, BELOW_BASELINE, REPLICATES),
 )
 EVIDENCE_TABLE = RunTable(
     file="evidence.csv",
     attribute="evidence",
     columns=EVIDENCE_COLUMNS,
     kinds={**_KINDS, PRELIMINARY: "bool"},
-    added_columns=(PRELIMINARY,),
+    added_columns=(PRELIMINARY, REPLICATES, "surrogate_wrong", *BEYOND_COLUMNS),
+    former_columns=("confirmed", *_FORMER_SURROGATE),
 )
 EFFECT_TABLE = RunTable(
     file="effects.csv",
@@ -98,6 +106,8 @@ EFFECT_TABLE = RunTable(
         **dict.fromkeys(("layer", "head", "n"), "int64"),
         "tagged": "bool",
     },
+    added_columns=(REPLICATES,),
+    former_columns=("confirmed",),
 )
 CAUSE_TABLE = RunTable(
     file="causal.csv",

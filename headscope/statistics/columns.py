@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pandas as pd
 
+BEYOND_COLUMNS = ("beyond_surrogate", "beyond_low", "beyond_high")
 SURROGATE_COLUMNS = [
-    *("surrogate_mass", "surrogate_hit_rate"),
-    *("surrogate_margin", "surrogate_margin_low", "surrogate_margin_high"),
+    *("surrogate_mass", "surrogate_hit_rate", "surrogate_wrong"),
+    *BEYOND_COLUMNS,
 ]
 """Columns of a head's surrogate; see `headscope.statistics.surrogate.SurrogateScore`."""
+REPLICATES = "replicates"
+"""Column of the probability that another text of the same size gives a tag again."""
 GENERAL = "general"
 """The column of labels that stand for several tags of a head."""
 PRELIMINARY = "preliminary"
@@ -30,7 +33,7 @@ EVIDENCE_COLUMNS = [
     *("matched_control", "chance", "hit_rate", "baseline", "baseline_rate"),
     *HARD_COLUMNS,
     *SURROGATE_COLUMNS,
-    *("mass_error", "control_error", "verdict", "tagged", "confirmed"),
+    *("mass_error", "control_error", "verdict", "tagged", REPLICATES),
     GENERAL,
     PRELIMINARY,
 ]
@@ -41,7 +44,7 @@ HEAD_COLUMNS = [
     *("control", "lift", "ci_low", "ci_high", "q_value"),
     *("first_token_mass", "entropy", "mean_distance", "variability", "shape"),
     *("reason", "kv_group", "mass", "direct_effects", "direct_effect_lift", "sink_share"),
-    *(PRELIMINARY, BELOW_BASELINE),
+    *(PRELIMINARY, BELOW_BASELINE, REPLICATES),
 ]
 """A row per head."""
 EXPLAINED_COLUMNS = ["explained", "feature_model"]
@@ -57,7 +60,7 @@ EFFECT_COLUMNS = [
     *("layer", "head", "type", "effect"),
     *("n", "on", "control", "lift", "ci_low", "ci_high", "q_value"),
     *EFFECT_NUMBERS,
-    *("threshold", "tagged", "confirmed"),
+    *("threshold", "tagged", REPLICATES),
 ]
 """A row per head and effect."""
 EFFECT_NAMES = {"relation": "effect", "mass": "on"}

@@ -21,6 +21,8 @@ MIN_HARD = 10
 """Fewest hard queries that can decide a relation."""
 SECOND = 0.5
 """Least share of the threshold that a direct effect must have over the matched control, too."""
+BEYOND_SURROGATE = 0.2
+"""Least share of the queries where the surrogate is wrong at which a head prefers the target."""
 STANDS_OUT = 0.5
 """Least lift of an effect in units of the standard deviation of a head's effects over the tokens of
 the text. A head with large effects raises whatever it attends to by chance: with random V and O the
@@ -86,6 +88,8 @@ class Condition:
     """Explanation in a few words, for a reader who sees it the first time."""
     margin: Callable[[Numbers], Margin] | None = None
     """Distance of the number above its threshold; None if that has no interval."""
+    tests_low: bool = False
+    """True if the lower end of the interval must lie above the threshold."""
     states_interval: bool = False
     """True if `describe` states the interval of the margin."""
 
@@ -296,19 +300,19 @@ def _hard_margin(numbers: Numbers) -> Margin:
 
 
 def _surrogate_in_words(row: Row) -> str:
-    interval = _interval(row["surrogate_margin_low"], row["surrogate_margin_high"])
+    interval = _interval(row["beyond_low"], row["beyond_high"])
     return (
-        f"its surrogate is right at {row['surrogate_hit_rate']:.2f}; where it is wrong, the head "
-        f"puts {row['surrogate_margin']:+.3f} {interval} more on the "
-        "target than on the surrogate's choice"
+        f"prefers the target at {row['beyond_surrogate']:.2f} {interval} of "
+        f"{row['surrogate_wrong']:.0f} queries where its surrogate is wrong, "
+        f"needs {BEYOND_SURROGATE:g}"
     )
 
 
 def _surrogate_margin(numbers: Numbers) -> Margin:
     return Margin(
-        value=numbers["surrogate_margin"],
-        low=numbers["surrogate_margin_low"],
-        high=numbers["surrogate_margin_high"],
+        value=numbers["beyond_surrogate"] - BEYOND_SURROGATE,
+        low=numbers["beyond_low"] - BEYOND_SURROGATE,
+        high=numbers["beyond_high"] - BEYOND_SURROGATE,
     )
 
 
@@ -410,13 +414,14 @@ CONDITIONS = (
         "candidate, against that of the best mixture of baselines that is right as often "
         "at easy queries",
         margin=_hard_margin,
+        tests_low=True,
         states_interval=True,
     ),
     Condition(
         name="surrogate",
-        holds=lambda t: t["surrogate_margin_low"] > 0,
+        holds=lambda t: t["beyond_surrogate"] >= BEYOND_SURROGATE,
         describe=_surrogate_in_words,
-        applies=lambda t: t.has("surrogate_margin_low"),
+        applies=lambda t: t.has("beyond_surrogate"),
         means="a model of the head fitted on parts of speech, word forms, distance, order and "
         "repeated tokens of other documents",
         margin=_surrogate_margin,

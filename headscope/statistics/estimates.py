@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -26,23 +26,12 @@ _Columns = dict[str, Any]
 """Columns of a table by name: an element for each head, or a value that holds for all of them."""
 
 
-class Half(NamedTuple):
-    """Blocks of documents that are weighed by themselves."""
-
-    blocks: slice
-    tested: int = MIN_QUERIES
-    """Queries of a row from which on it has a q value."""
-    decided: int = MIN_QUERIES // 2
-    """Queries of a row with which these blocks can decide it."""
-
-
 def weigh(
     tally: Tally,
     relations: Sequence[Relation],
     *,
     seed: int,
     facts: Facts = NO_FACTS,
-    half: Half | None = None,
 ) -> pd.DataFrame:
     """The evidence table, a row per head × relation that had a query, without verdicts.
 
@@ -52,8 +41,7 @@ def weigh(
     are Student's intervals of the same ratio. `q_value` is Benjamini–Hochberg's over all heads ×
     relations with at least 50 queries.
     """
-    half = half or Half(slice(None))
-    sums = TallySums(tally, half.blocks, seed)
+    sums = TallySums(tally, seed)
     tables = []
     for relation in relations:
         relation_sums = sums.of(relation)
@@ -69,7 +57,7 @@ def weigh(
         return pd.DataFrame(columns=[*EVIDENCE_COLUMNS, *EFFECT_NUMBERS, "threshold"])
     table = pd.DataFrame({name: _stacked(name, tables) for name in tables[0]})
     table = table[table["n"] > 0].reset_index(drop=True)
-    table["q_value"] = _q_values(table, half.tested)
+    table["q_value"] = _q_values(table)
     return table
 
 
@@ -174,9 +162,9 @@ def _effect_columns(effect: Effect, sums: RelationSums, tally_sums: TallySums) -
     }
 
 
-def _q_values(table: pd.DataFrame, fewest: int) -> pd.Series:
+def _q_values(table: pd.DataFrame) -> pd.Series:
     q = pd.Series(np.nan, index=table.index)
-    has_queries = table["n"] >= fewest
+    has_queries = table["n"] >= MIN_QUERIES
     tested = table["p_value"].notna() & has_queries
     if tested.any():
         p_values = table.loc[tested, "p_value"].to_numpy()

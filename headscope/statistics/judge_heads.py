@@ -21,7 +21,6 @@ from headscope.relations.effects import Effect, effects_among, of_attention
 from headscope.relations.relation import (
     MIN_QUERIES,
     PARTIAL_SINK,
-    RELIABLE,
     Checked,
     Relation,
     Threshold,
@@ -37,16 +36,23 @@ from headscope.statistics.columns import (
     strongest_effects_first,
 )
 from headscope.statistics.conditions import CONDITIONS, MAX_Q, MIN_HARD
-from headscope.statistics.estimates import NO_FACTS, Facts, Half, weigh
+from headscope.statistics.estimates import NO_FACTS, Facts, weigh
 from headscope.statistics.general_labels import (
     TIMES_LABEL,
     distinct_tags,
     general_labels,
     tag_names,
 )
+from headscope.statistics.replication import replicates
 from headscope.statistics.result import Result, RunInfo
 from headscope.statistics.surrogate import SurrogateScore
-from headscope.statistics.tags import OPEN, TAGGED, decidable_relations, head_table, verdicts
+from headscope.statistics.tags import (
+    TAGGED,
+    decidable_relations,
+    head_table,
+    verdicts,
+    with_thresholds,
+)
 from headscope.statistics.wording import TIMES_CONTROL
 from headscope.stimuli.natural_text import TEXT
 
@@ -62,56 +68,11 @@ THRESHOLDS: Mapping[str, Any] = {
     "min_blocks": MIN_BLOCKS,
     "interval": LEVEL,
     "resamples": RESAMPLES,
-    "reliable": RELIABLE,
 }
 """Thresholds that all tags share, as `run.json` states them."""
 _CELL = ["layer", "head", "type", "relation"]
 _HEAD = ["layer", "head"]
 _PACKAGES = ("headscope", "torch", "transformers", "transformer-lens", "numpy", "pandas", "scipy")
-HALVES = (Half(slice(0, None, 2)), Half(slice(1, None, 2)))
-"""Documents are dealt like cards, so that every other block holds every other document."""
-EFFECT_HALVES = tuple(half._replace(tested=half.decided, decided=0) for half in HALVES)
-"""Halves that judge effects: heads have queries of their own, few where others have many."""
-
-
-def confirmed(evidence: pd.DataFrame, halves: pd.DataFrame) -> pd.Series:
-    """1 for each tag that both halves give by themselves, else 0; NaN where they could not say."""
-    both = evidence[_CELL].merge(halves, on=_CELL, how="left")
-    in_both = both["first"].eq(True) & both["second"].eq(True)
-    is_unknown = both["first"].isna()
-    is_tag = evidence["tagged"].to_numpy()
-    is_confirmed = in_both.astype(float)
-    is_confirmed[is_unknown | ~is_tag] = np.nan
-    return is_confirmed.set_axis(evidence.index)
-
-
-def split_half_agreement(halves: pd.DataFrame) -> dict[str, float]:
-    """For each relation with a tag in either half, Cohen's κ of the heads' tags between them.
-
-    1 if both halves tag the same heads, 0 where they agree as chance would have it. Cohen 1960.
-
-    >>> rows = [(0, head, "t", "r", head < 2, head < 2) for head in range(9)]
-    >>> split_half_agreement(pd.DataFrame(rows, columns=[*_CELL, "first", "second"]))
-    {'t/r': 1.0}
-    """
-    kappas = {}
-    for (kind, relation), relation_halves in halves.groupby(["type", "relation"], sort=False):
-        first = relation_halves["first"].astype(bool)
-        second = relation_halves["second"].astype(bool)
-        if not (first | second).any():
-            continue
-        kappas[f"{kind}/{relation}"] = round(_kappa(first, second), 4)
-    return kappas
-
-
-def _kappa(first: pd.Series, second: pd.Series) -> float:
-    """Cohen's κ of two judgements on the same heads."""
-    a, b = first.mean(), second.mean()
-    chance = a * b + (1 - a) * (1 - b)
-    if chance == 1:
-        return 1.0
-    agreement = float((first == second).mean())
-    return float((agreement - chance) / (1 - chance))
 
 
 class Judging(NamedTuple):
@@ -124,49 +85,18 @@ class Judging(NamedTuple):
     interim_tests: int = 1
     """Number of times that the run tested whether it had read enough."""
 
-    def relations(
-        self, relations: Sequence[Relation], half_blocks: Sequence[Half] = HALVES
-    ) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """Evidence on relations with `verdict`, `tagged` and `confirmed`, and each half's tags."""
-        evidence = self._weighed(relations)
+    def relations(self, relations: Sequence[Relation]) -> pd.DataFrame:
+        """Evidence on relations with `verdict`, `tagged` and `replicates`."""
+        evidence = weigh(self.tally, relations, seed=self.seed, facts=self.facts)
         if evidence.empty:
-            return evidence, evidence
-        thresholds = {relation.id: relation.thresholds for relation in relations}
+            return evidence
         # Bonferroni's correction: a run that looked several times had as many chances
         evidence["q_value"] = np.minimum(1.0, evidence["q_value"] * self.interim_tests)
-        evidence["verdict"] = verdicts(evidence, thresholds).to_numpy()
-        evidence["tagged"] = evidence["verdict"] == TAGGED
-        halves = self.tags_of_halves(relations, half_blocks)
-        evidence["confirmed"] = confirmed(evidence, halves)
-        return evidence, halves
-
-    def tags_of_halves(
-        self, relations: Sequence[Relation], half_blocks: Sequence[Half] = HALVES
-    ) -> pd.DataFrame:
-        """The tags that each half of the documents gives alone, with half as many queries.
-
-        Returns:
-            `layer`, `head`, `type`, `relation`, `first`, `second`: a row per head × relation that
-            both halves decide, which an inconclusive verdict does not; the last two are bool.
-        """
-        thresholds = {relation.id: relation.thresholds for relation in relations}
-        tables = []
-        for name, half in zip(("first", "second"), half_blocks, strict=True):
-            table = self._weighed(relations, half)
-            verdict = verdicts(table, thresholds, fewest=MIN_QUERIES // 2)
-            table[name] = verdict == TAGGED
-            has_queries = table["n"] >= half.decided
-            is_decided = has_queries & table["ci_low"].notna() & ~verdict.isin(OPEN)
-            tables.append(table.loc[is_decided, [*_CELL, name]])
-        first, second = tables
-        return first.merge(second, on=_CELL)
-
-    def _weighed(self, relations: Sequence[Relation], half: Half | None = None) -> pd.DataFrame:
-        return weigh(self.tally, relations, seed=self.seed, facts=self.facts, half=half)
+        return _with_verdicts(evidence, relations)
 
     def effects(self, effects: Sequence[Effect]) -> pd.DataFrame:
         """The table of effects, a row per head × effect that had a query."""
-        evidence, _ = self.relations(effects, EFFECT_HALVES)
+        evidence = self.relations(effects)
         return evidence.rename(columns=EFFECT_NAMES)[EFFECT_COLUMNS]
 
 
@@ -179,7 +109,6 @@ class WeighedRun:
     """Relations and effects, without the parts that are summed beside them."""
     info: RunInfo
     evidence: pd.DataFrame
-    halves: pd.DataFrame
 
     @property
     def surrogate_requests(self) -> list[SurrogateRequest]:
@@ -207,13 +136,11 @@ class WeighedRun:
             evidence.loc[is_requested, SURROGATE_COLUMNS] = np.array(
                 [astuple(score) for score in surrogates]
             )
-            evidence["verdict"] = verdicts(evidence, thresholds).to_numpy()
-            evidence["tagged"] = evidence["verdict"] == TAGGED
-            evidence["confirmed"] = confirmed(evidence, self.halves)
+            evidence = _with_verdicts(evidence, attention)
         evidence["general"] = general_labels(evidence, attention, self.judging.tally)
         info = self.info
         if surrogates:
-            is_unknown = evidence["surrogate_margin_low"].isna()
+            is_unknown = evidence["beyond_surrogate"].isna()
             info = _with_untested(
                 info,
                 evidence[is_requested & evidence["tagged"] & is_unknown],
@@ -221,6 +148,14 @@ class WeighedRun:
                 "again",
             )
         return _result(replace(self, info=info), evidence, attention, thresholds)
+
+
+def _with_verdicts(evidence: pd.DataFrame, relations: Sequence[Relation]) -> pd.DataFrame:
+    """The evidence with the columns `verdict`, `tagged` and `replicates`."""
+    thresholds = {relation.id: relation.thresholds for relation in relations}
+    verdict = verdicts(evidence, thresholds).to_numpy()
+    probability = replicates(with_thresholds(evidence, thresholds))
+    return evidence.assign(verdict=verdict, tagged=verdict == TAGGED, replicates=probability)
 
 
 def weigh_run(
@@ -237,7 +172,7 @@ def weigh_run(
     """
     facts: Facts = info.baselines or {}
     judging = Judging(tally, seed, facts, info.interim_tests)
-    evidence, halves = judging.relations(of_attention(relations))
+    evidence = judging.relations(of_attention(relations))
     notes = _few_queries(relations, evidence)
     if evidence.empty:
         reason = "the corpus has no annotation that the chosen types need"
@@ -247,7 +182,6 @@ def weigh_run(
         relations=relations,
         info=info.with_notes(*notes),
         evidence=evidence,
-        halves=halves,
     )
 
 
@@ -290,7 +224,6 @@ def _result(
         info,
         thresholds=THRESHOLDS,
         decidable=decidable_relations(evidence, thresholds),
-        reliability=split_half_agreement(run.halves),
         provenance={"versions": versions(), "time": time.strftime("%Y-%m-%dT%H:%M:%S%z")},
     )
     stimuli = _stimuli(heads, attention)

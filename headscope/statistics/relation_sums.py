@@ -148,9 +148,9 @@ def _t_statistic(
 class TallySums:
     """The sums of a tally, relation by relation."""
 
-    def __init__(self, tally: Tally, blocks: slice = slice(None), seed: int = 0) -> None:
+    def __init__(self, tally: Tally, seed: int = 0) -> None:
         self.tally = tally
-        self._blocks, self._seed = blocks, seed
+        self._seed = seed
         self._place = {name: index for index, name in enumerate(tally.relations)}
         self._draws: dict[int, ndarray] = {}
 
@@ -161,7 +161,7 @@ class TallySums:
         if index is None:
             return None
         hits = self._by_head(self.tally.hits, index)
-        queries = self.tally.queries[self._blocks, index, None]
+        queries = self.tally.queries[:, index, None]
         weight = hits if isinstance(relation, Effect) else queries
         if not weight.any():
             return None
@@ -169,7 +169,7 @@ class TallySums:
             target=self._by_head(self.tally.target, index),
             control=self._by_head(self.tally.control, index),
             hits=hits,
-            chance=self.tally.chance[self._blocks, index],
+            chance=self.tally.chance[:, index],
             weight=weight,
             seed=self._seed,
             draws=self._draws,
@@ -177,7 +177,7 @@ class TallySums:
 
     def _by_head(self, sums: ndarray, index: int) -> Float[ndarray, "block head"]:
         """The sums of a relation `[block layer head]`, with the heads of all layers in a row."""
-        return rearrange(sums[self._blocks, index], "block layer head -> block (layer head)")
+        return rearrange(sums[:, index], "block layer head -> block (layer head)")
 
 
 def lift_difference(first: RelationSums, second: RelationSums, head: int) -> Difference:

@@ -10,12 +10,10 @@ import pandas as pd
 from jaxtyping import Float
 from numpy import ndarray
 
-from headscope.errors import check_choice
 from headscope.heads import head_name
 from headscope.measure.example import Example, Picture
 from headscope.measure.tally import Tally
-from headscope.options import checked
-from headscope.relations.relation import RELIABLE, Threshold
+from headscope.relations.relation import Threshold
 from headscope.statistics.columns import PRELIMINARY
 
 
@@ -70,17 +68,6 @@ class Result:
         if not added:
             return ""
         return f"{PRELIMINARY} (--quick): the full run would add {'; '.join(added)}"
-
-    @checked
-    def unsure(self, relation: str) -> bool:
-        """True if two halves of the corpus disagree about the tags of a relation.
-
-        Raises:
-            ChoiceError: the run did not ask for such a relation.
-        """
-        check_choice("relation", relation, self.thresholds)
-        value = self.info.get("reliability", {}).get(relation)
-        return value is not None and value < RELIABLE
 
 
 def layers_of(run: Result) -> list[int]:
@@ -138,8 +125,6 @@ class RunInfo:
     preliminary: Sequence[str] | None = None
     """Additions of a full run to a quick run, whose verdicts are preliminary."""
     thresholds: Mapping[str, Any] | None = None
-    reliability: Mapping[str, Any] | None = None
-    """Agreement of two halves of the corpus, by relation."""
     provenance: Mapping[str, Any] | None = None
     """Versions of packages, the time, the tokens that were read, and the seconds that it took."""
 

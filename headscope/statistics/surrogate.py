@@ -5,12 +5,15 @@ share that the head gives it: a softmax over keys of a sum with one weight for e
 each part of speech of the query separately, found by iterative scaling (Darroch and Ratcliff 1972).
 It is fitted on one half of the documents and judged on the other, on all words of a part of speech,
 and never sees what a relation asks for. What a head has from the surface its surrogate has too.
+
+Head and surrogate are compared on the same rows as at hard queries: among the words of the parts of
+speech that targets have, the one with most attention is a target or is not.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -21,11 +24,19 @@ from torch import Tensor
 from headscope.measure.surrogate_rows import Cells, SurrogateRequest, SurrogateRows
 from headscope.progress import OnProgress, silent
 from headscope.relations.relation import Relation
-from headscope.statistics.bootstrap import estimate
-from headscope.statistics.surrogate_model import fit, predict, strongest_cells
+from headscope.statistics.intervals import (
+    Interval,
+    block_interval,
+    ratio_influence,
+    widest,
+    wilson_interval,
+)
+from headscope.statistics.surrogate_model import fit, predict
 
 HEADS_AT_ONCE = 64
 """Heads that are fitted together, which bounds memory."""
+FEWEST_WRONG = 5
+"""Fewest queries where the surrogate is wrong that can tell a head from it."""
 
 
 @dataclass(frozen=True)
@@ -35,16 +46,18 @@ class SurrogateScore:
     mass: float
     """The surrogate's attention on the targets, in [0, 1]."""
     hit_rate: float
-    """Share of queries at which the surrogate's strongest word is a target, in [0, 1]."""
+    """Share of queries at which the surrogate prefers a target to other candidates, in [0, 1]."""
+    wrong: float
+    """Number of queries at which it does not."""
     beyond: float
-    """Margin at queries at which that word is not a target: the head's attention on the target
-    word that has most of it, minus that on the word; 0 or less for a surrogate."""
+    """Share of these at which the head prefers a target; NaN if they are fewer than five."""
     low: float
-    """Lower bound of its 95 % interval, from resampled blocks of documents."""
+    """Lower end of its 95 % interval: the wider of Wilson's, and Student's over blocks."""
     high: float
 
 
-NO_SURROGATE = SurrogateScore(*[float("nan")] * 5)
+_UNKNOWN = float("nan")
+NO_SURROGATE = SurrogateScore(*[_UNKNOWN] * 6)
 
 
 def score_surrogates(
@@ -52,7 +65,6 @@ def score_surrogates(
     relations: Sequence[Relation],
     requests: Sequence[SurrogateRequest],
     *,
-    seed: int,
     progress: OnProgress = silent,
 ) -> list[SurrogateScore]:
     """Scores of the surrogates of some heads, in the order of the requests.
@@ -61,25 +73,115 @@ def score_surrogates(
         rows: rows of these heads; None if no window has a query.
         relations: the relations that requests number.
         requests: heads, each with a relation.
-        seed: seeds the bootstrap.
         progress: called in the second half of a progress whose first is the reading of the rows.
     """
     if rows is None:
         return [NO_SURROGATE] * len(requests)
     surrogates = _Surrogates.of(rows, relations, requests)
     surrogates.fit(progress)
-    return [surrogates.score(request, seed) for request in requests]
+    return [surrogates.score(request) for request in requests]
 
 
 @dataclass(frozen=True, eq=False)
-class _Targets:
-    """Targets of a relation, and what the heads' surrogates attend to them."""
+class _Groups:
+    """Cells of rows, grouped by row, so that sums and maxima of each row are taken at once."""
 
-    cells: Cells
+    rows: Int[ndarray, " group"]
+    starts: Int[ndarray, " group"]
+    cell: Int[ndarray, " cell"]
+
+    @classmethod
+    def of(cls, cells: Cells) -> _Groups:
+        """Groups of cells, which are in the order of rows."""
+        rows, starts = np.unique(cells.row, return_index=True)
+        return cls(rows, starts, cells.cell)
+
+    def of_rows(self, is_row: Bool[ndarray, " row"]) -> _Groups:
+        """The groups of some rows."""
+        is_group = is_row[self.rows]
+        sizes = np.diff(self.starts, append=len(self.cell))
+        kept_sizes = sizes[is_group]
+        return _Groups(
+            rows=self.rows[is_group],
+            starts=np.cumsum(kept_sizes) - kept_sizes,
+            cell=self.cell[np.repeat(is_group, sizes)],
+        )
+
+    def sums(self, attention: Float[ndarray, "head cell"]) -> Float[ndarray, "head group"]:
+        """Attention of each group, of its cells' own attention in their order."""
+        return np.asarray(np.add.reduceat(attention, self.starts, axis=1))
+
+    def largest(self, attention: Float[ndarray, "head cell"]) -> Float[ndarray, "head group"]:
+        """Largest attention in each group."""
+        return np.asarray(np.maximum.reduceat(attention, self.starts, axis=1))
+
+
+@dataclass(frozen=True, eq=False)
+class _Judged:
+    """Queries of a relation, and how the heads' surrogates do there."""
+
     slots: Sequence[int]
     """Heads that are judged by this relation."""
-    surrogate: Float[ndarray, "head target"]
-    """0 before the fit."""
+    targets: _Groups
+    others: _Groups
+    """Other candidates; a query may have none."""
+    mass: Float[ndarray, "head query"]
+    """Attention of surrogates on targets; 0 before the fit, as for heads of other relations."""
+    prefers: Bool[ndarray, "head query"]
+    """True where the surrogate has more attention on a target than on every other candidate."""
+
+    @classmethod
+    def of(cls, rows: SurrogateRows, relation: Relation, slots: Sequence[int]) -> _Judged:
+        """Queries of a relation before the fit."""
+        cells = rows.targets(relation)
+        targets = _Groups.of(cells)
+        shape = len(rows.heads), len(targets.rows)
+        return cls(
+            slots=slots,
+            targets=targets,
+            others=_Groups.of(rows.other_candidates(cells)),
+            mass=np.zeros(shape),
+            prefers=np.zeros(shape, bool),
+        )
+
+    def keep(
+        self,
+        slots: Sequence[int],
+        judged: Bool[ndarray, " row"],
+        surrogate: Float[ndarray, "head cell"],
+        cells: Int[ndarray, " cell"],
+    ) -> None:
+        """Keep what surrogates attend to on some rows, of whose cells `cells` are the places."""
+        targets = self.targets.of_rows(judged)
+        if not len(targets.rows):
+            return
+        on_targets = surrogate[:, np.searchsorted(cells, targets.cell)]
+        others = self.others.of_rows(judged)
+        on_others = surrogate[:, np.searchsorted(cells, others.cell)]
+        query = np.searchsorted(self.targets.rows, targets.rows)
+        cells_of_slots = np.array(slots)[:, None], query
+        self.mass[cells_of_slots] = targets.sums(on_targets)
+        self.prefers[cells_of_slots] = _prefers(targets, on_targets, others, on_others)
+
+    def preferred_by(self, attention: Float[ndarray, " cell"]) -> Bool[ndarray, " query"]:
+        """Queries at which a head prefers a target, by its attention on all cells."""
+        on_targets = attention[None, self.targets.cell]
+        on_others = attention[None, self.others.cell]
+        return np.asarray(_prefers(self.targets, on_targets, self.others, on_others)[0])
+
+
+def _prefers(
+    targets: _Groups,
+    on_targets: Float[ndarray, "head target"],
+    others: _Groups,
+    on_others: Float[ndarray, "head other"],
+) -> Bool[ndarray, "head query"]:
+    """True where a target has more attention than every other candidate of its query."""
+    largest_other = np.full((len(on_targets), len(targets.rows)), -1.0)
+    if len(others.rows):
+        query = np.searchsorted(targets.rows, others.rows)
+        largest_other[:, query] = others.largest(on_others)
+    return np.asarray(targets.largest(on_targets) > largest_other)
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,11 +189,9 @@ class _Surrogates:
     """The surrogates of heads, fitted one part of speech of queries after the other."""
 
     rows: SurrogateRows
-    targets: dict[int, _Targets]
-    """Targets by the number of a relation."""
+    judged: dict[int, _Judged]
+    """What is judged, by the number of a relation."""
     slot_of_head: dict[tuple[int, int], int]
-    strongest: Int[ndarray, "head row"]
-    """The cell of each row that a head's surrogate picks among words."""
 
     @classmethod
     def of(
@@ -106,36 +206,30 @@ class _Surrogates:
         for request in requests:
             slots = slots_of.setdefault(request.relation, [])
             slots.append(slot_of_head[request.layer_and_head])
-        targets = {}
+        judged = {}
         for number, slots in slots_of.items():
-            cells = rows.targets(relations[number])
-            no_attention = np.zeros((len(rows.heads), len(cells.cell)), np.float32)
-            targets[number] = _Targets(cells, slots, no_attention)
-        strongest = np.zeros((len(rows.heads), len(rows.sizes)), np.int64)
-        return cls(rows, targets, slot_of_head, strongest)
+            judged[number] = _Judged.of(rows, relations[number], slots)
+        return cls(rows, judged, slot_of_head)
 
     def fit(self, progress: OnProgress) -> None:
         """Fit surrogates, each half of the documents on the other half."""
         rows = self.rows
         classes = np.unique(rows.upos).tolist()
         for done, upos in enumerate(classes, start=1):
-            targets_of_class = []
+            judged_by_class = []
             slots_of_class: set[int] = set()
-            for targets in self.targets.values():
-                if upos in rows.upos[targets.cells.row]:
-                    targets_of_class.append(targets)
-                    slots_of_class.update(targets.slots)
+            for judged in self.judged.values():
+                if upos in rows.upos[judged.targets.rows]:
+                    judged_by_class.append(judged)
+                    slots_of_class.update(judged.slots)
             slots = sorted(slots_of_class)
             for start in range(0, len(slots), HEADS_AT_ONCE):
                 batch = slots[start : start + HEADS_AT_ONCE]
-                self._fit_class(upos, batch, targets_of_class)
+                self._fit_class(upos, batch, judged_by_class)
             progress(rows.length + rows.length * done // len(classes), 2 * rows.length)
 
-    def _fit_class(self, upos: int, slots: Sequence[int], relations: Sequence[_Targets]) -> None:
-        """Fit surrogates of heads at the words of a part of speech.
-
-        Keep the strongest cells of the surrogates, and their attention on targets.
-        """
+    def _fit_class(self, upos: int, slots: Sequence[int], relations: Sequence[_Judged]) -> None:
+        """Fit surrogates of heads at the words of a part of speech, and compare them there."""
         rows = self.rows
         is_of_class = rows.upos == upos
         half_of_row = rows.block % 2
@@ -148,66 +242,59 @@ class _Surrogates:
             logits = fit(views, sizes, self._attention(slots, fitted))
             views, sizes = self._cells(judged)
             surrogate = predict(logits, views, sizes).T.numpy()
-            self._keep_strongest(slots, judged, surrogate)
             cells = np.flatnonzero(np.repeat(judged, rows.sizes))
-            for targets in relations:
-                numbers = np.flatnonzero(judged[targets.cells.row])
-                column = np.searchsorted(cells, targets.cells.cell[numbers])
-                targets.surrogate[np.array(slots)[:, None], numbers] = surrogate[:, column]
-
-    def _keep_strongest(
-        self,
-        slots: Sequence[int],
-        judged: Bool[ndarray, " row"],
-        surrogate: Float[ndarray, "head cell"],
-    ) -> None:
-        """Keep the strongest word of each of some rows."""
-        cells = np.flatnonzero(np.repeat(judged, self.rows.sizes))
-        is_word = self.rows.is_word[cells]
-        for slot, of_head in zip(slots, surrogate, strict=True):
-            strength = np.where(is_word, of_head, -1.0)
-            strongest = strongest_cells(strength, self.rows.sizes[judged])
-            self.strongest[slot, judged] = cells[strongest]
+            for relation in relations:
+                relation.keep(slots, judged, surrogate, cells)
 
     def _cells(
-        self, judged: Bool[ndarray, " row"]
-    ) -> tuple[list[Int[ndarray, " cell"]], Int[ndarray, " judged"]]:
+        self, is_row: Bool[ndarray, " row"]
+    ) -> tuple[list[Int[ndarray, " cell"]], Int[ndarray, " kept"]]:
         """Views of the cells of some rows, and the sizes of these rows."""
-        cells = np.repeat(judged, self.rows.sizes)
-        return [view[cells] for view in self.rows.views], self.rows.sizes[judged]
+        cells = np.repeat(is_row, self.rows.sizes)
+        return [view[cells] for view in self.rows.views], self.rows.sizes[is_row]
 
     def _attention(
-        self, slots: Sequence[int], judged: Bool[ndarray, " row"]
+        self, slots: Sequence[int], is_row: Bool[ndarray, " row"]
     ) -> Float[Tensor, "cell head"]:
-        cells = np.flatnonzero(np.repeat(judged, self.rows.sizes))
+        cells = np.flatnonzero(np.repeat(is_row, self.rows.sizes))
         return torch.from_numpy(self.rows.attention[np.array(slots), cells[:, None]])
 
-    def score(self, request: SurrogateRequest, seed: int) -> SurrogateScore:
+    def score(self, request: SurrogateRequest) -> SurrogateScore:
         """The score of a head's surrogate by a relation."""
-        targets = self.targets[request.relation]
-        cells = targets.cells
-        if not len(cells.row):
+        judged = self.judged[request.relation]
+        queries = judged.targets.rows
+        if not len(queries):
             return NO_SURROGATE
         slot = self.slot_of_head[request.layer_and_head]
-        queries, query = np.unique(cells.row, return_inverse=True)
-        picks = self.strongest[slot, queries]
-        is_pick = cells.cell == picks[query]
-        right = np.zeros(len(queries), bool)
-        np.logical_or.at(right, query, is_pick)
-        attention = self.rows.attention[slot]
-        surrogate_mass = np.bincount(query, targets.surrogate[slot])
-        # one word against one word: a head that is right may attend to one target of many
-        best_target = np.zeros(len(queries))
-        np.maximum.at(best_target, query, attention[cells.cell])
-        margin = best_target - attention[picks]
-        block = self.rows.block[queries[~right]]
-        # bincount of nothing has integers
-        beyond = np.bincount(block, margin[~right]).astype(float)
-        margin_estimate = estimate(beyond, np.bincount(block), seed=seed)
-        return SurrogateScore(
-            mass=float(surrogate_mass.mean()),
-            hit_rate=float(right.mean()),
-            beyond=margin_estimate.mean,
-            low=margin_estimate.low,
-            high=margin_estimate.high,
+        is_right = judged.prefers[slot]
+        wrong = int((~is_right).sum())
+        score = SurrogateScore(
+            mass=float(judged.mass[slot].mean()),
+            hit_rate=float(is_right.mean()),
+            wrong=float(wrong),
+            beyond=_UNKNOWN,
+            low=_UNKNOWN,
+            high=_UNKNOWN,
         )
+        if wrong < FEWEST_WRONG:
+            return score
+        head_is_right = judged.preferred_by(self.rows.attention[slot])[~is_right]
+        beyond = np.array([head_is_right.mean()])
+        interval = _share_interval(beyond, head_is_right, self.rows.block[queries[~is_right]])
+        return replace(
+            score, beyond=float(beyond[0]), low=float(interval.low[0]), high=float(interval.high[0])
+        )
+
+
+def _share_interval(
+    share: Float[ndarray, 1], is_hit: Bool[ndarray, " query"], block: Int[ndarray, " query"]
+) -> Interval:
+    hits = np.bincount(block, is_hit)
+    queries = np.bincount(block).astype(float)
+    influence = ratio_influence(hits[:, None], queries[:, None], share)
+    blocks = int((queries > 0).sum())
+    interval = widest(
+        wilson_interval(share, float(len(is_hit))),
+        block_interval(share, influence, blocks),
+    )
+    return Interval(interval.low.clip(0), interval.high.clip(None, 1))

@@ -89,13 +89,3 @@ def _grouped(
     shape = int(group.max()) + 1, len(group)
     matrix = summing_matrix(group, cells, np.ones(len(group)), shape)
     return torch.from_numpy(group).int(), matrix
-
-
-def strongest_cells(
-    strength: Float[ndarray, " cell"], sizes: Int[ndarray, " row"]
-) -> Int[ndarray, " row"]:
-    """The first of the strongest cells of each row."""
-    starts = np.cumsum(sizes) - sizes
-    maximum = np.repeat(np.maximum.reduceat(strength, starts), sizes)
-    cells = np.flatnonzero(strength == maximum)
-    return np.asarray(cells[np.searchsorted(cells, starts)])

@@ -18,6 +18,7 @@ from headscope.statistics.columns import (
     GENERAL,
     HEAD_COLUMNS,
     PRELIMINARY,
+    REPLICATES,
 )
 from headscope.statistics.conditions import (
     CONDITIONS,
@@ -188,11 +189,11 @@ def head_table(
     """
     table = with_thresholds(evidence, thresholds)
     ordered = table.loc[evidence_order(table)]
-    best = ordered.drop_duplicates(_HEAD).sort_values(_HEAD)
+    best = closest_rows(table)
     ordered_tags = ordered[ordered["tagged"].astype(bool)]
     tags_by_type = ordered_tags.drop_duplicates([*_HEAD, "type"])
     is_tagged = best["tagged"].astype(bool)
-    heads = best[[*_HEAD, "relation", "mass", *_NUMBERS]].assign(
+    heads = best[[*_HEAD, "relation", "mass", *_NUMBERS, REPLICATES]].assign(
         primary=best["type"].where(is_tagged, UNCLASSIFIED),
         tags=types_of_heads(best, tags_by_type),
         reason=reasons(best, thresholds),
@@ -204,6 +205,19 @@ def head_table(
     heads = with_cautions(heads, ordered_tags)
     heads = heads.merge(profile, on=_HEAD)[HEAD_COLUMNS]
     return with_no_type(heads, evidence, thresholds)
+
+
+def closest_rows(table: pd.DataFrame) -> pd.DataFrame:
+    """The first row of each head of `with_thresholds` in the order of `evidence_order`."""
+    ordered = table.loc[evidence_order(table)]
+    return ordered.drop_duplicates(_HEAD).sort_values(_HEAD)
+
+
+def with_replicates(heads: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
+    """The heads with the column `replicates`, that of their primary tag or closest relation."""
+    closest = closest_rows(table).set_index(_HEAD)[REPLICATES]
+    places = pd.MultiIndex.from_frame(heads[_HEAD])
+    return heads.assign(**{REPLICATES: closest.reindex(places).to_numpy()})
 
 
 def with_no_type(

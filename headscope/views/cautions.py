@@ -8,7 +8,8 @@ from typing import Any
 import pandas as pd
 
 from headscope.statistics.cautions import FEWEST_DOCUMENTS, FEWEST_HARD, WORDS
-from headscope.statistics.columns import BELOW_BASELINE, PRELIMINARY
+from headscope.statistics.columns import BELOW_BASELINE, PRELIMINARY, REPLICATES
+from headscope.statistics.tags import NO_TYPE
 from headscope.views.colours import letter
 
 MEANINGS = {
@@ -27,6 +28,8 @@ STAR = "*"
 """Sign of a head whose primary tag is preliminary."""
 OUTLINE = "outline"
 """Sign of a head below its baseline in a picture."""
+UNCERTAIN = 0.5
+"""Probability of a tag on another text below which an atlas marks it."""
 HeadRow = Mapping[Hashable, Any]
 """A row of `heads.csv`, by column."""
 
@@ -47,6 +50,12 @@ def marked_tag(row: HeadRow, tag: str) -> str:
     """
     words = [word for column, word in WORDS.items() if has_caution(row, column, tag)]
     return f"{tag} ({', '.join(words)})" if words else tag
+
+
+def is_uncertain(row: HeadRow) -> bool:
+    """True if another text of the same size gives the primary tag less often than not."""
+    has_tag = row["primary"] not in NO_TYPE
+    return bool(has_tag and row[REPLICATES] < UNCERTAIN)
 
 
 def head_letter(row: HeadRow) -> str:

@@ -27,7 +27,7 @@ from headscope.statistics.columns import BELOW_BASELINE
 from headscope.statistics.head_lists import best_heads
 from headscope.statistics.result import Result, layers_of
 from headscope.statistics.tags import NO_TYPE, UNCLASSIFIED, UNIDENTIFIABLE
-from headscope.views.cautions import caution_signs, has_caution, head_letter
+from headscope.views.cautions import caution_signs, has_caution, head_letter, is_uncertain
 from headscope.views.colours import colour, is_sink_type, legend_groups, letter
 
 if TYPE_CHECKING:
@@ -74,7 +74,8 @@ def atlas_figure(run: Result, width: float | None = None) -> Figure:
 
     A head that is only a sink is pale whatever its lift. One that the text cannot tell from a
     baseline has a dashed frame, one whose hit rate is below its baseline's a solid frame. A
-    star follows the letter of a preliminary tag. Where letters are drawn, the legend names them.
+    star follows the letter of a preliminary tag. A tag that another text of the same size gives
+    with a probability below 0.5 is hatched. Where letters are drawn, the legend names the signs.
     The width is in inches.
     """
     layers = layers_of(run)
@@ -96,6 +97,8 @@ def atlas_figure(run: Result, width: float | None = None) -> Figure:
         if has_letters:
             _draw_letter(axes, row, at, font_size)
         _draw_frame(axes, row, at, line_width=font_size / 8)
+        if is_uncertain(row):
+            _draw_hatch(axes, row, at)
     axes.imshow(image, aspect="auto")
     _number(axes.xaxis, list(range(heads)), cell_width * 0.75)
     _number(axes.yaxis, layers, cell_height)
@@ -140,6 +143,12 @@ def _draw_frame(axes: Axes, row: dict[Any, Any], at: int, *, line_width: float) 
         return
     corner = (row["head"] - 0.42, at - 0.42)
     axes.add_patch(Rectangle(corner, 0.84, 0.84, fill=False, linewidth=line_width, **frame))
+
+
+def _draw_hatch(axes: Axes, row: dict[Any, Any], at: int) -> None:
+    corner = (row["head"] - 0.5, at - 0.5)
+    hatched = Rectangle(corner, 1, 1, fill=False, hatch="////", edgecolor="white", linewidth=0)
+    axes.add_patch(hatched)
 
 
 def _number(axis: Axis, numbers: list[int], cell: float) -> None:

@@ -75,7 +75,6 @@ def why(result: Result, head: str | tuple[int, int], relation: str | None = None
         _undecided(result, label),
         conditions,
         partial_sink.get((layer, number), ""),
-        _unsure(result, tags),
         _listed("Feature model:", _feature_model(result, layer, number)),
         _listed("Direct effects:", effects),
         _listed("Causes:", causes),
@@ -201,13 +200,6 @@ def _undecided(result: Result, name: str) -> str:
         return ""
     row = undecided_heads.loc[name]
     return f"Not identifiable: {row['description']}: {row['why']}."
-
-
-def _unsure(result: Result, tags: list[str]) -> str:
-    unsure = [name for name in tags if result.unsure(name)]
-    if not unsure:
-        return ""
-    return f"Unreliable in this run (two halves of the corpus disagree): {', '.join(unsure)}"
 
 
 def _feature_model(result: Result, layer: int, head: int) -> list[str]:

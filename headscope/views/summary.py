@@ -72,14 +72,9 @@ def summary(run: Result) -> RenderableType:
 
 
 def _notes(run: Result) -> Iterator[str]:
-    """The notes of a run, its unreliable tags, and a null model."""
+    """The notes of a run, and a null model."""
     in_first_lines = _few_documents(run)
     yield from (note for note in run.info.get("notes", ()) if note not in in_first_lines)
-    tagged = run.evidence[run.evidence["tagged"].astype(bool)]
-    relations = (tagged["type"] + "/" + tagged["relation"]).unique()
-    unsure = [relation for relation in relations if run.unsure(relation)]
-    if unsure:
-        yield f"unreliable, two halves of the corpus disagree: {', '.join(unsure)}"
     if run.info.get("settings", {}).get("null_model"):
         yield "NULL MODEL: attention weights are shuffled, so that every tag is false"
 
@@ -234,7 +229,7 @@ def head_lines(
     sinks = (
         {} if partial is None else {name: f"partial sink {m:.2f}" for name, m in partial.items()}
     )
-    table = plain_table("head", "tags", "relation", "mass", "control", "lift", "95 %")
+    table = plain_table("head", "tags", "relation", "mass", "control", "lift", "95 %", "replicates")
     for row in heads.itertuples():
         name = head_name(row.layer, row.head)
         reason = None if undecided_heads is None else undecided_heads.get(name)
@@ -249,6 +244,7 @@ def head_lines(
             reason or row.relation,
             *_numbers(row.mass, row.control, row.lift),
             _interval(row.ci_low, row.ci_high),
+            *_numbers(row.replicates),
         )
     is_open = [
         undecided_heads is not None and name in undecided_heads.index

@@ -152,7 +152,7 @@ def test_what_is_written_lies_in_the_range_that_the_page_gives(written, name):
     assert checked or table.empty
 
 
-OPEN = {"relations", "reliability", "baselines", "effects", "files", "settings", "thresholds"}
+OPEN = {"relations", "baselines", "effects", "files", "settings", "thresholds"}
 """Facts of run.json whose keys are relations, files, or declared elsewhere."""
 
 

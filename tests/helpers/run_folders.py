@@ -145,7 +145,7 @@ def make_run(folder: Path) -> Path:
         "share": float("nan"),
         "threshold": 0.5,
         "tagged": True,
-        "confirmed": 1.0,
+        "replicates": 0.75,
     }
     facts = {"threshold": 0.5, "sign": 1, "meaning": "raises what it looks at", "source": "ours"}
     facts |= {"second": "tokens that it attends to from elsewhere"}

@@ -42,9 +42,7 @@ WIDTH = 60
 """Heads of a layer; all kinds of an oracle are in one layer."""
 TYPES = ("syntactic", "coreference", "semantic", "retrieval", "lexical", "induction")
 """Types whose tags a lazy head must not earn unless they are true of it."""
-_NUMBERS = (
-    "n mass control hard_n hard_rate hard_low hard_baseline_rate surrogate_margin_low".split()
-)
+_NUMBERS = "n mass control hard_n hard_rate hard_low hard_baseline_rate beyond_surrogate".split()
 
 
 @dataclass(frozen=True, eq=False)

@@ -44,7 +44,7 @@ def test_no_pair_is_found_twice_while_a_window_is_in_hand(monkeypatch):
         for each in relations_of(TYPES)
     ]
     run = hs.classify("mini", relations=relations, max_tokens=4000, progress=False)
-    assert run.evidence["surrogate_margin"].notna().any()
+    assert run.evidence["surrogate_mass"].notna().any()
     assert len(run.examples) > 0
     assert set(calls.values()) == {1}
     # pairs of all windows of a long text would not fit into memory

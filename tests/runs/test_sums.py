@@ -26,7 +26,7 @@ from tests.limits import no_hang
 TYPES = ["positional", "induction", "syntactic"]
 NAMES = ("positional/a", "syntactic/b", "syntactic/b/hard")
 SHAPE = ((0, 2), 3)
-AFTER_SURROGATES = [*SURROGATE_COLUMNS, "verdict", "tagged", "confirmed"]
+AFTER_SURROGATES = [*SURROGATE_COLUMNS, "verdict", "tagged", "replicates"]
 """Columns that need the model once more."""
 
 

@@ -160,12 +160,12 @@ def reasons_of(row: dict) -> list[str]:
         ({"hard_baseline_rate": 0.35}, "baselines 0.35 + 0.10"),
         (
             {
-                "surrogate_margin": 0.1,
-                "surrogate_margin_low": 0.0,
-                "surrogate_margin_high": 0.2,
-                "surrogate_hit_rate": 0.5,
+                "beyond_surrogate": 0.19,
+                "beyond_low": 0.1,
+                "beyond_high": 0.195,
+                "surrogate_wrong": 30,
             },
-            "its surrogate is right at 0.50",
+            "0.19 [0.100, 0.195] of 30 queries where its surrogate is wrong",
         ),
     ],
 )

@@ -174,10 +174,17 @@ def test_one_document_makes_tags_on_text_preliminary_and_those_on_repeats_not(tm
 
 
 def test_a_run_without_the_columns_is_read_and_gets_them(cautious, tmp_path):
+    """The tables have the columns of version 0.2.0."""
     folder = cautious.save(tmp_path / "run")
-    for name, columns in (("heads.csv", WORDS_OF_HEADS), ("evidence.csv.gz", WORDS_OF_HEADS[:1])):
-        table = pd.read_csv(folder / name, keep_default_na=False).drop(columns=list(columns))
-        table.to_csv(folder / name, index=False)
+    heads = pd.read_csv(folder / "heads.csv", keep_default_na=False)
+    heads = heads.drop(columns=[*WORDS_OF_HEADS, "replicates"])
+    heads.to_csv(folder / "heads.csv", index=False)
+    evidence = pd.read_csv(folder / "evidence.csv.gz", keep_default_na=False)
+    later = ["preliminary", "replicates", "surrogate_wrong"]
+    later += ["beyond_surrogate", "beyond_low", "beyond_high"]
+    former = ["confirmed", "surrogate_margin", "surrogate_margin_low", "surrogate_margin_high"]
+    evidence = evidence.drop(columns=later).assign(**dict.fromkeys(former, 1.0))
+    evidence.to_csv(folder / "evidence.csv.gz", index=False)
     signed(folder)
     back = hs.load(folder)
     assert list(back.heads.columns) == list(cautious.heads.columns)

@@ -16,7 +16,7 @@ from headscope.corpus.window import Window, WordTable
 from headscope.relations.controls import word_cells
 from headscope.relations.head_type import HeadType
 from headscope.relations.pairs import Pairs, without
-from headscope.relations.relation import Baseline, Label, Relation, above_baseline, draws_nothing
+from headscope.relations.relation import Baseline, Label, Relation, above_surrogate, draws_nothing
 from headscope.stimuli.natural_text import TEXT
 from headscope.stimuli.word_pairs import PAIRS, shipped_pairs
 
@@ -131,12 +131,11 @@ TYPE = HeadType(
             name,
             partial(related_words, name=name),
             unrelated_words,
-            above_baseline(
+            above_surrogate(
                 0.1,
                 "ours: a tenth of a head's attention on one earlier word, which is what syntactic "
                 "and coreference heads must have",
                 meaning,
-                beats_surrogate=True,
             ),
             (TEXT.name, PAIRS.name),
             Baseline(nearest_of_class),

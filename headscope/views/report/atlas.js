@@ -23,7 +23,7 @@ const CAUTION_SIGNS = { preliminary: "Star", below_baseline: "Outline" };
 
 /* How to read a cell. */
 function legendLine() {
-  const cells = "Letter and colour: primary type; the larger the lift (mass − control), the stronger the colour. Dots: other tags. Pale: attention sink. Dashed: not identifiable, because this text does not separate the relation from a baseline. Grey: no tag." + Object.entries(CAUTION_SIGNS).map(([column, sign]) => ` ${sign}: ${DATA.cautions[column].join(": ")}.`).join("");
+  const cells = "Letter and colour: primary type; the larger the lift (mass − control), the stronger the colour. Dots: other tags. Pale: attention sink. Dashed: not identifiable, because this text does not separate the relation from a baseline. Hatched: another text of this size gives the tag with a probability below 0.5. Grey: no tag." + Object.entries(CAUTION_SIGNS).map(([column, sign]) => ` ${sign}: ${DATA.cautions[column].join(": ")}.`).join("");
   if (!THUMB) return el("p", { class: "small" }, cells);
   const [text, ...others] = DATA.means.shown;
   const where = others.length ? ` A head whose primary relation is measured on other input is drawn on that: ${others.join("; ")}.` : "";

@@ -20,7 +20,7 @@ from headscope.measure.tally import SIDE, picture_title
 from headscope.runs.patterns import lower_triangle
 from headscope.settings import not_default
 from headscope.statistics.cautions import WORDS
-from headscope.statistics.columns import PRELIMINARY
+from headscope.statistics.columns import PRELIMINARY, REPLICATES
 from headscope.statistics.head_lists import best_heads, strongest, tag_counts, undecided
 from headscope.statistics.result import Result, layers_of
 from headscope.statistics.tags import countable_types, is_undecided, with_thresholds
@@ -47,6 +47,7 @@ _NUMBERS = (
     "ci_high",
     "q_value",
     "hit_rate",
+    REPLICATES,
 )
 _ZERO = 40  # the letter of no attention: behind those that a page or JSON has to escape
 
@@ -133,7 +134,6 @@ def _relation(
         "n": int(first["n"]),
         "chance": _short(first["chance"]),
         "baseline_rate": _short(first["baseline_rate"]),
-        "reliability": run.info.get("reliability", {}).get(name),
         "tagged": [int(value) for value in rows["tagged"]],
         "preliminary": np.flatnonzero(rows[PRELIMINARY]).tolist(),
         "undecided": np.flatnonzero(is_undecided(with_thresholds(rows, run.thresholds))).tolist(),

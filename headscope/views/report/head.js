@@ -104,7 +104,7 @@ function columnsInWords() {
     ["baseline", "the best of simple heuristics such as the nearest verb or a fixed distance, with its hit rate"],
     ["tag", "needs a mass of 1.5 times every control and, for words, a preference for the target at hard queries, where the best baseline is wrong"],
     ...Object.values(DATA.cautions),
-    ["split-half", "agreement of the tags from two halves of the documents (Cohen's κ); below 0.5 is marked unreliable"],
+    ["replicates", "probability that another text of this size gives the tag again"],
   ];
   return el("details", { class: "columns" }, el("summary", {}, "What the numbers mean"), el("dl", {}, message.flatMap(([name, meaning]) => [el("dt", {}, name), el("dd", {}, meaning)])));
 }

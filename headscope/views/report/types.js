@@ -29,12 +29,11 @@ function typePage(type) {
 
 function relationTable(relations) {
   const anyBaseline = relations.some((r) => r.baseline_rate !== null);
-  const columns = ["relation", "n", "best head", "mass", "control", "lift", ...(anyBaseline ? ["hit rate", "baseline"] : []), "tagged", "split-half"];
+  const columns = ["relation", "n", "best head", "mass", "control", "lift", ...(anyBaseline ? ["hit rate", "baseline"] : []), "tagged", "replicates"];
   const rows = [...relations].sort((a, b) => (b.n >= 50) - (a.n >= 50) || b.lift[DATA.best[b.id]] - a.lift[DATA.best[a.id]]).map((r) => {
     const best = DATA.best[r.id];
-    const unsure = r.reliability !== null && r.reliability < 0.5 ? " unreliable" : "";
     return [[...relationName(r), r.n < 50 ? " (too few)" : r.taggable ? "" : " (reported only)"], String(r.n), headLink(DATA.rows[best]), number(r.mass[best]), number(r.control[best]), number(r.lift[best]),
-      ...(anyBaseline ? [number(r.hit_rate[best]), number(r.baseline_rate)] : []), r.n < 50 || !r.taggable ? "" : String(r.tagged.reduce((a, b) => a + b, 0)), number(r.reliability) + unsure];
+      ...(anyBaseline ? [number(r.hit_rate[best]), number(r.baseline_rate)] : []), r.n < 50 || !r.taggable ? "" : String(r.tagged.reduce((a, b) => a + b, 0)), number(r.replicates[best])];
   });
   return table("Relations with their best head", columns, rows, columns.map((_, i) => i).filter((i) => i !== 0 && i !== 2));
 }

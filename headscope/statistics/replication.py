@@ -1,0 +1,100 @@
+"""The probability that another text of the same size gives a tag again.
+
+Each condition of a tag compares a number x with a threshold t. On another text x has the same
+expectation and an error of its own, so that it meets the threshold again with the probability
+Φ((x − t) / (√2 · standard error)). Errors are those over blocks of documents, times `NOISE`:
+another text also has other hard queries, and other windows for surrogates. Conditions fail
+together, so that the probability for all of them lies between that of the weakest and the product:
+their geometric mean, with the weight `COMMON` on the weakest.
+
+The two numbers are calibrated on texts that share nothing; see `tests.oracles.replicate`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float
+from numpy import ndarray
+from scipy.special import ndtr, ndtri
+
+from headscope.statistics.conditions import (
+    CONDITIONS,
+    MAX_Q,
+    Q_VALUE,
+    Condition,
+    Numbers,
+    has_no_interval,
+)
+from headscope.statistics.intervals import Z_95
+
+NOISE = 1.5
+"""Standard errors of another text in units of those over the blocks of this text."""
+COMMON = 0.7
+"""Weight of the weakest condition."""
+
+
+def replicates(table: pd.DataFrame) -> Float[ndarray, " row"]:
+    """The probability that another text of the same size gives the tag of each row, in [0, 1].
+
+    NaN for relations that never give a tag, and for those without an interval. For a row that no
+    surrogate was fitted for, it is that of the other conditions.
+
+    Args:
+        table: of `with_thresholds`.
+    """
+    numbers = Numbers(table)
+    by_condition = [_counts_again(numbers["n"], numbers["fewest"]), _is_significant_again(numbers)]
+    for condition in CONDITIONS:
+        if condition.margin is not None and condition.name != Q_VALUE:
+            by_condition.append(_holds_again(condition, numbers))
+    has_hard = numbers.has("hard_n") & numbers.has("beat_baseline_by")
+    enough_hard = _counts_again(numbers["hard_n"], numbers["fewest_hard"])
+    by_condition.append(np.where(has_hard, enough_hard, 1.0))
+    probabilities = np.stack(by_condition)
+    weakest = probabilities.min(axis=0)
+    product = probabilities.prod(axis=0)
+    probability = weakest**COMMON * product ** (1 - COMMON)
+    is_known = (numbers["taggable"] > 0) & ~has_no_interval(numbers)
+    return np.where(is_known, probability, np.nan)
+
+
+def passes_again(
+    distance: Float[ndarray, " row"], error: Float[ndarray, " row"]
+) -> Float[ndarray, " row"]:
+    """Probability that a number with a standard error is above its threshold on another text.
+
+    Without an error it is 1 or 0: the number is above the threshold or is not.
+
+    >>> passes_again(np.array([0.0, 0.1, 0.1]), np.array([0.1, 0.0, np.nan]))
+    array([0.5, 1. , 1. ])
+    """
+    is_known = error > 0
+    scaled = distance / np.where(is_known, np.sqrt(2) * NOISE * error, 1)
+    is_above = (distance >= 0).astype(float)
+    return np.where(is_known & ~np.isnan(distance), ndtr(scaled), is_above)
+
+
+def _holds_again(condition: Condition, numbers: Numbers) -> Float[ndarray, " row"]:
+    assert condition.margin is not None
+    margin = condition.margin(numbers)
+    error = (margin.high - margin.low) / (2 * Z_95)
+    distance = margin.low if condition.tests_low else margin.value
+    probability = passes_again(distance, error)
+    if condition.applies is None:
+        return probability
+    return np.where(condition.applies(numbers), probability, 1.0)
+
+
+def _counts_again(
+    count: Float[ndarray, " row"], fewest: Float[ndarray, " row"]
+) -> Float[ndarray, " row"]:
+    """Probability that another text has enough queries, whose number varies as Poisson's."""
+    return passes_again(count - fewest, np.sqrt(count))
+
+
+def _is_significant_again(numbers: Numbers) -> Float[ndarray, " row"]:
+    """Probability that q is below its bound again, by the deviation that has q as its p value."""
+    q_value = np.nan_to_num(numbers["q_value"], nan=1.0).clip(1e-300, 1 - 1e-12)
+    distance = ndtri(MAX_Q) - ndtri(q_value)
+    return passes_again(distance, np.ones_like(distance))
