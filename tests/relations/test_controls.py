@@ -11,6 +11,7 @@ from headscope.corpus.window import Window
 from headscope.relations import relations_of
 from headscope.relations.controls import other_keys, same_distance
 from headscope.relations.pairs import balance, pairs, span_pairs
+from headscope.relations.types.concept_induction import same_step
 from headscope.relations.types.delimiter import kinds, no_delimiters
 from headscope.relations.types.syntactic import same_distance_same_class, words_linked_by
 from tests.relations.examples import (
@@ -65,6 +66,21 @@ def test_delimiters_are_compared_with_no_delimiter_of_any_kind():
     assert all(owner == query and 0 < key < query for owner, query, key in found)
     assert not any(kinds(KEYS[key]) for _, _, key in found)
     assert {key for _, query, key in found if query == 16} == {*range(1, 13), 15}
+
+
+def test_what_followed_a_word_is_asked_for_if_it_has_several_tokens():
+    """“ka” stood before “tora”; “mi” before “ka”, which is one token."""
+    forms, starts = ["ka", "tora", "mi", "ka", "mi"], [0, 3, 8, 11, 14]
+    words = tuple(
+        Word(form, start, start + len(form), 0, lemma=form)
+        for form, start in zip(forms, starts, strict=True)
+    )
+    tokens = ["<s>", "ka", " to", "ra", " mi", " ka", " mi"]
+    window = window_of_tokens(tokens, Document("d", " ".join(forms), words))
+    found = RELATIONS["concept-induction/next-word"].pairs(window)
+    assert list(zip(found.query.tolist(), found.key.tolist(), strict=True)) == [(5, 3)]
+    # most words of several tokens have two
+    assert same_step(window).tolist() == [-1, -1, -1, -1, -1, 3, -1]
 
 
 def test_a_first_piece_is_compared_with_every_piece_between_it_and_the_query():
