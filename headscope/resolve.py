@@ -136,7 +136,7 @@ def model_of(
     Args:
         run: the run.
         source: its model, or where it is now; where it was when the run was made if None.
-        engine: `fused`, `lens` or `auto`.
+        engine: `fused`, `eager`, `lens` or `auto`.
         device: `cpu`, `cuda`, …; `auto` takes a GPU when there is one.
 
     Raises:

@@ -121,10 +121,10 @@ class Settings(Options):
         "supports it and masses stay close, otherwise float32.",
         _MODEL,
     )
-    engine: Literal["auto", "fused", "lens"] = _option(
+    engine: Literal["auto", "fused", "eager", "lens"] = _option(
         AUTO,
-        "fused uses the framework's attention kernels, lens uses TransformerLens; auto uses fused "
-        "if the model allows it.",
+        "fused uses the framework's attention kernels, eager the model's own code, lens "
+        "TransformerLens; auto uses fused, or eager if fused does not fit.",
         _MODEL,
     )
 

@@ -5,26 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headscope.attention_kind import BIDIRECTIONAL
 from headscope.errors import ModelError
 from headscope.heads import layer_ranges
-from headscope.models.layout.table import LAYOUTS, find_layout
+from headscope.models.layout.table import find_layout
 
-ENCODERS = tuple(row.model_type for row in LAYOUTS if row.attention_kind == BIDIRECTIONAL)
 READ = (
-    "headscope reads decoders such as gpt2 and llama (headscope check models lists all) and the "
-    f"encoders {', '.join(ENCODERS)}; score_patterns scores patterns of any model"
+    "headscope reads language models whose tokens attend to each other by softmax attention; "
+    "score_patterns scores patterns of any model"
 )
 
 
 def check_family(name: str, entries: Mapping[str, Any]) -> None:
     """Refuse a family that headscope does not read.
 
-    A decoder without a row in the table of layouts passes: its patterns are tested later.
+    A decoder or an encoder without a row in the table of layouts passes: its patterns are tested
+    later.
 
     Raises:
-        ModelError: the model is an encoder without a row in the table, has an encoder and a
-            decoder, or is not a language model.
+        ModelError: the model has an encoder and a decoder, or is not a language model.
     """
     model_type = entries.get("model_type")
     if isinstance(model_type, str) and find_layout(model_type) is None:
@@ -61,7 +59,7 @@ def refuse_mixed_heads(model: Any) -> None:
 
 
 def _unread_kind(model_type: str, entries: Mapping[str, Any]) -> str | None:
-    """The kind of an unlisted model in words; None for a decoder."""
+    """The kind of an unlisted model in words; None for a decoder or an encoder."""
     if entries.get("index_topk"):
         return "a decoder that attends only to the keys that a learned index picks"
     if model_type == "falcon" and entries.get("alibi"):
@@ -74,8 +72,7 @@ def _unread_kind(model_type: str, entries: Mapping[str, Any]) -> str | None:
     has_two_stacks = model_type in auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES
     if entries.get("is_encoder_decoder", has_two_stacks and not is_decoder):
         return "a model with an encoder and a decoder"
-    if model_type in auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES:
-        return None if is_decoder and entries.get("is_decoder") else "an encoder"
-    if is_decoder or model_type not in CONFIG_MAPPING_NAMES:
+    fills_in = model_type in auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES
+    if is_decoder or fills_in or model_type not in CONFIG_MAPPING_NAMES:
         return None  # transformers refuses a type that it does not know
     return "not a language model"

@@ -218,7 +218,7 @@ def _in_memory(source: Any, settings: Settings) -> Model:
     _check_network(name, network)
     _check_settings(name, device, dtype, settings)
     if bridge is not None and (
-        settings.engine == "fused" or attention_kind(network.config) != CAUSAL
+        settings.engine in ("fused", "eager") or attention_kind(network.config) != CAUSAL
     ):
         raise ModelError(
             f"{name}: a bridge is read by the lens engine; for the fused one, which reads encoders "

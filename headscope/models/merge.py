@@ -191,6 +191,8 @@ def _merged(module: nn.Module) -> nn.Module | None:
 def _merged_embedding(embedding: nn.Module) -> nn.Embedding:
     weight: Any = embedding.weight
     rows = embedding(torch.arange(len(weight), device=weight.device))
+    if not isinstance(rows, Tensor):
+        raise ModelError(f"its embedding is a {_kind(embedding)}, which returns no tensor")
     with torch.device("meta"):
         merged = nn.Embedding(rows.shape[0], rows.shape[1])
     merged.weight = nn.Parameter(rows, requires_grad=False)

@@ -8,11 +8,10 @@ from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, BertModel
 
 from headscope.causal.intervention import ablated
 from headscope.causal.rerun import Rerunner, Score, TokenRows
-from headscope.models.families import ENCODERS
 from headscope.models.load import load_model
 from tests.helpers.models import save_uneven
 from tests.models.every_layout import save_tiny
-from tests.models.tiny import tiny_config
+from tests.models.tiny import ENCODERS, tiny_config
 
 
 @pytest.fixture(scope="module")

@@ -50,7 +50,7 @@ def windows_of(model, max_tokens: int = 1500):
     return list(text)
 
 
-@pytest.mark.parametrize("engine", ["fused", "lens"])
+@pytest.mark.parametrize("engine", ["fused", "eager", "lens"])
 def test_losses_of_sampled_tokens_are_those_of_full_logits(engine):
     model = load_model("mini", engine=engine)
     targets = draw_targets(windows_of(model), seed=1)

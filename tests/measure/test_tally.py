@@ -34,7 +34,7 @@ SLOW: dict[tuple[Path, ...], tuple[np.ndarray, ...]] = {}
 """Sums of the slow loop by model and text."""
 
 
-@pytest.fixture(scope="module", params=["lens", "fused"])
+@pytest.fixture(scope="module", params=["lens", "eager", "fused"])
 def loaded(request, model_folder):
     return load_model(str(model_folder), device="cpu", engine=request.param)
 

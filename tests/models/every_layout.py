@@ -9,14 +9,16 @@ from typing import Any
 import numpy as np
 import torch
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
+from transformers.models.auto import modeling_auto as auto
 
 from headscope.corpus.window import Window
 from headscope.measure.batches import Batch, batches
 from headscope.models.engines.engine import stream_patterns
-from headscope.models.families import ENCODERS
+from headscope.models.layout.table import LAYOUTS
 from headscope.models.stream import ALL_TOGETHER, in_batches, padded_tokens
-from tests.models.tiny import tiny_config
+from tests.models.tiny import ENCODERS, tiny_config
 
+LISTED = [row.model_type for row in LAYOUTS]
 LENGTHS = (31, 64, 9, 33, 32, 50)
 
 
@@ -38,7 +40,13 @@ def save_tiny(model_type: str, tokenizer, folder: Path, **more: object) -> None:
 
 def kind_of(model_type: str):
     """The class of transformers that loads such a model."""
-    return AutoModelForMaskedLM if model_type in ENCODERS else AutoModelForCausalLM
+    return AutoModelForMaskedLM if is_encoder(model_type) else AutoModelForCausalLM
+
+
+def is_encoder(model_type: str) -> bool:
+    """True if the tokens of a model of this type see those after them."""
+    fills_in = model_type in auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES
+    return model_type in ENCODERS or (fills_in and model_type not in LISTED)
 
 
 def own_network(folder: Path, model_type: str = ""):
@@ -48,7 +56,7 @@ def own_network(folder: Path, model_type: str = ""):
 
 def attention_of(network, tokens, model_type: str = "") -> list[torch.Tensor]:
     """Each layer's pattern, of a model that is loaded already."""
-    how = {} if model_type in ENCODERS else {"use_cache": False}
+    how = {} if is_encoder(model_type) else {"use_cache": False}
     with torch.no_grad():
         found = network.base_model(tokens, output_attentions=True, **how)
     size = tokens.shape[-1]

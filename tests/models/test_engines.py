@@ -12,8 +12,8 @@ from headscope.corpus.shipped import mini_folder
 from headscope.errors import ModelError
 from headscope.measure.reading import measure
 from headscope.measure.tally import Tally
-from headscope.models.engines import fused
-from headscope.models.load import load_model, open_model
+from headscope.models.engines import eager, fused
+from headscope.models.load import load_model
 from headscope.relations import relations_of
 from headscope.stimuli.natural_text import TextWindows
 from headscope.stimuli.repeat import repeat_windows
@@ -41,12 +41,14 @@ def by_lens(model_folder, stimuli):
     return tally_by("lens", model_folder, stimuli)
 
 
-@pytest.mark.parametrize("cells", [1, 30_000, 2**30])
-def test_both_engines_give_the_same_tally_by_tiles_of_any_size(
-    model_folder, stimuli, by_lens, monkeypatch, cells
+@pytest.mark.parametrize(
+    ("engine", "cells"), [("fused", 1), ("fused", 30_000), ("fused", 2**30), ("eager", 2**20)]
+)
+def test_engines_give_the_same_tally_by_tiles_of_any_size(
+    model_folder, stimuli, by_lens, monkeypatch, engine, cells
 ):
     monkeypatch.setattr(fused, "BLOCK_CELLS", cells)
-    own = tally_by("fused", model_folder, stimuli)
+    own = tally_by(engine, model_folder, stimuli)
     theirs = by_lens.arrays()
     for name, sums in own.arrays().items():
         if name != "hits":
@@ -58,15 +60,15 @@ def test_both_engines_give_the_same_tally_by_tiles_of_any_size(
     assert own.hits.sum() > 1000
 
 
-def test_auto_falls_back_to_lens_and_says_why(gpt2_folder, tmp_path, keys_file):
+def test_auto_falls_back_to_eager_and_says_why(gpt2_folder, tmp_path, keys_file):
     name = own_code(gpt2_folder, tmp_path / "gpt")
     model = load_model(name)
-    assert model.engine.name == "lens"
+    assert model.engine.name == "eager"
     assert "0 of its 2 layers" in model.notes[0]
     with pytest.raises(ModelError, match="fused"):
         load_model(name, engine="fused")
     run = hs.classify(name, keys_file, max_tokens=100, types=["delimiter"])
-    assert run.info["engine"] == "lens"
+    assert run.info["engine"] == "eager"
     assert any("0 of its 2 layers" in note for note in run.info["notes"])
 
 
@@ -103,9 +105,16 @@ def falcon(**options: bool | int) -> FalconForCausalLM:
 TEXT = "The keys to the cabinet are on the table."
 
 
-@pytest.mark.parametrize("multi_query", [True, False])
-def test_falcon_with_rotary_positions_is_read_as_its_eager_attention(multi_query):
-    network = falcon(multi_query=multi_query)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"multi_query": True},
+        {"multi_query": False},
+        {"new_decoder_architecture": True, "num_kv_heads": 2},
+    ],
+)
+def test_falcon_with_rotary_positions_is_read_as_its_eager_attention(options):
+    network = falcon(**options)
     read = hs.patterns((network, AutoTokenizer.from_pretrained(mini_folder())), TEXT)
     tokens = torch.from_numpy(read.window.tokens)[None]
     network.set_attn_implementation("eager")
@@ -116,9 +125,13 @@ def test_falcon_with_rotary_positions_is_read_as_its_eager_attention(multi_query
     assert np.abs(read.array - expected).max() < 2e-3  # of half precision
 
 
-def test_if_no_engine_fits_both_reasons_are_stated():
-    network = falcon(new_decoder_architecture=True, num_kv_heads=2)
+def test_if_no_engine_fits_both_reasons_are_stated(gpt2_folder, monkeypatch):
+    def fail(*arguments, **options):
+        raise ValueError("no pattern")
+
+    monkeypatch.setattr(fused.FusedEngine, "run", fail)
+    monkeypatch.setattr(eager.EagerEngine, "run", fail)
     with pytest.raises(ModelError) as refused:
-        open_model((network, AutoTokenizer.from_pretrained(mini_folder())))
-    assert "fused: " in str(refused.value)
-    assert "lens: " in str(refused.value)
+        load_model(str(gpt2_folder))
+    assert "fused: no pattern" in str(refused.value)
+    assert "eager: no pattern" in str(refused.value)

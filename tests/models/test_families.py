@@ -14,19 +14,19 @@ from tests.models.tiny import tiny_config
 
 LISTED = {row.model_type for row in LAYOUTS}
 CAUSAL = set(auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)
-ENCODERS = sorted({*auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES} - LISTED)
+ENCODERS = {*auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES}
 BOTH = sorted({*auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES} - LISTED - CAUSAL)
 
 
-@pytest.mark.parametrize("model_type", [*ENCODERS, *BOTH, "clip", "vit"])
+@pytest.mark.parametrize("model_type", [*BOTH, "clip", "vit"])
 def test_what_is_no_decoder_and_not_in_the_table_is_refused_by_its_type(model_type):
     with pytest.raises(ModelError, match=f"^m: {model_type}") as error:
         check_family("m", {"model_type": model_type})
     assert READ in str(error.value)
 
 
-@pytest.mark.parametrize("model_type", sorted(LISTED | (CAUSAL - {*ENCODERS})))
-def test_a_decoder_or_a_listed_encoder_passes(model_type):
+@pytest.mark.parametrize("model_type", sorted(LISTED | CAUSAL | ENCODERS - {*BOTH}))
+def test_a_decoder_or_an_encoder_passes(model_type):
     check_family("m", {"model_type": model_type})
 
 
@@ -42,7 +42,7 @@ def test_a_decoder_whose_attention_is_another_is_refused(model_type, entries, re
         check_family("m", {"model_type": model_type} | entries)
 
 
-@pytest.mark.parametrize("model_type", ["albert", "whisper"])
+@pytest.mark.parametrize("model_type", ["t5", "whisper"])
 @pytest.mark.parametrize("in_memory", [False, True])
 def test_a_network_of_such_a_type_is_refused_by_the_same_sentence(
     model_type, in_memory, tokenizer, tmp_path

@@ -6,12 +6,11 @@ import pytest
 import torch
 
 from headscope.errors import ModelError
-from headscope.models.families import ENCODERS
 from headscope.models.layout.table import find_layout
 from headscope.models.load import load_model
 from headscope.models.null_model import null_model
 from tests.models.every_layout import attention_of, check_batches, own_network, patterns, save_tiny
-from tests.models.tiny import CONTEXT, MODEL_TYPES
+from tests.models.tiny import CONTEXT, ENCODERS, MODEL_TYPES, tiny_config
 
 LONGEST_SENTENCE = 500
 
@@ -40,8 +39,9 @@ def test_a_layout_shows_its_own_attention_or_is_refused_in_one_sentence(
         assert "\n" not in message
         assert len(message) < LONGEST_SENTENCE + len(str(tmp_path))
         return
-    # RoBERTa and its relatives count positions from behind the number of their padding
-    context = CONTEXT - (model_type in ("camembert", "roberta", "xlm-roberta"))
+    context = CONTEXT
+    if stated is not None and stated.positions_after_padding:
+        context -= 1 + (tiny_config(model_type).pad_token_id or 0)
     tokens = torch.randint(1, 300, (2, context), generator=torch.Generator().manual_seed(1))
     network = own_network(tmp_path, model_type)
     seen, own = patterns(model, tokens), attention_of(network, tokens, model_type)

@@ -11,10 +11,10 @@ from headscope.models.null_model import null_model
 
 
 def network(model):
-    return model.engine.network if model.engine.name == "fused" else model.engine.bridge
+    return model.engine.bridge if model.engine.name == "lens" else model.engine.network
 
 
-@pytest.mark.parametrize("engine", ["fused", "lens"])
+@pytest.mark.parametrize("engine", ["fused", "eager", "lens"])
 def test_entries_are_permuted_within_each_matrix_and_put_back(model_folder, engine):
     model = load_model(str(model_folder), engine=engine)
     matrices = model.engine.matrices()
@@ -34,9 +34,9 @@ def test_entries_are_permuted_within_each_matrix_and_put_back(model_folder, engi
     assert all(torch.equal(old, new) for old, new in zip(before, matrices, strict=True))
 
 
-def test_both_engines_have_the_same_null_model(model_folder):
+def test_all_engines_have_the_same_null_model(model_folder):
     seen = {}
-    for engine in ("lens", "fused"):
+    for engine in ("lens", "eager", "fused"):
         model = load_model(str(model_folder), engine=engine)
         found = []
         tokens = torch.arange(5, 25)[None]
@@ -44,3 +44,4 @@ def test_both_engines_have_the_same_null_model(model_folder):
             stream_patterns(model.engine, tokens, lambda _, p, found=found: found.append(p.clone()))
         seen[engine] = torch.stack(found)
     assert torch.allclose(seen["lens"], seen["fused"], atol=1e-5)
+    assert torch.allclose(seen["eager"], seen["fused"], atol=1e-5)

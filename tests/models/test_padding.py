@@ -1,4 +1,4 @@
-"""A window has the same patterns alone and beside others, longer or shorter, in both engines."""
+"""A window has the same patterns alone and beside others, longer or shorter, in all engines."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROPES: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("engine", ["fused", "lens"])
+@pytest.mark.parametrize("engine", ["fused", "eager", "lens"])
 @pytest.mark.parametrize("rope", ROPES)
 def test_a_pattern_does_not_depend_on_the_batch(rope, engine, gpt2_folder):
     words = AutoTokenizer.from_pretrained(gpt2_folder)

@@ -6,9 +6,11 @@ from typing import Any
 
 from transformers import CONFIG_MAPPING
 
+from headscope.attention_kind import BIDIRECTIONAL
 from headscope.models.layout.table import LAYOUTS
 
-UNREAD = ("deepseek_v32", "gemma3n_text", "mamba", "rwkv")
+ENCODERS = tuple(row.model_type for row in LAYOUTS if row.attention_kind == BIDIRECTIONAL)
+UNREAD = ("deepseek_v32", "mamba", "rwkv")
 """Layouts of decoders that headscope refuses, each for another reason."""
 MODEL_TYPES = (*(row.model_type for row in LAYOUTS), *UNREAD)
 CONTEXT = 96
@@ -75,6 +77,15 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "bloom": {"seq_length": CONTEXT},
     "distilbert": {"dim": 32, "hidden_dim": 64},
     "gemma3n_text": {"num_kv_shared_layers": 1},
+    "gemma4_text": {
+        "num_hidden_layers": 4,
+        "num_kv_shared_layers": 2,
+        "layer_types": ["sliding_attention", "full_attention"] * 2,
+        "attention_k_eq_v": True,
+        "global_head_dim": 16,
+        "num_global_key_value_heads": 1,
+    },
+    "cohere_compass_text": {"layer_types": ["full_attention", "full_attention"]},
     "gpt_bigcode": {"num_key_value_heads": 1},
     "gpt_neo": {
         "attention_types": [[["global", "local"], 1]],
@@ -85,6 +96,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "kimi_linear": LINEAR_AND_FULL,
     "lfm2": CONV_AND_FULL,
     "lfm2_moe": CONV_AND_FULL,
+    "mpnet": {"pad_token_id": 1},  # its code states it
     "qwen3_next": LINEAR_AND_FULL,
     "qwen3_5_text": LINEAR_AND_FULL,
     "whisper": {"encoder_attention_heads": 4, "decoder_attention_heads": 4},

@@ -1,1 +1,1 @@
-"""Two ways to run a model and look at its attention: they give the same sums."""
+"""Three ways to run a model and look at its attention: they give the same sums."""

@@ -4,7 +4,7 @@ eager attention on a short text.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,14 +13,17 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from headscope.corpus.window import PADDING
 from headscope.errors import ModelError, first_line, is_out_of_memory
 from headscope.heads import without_softmax
+from headscope.models.engines.eager import EagerEngine
 from headscope.models.engines.engine import Engine, attends_to_hidden, stream_patterns
 from headscope.models.engines.fused import EAGER, FusedEngine, attend_by
 from headscope.models.engines.lens import LensEngine, boot
 from headscope.models.layout.dimensions import AttentionDimensions
 from headscope.models.layout.projections import attention_modules
 from headscope.models.weights import in_one_sentence
+from headscope.settings import AUTO
 
 TOKENS = 48
 TOLERANCE = {torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 5e-2}
@@ -45,17 +48,17 @@ def choose_engine(
     engine_name: str,
     device: str,
 ) -> tuple[Engine, tuple[str, ...]]:
-    """The engine asked for; for `auto` the fused one, or the other and a note that says why.
+    """The engine asked for; for `auto` the fused one, or the eager one and a note that says why.
 
-    Either one has shown the patterns of the model's own eager attention on a short text, which the
-    model reads before it is moved to the device.
+    Each has shown the patterns of the model's own eager attention on a short text, which the model
+    reads before it is moved to the device.
 
     Args:
         name: of the model, for messages.
         network: as transformers loads it, with eager attention.
         tokenizer: its tokenizer, as transformers loads it.
         dimensions: as its configuration states them.
-        engine_name: `auto`, `fused` or `lens`.
+        engine_name: `auto`, `fused`, `eager` or `lens`.
         device: where the model is to run.
 
     Raises:
@@ -68,29 +71,77 @@ def choose_engine(
         # another device's kernels may round more
         tokens, tolerance = probed.tokens.to(device), DEVICE_TOLERANCE[network.dtype]
         probed = replace(probed, tokens=tokens, tolerance=tolerance)
-    only_fused = "" if dimensions.attention_kind.predicts_next else "an encoder"
-    if dimensions.others:
-        only_fused = without_softmax(dimensions.others)
-    if engine_name == "lens":
-        if only_fused:
-            raise ModelError(
-                f"{name}: {only_fused}; such a model is read by the fused engine alone; --engine "
-                "lens and study weights do not take it"
-            )
+    if engine_name == LensEngine.name:
+        _refuse_lens(name, dimensions)
         with _naming(f"{name}: the lens engine does not fit"):
             return _lens(name, network, tokenizer, dimensions, probed), ()
-    try:
-        return _fused(network, dimensions, probed), ()
-    except Exception as error:  # a model's own code may fail in any way
-        reason = first_line(error)
-        if is_out_of_memory(error):  # the lens engine takes more: it would fit by chance
-            raise ModelError(f"{name}: a short text does not fit into memory: {reason}") from error
-        if engine_name == "fused" or only_fused:
-            raise ModelError(f"{name}: the fused engine does not fit: {reason}") from error
-    attend_by(network, EAGER)
-    with _naming(f"{name}: no engine fits; fused: {reason}; lens"):
-        lens = _lens(name, network, tokenizer, dimensions, probed)
-    return lens, (f"lens engine, because the fused one does not fit: {reason}",)
+    makers: dict[str, Callable[..., Engine]] = {FusedEngine.name: _fused, EagerEngine.name: _eager}
+    asked = makers if engine_name == AUTO else {engine_name: makers[engine_name]}
+    reasons: dict[str, str] = {}
+    for tried, make in asked.items():
+        try:
+            return make(network, dimensions, probed), _reason_for_eager(reasons)
+        except Exception as error:  # a model's own code may fail in any way
+            reasons[tried] = first_line(error)
+            if is_out_of_memory(error):  # another engine takes more: it would fit by chance
+                raise ModelError(
+                    f"{name}: a short text does not fit into memory: {reasons[tried]}"
+                ) from error
+            attend_by(network, EAGER)
+    if engine_name == AUTO:
+        failed = "; ".join(f"{tried}: {reason}" for tried, reason in reasons.items())
+        raise ModelError(f"{name}: no engine fits; {failed}")
+    raise ModelError(f"{name}: the {engine_name} engine does not fit: {reasons[engine_name]}")
+
+
+def _refuse_lens(name: str, dimensions: AttentionDimensions) -> None:
+    """Refuse the lens engine for a hybrid or an encoder."""
+    reason = "" if dimensions.attention_kind.predicts_next else "an encoder"
+    if dimensions.others:
+        reason = without_softmax(dimensions.others)
+    if reason:
+        raise ModelError(
+            f"{name}: {reason}; such a model is read by the fused or the eager engine alone; "
+            "--engine lens and study weights do not take it"
+        )
+
+
+def _reason_for_eager(reasons: dict[str, str]) -> tuple[str, ...]:
+    """A note on why the fused engine does not read the model, if it was tried before."""
+    reason = reasons.get(FusedEngine.name)
+    if reason is None:
+        return ()
+    return (f"eager engine, because the fused one does not fit: {reason}",)
+
+
+def _eager(network: Any, dimensions: AttentionDimensions, probed: Probe) -> EagerEngine:
+    engine = EagerEngine(network, dimensions, probed.tokens)
+    check_probe(engine, probed, "what its modules return")
+    check_padding(engine, probed)
+    return engine
+
+
+def check_padding(engine: Engine, probed: Probe) -> None:
+    """Compare the patterns of a text that is read alone and in a batch with a longer text.
+
+    Raises:
+        ModelError: a probability differs.
+    """
+    whole = probed.tokens
+    length = whole.shape[1]
+    short = max(1, length // 2)
+    padded = whole.clone()
+    padded[:, short:] = PADDING if engine.attention_kind.sees_future else whole[:, :1]
+    alone = _patterns(engine, whole[:, :short])
+    together = _patterns(engine, torch.cat([whole, padded]))
+    for layer, pattern in alone.items():
+        in_batch = together[layer][1:, :, :short, :short].float()
+        worst = float((in_batch - pattern.float()).abs().nan_to_num(nan=torch.inf).max())
+        if worst > probed.tolerance:
+            raise ModelError(
+                f"the attention of layer {layer} differs by {worst:.2g} if a text is read in a "
+                "batch with another"
+            )
 
 
 def _fused(network: Any, dimensions: AttentionDimensions, probed: Probe) -> FusedEngine:
@@ -225,6 +276,12 @@ def check_patterns(
         )
     for layer, pattern in zip(layers, patterns, strict=True):
         title, sums = f"{name}: layer {layer}", pattern.float().sum(-1)
+        queries, keys = pattern.shape[-2:]
+        if queries != keys:
+            raise ModelError(
+                f"{title} gives weights of {keys} keys for each of {queries} queries, as of "
+                "attention within windows; headscope reads one weight for each query and key"
+            )
         off = float(torch.maximum(sums - 1, least - sums).max())
         if not off <= ROW_TOLERANCE.get(pattern.dtype, 1e-2):
             raise ModelError(
@@ -252,5 +309,12 @@ def _eager_patterns(network: Any, tokens: Tensor, dimensions: AttentionDimension
                 )
                 hooks.enter_context(handle)
         output = network.base_model(tokens, output_attentions=True, **dimensions.forward_options)
-    patterns = hybrid_patterns if dimensions.others else getattr(output, "attentions", None) or ()
-    return [pattern for pattern in patterns if pattern is not None]
+    collected = getattr(output, "attentions", None) or ()
+    patterns = [pattern for pattern in collected if pattern is not None]
+    if dimensions.others:
+        return hybrid_patterns
+    if patterns:
+        return patterns
+    # some models collect nothing, though their modules return the weights
+    engine = EagerEngine(network, dimensions, tokens)
+    return [*_patterns(engine, tokens).values()]

@@ -1,8 +1,8 @@
 """An engine: a way to run a model and read its attention, layer by layer.
 
-Two engines give the same sums: `lens` hooks the pattern that TransformerLens builds, and `fused`
-never builds one. Both hand on attention rows tile by tile, so that what is summed from them is
-written once.
+Three engines give the same sums: `fused` never builds a pattern, `eager` reads those that the
+model's own code computes, and `lens` hooks those that TransformerLens builds. All hand on attention
+rows tile by tile, so that what is summed from them is written once.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from numpy import ndarray
 from torch import Tensor
 
 from headscope.attention_kind import AttentionKind
+from headscope.models.layout.dimensions import AttentionDimensions
 
 Rows = Float[Tensor, "window head query key"]
 OnLayer = Callable[[int, Iterable[Any]], None]
@@ -147,6 +148,22 @@ class Engine(Protocol):
 
     def matrices(self) -> list[Float[Tensor, ...]]:
         """Q, K, V and O of each layer as views into the weights that the model uses."""
+
+
+def model_inputs(
+    dimensions: AttentionDimensions, tokens: Int[Tensor, "window position"]
+) -> dict[str, Any]:
+    """The inputs and options of a forward pass; nothing sees the padding of an encoder.
+
+    Args:
+        dimensions: of the model.
+        tokens: right-padded; an encoder's padding is below 0.
+    """
+    if not dimensions.attention_kind.sees_future:
+        return {"input_ids": tokens, **dimensions.forward_options}
+    visible = tokens >= 0
+    mask = None if visible.all() else visible
+    return {"input_ids": tokens.clamp_min(0), "attention_mask": mask}
 
 
 def row_sums(rows: Float[Tensor, "*_ key"]) -> Float[Tensor, "*_"]:

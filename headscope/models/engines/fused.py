@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from headscope.models.engines.attention import NAME, attention, capturing
-from headscope.models.engines.engine import OnLayer, Request, StoppedError, Tile
+from headscope.models.engines.engine import OnLayer, Request, StoppedError, Tile, model_inputs
 from headscope.models.engines.scores import Scores, log_probabilities
 from headscope.models.layout.dimensions import AttentionDimensions
 from headscope.models.layout.projections import (
@@ -86,15 +86,8 @@ class FusedEngine:
             if layer == last and not on:
                 raise StoppedError
 
-        options: dict[str, Any] = self.dimensions.forward_options
-        if self.attention_kind.sees_future:
-            visible = tokens >= 0
-            tokens, options = (
-                tokens.clamp_min(0),
-                {"attention_mask": None if visible.all() else visible},
-            )
         with capturing(self.network, take), suppress(StoppedError):
-            self.network.base_model(tokens, **options)
+            self.network.base_model(**model_inputs(self.dimensions, tokens))
 
     def matrices(self) -> list[Float[Tensor, ...]]:
         """Q, K, V and O of each layer, in place."""

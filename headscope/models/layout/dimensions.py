@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from headscope.attention_kind import CAUSAL, AttentionKind
+from headscope.attention_kind import BIDIRECTIONAL, CAUSAL, AttentionKind
 from headscope.errors import ModelError, first_line
 from headscope.models.layout.table import find_layout
 
@@ -23,6 +23,7 @@ class AttentionDimensions:
     """All of them; see `others`."""
     heads: int
     key_value_heads: int
+    """Of the first layer, as is the width of a head."""
     d_model: int
     d_head: int
     vocabulary: int
@@ -73,7 +74,7 @@ def read_dimensions(name: str, config: Any) -> AttentionDimensions:
             heads=heads,
             key_value_heads=_key_value_heads(text, heads),
             d_model=d_model,
-            d_head=getattr(text, "head_dim", None) or d_model // heads,
+            d_head=_of_first_layer(text, "head_dim") or d_model // heads,
             vocabulary=text.vocab_size,
             context=_context(text),
             attention_kind=attention_kind(config),
@@ -95,9 +96,15 @@ def attention_kind(config: Any) -> AttentionKind:
     """
     layout = find_layout(config.model_type)
     # an encoder may be built as a decoder
-    if layout is None or getattr(config, "is_decoder", False):
+    if getattr(config, "is_decoder", False):
         return CAUSAL
-    return layout.attention_kind
+    if layout is not None:
+        return layout.attention_kind
+    # importing transformers takes two seconds
+    from transformers.models.auto import modeling_auto as auto
+
+    fills_in = config.model_type in auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES
+    return BIDIRECTIONAL if fills_in else CAUSAL
 
 
 def _key_value_heads(config: Any, heads: int) -> int:
@@ -105,8 +112,14 @@ def _key_value_heads(config: Any, heads: int) -> int:
         if config.new_decoder_architecture:
             return int(config.num_kv_heads)
         return 1 if config.multi_query else heads
-    stated: int | None = getattr(config, "num_key_value_heads", None)
-    return stated or heads
+    return _of_first_layer(config, "num_key_value_heads") or heads
+
+
+def _of_first_layer(config: Any, field: str) -> int | None:
+    """A number of a configuration; of one with a number for each layer (Gemma 4) the first."""
+    layers = getattr(config, "per_layer_config", None)
+    stated: int | None = getattr(layers[0] if layers else config, field, None)
+    return stated
 
 
 def _context(config: Any) -> int | None:

@@ -9,7 +9,7 @@ layer's attention (`engines/attention.py`).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -77,6 +77,10 @@ class Projections:
 FORMS = (
     Projections(("q_proj", "k_proj", "v_proj")),
     Projections(("self.query", "self.key", "self.value")),  # BERT
+    Projections(("self.query_proj", "self.key_proj", "self.value_proj")),  # DeBERTa-v2
+    Projections(("query", "key", "value")),  # ALBERT
+    Projections(("Wq", "Wk", "Wv")),  # CTRL
+    Projections(("attn.q", "attn.k", "attn.v")),  # MPNet
     Projections(("query_key_value",), _by_key_head),  # GPT-NeoX
     Projections(("q_lin", "k_lin", "v_lin")),  # DistilBERT
     Projections(("c_attn",), _in_blocks),  # GPT-2, StarCoder
@@ -87,7 +91,8 @@ FORMS = (
 """Places of W_Q, W_K and W_V; the first that fits an attention module."""
 FACTORS = ("q_proj", "q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj")
 """Factors of latent attention (DeepSeek-V2, 2.1) that a layer may have, the last one always."""
-OUTPUTS = ("o_proj", "output.dense", "out_proj", "dense", "out_lin", "c_proj", "Wo")
+_QUERY, _KEY = "q_proj", "k_proj"
+OUTPUTS = ("o_proj", "output.dense", "out_proj", "dense", "out_lin", "c_proj", "Wo", "attn.o")
 """Places of W_O within the attention; BERT's within the parent of its attention."""
 
 
@@ -125,6 +130,22 @@ def projection_modules(network: nn.Module) -> list[nn.Module]:
         if isinstance(attention, nn.Module) and hasattr(getattr(module, "output", None), "dense"):
             parents[id(attention)] = module
     return [parents.get(id(module), module) for module in attention_modules(network)]
+
+
+def projection_holder(network: nn.Module, name: str) -> nn.Module | None:
+    """The innermost module around a module of this name that holds Q, K, V and O; None if unknown.
+
+    Args:
+        network: the module that the name begins at.
+        name: such as `encoder.layer.0.attention.self.dropout`.
+    """
+    while name:
+        module = network.get_submodule(name)
+        has_inputs = _form_of(module) is not None or _has(module, _QUERY)
+        if has_inputs and any(_has(module, output) for output in OUTPUTS):
+            return module
+        name = name.rpartition(".")[0]
+    return None
 
 
 def layer_list(network: nn.Module, layers: int) -> nn.ModuleList:
@@ -170,6 +191,11 @@ def projections(attention: nn.Module, dimensions: AttentionDimensions) -> _Matri
     if _has(attention, FACTORS[-1]):
         factors: list[Any] = [getattr(attention, name, None) for name in FACTORS]
         return [factor.weight.data for factor in (*factors, output) if factor is not None]
+    if _form_of(attention) is None and _has(attention, _QUERY):
+        # Gemma 3n and 4: layers share the keys and values of one before, or values are the keys
+        matrices = [_QUERY, _KEY] if _has(attention, _KEY) else [_QUERY]
+        rows = [weight_rows(attention.get_submodule(matrix)) for matrix in matrices]
+        return [*rows, output.weight.data]
     return [*input_projections(attention, dimensions), output.weight.data]
 
 
@@ -181,7 +207,9 @@ def input_projections(attention: nn.Module, dimensions: AttentionDimensions) -> 
     """
     form = _known_form(attention)
     rows = [weight_rows(attention.get_submodule(name)) for name in form.modules]
-    return form.split(rows, dimensions)
+    # the heads of Gemma 4's layers have two widths
+    width: Any = getattr(attention, "head_dim", dimensions.d_head)
+    return form.split(rows, replace(dimensions, d_head=width))
 
 
 def projection_names(attention: nn.Module) -> list[str]:
