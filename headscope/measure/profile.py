@@ -240,10 +240,12 @@ def _by_key(
     weights[:, 0] = keys
     weights[keys[1:], 1 + sentence[1:]] = 1  # the first token is in no sentence
     sums = pattern @ weights
-    column = 1 + sentence[start:, None]
+    # an encoder's rows have keys after the last query of a tile
+    queries = slice(start, start + pattern.shape[1])
+    column = 1 + sentence[queries, None]
     in_sentence = sums.gather(-1, column.expand(*sums.shape[:2], 1))
     return _KeySums(
-        distance=keys[start:] * row_mass - sums[..., 0],
+        distance=keys[queries] * row_mass - sums[..., 0],
         in_sentence=in_sentence[..., 0],
     )
 

@@ -132,7 +132,10 @@ def _bridged_matrices(bridge: Any) -> Iterator[tuple[str, nn.Module]]:
 
 def _merged_projection(name: str, projection: _Projection) -> nn.Module:
     module = projection.module
-    merged = _merged(module)
+    try:
+        merged = _merged(module)
+    except TypeError:  # it takes more than a stream (ZAYA's convolutions)
+        merged = None
     if merged is None:
         raise ModelError(
             f"{name}: {projection.title} ({_kind(module)}) computes more than a matrix product "

@@ -20,7 +20,7 @@ LARGEST_SIZE = 2**24
 """Largest width, vocabulary or context; the largest models have contexts of 10 million tokens."""
 _COUNTED = ("layer", "head", "block", "expert")
 """Parts of the names of fields that count parts of a model."""
-_NOT_COUNTED = ("dim", "size", "length", "width", "norm", "epsilon")
+_NOT_COUNTED = ("dim", "feature", "size", "length", "width", "norm", "epsilon")
 """Parts of the names of fields that have such a word, and state something else."""
 _SIZES = ("_dim", "_length", "_positions", "_size", "d_model", "n_ctx", "n_embd", "n_inner")
 """Ends of the names of fields that state sizes."""

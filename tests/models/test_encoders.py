@@ -14,7 +14,10 @@ from transformers import (
 
 import headscope as hs
 from headscope.attention_kind import BIDIRECTIONAL
+from headscope.measure.reading import measure
+from headscope.models.engines import fused
 from headscope.models.load import load_model
+from headscope.relations import relations_of
 from tests.helpers.encoders import HEADS, SPECIAL, WORDS, corpus, save_hand_built, save_tokenizer
 from tests.helpers.shell import headscope
 from tests.models.every_layout import patterns
@@ -92,6 +95,18 @@ def test_what_does_not_go_with_an_encoder_is_refused(option, folder, tmp_path, m
     assert "encoder" in told.stderr or "predict a next token" in told.stderr
     assert "Traceback" not in told.stderr
     assert not [*tmp_path.iterdir()]
+
+
+def test_profiles_of_a_long_window_do_not_depend_on_tiles(text, folder, monkeypatch):
+    model = load_model(str(folder))
+    windows = hs.windows(text, model.tokenizer, max_length=120, max_tokens=500)
+    relations = relations_of(["positional"], BIDIRECTIONAL)
+    tallies = []
+    for cells in (2**20, 1):
+        monkeypatch.setattr(fused, "BLOCK_CELLS", cells)
+        tallies.append(measure(model, windows, [], relations, seed=0, batch_tokens=256))
+    for name, sums in tallies[0].arrays().items():
+        assert np.allclose(sums, tallies[1].arrays()[name], atol=1e-3), name
 
 
 def test_an_encoder_without_its_head_for_words_is_read(tmp_path):

@@ -76,6 +76,9 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "bamba": {"mamba_d_head": 16, "attn_layer_indices": [1]},
     "bloom": {"seq_length": CONTEXT},
     "distilbert": {"dim": 32, "hidden_dim": 64},
+    "dots1": {"n_routed_experts": 4, "n_shared_experts": 1, "num_experts_per_tok": 2},
+    "falcon_h1": {"mamba_d_ssm": 64, "mamba_d_head": 16},
+    "flaubert": {"emb_dim": 32, "n_words": 320},
     "gemma3n_text": {"num_kv_shared_layers": 1},
     "gemma4_text": {
         "num_hidden_layers": 4,
@@ -85,7 +88,18 @@ SPECIAL: dict[str, dict[str, Any]] = {
         "global_head_dim": 16,
         "num_global_key_value_heads": 1,
     },
-    "cohere_compass_text": {"layer_types": ["full_attention", "full_attention"]},
+    "big_bird": {"attention_type": "original_full"},
+    "cohere_compass_text": {
+        "layer_types": ["sliding_attention", "full_attention"],
+        "rope_parameters": {
+            kind: {"rope_type": "default", "rope_theta": 10_000.0}
+            for kind in ("sliding_attention", "full_attention")
+        },
+    },
+    "dbrx": {
+        "attn_config": {"kv_n_heads": 2, "rope_theta": 10_000.0, "clip_qkv": 8.0},
+        "ffn_config": {"ffn_hidden_size": 64, "moe_num_experts": 4, "moe_top_k": 2},
+    },
     "gpt_bigcode": {"num_key_value_heads": 1},
     "gpt_neo": {
         "attention_types": [[["global", "local"], 1]],
@@ -96,9 +110,37 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "kimi_linear": LINEAR_AND_FULL,
     "lfm2": CONV_AND_FULL,
     "lfm2_moe": CONV_AND_FULL,
+    "luke": {"entity_vocab_size": 8, "entity_emb_size": 8},
+    "mamba2": {"num_heads": 8, "head_dim": 8},
     "mpnet": {"pad_token_id": 1},  # its code states it
     "qwen3_next": LINEAR_AND_FULL,
     "qwen3_5_text": LINEAR_AND_FULL,
+    "qwen3_5_moe_text": LINEAR_AND_FULL,
+    "qwen4_exp_text": LINEAR_AND_FULL,
+    "lfm3": CONV_AND_FULL,
+    "recurrent_gemma": {"num_hidden_layers": 3},
+    "reformer": {
+        "axial_pos_embds": False,
+        "attn_layers": ["local", "lsh"],
+        "local_attn_chunk_length": 16,
+        "lsh_attn_chunk_length": 16,
+    },
+    "xlm": {"emb_dim": 32, "n_words": 320},
+    "zamba": {
+        "num_hidden_layers": 4,
+        "layers_block_type": ["mamba", "hybrid"] * 2,
+        "attention_hidden_size": 64,
+        "attention_head_dim": 16,
+        "n_mamba_heads": 2,
+    },
+    "zamba2": {
+        "num_hidden_layers": 4,
+        "layers_block_type": ["mamba", "hybrid"] * 2,
+        "attention_hidden_size": 64,
+        "attention_head_dim": 16,
+    },
+    "zaya": {"num_experts_per_tok": 1},
+    "esmc": {"num_key_value_heads": 4},
     "whisper": {"encoder_attention_heads": 4, "decoder_attention_heads": 4},
 }
 """Fields that must fit together beyond the common names, by model type."""

@@ -1,6 +1,8 @@
 """Every type of language model that transformers maps, built tiny and compared with its own eager
-attention. `python -m tests.models.walk` writes what comes out, from which the page of layouts is
-made.
+attention.
+
+`python -m tests.models.walk` writes what comes out, of some types only if they are named; the page
+of layouts is made from it.
 """
 
 from __future__ import annotations
@@ -62,8 +64,8 @@ def outcome_of(model_type: str, folder: Path) -> Outcome:
     except ModelError as error:
         return Outcome(model_type, REFUSED, reason=_plain(error, folder))
     except Exception as error:  # a tiny configuration may fit no model
-        reason = f"{type(error).__name__}: {str(error).strip().splitlines()[:1]}"
-        return Outcome(model_type, NOT_BUILT, reason=reason[:160])
+        line = (str(error).strip() or "no message").splitlines()[0]
+        return Outcome(model_type, NOT_BUILT, reason=f"{type(error).__name__}: {line}"[:160])
     try:
         model = load_model(str(folder))
     except ModelError as error:
@@ -152,4 +154,6 @@ def store(outcomes: Iterable[Outcome]) -> None:
 
 if __name__ == "__main__":
     print(f"transformers {transformers.__version__}: {len(TYPES)} types", file=sys.stderr)
-    store(walk(sys.argv[1:] or TYPES))
+    asked = sys.argv[1:] or TYPES
+    kept = [row for row in stored().values() if row.model_type in {*TYPES} - {*asked}]
+    store([*kept, *walk(asked)])

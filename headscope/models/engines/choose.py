@@ -26,6 +26,8 @@ from headscope.models.weights import in_one_sentence
 from headscope.settings import AUTO
 
 TOKENS = 48
+FIRST = 10
+"""The first token of the short text; smaller numbers are often special, and XLM hides padding."""
 TOLERANCE = {torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 5e-2}
 """Largest difference of a probability from the model's own eager attention. Scores of several
 hundreds are rounded by more: such a model is read by its own softmax instead."""
@@ -218,7 +220,7 @@ def probe(name: str, network: Any, dimensions: AttentionDimensions) -> Probe:
 def probe_tokens(dimensions: AttentionDimensions, vocabulary_size: int) -> Tensor:
     """The short text."""
     length = min(TOKENS, dimensions.context or TOKENS)
-    return torch.arange(length)[None] % vocabulary_size
+    return torch.arange(FIRST, FIRST + length)[None] % vocabulary_size
 
 
 def check_probe(engine: Engine, probed: Probe, source: str, *, slack: float = 1.0) -> None:

@@ -93,6 +93,9 @@ class EagerEngine:
             return _without(output, pattern)
 
         inputs = model_inputs(self.dimensions, tokens)
+        if "attention_mask" in inputs:
+            # some encoders derive a mask from the padding token's number if they are given none
+            inputs["attention_mask"] = (tokens >= 0).long()
         with ExitStack() as hooks, suppress(StoppedError):
             for module in dict.fromkeys(self._source.modules):
                 hooks.enter_context(module.register_forward_hook(take))
@@ -190,4 +193,5 @@ def _without(output: Any, pattern: Tensor) -> Any:
     """A module's output without the pattern, which would stay in memory if it were collected."""
     if not isinstance(output, tuple):
         return output  # what the module's caller multiplies by the values
-    return tuple(None if item is pattern else item for item in output)
+    items = [None if item is pattern else item for item in output]
+    return output._make(items) if hasattr(output, "_make") else tuple(items)

@@ -80,6 +80,7 @@ LAYOUTS = (
     ModelLayout("llama", "SmolLM2, Llama 2 and 3"),
     ModelLayout("llama4", "Llama 4", "chunks"),
     ModelLayout("llama4_text", "Llama 4 (text)", "chunks"),
+    _encoder("luke", "LUKE", engine="eager", positions_after_padding=True),
     ModelLayout("mimo_v2_flash", "MiMo-V2-Flash", "windows, a learned sink of their heads"),
     ModelLayout("minicpm3", "MiniCPM 3", "latent attention"),
     ModelLayout("minimax", "MiniMax-01", "hybrid"),
