@@ -78,9 +78,9 @@ def choose_engine(
         with _naming(f"{name}: the lens engine does not fit"):
             return _lens(name, network, tokenizer, dimensions, probed), ()
     makers: dict[str, Callable[..., Engine]] = {FusedEngine.name: _fused, EagerEngine.name: _eager}
-    asked = makers if engine_name == AUTO else {engine_name: makers[engine_name]}
+    candidates = makers if engine_name == AUTO else {engine_name: makers[engine_name]}
     reasons: dict[str, str] = {}
-    for tried, make in asked.items():
+    for tried, make in candidates.items():
         try:
             return make(network, dimensions, probed), _reason_for_eager(reasons)
         except Exception as error:  # a model's own code may fail in any way
