@@ -129,13 +129,13 @@ def check_padding(engine: Engine, probed: Probe) -> None:
     Raises:
         ModelError: a probability differs.
     """
-    whole = probed.tokens
-    length = whole.shape[1]
+    long_text = probed.tokens
+    length = long_text.shape[1]
     short = max(1, length // 2)
-    padded = whole.clone()
-    padded[:, short:] = PADDING if engine.attention_kind.sees_future else whole[:, :1]
-    alone = _patterns(engine, whole[:, :short])
-    together = _patterns(engine, torch.cat([whole, padded]))
+    padded = long_text.clone()
+    padded[:, short:] = PADDING if engine.attention_kind.sees_future else long_text[:, :1]
+    alone = _patterns(engine, long_text[:, :short])
+    together = _patterns(engine, torch.cat([long_text, padded]))
     for layer, pattern in alone.items():
         in_batch = together[layer][1:, :, :short, :short].float()
         worst = float((in_batch - pattern.float()).abs().nan_to_num(nan=torch.inf).max())
