@@ -25,6 +25,8 @@ Nothing but the entry points knows `cli`; `run` and `classification` are known t
 """
 UNKNOWN = {("models", "relations"), ("statistics", "models")}
 """Further pairs of rooms whose first does not know the second."""
+TYPES = ["relations", "types"]
+"""Where a head type is a file: only studies and other types may know one by its name."""
 SWEEPS = ("sweep", "emergence", "languages")
 MAY_CLASSIFY = (*SWEEPS, "why")
 """The studies that run `classify`; no other study knows the rooms above it."""
@@ -102,6 +104,8 @@ def _forbidden(name: str, target: str) -> bool:
         return other[0] == "studies" and len(own) > 1 and not _one_study(own[1], other[1])
     if own[0] not in ROOMS:
         return False
+    if other[:2] == TYPES and len(other) == 3 and own[:2] != TYPES:
+        return True
     if (own[0], other[0]) in UNKNOWN or other[0] in TOP:
         return True
     return other[0] in ROOMS[ROOMS.index(own[0]) + 1 :]
