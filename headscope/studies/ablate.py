@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from math import log
+from pathlib import Path
 from textwrap import shorten
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -29,6 +31,7 @@ from headscope.causal.task_runner import Method
 from headscope.corpus.window import Window
 from headscope.errors import ArgumentError, RunError
 from headscope.heads import head_name
+from headscope.models.model import Model
 from headscope.models.stream import batch_tokens_on, in_batches, padded_tokens
 from headscope.options import Device, Heads, Positive, RunCorpus, Seed, Source
 from headscope.progress import OnProgress, Progress, Steps, progress_bar
@@ -172,12 +175,7 @@ def ablate(
             device=device,
             **task_options,
         )
-    unknown = [name for name in task_options if name not in TASK_OPTIONS]
-    if unknown:
-        raise TypeError(f"ablate() got an unexpected keyword argument {unknown[0]!r}")
-    if task_options or how == "resample":
-        name = next(iter(task_options), "how='resample'")
-        raise ArgumentError(f"{name} needs a task")
+    _check_no_task_options(task_options, how)
     run = the_run(run)
     heads = heads or "tagged"
     selection = selected_heads(run, heads)
@@ -187,21 +185,53 @@ def ablate(
     with progress_bar(progress, "ablating", unit="steps") as bar:
         model = model_of(run, source=source, device=device)
         if only != "edges":
-            rerunner = Rerunner(model)
-            windows = short_windows(model, corpora, NORM_TOKENS, seed)
-            norms = output_norms(rerunner, clean_runs(rerunner, windows))
-            tested = heads_with_controls(run, heads, norms)
-            types = {head.type for head in tested}
-            texts = ablation_texts(run, model, corpora, types, rerunner.score, seed)
-            table = ablate_heads(rerunner, texts, tested, method=how, seed=seed, progress=bar)
-            tables.append(table)
+            ablation = _HeadAblation(run, model, corpora, how, seed)
+            tables.append(ablation.effects(heads, bar))
         if only != "heads":
             tags = tags_of(run.evidence, selection)
             table = edge_effects(model, corpora, tags, queries=queries, seed=seed, progress=bar)
             tables.append(table)
+    return _result(run, pd.concat(tables, ignore_index=True))
+
+
+def _check_no_task_options(task_options: Mapping[str, Any], how: str) -> None:
+    """Refuse options of tasks where there is no task."""
+    unknown = [name for name in task_options if name not in TASK_OPTIONS]
+    if unknown:
+        raise TypeError(f"ablate() got an unexpected keyword argument {unknown[0]!r}")
+    if task_options or how == "resample":
+        name = next(iter(task_options), "how='resample'")
+        raise ArgumentError(f"{name} needs a task")
+
+
+@dataclass(frozen=True, eq=False)
+class _HeadAblation:
+    """What heads of a run are ablated on, and how."""
+
+    run: Result
+    model: Model
+    corpora: Sequence[str | Path]
+    method: Method
+    seed: int
+
+    def effects(self, heads: str, progress: OnProgress) -> pd.DataFrame:
+        """Effects of ablating the heads that a selection names, beside similar heads."""
+        rerunner = Rerunner(self.model)
+        windows = short_windows(self.model, self.corpora, NORM_TOKENS, self.seed)
+        norms = output_norms(rerunner, clean_runs(rerunner, windows))
+        tested = heads_with_controls(self.run, heads, norms)
+        types = {head.type for head in tested}
+        texts = ablation_texts(self.run, self.model, self.corpora, types, rerunner.score, self.seed)
+        return ablate_heads(
+            rerunner, texts, tested, method=self.method, seed=self.seed, progress=progress
+        )
+
+
+def _result(run: Result, effects: pd.DataFrame) -> StudyResult:
+    """The result of all effects, each with its verdict."""
     direct = run.heads[run.heads["direct_effects"].fillna("") != ""]
     direct_heads = set(zip(direct["layer"], direct["head"], strict=True))
-    causes = judged(pd.concat(tables, ignore_index=True), direct_heads)
+    causes = judged(effects, direct_heads)
     tests = causes[~causes["behaviour"].isin(AWAY)]
     return StudyResult(
         title=f"{run.name}: effects of ablating heads and of knocking out the edges of tags, nats",
