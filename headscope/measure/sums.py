@@ -15,7 +15,15 @@ from headscope.measure.loss_check import TokenCounts
 from headscope.measure.tally import Tally
 from headscope.models.model import Model
 from headscope.relations.effects import sum_names
-from headscope.relations.relation import EASY, HARD, MATCHED_CONTROL, SELF, Relation, part_name
+from headscope.relations.relation import (
+    EASY,
+    HARD,
+    MATCHED_CONTROL,
+    SELF,
+    Relation,
+    is_compared,
+    part_name,
+)
 from headscope.stimuli.natural_text import TEXT
 
 PARTS = (MATCHED_CONTROL, SELF, HARD, EASY)
@@ -74,7 +82,10 @@ class Sums:
     @property
     def text_blocks(self) -> int:
         """Number of blocks in which queries of text lie."""
-        of_text = [name not in self.beside_text for name in self.tally.relations]
+        # hard and easy queries lie in the challenge set too
+        of_text = [
+            name not in self.beside_text and not is_compared(name) for name in self.tally.relations
+        ]
         return int((self.tally.queries[:, of_text] > 0).any(1).sum())
 
     @property

@@ -105,7 +105,7 @@ def test_late_queries_of_a_long_window_lie_in_several_stretches(model, text):
 
 def test_the_first_lines_say_that_intervals_rest_on_stretches(tmp_path, command):
     (tmp_path / "one.txt").write_text("The old key was in the house, and she told them. " * 60)
-    options = ["--types", "positional", "--quick", "--out", tmp_path / "run"]
+    options = ["--types", "positional,syntactic", "--quick", "--out", tmp_path / "run"]
     _, printed, _ = command("classify", "mini", "--corpus", tmp_path / "one.txt", *options)
     before_heads = printed.partition("not the default")[0]
     assert "16 blocks" in " ".join(before_heads.split())
