@@ -110,7 +110,7 @@ OUTCOMES = PROJECT / "docs" / "reference" / "layouts.csv"
 
 
 def layout_lists() -> str:
-    """The types that each engine reads, and those that are refused with the reason."""
+    """The types that each engine reads, and those that are refused."""
     outcomes = pd.read_csv(OUTCOMES, keep_default_na=False)
     lines = []
     for engine in ("fused", "eager"):
@@ -122,21 +122,12 @@ def layout_lists() -> str:
         lines.append("")
     refused = outcomes[outcomes["result"] == "refused"]
     lines += [f"## Refused: {len(refused)} types", ""]
-    lines += table(("type", "reason"), refused_rows(refused))
+    names = ", ".join(f"`{name}`" for name in refused["model_type"])
+    lines.append(f"[layouts.csv](layouts.csv) states the reason of each: {names}.")
     not_built = outcomes[outcomes["result"] == "not built"]["model_type"]
     names = ", ".join(f"`{name}`" for name in not_built)
     lines += ["", f"Not tested, because the tests build no tiny model of them: {names}."]
     return "\n".join(lines)
-
-
-def refused_rows(refused: pd.DataFrame) -> list[tuple[str, str]]:
-    """Types with the same reason together, and the reason without its general end."""
-    reasons: dict[str, list[str]] = {}
-    for model_type, sentence in zip(refused["model_type"], refused["reason"], strict=True):
-        reason = sentence.partition("; headscope reads")[0]
-        reason = reason.removeprefix(f"{model_type} is ").replace(f"({model_type}) ", "")
-        reasons.setdefault(reason, []).append(f"`{model_type}`")
-    return [(", ".join(types), reason) for reason, types in reasons.items()]
 
 
 def named_type(model_type: str) -> str:

@@ -21,6 +21,7 @@ from headscope.printing import one_line
 if TYPE_CHECKING:
     from headscope.runs.folder import RunFolder
     from headscope.runs.tables import RunTable
+    from headscope.views.study_result import StudyResult
 
 _LIST = "repeatable, or separated by commas"
 
@@ -62,8 +63,7 @@ def sweep(
             on_message=message_listener(call.quiet), progress=not call.quiet, **settings
         )
     print_rich(result.lines())
-    if result.notes:
-        raise typer.Exit(1)
+    _exit_after_failures(result)
 
 
 @body("languages")
@@ -103,6 +103,11 @@ def languages(
         )
     print_rich(result.lines())
     print_written([out / TABLE, *call.write(result)])
+    _exit_after_failures(result)
+
+
+def _exit_after_failures(result: StudyResult) -> None:
+    """End with exit code 1 if the notes of a sweep list failed runs."""
     if result.notes:
         raise typer.Exit(1)
 

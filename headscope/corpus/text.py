@@ -44,8 +44,12 @@ def read_texts(name: str, text: str, *, source: str = "") -> Iterator[Document]:
             piece = read_text(f"{name}.{count}", text[start:end], source=source)
             yield replace(piece, original=source or name)
         start = end
-    if not count:
-        raise CorpusError(f"{source or name}: no word in this text")
+    _check_words(count, source or name)
+
+
+def _check_words(count: int, name: str) -> None:
+    if count == 0:
+        raise CorpusError(f"{name}: no word in this text")
 
 
 def _piece_end(text: str, start: int) -> int:
@@ -83,6 +87,5 @@ def read_text(name: str, text: str, *, source: str = "") -> Document:
             # two ends with no word between them are one
             sentence = words[-1].sentence + 1 if words else 0
         words.append(Word(match.group(), match.start(), match.end(), sentence))
-    if not words:
-        raise CorpusError(f"{source or name}: no word in this text")
+    _check_words(len(words), source or name)
     return Document(name, text, tuple(words), source=source)
