@@ -6,6 +6,7 @@ A type that ships is a file of `headscope/relations/types`.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from importlib.metadata import entry_points
 from typing import Annotated
@@ -116,6 +117,10 @@ def _stimuli_of(types: Iterable[HeadType]) -> dict[str, Stimulus]:
 Relations = Annotated[Sequence[Relation], Field(min_length=1)]
 
 
+ENCODER_SURROGATE_SHARE = 0.5
+"""`Threshold.surrogate_share` of relations of encoders."""
+
+
 def relations_of(
     types: Sequence[str] | None = None,
     attention_kind: AttentionKind = CAUSAL,
@@ -135,7 +140,7 @@ def relations_of(
         ChoiceError: there is no such type.
     """
     return [
-        relation
+        _for_encoder(relation) if attention_kind.sees_future else relation
         for head_type in check_types(types).values()
         for relation in (
             *head_type.relations_of(attention_kind),
@@ -143,6 +148,14 @@ def relations_of(
         )
         if not quick or types is not None or {relation.type, relation.id} & {*QUICK}
     ]
+
+
+def _for_encoder(relation: Relation) -> Relation:
+    """The relation with the surrogate's threshold of encoders, if it has one."""
+    if not relation.thresholds.beats_surrogate:
+        return relation
+    stricter = replace(relation.thresholds, surrogate_share=ENCODER_SURROGATE_SHARE)
+    return replace(relation, thresholds=stricter)
 
 
 def check_types(types: Sequence[str] | None) -> dict[str, HeadType]:

@@ -79,6 +79,9 @@ class Threshold:
     beats_surrogate: bool = False
     """True if a tag requires that the head exceeds its surrogate, which is fitted on surface
     features; see `headscope.statistics.surrogate`."""
+    surrogate_share: float = 0.2
+    """Least share of the queries where the surrogate is wrong at which a head prefers the target;
+    0.5 for encoders, whose lazy heads exceed their surrogates more often."""
     sign: int | None = None
     """Of a direct effect 1 if the head must raise the logits of the tokens in question, −1 if it
     must lower them; None for attention."""

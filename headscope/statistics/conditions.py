@@ -21,8 +21,6 @@ MIN_HARD = 10
 """Fewest hard queries that can decide a relation."""
 SECOND = 0.5
 """Least share of the threshold that a direct effect must have over the matched control, too."""
-BEYOND_SURROGATE = 0.2
-"""Least share of the queries where the surrogate is wrong at which a head prefers the target."""
 STANDS_OUT = 0.5
 """Least lift of an effect in units of the standard deviation of a head's effects over the tokens of
 the text. A head with large effects raises whatever it attends to by chance: with random V and O the
@@ -304,15 +302,15 @@ def _surrogate_in_words(row: Row) -> str:
     return (
         f"prefers the target at {row['beyond_surrogate']:.2f} {interval} of "
         f"{row['surrogate_wrong']:.0f} queries where its surrogate is wrong, "
-        f"needs {BEYOND_SURROGATE:g}"
+        f"needs {row['surrogate_share']:g}"
     )
 
 
 def _surrogate_margin(numbers: Numbers) -> Margin:
     return Margin(
-        value=numbers["beyond_surrogate"] - BEYOND_SURROGATE,
-        low=numbers["beyond_low"] - BEYOND_SURROGATE,
-        high=numbers["beyond_high"] - BEYOND_SURROGATE,
+        value=numbers["beyond_surrogate"] - numbers["surrogate_share"],
+        low=numbers["beyond_low"] - numbers["surrogate_share"],
+        high=numbers["beyond_high"] - numbers["surrogate_share"],
     )
 
 
@@ -419,7 +417,7 @@ CONDITIONS = (
     ),
     Condition(
         name="surrogate",
-        holds=lambda t: t["beyond_surrogate"] >= BEYOND_SURROGATE,
+        holds=lambda t: t["beyond_surrogate"] >= t["surrogate_share"],
         describe=_surrogate_in_words,
         applies=lambda t: t.has("beyond_surrogate"),
         means="a model of the head fitted on parts of speech, word forms, distance, order and "

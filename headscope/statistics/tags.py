@@ -49,7 +49,7 @@ NO_TYPE = (UNIDENTIFIABLE, UNCLASSIFIED)
 SINK_RELATIONS = ("sink/first-token", "sink/position")
 """Relations of attention sinks, which are not a function of a head."""
 
-_THRESHOLDS = ("threshold", "beat_baseline_by", "times_chance", "sign")
+_THRESHOLDS = ("threshold", "beat_baseline_by", "times_chance", "surrogate_share", "sign")
 _PAIRED = {
     "paired_mass": "mass",
     "paired_error": "mass_error",

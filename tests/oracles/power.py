@@ -18,7 +18,7 @@ import pandas as pd
 from jaxtyping import Float
 from numpy import ndarray
 
-from headscope.attention_kind import BIDIRECTIONAL
+from headscope.attention_kind import BIDIRECTIONAL, AttentionKind
 from headscope.corpus.shipped import shipped_corpora
 from headscope.corpus.window import Window
 from headscope.from_patterns import score_patterns
@@ -116,13 +116,13 @@ def _with_queries(windows: Sequence[Window], relations: Sequence[Relation]) -> s
     return {name for name, count in queries.items() if count >= MIN_QUERIES}
 
 
-def judge(run: Result) -> pd.DataFrame:
+def judge(run: Result, kind: AttentionKind = BIDIRECTIONAL) -> pd.DataFrame:
     """The evidence of a run by the conditions of the code as it is now.
 
     Tags that no head of the run had lack the surrogate.
     """
     assert run.tally is not None
-    every = relations_of(TYPES, BIDIRECTIONAL)
+    every = relations_of(TYPES, kind)
     relations = [relation for relation in every if relation.id in run.tally.relations]
     info, seed = record_of(run), run.info["settings"]["seed"]
     weighed = weigh_run(run.tally, relations, seed=seed, info=info)
@@ -197,7 +197,8 @@ def main(model: str, max_tokens: str, folder: str, step: str = "1") -> None:
     lazy = {
         head.name: head for head in (*baseline_heads(BIDIRECTIONAL), *lazy_heads(BIDIRECTIONAL))
     }
-    print(summary(of_known_heads(judge(run), heads, lazy)))
+    kind = open_model(model).attention_kind
+    print(summary(of_known_heads(judge(run, kind), heads, lazy)))
 
 
 if __name__ == "__main__":

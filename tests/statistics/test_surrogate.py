@@ -25,11 +25,12 @@ from headscope.progress import silent
 from headscope.relations import relations_of
 from headscope.relations.relation import Relation
 from headscope.statistics import surrogate_model
-from headscope.statistics.conditions import BEYOND_SURROGATE
 from headscope.statistics.surrogate import SurrogateScore, score_surrogates
 from headscope.statistics.surrogate_model import PRIOR, ROUNDS, fit, predict
 from tests.helpers.prose import gum_windows, prose_windows
 
+LEAST = {False: 0.2, True: 0.5}
+"""Least share of causal heads, and of heads that see both ways."""
 NOUNS = ("NOUN", "PROPN")
 Choice = np.ndarray
 """Words that each word attends to, word × word."""
@@ -133,7 +134,7 @@ def test_a_lazy_head_knows_no_more_than_its_surrogate(rule, two_sided, name):
     """Each is right at a third of the queries and more, and no baseline's name says it."""
     score = surrogate_of(text(two_sided), rule, name)
     assert score.mass > 0.25
-    assert score.beyond < BEYOND_SURROGATE
+    assert score.beyond < LEAST[two_sided]
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.7])
@@ -148,7 +149,7 @@ def test_a_lazy_head_knows_no_more_than_its_surrogate(rule, two_sided, name):
 )
 def test_a_head_that_reads_the_annotation_knows_more_than_its_surrogate(two_sided, name, noise):
     score = surrogate_of(text(two_sided), lambda window: knows(name, window), name, noise=noise)
-    assert score.low > BEYOND_SURROGATE
+    assert score.low > LEAST[two_sided]
     assert score.beyond == pytest.approx(1, abs=0.05)
 
 
@@ -284,4 +285,4 @@ def test_a_lazy_head_of_given_patterns_loses_its_tag_by_its_surrogate():
 
     run = hs.score_patterns(patterns, windows, relations=[det], progress=False)
     assert run.evidence["tagged"].tolist() == [False, True]
-    assert (run.evidence["beyond_surrogate"] >= BEYOND_SURROGATE).tolist() == [False, True]
+    assert (run.evidence["beyond_surrogate"] >= LEAST[True]).tolist() == [False, True]
