@@ -11,7 +11,7 @@ from headscope.causal.rerun import Rerunner, Score, TokenRows
 from headscope.models.load import load_model
 from tests.helpers.models import save_uneven
 from tests.models.every_layout import save_tiny
-from tests.models.tiny import ENCODERS, tiny_config
+from tests.models.tiny import FUSED_ENCODERS, tiny_config
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +106,7 @@ def alone(network, rows: TokenRows, output: str) -> list[torch.Tensor]:
         ]
 
 
-@pytest.mark.parametrize("model_type", ENCODERS)
+@pytest.mark.parametrize("model_type", FUSED_ENCODERS)
 def test_masked_tokens_are_filled_in_as_transformers_does(model_type, tokenizer, tmp_path):
     save_tiny(model_type, tokenizer, tmp_path)
     model = load_model(str(tmp_path))

@@ -10,6 +10,9 @@ from headscope.attention_kind import BIDIRECTIONAL
 from headscope.models.layout.table import LAYOUTS
 
 ENCODERS = tuple(row.model_type for row in LAYOUTS if row.attention_kind == BIDIRECTIONAL)
+FUSED_ENCODERS = tuple(
+    row.model_type for row in LAYOUTS if row.engine == "fused" and row.model_type in ENCODERS
+)
 UNREAD = ("deepseek_v32", "mamba", "rwkv")
 """Layouts of decoders that headscope refuses, each for another reason."""
 MODEL_TYPES = (*(row.model_type for row in LAYOUTS), *UNREAD)
