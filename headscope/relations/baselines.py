@@ -43,6 +43,7 @@ _PHRASE_CLASSES = (
     "content-word",
     "function-word",
 )
+_RUN_CLASSES = ("name-or-noun", "nominal", "content-word", "verbal")
 _Rows = Int[ndarray, " word"]
 _Mask = Bool[ndarray, " word"]
 
@@ -140,6 +141,13 @@ def _before_anchor(rows: WordRows, *, number: int, anchor: int) -> _Rows:
     return np.where(anchor_word >= 0, rows.nearest[number][anchor_word], -1)
 
 
+def _edge_of_run(rows: WordRows, *, number: int, step: int) -> _Rows:
+    """The nearest word of a class whose neighbour on one side is of another class."""
+    of_class = np.pad(rows.of_class[number], 1)
+    neighbour = np.roll(of_class, -step)
+    return nearest((of_class & ~neighbour)[1:-1])
+
+
 _FORMS = {
     "nearest-{}": "nearest",
     "nearest-{}-in-sentence": "nearest_in_sentence",
@@ -178,8 +186,15 @@ _PHRASES: dict[str, PickWords] = {
     )
     for title, anchor in _ANCHORS.items()
     for name in _PHRASE_CLASSES
+} | {
+    f"nearest-{name}-that-{verb}-a-run": partial(
+        _edge_of_run, number=_CLASS_NUMBER[name], step=step
+    )
+    for name in _RUN_CLASSES
+    for verb, step in (("opens", -1), ("closes", 1))
 }
-"""The last word of a class before the nearest adposition, conjunction or mark."""
+"""The last word of a class before the nearest adposition, conjunction or mark, and the nearest word
+at the edge of a run of words of a class."""
 _WORD_BASELINES = _BY_WORD | _PHRASES
 OFFSET_BASELINES = tuple(f"offset-{d}" for d in range(1, OFFSETS + 1))
 OFFSETS_AHEAD = tuple(f"offset+{d}" for d in range(1, OFFSETS + 1))

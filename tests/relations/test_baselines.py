@@ -46,6 +46,11 @@ def slow_phrase(window: Window, q: int, baseline: str) -> int | None:
     """The word that a rule about words before a mark picks for word q."""
     upos = window.words.upos.tolist()
     name = next(c for c in sorted(CLASSES, key=len, reverse=True) if c in baseline)
+    if baseline.endswith("-a-run"):
+        step = -1 if "opens" in baseline else 1
+        members = [word in CLASSES[name] for word in upos] + [False]
+        edges = [k for k in range(q) if members[k] and (k + step < 0 or not members[k + step])]
+        return edges[-1] if edges else None
     of_class = [k for k in range(q) if upos[k] in CLASSES[name]]
     marks = [k for k in range(q) if upos[k] == ANCHORS[baseline.rpartition("-")[2]]]
     before = [k for k in of_class if marks and k < marks[-1]]

@@ -42,5 +42,6 @@ def test_a_small_sample_leads_to_the_choice_of_the_table(sample):
         own_rate = float(rows[0]["rate"])
         close += of_relation.rate(table[name].choice) > own_rate - 0.05
     assert len(frequent) >= 10
-    assert same >= 0.7 * len(frequent)
+    # several rules are right as often: a small sample may prefer another of them
+    assert same >= 0.6 * len(frequent)
     assert close >= 0.7 * len(frequent)
