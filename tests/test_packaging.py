@@ -141,6 +141,19 @@ def test_the_wheel_is_small_and_atlases_are_in_it(wheel):
         assert f"headscope/data/atlas/{name}.tar.xz" in names
 
 
+SCRIPTS = [
+    path.relative_to(ROOT)
+    for folder in ("data", "docs")
+    for path in sorted((ROOT / folder).rglob("*.py"))
+    if "argparse" in path.read_text(encoding="utf-8")
+]
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=str)
+def test_scripts_outside_the_package_still_start(script):
+    assert "usage" in call(sys.executable, script, "--help", cwd=ROOT)
+
+
 def test_every_package_that_is_asked_for_has_the_version_that_the_tests_passed_with():
     """Else a release of another package on the day of a test decides whether it passes."""
     pinned = {

@@ -37,7 +37,7 @@ def main() -> None:
     parser.add_argument("--runs", type=Path, default=Path("runs/atlas"), help="folder of the runs")
     parser.add_argument("--gallery", type=Path, help="write a site of the reports, too")
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--max-tokens", type=int, default=hs.Settings.max_tokens)
+    parser.add_argument("--max-tokens", type=int, default=hs.Settings().max_tokens)
     arguments = parser.parse_args()
     check_site(arguments.out, overwrite=True)  # before minutes of work
     # so that another processor gives the same numbers
