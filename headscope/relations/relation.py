@@ -79,9 +79,9 @@ class Threshold:
     beats_surrogate: bool = False
     """True if a tag requires that the head exceeds its surrogate, which is fitted on surface
     features; see `headscope.statistics.surrogate`."""
-    surrogate_share: float = 0.2
-    """Least share of the queries where the surrogate is wrong at which a head prefers the target;
-    0.5 for encoders, whose lazy heads exceed their surrogates more often."""
+    surrogate_share: float = 0.5
+    """Least share of the queries where the surrogate is wrong at which a head prefers the target.
+    It is 0.2 for types whose lazy heads in causal models stay below that."""
     sign: int | None = None
     """Of a direct effect 1 if the head must raise the logits of the tokens in question, −1 if it
     must lower them; None for attention."""
@@ -96,7 +96,9 @@ class Threshold:
 
 above_baseline = partial(Threshold, beat_baseline_by=0.10)
 """Thresholds of a relation whose heads must exceed baselines at hard queries by 10 points."""
-above_surrogate = partial(Threshold, beat_baseline_by=0.05, beats_surrogate=True)
+above_surrogate = partial(
+    Threshold, beat_baseline_by=0.05, beats_surrogate=True, surrogate_share=0.2
+)
 """Thresholds of a relation whose heads must exceed baselines by 5 points, and their surrogates."""
 
 

@@ -207,4 +207,4 @@ def test_another_engine_compares_patterns_alone(gpt2_folder, story, tmp_path):
     run = hs.classify(own_code(gpt2_folder, tmp_path), story, types=["positional"], max_tokens=200)
     found = hs.redundancy(run, windows=2, queries=2)
     assert found.table[CKA].isna().all(axis=None)
-    assert "lens engine" in found.notes[-1]
+    assert "eager engine" in found.notes[-1]
