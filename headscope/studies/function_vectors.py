@@ -156,7 +156,7 @@ def _measure(
     steps = Steps(progress, (1 + patch_steps) * len(tasks))
     readings = []
     for task in tasks:
-        reading = _read_task(runner, task, size)
+        reading = read_word_task(runner, task, size)
         readings.append(reading)
         # a task that is not scored is not patched
         steps.advance(1 + patch_steps if reading.verdict else 1)
@@ -189,7 +189,7 @@ class TaskReading:
     shuffled_mean: Means
 
 
-def _read_task(runner: LastTokenRunner, task: WordTask, size: PromptSize) -> TaskReading:
+def read_word_task(runner: LastTokenRunner, task: WordTask, size: PromptSize) -> TaskReading:
     """Test if the model can do a task, and record its heads' mean outputs."""
     clean = prompts_of(runner, task, EFFECTS, CLEAN, size)
     if len(clean) < MIN_PROMPTS or len(task.parts[EFFECTS]) <= size.shots:

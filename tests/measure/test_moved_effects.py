@@ -70,7 +70,7 @@ def test_what_is_read_at_the_own_position_earns_no_tag(noise, tokenizer, tmp_pat
     assert {window.copy_length for window in windows} == {20}
     tally = measure(model, [], windows, EFFECTS, seed=0, batch_tokens=256)
     assert tally.relations == sum_names(EFFECTS)
-    evidence, _ = Judging(tally, seed=0).relations(EFFECTS)
+    evidence = Judging(tally, seed=0).relations(EFFECTS)
     evidence = evidence[evidence["relation"] == "repeat"]
     table = evidence.set_index(["layer", "head"])
     assert set(table.index[table["tagged"]]) == {MOVER, LATE}

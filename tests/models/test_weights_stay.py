@@ -161,13 +161,18 @@ def test_a_study_leaves_tied_weights_as_they_were(study, words, text):
     assert state(model) == before
 
 
-@pytest.mark.parametrize("study", ["ablate", "prune"])
+def ablate_on_a_task(pair, text):
+    rows = [{"prompt": f"the old keys {name}", "answer": " again"} for name in "abcd"]
+    return hs.ablate(pair, task=rows)
+
+
+@pytest.mark.parametrize("study", [ablate_on_a_task, STUDIES["prune"]], ids=["ablate", "prune"])
 def test_heads_of_layers_that_share_an_output_projection_are_not_changed(study, words, text):
     model = llama(words)
     shared_layers(model)
     before = state(model)
     with pytest.raises(ModelError, match="layers 0 and 2"):
-        STUDIES[study]((model, words), text)
+        study((model, words), text)
     assert state(model) == before
 
 

@@ -111,7 +111,7 @@ def test_heads_are_found_by_what_they_do_and_ablated_by_type(browser, with_run):
     assert found["none"] == 0
     assert found["change"].endswith("with L0H1 ablated.")
     assert found["random"].startswith("20 random sets")
-    assert found["chips"] == "I?P"
+    assert found["chips"] == "IP"
     assert "ablate=induction" in found["hash"]
 
 

@@ -16,7 +16,7 @@ from headscope.studies.function_vectors import (
     EFFECTS,
     THRESHOLD,
     prompts_of,
-    read_task,
+    read_word_task,
     task_effects,
 )
 from tests.oracles.planted_tasks import FUNCTION_VECTOR, LAZY, save_model, save_tasks_file, tasks
@@ -75,7 +75,7 @@ def test_an_effect_is_that_of_a_whole_run_with_the_head_set(tasks_file, tmp_path
     runner, size = LastTokenRunner(model), PromptSize(3, 6, 0)
     spelling = Spelling(model.tokenizer)
     readings = [
-        read_task(runner, spelled_task(name, rows, spelling, seed=0), size)
+        read_word_task(runner, spelled_task(name, rows, spelling, seed=0), size)
         for name, rows in list(tasks().items())[:2]
     ]
     effects = task_effects(runner, readings, 0, size, lambda: None)
