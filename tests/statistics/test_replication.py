@@ -14,7 +14,7 @@ from headscope.statistics.conditions import MAX_Q
 from headscope.statistics.replication import COMMON, NOISE, replicates
 from headscope.statistics.tags import TAGGED, with_thresholds
 
-RULE = Threshold(0.2, "a source", "its target", beat_baseline_by=0.05)
+RULE = Threshold(0.2, "a source", "its target", beat_baseline_by=0.05, surrogate_share=0.2)
 SURE = {
     "layer": 0,
     "head": 0,
