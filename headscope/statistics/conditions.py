@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float
 from numpy import ndarray
 
 from headscope.measure.tally import MIN_BLOCKS
+from headscope.relations.relation import MIN_QUERIES
 from headscope.statistics.intervals import Z_95
 from headscope.statistics.wording import TIMES_CONTROL, baseline_in_words, strictest_control
 
@@ -145,7 +146,7 @@ def is_open(numbers: Numbers) -> _Truth:
     queries = numbers["hard_n"]
     largest_low = queries / (queries + Z_95**2)
     is_reachable = _bound(numbers) < largest_low
-    has_queries = queries >= numbers["fewest_hard"]
+    has_queries = queries >= MIN_HARD
     enough = has_queries & numbers.has("hard_low") & is_reachable
     open_rows: _Truth = _has_baseline(numbers) & ~enough
     return open_rows
@@ -212,9 +213,8 @@ def open_in_words(row: Row) -> str:
     """Reason why the text cannot distinguish the relation of a row from baselines."""
     baseline = baseline_in_words(row["baseline"])
     hard = f"{row['hard_n']:.0f} hard queries, where “{baseline}” is wrong"
-    fewest = row.get("fewest_hard", MIN_HARD)
-    if row["hard_n"] < fewest:
-        return f"{hard}; needs {fewest:.0f}"
+    if row["hard_n"] < MIN_HARD:
+        return f"{hard}; needs {MIN_HARD}"
     if isnan(row["hard_low"]):
         return f"{hard}, in too few documents for an interval"
     return f"at {hard}, baselines reach {row['hard_baseline_rate']:.0%}"
@@ -236,14 +236,14 @@ BESIDE_LIFT = ("matched control tokens", "moved", "stands out")
 
 def _has_enough_queries(numbers: Numbers) -> _Truth:
     is_taggable = numbers["taggable"] > 0
-    is_enough: _Truth = is_taggable & (numbers["n"] >= numbers["fewest"])
+    is_enough: _Truth = is_taggable & (numbers["n"] >= MIN_QUERIES)
     return is_enough
 
 
 def _queries_in_words(row: Row) -> str:
     if not row["taggable"]:
         return "this relation is reported and never gives a tag"
-    return f"{row['n']} queries, needs {row['fewest']}"
+    return f"{row['n']} queries, needs {MIN_QUERIES}"
 
 
 def _mass_in_words(row: Row) -> str:

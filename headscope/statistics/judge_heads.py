@@ -70,7 +70,6 @@ THRESHOLDS: Mapping[str, Any] = {
     "resamples": RESAMPLES,
 }
 """Thresholds that all tags share, as `run.json` states them."""
-_CELL = ["layer", "head", "type", "relation"]
 _HEAD = ["layer", "head"]
 _PACKAGES = ("headscope", "torch", "transformers", "transformer-lens", "numpy", "pandas", "scipy")
 

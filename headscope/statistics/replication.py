@@ -18,9 +18,11 @@ from jaxtyping import Float
 from numpy import ndarray
 from scipy.special import ndtr, ndtri
 
+from headscope.relations.relation import MIN_QUERIES
 from headscope.statistics.conditions import (
     CONDITIONS,
     MAX_Q,
+    MIN_HARD,
     Q_VALUE,
     Condition,
     Numbers,
@@ -44,12 +46,12 @@ def replicates(table: pd.DataFrame) -> Float[ndarray, " row"]:
         table: of `with_thresholds`.
     """
     numbers = Numbers(table)
-    by_condition = [_counts_again(numbers["n"], numbers["fewest"]), _is_significant_again(numbers)]
+    by_condition = [_counts_again(numbers["n"], MIN_QUERIES), _is_significant_again(numbers)]
     for condition in CONDITIONS:
         if condition.margin is not None and condition.name != Q_VALUE:
             by_condition.append(_holds_again(condition, numbers))
     has_hard = numbers.has("hard_n") & numbers.has("beat_baseline_by")
-    enough_hard = _counts_again(numbers["hard_n"], numbers["fewest_hard"])
+    enough_hard = _counts_again(numbers["hard_n"], MIN_HARD)
     by_condition.append(np.where(has_hard, enough_hard, 1.0))
     probabilities = np.stack(by_condition)
     weakest = probabilities.min(axis=0)
@@ -86,9 +88,7 @@ def _holds_again(condition: Condition, numbers: Numbers) -> Float[ndarray, " row
     return np.where(condition.applies(numbers), probability, 1.0)
 
 
-def _counts_again(
-    count: Float[ndarray, " row"], fewest: Float[ndarray, " row"]
-) -> Float[ndarray, " row"]:
+def _counts_again(count: Float[ndarray, " row"], fewest: int) -> Float[ndarray, " row"]:
     """Probability that another text has enough queries, whose number varies as Poisson's."""
     return passes_again(count - fewest, np.sqrt(count))
 

@@ -10,7 +10,7 @@ import pandas as pd
 from jaxtyping import Int
 from numpy import ndarray
 
-from headscope.relations.relation import MIN_QUERIES, Threshold
+from headscope.relations.relation import Threshold
 from headscope.statistics.cautions import types_of_heads, with_cautions
 from headscope.statistics.columns import (
     EFFECT_NUMBERS,
@@ -23,7 +23,6 @@ from headscope.statistics.columns import (
 from headscope.statistics.conditions import (
     CONDITIONS,
     HARD_QUERIES,
-    MIN_HARD,
     Q_VALUE,
     QUERIES,
     Numbers,
@@ -65,9 +64,7 @@ def is_sink(relation: pd.Series) -> pd.Series:
     return relation.isin(SINK_RELATIONS)
 
 
-def with_thresholds(
-    evidence: pd.DataFrame, thresholds: Mapping[str, Threshold], *, fewest: int = MIN_QUERIES
-) -> pd.DataFrame:
+def with_thresholds(evidence: pd.DataFrame, thresholds: Mapping[str, Threshold]) -> pd.DataFrame:
     """The evidence with each relation's thresholds, and its full name as `id`.
 
     Numbers of effects count upwards in the direction that each of them asks for.
@@ -79,8 +76,6 @@ def with_thresholds(
         table["id"] = table["type"] + "/" + table["relation"]
     table[PRELIMINARY] = table[PRELIMINARY].eq(True)
     table[GENERAL] = table[GENERAL].astype(object).fillna("")
-    table["fewest"] = fewest
-    table["fewest_hard"] = MIN_HARD * fewest // MIN_QUERIES
     # hundreds of thousands of rows have a few hundred names
     row, ids = pd.factorize(table["id"])
     known = [thresholds.get(name) for name in ids]
@@ -135,9 +130,7 @@ def _upward(table: pd.DataFrame) -> pd.DataFrame:
     return upward
 
 
-def verdicts(
-    evidence: pd.DataFrame, thresholds: Mapping[str, Threshold], *, fewest: int = MIN_QUERIES
-) -> pd.Series:
+def verdicts(evidence: pd.DataFrame, thresholds: Mapping[str, Threshold]) -> pd.Series:
     """The `verdict` column.
 
     `tagged` if every condition holds; `not identifiable` if there are too few blocks of documents
@@ -147,7 +140,7 @@ def verdicts(
     """
     if evidence.empty:
         return pd.Series([], dtype=object)
-    table = with_thresholds(evidence, thresholds, fewest=fewest)
+    table = with_thresholds(evidence, thresholds)
     failed = failures(table)
     others = failed.drop(columns=HARD_QUERIES).any(axis=1)
     numbers = Numbers(table)

@@ -45,11 +45,6 @@ class TaskTest:
         """The metric of the untouched model minus chance, with its interval over groups."""
         return self.estimate(self.runner.above_chance())
 
-    @property
-    def is_competent(self) -> bool:
-        """True if the interval of the metric is above chance."""
-        return bool(self.competence.low > 0)
-
     def estimate(self, by_prompt: Float[ndarray, " prompt"]) -> Estimate:
         """Mean over prompts and its 95 % interval; groups of prompts are resampled together."""
         groups = self.runner.prompts.groups
