@@ -297,19 +297,10 @@ def excerpt(example: Example) -> str:
 
 def _marked(example: Example) -> Iterator[str]:
     stretches = {index for index, _, _ in example.gaps}
-    # WordPiece writes no blanks; it marks what goes on instead
-    is_wordpiece = not any(token.startswith((" ", "Ġ", "▁")) for token in example.tokens)
-    for index, token in enumerate(example.tokens):
-        before = " … " if index in stretches else ""
-        blank = " " if is_wordpiece and not token.startswith("##") else ""
-        word = token.removeprefix("##") if is_wordpiece else token
-        bare = word.strip().replace("\n", "↵")
-        blank = blank or " " * word.startswith(" ")
-        if index == example.query:
-            bare = f"[[{bare}]]"
-        elif index in example.targets:
-            bare = f"«{bare}»"
-        yield f"{before}{blank}{bare}"
+    for index in range(len(example.tokens)):
+        if index in stretches:
+            yield " … "
+        yield example.marked(index)
 
 
 def main(words: Sequence[str] | None = None) -> None:

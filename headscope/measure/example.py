@@ -89,7 +89,7 @@ class Example:
         begins = {index: f" … {end}:" for index, _, end in self.gaps}
         text = ""
         for index in range(len(self.tokens)):
-            text += begins.get(index, "") + self._marked(index)
+            text += begins.get(index, "") + self.marked(index)
         if self.positions[-1] + 1 < self.length:
             text += " …"
         notes = []
@@ -102,11 +102,25 @@ class Example:
             text += f" ({', '.join(notes)})"
         return f"{self.relation} {self.kind} {self.mass:.2f}: {text}"
 
-    def _marked(self, index: int) -> str:
-        word = visible(self.tokens[index])
+    def marked(self, index: int) -> str:
+        """A shown token as it stands in the text: the query in [[ ]], a target in « ».
+
+        WordPiece writes no blanks and marks the later tokens of a word with `##` instead.
+        """
+        token = visible(self.tokens[index])
+        if self._is_wordpiece:
+            token = token[2:] if token.startswith("##") else f" {token}"
+        word = token.lstrip(" ")
+        blank = token[: len(token) - len(word)]
         if index == self.query:
-            return f"[[{word}]]"
-        return f"«{word}»" if index in self.targets else word
+            return f"{blank}[[{word}]]"
+        return f"{blank}«{word}»" if index in self.targets else token
+
+    @property
+    def _is_wordpiece(self) -> bool:
+        has_blanks = any(token.startswith(" ") for token in self.tokens)
+        has_marks = any(token.startswith("##") for token in self.tokens)
+        return not has_blanks and (has_marks or self.tokens[0] == "[CLS]")
 
 
 @dataclass(frozen=True, eq=False)

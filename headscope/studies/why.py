@@ -14,7 +14,7 @@ from headscope.errors import RunError
 from headscope.heads import head_name, layer_name, parse_head
 from headscope.measure.example import Example
 from headscope.options import Corpus, Head, HeadNames, Name, checked, several_heads
-from headscope.printing import one_line, visible
+from headscope.printing import one_line
 from headscope.progress import Progress, progress_bar
 from headscope.resolve import ModelOrRun, load, run_named
 from headscope.runs.atlas import atlas_of
@@ -323,7 +323,7 @@ def _line(example: Example, targets: Sequence[int], context: int) -> str:
     parts = []
     before = -1
     for at in _indices_near(example, targets, context):
-        token = _marked(example, at)
+        token = example.marked(at)
         if example.positions[at] != before + 1:
             token = f" … {token.lstrip(' ')}"
         parts.append(token)
@@ -342,15 +342,3 @@ def _indices_near(example: Example, targets: Sequence[int], context: int) -> lis
         end = min(last, centre + context) + 1
         indices.update(range(first, end))
     return sorted(indices)
-
-
-def _marked(example: Example, at: int) -> str:
-    """A token, its marks inside the blank that it begins with."""
-    token = visible(example.tokens[at])
-    word = token.lstrip(" ")
-    blank = token[: len(token) - len(word)]
-    if at == example.query:
-        return f"{blank}[[{word}]]"
-    if at in example.targets:
-        return f"{blank}«{word}»"
-    return token

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -134,6 +135,12 @@ def test_a_line_is_no_wider_than_it_may_be_and_as_wide_as_it_can():
         assert "«a3»" in line
         assert "[[a18]]" in line
     assert len(short_example(example(18, (3,)), width=45)) > 30
+
+
+def test_words_of_wordpiece_are_apart_and_their_pieces_are_joined():
+    pieces = ("[CLS]", "the", "key", "##s", "were", "under", "##ground", *["."] * 13)
+    wordpiece = replace(example(6, (2,)), tokens=pieces)
+    assert short_example(wordpiece, width=60).startswith("[CLS] the «key»s were under[[ground]] .")
 
 
 def test_of_many_targets_those_with_the_most_attention_are_shown():
