@@ -1,8 +1,8 @@
-"""Changes of a model's attention while it runs: heads ablated, scaled or set, patterns replaced.
+"""Changes of a model's attention while it runs: heads ablated, scaled or set.
 
 Two places can be changed: the attention of a layer, which turns queries, keys and values into each
 head's output z (`AttentionChange`); and z itself, just before W_O (`OutputChange`). A study with a
-change of its own derives it from one of these.
+change of its own derives it from one of these. `headscope.causal.replacement` replaces patterns.
 """
 
 from __future__ import annotations
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 HeadOutputs = Float[Tensor, "window position head width"]
 """z: each head's mean of values weighted by its attention, as W_O reads it."""
-Pattern = Float[Tensor, "window _ query key"]
-"""Patterns of all heads of a layer, or one for all of them; a row sums to 1."""
 
 
 class Intervention(ABC):
@@ -84,32 +82,6 @@ class OutputChange(Intervention):
             return self.edit(layer, z).flatten(2), *arguments[1:]
 
         return hook
-
-
-@dataclass(frozen=True, eq=False)
-class PatternReplaced(AttentionChange):
-    """Layers that attend by patterns from elsewhere; values and W_O stay their own."""
-
-    changed: frozenset[int]
-    """Numbers of the layers."""
-    pattern: Callable[[AttentionCall], Pattern]
-    """The patterns of the heads of a layer, or one for all of them, for the batch that is run."""
-
-    @property
-    def layers(self) -> frozenset[int]:
-        """Numbers of the layers."""
-        return self.changed
-
-    def attend(self, call: AttentionCall) -> Output:
-        """Values weighted by the patterns."""
-        value, pattern = call.value, self.pattern(call)
-        pattern = pattern.to(value.dtype)
-        size = call.query.shape[1] // value.shape[1]  # grouped query heads share values
-        if pattern.shape[1] == 1:
-            mixed = (pattern @ value).repeat_interleave(size, 1)
-        else:
-            mixed = pattern @ value.repeat_interleave(size, 1)
-        return mixed.transpose(1, 2).contiguous()
 
 
 @dataclass(frozen=True, eq=False)

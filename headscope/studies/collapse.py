@@ -18,8 +18,9 @@ from jaxtyping import Bool, Float
 from pydantic import Field
 from torch import Tensor
 
-from headscope.causal.intervention import Intervention, PatternReplaced
+from headscope.causal.intervention import Intervention
 from headscope.causal.loss import network_of
+from headscope.causal.replacement import Replacement
 from headscope.causal.text_losses import text_losses
 from headscope.errors import ModelError
 from headscope.measure.study_windows import MAX_TOKENS, text_windows, token_count
@@ -146,7 +147,9 @@ def collapse(
     corpus = readable(corpus, seed=seed)
     with progress_bar(progress) as bar:
         loaded, _ = model_or_run(model, revision=revision, device=device)
-        changes: dict[str, Change] = {way: partial(collapsed, way=way) for way in WAYS}
+        changes: dict[str, Change] = {}
+        for way in WAYS:
+            changes[way] = partial(collapsed, heads=loaded.heads, way=way)
         if weights:
             changes |= {way: partial(SharedWeights, way=way) for way in WEIGHT_WAYS}
         if mixing:
@@ -163,14 +166,15 @@ def collapse(
     )
 
 
-def collapsed(layers: frozenset[int], way: str) -> PatternReplaced:
-    """The intervention that gives all heads of these layers one pattern.
+def collapsed(layers: frozenset[int], heads: int, way: str) -> Replacement:
+    """The intervention that gives all of the `heads` heads of these layers one pattern.
 
     The pattern is computed while the model runs, so that a layer above another collapsed layer
     uses the changed residual stream.
     """
     shared = WAYS[way]
-    return PatternReplaced(layers, lambda call: shared(call.pattern(), call.visible))
+    replaced = {layer: range(heads) for layer in layers}
+    return Replacement(replaced, lambda call: shared(call.pattern(), call.visible))
 
 
 def layer_losses(

@@ -8,8 +8,9 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from headscope.causal import token_rerun
-from headscope.causal.intervention import OutputChange, PatternReplaced
+from headscope.causal.intervention import OutputChange
 from headscope.causal.loss import last_stream
+from headscope.causal.replacement import Replacement
 from headscope.causal.token_rerun import (
     ALL,
     AS_MUCH,
@@ -48,7 +49,7 @@ def test_a_query_run_alone_predicts_what_the_whole_model_does_with_that_pattern(
     pattern[0, head, query, 0] += moved
     pattern[0, head, query, cells] = 0
     network = model.engine.network
-    replaced = PatternReplaced(frozenset({layer}), lambda call: pattern)
+    replaced = Replacement({layer: range(model.heads)}, lambda call: pattern)
     with torch.no_grad(), replaced.applied(model):
         ablated = network(ids).logits
     before, after = (each[0, query].log_softmax(-1) for each in (clean.logits, ablated))

@@ -44,7 +44,7 @@ def test_collapse_is_what_a_loop_over_heads_writes(model, model_folder, layers, 
             ),
             with_kwargs=True,
         )
-    with torch.no_grad(), collapsed(frozenset(layers), how).applied(model):
+    with torch.no_grad(), collapsed(frozenset(layers), model.heads, how).applied(model):
         network.base_model(tokens, use_cache=False)
     # the patterns of a lower layer are those of the untouched model
     with torch.no_grad():
@@ -84,7 +84,7 @@ def test_the_table_has_a_row_per_layer_and_way(model, story):
     assert table["how"].tolist() == ["untouched", *[*WAYS] * 3]
     assert table["layer"].tolist() == ["", *["0"] * 3, *["1"] * 3, *["all"] * 3]
     assert table["rise"].tolist() == pytest.approx((table["loss"] - table["loss"][0]).tolist())
-    uniform = collapsed(frozenset({0, 1}), "uniform")
+    uniform = collapsed(frozenset({0, 1}), model.heads, "uniform")
     assert table["loss"].iloc[-1] == loss(model, text_windows(model, story), uniform).mean
 
 
