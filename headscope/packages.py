@@ -7,7 +7,13 @@ from typing import Any
 
 from headscope.errors import HeadscopeError, first_line
 
-EXTRAS = {"anywidget": "widget", "ray": "ray"}
+EXTRAS = {
+    "anywidget": "widget",
+    "matplotlib": "figures",
+    "ray": "ray",
+    "starlette": "serve",
+    "uvicorn": "serve",
+}
 """headscope's extras by the package that each brings."""
 
 

@@ -31,6 +31,7 @@ from headscope.options import (
     checked,
     several_heads,
 )
+from headscope.packages import optional_package
 from headscope.progress import Progress, progress_bar
 from headscope.relations import Relations, check_relations, check_types
 from headscope.runs.folder import RunFolder, check_foreign
@@ -149,7 +150,9 @@ class Run(Result):
 
         Raises:
             ChoiceError: no such figure.
+            HeadscopeError: matplotlib is not installed.
         """
+        optional_package("a figure", "matplotlib")
         from headscope.views.figures import FIGURES
 
         check_choice("picture", kind, FIGURES)

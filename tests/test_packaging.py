@@ -1,24 +1,28 @@
-"""The published package works alone: sdist, wheel, and an environment without the checkout."""
+"""The package works alone: sdist, wheel, and an environment without the checkout."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
-import sysconfig
 import tarfile
 import tomllib
 import zipfile
+from collections.abc import Iterable
+from importlib.metadata import Distribution, distribution
 from itertools import chain
 from pathlib import Path
 
 import pandas as pd
 import pytest
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from headscope.models.packaged import reserved_names
+from headscope.packages import EXTRAS
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -60,20 +64,45 @@ def wheel(sdist, tmp_path_factory) -> Path:
     return path
 
 
+def required_by(name: str) -> dict[str, Distribution]:
+    """The installed distributions that pip installs for one, without its extras."""
+    found: dict[str, Distribution] = {}
+    missing = [name]
+    while missing:
+        own = canonicalize_name(missing.pop())
+        if own in found:
+            continue
+        found[own] = distribution(own)
+        for requirement in map(Requirement, found[own].requires or ()):
+            if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+                missing.append(requirement.name)
+    return found
+
+
+def link(packages: Path, names: Iterable[str]) -> None:
+    """Make these distributions part of an environment, by links to the files of this one."""
+    for name in names:
+        each = distribution(name)
+        tops = {file.parts[0] for file in each.files or ()} - {"..", "__pycache__"}
+        for top in tops:
+            target = packages / top
+            if not target.exists():
+                target.symlink_to(str(each.locate_file(top)))
+
+
 @pytest.fixture(scope="module")
 def installed(wheel, tmp_path_factory) -> Path:
-    """The programs of an environment that has the wheel, and borrows what it depends on.
+    """The programs of an environment with the wheel and what it requires, and nothing else.
 
-    A `.pth` file inside a borrowed folder is not read, so that the editable install of this
-    checkout stays out.
+    What it requires is not installed again: that takes minutes.
     """
     home = tmp_path_factory.mktemp("empty") / "env"
     call(sys.executable, "-m", "venv", "--without-pip", home, cwd=home.parent)
     pip = (sys.executable, "-m", "pip", "--python", home / "bin" / "python", "install", "--quiet")
     call(*pip, "--no-deps", "--no-index", wheel, cwd=home.parent)
     (packages,) = (home / "lib").glob("python*/site-packages")
-    borrowed = dict.fromkeys(sysconfig.get_path(kind) for kind in ("purelib", "platlib"))
-    (packages / "borrowed.pth").write_text("\n".join(borrowed))
+    asked = [Requirement(each).name for each in PROJECT["dependencies"]]
+    link(packages, {name for each in asked for name in required_by(each)})
     return home / "bin"
 
 
@@ -116,21 +145,61 @@ def test_the_wheel_holds_every_file_of_the_package_and_of_data(wheel):
     assert {Path(name).suffix for name in names} >= {".py", ".html", ".css", ".js", ".conllu"}
 
 
-def test_an_empty_environment_classifies_mini_outside_the_checkout(installed, tmp_path):
+def use(programs: Path, folder: Path) -> None:
+    """Do what a reader of the README does first, in a folder that is not the checkout."""
     place = "import headscope; print(headscope.__file__)"
-    imported = Path(call(installed / "python", "-c", place, cwd=tmp_path).strip())
-    assert imported.is_relative_to(installed.parent)
-    said = call(installed / "headscope", "--version", cwd=tmp_path)
+    imported = Path(call(programs / "python", "-c", place, cwd=folder).strip())
+    assert imported.is_relative_to(programs.parent)
+    said = call(programs / "headscope", "--version", cwd=folder)
     assert said == f"headscope {PROJECT['version']}\n"
+    call(programs / "headscope", "report", "atlas:smollm2", cwd=folder)
+    assert "<script" in (folder / "smollm2.html").read_text(encoding="utf-8")
     classify = ("classify", "mini", "--max-tokens", 2000, "--quiet", "--out", "run")
-    printed = call(installed / "headscope", *classify, cwd=tmp_path)
+    printed = call(programs / "headscope", *classify, cwd=folder)
     shape = json.loads((ROOT / "data" / "mini" / "config.json").read_text(encoding="utf-8"))
     assert f"{shape['n_layer']} layers × {shape['n_head']} heads" in printed
-    heads = pd.read_csv(tmp_path / "run" / "heads.csv")
+    heads = pd.read_csv(folder / "run" / "heads.csv")
     assert heads["tags"].str.contains("induction").sum() >= 2
-    info = json.loads((tmp_path / "run" / "run.json").read_text(encoding="utf-8"))
+    info = json.loads((folder / "run" / "run.json").read_text(encoding="utf-8"))
     assert info["provenance"]["versions"]["headscope"] == PROJECT["version"]
-    assert "<script" in (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert "<script" in (folder / "run" / "report.html").read_text(encoding="utf-8")
+
+
+def test_an_environment_of_required_packages_does_the_main_job(installed, tmp_path):
+    present = "import importlib.util as u; print([n for n in {!r} if u.find_spec(n)])"
+    optional = call(installed / "python", "-c", present.format([*EXTRAS]), cwd=tmp_path)
+    assert optional == "[]\n"
+    use(installed, tmp_path)
+    drawing = ("draw", "atlas", "run")
+    assert "headscope[figures]" in call(installed / "headscope", *drawing, cwd=tmp_path, code=2)
+
+
+def test_a_gguf_file_is_read_without_an_extra(installed, smollm2, tmp_path):
+    show = (installed / "headscope", "show", smollm2, "L0H0", "The king")
+    assert "king" in call(*show, cwd=tmp_path)
+
+
+@pytest.mark.slow
+def test_pip_installs_the_wheel_and_its_extras(wheel, tmp_path):
+    """A cold installation: about a minute, and 1.4 GB."""
+    call(sys.executable, "-m", "venv", "env", cwd=tmp_path)
+    programs = tmp_path / "env" / "bin"
+    constraints = [("-c", path) for path in (ROOT / ".ci").glob("constraints*.txt")]
+    install = (programs / "python", "-m", "pip", "install", "--quiet", "--no-compile")
+    install += tuple(chain.from_iterable(constraints))
+    try:
+        call(*install, f"einops=={distribution('einops').version}", cwd=tmp_path)
+    except AssertionError as error:
+        pytest.skip(f"pip reaches no package index: {str(error)[-200:]}")
+    call(*install, "torch", cwd=tmp_path)  # alone, as make does
+    call(*install, wheel, cwd=tmp_path)
+    use(programs, tmp_path)
+    drawing = (programs / "headscope", "draw", "atlas", "run")
+    said = call(*drawing, cwd=tmp_path, code=2)
+    (extra,) = re.findall(r"headscope\[figures\]", said)
+    call(*install, extra, cwd=tmp_path)  # the advice holds before anything is published
+    call(*drawing, cwd=tmp_path)
+    assert (tmp_path / "atlas.pdf").read_bytes().startswith(b"%PDF")
 
 
 def test_the_wheel_is_small_and_atlases_are_in_it(wheel):

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headscope.cli.terminal import print_text
+from headscope.packages import optional_package
 from headscope.printing import one_line
 from headscope.runs.write import check_suffix, check_target, write_files
 
@@ -17,7 +18,7 @@ CSV, HTML, PICTURES = (".csv",), (".html",), (".png", ".svg", ".pdf")
 
 
 def check_targets(*targets: tuple[Path | None, Sequence[str]], overwrite: bool) -> None:
-    """Check that the targets can be written, before minutes of work.
+    """Check that the targets can be written, and pictures drawn, before minutes of work.
 
     Args:
         targets: each file that a command was asked to write, or None, with the suffixes that the
@@ -32,6 +33,8 @@ def check_targets(*targets: tuple[Path | None, Sequence[str]], overwrite: bool) 
         check_suffix(path, *suffixes)
         check_foreign(path)
         check_target(path, overwrite=overwrite)
+        if path.suffix.lower() in PICTURES:
+            optional_package("a picture", "matplotlib")
 
 
 def draw(figure: Any, path: Path) -> bytes:

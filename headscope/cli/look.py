@@ -22,6 +22,7 @@ from headscope.cli.shell_options import (
 from headscope.cli.terminal import print_folded, print_rich, print_text, put
 from headscope.errors import WriteError
 from headscope.options import A_RUN, several_names
+from headscope.packages import optional_package
 from headscope.printing import one_line
 from headscope.runs.write import write_file
 from headscope.settings import QUICK_TOKENS
@@ -238,6 +239,8 @@ def serve(
     The address contains a token; requests without it are refused.
     For a run the page shows tags; for a model without a run it shows patterns only.
     """
+    for package in ("starlette", "uvicorn"):
+        optional_package("the live page", package)
     from headscope.resolve import model_or_run
     from headscope.serve.live import Live
     from headscope.serve.open_page import open_page

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 from pydantic import Field
 
 from headscope.causal.head_set import SETS, Head
@@ -40,6 +39,9 @@ from headscope.studies.ablate_task_effects import (
 from headscope.studies.study import Study, study, table_columns
 from headscope.views.study_figure import HeatMap
 from headscope.views.study_result import StudyResult
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 TERMINAL_HEADS = 12
 """Heads that a terminal shows."""

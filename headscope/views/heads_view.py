@@ -15,6 +15,7 @@ from jaxtyping import Float
 from numpy import ndarray
 
 from headscope.heads import head_name
+from headscope.packages import optional_package
 from headscope.printing import visible
 from headscope.runs.patterns import lower_triangle
 from headscope.views.html_page import page_file
@@ -85,7 +86,12 @@ class HeadsView:
         }
 
     def figure(self) -> Figure:
-        """A matplotlib figure with a small picture per head, a row per layer."""
+        """A matplotlib figure with a small picture per head, a row per layer.
+
+        Raises:
+            HeadscopeError: matplotlib is not installed.
+        """
+        optional_package("a figure", "matplotlib")
         from headscope.views.figures import heads_figure
 
         return heads_figure(self)

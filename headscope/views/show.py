@@ -35,6 +35,7 @@ from headscope.options import (
     checked,
     several_heads,
 )
+from headscope.packages import optional_package
 from headscope.printing import one_line, visible
 from headscope.resolve import model_or_run
 from headscope.statistics.result import Result
@@ -122,7 +123,12 @@ class AttentionView:
         return bool(np.triu(self.pattern, 1).any())
 
     def figure(self) -> Figure:
-        """A matplotlib figure of the pattern."""
+        """A matplotlib figure of the pattern.
+
+        Raises:
+            HeadscopeError: matplotlib is not installed.
+        """
+        optional_package("a figure", "matplotlib")
         from headscope.views.figures import pattern_figure
 
         return pattern_figure(self)

@@ -5,19 +5,21 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from math import ceil
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pandas as pd
-from matplotlib import colormaps
-from matplotlib.axes import Axes
-from matplotlib.axis import Axis
-from matplotlib.figure import Figure
 from pandas.api.types import is_numeric_dtype
 
 from headscope.heads import head_name
+from headscope.packages import optional_package
 from headscope.relations import head_types
 from headscope.statistics.tags import NO_TYPE
 from headscope.views.colours import letter
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+    from matplotlib.figure import Figure
 
 MOST_BARS, MOST_TICKS = 40, 16
 
@@ -32,7 +34,14 @@ class Plot(ABC):
     """Columns whose values have a panel each."""
 
     def figure(self, title: str, table: pd.DataFrame) -> Figure:
-        """Draw a table under the part of the title before the first colon."""
+        """Draw a table under the part of the title before the first colon.
+
+        Raises:
+            HeadscopeError: matplotlib is not installed.
+        """
+        optional_package("a figure", "matplotlib")
+        from matplotlib.figure import Figure
+
         rows_of_panel = self._rows_of_panel(title, table)
         height = self.height(table) * len(rows_of_panel)
         figure = Figure(figsize=(6.0, height), layout="constrained")
@@ -188,6 +197,8 @@ class HeatMap(Plot):
 
     def draw(self, axes: Axes, table: pd.DataFrame) -> None:
         """Draw the rows of one panel."""
+        from matplotlib import colormaps
+
         wide = table.pivot(index=self.y, columns=self.x, values=self.value)
         wide = wide.astype(float)
         largest = float(wide.abs().max(axis=None))

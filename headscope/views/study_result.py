@@ -53,7 +53,7 @@ class StudyResult:
         """The result as a matplotlib figure.
 
         Raises:
-            HeadscopeError: this study has no figure.
+            HeadscopeError: this study has no figure, or matplotlib is not installed.
         """
         if self.draw is None:
             raise HeadscopeError("this study has no figure; .table is a pandas DataFrame")
