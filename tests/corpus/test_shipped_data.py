@@ -19,7 +19,12 @@ from headscope.relations.head_type import ALL
 from headscope.resolve import load
 from headscope.runs.atlas import SUFFIX, atlas_names
 from headscope.statistics.judge_heads import THRESHOLDS
-from headscope.studies.verify import SHIPPED, published_metrics, read_scores
+from headscope.studies.verify_scores import (
+    SHIPPED,
+    published_metrics,
+    read_scores,
+    scores_that_ship,
+)
 
 GUM = ("vlog/GUM_vlog_pizzeria", "court/GUM_court_loan", "bio/GUM_bio_byron")
 
@@ -88,12 +93,12 @@ def test_every_atlas_that_ships_is_judged_by_the_installed_rules():
             assert name.partition("/")[0] not in head_types() or (name, bare) in installed
 
 
-RELATIONS = published_metrics()["relation"].to_dict()
+COMPARED = published_metrics()
 
 
 @pytest.fixture(scope="module")
 def shipped() -> pd.DataFrame:
-    return read_scores(data_folder() / SHIPPED)
+    return scores_that_ship()
 
 
 def test_the_induction_heads_of_gpt2_are_those_of_transformerlens_notebook(shipped):
@@ -104,8 +109,36 @@ def test_the_induction_heads_of_gpt2_are_those_of_transformerlens_notebook(shipp
 
 def test_ranked_metrics_have_a_score_for_each_head_and_a_known_relation(shipped):
     known = {relation.id for relation in relations_of(["all"])} | {"entropy", "mean_distance"}
-    assert set(RELATIONS.values()) <= known
-    ranked = shipped[shipped["metric"].isin(RELATIONS)]
+    assert set(COMPARED["relation"]) <= known
+    ranked = shipped[shipped["metric"].isin(COMPARED["metric"])]
     for _, table in ranked.groupby(["model", "revision", "metric"]):
-        count = (table["layer"].max() + 1) * (table["head"].max() + 1)
-        assert len(table.drop_duplicates(["layer", "head"])) == count
+        count = table["layer"].nunique() * (table["head"].max() + 1)
+        assert len(table.drop_duplicates(["layer", "head"])) == len(table) == count
+
+
+def test_the_readme_counts_the_published_scores(shipped):
+    readme = (data_folder() / "README.md").read_text(encoding="utf-8")
+    assert f"{shipped['model'].nunique()} models'" in readme
+    assert f"{len(shipped):,} of {shipped['metric'].nunique()} metrics" in readme
+    assert shipped["source"].notna().all()
+    assert len(shipped) == len(read_scores(data_folder() / SHIPPED))
+
+
+NEURONPEDIA = ["prev_token_score", "self_attention_score", "induction_score", "pattern_entropy"]
+NEURONPEDIA += ["qk_distance"]
+HYBRID = "Qwen/Qwen3.5-"
+
+
+def test_neuronpedia_s_metrics_of_35_models_ship(shipped):
+    """The heads of three models by their published configurations."""
+    of_model = shipped[shipped["metric"].isin(NEURONPEDIA)].groupby("model")
+    assert of_model.ngroups == 35
+    assert of_model["metric"].nunique().eq(len(NEURONPEDIA)).all()
+    heads = of_model.size() // len(NEURONPEDIA)
+    assert heads["google/gemma-3-270m"] == 18 * 4
+    assert heads["meta-llama/Llama-3.1-8B"] == 32 * 32
+    assert heads["Qwen/Qwen3.5-2B-Base"] == 6 * 8
+    for name, rows in of_model:
+        layers = sorted(set(rows["layer"]))
+        step = 4 if name.startswith(HYBRID) else 1  # every fourth layer has softmax attention
+        assert layers == list(range(step - 1, layers[-1] + 1, step))

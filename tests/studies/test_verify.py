@@ -13,9 +13,10 @@ from scipy.stats import spearmanr
 
 import headscope as hs
 from headscope.errors import ChoiceError, RunError
-from headscope.studies.verify import published_metrics, read_scores
+from headscope.studies.verify_scores import published_metrics, published_name, read_scores
 
-RELATIONS = published_metrics()["relation"].to_dict()
+COMPARED = list(published_metrics()[["metric", "relation"]].itertuples(index=False, name=None))
+RELATIONS = {relation for _, relation in COMPARED}
 LAYERS, HEADS = 6, 8
 MODEL = "meta-llama/Llama-2-7b-hf"
 
@@ -33,9 +34,7 @@ def run():
     rng = np.random.default_rng(0)
     rows = [
         first.assign(type=kind, relation=name, mass=rng.permutation(LAYERS * HEADS) / 100)
-        for kind, name in (
-            relation.split("/") for relation in RELATIONS.values() if "/" in relation
-        )
+        for kind, name in (relation.split("/") for relation in sorted(RELATIONS) if "/" in relation)
     ]
     evidence = pd.concat(rows).drop_duplicates(["type", "relation", "layer", "head"])
     heads = made.heads.assign(
@@ -66,18 +65,39 @@ def written(path, model=MODEL, revision="main", **metrics: np.ndarray):
     return path
 
 
-@pytest.mark.parametrize("metric", RELATIONS)
-def test_a_score_is_ranked_against_its_relation_alone(run, tmp_path, metric):
-    ours = masses(run, RELATIONS[metric])
+@pytest.mark.parametrize(("metric", "relation"), COMPARED)
+def test_a_score_is_ranked_against_its_relation_alone(run, tmp_path, metric, relation):
+    ours = masses(run, relation)
     # another stimulus gives other values in the same order
     path = written(tmp_path / "scores.csv", **{metric: np.exp(5 * ours)})
-    (row,) = hs.verify(run, scores=path).table.to_dict("records")
-    assert row["spearman"] == pytest.approx(1)
-    assert (row["metric"], row["relation"]) == (metric, RELATIONS[metric])
+    rows = hs.verify(run, scores=path).table.set_index("relation", drop=False)
+    assert [(metric, name) for name in rows.index] == [row for row in COMPARED if row[0] == metric]
+    row = rows.loc[relation]
+    correlations = ["spearman", "spearman_low", "spearman_high", "within_layers"]
+    assert row[correlations].to_list() == pytest.approx([1] * 4)
     assert (row["top"], row["shared"], row["heads"]) == (10, 10, LAYERS * HEADS)
     layer, head = np.unravel_index(ours.argmax(), ours.shape)
     assert row["best"] == f"L{layer}H{head}"
     assert row["p_value"] < 0.01
+
+
+def test_heads_alike_within_layers_and_the_heads_that_differ_are_told(run, tmp_path):
+    rng = np.random.default_rng(2)
+    ours, published = rng.random((2, LAYERS, HEADS))
+    ours[0] = published[0] = 0.5
+    ours[3, 5], published[3, 5] = 0.001, 0.999
+    heads = run.heads.assign(entropy=ours.ravel())
+    path = written(tmp_path / "scores.csv", pattern_entropy=published)
+    (row,) = hs.verify(replace(run, heads=heads), scores=path).table.to_dict("records")
+    # the first layer has no order
+    of_layers = [spearmanr(*layers)[0] for layers in zip(ours[1:], published[1:], strict=True)]
+    assert row["within_layers"] == pytest.approx(np.mean(of_layers))
+    bounds = [row["within_layers_low"], row["within_layers_high"]]
+    assert min(of_layers) <= bounds[0] < np.mean(of_layers) < bounds[1] <= max(of_layers)
+    assert row["spearman_low"] < row["spearman"] < row["spearman_high"]
+    told = row["disagreeing"].split("; ")
+    assert told[0] == "L3H5 0.999 0.001"
+    assert len(told) == 3
 
 
 def test_ranks_equal_scipy_s_and_depth_alone_is_not_significant(run, tmp_path):
@@ -126,11 +146,11 @@ def test_metrics_that_are_not_compared_are_named(run, tmp_path):
     )
     bare = replace(run, evidence=run.evidence[run.evidence["type"] != "retrieval"])
     result = hs.verify(bare, scores=path)
-    assert result.table["metric"].tolist() == ["induction_score"]
-    not_scored, without_relation = result.notes
-    assert "has not scored retrieval/value" in not_scored
+    assert set(result.table["metric"]) == {"induction_score"}
+    not_scored, without_relation = result.notes[-2:]
+    assert "retrieval/value" in not_scored
     assert "something_else" in without_relation
-    assert len(hs.verify(run, scores=path).notes) == 1
+    assert not any("has not scored" in note for note in hs.verify(run, scores=path).notes)
 
 
 NEURONPEDIA = {
@@ -140,6 +160,13 @@ NEURONPEDIA = {
     "pattern_entropy": "entropy",
     "qk_distance": "mean_distance",
 }
+
+
+def compared(run, path) -> pd.DataFrame:
+    """Ranks by metric against the relation of the same name."""
+    ranks = hs.verify(run, scores=path).table
+    is_own = ranks["metric"].map(NEURONPEDIA) == ranks["relation"]
+    return ranks[is_own].set_index("metric")
 
 
 def scatter(folder, run):
@@ -159,18 +186,78 @@ def scatter(folder, run):
 def test_a_hybrid_s_layers_may_have_gaps(run, tmp_path):
     """Neuronpedia numbers the layers with softmax attention as the model does."""
     path = scatter(tmp_path, run)
-    ranks = hs.verify(run, scores=path).table.set_index("metric")
-    assert ranks["relation"].to_dict() == NEURONPEDIA
+    assert compared(run, path)["relation"].to_dict() == NEURONPEDIA
     rows = [row | {"layer": 4 * row["layer"] + 3} for row in json.loads(path.read_text())]
     path.write_text(json.dumps(rows))
     apart = {
         name: table.assign(layer=4 * table["layer"] + 3)
         for name, table in (("evidence", run.evidence), ("heads", run.heads))
     }
-    ranks = hs.verify(replace(run, **apart), scores=path).table
+    ranks = compared(replace(run, **apart), path)
     assert ranks["spearman"].to_list() == pytest.approx([1] * 5)
     with pytest.raises(RunError, match=r"6.*8.*24 × 8"):
         hs.verify(run, scores=path)
+
+
+def head_metrics(folder, run, more_layers=0):
+    """Neuronpedia's file: layers × heads of each metric; zeros after a hybrid's layers."""
+    metrics = {}
+    for metric, relation in NEURONPEDIA.items():
+        ours = 0.1 + masses(run, relation) / 2
+        metrics[metric] = [*ours.tolist(), *np.zeros((more_layers, HEADS)).tolist()]
+    config = {
+        "model_name": MODEL,
+        "dataset_name": "some/text",
+        "n_sequences": 4096,
+        "seq_len": 512,
+        "dtype": "bfloat16",
+        "revision": None,
+    }
+    counts = {"attention_positions": [9.0] * LAYERS}
+    path = folder / "metrics.json"
+    path.write_text(json.dumps({"config": config, "metrics": metrics | {"counts": counts}}))
+    return path
+
+
+@pytest.mark.parametrize("more_layers", [0, 18])
+def test_head_metrics_are_read_as_layers_by_heads(run, tmp_path, more_layers):
+    """A hybrid's file counts the layers that have attention, and its run numbers them all."""
+    step = 1 + more_layers // LAYERS
+    hybrid = {
+        name: table.assign(layer=step * table["layer"] + step - 1)
+        for name, table in (("evidence", run.evidence), ("heads", run.heads))
+    }
+    path = head_metrics(tmp_path, run, more_layers)
+    ranks = compared(replace(run, **hybrid), path)
+    assert ranks["relation"].to_dict() == NEURONPEDIA
+    assert ranks["spearman"].to_list() == pytest.approx([1] * 5)
+    layer, head = np.unravel_index(masses(run, "entropy").argmax(), (LAYERS, HEADS))
+    assert ranks.loc["pattern_entropy", "best"] == f"L{step * layer + step - 1}H{head}"
+    for stated in ("bfloat16", "4,096", "512", "some/text"):
+        assert ranks["source"].str.contains(stated, regex=False).all()
+
+
+def test_head_metrics_of_another_model_are_refused(run, tmp_path):
+    with pytest.raises(ChoiceError, match=MODEL):
+        hs.verify(run, scores=head_metrics(tmp_path, run), model="google/gemma-3-270m")
+
+
+@pytest.mark.parametrize(
+    ("model", "published"),
+    [
+        ("gemma-3-270m-q4_k_m.gguf", "google/gemma-3-270m"),
+        ("gemma-3-270m-it.Q8_0.gguf", "google/gemma-3-270m-it"),
+        ("google/gemma-3-270m", "google/gemma-3-270m"),
+        ("openai-community/gpt2", "gpt2"),
+        ("meta-llama/Meta-Llama-3.1-8B", "meta-llama/Llama-3.1-8B"),
+        ("Llama-3.1-8B", "meta-llama/Llama-3.1-8B"),
+        ("meta-llama/Meta-Llama-3-8B", "meta-llama/Meta-Llama-3-8B"),
+    ],
+)
+def test_a_model_is_found_under_its_usual_names(model, published):
+    names = ["google/gemma-3-270m", "google/gemma-3-270m-it", "gpt2"]
+    names += ["meta-llama/Llama-3.1-8B", "meta-llama/Meta-Llama-3-8B"]
+    assert published_name(model, names) == published
 
 
 @pytest.mark.parametrize(
@@ -179,6 +266,8 @@ def test_a_hybrid_s_layers_may_have_gaps(run, tmp_path):
         ("s.csv", "model,value\na,1\n"),
         ("s.csv", "model,revision,metric,layer,head,value\na,main,m,0,0,high\n"),
         *(("s.json", text) for text in ("{}", "[1, 2]", "nonsense", "[" * 10**5, '[{"layer": 0}]')),
+        ("s.json", '{"config": [], "metrics": []}'),
+        ("s.json", '{"config": {"model_name": "m"}, "metrics": {"entropy": [[1, 2], [3]]}}'),
     ],
 )
 def test_a_file_without_scores_is_refused(tmp_path, name, text):

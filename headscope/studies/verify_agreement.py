@@ -1,0 +1,155 @@
+"""Agreement of two scores of the same heads: rank correlations and the first heads of each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+from numpy import ndarray
+from scipy.stats import rankdata
+
+from headscope.heads import head_name
+from headscope.statistics.bootstrap import estimate
+from headscope.statistics.intervals import Z_95
+
+TOP = 10
+"""Most heads at the top of both rankings."""
+DISAGREEING = 3
+"""Heads that are named because their ranks differ most."""
+PERMUTATIONS = 1_000
+Scores = Float[ndarray, "layer head"]
+
+
+@dataclass(frozen=True)
+class Correlation:
+    """A rank correlation in [−1, 1] with its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Null:
+    """Means over permutations of the heads within their layers, and a p value."""
+
+    correlation: float
+    """Rank correlation over all heads."""
+    shared: float
+    """Heads at the top of both."""
+    p_value: float
+    """Share of permutations, counting the scores as one, with as many heads at the top of both."""
+
+
+def correlation_over_heads(first: Scores, second: Scores) -> Correlation:
+    """Spearman's correlation over all heads, and its interval (Bonett and Wright 2000).
+
+    >>> layers = np.arange(28.0).reshape(7, 4)
+    >>> correlation_over_heads(layers, layers)
+    Correlation(value=1.0, low=1.0, high=1.0)
+    """
+    value = float(rank_correlation(first.ravel(), second.ravel()))
+    low, high = fisher_interval(value, first.size)
+    return Correlation(value, low, high)
+
+
+def fisher_interval(correlation: float, items: int) -> tuple[float, float]:
+    """The 95 % interval of Spearman's correlation (Bonett and Wright 2000); NaN for ≤ 3 items.
+
+    >>> low, high = fisher_interval(0.5, 28)
+    >>> round(low, 3), round(high, 3)
+    (0.133, 0.747)
+    """
+    if items <= 3:
+        return float("nan"), float("nan")
+    variance = (1 + correlation**2 / 2) / (items - 3)
+    half_width = Z_95 * np.sqrt(variance)
+    with np.errstate(divide="ignore"):  # a correlation of 1 has an infinite z
+        centre = np.arctanh(correlation)
+    return float(np.tanh(centre - half_width)), float(np.tanh(centre + half_width))
+
+
+def correlation_within_layers(first: Scores, second: Scores) -> Correlation:
+    """The mean of the layers' rank correlations, and its bootstrap interval over layers.
+
+    A layer in which a score is the same for all heads has no correlation and does not count.
+    """
+    of_layers = rank_correlation(first, second)
+    known = of_layers[~np.isnan(of_layers)]
+    mean = estimate(known, np.ones(len(known)), seed=0)
+    return Correlation(mean.mean, mean.low, mean.high)
+
+
+def rank_correlation(
+    first: Float[ndarray, "*layer head"], second: Float[ndarray, "*layer head"]
+) -> Float[ndarray, "*layer"]:
+    """Spearman's correlation along the last axis; NaN where all values of a score are equal."""
+    one, other = _centred_ranks(first), _centred_ranks(second)
+    product = (one * other).sum(-1)
+    squares = (one**2).sum(-1)
+    other_squares = (other**2).sum(-1)
+    length = np.sqrt(squares * other_squares)
+    with np.errstate(invalid="ignore"):
+        correlation = product / length
+    return np.asarray(np.clip(correlation, -1, 1))
+
+
+def _centred_ranks(values: Float[ndarray, "*layer head"]) -> Float[ndarray, "*layer head"]:
+    ranks = rankdata(values, axis=-1)
+    return np.asarray(ranks - ranks.mean(-1, keepdims=True))
+
+
+def top_heads(heads: int) -> int:
+    """How many heads count as the top of a ranking: ten, or a quarter if there are few."""
+    return min(TOP, heads // 4)
+
+
+def shared_heads(first: Scores, second: Scores) -> int:
+    """Heads that are at the top of both rankings."""
+    top = top_heads(first.size)
+    return len(_first_heads(first, top) & _first_heads(second, top))
+
+
+def _first_heads(values: Scores, top: int) -> set[int]:
+    """Flat indices of the heads with the largest values; ties by index."""
+    order = np.argsort(-values.ravel(), kind="stable")
+    return set(order[:top].tolist())
+
+
+def permuted_within_layers(first: Scores, second: Scores) -> Null:
+    """What the second scores give if their heads are permuted within layers."""
+    rng = np.random.default_rng(0)
+    correlations, counts = [], []
+    for _ in range(PERMUTATIONS):
+        permuted = rng.permuted(second, axis=1)
+        correlations.append(rank_correlation(first.ravel(), permuted.ravel()))
+        counts.append(shared_heads(first, permuted))
+    shared = shared_heads(first, second)
+    as_many = sum(count >= shared for count in counts)
+    return Null(
+        correlation=float(np.mean(correlations)),
+        shared=float(np.mean(counts)),
+        p_value=(1 + as_many) / (1 + PERMUTATIONS),
+    )
+
+
+def disagreeing_heads(first: Scores, second: Scores, layers: Sequence[int]) -> str:
+    """The heads whose ranks differ most, each with its two scores.
+
+    >>> first = np.array([[0.1, 0.2], [0.3, 0.4]])
+    >>> second = np.array([[0.1, 0.2], [0.3, 0.05]])
+    >>> disagreeing_heads(first, second, [3, 7])
+    'L7H1 0.4 0.05; L3H0 0.1 0.1; L3H1 0.2 0.2'
+    """
+    difference = rankdata(first.ravel()) - rankdata(second.ravel())
+    order = np.argsort(-np.abs(difference), kind="stable")
+    texts = []
+    for index in order[:DISAGREEING]:
+        layer, head = divmod(int(index), first.shape[1])
+        one = first[layer, head]
+        other = second[layer, head]
+        name = head_name(layers[layer], head)
+        texts.append(f"{name} {one:.3g} {other:.3g}")
+    return "; ".join(texts)
