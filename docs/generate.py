@@ -29,6 +29,7 @@ from headscope.cli.terminal import folded
 from headscope.heads import head_name
 from headscope.models.layout.table import find_layout
 from headscope.relations import all_stimuli, head_types, relations_of
+from headscope.relations.label_names import published_names
 from headscope.relations.reference_baselines import reference_baselines
 from headscope.relations.relation import Relation, Threshold
 from headscope.relations.types.syntactic import LABEL_TREE
@@ -43,6 +44,7 @@ from headscope.statistics.result import by_name
 from headscope.statistics.tags import with_thresholds
 from headscope.statistics.wording import baseline_in_words
 from headscope.studies.study_table import INDEX, STUDIES, StudyRow, home, imported
+from headscope.views.terminal_tables import number_text
 
 PROJECT = Path(__file__).parents[1]
 
@@ -370,6 +372,18 @@ def type_table() -> str:
     return "\n".join(table(("type", "attends to", "compared with"), rows))
 
 
+def published_label_table() -> str:
+    """Names of heads in other work, those of one meaning in a row; Stanford dependencies in one."""
+    names: dict[str, list[str]] = {}
+    for name, meaning in published_names().items():
+        words = ", ".join(f"`{relation}`" for relation in meaning.relations)
+        if words.startswith("`syntactic/"):
+            words = "both directions of the label of Universal Dependencies"
+        names.setdefault(words or f"not measured; a test: {meaning.test}", []).append(name)
+    rows = [(", ".join(spellings), words) for words, spellings in names.items()]
+    return "\n".join(table(("name", "true if the head has a tag of"), rows))
+
+
 def label_tree() -> str:
     """The tree of general labels as a nested list."""
     lines = []
@@ -408,6 +422,34 @@ def cards(model: str, *heads: str) -> str:
     """The lines that `headscope why` prints of some heads of a run that ships, as a block."""
     printed = folded(str(headscope.why(model, heads, progress=False)), 80)
     return f"```text\n$ headscope why {' '.join((model, *heads))}\n{printed}\n```"
+
+
+LABELS = (
+    ("L4H3", "previous token"),
+    ("L5H3", "induction"),
+    ("L5H3", "first token"),
+    ("L2H0", "induction"),
+    ("L5H5", "name mover"),
+)
+"""Labels of heads of `mini` on the page about labels: right, wrong and not measured."""
+
+
+def judged_labels() -> str:
+    """Verdicts on a few labels of `mini`, beside those at random heads."""
+    labels = pd.DataFrame(LABELS, columns=["head", "label"])
+    judged = headscope.judge_labels("atlas:mini", labels)
+    verdicts = []
+    for name, row in judged.table.iterrows():
+        masses = [number_text(row[column], ".2f") for column in ("mass", "control")]
+        verdicts.append((str(name), row["label"], row["verdict"], *masses))
+    counts = judged.summary.iloc[-1]
+    sentence = (
+        f"{counts['tagged']} of these labels are true. At random heads {counts['shuffled']:.2f} "
+        "are, on average."
+    )
+    return "\n".join(
+        [*table(("head", "label", "verdict", "mass", "control"), verdicts), "", sentence]
+    )
 
 
 def column_list(columns: Sequence[str]) -> str:
@@ -485,11 +527,13 @@ INDEX_FILE = INDEX.relative_to(PROJECT).as_posix()
 LISTS: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "README.md": {"two heads": two_heads, "models": layout_count},
     "docs/how-to/a_few_heads.md": {"cards": partial(cards, "atlas:mini", "L5H3")},
+    "docs/how-to/check_labels.md": {"judged": judged_labels},
     "docs/reference/columns.md": {
         "heads.csv": partial(column_list, [*HEAD_COLUMNS, *EXPLAINED_COLUMNS]),
         "evidence.csv.gz": partial(column_list, EVIDENCE_COLUMNS),
         "effects.csv": partial(column_list, EFFECT_COLUMNS),
     },
+    "docs/reference/glossary.md": {"names": published_label_table},
     "docs/reference/head_types.md": {
         "types": type_table,
         "best": best_heads_of_smollm2,

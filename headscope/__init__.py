@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from headscope.studies.redundancy import redundancy as redundancy
     from headscope.studies.sweep import sweep as sweep
     from headscope.studies.verify import verify as verify
+    from headscope.studies.verify_labels import judge_labels as judge_labels
     from headscope.studies.weights import weights as weights
     from headscope.studies.why import why as why
     # end of studies

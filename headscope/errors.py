@@ -6,12 +6,15 @@ on stderr and exits with code 2.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from difflib import get_close_matches
 
 LONGEST = 1200
 """Characters of a message; file names and options may have thousands."""
+LISTED_ROWS = 10
+"""Invalid rows that a message lists."""
 
 
 class HeadscopeError(Exception):
@@ -85,6 +88,43 @@ def check_choice(what: str, value: str, choices: Iterable[str]) -> None:
     allowed = list(choices)
     if value not in allowed:
         raise ChoiceError(what, value, allowed)
+
+
+@dataclass(frozen=True)
+class InvalidRow:
+    """A row of a file that cannot be used."""
+
+    number: int
+    """Number of the row in the file, its header counted."""
+    reason: str
+
+
+def check_rows(
+    kind: type[HeadscopeError], name: str, invalid: Sequence[InvalidRow], *, of: int
+) -> None:
+    """Check that a file has no invalid rows.
+
+    Args:
+        kind: the error.
+        name: the file.
+        invalid: its invalid rows.
+        of: number of all rows.
+
+    Raises:
+        HeadscopeError: there are invalid rows; the message lists them.
+
+    >>> check_rows(CorpusError, "a.csv", [InvalidRow(3, "no head")], of=9)
+    Traceback (most recent call last):
+    headscope.errors.CorpusError: a.csv: 1 of 9 rows are invalid: row 3: no head
+    """
+    if not invalid:
+        return
+    reasons = [f"row {row.number}: {row.reason}" for row in invalid]
+    unlisted = len(reasons) - LISTED_ROWS
+    listed = "; ".join(reasons[:LISTED_ROWS])
+    if unlisted > 0:
+        listed += f"; and {unlisted} more"
+    raise kind(f"{name}: {len(invalid)} of {of} rows are invalid: {listed}")
 
 
 @contextmanager

@@ -138,6 +138,34 @@ def changed_run(call: StudyCall, run: Path, table: RunTable) -> RunFolder | None
     return folder
 
 
+@body("verify")
+def verify(
+    call: StudyCall,
+    labels: Annotated[
+        Path | None,
+        typer.Option(
+            help="Judge labels instead: a CSV of head,label, such as L5H1,induction.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Compare a run with published scores of its heads, or judge labels of its heads.
+
+    A label is a head type, a relation, or a name such as 'previous token' or 'name mover'. The same
+    labels are judged at random heads too.
+    """
+    call.check()
+    if labels is None:
+        result = call.result()
+    else:
+        from headscope.studies.verify_labels import judge_labels
+
+        if call.arguments["model"] or call.arguments["scores"]:
+            raise HeadscopeError("--labels takes no --as and no --scores")
+        result = judge_labels(call.arguments["run"], labels)
+    call.show(result, call.write(result))
+
+
 @body("ablate")
 def ablate(
     call: StudyCall,

@@ -16,7 +16,7 @@ import pandas as pd
 import regex
 from pydantic import Field, PlainValidator
 
-from headscope.errors import CorpusError, check_choice, reported_as
+from headscope.errors import CorpusError, InvalidRow, check_choice, check_rows, reported_as
 from headscope.options import check_path, described, not_allowed
 from headscope.stimuli.shipped_tasks import shipped_names, shipped_rows
 
@@ -26,8 +26,6 @@ COLUMNS = (*REQUIRED, *OPTIONAL)
 SUFFIXES = (".csv", ".jsonl")
 MIN_PROMPTS = 2
 """Fewest prompts of a task; one prompt has no interval."""
-LISTED_FAULTS = 10
-"""Invalid rows that a message names."""
 
 # scripts that write a space between words
 _LETTER = r"[\p{Latin}\p{Greek}\p{Cyrillic}]"
@@ -177,15 +175,8 @@ def _checked_task(name: str, rows: Sequence[Any], *, first: int) -> Task:
     for number, row in enumerate(rows, first):
         fault = _fault(row)
         if fault:
-            faults.append(f"row {number}: {fault}")
-    if faults:
-        listed = "; ".join(faults[:LISTED_FAULTS])
-        unlisted = (
-            f"; and {len(faults) - LISTED_FAULTS} more" if len(faults) > LISTED_FAULTS else ""
-        )
-        raise CorpusError(
-            f"{name}: {len(faults)} of {len(rows)} rows are invalid: {listed}{unlisted}"
-        )
+            faults.append(InvalidRow(number, fault))
+    check_rows(CorpusError, name, faults, of=len(rows))
     if len(rows) < MIN_PROMPTS:
         raise CorpusError(f"{name}: {len(rows)} prompts; a task needs at least {MIN_PROMPTS}")
     for column in ("wrong", "corrupt"):

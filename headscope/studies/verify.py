@@ -48,6 +48,7 @@ STUDY = Study(
         examples=(
             "headscope verify runs/my-gpt2 --as gpt2 --out ranks.csv",
             "headscope verify runs/gemma --scores gemma-3-270m/scatter_data.json",
+            "headscope verify atlas:mini --labels labels.csv",
         ),
         figure="",
     ),

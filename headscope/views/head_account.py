@@ -262,10 +262,15 @@ def direct_effect_lines(
         return ["not measured: run headscope classify --direct-effects"]
     lines = []
     for row in effects_to_report(effects, facts, layer, head).to_dict("records"):
-        fact = facts[f"{WRITES}/{row['type']}/{row['effect']}"]
-        results = condition_results(row | {"second": fact["second"]}, CONDITIONS_BESIDE_LIFT)
-        lines.append(render("effect", row=row, fact=fact, results=results))
+        lines.append(direct_effect_line(row, facts))
     return lines or ["none near a tag"]
+
+
+def direct_effect_line(row: Row, facts: Mapping[str, Mapping[str, Any]]) -> str:
+    """Sentence on a row of the table of direct effects."""
+    fact = facts[f"{WRITES}/{row['type']}/{row['effect']}"]
+    results = condition_results({**row, "second": fact["second"]}, CONDITIONS_BESIDE_LIFT)
+    return render("effect", row=row, fact=fact, results=results)
 
 
 def partial_sink_lines(

@@ -62,6 +62,9 @@ def written(gpt2_folder, tmp_path_factory) -> Callable[[str], pd.DataFrame]:
     values = {"model": gpt2_folder, "run": runs[0], "head": "L0H0", "corpus": text}
     values |= {"max_tokens": 600, "windows": 9, "quiet": True}
     values |= {"clean": "x1z", "corrupt": "x2z", "heads": "all"}
+    (home / "labels.csv").write_text("head,label\nL5H3,induction\n")
+    labels = ("--labels", home / "labels.csv", "--out", home / "judge_labels.csv")
+    shell("verify", "atlas:mini", *labels)
     (home / "why.csv").write_text(shell("why", runs[0], "L0H0", "L1H1", "--format", "csv"))
     for study in STUDIES:
         if study.name not in WRITTEN_OTHERWISE and study.command:
@@ -96,8 +99,8 @@ def written(gpt2_folder, tmp_path_factory) -> Callable[[str], pd.DataFrame]:
 
 WRITTEN_OTHERWISE = set(
     (
-        "ablate compare emergence explain function_vectors headvis languages match_heads "
-        "prune sweep verify weights"
+        "ablate compare emergence explain function_vectors headvis judge_labels languages "
+        "match_heads prune sweep verify weights"
     ).split()
 )
 """Studies with other arguments than those that their names tell, or without a table of `--out`."""

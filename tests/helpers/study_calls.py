@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pandas as pd
+
 import headscope as hs
 from headscope.studies.emergence import cell_emergence
 from headscope.studies.languages import compared
@@ -39,6 +41,8 @@ def solved_task(ask, run: Path) -> hs.StudyResult:
         return ask(run, task=[row | {"answer": " dog", "wrong": " the"} for row in rows])
 
 
+LABELS = pd.DataFrame({"head": ["L0H0", "L1H1"], "label": ["previous token", "S-inhibition"]})
+
 MADE_UP = {
     "ablate": lambda ask, run, corpus: ask(run, heads="L0H0,L1H1"),
     "ablate_task": lambda ask, run, corpus: solved_task(ask, run),
@@ -51,6 +55,7 @@ MADE_UP = {
     "headvis": lambda ask, run, corpus: ask(
         run, corpus.parent / "data", corpus=corpus, sequences=20, max_length=60
     ),
+    "judge_labels": lambda ask, run, corpus: ask(run, LABELS),
     "languages": lambda ask, run, corpus: compared({"en": hs.load(run, with_tally=True)}),
     "patch": lambda ask, run, corpus: ask(run, clean="x1z", corrupt="x2z", heads="all", edges=2),
     "prune": lambda ask, run, corpus: ask(run, corpus, max_tokens=400),

@@ -1,0 +1,389 @@
+"""Labels of heads from other work, judged by a run beside the same labels at random heads."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Bool, Int
+from numpy import ndarray
+from pydantic import Field, PlainValidator
+
+from headscope.errors import (
+    HeadscopeError,
+    InvalidRow,
+    RunError,
+    check_choice,
+    check_rows,
+    nearest_name,
+    reported_as,
+)
+from headscope.options import Seed, check_path
+from headscope.paths import given_file
+from headscope.relations.effects import WRITES
+from headscope.relations.label_names import LabelMeaning, label_meanings, normalised
+from headscope.resolve import RunName, the_run
+from headscope.runs.recorded_paths import name_of
+from headscope.statistics.columns import rows_of_head
+from headscope.statistics.conditions import Row
+from headscope.statistics.general_labels import distinct_tags, tag_names
+from headscope.statistics.reasons import head_in
+from headscope.statistics.result import Result, by_name
+from headscope.statistics.tags import (
+    NO,
+    OPEN,
+    SINK_RELATIONS,
+    TAGGED,
+    evidence_order,
+    with_thresholds,
+)
+from headscope.statistics.wording import strictest_control
+from headscope.studies.study import Study, study, table_columns
+from headscope.views.head_account import direct_effect_line, findings
+from headscope.views.prose import render
+from headscope.views.study_result import StudyResult
+from headscope.views.terminal_tables import frame_table
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+FILE_COLUMNS = ("head", "label")
+EXTRA_CELLS = "extra cells"
+"""Key of the cells of a row beyond the columns of its file, as of a label with a comma."""
+NOT_MEASURED = "not measured"
+"""Verdict on a label for which the run has no evidence."""
+SHUFFLES = 1_000
+"""Random assignments of the labels to heads."""
+ALL_LABELS = "all labels"
+
+STUDY = Study(
+    rows="label of a head",
+    columns=table_columns("""
+        layer, head | count, ≥ 0 | layer of the head, and its number there
+        label | text | the label as it was given
+        relation | `type/relation` | the relation or direct effect that decides; empty if the run
+            has none
+        verdict | as in `evidence.csv`, or `not measured` | verdict on this relation
+        mass | [0, 1] | mean attention on the targets; empty for a direct effect
+        control | ≥ 0 | the largest of the control masses
+        hit_rate | [0, 1] | share of queries whose strongest key is a target
+        baseline | a baseline's name | the best baseline; empty if none is to be beaten
+        baseline_rate | [0, 1] | share of queries that it gets right
+        share_of_heads | [0, 1] | share of all heads of the run for which the label is true
+        tags | `type/relation`, joined by `;` | the head's tags, the primary one first
+        sentence | text | finding of `headscope why` on this relation, or what would test the label
+    """),
+    bad_call={"labels": 3},
+)
+
+
+def check_labels(value: Any) -> Any:
+    """A table of labels, or the path of one.
+
+    Raises:
+        ValueError: neither; the message states the allowed values.
+    """
+    return value if isinstance(value, pd.DataFrame) else check_path(value)
+
+
+LabelSource = Annotated[
+    Any,
+    PlainValidator(check_labels),
+    Field(
+        description="CSV of labels (head,label), such as L5H1,induction; in Python also a "
+        "DataFrame."
+    ),
+]
+
+
+@study(STUDY)
+def judge_labels(run: RunName, labels: LabelSource, *, seed: Seed = 0) -> JudgedLabels:
+    """Judge labels of heads from other work by a run, beside the same labels at random heads.
+
+    A label is a head type, a relation, or a name that `docs/reference/glossary.md` lists. It is
+    true of a head that one of its relations or direct effects tags. Equal rows are judged once.
+
+    `summary` counts each label's verdicts, and those after the heads of the file were replaced by
+    random heads of the run, 1,000 times.
+
+    Raises:
+        RunError: rows are invalid; the message lists them. Or there is no run.
+
+    >>> labels = pd.DataFrame({"head": ["L4H3", "L0H0"], "label": "previous token"})
+    >>> judged = judge_labels("atlas:mini", labels)
+    >>> judged.table["verdict"].to_dict()
+    {'L4H3': 'tagged', 'L0H0': 'no'}
+    """
+    run = the_run(run)
+    judge = LabelJudge(run)
+    rows = judge.read(labels)
+    table = pd.DataFrame([judge.judge(row) for row in rows], columns=STUDY.names)
+    summary = _summary(table, rows, judge, seed)
+    return JudgedLabels(
+        title=f"{name_of(run.name)}: {len(table)} labels of heads, judged",
+        table=by_name(table),
+        terminal_table=table.drop(columns=["baseline", "tags", "sentence"]),
+        summary=summary,
+        values={"summary": summary.astype(object).where(summary.notna(), None).to_dict("records")},
+        notes=[run.preliminary] if run.preliminary else [],
+    )
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class JudgedLabels(StudyResult):
+    """Verdicts on labels, and how many labels are true of random heads."""
+
+    summary: pd.DataFrame
+    """A row per label, then one for all labels: `heads` with the label, the numbers of verdicts
+    (`tagged`, `open` for `inconclusive` and `not identifiable`, `no`, `not_measured`), `shuffled`,
+    the mean number of tagged heads among random heads, its 95 % range (`shuffled_low`,
+    `shuffled_high`), and `p_value`, the share of the shuffles, with the file counted as one, in
+    which as many are tagged."""
+
+    def lines(self) -> RenderableType:
+        """Verdicts, sentences and summary for the terminal."""
+        from rich.console import Group
+        from rich.text import Text
+
+        parts = [super().lines(), Text()]
+        for name, row in self.table.iterrows():
+            parts.append(Text(f"{name}, {row['label']}: {row['sentence']}"))
+        heading = "Labels at these heads, and at random heads of the run (shuffled):"
+        parts += [Text(), Text(heading, style="bold"), frame_table(self.summary)]
+        return Group(*parts)
+
+
+@dataclass(frozen=True)
+class LabelledHead:
+    """A label of a head."""
+
+    layer: int
+    head: int
+    label: str
+    meaning: LabelMeaning
+
+
+class LabelJudge:
+    """The evidence of a run, by which labels are judged."""
+
+    def __init__(self, run: Result) -> None:
+        """Prepare the evidence of a run."""
+        self.run = run
+        self.evidence = with_thresholds(run.evidence, run.thresholds)
+        self.meanings = label_meanings(run.thresholds)
+        self.effects = _effects(run)
+        self.heads = [(int(row.layer), int(row.head)) for row in run.heads.itertuples()]
+        self.measured = {*self.evidence["id"], *self.effects["id"]}
+
+    def read(self, labels: Any) -> list[LabelledHead]:
+        """The rows of a table or of a CSV file, equal ones once.
+
+        Raises:
+            RunError: rows are invalid, or there are none.
+        """
+        table = _label_table(labels)
+        labelled_heads: dict[LabelledHead, None] = {}
+        invalid = []
+        for number, row in enumerate(table.rows, table.first_row):
+            label = ",".join([str(row["label"]).strip(), *row.get(EXTRA_CELLS, ())])
+            meaning = self.meanings.get(normalised(label))
+            if meaning is None:
+                suggestion = nearest_name(normalised(label), self.meanings)
+                invalid.append(InvalidRow(number, f"no label named {label!r:.80}{suggestion}"))
+                continue
+            try:
+                layer, head = head_in(self.run, str(row["head"]))
+            except HeadscopeError as error:
+                invalid.append(InvalidRow(number, str(error)))
+                continue
+            labelled_heads[LabelledHead(layer, head, label, meaning)] = None
+        check_rows(RunError, table.name, invalid, of=len(table.rows))
+        if not labelled_heads:
+            raise RunError(f"{table.name}: no row with a head and a label")
+        return list(labelled_heads)
+
+    def judge(self, labelled: LabelledHead) -> dict[str, Any]:
+        """The row of a label in the table of `judge_labels`."""
+        layer, head = labelled.layer, labelled.head
+        relations = labelled.meaning.relations
+        of_head = rows_of_head(self.evidence, layer, head)
+        of_head = of_head.loc[evidence_order(of_head)]
+        tags = list(dict.fromkeys(tag_names(distinct_tags(of_head))))
+        row = {
+            "layer": layer,
+            "head": head,
+            "label": labelled.label,
+            "relation": "",
+            "verdict": NOT_MEASURED,
+            "baseline": "",
+            "share_of_heads": np.nan,
+            "tags": ";".join(tags),
+        }
+        attention = of_head[of_head["id"].isin(relations)].head(1)
+        effects = rows_of_head(self.effects, layer, head)
+        effects = effects[effects["id"].isin(relations)].head(1)
+        has_tagged_effect = bool(effects["tagged"].any())
+        if not self.measured.isdisjoint(relations):
+            row["share_of_heads"] = float(self.is_true(labelled.meaning).mean())
+        if len(attention) and not (has_tagged_effect and not attention["tagged"].any()):
+            return row | self._attention_columns(attention, tags)
+        if len(effects):
+            return row | self._effect_columns(effects)
+        return row | {"sentence": self._untested(labelled.meaning)}
+
+    def _attention_columns(self, rows: pd.DataFrame, tags: Sequence[str]) -> dict[str, Any]:
+        """Columns of a label that a relation of attention decides."""
+        row: Row = rows.to_dict("records")[0]
+        (finding,) = findings(rows, self.run.thresholds)
+        control, _ = strictest_control(row)
+        sentence = render(
+            "label",
+            finding=finding,
+            is_sink=row["id"] in SINK_RELATIONS,
+            other_tags=[tag for tag in tags if tag not in SINK_RELATIONS],
+        )
+        columns = {name: row[name] for name in ("verdict", "mass", "hit_rate")}
+        columns |= {"baseline": row["baseline"], "baseline_rate": row["baseline_rate"]}
+        return columns | {"relation": row["id"], "control": control, "sentence": sentence}
+
+    def _effect_columns(self, rows: pd.DataFrame) -> dict[str, Any]:
+        """Columns of a label that a direct effect decides."""
+        row: Row = rows.to_dict("records")[0]
+        line = direct_effect_line(row, self.run.info["effects"])
+        verdict = TAGGED if row["tagged"] else NO
+        return {"relation": row["id"], "verdict": verdict, "sentence": f"{line}."}
+
+    def _untested(self, meaning: LabelMeaning) -> str:
+        """The sentence on a label for which the run has no evidence."""
+        types = []
+        is_effect = False
+        for relation in meaning.relations:
+            is_effect |= relation.startswith(f"{WRITES}/")
+            if not relation.startswith(f"{WRITES}/"):
+                types.append(relation.partition("/")[0])
+        options = f"--types {','.join(dict.fromkeys(types))}" if types else "--direct-effects"
+        return render(
+            "label",
+            finding="",
+            test=meaning.test,
+            relations=meaning.relations,
+            model=name_of(self.run.name),
+            options=options,
+        )
+
+    def is_true(self, meaning: LabelMeaning) -> Bool[ndarray, " head"]:
+        """True for each head of the run for which a label is true."""
+        tagged: set[tuple[int, int]] = set()
+        for table in (self.evidence, self.effects):
+            is_tag = table["tagged"].astype(bool) & table["id"].isin(meaning.relations)
+            tagged.update(table.loc[is_tag, ["layer", "head"]].itertuples(index=False, name=None))
+        return np.array([head in tagged for head in self.heads])
+
+
+def _effects(run: Result) -> pd.DataFrame:
+    """The direct effects of a run with their full names as `id`; none if it has not measured
+    them.
+    """
+    if run.effects is None:
+        return pd.DataFrame(columns=["layer", "head", "id", "tagged"])
+    effects = run.effects
+    return effects.assign(id=f"{WRITES}/" + effects["type"] + "/" + effects["effect"])
+
+
+@dataclass(frozen=True)
+class _LabelTable:
+    """The rows of a table of labels."""
+
+    name: str
+    rows: Sequence[Mapping[Any, Any]]
+    first_row: int
+    """Number of the first row in messages."""
+
+
+def _label_table(labels: Any) -> _LabelTable:
+    """The rows of a DataFrame or of a CSV file.
+
+    Raises:
+        HeadscopeError: the file cannot be read.
+        ChoiceError: a column is missing.
+    """
+    if isinstance(labels, pd.DataFrame):
+        table = _LabelTable("labels", labels.to_dict("records"), first_row=0)
+        columns = [str(column) for column in labels.columns]
+    else:
+        raw = given_file(labels, "a CSV of labels: head,label")
+        with reported_as(RunError, f"{labels}: no table of labels", ValueError, csv.Error):
+            lines = raw.decode("utf-8-sig").splitlines()
+            reader = csv.DictReader(lines, restkey=EXTRA_CELLS, restval="")
+            table = _LabelTable(str(labels), list(reader), first_row=2)
+        columns = list(reader.fieldnames or ())
+    for column in FILE_COLUMNS:
+        check_choice(f"column of {Path(table.name).name}", column, columns)
+    return table
+
+
+def _summary(
+    table: pd.DataFrame, rows: Sequence[LabelledHead], judge: LabelJudge, seed: int
+) -> pd.DataFrame:
+    """Verdicts of each label and of all, beside those of the same labels at random heads."""
+    shuffled = _shuffled(rows, judge, seed)
+    spellings: dict[str, str] = {}
+    for row in rows:
+        spellings.setdefault(normalised(row.label), row.label)
+    names = table["label"].map(normalised)
+    lines = []
+    for name, spelling in spellings.items():
+        of_label = (names == name).to_numpy()
+        counts = _counts(table.loc[of_label, "verdict"], shuffled[:, of_label])
+        lines.append({"label": spelling, **counts})
+    if len(lines) > 1:
+        lines.append({"label": ALL_LABELS, **_counts(table["verdict"], shuffled)})
+    summary = pd.DataFrame(lines)
+    return summary.astype({"shuffled_low": "Int64", "shuffled_high": "Int64"})
+
+
+def _counts(verdicts: pd.Series, shuffled: Bool[ndarray, "shuffle row"]) -> dict[str, Any]:
+    """Columns of the summary beside the label."""
+    tagged = int((verdicts == TAGGED).sum())
+    columns = {
+        "heads": len(verdicts),
+        "tagged": tagged,
+        "open": int(verdicts.isin(OPEN).sum()),
+        "no": int((verdicts == NO).sum()),
+        "not_measured": int((verdicts == NOT_MEASURED).sum()),
+    }
+    if columns["not_measured"] == columns["heads"]:
+        names = ("shuffled", "shuffled_low", "shuffled_high", "p_value")
+        return columns | dict.fromkeys(names, np.nan)
+    counts = shuffled.sum(axis=1)
+    as_many = int((counts >= tagged).sum())
+    low, high = np.percentile(counts, [2.5, 97.5], method="nearest")
+    return columns | {
+        "shuffled": float(counts.mean()),
+        "shuffled_low": int(low),
+        "shuffled_high": int(high),
+        "p_value": (1 + as_many) / (1 + SHUFFLES),
+    }
+
+
+def _shuffled(
+    rows: Sequence[LabelledHead], judge: LabelJudge, seed: int
+) -> Bool[ndarray, "shuffle row"]:
+    """Whether each label is true after the heads of the file were replaced by random heads.
+
+    Labels of one head stay together, and two heads are never replaced by the same one.
+    """
+    number = {head: i for i, head in enumerate(judge.heads)}
+    places: Int[ndarray, " row"] = np.array([number[row.layer, row.head] for row in rows])
+    truth = np.stack([judge.is_true(row.meaning) for row in rows])
+    rng = np.random.default_rng(seed)
+    shuffles = []
+    for _ in range(SHUFFLES):
+        random_heads = rng.permutation(len(judge.heads))[places]
+        shuffles.append(truth[np.arange(len(rows)), random_heads])
+    return np.stack(shuffles)
