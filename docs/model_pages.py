@@ -10,10 +10,13 @@ from __future__ import annotations
 import argparse
 import re
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from math import ceil
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
+from matplotlib.figure import Figure
 
 import headscope as hs
 from docs.generate import between_marks, table, write
@@ -32,6 +35,8 @@ from headscope.statistics.tags import (
     is_decidable,
     with_thresholds,
 )
+from headscope.studies.verify import masses_of
+from headscope.studies.verify_scores import published_name, scores_that_ship
 from headscope.views.head_account import findings
 
 PAGES = Path(__file__).parent / "results"
@@ -227,6 +232,63 @@ def clark_places(run: hs.Run) -> str:
     return "\n".join(table(("attention on", "BERT-base", "here"), rows))
 
 
+def published(run: hs.Run) -> str:
+    """A line per published metric and relation: agreement, and the heads that disagree most."""
+    rows = []
+    for row in hs.verify(run).table.to_dict("records"):
+        disagreeing = row["disagreeing"].replace(";", ",")
+        rows.append(
+            (
+                f"`{row['metric']}`",
+                f"`{row['relation']}`",
+                _correlation(row, "spearman"),
+                _correlation(row, "within_layers"),
+                f"{row['spearman_control']:.2f}",
+                f"{row['shared']} of {row['top']} ({row['shared_control']:.1f})",
+                disagreeing,
+            )
+        )
+    titles = (
+        "published",
+        "ours",
+        "ρ over heads",
+        "mean ρ within layers",
+        "ρ if permuted",
+        "first heads shared (if permuted)",
+        "ranks differ most: published, ours",
+    )
+    return "\n".join(table(titles, rows))
+
+
+def _correlation(row: dict[Hashable, Any], name: str) -> str:
+    """A rank correlation with its 95 % interval."""
+    return f"{row[name]:.3f} ({row[f'{name}_low']:.2f} … {row[f'{name}_high']:.2f})"
+
+
+def published_picture(run: hs.Run) -> Figure:
+    """A panel per published metric and relation, with a point for each head."""
+    ranks = hs.verify(run).table.to_dict("records")
+    scores = scores_that_ship()
+    model = published_name(str(run.info["model"]["name"]), sorted(set(scores["model"])))
+    scores = scores[scores["model"] == model].sort_values(["layer", "head"])
+    columns = 3
+    lines = ceil(len(ranks) / columns)
+    figure = Figure(figsize=(7.2, 2.4 * lines), layout="constrained")
+    panels = figure.subplots(lines, columns, squeeze=False).ravel()
+    for axes, row in zip(panels, ranks, strict=False):
+        is_row = (scores["metric"] == row["metric"]) & (scores["revision"] == row["revision"])
+        masses = masses_of(run, row["relation"])
+        assert masses is not None  # verify has compared them
+        axes.plot(scores[is_row]["value"], masses.ravel(), "o", ms=3, alpha=0.6)
+        axes.set_title(f"{row['metric']}, ρ = {row['spearman']:.2f}", fontsize=8)
+        axes.set_xlabel("published", fontsize=7)
+        axes.set_ylabel(row["relation"], fontsize=7)
+        axes.tick_params(labelsize=6)
+    for axes in panels[len(ranks) :]:
+        axes.set_axis_off()
+    return figure
+
+
 BLOCKS: dict[str, Callable[[hs.Run], str]] = {
     "facts": facts,
     "tags": tags,
@@ -234,6 +296,7 @@ BLOCKS: dict[str, Callable[[hs.Run], str]] = {
     "absent": absent,
     "clark": clark,
     "places": clark_places,
+    "published": published,
 }
 """Functions that write the blocks of a page, by the name between the marks."""
 
@@ -313,6 +376,9 @@ def main(words: Sequence[str] | None = None) -> None:
         text = file.read_text("utf-8") if file.is_file() else new_page(file.stem)
         write(file, with_blocks(text, run, file=str(file)))
         run.figure().savefig(file.with_suffix(".png"), dpi=110)
+        if "generated: published" in text:
+            picture = file.with_name(f"{file.stem}-published.png")
+            published_picture(run).savefig(picture, dpi=100)
         print(f"written to {file}")
     text = START.read_text("utf-8")
     write(START, between_marks(text, "overview", overview(), file=str(START)))
