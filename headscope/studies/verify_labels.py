@@ -25,11 +25,11 @@ from headscope.errors import (
 )
 from headscope.options import Seed, check_path
 from headscope.paths import given_file
-from headscope.relations.effects import WRITES
+from headscope.relations.effects import EFFECTS, WRITES
 from headscope.relations.label_names import LabelMeaning, label_meanings, normalised
 from headscope.resolve import RunName, the_run
 from headscope.runs.recorded_paths import name_of
-from headscope.statistics.columns import rows_of_head
+from headscope.statistics.columns import EFFECT_NAMES, rows_of_head
 from headscope.statistics.conditions import Row
 from headscope.statistics.general_labels import distinct_tags, tag_names
 from headscope.statistics.reasons import head_in
@@ -40,6 +40,7 @@ from headscope.statistics.tags import (
     SINK_RELATIONS,
     TAGGED,
     evidence_order,
+    verdicts,
     with_thresholds,
 )
 from headscope.statistics.wording import strictest_control
@@ -109,7 +110,7 @@ def judge_labels(run: RunName, labels: LabelSource, *, seed: Seed = 0) -> Judged
     true of a head that one of its relations or direct effects tags. Equal rows are judged once.
 
     `summary` counts each label's verdicts, and those after the heads of the file were replaced by
-    random heads of the run, 1,000 times.
+    random heads of the run, and by random heads of the same layers, 1,000 times each.
 
     Raises:
         RunError: rows are invalid; the message lists them. Or there is no run.
@@ -139,11 +140,15 @@ class JudgedLabels(StudyResult):
     """Verdicts on labels, and how many labels are true of random heads."""
 
     summary: pd.DataFrame
-    """A row per label, then one for all labels: `heads` with the label, the numbers of verdicts
-    (`tagged`, `open` for `inconclusive` and `not identifiable`, `no`, `not_measured`), `shuffled`,
-    the mean number of tagged heads among random heads, its 95 % range (`shuffled_low`,
-    `shuffled_high`), and `p_value`, the share of the shuffles, with the file counted as one, in
-    which as many are tagged."""
+    """A row per label, then one for all labels.
+
+    - `heads`: heads with the label.
+    - `tagged`, `open`, `no`, `not_measured`: numbers of verdicts; `open` counts `inconclusive` and
+      `not identifiable`.
+    - `shuffled`: mean number of tagged heads if the heads of the file are replaced by random heads.
+    - `p_value`: share of the shuffles, with the file counted as one, in which as many are tagged.
+    - `shuffled_in_layer`, `p_value_in_layer`: the same with random heads of the same layers.
+    """
 
     def lines(self) -> RenderableType:
         """Verdicts, sentences and summary for the terminal."""
@@ -153,7 +158,9 @@ class JudgedLabels(StudyResult):
         parts = [super().lines(), Text()]
         for name, row in self.table.iterrows():
             parts.append(Text(f"{name}, {row['label']}: {row['sentence']}"))
-        heading = "Labels at these heads, and at random heads of the run (shuffled):"
+        heading = (
+            "Labels at these heads, at random heads (shuffled), and at those of the same layers:"
+        )
         parts += [Text(), Text(heading, style="bold"), frame_table(self.summary)]
         return Group(*parts)
 
@@ -255,8 +262,7 @@ class LabelJudge:
         """Columns of a label that a direct effect decides."""
         row: Row = rows.to_dict("records")[0]
         line = direct_effect_line(row, self.run.info["effects"])
-        verdict = TAGGED if row["tagged"] else NO
-        return {"relation": row["id"], "verdict": verdict, "sentence": f"{line}."}
+        return {"relation": row["id"], "verdict": row["verdict"], "sentence": f"{line}."}
 
     def _untested(self, meaning: LabelMeaning) -> str:
         """The sentence on a label for which the run has no evidence."""
@@ -286,13 +292,16 @@ class LabelJudge:
 
 
 def _effects(run: Result) -> pd.DataFrame:
-    """The direct effects of a run with their full names as `id`; none if it has not measured
-    them.
+    """The direct effects of a run, with full names as `id` and verdicts; no rows if it has not
+    measured them.
     """
     if run.effects is None:
         return pd.DataFrame(columns=["layer", "head", "id", "tagged"])
     effects = run.effects
-    return effects.assign(id=f"{WRITES}/" + effects["type"] + "/" + effects["effect"])
+    effects = effects.assign(id=f"{WRITES}/" + effects["type"] + "/" + effects["effect"])
+    as_evidence = effects.rename(columns={new: old for old, new in EFFECT_NAMES.items()})
+    judged = verdicts(as_evidence, {effect.id: effect.thresholds for effect in EFFECTS})
+    return effects.assign(verdict=judged.to_numpy())
 
 
 @dataclass(frozen=True)
@@ -331,59 +340,70 @@ def _summary(
     table: pd.DataFrame, rows: Sequence[LabelledHead], judge: LabelJudge, seed: int
 ) -> pd.DataFrame:
     """Verdicts of each label and of all, beside those of the same labels at random heads."""
-    shuffled = _shuffled(rows, judge, seed)
     spellings: dict[str, str] = {}
     for row in rows:
         spellings.setdefault(normalised(row.label), row.label)
     names = table["label"].map(normalised)
+    groups = {spelling: (names == name).to_numpy() for name, spelling in spellings.items()}
+    if len(groups) > 1:
+        groups[ALL_LABELS] = np.ones(len(table), bool)
+    anywhere = _shuffled(rows, judge, seed, by_layer=False)
+    in_layer = _shuffled(rows, judge, seed, by_layer=True)
     lines = []
-    for name, spelling in spellings.items():
-        of_label = (names == name).to_numpy()
-        counts = _counts(table.loc[of_label, "verdict"], shuffled[:, of_label])
-        lines.append({"label": spelling, **counts})
-    if len(lines) > 1:
-        lines.append({"label": ALL_LABELS, **_counts(table["verdict"], shuffled)})
-    summary = pd.DataFrame(lines)
-    return summary.astype({"shuffled_low": "Int64", "shuffled_high": "Int64"})
+    for label, members in groups.items():
+        counts = _counts(table.loc[members, "verdict"])
+        is_measured = counts["not_measured"] < counts["heads"]
+        tagged = counts["tagged"] if is_measured else None
+        lines.append(
+            {"label": label, **counts}
+            | _chance("shuffled", "p_value", anywhere[:, members], tagged)
+            | _chance("shuffled_in_layer", "p_value_in_layer", in_layer[:, members], tagged)
+        )
+    return pd.DataFrame(lines)
 
 
-def _counts(verdicts: pd.Series, shuffled: Bool[ndarray, "shuffle row"]) -> dict[str, Any]:
-    """Columns of the summary beside the label."""
-    tagged = int((verdicts == TAGGED).sum())
-    columns = {
-        "heads": len(verdicts),
-        "tagged": tagged,
-        "open": int(verdicts.isin(OPEN).sum()),
-        "no": int((verdicts == NO).sum()),
-        "not_measured": int((verdicts == NOT_MEASURED).sum()),
+def _counts(verdicts_of_label: pd.Series) -> dict[str, int]:
+    """Numbers of heads with a label, and of verdicts on them."""
+    return {
+        "heads": len(verdicts_of_label),
+        "tagged": int((verdicts_of_label == TAGGED).sum()),
+        "open": int(verdicts_of_label.isin(OPEN).sum()),
+        "no": int((verdicts_of_label == NO).sum()),
+        "not_measured": int((verdicts_of_label == NOT_MEASURED).sum()),
     }
-    if columns["not_measured"] == columns["heads"]:
-        names = ("shuffled", "shuffled_low", "shuffled_high", "p_value")
-        return columns | dict.fromkeys(names, np.nan)
+
+
+def _chance(
+    mean: str, p_value: str, shuffled: Bool[ndarray, "shuffle row"], tagged: int | None
+) -> dict[str, float]:
+    """The mean number of true labels at random heads, and the share of shuffles with as many.
+
+    Both are NaN if the label is not measured.
+    """
+    if tagged is None:
+        return {mean: np.nan, p_value: np.nan}
     counts = shuffled.sum(axis=1)
     as_many = int((counts >= tagged).sum())
-    low, high = np.percentile(counts, [2.5, 97.5], method="nearest")
-    return columns | {
-        "shuffled": float(counts.mean()),
-        "shuffled_low": int(low),
-        "shuffled_high": int(high),
-        "p_value": (1 + as_many) / (1 + SHUFFLES),
-    }
+    return {mean: float(counts.mean()), p_value: (1 + as_many) / (1 + SHUFFLES)}
 
 
 def _shuffled(
-    rows: Sequence[LabelledHead], judge: LabelJudge, seed: int
+    rows: Sequence[LabelledHead], judge: LabelJudge, seed: int, *, by_layer: bool
 ) -> Bool[ndarray, "shuffle row"]:
     """Whether each label is true after the heads of the file were replaced by random heads.
 
-    Labels of one head stay together, and two heads are never replaced by the same one.
+    Labels of one head stay together, and two heads are never replaced by the same one. With
+    `by_layer` a head is replaced by a head of its layer.
     """
     number = {head: i for i, head in enumerate(judge.heads)}
     places: Int[ndarray, " row"] = np.array([number[row.layer, row.head] for row in rows])
     truth = np.stack([judge.is_true(row.meaning) for row in rows])
+    layers = np.array([layer for layer, _ in judge.heads]) if by_layer else np.zeros(len(number))
+    in_order = np.argsort(layers, kind="stable")
     rng = np.random.default_rng(seed)
     shuffles = []
     for _ in range(SHUFFLES):
-        random_heads = rng.permutation(len(judge.heads))[places]
-        shuffles.append(truth[np.arange(len(rows)), random_heads])
+        random_heads = np.empty(len(number), int)
+        random_heads[in_order] = np.lexsort((rng.random(len(number)), layers))
+        shuffles.append(truth[np.arange(len(rows)), random_heads[places]])
     return np.stack(shuffles)

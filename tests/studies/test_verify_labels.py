@@ -56,14 +56,24 @@ def test_random_heads_get_what_chance_gives(planted):
     # two of six heads are drawn: 2 × 2/6 are true on average, both with probability 1/15
     assert row["shuffled"] == pytest.approx(2 / 3, abs=0.07)
     assert row["p_value"] == pytest.approx(1 / 15, abs=0.03)
-    assert (row["shuffled_low"], row["shuffled_high"]) == (0, 2)
+    # the model has one layer
+    assert row["p_value_in_layer"] == row["p_value"]
 
 
 def test_the_same_label_for_every_head_is_no_better_than_chance(planted):
     everyone = " ".join(f"L0H{head}" for head in range(6))
     (row,) = hs.judge_labels(planted, labels(everyone, "previous token")).summary.to_dict("records")
-    assert row["tagged"] == row["shuffled"] == row["shuffled_low"] == row["shuffled_high"] == 2
+    assert row["tagged"] == row["shuffled"] == 2
     assert row["p_value"] == 1
+
+
+def test_depth_alone_is_no_better_than_chance_within_layers():
+    """Most induction heads of `mini` are in its last layer."""
+    last = " ".join(f"L5H{head}" for head in range(8))
+    (row,) = hs.judge_labels("atlas:mini", labels(last, "induction")).summary.to_dict("records")
+    assert row["p_value"] < 0.05
+    assert row["tagged"] == row["shuffled_in_layer"] == 4
+    assert row["p_value_in_layer"] == 1
 
 
 def test_every_tag_of_a_run_is_true_as_a_label_and_nothing_else_is():
@@ -106,9 +116,13 @@ def test_a_direct_effect_decides_once_it_is_measured(planted):
     assert unmeasured["verdict"].tolist() == ["not measured"] * 2
     assert all("--direct-effects" in sentence for sentence in unmeasured["sentence"])
     (effect,) = [effect for effect in EFFECTS if effect.type == "name-mover"]
+    is_mover = np.arange(6) == 0
+    lift = np.where(is_mover, 1.0, 0.0)
     rows = pd.DataFrame({"layer": 0, "head": range(6)}, columns=EFFECT_COLUMNS)
-    rows = rows.assign(type=effect.type, effect=effect.name, threshold=0.3, n=100, on=0.0)
-    rows = rows.assign(lift=0.0, q_value=1.0, tagged=rows["head"] == 0).fillna(0.1)
+    rows = rows.assign(type=effect.type, effect=effect.name, threshold=0.3, n=100, on=lift)
+    rows = rows.assign(lift=lift, ci_low=lift - 0.1, ci_high=lift + 0.1, tagged=is_mover)
+    rows = rows.assign(second_lift=lift, second_low=lift - 0.1, moved=lift, moved_low=lift - 0.1)
+    rows = rows.assign(q_value=np.where(is_mover, 1e-9, 1.0))
     facts = asdict(effect.thresholds) | {"second": effect.second}
     measured = replace(planted, effects=rows, info=planted.info | {"effects": {effect.id: facts}})
     judged = hs.judge_labels(measured, name_movers)
