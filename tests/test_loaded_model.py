@@ -15,7 +15,7 @@ import headscope as hs
 from headscope.errors import HeadscopeError
 from headscope.models import load
 from headscope.models.load import state_sha256
-from tests.helpers.study_calls import solved_task
+from tests.helpers.study_calls import score_uniform, solved_task
 from tests.helpers.treebanks import save_treebanks
 
 MODEL_ARGUMENTS = {"model", "models", "source", "tokenizer"}
@@ -82,6 +82,9 @@ def calls(model: Any, run: Path, place: Path) -> dict[str, Callable[[], Any]]:
         "patterns": lambda: hs.patterns(model, TEXT).array.tolist(),
         "prune": lambda: hs.prune(model, story, **FEW).table,
         "redundancy": lambda: hs.redundancy(run, windows=4, queries=3, **source).table,
+        "score_programs": lambda: (
+            score_uniform(partial(hs.score_programs, **quiet), model, story).table
+        ),
         "show": lambda: hs.show(model, "L1H1", TEXT).pattern.tolist(),
         "sweep": lambda: swept(model, place).drop(columns="error"),
         "weights": lambda: hs.weights(model, **quiet).table,

@@ -17,6 +17,7 @@ from headscope.cli.terminal import message_listener, print_rich, print_text, sto
 from headscope.errors import HeadscopeError
 from headscope.options import A_RUN
 from headscope.printing import one_line
+from headscope.studies.study_table import imported
 
 if TYPE_CHECKING:
     from headscope.runs.folder import RunFolder
@@ -231,9 +232,29 @@ def _ablate_tags(call: StudyCall, run: Path) -> None:
 
 
 @body("explain")
-def explain(call: StudyCall, model: ModelOrRun) -> None:
-    """Fit a small feature model to each head; for a run, also write RUN/feature_model.csv."""
+def explain(
+    call: StudyCall,
+    model: ModelOrRun,
+    programs: Annotated[
+        Path | None,
+        typer.Option(
+            help="Score the functions of this Python file, one per head, such as L5H1(tokens); the "
+            "file is run.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Fit a small feature model to each head; for a run, also write RUN/feature_model.csv.
+
+    With --programs the heads' patterns are compared with those of your own functions instead, and
+    the run is not changed.
+    """
     call.check()
+    if programs is not None:
+        score = imported("explain.program_scores:score_programs")
+        result = score(programs=programs, **call.arguments)
+        call.show(result, call.write(result))
+        return
     from headscope.run import Run, load
     from headscope.runs.folder import is_run
     from headscope.runs.tables import FEATURE_MODEL_TABLE

@@ -20,6 +20,7 @@ from headscope.statistics.columns import (
     HEAD_COLUMNS,
     PRELIMINARY,
     REPLICATES,
+    SCORE_COLUMNS,
 )
 
 
@@ -124,6 +125,7 @@ FEATURE_MODEL_TABLE = RunTable(
     file="feature_model.csv",
     attribute="feature_models",
     columns=FEATURE_MODEL_COLUMNS,
+    later_columns=tuple(SCORE_COLUMNS),
     kinds={
         **dict.fromkeys(("feature", "kind", "queries"), "str"),
         **dict.fromkeys(("layer", "head", "place"), "int64"),

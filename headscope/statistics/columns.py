@@ -70,6 +70,8 @@ FEATURE_MODEL_COLUMNS = [
     *("weight", "unique", "ci_low", "ci_high"),
 ]
 """A row per head and feature of its rule."""
+SCORE_COLUMNS = ["iou", "correlation", "explained_rest", "iou_rest", "correlation_rest"]
+"""After those of `feature_model.csv`."""
 
 
 def rows_of_head(table: pd.DataFrame, layer: int, head: int) -> pd.DataFrame:

@@ -106,10 +106,10 @@ WRITTEN_OTHERWISE = set(
 """Studies with other arguments than those that their names tell, or without a table of `--out`."""
 
 
+UNWRITTEN = {"ablate_task", "headvis", "score_programs", "verify"}
+"""Studies whose tables are not read here: they need other models, files or scores."""
 TABLES = ["heads.csv", "evidence.csv.gz", "effects.csv"]
-TABLES += [
-    study.name for study in STUDIES if study.name not in ("ablate_task", "headvis", "verify")
-]
+TABLES += [study.name for study in STUDIES if study.name not in UNWRITTEN]
 
 
 def by_type(column: str) -> str:
@@ -127,7 +127,7 @@ def test_the_page_names_the_columns_of_the_table_and_no_others(written, name):
 
 
 def test_the_page_describes_no_table_that_is_not_checked():
-    assert set(DESCRIBED) == {*TABLES, "run.json", "ablate_task", "headvis", "verify"}
+    assert set(DESCRIBED) == {*TABLES, "run.json"} | UNWRITTEN
 
 
 def test_every_description_is_of_a_column():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -43,6 +44,14 @@ def solved_task(ask, run: Path) -> hs.StudyResult:
 
 LABELS = pd.DataFrame({"head": ["L0H0", "L1H1"], "label": ["previous token", "S-inhibition"]})
 
+
+def score_uniform(ask, model: Any, corpus: Path) -> hs.StudyResult:
+    """Scores of a program that attends evenly."""
+    path = corpus.parent / "uniform.py"
+    path.write_text("def L0H0(tokens):\n    return [[1] * len(tokens)] * len(tokens)\n")
+    return ask(model, path, corpus, windows=8, features=2)
+
+
 MADE_UP = {
     "ablate": lambda ask, run, corpus: ask(run, heads="L0H0,L1H1"),
     "ablate_task": lambda ask, run, corpus: solved_task(ask, run),
@@ -60,6 +69,7 @@ MADE_UP = {
     "patch": lambda ask, run, corpus: ask(run, clean="x1z", corrupt="x2z", heads="all", edges=2),
     "prune": lambda ask, run, corpus: ask(run, corpus, max_tokens=400),
     "redundancy": lambda ask, run, corpus: ask(run, windows=4, queries=3),
+    "score_programs": lambda ask, run, corpus: score_uniform(ask, run, corpus),
     "sweep": lambda ask, run, corpus: sweep_result("runs", cells()),
     "verify": lambda ask, run, corpus: ranks(run, corpus),
     "why": lambda ask, run, corpus: ask(run, ["L0H0", "L1H1"]),

@@ -129,6 +129,13 @@ class Texts:
         """The rows of documents that neither fitted nor chose."""
         return slice(self.selection_rows, len(self))
 
+    def rows_of(
+        self, pattern: Float[Tensor, "window head query key"]
+    ) -> Float[Tensor, "head row key"]:
+        """The rows of heads' patterns on the windows; each sums to 1."""
+        rows = pattern[self.window, :, self.query].permute(1, 0, 2).float()
+        return rows / rows.sum(-1, keepdim=True)
+
     def values(
         self, terms: Sequence[Term], rows: int | None = None
     ) -> Float[Tensor, "term row key"]:

@@ -22,25 +22,40 @@ from headscope.progress import Progress, Steps, progress_bar
 from headscope.relations import relations_of
 from headscope.relations.head_type import ALL
 from headscope.resolve import ModelOrRun, model_or_run, run_named, text_of
-from headscope.statistics.columns import EXPLAINED_COLUMNS, FEATURE_MODEL_COLUMNS, HEAD_COLUMNS
+from headscope.statistics.columns import (
+    EXPLAINED_COLUMNS,
+    FEATURE_MODEL_COLUMNS,
+    HEAD_COLUMNS,
+    SCORE_COLUMNS,
+)
 from headscope.statistics.result import Result, by_name
 from headscope.stimuli.natural_text import TextWindows
 from headscope.studies.explain.catalogue import Texts
 from headscope.studies.explain.feature import TokenFacts
 from headscope.studies.explain.feature_model import FeatureModel, explain_layer
 from headscope.studies.explain.fit import Selector
+from headscope.studies.explain.scores import SCORES
 from headscope.studies.study import Study, study, table_columns
 from headscope.studies.study_table import Command
 from headscope.views.study_result import StudyResult
 
 FEATURES, WINDOWS = 8, 56
+FeatureLimit = Annotated[
+    int, Field(ge=1, le=64, description="Maximum number of features of a model.")
+]
+WindowLimit = Annotated[
+    int, Field(ge=8, le=LARGEST, description="Windows of text, for fitting and for testing.")
+]
 LENGTH = 128
 """Tokens of a window: most attention is nearer, and the number of cells grows as the square."""
 SPREAD = 1_200
 """Tokens of text per window, so that windows come from many documents."""
 PARTS = 4
 """Documents of a group: two fit, one chooses and one judges."""
-BY_HEAD = ["layer", "head", "bits", "position", "explained", "ci_low", "ci_high", "feature_model"]
+BY_HEAD = [
+    *("layer", "head", "bits", "position", "explained", "ci_low", "ci_high"),
+    *("explained_rest", "iou", "iou_rest", "feature_model"),
+]
 
 
 STUDY = Study(
@@ -65,7 +80,8 @@ STUDY = Study(
             e^weight
         unique | ≤ 1 | share of the bits that is lost without it
         ci_low, ci_high | ≤ 1 | ends of the 95 % interval of `unique`, over documents
-    """),
+    """)
+    + SCORES[1:],
     bad_call={"features": 65},
 )
 
@@ -78,12 +94,8 @@ def explain(
         Field(description="Files or folders of text. Default: those of the run, or gum."),
     ] = None,
     *,
-    features: Annotated[
-        int, Field(ge=1, le=64, description="Maximum number of features of a model.")
-    ] = FEATURES,
-    windows: Annotated[
-        int, Field(ge=8, le=LARGEST, description="Windows of text, for fitting and for testing.")
-    ] = WINDOWS,
+    features: FeatureLimit = FEATURES,
+    windows: WindowLimit = WINDOWS,
     seed: Seed = 0,
     progress: Progress = True,
     revision: Revision = None,
@@ -100,6 +112,10 @@ def explain(
     The terminal shows a row per head: its `bits` per query, the shares of them that sinks and
     distance alone (`position`) and the model (`explained`) explain, and the `feature_model`.
 
+    The scores are also computed without the first token, on which most attention of causal models
+    is: patterns are renormalised without it, and a query has the weight of the head's attention on
+    the other keys.
+
     Raises:
         ModelError: the model cannot be loaded.
         CorpusError: the text cannot be read, or is too short.
@@ -115,11 +131,12 @@ def explain(
         models = fit_models(loaded, texts, features, steps)
     by_head = pd.DataFrame([_head_row(fitted) for fitted in models], columns=BY_HEAD)
     term_rows = [row for fitted in models for row in _term_rows(fitted)]
-    mean = by_head[["position", "explained"]].mean()
+    mean = by_head[["position", "explained", "explained_rest", "iou", "iou_rest"]].mean()
     return StudyResult(
         title=f"{loaded.name}: feature models explain {mean['explained']:.2f} of a head's bits "
-        f"(sinks and distance alone {mean['position']:.2f}), mean over {len(models)} heads",
-        table=pd.DataFrame(term_rows, columns=FEATURE_MODEL_COLUMNS),
+        f"(sinks and distance alone {mean['position']:.2f}), and {mean['explained_rest']:.2f} "
+        f"without the first token, mean over {len(models)} heads",
+        table=pd.DataFrame(term_rows, columns=[*FEATURE_MODEL_COLUMNS, *SCORE_COLUMNS]),
         terminal_table=by_head,
         notes=notes,
         values=mean.to_dict(),
@@ -133,10 +150,10 @@ def _head_row(fitted: FeatureModel) -> dict[str, object]:
         "head": fitted.head,
         "bits": fitted.bits,
         "position": fitted.position,
-        "explained": fitted.explained.value,
         "ci_low": fitted.explained.low,
         "ci_high": fitted.explained.high,
         "feature_model": fitted.sentence,
+        **fitted.scores.columns(),
     }
 
 
@@ -147,7 +164,6 @@ def _term_rows(fitted: FeatureModel) -> list[dict[str, object]]:
         row: dict[str, object] = {
             "layer": fitted.layer,
             "head": fitted.head,
-            "explained": fitted.explained.value,
             "place": rank,
             "feature": term.feature.name,
             "kind": term.feature.kind,
@@ -156,6 +172,7 @@ def _term_rows(fitted: FeatureModel) -> list[dict[str, object]]:
             "unique": term.unique.value,
             "ci_low": term.unique.low,
             "ci_high": term.unique.high,
+            **fitted.scores.columns(),
         }
         rows.append(row)
     return rows
@@ -222,8 +239,7 @@ def fit_models(model: Model, texts: Texts, features: int, steps: Steps) -> list[
 
     def explain_heads(attention: LayerAttention) -> None:
         pattern = next(attention.probabilities()).cpu()
-        rows = pattern[texts.window, :, texts.query].permute(1, 0, 2).float()
-        rows = rows / rows.sum(-1, keepdim=True)
+        rows = texts.rows_of(pattern)
         models.extend(explain_layer(texts, selector, attention.layer, rows, features=features))
         give_back()
         steps.advance()

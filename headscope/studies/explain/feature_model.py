@@ -17,6 +17,7 @@ from headscope.studies.explain.catalogue import GATES, Term, Texts
 from headscope.studies.explain.feature import Feature
 from headscope.studies.explain.fit import LayerFit, Selector
 from headscope.studies.explain.places import PLACE_FEATURES
+from headscope.studies.explain.scores import PatternPair, Scores, scores
 from headscope.studies.explain.softmax import Fitted, kl_divergences, log_pattern, map_heads, newton
 
 BIT = log(2)
@@ -57,6 +58,7 @@ class FeatureModel(NamedTuple):
     """Share that a feature model of sinks and distance alone explains."""
     explained: Share
     """Share that the feature model explains."""
+    scores: Scores
 
     @property
     def sentence(self) -> str:
@@ -84,6 +86,11 @@ class Judge(NamedTuple):
         """KL(head ‖ model) in bits, summed over the rows of each document."""
         nats = kl_divergences(self.attention, log_pattern(logits, self.seen))
         return np.bincount(self.document, nats.double().numpy() / BIT)
+
+    def scores(self, logits: Float[Tensor, "row key"]) -> Scores:
+        """Scores of the model with these logits, with and without the first token."""
+        pattern = log_pattern(logits, self.seen).exp()
+        return scores(PatternPair(self.attention, pattern, self.seen))
 
 
 def explained(
@@ -171,6 +178,7 @@ def explain_layer(
             terms=tuple(weighted),
             position=explained(bits_of_place, uniform).value,
             explained=explained(bits_of_model, uniform),
+            scores=judge.scores(torch.tensordot(fitted.weights, values[:, judged], 1)),
         )
 
     return map_heads(explain, len(drafts))
