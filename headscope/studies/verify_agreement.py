@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from numpy import ndarray
 from scipy.stats import rankdata
 
@@ -108,29 +108,34 @@ def top_heads(heads: int) -> int:
 
 def shared_heads(first: Scores, second: Scores) -> int:
     """Heads that are at the top of both rankings."""
-    top = top_heads(first.size)
-    return len(_first_heads(first, top) & _first_heads(second, top))
+    return int((_is_at_top(first) & _is_at_top(second)).sum())
 
 
-def _first_heads(values: Scores, top: int) -> set[int]:
-    """Flat indices of the heads with the largest values; ties by index."""
+def _is_at_top(values: Scores) -> Bool[ndarray, " item"]:
+    """Whether each head is among the largest values; of equal ones, the first heads are."""
     order = np.argsort(-values.ravel(), kind="stable")
-    return set(order[:top].tolist())
+    is_at_top = np.zeros(values.size, bool)
+    is_at_top[order[: top_heads(values.size)]] = True
+    return is_at_top
 
 
 def permuted_within_layers(first: Scores, second: Scores) -> Null:
     """What the second scores give if their heads are permuted within layers."""
     rng = np.random.default_rng(0)
-    correlations, counts = [], []
-    for _ in range(PERMUTATIONS):
-        permuted = rng.permuted(second, axis=1)
-        correlations.append(rank_correlation(first.ravel(), permuted.ravel()))
-        counts.append(shared_heads(first, permuted))
-    shared = shared_heads(first, second)
-    as_many = sum(count >= shared for count in counts)
+    is_top, is_second_top = _is_at_top(first), _is_at_top(second)
+    heads = np.arange(second.size).reshape(second.shape)
+    orders = [rng.permuted(heads, axis=1).ravel() for _ in range(PERMUTATIONS)]
+    counts = np.array([(is_top & is_second_top[order]).sum() for order in orders])
+    # a permutation of heads permutes their ranks
+    one, other = _centred_ranks(first.ravel()), _centred_ranks(second.ravel())
+    products = np.array([one @ other[order] for order in orders])
+    length = np.sqrt((one @ one) * (other @ other))
+    as_many = int((counts >= shared_heads(first, second)).sum())
+    with np.errstate(invalid="ignore"):
+        correlation = float(products.mean() / length)
     return Null(
-        correlation=float(np.mean(correlations)),
-        shared=float(np.mean(counts)),
+        correlation=correlation,
+        shared=float(counts.mean()),
         p_value=(1 + as_many) / (1 + PERMUTATIONS),
     )
 
