@@ -5,6 +5,7 @@
 # make pictures: the pictures of the documentation, by a headless browser, or NAMES="gallery live".
 # make notebooks: the notebooks with their outputs; NAMES="01_classify" runs one.
 # make pages: the documentation's pages of measured models, after make atlas; RUNS=FOLDER adds one of a run.
+# make published MODELS="…": classify, verify and a page for each, into published/.
 # make lists: the lists in docs/ and headscope/__init__.py as the code has them.
 # make docs: documentation into docs/_build/html.  make coverage: the tests, and which lines they run.
 # make test SLOW=yes: the slow tests too.
@@ -24,7 +25,7 @@ CONSTRAINTS := -c .ci/constraints.txt $(if $(shell command -v nvidia-smi),,-c .c
 PIP := $(PYTHON) -m pip --quiet --disable-pip-version-check
 INSTALL := $(PIP) install --no-compile $(CONSTRAINTS)
 
-.PHONY: demo gallery atlas test pytest calibrate same lists pictures notebooks pages docs coverage fuzz kill soak lint style types \
+.PHONY: demo gallery atlas test pytest calibrate same lists pictures notebooks pages published docs coverage fuzz kill soak lint style types \
 	prose bench install clean
 
 demo: $(VENV)/installed-plain
@@ -84,6 +85,11 @@ pictures: install
 # run the notebooks and store their outputs, which GitHub shows
 notebooks: install
 	$(PYTHON) docs/notebooks.py $(NAMES)
+
+# each of MODELS="gpt2 EleutherAI/pythia-70m": classified, compared with published scores, and a page. The same
+# command goes on where it was stopped
+published: install
+	$(PYTHON) -m docs.published $(MODELS)
 
 RUNS :=
 pages: install

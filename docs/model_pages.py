@@ -15,6 +15,7 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
@@ -27,6 +28,7 @@ from headscope.models.packaged import PACKAGED
 from headscope.relations.relation import MIN_QUERIES
 from headscope.relations.types.far import FAR_OFFSETS
 from headscope.runs.atlas import PREFIX, atlas_names
+from headscope.runs.write import write_file
 from headscope.statistics.general_labels import distinct_tags, shown_relations
 from headscope.statistics.tags import (
     INCONCLUSIVE,
@@ -45,6 +47,7 @@ START = Path(__file__).parent / "index.md"
 CLARK = "bert-base"
 """The model of `data/known_heads.csv` whose heads Clark et al. 2019 describe."""
 TELLING = 3
+NONE = "- none"
 HALF = 0.5
 LIKELY = 0.9
 """Probability from which on a page counts a tag as likely on another text."""
@@ -75,6 +78,14 @@ _NEW_PAGE = """# {title}
 
 <!-- generated: absent -->
 <!-- end of absent -->
+"""
+_COMPARISON = """
+## Published scores
+
+<!-- generated: published -->
+<!-- end of published -->
+
+![A point per head: the published score and ours, a panel for each metric]({name}-published.png)
 """
 
 
@@ -125,13 +136,13 @@ def telling(run: hs.Run) -> str:
     held = distinct_tags(evidence)
     pictured = {(each.layer, each.head, each.relation) for each in run.examples}
     is_shown = [(row.layer, row.head, row.id) in pictured for row in held.itertuples()]
-    held = held[is_shown].assign(
+    held = held[np.array(is_shown, bool)].assign(  # a plain empty list would select columns
         plain=held["type"].isin(_LAST), hard_rate=held["hard_rate"].fillna(-1)
     )
     order = ["plain", "hard_rate", "lift"]
     held = held.sort_values(order, ascending=[True, False, False], kind="stable")
     held = held.drop_duplicates("type").drop_duplicates(["layer", "head"]).head(TELLING)
-    return "\n\n".join(_head(run, row) for _, row in held.iterrows())
+    return "\n\n".join(_head(run, row) for _, row in held.iterrows()) or NONE
 
 
 def absent(run: hs.Run) -> str:
@@ -149,16 +160,15 @@ def absent(run: hs.Run) -> str:
         lambda rows: rows["able"].any() and (rows["verdict"] == NO).all()
     )
     with_mass = refused["massive"].groupby(refused["id"]).transform("any")
-    none = "- none"
     return "\n".join(
         [
             "The mass is below the threshold in every head, by its 95 % interval:",
             "",
-            *(_by_type(refused[~with_mass]) or [none]),
+            *(_by_type(refused[~with_mass]) or [NONE]),
             "",
             "Some head reaches the threshold, but no head meets the other conditions:",
             "",
-            *(_by_type(refused[with_mass]) or [none]),
+            *(_by_type(refused[with_mass]) or [NONE]),
             "",
             "This list omits positional and lexical relations.",
         ]
@@ -334,9 +344,25 @@ def page_name(run: str) -> str:
     return run.removeprefix(PREFIX) if run.startswith(PREFIX) else Path(run).resolve().name
 
 
-def new_page(name: str) -> str:
-    """A page without results."""
-    title = PACKAGED[name].title if name in PACKAGED else name
+def write_page(run: hs.Run, file: Path, *, is_compared: bool = False) -> None:
+    """Update the page of a run, or write a new one, and its pictures.
+
+    A new page compares the model with published scores if `is_compared`.
+    """
+    text = file.read_text("utf-8") if file.is_file() else new_page(run, file.stem)
+    if is_compared and not file.is_file():
+        text += _COMPARISON.format(name=file.stem)
+    run.figure().savefig(file.with_suffix(".png"), dpi=110)
+    if "generated: published" in text:
+        picture = file.with_name(f"{file.stem}-published.png")
+        published_picture(run).savefig(picture, dpi=100)
+    # whole or not at all: docs/published.py takes a page for the end of its model's work
+    write_file(file, with_blocks(text, run, file=str(file)), overwrite=True)
+
+
+def new_page(run: hs.Run, name: str) -> str:
+    """A page without results, whose pictures have this name."""
+    title = PACKAGED[run.name].title if run.name in PACKAGED else run.name
     return _NEW_PAGE.format(title=title, name=name)
 
 
@@ -373,12 +399,7 @@ def main(words: Sequence[str] | None = None) -> None:
     for name in runs:
         run = hs.load(name)
         file = PAGES / f"{page_name(name)}.md"
-        text = file.read_text("utf-8") if file.is_file() else new_page(file.stem)
-        write(file, with_blocks(text, run, file=str(file)))
-        run.figure().savefig(file.with_suffix(".png"), dpi=110)
-        if "generated: published" in text:
-            picture = file.with_name(f"{file.stem}-published.png")
-            published_picture(run).savefig(picture, dpi=100)
+        write_page(run, file)
         print(f"written to {file}")
     text = START.read_text("utf-8")
     write(START, between_marks(text, "overview", overview(), file=str(START)))
