@@ -20,7 +20,7 @@ from headscope.errors import ModelError
 from headscope.models.families import refuse_encoder, refuse_mixed_heads
 from headscope.models.model import Model
 from headscope.models.plain_network import plain_network_of
-from headscope.models.stream import batch_tokens_on, in_batches, padded_tokens
+from headscope.models.stream import LITTLE_PADDING, batch_tokens_on, in_batches, padded_tokens
 
 LOGIT_CELLS = 2**24
 """Logits that exist at once: 64 MB in single precision, whatever the vocabulary."""
@@ -82,7 +82,7 @@ def loss(
     size = batch_tokens or batch_tokens_on(model.device)
     nats: list[float] = []
     with nullcontext() if intervention is None else intervention.applied(model):
-        for batch in in_batches(windows, size):
+        for batch in in_batches(windows, size, least=LITTLE_PADDING):
             predictions = predictions_of(network, batch)
             chunks = chunked_losses(network, predictions.stream, predictions.labels)
             losses = torch.cat(list(chunks))

@@ -20,7 +20,7 @@ from headscope.causal.loss import Advance, TextLoss
 from headscope.causal.rerun import Rerunner, Score, TokenRows
 from headscope.corpus.window import Window
 from headscope.models.model import Model
-from headscope.models.stream import batch_tokens_on, in_batches, padded_tokens
+from headscope.models.stream import LITTLE_PADDING, batch_tokens_on, in_batches, padded_tokens
 
 _Name = TypeVar("_Name", bound=Hashable)
 
@@ -62,7 +62,8 @@ def text_losses(
     rerunner = Rerunner(model, loss_score(model))
     unchanged: list[float] = []
     sums: dict[_Name, list[float]] = {name: [] for name in changes}
-    for batch in in_batches(windows, batch_tokens_on(model.device)):
+    size = batch_tokens_on(model.device)
+    for batch in in_batches(windows, size, least=LITTLE_PADDING):
         rows = scored_rows(batch, rerunner.score, model.device)
         counts = _counts(batch, rerunner.score)
         tokens = sum(map(len, batch))

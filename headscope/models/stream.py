@@ -23,6 +23,8 @@ BATCH_TOKENS = 1_024
 small's temporaries back to the system and asks for new pages each time, a tenth of all time."""
 ACCELERATOR_BATCH_TOKENS = 8_192
 """Tokens of one forward pass elsewhere."""
+LITTLE_PADDING = 0.5
+"""Share of the longest window of a batch that the others have, so that most cells are tokens."""
 ALL_TOGETHER = sys.maxsize
 """Tokens of a forward pass that holds all windows."""
 Regions = Callable[[Sequence[Window]], Sequence[Request]]
@@ -34,18 +36,29 @@ def batch_tokens_on(device: str) -> int:
     return BATCH_TOKENS if device == "cpu" else ACCELERATOR_BATCH_TOKENS
 
 
-def in_batches(windows: Sequence[Window], tokens: int) -> Iterator[Sequence[Window]]:
+def in_batches(
+    windows: Sequence[Window], tokens: int, *, least: float = 0.0
+) -> Iterator[Sequence[Window]]:
     """Neighbouring windows, as many at a time as are so many tokens together, padding included.
+
+    Args:
+        windows: the order decides which run together.
+        tokens: most tokens of a batch of several windows.
+        least: a window that is shorter than this share of the batch's first begins another batch.
 
     >>> lengths = [6, 4, 3, 9]
     >>> windows = [Window("w", np.arange(n), ("a",) * n) for n in lengths]
     >>> [[len(window) for window in batch] for batch in in_batches(windows, 12)]
     [[6, 4], [3], [9]]
+    >>> [[len(window) for window in batch] for batch in in_batches(windows, 24, least=0.6)]
+    [[6, 4], [3, 9]]
     """
     start = 0
     while start < len(windows):
         stop, longest = start + 1, len(windows[start])
         while stop < len(windows):
+            if len(windows[stop]) < least * len(windows[start]):
+                break
             longest = max(longest, len(windows[stop]))
             if (stop + 1 - start) * longest > tokens:
                 break

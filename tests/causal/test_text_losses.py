@@ -40,6 +40,19 @@ def test_losses_are_those_of_whole_forward_passes(model_folder, story, monkeypat
     assert sum(passed) == tokens * 3
 
 
+def test_a_short_window_is_not_padded_to_the_length_of_a_long_one(gpt2_folder, story):
+    """The text is cut where a window has begun, so that the last window often has few tokens."""
+    model = load_model(str(gpt2_folder))
+    windows = text_windows(model, story, max_tokens=300)
+    lengths = [len(window) for window in windows]
+    assert min(lengths) < max(lengths) / 4
+    cells: list[int] = []
+    embedding = model.engine.network.get_input_embeddings()
+    with embedding.register_forward_hook(lambda _, inputs, __: cells.append(inputs[0].numel())):
+        text_losses(model, windows, {})
+    assert sum(cells) < 1.5 * sum(lengths)
+
+
 def test_a_base_is_part_of_every_change(gpt2_folder, story):
     model = load_model(str(gpt2_folder))
     windows = text_windows(model, story, max_tokens=300)
