@@ -194,7 +194,8 @@ def _tally(
         shared = shared_requests(readers)
         for layer in range(layers):
             pattern = array[layer][None]
-            read_layer(layer, shared, (slice_pattern(pattern, request) for request, _ in shared))
+            rows = (slice_pattern(pattern, entry.request) for entry in shared)
+            read_layer(layer, shared, rows)
         for reader in readers:
             reader.add_to(tally)
     if tally is None:

@@ -152,7 +152,7 @@ class BatchReader:
         if effects is not None:
             readers.append(effects)
         shared = shared_requests(readers)
-        requests = [request for request, _ in shared]
+        requests = [entry.request for entry in shared]
 
         def on_layer(layer: int, rows: Iterable[Any]) -> None:
             read_layer(numbers.index(layer), shared, rows)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 import torch
@@ -119,6 +118,15 @@ def _at(values: Tensor, places: Int[Tensor, "place head"]) -> Float[Tensor, "pla
 
 
 @dataclass(frozen=True, eq=False)
+class SelectionPart:
+    """Attention that is read of each layer at once, and how its values add up."""
+
+    request: PatternRegion
+    reduction: TileReduction | Tensor
+    """Of rows a reduction; of single cells, which have no hits, a matrix of weights."""
+
+
+@dataclass(frozen=True, eq=False)
 class Selection:
     """All cells that the relations of a batch look at; a row for each block and relation."""
 
@@ -126,9 +134,7 @@ class Selection:
     relation: Int[ndarray, " row"]
     queries: Int[ndarray, " row"]
     chance: Float[ndarray, " row"]
-    parts: tuple[tuple[PatternRegion, TileReduction | Tensor], ...]
-    """Attention that is read of each layer, and how its values add up: rows by a reduction, single
-    cells, which have no hits, by a matrix of weights."""
+    parts: tuple[SelectionPart, ...]
 
 
 def select(
@@ -164,7 +170,7 @@ def select(
         queries=queries,
         chance=grained(chance),
         parts=tuple(
-            (request, reduction.to(config.device))
+            SelectionPart(request, reduction.to(config.device))
             for request, reduction in zip(requests, reductions, strict=True)
         ),
     )
@@ -361,30 +367,34 @@ class CellReader:
         self._selection = selection
         self._logarithms = logarithms
         self._late = late_tiles(batch.windows)
-        self.requests: list[Request] = [*self._late]
-        self._reductions = {}
-        parts = () if selection is None else selection.parts
-        for request, reduction in parts:
-            self.requests.append(request)
-            self._reductions[id(request)] = reduction
+        self._parts = () if selection is None else selection.parts
+        self.requests: list[Request] = [*self._late, *(part.request for part in self._parts)]
         self._late_rows: list[tuple[Tile, Rows]] = []
         self._columns = self._known = known_columns
         self._sinks: dict[int, SinkPositions] = {}
         self._values: dict[int, list[tuple[Tensor, Tensor]]] = {}
 
-    def on_rows(self, layer: int, request: Any, rows: Tensor) -> None:
+    def on_rows(self, layer: int, index: int, rows: Tensor) -> None:
         """Find the sink positions in the late rows, which come first, then add up the cells."""
-        if id(request) not in self._reductions:
-            self._late_rows.append((request, rows))
-            if len(self._late_rows) == len(self._late):
-                sinks = find_sink_positions(
-                    self._batch.windows, self._late_rows, logarithms=self._logarithms
-                )
-                self._sinks[layer] = sinks
-                self._columns = torch.cat([sinks.columns, self._known.to(rows.device)], 1)
-                self._late_rows = []
-            return
-        reduction = self._reductions[id(request)].to(rows.device)
+        if index < len(self._late):
+            self._late_rows.append((self._late[index], rows))
+            if index + 1 == len(self._late):
+                self._find_sinks(layer, rows.device)
+        else:
+            self._add_cells(layer, self._parts[index - len(self._late)], rows)
+
+    def _find_sinks(self, layer: int, device: torch.device) -> None:
+        """Find a layer's sink positions, which are left out of its arg-max from here on."""
+        sinks = find_sink_positions(
+            self._batch.windows, self._late_rows, logarithms=self._logarithms
+        )
+        self._sinks[layer] = sinks
+        self._columns = torch.cat([sinks.columns, self._known.to(device)], 1)
+        self._late_rows = []
+
+    def _add_cells(self, layer: int, part: SelectionPart, rows: Tensor) -> None:
+        """Add up the cells of one part of the selection."""
+        request, reduction = part.request, part.reduction.to(rows.device)
         if isinstance(reduction, Tensor):
             mass = reduction @ (rows.float().exp() if self._logarithms else rows.float())
             sums = mass, mass.new_zeros(len(mass) // 2, mass.shape[1])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -145,9 +145,10 @@ class PatternReader:
         self._numbers = list(model.attention_layers)
         self._logarithms = model.engine.logarithms
 
-    def on_rows(self, layer: int, tile: Any, rows: Rows) -> None:
+    def on_rows(self, layer: int, index: int, rows: Rows) -> None:
         """Keep the rows of a tile."""
-        self._patterns.add(self._numbers[layer], tile, rows, logarithms=self._logarithms)
+        number, tile = self._numbers[layer], self.requests[index]
+        self._patterns.add(number, tile, rows, logarithms=self._logarithms)
 
     def add_to(self, tally: Tally) -> None:
         """Add nothing: examples are cut out of the patterns later."""

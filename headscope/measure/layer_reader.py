@@ -21,8 +21,15 @@ class LayerReader(Protocol):
     def requests(self) -> Sequence[Request]:
         """Places of each layer's pattern that are read, in order."""
 
-    def on_rows(self, layer: int, request: Request, rows: Any) -> None:
-        """Add up a layer's attention at one request; `layer` counts the layers that are read."""
+    def on_rows(self, layer: int, index: int, rows: Any) -> None:
+        """Add up a layer's attention at one request.
+
+        Args:
+            layer: counts the layers that are read.
+            index: the request's place in `requests`. Calls for a layer come in this order.
+            rows: the attention there. It must be as before when the call ends, since another
+                reader may have the same rows.
+        """
 
     def add_to(self, tally: Tally) -> None:
         """Add the sums of all layers to those of a run."""
@@ -49,7 +56,21 @@ class ReaderConfig:
     device: str = "cpu"
 
 
-SharedRequest = tuple[Request, list[LayerReader]]
+@dataclass(frozen=True, eq=False)
+class Receiver:
+    """A reader that receives the rows of one of its requests."""
+
+    reader: LayerReader
+    index: int
+    """The request's place among those of the reader."""
+
+
+@dataclass(frozen=True, eq=False)
+class SharedRequest:
+    """A request that is read once, and the readers that asked for it or for an equal one."""
+
+    request: Request
+    receivers: list[Receiver]
 
 
 def shared_requests(readers: Sequence[LayerReader]) -> list[SharedRequest]:
@@ -57,19 +78,26 @@ def shared_requests(readers: Sequence[LayerReader]) -> list[SharedRequest]:
     shared: list[SharedRequest] = []
     for reader in readers:
         start = 0
-        for request in reader.requests:
-            later = range(start, len(shared))
-            at = next((i for i in later if shared[i][0] == request), len(shared))
+        for index, request in enumerate(reader.requests):
+            at = _position(request, shared, start)
             if at == len(shared):
-                shared.append((request, []))
-            shared[at][1].append(reader)
+                shared.append(SharedRequest(request, []))
+            shared[at].receivers.append(Receiver(reader, index))
             start = at + 1
     return shared
+
+
+def _position(request: Request, shared: Sequence[SharedRequest], start: int) -> int:
+    """The position of an equal request from `start` on; the number of requests if absent."""
+    for position in range(start, len(shared)):
+        if shared[position].request == request:
+            return position
+    return len(shared)
 
 
 @torch.inference_mode()
 def read_layer(layer: int, shared: Sequence[SharedRequest], rows: Iterable[Any]) -> None:
     """Hand a layer's rows, in the order of the requests, to their readers."""
-    for (request, readers), values in zip(shared, rows, strict=True):
-        for reader in readers:
-            reader.on_rows(layer, request, values)
+    for request, values in zip(shared, rows, strict=True):
+        for receiver in request.receivers:
+            receiver.reader.on_rows(layer, receiver.index, values)

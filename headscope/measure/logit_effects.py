@@ -16,7 +16,7 @@ from torch import Tensor
 from headscope.causal.direct_paths import DirectPaths, PathEnd
 from headscope.measure.effect_queries import EffectQueries, NamedTokenQueries, TopKeyQueries
 from headscope.measure.tally import Tally, grained
-from headscope.models.engines.engine import Request, SelfEntries
+from headscope.models.engines.engine import SelfEntries
 from headscope.relations.effects import MIN_ATTENTION, Effect
 
 PREDICTED = 0.25
@@ -130,9 +130,9 @@ class EffectReader:
         with self.paths.watching(self.queries.queries, self.take, stream) as self._end:
             yield
 
-    def on_rows(self, layer: int, request: Request, rows: Any) -> None:
+    def on_rows(self, layer: int, index: int, rows: Any) -> None:
         """Note each row's strongest key, or what named queries take from their own positions."""
-        if isinstance(request, SelfEntries):
+        if isinstance(self.requests[index], SelfEntries):
             attention, value = rows
             self._selves.append((self._attention(attention), value))
             return

@@ -20,7 +20,7 @@ from headscope.measure.batches import Batch
 from headscope.measure.example import Picture
 from headscope.measure.layer_reader import MakeReader, ReaderConfig
 from headscope.measure.tally import SIDE, Profile, Tally, grained, pictured
-from headscope.models.engines.engine import Entries, Request, Tile
+from headscope.models.engines.engine import Entries, Tile
 
 COPY = SIDE // 2
 """Positions that the picture of a repeat shows of its beginning, and of its second copy."""
@@ -94,14 +94,14 @@ class PictureReader:
 
     def __init__(self, pictures: Sequence[PictureCells], config: ReaderConfig) -> None:
         self.requests = [picture.cells for picture in pictures]
-        self._pictures = {id(picture.cells): picture for picture in pictures}
+        self._pictures = pictures
         self._values: list[tuple[int, PictureCells, Float[Tensor, "cell head"]]] = []
         self._logarithms = config.logarithms
 
-    def on_rows(self, layer: int, request: Request, rows: Float[Tensor, "cell head"]) -> None:
+    def on_rows(self, layer: int, index: int, rows: Float[Tensor, "cell head"]) -> None:
         """Keep a layer's attention on the cells of a picture."""
         shares = rows.float().exp() if self._logarithms else rows
-        self._values.append((layer, self._pictures[id(request)], shares))
+        self._values.append((layer, self._pictures[index], shares))
 
     def add_to(self, tally: Tally) -> None:
         """Add the sums."""

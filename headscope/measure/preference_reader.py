@@ -43,14 +43,14 @@ class PreferenceReader:
     def __init__(
         self, rows: Int[ndarray, "row 2"], parts: Sequence[tuple[Request, _Comparisons]]
     ) -> None:
-        self.requests: list[Request] = [request for request, _ in parts]
+        self.requests = [request for request, _ in parts]
         self._rows = rows
-        self._comparisons = {id(request): comparisons for request, comparisons in parts}
+        self._comparisons = [comparisons for _, comparisons in parts]
         self._preferred: dict[int, Tensor] = {}
 
-    def on_rows(self, layer: int, request: Request, rows: Any) -> None:
+    def on_rows(self, layer: int, index: int, rows: Any) -> None:
         """Compare the attention on both sides of each query."""
-        part = self._comparisons[id(request)]
+        part = self._comparisons[index]
         values = rows
         if part.cells is not None:
             selected = rows.reshape(-1).index_select(0, part.cells.view(-1))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -89,8 +89,9 @@ class ProfileReader:
     def _add(self, sums: ndarray, values: Tensor) -> None:
         self._terms.append((sums, values))
 
-    def on_rows(self, layer: int, tile: Any, rows: Rows) -> None:
+    def on_rows(self, layer: int, index: int, rows: Rows) -> None:
         """Add the rows of one tile."""
+        tile = self.requests[index]
         for row in self.batch.profiled:
             if not tile.windows.start <= row < tile.windows.stop:
                 continue

@@ -39,7 +39,7 @@ class Counted:
     batch: Batch
     requests = ()
 
-    def on_rows(self, layer: int, request: Any, rows: Any) -> None:
+    def on_rows(self, layer: int, index: int, rows: Any) -> None:
         raise NotImplementedError
 
     def add_to(self, tally: Tally) -> None:

@@ -15,11 +15,15 @@ from headscope.measure.batches import assign_blocks
 from headscope.measure.fit_baselines import fit_baselines
 from headscope.measure.layer_reader import ReaderConfig, read_layer, shared_requests
 from headscope.measure.preference_reader import preference_reader
+from headscope.measure.reading import measure
+from headscope.measure.sink_positions import LATE, SHORTEST, late_tiles
 from headscope.measure.tally import Tally
 from headscope.models.engines.engine import Entries, Tile, slice_pattern
+from headscope.models.load import load_model
 from headscope.models.tokenizer import load_tokenizer
 from headscope.relations import relations_of
 from headscope.relations.hard_queries import ComparedPart
+from headscope.relations.relation import Relation
 from headscope.relations.window_pairs import WindowPairs
 
 LAYERS, HEADS = 2, 3
@@ -56,7 +60,7 @@ def test_a_target_is_preferred_if_it_has_the_largest_attention_of_all_candidates
     shared = shared_requests([reader])
     for layer, pattern in enumerate(patterns):
         given = pattern.log() if logarithms else pattern
-        read_layer(layer, shared, [rows_of(request, given) for request, _ in shared])
+        read_layer(layer, shared, [rows_of(entry.request, given) for entry in shared])
     tally = Tally.zeros(tuple(part.id for part in parts), LAYERS, HEADS)
     reader.add_to(tally)
     expected = Tally.zeros(tally.relations, LAYERS, HEADS)
@@ -79,3 +83,40 @@ def test_a_target_is_preferred_if_it_has_the_largest_attention_of_all_candidates
     assert expected.queries.sum() > 100
     assert np.array_equal(tally.queries, expected.queries)
     assert np.array_equal(tally.hits, expected.hits)
+
+
+def test_a_late_tile_that_equals_the_last_tile_of_a_layout_is_read_by_both_readers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    models = {name: load_model("mini", device="cpu", engine=name) for name in ("fused", "eager")}
+    fused = models["fused"]
+    windows = hs.windows("gum", fused.tokenizer, max_length=250, max_tokens=8_000)
+    relations = [r for r in relations_of(["coreference"]) if r.baseline is not None]
+    parts = fit_baselines(windows, relations).parts(relations)
+    window = window_compared_at_its_end(windows, parts)
+    rows = len(window) - LATE
+    monkeypatch.setattr(
+        "headscope.models.engines.fused.BLOCK_CELLS", fused.heads * len(window) * rows
+    )
+    assert fused.engine.layout(1, len(window))[1:] == late_tiles([window])
+    tallies = {
+        name: measure(model, [window], [], parts, seed=0, batch_tokens=len(window))
+        for name, model in models.items()
+    }
+    # the eager engine gives whole patterns, so that no late tile equals one of its tiles
+    compared = [isinstance(part, ComparedPart) for part in parts]
+    assert tallies["eager"].queries[:, compared].any()
+    assert np.array_equal(tallies["fused"].queries, tallies["eager"].queries)
+    assert np.array_equal(tallies["fused"].hits[:, compared], tallies["eager"].hits[:, compared])
+
+
+def window_compared_at_its_end(windows: list[Window], parts: list[Relation]) -> Window:
+    """A window that ends with its first compared queries, none of them before the late ones."""
+    compared = [part for part in parts if isinstance(part, ComparedPart)]
+    for window in windows:
+        pairs = WindowPairs(window)
+        queries = np.concatenate([part.candidates_in(pairs).query for part in compared])
+        end = queries.min(initial=len(window)) + 1
+        if SHORTEST <= end < len(window):
+            return window.cut(int(end))
+    raise AssertionError("every window has compared queries early")
