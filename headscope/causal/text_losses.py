@@ -6,7 +6,7 @@ of windows, so that a change of one layer costs half of a forward pass on averag
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -35,7 +35,6 @@ class TextLosses(Generic[_Name]):
     """Losses with each change, and the base."""
 
 
-@torch.inference_mode()
 def text_losses(
     model: Model,
     windows: Sequence[Window],
@@ -59,9 +58,33 @@ def text_losses(
     Raises:
         ModelError: see `Rerunner`.
     """
+    return text_losses_by_batch(model, windows, lambda batch: changes, base=base, advance=advance)
+
+
+@torch.inference_mode()
+def text_losses_by_batch(
+    model: Model,
+    windows: Sequence[Window],
+    changes_of: Callable[[Sequence[Window]], Mapping[_Name, Intervention]],
+    *,
+    base: Intervention | None = None,
+    advance: Advance = lambda tokens: None,
+) -> TextLosses[_Name]:
+    """The losses of `text_losses` under changes that depend on the windows.
+
+    Args:
+        model: see `text_losses`.
+        windows: see `text_losses`.
+        changes_of: makes the changes for windows that run together, under the same names for all.
+        base: see `text_losses`.
+        advance: see `text_losses`.
+
+    Raises:
+        ModelError: see `Rerunner`.
+    """
     rerunner = Rerunner(model, loss_score(model))
     unchanged: list[float] = []
-    sums: dict[_Name, list[float]] = {name: [] for name in changes}
+    sums: dict[_Name, list[float]] = {}
     size = batch_tokens_on(model.device)
     for batch in in_batches(windows, size, least=LITTLE_PADDING):
         rows = scored_rows(batch, rerunner.score, model.device)
@@ -72,9 +95,9 @@ def text_losses(
         with nullcontext() if base is None else base.applied(model):
             start = untouched if base is None else rerunner.clean(rows, untouched.states)
             unchanged += _sums(start.scores, counts)
-            for name, change in changes.items():
+            for name, change in changes_of(batch).items():
                 scores = rerunner.scores(start, change)
-                sums[name] += _sums(scores, counts)
+                sums.setdefault(name, []).extend(_sums(scores, counts))
                 advance(tokens)
     counts = _counts(windows, rerunner.score)
     return TextLosses(

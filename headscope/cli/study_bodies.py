@@ -243,23 +243,41 @@ def explain(
             show_default=False,
         ),
     ] = None,
+    replace: Annotated[
+        bool,
+        typer.Option(
+            "--replace",
+            help="Run the model with feature models in place of the patterns of 10 to 100 % of the "
+            "heads, and print the perplexity.",
+        ),
+    ] = False,
 ) -> None:
     """Fit a small feature model to each head; for a run, also write RUN/feature_model.csv.
 
-    With --programs the heads' patterns are compared with those of your own functions instead, and
-    the run is not changed.
+    With --programs the heads' patterns are compared with those of your own functions instead. With
+    --replace the model runs with the feature models in place of the patterns. Neither changes the
+    run.
     """
     call.check()
+    if not replace and call.figure:
+        raise HeadscopeError("--figure needs --replace")
     if programs is not None:
         score = imported("explain.program_scores:score_programs")
         result = score(programs=programs, **call.arguments)
         call.show(result, call.write(result))
         return
+    if replace:
+        result = imported("explain.replace_heads:replace_heads")(**call.arguments)
+        call.show(result, call.write(result))
+        return
+    _explain_heads(call, Path(model))
+
+
+def _explain_heads(call: StudyCall, path: Path) -> None:
     from headscope.run import Run, load
     from headscope.runs.folder import is_run
     from headscope.runs.tables import FEATURE_MODEL_TABLE
 
-    path = Path(model)
     folder = changed_run(call, path, FEATURE_MODEL_TABLE) if is_run(path) else None
     from headscope.studies.explain.explanation import explained_run
 

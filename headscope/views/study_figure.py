@@ -80,17 +80,24 @@ class Lines(Plot):
     y: str
     by: str
     """Column whose values have a line each."""
+    band: tuple[str, str] = ("", "")
+    """Columns of the lowest and highest value at each place. Default: those of the rows there."""
+    is_logarithmic: bool = False
+    """True for a logarithmic scale of the values."""
 
     def draw(self, axes: Axes, table: pd.DataFrame) -> None:
         """Draw the rows of one panel; text has places in the order of the rows."""
         places = table[self.x].unique()
+        low, high = (column or self.y for column in self.band)
         numbers = table.astype({self.y: float})
         for name, rows in numbers.groupby(self.by, sort=False):
-            values = rows.groupby(self.x)[self.y]
-            spread = values.agg(["mean", "min", "max"]).reindex(places)
+            at_place = rows.groupby(self.x)
+            mean = at_place[self.y].mean().reindex(places)
+            lowest = at_place[low].min().reindex(places)
+            highest = at_place[high].max().reindex(places)
             (line,) = axes.plot(
                 places,
-                spread["mean"],
+                mean,
                 "o-",
                 ms=3,
                 lw=1.2,
@@ -99,12 +106,14 @@ class Lines(Plot):
             )
             axes.fill_between(
                 places,
-                spread["min"],
-                spread["max"],
+                lowest,
+                highest,
                 color=line.get_color(),
                 alpha=0.2,
                 lw=0,
             )
+        if self.is_logarithmic:
+            axes.set_yscale("log")
         _finish(axes, self.x, self.y, table)
 
 

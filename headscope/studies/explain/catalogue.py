@@ -21,7 +21,7 @@ from headscope.studies.explain import places, tokens
 from headscope.studies.explain.feature import Feature, FeatureCells, TokenFacts, cells
 
 STEP = 2
-"""Every second query counts: neighbouring queries have similar attention."""
+"""Every second query is fitted: neighbouring queries have similar attention."""
 _PLAIN_TYPES = ("positional", "sink", "delimiter")
 """Head types whose relations other features cover."""
 _GATE_OF = {
@@ -57,7 +57,7 @@ _FAMILIES = (
 
 @dataclass(frozen=True, eq=False)
 class Texts:
-    """Every second query of windows as a row, and the cells of all features in these rows.
+    """Queries of windows as rows, and the cells of all features in these rows.
 
     Rows of the windows that fit come first, then those that choose, then those that judge.
     """
@@ -86,21 +86,29 @@ class Texts:
 
     @classmethod
     def of(
-        cls, parts: Sequence[Sequence[Window]], lexicon: TokenFacts, relations: Sequence[Relation]
+        cls,
+        parts: Sequence[Sequence[Window]],
+        lexicon: TokenFacts,
+        relations: Sequence[Relation],
+        *,
+        step: int = STEP,
     ) -> Texts:
-        """Rows of windows that fit, choose and judge; relations in text are features too."""
+        """Rows of windows that fit, choose and judge; relations in text are features too.
+
+        Every `step`-th query of a window is a row.
+        """
         windows = tuple(chain(*parts))
         width = max(len(window) for window in windows)
         query, gate, row_end = [], [], []
         for window in windows:
-            positions = np.arange(_first_query(window), len(window), STEP)
+            positions = np.arange(_first_query(window), len(window), step)
             query.append(positions)
             gate.append(_GATE_NUMBER[query_class(window)][positions])
             row_end.append(window.attention_kind.row_end(positions, len(window)))
         counts = [len(positions) for positions in query]
         fitting = len(parts[0])
         choosing = len(parts[1])
-        all_cells = _find_cells(windows, width, lexicon, relations)
+        all_cells = _find_cells(windows, width, lexicon, relations, step)
         return cls(
             windows=windows,
             window=torch.from_numpy(np.repeat(np.arange(len(windows)), counts)),
@@ -186,16 +194,20 @@ class _Block(NamedTuple):
 
 
 def _find_cells(
-    windows: Sequence[Window], width: int, lexicon: TokenFacts, relations: Sequence[Relation]
+    windows: Sequence[Window],
+    width: int,
+    lexicon: TokenFacts,
+    relations: Sequence[Relation],
+    step: int,
 ) -> _AllCells:
     blocks_of_feature: dict[Feature, list[_Block]] = {}
     first_row = 0
     for window in windows:
         for entries in _feature_cells(window, lexicon, relations):
-            block = _block(window, entries, first_row, width)
+            block = _block(window, entries, first_row, width, step)
             if len(block.cell):
                 blocks_of_feature.setdefault(entries.feature, []).append(block)
-        first_row += len(range(_first_query(window), len(window), STEP))
+        first_row += len(range(_first_query(window), len(window), step))
     blocks = list(chain(*blocks_of_feature.values()))
     counts = [0]
     for blocks_of_one in blocks_of_feature.values():
@@ -208,13 +220,13 @@ def _find_cells(
     )
 
 
-def _block(window: Window, entries: FeatureCells, first_row: int, width: int) -> _Block:
+def _block(window: Window, entries: FeatureCells, first_row: int, width: int, step: int) -> _Block:
     """The cells of a feature at the queries of a window that are rows, sorted."""
     begin = _first_query(window)
-    step = entries.query - begin
-    is_row = (step >= 0) & (step % STEP == 0)
+    after_begin = entries.query - begin
+    is_row = (after_begin >= 0) & (after_begin % step == 0)
     is_row &= window.attention_kind.sees(entries.query, entries.key)
-    row = first_row + step[is_row] // STEP
+    row = first_row + after_begin[is_row] // step
     cell = row * width + entries.key[is_row]
     order = np.argsort(cell, kind="stable")
     return _Block(cell=cell[order], value=entries.value[is_row][order])

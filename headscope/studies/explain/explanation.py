@@ -62,8 +62,11 @@ STUDY = Study(
     command=Command(
         group="top",
         summary="Fit a small feature model to each head.",
-        examples=("headscope explain mini --out feature_model.csv",),
-        figure="",
+        examples=(
+            "headscope explain mini --out feature_model.csv",
+            "headscope explain mini --replace --out replaced.csv --figure replaced.png",
+        ),
+        figure="With --replace: draw the perplexity: a .png, .svg or .pdf file.",
     ),
     rows="head and feature of its model, the feature with the most unique bits first",
     columns=table_columns("""
