@@ -46,6 +46,8 @@ def written(gpt2_folder, tmp_path_factory) -> Callable[[str], pd.DataFrame]:
     shell("compare", "atlas:mini", "atlas:mini", "--match", "--out", home / "match_heads.csv")
     shell("study", "weights", runs[0], "--out", home / "weights.csv")
     shell("explain", runs[0], "--windows", 8, "--features", 2)
+    replaced = ("--windows", 8, "--features", 2, "--out", home / "replace_heads.csv")
+    shell("explain", runs[0], "--replace", *replaced)
     few = ("--corpus", text, "--max-tokens", 600)
     shell("study", "prune", runs[0], *few, "--out", home / "prune.csv")
     tasks = save_tasks_file(home / "tasks.csv")

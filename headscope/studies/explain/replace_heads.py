@@ -221,8 +221,8 @@ def _unseen_windows(
             unseen.append(window)
         tokens += len(window)
     numbers = evenly(len(unseen), windows // 4)
-    chosen = [unseen[number] for number in numbers]
-    return sorted(chosen, key=len, reverse=True)
+    spread_windows = [unseen[number] for number in numbers]
+    return sorted(spread_windows, key=len, reverse=True)
 
 
 def _losses(
@@ -257,10 +257,10 @@ def _table(
     rows = []
     for name, order, share in product(names, (RANDOM, BEST), SHARES):
         draws = _draws_of(order, share, head_sets)
-        own = [] if name == FEATURE_MODEL else draws
+        compared = [] if name == FEATURE_MODEL else draws
         measured = _Measured(
             draws=[losses.changed[_Change(name, draw)] for draw in draws],
-            feature_models=[losses.changed[_Change(FEATURE_MODEL, draw)] for draw in own],
+            feature_models=[losses.changed[_Change(FEATURE_MODEL, draw)] for draw in compared],
         )
         row = {
             "replacement": name,
@@ -347,7 +347,7 @@ def _numbers(
         "increase": 100 * expm1(risen),
     }
     if measured.feature_models:
-        own = _by_document(measured.feature_models, documents)
-        over = rise(after, own, seed=seed)
+        of_models = _by_document(measured.feature_models, documents)
+        over = rise(after, of_models, seed=seed)
         numbers |= dict(zip(("over_model", "over_low", "over_high"), over, strict=True))
     return numbers
