@@ -15,6 +15,7 @@ from headscope.models.load import load_model
 from headscope.relations import relations_of
 from headscope.studies.explain.feature import Feature, TokenFacts
 from headscope.studies.explain.feature_model import FeatureModel, Share, WeightedFeature
+from headscope.studies.explain.scores import Agreement, Scores
 from headscope.studies.explain.stand_ins import FeatureLogits, MeanByDistance, means_by_distance
 from tests.helpers.encoders import corpus, save_hand_built
 from tests.helpers.formats import columns_of
@@ -22,6 +23,8 @@ from tests.helpers.prose import prose_windows
 
 GOLD = data_folder() / "corpora" / "gold.conllu"
 SURE = Share(1.0, 1.0, 1.0)
+EQUAL = Agreement(explained=1.0, iou=1.0, correlation=1.0)
+SCORES = Scores(all_keys=EQUAL, without_first=EQUAL)
 
 
 def rows_of(table: pd.DataFrame, name: str) -> pd.DataFrame:
@@ -38,7 +41,7 @@ def first_patterns(model, window) -> torch.Tensor:
 
 def planted(*terms: tuple[str, str, float], head: int) -> FeatureModel:
     weighted = [WeightedFeature(Feature(name, ""), queries, w, SURE) for name, queries, w in terms]
-    return FeatureModel(0, head, 1.0, tuple(weighted), 0.0, SURE)
+    return FeatureModel(0, head, 1.0, tuple(weighted), 0.0, SURE, SCORES)
 
 
 def test_the_logits_of_a_feature_model_are_those_of_a_slow_loop_at_every_query():

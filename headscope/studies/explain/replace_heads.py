@@ -279,17 +279,17 @@ def _result(model: Model, table: pd.DataFrame, clean: TextLoss, notes: list[str]
     predicts = model.attention_kind.predicts_next
     if not predicts:
         table = table.assign(**dict.fromkeys(OF_PERPLEXITY, np.nan))
-    shown, unit = ("increase", "% of perplexity") if predicts else ("rise", "distance of states")
+    column, unit = ("increase", "% of perplexity") if predicts else ("rise", "distance of states")
     of_models = table[table["replacement"] == FEATURE_MODEL]
     is_stated = (of_models["order"] == RANDOM) & (of_models["share"] == TITLE_SHARE)
     stated = of_models[is_stated].iloc[0]
     before = f"; perplexity {exp(clean.mean):.1f} with their own" if predicts else ""
     by_replacement = table.pivot_table(
-        index=["order", "share"], columns="replacement", values=shown, sort=False
+        index=["order", "share"], columns="replacement", values=column, sort=False
     )
     return StudyResult(
-        title=f"{name_of(model.name)}: {stated[shown]:+.2f} {unit} with feature models in place of "
-        f"the patterns of {TITLE_SHARE:.0%} of the heads, drawn at random{before}",
+        title=f"{name_of(model.name)}: {stated[column]:+.2f} {unit} with feature models in place "
+        f"of the patterns of {TITLE_SHARE:.0%} of the heads, drawn at random{before}",
         table=table,
         terminal_table=by_replacement.reset_index(),
         notes=notes,

@@ -69,21 +69,21 @@ class FeatureLogits:
         numbers = {feature.name: number for number, feature in enumerate(texts.features)}
         heads_of_layer: dict[int, list[Tensor]] = {}
         for model in self.models:
-            shown = [term for term in model.terms if term.feature.name in numbers]
-            logits = self._head_logits(texts, shown, numbers)
+            known = [term for term in model.terms if term.feature.name in numbers]
+            logits = self._head_logits(texts, known, numbers)
             heads = heads_of_layer.setdefault(model.layer, [])
             heads.append(logits)
         return {layer: torch.stack(heads, 1) for layer, heads in heads_of_layer.items()}
 
     def _head_logits(
-        self, texts: Texts, shown: Sequence[WeightedFeature], numbers: Mapping[str, int]
+        self, texts: Texts, known: Sequence[WeightedFeature], numbers: Mapping[str, int]
     ) -> Float[Tensor, "window query key"]:
         """Logits of one head by the features that these windows have."""
         terms = []
-        for term in shown:
+        for term in known:
             gate = GATES.index(term.queries) if term.queries else -1
             terms.append(Term(numbers[term.feature.name], gate))
-        weights = torch.tensor([term.weight for term in shown])
+        weights = torch.tensor([term.weight for term in known])
         logits = torch.zeros(len(texts.windows), texts.width, texts.width)
         logits[texts.window, texts.query] = torch.tensordot(weights, texts.values(terms), 1)
         return logits
@@ -173,8 +173,8 @@ class MeanByDistance:
     ) -> Float[Tensor, "head query key"]:
         position = torch.arange(width)
         distance = position[:, None] - position[None, :]
-        place = (distance + self.longest).clamp(0, 2 * self.longest)
-        return by_distance[:, place]
+        offset = (distance + self.longest).clamp(0, 2 * self.longest)
+        return by_distance[:, offset]
 
 
 def means_by_distance(model: Model, windows: Sequence[Window]) -> dict[int, MeanByDistance]:
@@ -211,12 +211,12 @@ class _DistanceSums:
         hidden = torch.from_numpy(window.attention_kind.hidden(len(window)))
         query, key = torch.nonzero(~hidden, as_tuple=True)
         attention = pattern[:, query, key].T
-        place = query - key + self.longest
+        offset = query - key + self.longest
         is_later = key > 0
-        self.all_keys.index_add_(0, place, attention)
-        self.later_keys.index_add_(0, place[is_later], attention[is_later])
-        self.count += torch.bincount(place, minlength=len(self.count))
-        self.later_count += torch.bincount(place[is_later], minlength=len(self.count))
+        self.all_keys.index_add_(0, offset, attention)
+        self.later_keys.index_add_(0, offset[is_later], attention[is_later])
+        self.count += torch.bincount(offset, minlength=len(self.count))
+        self.later_count += torch.bincount(offset[is_later], minlength=len(self.count))
         self.first_token += pattern[:, 1 : len(window), 0].sum(1)
         self.queries += len(window) - 1
 
