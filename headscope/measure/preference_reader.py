@@ -18,7 +18,7 @@ from headscope.measure.layer_reader import MakeReader, ReaderConfig
 from headscope.measure.tally import Tally
 from headscope.models.engines.engine import Entries, Request, Tile
 from headscope.relations.effects import of_attention
-from headscope.relations.hard_queries import ComparedPart
+from headscope.relations.hard_queries import LEAST_ATTENTION, ComparedPart
 from headscope.relations.query_sampling import LONG
 from headscope.relations.window_pairs import WindowPairs
 
@@ -38,11 +38,20 @@ class _Comparisons:
 
 
 class PreferenceReader:
-    """Reader that counts queries at which a target has more attention than any other candidate."""
+    """Reader that counts queries at which heads prefer a target.
+
+    A target has more attention there than any other candidate, and all targets together have at
+    least `LEAST_ATTENTION`.
+    """
 
     def __init__(
-        self, rows: Int[ndarray, "row 2"], parts: Sequence[tuple[Request, _Comparisons]]
+        self,
+        rows: Int[ndarray, "row 2"],
+        parts: Sequence[tuple[Request, _Comparisons]],
+        *,
+        logarithms: bool,
     ) -> None:
+        self._logarithms = logarithms
         self.requests = [request for request, _ in parts]
         self._rows = rows
         self._comparisons = [comparisons for _, comparisons in parts]
@@ -55,9 +64,14 @@ class PreferenceReader:
         if part.cells is not None:
             selected = rows.reshape(-1).index_select(0, part.cells.view(-1))
             values = selected.view(part.cells.shape)
-        largest = torch.segment_reduce(values.float(), "max", lengths=part.sizes, axis=0)
+        values = values.float()
+        attention = values.exp() if self._logarithms else values
+        largest = torch.segment_reduce(values, "max", lengths=part.sizes, axis=0)
+        summed = torch.segment_reduce(attention, "sum", lengths=part.sizes, axis=0)
         target, other = largest.chunk(2)
-        is_preferred = (target > other).float()
+        on_targets, _ = summed.chunk(2)
+        attends = on_targets >= LEAST_ATTENTION
+        is_preferred = ((target > other) & attends).float()
         if layer not in self._preferred:
             heads = target.shape[1]
             self._preferred[layer] = target.new_zeros(len(self._rows), heads)
@@ -95,7 +109,12 @@ def preference_reader(
     for request, read_cells in _by_request(all_cells[order], tiles, batch):
         comparisons = _comparisons(request, read_cells, config)
         parts.append((request, comparisons))
-    return partial(PreferenceReader, np.array(rows, np.int64).reshape(-1, 2), parts)
+    return partial(
+        PreferenceReader,
+        np.array(rows, np.int64).reshape(-1, 2),
+        parts,
+        logarithms=config.logarithms,
+    )
 
 
 _WINDOW, _QUERY, _NUMBER, _SIDE, _KEY = range(5)

@@ -41,7 +41,9 @@ from headscope.stimuli.challenge import CHALLENGE
 MAX_COMPARED = 8
 """Maximum number of hard queries of a window, drawn at random. There are as many easy queries, and
 at least one."""
-
+LEAST_ATTENTION = 0.05
+"""Least attention of a query on its targets with which a head prefers them. Among candidates that
+get next to nothing some target always has the most, and that says nothing of the head."""
 
 _OF_RELATION = [NUMBER_OF[name] for name in ("own", *UNION_BASELINES, *UNION_BASELINES_AHEAD)]
 """Baselines whose picks depend on the relation."""

@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float
 from numpy import ndarray
 
 from headscope.measure.tally import MIN_BLOCKS
+from headscope.relations.hard_queries import LEAST_ATTENTION
 from headscope.relations.relation import MIN_QUERIES
 from headscope.statistics.intervals import Z_95
 from headscope.statistics.wording import TIMES_CONTROL, baseline_in_words, strictest_control
@@ -409,8 +410,8 @@ CONDITIONS = (
         describe=_hard_in_words,
         applies=_has_baseline,
         means="share of hard queries at which the target has more attention than every other "
-        "candidate, against that of the best mixture of baselines that is right as often "
-        "at easy queries",
+        f"candidate, and at least {LEAST_ATTENTION:g}, against that of the best mixture of "
+        "baselines that is right as often at easy queries",
         margin=_hard_margin,
         tests_low=True,
         states_interval=True,

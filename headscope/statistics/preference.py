@@ -26,7 +26,8 @@ class Preference:
     """Rates at which heads prefer the target at hard and easy queries, each in [0, 1]."""
 
     rate: Float[ndarray, " head"]
-    """Share of hard queries at which the target has more attention than any other candidate."""
+    """Share of hard queries at which the target has more attention than any other candidate, and
+    at least `LEAST_ATTENTION`."""
     low: Float[ndarray, " head"]
     high: Float[ndarray, " head"]
     easy_rate: Float[ndarray, " head"]

@@ -23,6 +23,7 @@ from torch import Tensor
 
 from headscope.measure.surrogate_rows import Cells, SurrogateRequest, SurrogateRows
 from headscope.progress import OnProgress, silent
+from headscope.relations.hard_queries import LEAST_ATTENTION
 from headscope.relations.relation import Relation
 from headscope.statistics.intervals import (
     Interval,
@@ -167,7 +168,9 @@ class _Judged:
         """Queries at which a head prefers a target, by its attention on all cells."""
         on_targets = attention[None, self.targets.cell]
         on_others = attention[None, self.others.cell]
-        return np.asarray(_prefers(self.targets, on_targets, self.others, on_others)[0])
+        prefers = _prefers(self.targets, on_targets, self.others, on_others)[0]
+        attends = self.targets.sums(on_targets)[0] >= LEAST_ATTENTION
+        return np.asarray(prefers & attends)
 
 
 def _prefers(

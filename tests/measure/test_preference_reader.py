@@ -37,7 +37,7 @@ def rows_of(request: object, patterns: torch.Tensor) -> torch.Tensor:
 
 @pytest.mark.parametrize("logarithms", [False, True])
 @pytest.mark.parametrize("length", [64, 700])
-def test_a_target_is_preferred_if_it_has_the_largest_attention_of_all_candidates(
+def test_a_target_is_preferred_if_it_has_enough_attention_and_the_most_of_all_candidates(
     length: int, logarithms: bool
 ) -> None:
     tokenizer = load_tokenizer("mini", mini_folder())
@@ -47,8 +47,10 @@ def test_a_target_is_preferred_if_it_has_the_largest_attention_of_all_candidates
     batch = assign_blocks(windows)
     size = max(map(len, windows))
     rng = np.random.default_rng(0)
+    # a third of the cells has next to nothing
+    shape = (len(windows), HEADS, size, size)
     patterns = [
-        torch.from_numpy(rng.random((len(windows), HEADS, size, size), np.float32))
+        torch.from_numpy(rng.choice([0.004, 0.03, 0.3], shape) * rng.random(shape)).float()
         for _ in range(LAYERS)
     ]
     tiles = [Tile(slice(0, len(windows)), slice(0, size))]
@@ -64,6 +66,7 @@ def test_a_target_is_preferred_if_it_has_the_largest_attention_of_all_candidates
     tally = Tally.zeros(tuple(part.id for part in parts), LAYERS, HEADS)
     reader.add_to(tally)
     expected = Tally.zeros(tally.relations, LAYERS, HEADS)
+    rejected = 0
     compared = [(i, part) for i, part in enumerate(parts) if isinstance(part, ComparedPart)]
     for number, (index, part) in product(range(len(windows)), compared):
         targets = pairs[number].targets(part)
@@ -78,9 +81,12 @@ def test_a_target_is_preferred_if_it_has_the_largest_attention_of_all_candidates
             expected.queries[block, index] += 1
             for layer, pattern in enumerate(patterns):
                 row = pattern[number, :, query].numpy()
-                is_preferred = row[:, own].max(1) > row[:, other].max(1)
-                expected.hits[block, index, layer] += is_preferred
+                is_largest = row[:, own].max(1) > row[:, other].max(1)
+                is_enough = row[:, own].sum(1) >= 0.05
+                expected.hits[block, index, layer] += is_largest & is_enough
+                rejected += int((is_largest & ~is_enough).sum())
     assert expected.queries.sum() > 100
+    assert rejected > 20
     assert np.array_equal(tally.queries, expected.queries)
     assert np.array_equal(tally.hits, expected.hits)
 
