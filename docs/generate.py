@@ -511,7 +511,7 @@ def _best_head_sentence(name: str, rows: pd.DataFrame) -> str:
     """How many heads have a tag, and the head with the largest mass with what it fails."""
     tagged = int(rows["tagged"].sum())
     row = rows.sort_values("mass", ascending=False, kind="stable").iloc[0].to_dict()
-    count = "no head has" if tagged == 0 else f"{tagged} heads have"
+    count = {0: "no head has", 1: "1 head has"}.get(tagged, f"{tagged} heads have")
     relation = f" at `{row['relation']}`" if row["type"] == name else ""
     sentence = (
         f"- `{name}`: {count} the tag; {head_name(row['layer'], row['head'])} has the largest "
