@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from numpy import ndarray
 from torch import Tensor
 
@@ -18,7 +18,7 @@ from headscope.measure.layer_reader import MakeReader, ReaderConfig
 from headscope.measure.tally import Tally
 from headscope.models.engines.engine import Entries, Request, Tile
 from headscope.relations.effects import of_attention
-from headscope.relations.hard_queries import LEAST_ATTENTION, ComparedPart
+from headscope.relations.hard_queries import ComparedPart, least_attention
 from headscope.relations.query_sampling import LONG
 from headscope.relations.window_pairs import WindowPairs
 
@@ -27,12 +27,14 @@ from headscope.relations.window_pairs import WindowPairs
 class _Comparisons:
     """Compared queries of one request.
 
-    `row` is the index of each query's sum. `sizes` are numbers of cells: first of the targets of
-    each query, then of its other candidates. `cells` are flat indices of these cells in the rows
+    `row` is the index of each query's sum, and `least` the least attention on its targets. `sizes`
+    are numbers of cells: first of the targets of each query, then of its other candidates. `cells`
+    are flat indices of these cells in the rows
     `[window head query key]` of a tile; None if the request reads exactly these cells.
     """
 
     row: Int[Tensor, " query"]
+    least: Float[Tensor, "query 1"]
     sizes: Int[Tensor, " cell_count"]
     cells: Int[Tensor, "cell head"] | None
 
@@ -41,7 +43,7 @@ class PreferenceReader:
     """Reader that counts queries at which heads prefer a target.
 
     A target has more attention there than any other candidate, and all targets together have at
-    least `LEAST_ATTENTION`.
+    least what `least_attention` asks for.
     """
 
     def __init__(
@@ -70,7 +72,7 @@ class PreferenceReader:
         summed = torch.segment_reduce(attention, "sum", lengths=part.sizes, axis=0)
         target, other = largest.chunk(2)
         on_targets, _ = summed.chunk(2)
-        attends = on_targets >= LEAST_ATTENTION
+        attends = on_targets >= part.least
         is_preferred = ((target > other) & attends).float()
         if layer not in self._preferred:
             heads = target.shape[1]
@@ -92,10 +94,12 @@ def preference_reader(
 ) -> MakeReader | None:
     """Reader of a batch's compared queries; None without such queries."""
     rows = []
+    least: list[float] = []
     cells = []
     start = 0
     for compared in _compared_cells(batch, window_pairs, config):
         rows += [(compared.block, compared.relation)] * compared.queries
+        least += [compared.least_attention] * compared.queries
         # queries are numbered through the batch
         numbered = compared.cells.copy()
         numbered[:, _NUMBER] += start
@@ -107,7 +111,7 @@ def preference_reader(
     order = np.lexsort((all_cells[:, _NUMBER], all_cells[:, _SIDE]))
     parts = []
     for request, read_cells in _by_request(all_cells[order], tiles, batch):
-        comparisons = _comparisons(request, read_cells, config)
+        comparisons = _comparisons(request, read_cells, np.array(least), config)
         parts.append((request, comparisons))
     return partial(
         PreferenceReader,
@@ -127,6 +131,7 @@ class _ComparedCells:
     block: int
     relation: int
     queries: int
+    least_attention: float
     cells: Int[ndarray, "cell 5"]
     """Window, query, number of the query, side and key."""
 
@@ -160,6 +165,7 @@ def _compared_cells(
                     block=block,
                     relation=index,
                     queries=len(numbers),
+                    least_attention=least_attention(part.parent),
                     cells=in_block,
                 )
 
@@ -185,7 +191,10 @@ def _by_request(
 
 
 def _comparisons(
-    request: Request, cells: Int[ndarray, "cell 5"], config: ReaderConfig
+    request: Request,
+    cells: Int[ndarray, "cell 5"],
+    least: Float[ndarray, " numbered"],
+    config: ReaderConfig,
 ) -> _Comparisons:
     numbers, of_query = np.unique(cells[:, _NUMBER], return_inverse=True)
     part = of_query + len(numbers) * cells[:, _SIDE]
@@ -196,6 +205,7 @@ def _comparisons(
         flat = torch.from_numpy(indices).to(config.device)
     return _Comparisons(
         row=torch.from_numpy(numbers).to(config.device),
+        least=torch.from_numpy(least[numbers]).float().to(config.device)[:, None],
         sizes=torch.from_numpy(sizes).to(config.device),
         cells=flat,
     )

@@ -42,8 +42,9 @@ MAX_COMPARED = 8
 """Maximum number of hard queries of a window, drawn at random. There are as many easy queries, and
 at least one."""
 LEAST_ATTENTION = 0.05
-"""Least attention of a query on its targets with which a head prefers them. Among candidates that
-get next to nothing some target always has the most, and that says nothing of the head."""
+"""Least attention of a query on its targets with which a head prefers them, where candidates are
+words of some parts of speech. Among candidates that get next to nothing some word always has the
+most, and that says nothing of the head."""
 
 _OF_RELATION = [NUMBER_OF[name] for name in ("own", *UNION_BASELINES, *UNION_BASELINES_AHEAD)]
 """Baselines whose picks depend on the relation."""
@@ -134,6 +135,12 @@ class ComparedPart(Relation):
         if baseline is not None and baseline.any_word:
             classes = np.arange(CLASS_COUNT) < len(UPOS)
         return candidates(window_pairs.window, window_pairs.targets(self), pick, classes)
+
+
+def least_attention(relation: Relation) -> float:
+    """Least attention on targets with which a head prefers them; 0 where every word competes."""
+    competes_with_all = relation.baseline is not None and relation.baseline.any_word
+    return 0.0 if competes_with_all else LEAST_ATTENTION
 
 
 def baseline_picks(

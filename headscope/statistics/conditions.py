@@ -410,8 +410,8 @@ CONDITIONS = (
         describe=_hard_in_words,
         applies=_has_baseline,
         means="share of hard queries at which the target has more attention than every other "
-        f"candidate, and at least {LEAST_ATTENTION:g}, against that of the best mixture of "
-        "baselines that is right as often at easy queries",
+        f"candidate, and at least {LEAST_ATTENTION:g} unless every word is one, against that of "
+        "the best mixture of baselines that is right as often at easy queries",
         margin=_hard_margin,
         tests_low=True,
         states_interval=True,

@@ -27,7 +27,7 @@ class Preference:
 
     rate: Float[ndarray, " head"]
     """Share of hard queries at which the target has more attention than any other candidate, and
-    at least `LEAST_ATTENTION`."""
+    at least `headscope.relations.hard_queries.least_attention`."""
     low: Float[ndarray, " head"]
     high: Float[ndarray, " head"]
     easy_rate: Float[ndarray, " head"]

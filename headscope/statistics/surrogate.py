@@ -23,7 +23,7 @@ from torch import Tensor
 
 from headscope.measure.surrogate_rows import Cells, SurrogateRequest, SurrogateRows
 from headscope.progress import OnProgress, silent
-from headscope.relations.hard_queries import LEAST_ATTENTION
+from headscope.relations.hard_queries import least_attention
 from headscope.relations.relation import Relation
 from headscope.statistics.intervals import (
     Interval,
@@ -128,6 +128,8 @@ class _Judged:
     """Other candidates; a query may have none."""
     mass: Float[ndarray, "head query"]
     """Attention of surrogates on targets; 0 before the fit, as for heads of other relations."""
+    least_attention: float
+    """Least attention on targets with which the head prefers them."""
     prefers: Bool[ndarray, "head query"]
     """True where the surrogate has more attention on a target than on every other candidate."""
 
@@ -142,6 +144,7 @@ class _Judged:
             targets=targets,
             others=_Groups.of(rows.other_candidates(cells)),
             mass=np.zeros(shape),
+            least_attention=least_attention(relation),
             prefers=np.zeros(shape, bool),
         )
 
@@ -169,7 +172,7 @@ class _Judged:
         on_targets = attention[None, self.targets.cell]
         on_others = attention[None, self.others.cell]
         prefers = _prefers(self.targets, on_targets, self.others, on_others)[0]
-        attends = self.targets.sums(on_targets)[0] >= LEAST_ATTENTION
+        attends = self.targets.sums(on_targets)[0] >= self.least_attention
         return np.asarray(prefers & attends)
 
 
