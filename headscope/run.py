@@ -34,6 +34,7 @@ from headscope.options import (
 from headscope.packages import optional_package
 from headscope.progress import Progress, progress_bar
 from headscope.relations import Relations, check_relations, check_types
+from headscope.runs.cards import card_json, check_whole, read_card
 from headscope.runs.folder import RunFolder, check_foreign
 from headscope.runs.listing import list_heads
 from headscope.runs.write import check_suffix, check_target, write_file
@@ -131,6 +132,7 @@ class Run(Result):
         """
         from headscope.views.report import report_html
 
+        check_whole(self)
         if path is None:
             return report_html(self, light=light)
         target = Path(path)
@@ -155,14 +157,29 @@ class Run(Result):
         optional_package("a figure", "matplotlib")
         from headscope.views.figures import FIGURES
 
+        check_whole(self)
         check_choice("picture", kind, FIGURES)
         return FIGURES[kind](self, width)
 
     @checked
     def save(self, folder: PathName, *, overwrite: Overwrite = False) -> Path:
         """Write the run folder; see `headscope.runs.folder.RunFolder.save`."""
+        check_whole(self)
         RunFolder(folder).save(self, report=self.report, overwrite=overwrite)
         return Path(folder)
+
+    @checked
+    def card(self, path: PathName, *, overwrite: Overwrite = False) -> Path:
+        """Write the head card of the run, which `load` reads; see `headscope.runs.cards`.
+
+        Raises:
+            WriteError: the file does not end in .json, is there already, or cannot be written.
+        """
+        check_whole(self)
+        target = Path(path)
+        check_suffix(target, ".json")
+        check_foreign(target)
+        return write_file(target, card_json(self), overwrite=overwrite)
 
     def _repr_html_(self) -> str:
         """The atlas as a table, for a notebook."""
@@ -275,11 +292,15 @@ def load_model(name: Model, **settings: Any) -> LoadedModel:
 
 @checked
 def load(folder: PathName, *, with_tally: bool = False) -> Run:
-    """Read a run folder back; see `headscope.resolve.load`.
+    """Read a run folder or a head card back; see `headscope.resolve.load`.
+
+    A head card is a .json file. Its run has all heads, and the evidence on tags and near misses.
 
     Raises:
         RunError: no run there, or one that was altered, cut short, or put together by hand.
     """
+    if Path(folder).suffix == ".json" and not Path(folder).is_dir():
+        return Run.of(read_card(folder))
     return Run.of(resolve.load(folder, with_tally=with_tally))
 
 

@@ -73,3 +73,33 @@ def gallery(
 
     index = write(*runs, out=out, light=light, overwrite=overwrite)
     print_written([index])
+
+
+@command(
+    EXPORT,
+    "Write head cards: one JSON file per run, to cite.",
+    "headscope export cards runs/mini",
+    "headscope export cards runs/mini atlas:smollm2 --out cards --overwrite",
+)
+def cards(
+    runs: Annotated[list[Path], typer.Argument(help=f"{A_RUN}; one or more.")],
+    out: Annotated[Path, typer.Option(help="Folder of the files, NAME.json each.")] = Path("cards"),
+    overwrite: Overwrite = False,
+) -> None:
+    """Write one JSON file per run: model, text, versions, thresholds, and a record per head.
+
+    A head's record has its tags and near misses with their numbers and verdicts, its direct and
+    causal effects if they were measured. hs.load reads the file back.
+    """
+    from headscope.run import load
+    from headscope.runs.cards import card_json
+    from headscope.runs.write import write_files
+    from headscope.views.gallery import folder_names
+
+    loaded = [load(run) for run in runs]
+    names = folder_names([run.name for run in loaded])
+    targets = [out / f"{name}.json" for name in names]
+    check_targets(*((target, (".json",)) for target in targets), overwrite=overwrite)
+    contents = {target: card_json(run) for target, run in zip(targets, loaded, strict=True)}
+    write_files(contents, overwrite=overwrite)
+    print_written(targets)
