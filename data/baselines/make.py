@@ -22,16 +22,12 @@ from headscope.corpus.window import Window
 from headscope.measure.baseline_hits import BaselineHits
 from headscope.models.load import open_model
 from headscope.relations import relations_of
-from headscope.relations.baselines import (
-    ALL_BASELINES,
-    OFFSET_BASELINES,
-    OFFSETS_AHEAD,
-    UPOS,
-)
+from headscope.relations.baselines import ALL_BASELINES, OFFSET_BASELINES, OFFSETS_AHEAD
 from headscope.relations.hard_queries import target_classes
 from headscope.relations.reference_baselines import ALL_CLASSES, COLUMNS
 from headscope.relations.relation import Relation
 from headscope.relations.window_pairs import WindowPairs
+from headscope.relations.word_rows import UPOS
 from headscope.stimuli.natural_text import TEXT
 from headscope.stimuli.stimulus import cut_document
 

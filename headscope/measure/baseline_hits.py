@@ -15,12 +15,12 @@ from headscope.relations.baselines import (
     NUMBER_OF,
     OFFSET_BASELINES,
     OFFSETS_AHEAD,
-    UPOS,
 )
 from headscope.relations.hard_queries import ChosenBaseline, baseline_picks, target_classes
 from headscope.relations.pairs import Pairs
 from headscope.relations.relation import Baseline, Relation
 from headscope.relations.window_pairs import WindowPairs
+from headscope.relations.word_rows import UPOS
 
 FEWEST = 20
 """Queries of a class for a baseline of its own; else that of all classes is taken."""

@@ -17,7 +17,7 @@ from jaxtyping import Bool, Int
 from numpy import ndarray
 
 from headscope.corpus.window import Window
-from headscope.relations.baselines import UPOS
+from headscope.relations.word_rows import UPOS
 
 OTHER, FIRST = len(UPOS), len(UPOS) + 1
 """Classes beyond parts of speech: tokens of no word, and the first token."""

@@ -6,33 +6,32 @@ anything of them. What a baseline gets right on a text is known from the text al
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Sequence
-from functools import cached_property, partial
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from jaxtyping import Bool, Int
 from numpy import ndarray
 
 from headscope.corpus.window import Window, WordTable
+from headscope.relations.word_rows import (
+    CLASS_NUMBER,
+    CLASSES,
+    UPOS,
+    UPOS_IN_WORDS,
+    WordRows,
+    first_equal,
+    most_frequent,
+    nearest,
+    nearest_equal,
+    nearest_other,
+    upos_numbers,
+    word_after,
+)
 
-UPOS = (
-    "ADJ", "ADP", "ADV", "AUX", "CCONJ", "DET", "INTJ", "NOUN", "NUM", "PART", "PRON", "PROPN",
-    "PUNCT", "SCONJ", "SYM", "VERB", "X",
-)  # fmt: skip
-"""Universal parts of speech, which are the classes of words here."""
-CLASSES = {name: frozenset({name}) for name in UPOS} | {
-    "name-or-noun": frozenset({"NOUN", "PROPN"}),
-    "nominal": frozenset({"NOUN", "PROPN", "PRON"}),
-    "verbal": frozenset({"VERB", "AUX"}),
-    "content-word": frozenset({"NOUN", "PROPN", "VERB", "ADJ", "ADV"}),
-    "function-word": frozenset({"ADP", "AUX", "CCONJ", "DET", "PART", "PRON", "SCONJ"}),
-    "word": frozenset(UPOS) - {"PUNCT", "SYM"},
-}
-"""Parts of speech by class of words; `word` is all but punctuation and symbols."""
 OFFSETS = 64
 WORDS_BACK = 8
-_STEPS_BACK = range(1, WORDS_BACK + 1)
 _ANCHORS = {"adposition": "ADP", "conjunction": "CCONJ", "mark": "PUNCT"}
 _PHRASE_CLASSES = (
     "NOUN",
@@ -45,87 +44,24 @@ _PHRASE_CLASSES = (
 )
 _RUN_CLASSES = ("name-or-noun", "nominal", "content-word", "verbal")
 _Rows = Int[ndarray, " word"]
-_Mask = Bool[ndarray, " word"]
 
 FALLING_BACK = ("second-{}-in-sentence", "next-to-first-{}-in-sentence")
 """The second word of a class from the query, or from the beginning of its sentence. If the sentence
 has only one so far, it is picked; in most sentences it is the nearest of the class too."""
 
-
-class WordRows:
-    """A table of words with what baselines look up in it: rows of words, −1 for no word.
-
-    Arrays `[class word]` have a row for each of `CLASSES`.
-    """
-
-    def __init__(self, words: WordTable, forms: Sequence[str], *, is_mention: _Mask) -> None:
-        self.words = words
-        self.forms = forms
-        self.is_mention = is_mention
-        self.is_capital = np.array([form[:1].isupper() for form in forms], bool)
-        self.row = np.arange(len(words))
-        self.sentence_start = np.searchsorted(words.sentence, words.sentence)
-        """The first word of each word's sentence."""
-
-    @cached_property
-    def of_class(self) -> Bool[ndarray, "class word"]:
-        """Mask of the words of each class."""
-        return _masks(self.words)
-
-    @cached_property
-    def nearest(self) -> Int[ndarray, "class word"]:
-        """The nearest earlier word of a class."""
-        return nearest(self.of_class)
-
-    @cached_property
-    def nearest_in_sentence(self) -> Int[ndarray, "class word"]:
-        """The nearest earlier word of a class in the word's own sentence."""
-        return np.where(self.nearest >= self.sentence_start, self.nearest, -1)
-
-    @cached_property
-    def second(self) -> Int[ndarray, "class word"]:
-        """The second nearest earlier word of a class."""
-        before_nearest = np.take_along_axis(self.nearest, self.nearest, 1)
-        return np.where(self.nearest >= 0, before_nearest, -1)
-
-    @cached_property
-    def second_in_sentence(self) -> Int[ndarray, "class word"]:
-        """The second nearest in the sentence, or else the nearest there."""
-        is_inside = self.second >= self.sentence_start
-        return np.where(is_inside, self.second, self.nearest_in_sentence)
-
-    @cached_property
-    def _from(self) -> Int[ndarray, "class row"]:
-        """The first word of a class from each row on, and the number of words if none follows."""
-        count = len(self.words)
-        rows = np.where(self.of_class, self.row, count)
-        rows = np.minimum.accumulate(rows[:, ::-1], axis=1)[:, ::-1]
-        # a row after the last word of the text has none either
-        return np.concatenate([rows, np.full((len(rows), 2), count)], axis=1)
-
-    @cached_property
-    def first(self) -> Int[ndarray, "class word"]:
-        """The first word of a class in the text, if it is an earlier word."""
-        return self._if_earlier(self._from[:, np.zeros_like(self.row)])
-
-    @cached_property
-    def first_in_sentence(self) -> Int[ndarray, "class word"]:
-        """The first word of a class from the beginning of the sentence on, if it is earlier."""
-        return self._if_earlier(self._from[:, self.sentence_start])
-
-    @cached_property
-    def next_to_first_in_sentence(self) -> Int[ndarray, "class word"]:
-        """The second word of a class from the beginning of the sentence, or else the first."""
-        following = np.take_along_axis(self._from, self._from[:, self.sentence_start] + 1, 1)
-        following = self._if_earlier(following)
-        return np.where(following >= 0, following, self.first_in_sentence)
-
-    def _if_earlier(self, rows: Int[ndarray, "class word"]) -> Int[ndarray, "class word"]:
-        return np.where(rows < self.row, rows, -1)
-
-
 PickWords = Callable[[WordRows], _Rows]
-"""A baseline about words: the row of the earlier word that it picks at each word, −1 for none."""
+"""The row of the earlier word that a baseline picks at each word, −1 for none."""
+
+
+@dataclass(frozen=True)
+class WordBaseline:
+    """A baseline that picks words."""
+
+    find: PickWords
+    words: str
+    """What it picks, in words."""
+    words_ahead: str = ""
+    """What it picks in the text read from its end; empty if its name there says it."""
 
 
 def _words_back(rows: WordRows, *, steps: int) -> _Rows:
@@ -138,81 +74,190 @@ def _of_class_row(rows: WordRows, *, form: str, number: int) -> _Rows:
 
 def _before_anchor(rows: WordRows, *, number: int, anchor: int) -> _Rows:
     anchor_word = rows.nearest[anchor]
-    return np.where(anchor_word >= 0, rows.nearest[number][anchor_word], -1)
+    word_before = rows.nearest[number][anchor_word]
+    return np.where(anchor_word >= 0, word_before, -1)
 
 
 def _edge_of_run(rows: WordRows, *, number: int, step: int) -> _Rows:
     """The nearest word of a class whose neighbour on one side is of another class."""
     of_class = np.pad(rows.of_class[number], 1)
     neighbour = np.roll(of_class, -step)
-    return nearest((of_class & ~neighbour)[1:-1])
+    is_edge = of_class & ~neighbour
+    return nearest(is_edge[1:-1])
+
+
+@dataclass(frozen=True)
+class _Form:
+    """Baselines of each class of words."""
+
+    rows: str
+    """The attribute of `WordRows` that they read."""
+    words: str
 
 
 _FORMS = {
-    "nearest-{}": "nearest",
-    "nearest-{}-in-sentence": "nearest_in_sentence",
-    "second-{}": "second",
-    "first-{}-in-sentence": "first_in_sentence",
-    "first-{}": "first",
-    "second-{}-in-sentence": "second_in_sentence",
-    "next-to-first-{}-in-sentence": "next_to_first_in_sentence",
+    "nearest-{}": _Form("nearest", "nearest {}"),
+    "nearest-{}-in-sentence": _Form("nearest_in_sentence", "nearest {} of the sentence"),
+    "second-{}": _Form("second", "second nearest {}"),
+    "first-{}-in-sentence": _Form("first_in_sentence", "first {} of the sentence"),
+    "first-{}": _Form("first", "first {} of the text"),
+    "second-{}-in-sentence": _Form(
+        "second_in_sentence", "second nearest {} of the sentence, where there are two"
+    ),
+    "next-to-first-{}-in-sentence": _Form(
+        "next_to_first_in_sentence", "second {} of the sentence, where there are two"
+    ),
 }
-"""Baselines of each class of words, and the attribute of `WordRows` that they read."""
-_CLASS_NUMBER = {name: number for number, name in enumerate(CLASSES)}
-_BY_WORD: dict[str, PickWords] = {
-    **{f"{steps}-words-back": partial(_words_back, steps=steps) for steps in _STEPS_BACK},
-    **{
-        form.format(name): partial(_of_class_row, form=attribute, number=number)
-        for name, number in _CLASS_NUMBER.items()
-        for form, attribute in _FORMS.items()
-    },
-    "same-class": lambda rows: nearest_equal(rows.words.upos),
-    "same-lemma": lambda rows: nearest_equal(rows.words.lemma),
-    "first-same-lemma": lambda rows: _first_equal(rows.words.lemma),
-    "other-class": lambda rows: _nearest_other(rows.words.upos),
-    "last-of-sentence-before": lambda rows: rows.sentence_start - 1,
-    "after-punctuation": lambda rows: _after(rows.of_class[_CLASS_NUMBER["PUNCT"]]),
-    "after-same-class": lambda rows: _after_equal(rows.words.upos),
-    "after-same-ending": lambda rows: _after_equal(np.array([f[-3:] for f in rows.forms], "U")),
-    "after-same-length": lambda rows: _after_equal(np.array([len(f) for f in rows.forms])),
-    "capitalised": lambda rows: nearest(rows.is_capital),
-    "most-frequent-capital": lambda rows: _most_frequent(rows.forms, rows.is_capital),
-    "number-in-digits": lambda rows: nearest(np.array([f.isdigit() for f in rows.forms], bool)),
-    "nearest-mention": lambda rows: nearest(rows.is_mention),
+
+
+def in_words(name: str) -> str:
+    """A name with spaces for hyphens, and with parts of speech written out.
+
+    >>> in_words("nearest-VERB-on-either-side")
+    'nearest verb on either side'
+    """
+    return " ".join(UPOS_IN_WORDS.get(part, part) for part in name.split("-"))
+
+
+def _baselines_of_classes() -> dict[str, WordBaseline]:
+    baselines: dict[str, WordBaseline] = {}
+    for class_name, number in CLASS_NUMBER.items():
+        for form_name, form in _FORMS.items():
+            find = partial(_of_class_row, form=form.rows, number=number)
+            words = form.words.format(in_words(class_name))
+            baselines[form_name.format(class_name)] = WordBaseline(find, words)
+    return baselines
+
+
+def _baselines_of_steps() -> dict[str, WordBaseline]:
+    baselines: dict[str, WordBaseline] = {}
+    for steps in range(1, WORDS_BACK + 1):
+        find = partial(_words_back, steps=steps)
+        words = "the word before" if steps == 1 else f"{steps} words back"
+        baselines[f"{steps}-words-back"] = WordBaseline(find, words)
+    return baselines
+
+
+_BY_WORD = {
+    **_baselines_of_steps(),
+    **_baselines_of_classes(),
+    "same-class": WordBaseline(
+        lambda rows: nearest_equal(rows.words.upos),
+        "nearest word of the same class",
+    ),
+    "same-lemma": WordBaseline(
+        lambda rows: nearest_equal(rows.words.lemma),
+        "nearest form of the same word",
+    ),
+    "first-same-lemma": WordBaseline(
+        lambda rows: first_equal(rows.words.lemma),
+        "first form of the same word",
+    ),
+    "other-class": WordBaseline(
+        lambda rows: nearest_other(rows.words.upos),
+        "nearest word of another class",
+    ),
+    "last-of-sentence-before": WordBaseline(
+        lambda rows: rows.sentence_start - 1,
+        "last word of the sentence before",
+    ),
+    "after-punctuation": WordBaseline(
+        lambda rows: word_after(rows.nearest[CLASS_NUMBER["PUNCT"]]),
+        "nearest word after a mark",
+    ),
+    "after-same-class": WordBaseline(
+        lambda rows: word_after(nearest_equal(rows.words.upos)),
+        "word after the last one of the same class",
+    ),
+    "after-same-ending": WordBaseline(
+        lambda rows: word_after(nearest_equal(rows.endings)),
+        "word after the last one of the same ending",
+    ),
+    "after-same-length": WordBaseline(
+        lambda rows: word_after(nearest_equal(rows.lengths)),
+        "word after the last one of the same length",
+    ),
+    "capitalised": WordBaseline(
+        lambda rows: nearest(rows.is_capital),
+        "nearest capitalised word",
+    ),
+    "most-frequent-capital": WordBaseline(
+        lambda rows: most_frequent(rows.forms, rows.is_capital),
+        "most frequent capitalised word",
+    ),
+    "number-in-digits": WordBaseline(
+        lambda rows: nearest(rows.is_number),
+        "nearest number in digits",
+    ),
+    "nearest-mention": WordBaseline(
+        lambda rows: nearest(rows.is_mention),
+        "nearest mention",
+    ),
 }
-_PHRASES: dict[str, PickWords] = {
-    f"{name}-before-{title}": partial(
-        _before_anchor, number=_CLASS_NUMBER[name], anchor=_CLASS_NUMBER[anchor]
-    )
-    for title, anchor in _ANCHORS.items()
-    for name in _PHRASE_CLASSES
-} | {
-    f"nearest-{name}-that-{verb}-a-run": partial(
-        _edge_of_run, number=_CLASS_NUMBER[name], step=step
-    )
-    for name in _RUN_CLASSES
-    for verb, step in (("opens", -1), ("closes", 1))
-}
-"""The last word of a class before the nearest adposition, conjunction or mark, and the nearest word
-at the edge of a run of words of a class."""
+
+
+def _phrase_baselines() -> dict[str, WordBaseline]:
+    """The last word of a class before the nearest adposition, conjunction or mark, and the nearest
+    word at the edge of a run of words of a class.
+    """
+    baselines: dict[str, WordBaseline] = {}
+    for anchor, anchor_class in _ANCHORS.items():
+        for name in _PHRASE_CLASSES:
+            find = partial(
+                _before_anchor, number=CLASS_NUMBER[name], anchor=CLASS_NUMBER[anchor_class]
+            )
+            phrase = f"{in_words(name)} before the nearest {anchor}"
+            baselines[f"{name}-before-{anchor}"] = WordBaseline(
+                find, f"last {phrase}", words_ahead=f"last later {phrase}"
+            )
+    for name in _RUN_CLASSES:
+        for verb, step in (("opens", -1), ("closes", 1)):
+            find = partial(_edge_of_run, number=CLASS_NUMBER[name], step=step)
+            words = f"nearest {in_words(name)} that {verb} a run"
+            baselines[f"nearest-{name}-that-{verb}-a-run"] = WordBaseline(find, words)
+    return baselines
+
+
+_PHRASES = _phrase_baselines()
 _WORD_BASELINES = _BY_WORD | _PHRASES
 OFFSET_BASELINES = tuple(f"offset-{d}" for d in range(1, OFFSETS + 1))
 OFFSETS_AHEAD = tuple(f"offset+{d}" for d in range(1, OFFSETS + 1))
 BASELINES = ("own", *OFFSET_BASELINES, *_BY_WORD)
 """Baselines by name; `own` is the one that a relation brings itself, if any."""
 PHRASE_BASELINES = tuple(_PHRASES)
+
+
+@dataclass(frozen=True)
+class _Union:
+    """The nearest word of several classes."""
+
+    of_class: str
+    """The baseline of one of the classes."""
+    size: int
+    """Number of classes, the most frequent first, that a word may be of."""
+    words: str
+
+
+_TARGET_CLASSES = "nearest word of the classes of its targets"
+# SCONJ and PART are two classes, of targets of `mark`
 _UNION_SIZES = {
     "nearest-of-2-target-classes": 2,
     "nearest-of-3-target-classes": 3,
     "nearest-of-target-classes": len(UPOS),
 }
-"""Number of classes, the most frequent first, that a word may be of: SCONJ and PART for `mark`."""
-_UNIONS = {
-    form.format(name): (form.format("nearest-{}"), size)
-    for name, size in _UNION_SIZES.items()
-    for form in ("{}", "{}-in-sentence")
-}
-"""The baseline of one class, and the number of classes, for each union of classes."""
+
+
+def _union_baselines() -> dict[str, _Union]:
+    unions: dict[str, _Union] = {}
+    for name, size in _UNION_SIZES.items():
+        unions[name] = _Union("nearest-{}", size, _TARGET_CLASSES)
+        unions[f"{name}-in-sentence"] = _Union(
+            "nearest-{}-in-sentence", size, f"{_TARGET_CLASSES}, in the sentence"
+        )
+    return unions
+
+
+_UNIONS = _union_baselines()
 UNION_BASELINES = tuple(_UNIONS)
 """The nearest word of any of the parts of speech that a relation's targets have."""
 EARLIER = (*BASELINES, *PHRASE_BASELINES, *UNION_BASELINES)
@@ -226,9 +271,6 @@ def _ahead(name: str) -> str:
     return f"later-{name}"
 
 
-_WORD_BASELINES_AHEAD: dict[str, PickWords] = {
-    _ahead(name): pick for name, pick in _WORD_BASELINES.items()
-}
 _EITHER_SIDE = {
     f"{name}-on-either-side": name
     for name in (*(f"nearest-{name}" for name in CLASSES), "same-class", "nearest-mention")
@@ -239,7 +281,7 @@ UNION_BASELINES_AHEAD = (*map(_ahead, UNION_BASELINES), *_UNIONS_ON_EITHER_SIDE)
 ALL_BASELINES = (
     *EARLIER,
     *OFFSETS_AHEAD,
-    *_WORD_BASELINES_AHEAD,
+    *map(_ahead, _WORD_BASELINES),
     *_EITHER_SIDE,
     *UNION_BASELINES_AHEAD,
 )
@@ -247,6 +289,25 @@ ALL_BASELINES = (
 (`later-first-VERB` is its last verb), and the nearest word of a class or mention on either side."""
 NUMBER_OF = {name: number for number, name in enumerate(ALL_BASELINES)}
 """The row of each baseline in the array of picks."""
+
+
+def _all_in_words() -> dict[str, str]:
+    words = {name: in_words(name) for name in ALL_BASELINES}
+    for d in range(1, OFFSETS + 1):
+        words[f"offset-{d}"] = "the token before" if d == 1 else f"{d} tokens back"
+        words[f"offset+{d}"] = "the token after" if d == 1 else f"{d} tokens ahead"
+    for name, baseline in _WORD_BASELINES.items():
+        words[name] = baseline.words
+        if baseline.words_ahead:
+            words[_ahead(name)] = baseline.words_ahead
+    for name, union in _UNIONS.items():
+        words[name] = union.words
+    words["own"] = "its own baseline, such as the nearest of its kind"
+    return words
+
+
+IN_WORDS = _all_in_words()
+"""What each baseline picks, in words."""
 MENTION_BASELINES = tuple(name for name in ALL_BASELINES if "nearest-mention" in name)
 CLASS_COUNT = len(UPOS) + 1
 """Classes of queries: those of words, and one for positions where no word of them ends."""
@@ -260,52 +321,63 @@ def picks(window: Window) -> Int[ndarray, "baseline position"]:
     depend on the relation and are −1. The array is large, so that no window keeps it.
     """
     sees_future = window.attention_kind.sees_future
-    pick = np.full((len(ALL_BASELINES) if sees_future else len(EARLIER), len(window)), -1)
+    names = ALL_BASELINES if sees_future else EARLIER
+    pick = np.full((len(names), len(window)), -1)
     token = np.arange(len(window))
     for d, name in enumerate(OFFSET_BASELINES, 1):
-        pick[NUMBER_OF[name], d:] = token[: max(0, len(window) - d)]
+        count = max(0, len(window) - d)
+        pick[NUMBER_OF[name], d:] = token[:count]
     if len(window.words):
         _pick_earlier_words(window, pick)
     if sees_future:
         for d, name in enumerate(OFFSETS_AHEAD, 1):
             end = max(d, window.stop)
-            pick[NUMBER_OF[name], : max(0, window.stop - d)] = token[d:end]
+            pick[NUMBER_OF[name], : end - d] = token[d:end]
         if len(window.words):
             _pick_later_words(window, pick)
             _pick_nearer_words(pick)
     return pick
 
 
+def _numbers(names: Iterable[str]) -> Int[ndarray, " baseline"]:
+    return np.array([NUMBER_OF[name] for name in names])
+
+
 def _pick_earlier_words(window: Window, pick: Int[ndarray, "baseline position"]) -> None:
     words = window.words
     rows = WordRows(words, _forms(window), is_mention=_is_mention(window))
-    word = np.stack([find(rows) for find in _WORD_BASELINES.values()])
+    word = _words_of_baselines(rows)
     last = words.last[word]
     is_earlier = (word >= 0) & (last < words.last)
-    numbers = np.array([NUMBER_OF[name] for name in _WORD_BASELINES])
-    pick[numbers[:, None], words.last] = np.where(is_earlier, last, -1)
+    number = _numbers(_WORD_BASELINES)[:, None]
+    pick[number, words.last] = np.where(is_earlier, last, -1)
 
 
 def _pick_later_words(window: Window, pick: Int[ndarray, "baseline position"]) -> None:
     """Read the table of words from its end; rows of words are turned back again."""
     words = window.words
-    rows = WordRows(
-        mirror_words(words, len(window) - 1),
-        _forms(window)[::-1],
-        is_mention=_is_mention(window)[::-1],
-    )
-    mirrored = np.stack([find(rows) for find in _WORD_BASELINES_AHEAD.values()])
-    word = np.where(mirrored >= 0, len(words) - 1 - mirrored, -1)[:, ::-1]
+    mirrored_words = mirror_words(words, len(window) - 1)
+    forms = _forms(window)[::-1]
+    is_mention = _is_mention(window)[::-1]
+    rows = WordRows(mirrored_words, forms, is_mention=is_mention)
+    mirrored = _words_of_baselines(rows)[:, ::-1]
+    word = np.where(mirrored >= 0, len(words) - 1 - mirrored, -1)
     is_later = (word >= 0) & (words.first[word] > words.last)
-    numbers = np.array([NUMBER_OF[name] for name in _WORD_BASELINES_AHEAD])
-    pick[numbers[:, None], words.last] = np.where(is_later, words.last[word], -1)
+    number = _numbers(map(_ahead, _WORD_BASELINES))[:, None]
+    pick[number, words.last] = np.where(is_later, words.last[word], -1)
+
+
+def _words_of_baselines(rows: WordRows) -> Int[ndarray, "baseline word"]:
+    """The row of the word that each of `_WORD_BASELINES` picks, −1 for none."""
+    return np.stack([baseline.find(rows) for baseline in _WORD_BASELINES.values()])
 
 
 def _pick_nearer_words(pick: Int[ndarray, "baseline position"]) -> None:
-    token = np.arange(pick.shape[1])
-    before = pick[[NUMBER_OF[name] for name in _EITHER_SIDE.values()]]
-    after = pick[[NUMBER_OF[_ahead(name)] for name in _EITHER_SIDE.values()]]
-    pick[[NUMBER_OF[name] for name in _EITHER_SIDE]] = _nearer(before, after, token)
+    sides = _EITHER_SIDE.values()
+    before = pick[_numbers(sides)]
+    after = pick[_numbers(map(_ahead, sides))]
+    query = np.arange(pick.shape[1])
+    pick[_numbers(_EITHER_SIDE)] = _nearer(before, after, query)
 
 
 _Picked = Int[ndarray, "*baseline query"]
@@ -313,7 +385,8 @@ _Picked = Int[ndarray, "*baseline query"]
 
 def _nearer(before: _Picked, after: _Picked, query: Int[ndarray, " query"]) -> _Picked:
     """The nearer of two picks, −1 for none."""
-    is_before = (before >= 0) & ((after < 0) | (query - before <= after - query))
+    is_as_near = query - before <= after - query
+    is_before = (before >= 0) & ((after < 0) | is_as_near)
     return np.where(is_before, before, after)
 
 
@@ -333,35 +406,47 @@ def union_picks(
     if not classes:
         return picked
     sees_future = len(pick) > len(EARLIER)
-    for name, (form, size) in _UNIONS.items():
-        names = [form.format(upos) for upos in classes[:size]]
-        picked[name] = pick[[NUMBER_OF[rule] for rule in names]].max(0)
+    for name, union in _UNIONS.items():
+        of_classes = [union.of_class.format(upos) for upos in classes[: union.size]]
+        picked[name] = pick[_numbers(of_classes)].max(0)
         if sees_future:
-            later = pick[[NUMBER_OF[_ahead(rule)] for rule in names]]
-            first = np.where(later >= 0, later, np.iinfo(later.dtype).max).min(0)
-            picked[_ahead(name)] = np.where((later >= 0).any(0), first, -1)
+            later = pick[_numbers(map(_ahead, of_classes))]
+            picked[_ahead(name)] = _first_pick(later)
     if sees_future:
         for name, side in _UNIONS_ON_EITHER_SIDE.items():
             picked[name] = _nearer(picked[side], picked[_ahead(side)], queries)
     return picked
 
 
+def _first_pick(picks: Int[ndarray, "baseline query"]) -> Int[ndarray, " query"]:
+    """The first of the keys that several baselines pick at each query, −1 for none."""
+    is_picked = picks >= 0
+    after_text = np.iinfo(picks.dtype).max
+    first = np.where(is_picked, picks, after_text).min(0)
+    return np.where(is_picked.any(0), first, -1)
+
+
 def _forms(window: Window) -> list[str]:
     """The words as their tokens spell them."""
-    spans = zip(window.words.first.tolist(), window.words.last.tolist(), strict=True)
-    return ["".join(window.strings[first : last + 1]).strip() for first, last in spans]
+    words = window.words
+    forms = []
+    for first, last in zip(words.first.tolist(), words.last.tolist(), strict=True):
+        tokens = window.strings[first : last + 1]
+        forms.append("".join(tokens).strip())
+    return forms
 
 
-def _is_mention(window: Window) -> _Mask:
+def _is_mention(window: Window) -> Bool[ndarray, " word"]:
     return np.isin(window.words.first, window.mentions.first)
 
 
 def mirror_words(words: WordTable, last: int) -> WordTable:
     """The words from the last to the first, without heads, of a window with this last position."""
+    sentence = words.sentence.max(initial=0) - words.sentence
     return WordTable(
         first=(last - words.last)[::-1],
         last=(last - words.first)[::-1],
-        sentence=(words.sentence.max(initial=0) - words.sentence)[::-1],
+        sentence=sentence[::-1],
         head=np.full(len(words), -1),
         deprel=words.deprel[::-1],
         upos=words.upos[::-1],
@@ -373,95 +458,5 @@ def mirror_words(words: WordTable, last: int) -> WordTable:
 def query_class(window: Window) -> Int[ndarray, " position"]:
     """The class of the word that ends at each position, as a number below `CLASS_COUNT`."""
     class_index = np.full(len(window), CLASS_COUNT - 1)
-    class_index[window.words.last] = _codes(window.words)
+    class_index[window.words.last] = upos_numbers(window.words)
     return class_index
-
-
-def of_class(window: Window, name: str) -> Bool[ndarray, " word"]:
-    """Mask of the words of one of `CLASSES`."""
-    return np.asarray(window.once(_class_masks)[_CLASS_NUMBER[name]])
-
-
-def _class_masks(window: Window) -> Bool[ndarray, "class word"]:
-    return _masks(window.words)
-
-
-def _masks(words: WordTable) -> Bool[ndarray, "class word"]:
-    table = np.array([[upos in members for upos in UPOS] + [False] for members in CLASSES.values()])
-    return np.asarray(table[:, _codes(words)])
-
-
-def _codes(words: WordTable) -> Int[ndarray, " word"]:
-    """Each word's part of speech as its place in `UPOS`, and one more for any other."""
-    return np.array([_NUMBER.get(u, len(UPOS)) for u in words.upos.tolist()], np.int64)
-
-
-_NUMBER = {name: number for number, name in enumerate(UPOS)}
-
-
-def nearest(mask: Bool[ndarray, "*class word"]) -> Int[ndarray, "*class word"]:
-    """For each word the nearest earlier one of those in a mask, −1 if absent."""
-    latest = np.full(mask.shape, -1)
-    last = np.maximum.accumulate(np.where(mask, np.arange(mask.shape[-1]), -1), axis=-1)
-    latest[..., 1:] = last[..., :-1]
-    return latest
-
-
-def nearest_equal(values: ndarray) -> Int[ndarray, " word"]:
-    """For each word the nearest earlier one with the same value, −1 if absent."""
-    _, code = np.unique(values, return_inverse=True)
-    order = np.argsort(code, kind="stable")
-    previous = np.full(len(values), -1)
-    again = code[order][1:] == code[order][:-1]
-    previous[order[1:][again]] = order[:-1][again]
-    return previous
-
-
-def next_equal(values: ndarray) -> Int[ndarray, " word"]:
-    """For each word the next later one with the same value, −1 if absent."""
-    earlier = nearest_equal(values)
-    later = np.full(len(values), -1)
-    later[earlier[earlier >= 0]] = np.flatnonzero(earlier >= 0)
-    return later
-
-
-def _first_equal(values: ndarray) -> Int[ndarray, " word"]:
-    _, first, code = np.unique(values, return_index=True, return_inverse=True)
-    first_word = first[code]
-    return np.where(first_word < np.arange(len(values)), first_word, -1)
-
-
-def _nearest_other(values: ndarray) -> Int[ndarray, " word"]:
-    """For each word the nearest earlier one with another value, −1 if absent."""
-    row = np.arange(len(values))
-    is_same_as_before = np.zeros(len(values), bool)
-    is_same_as_before[1:] = values[1:] == values[:-1]
-    run_start = np.maximum.accumulate(np.where(is_same_as_before, 0, row))
-    return np.where(is_same_as_before, run_start - 1, row - 1)
-
-
-def _after_equal(values: ndarray) -> Int[ndarray, " word"]:
-    """For each word the one after the nearest earlier word with the same value."""
-    earlier = nearest_equal(values)
-    following = earlier + 1
-    return np.where((earlier >= 0) & (following < np.arange(len(values))), following, -1)
-
-
-def _most_frequent(forms: Sequence[str], mask: _Mask) -> Int[ndarray, " word"]:
-    """For each word the nearest of the earlier ones in a mask whose form was read most often."""
-    picked = np.full(len(forms), -1)
-    counts = Counter[str]()
-    best = -1
-    for row, form in enumerate(forms):
-        picked[row] = best
-        if mask[row]:
-            counts[form] += 1
-            if best < 0 or counts[form] >= counts[forms[best]]:
-                best = row
-    return picked
-
-
-def _after(mask: Bool[ndarray, " word"]) -> Int[ndarray, " word"]:
-    near = nearest(mask)
-    following = near + 1
-    return np.where((near >= 0) & (following < np.arange(len(mask))), following, -1)

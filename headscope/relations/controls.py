@@ -13,9 +13,9 @@ from numpy import ndarray
 
 from headscope.attention_kind import AttentionKind
 from headscope.corpus.window import Window, WordTable
-from headscope.relations.baselines import nearest_equal, next_equal
 from headscope.relations.pairs import Pairs, distinct, pairs, span_pairs, without
 from headscope.relations.relation import draws_nothing
+from headscope.relations.word_rows import nearest_equal, next_equal
 
 DRAWS = 4
 """Control cells tried per query or target: more would narrow the control's noise, which is

@@ -22,7 +22,6 @@ from headscope.relations.baselines import (
     NUMBER_OF,
     UNION_BASELINES,
     UNION_BASELINES_AHEAD,
-    UPOS,
     query_class,
     union_picks,
 )
@@ -36,6 +35,7 @@ from headscope.relations.relation import (
     part_name,
 )
 from headscope.relations.window_pairs import WindowPairs
+from headscope.relations.word_rows import UPOS
 from headscope.stimuli.challenge import CHALLENGE
 
 MAX_COMPARED = 8

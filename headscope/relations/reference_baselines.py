@@ -16,8 +16,9 @@ import numpy as np
 
 from headscope.attention_kind import AttentionKind
 from headscope.corpus.shipped import data_folder
-from headscope.relations.baselines import CLASS_COUNT, NUMBER_OF, UPOS
+from headscope.relations.baselines import CLASS_COUNT, NUMBER_OF
 from headscope.relations.hard_queries import ChosenBaseline
+from headscope.relations.word_rows import UPOS
 
 ALL_CLASSES = "all"
 """Stands for the classes of query words without a row of their own."""

@@ -14,10 +14,11 @@ from headscope.measure.fit_baselines import fit_baselines
 from headscope.measure.text import prepare_text
 from headscope.models.load import load_model
 from headscope.relations import relations_of
-from headscope.relations.baselines import CLASS_COUNT, NUMBER_OF, UPOS
+from headscope.relations.baselines import CLASS_COUNT, NUMBER_OF
 from headscope.relations.hard_queries import ChosenBaseline
 from headscope.relations.reference_baselines import ReferenceBaseline
 from headscope.relations.relation import MATCHED_CONTROL, targets_of
+from headscope.relations.word_rows import UPOS
 from headscope.settings import Settings
 from headscope.statistics.preference import MixtureBound
 from tests.helpers.prose import gum_windows

@@ -14,13 +14,11 @@ from headscope.relations import relations_of
 from headscope.relations.baselines import (
     BASELINES,
     CLASS_COUNT,
-    CLASSES,
     EARLIER,
     FALLING_BACK,
     NUMBER_OF,
     PHRASE_BASELINES,
     UNION_BASELINES,
-    UPOS,
     picks,
 )
 from headscope.relations.controls import words_of_its_class
@@ -33,6 +31,7 @@ from headscope.relations.hard_queries import (
 from headscope.relations.pairs import pairs
 from headscope.relations.relation import MATCHED_CONTROL
 from headscope.relations.window_pairs import WindowPairs
+from headscope.relations.word_rows import CLASSES, UPOS
 from tests.relations.examples import KEYS, KEYS_TEXT, REED_TEXT, REED_TOKENS
 
 OF_TWO = {form.format(name): name for name in CLASSES for form in FALLING_BACK}

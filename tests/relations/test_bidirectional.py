@@ -15,10 +15,11 @@ from headscope.corpus.window import Frame, Window, WordTable
 from headscope.errors import PatternError
 from headscope.models.tokenizer import load_tokenizer
 from headscope.relations import relations_of
-from headscope.relations.baselines import ALL_BASELINES, CLASSES, picks
+from headscope.relations.baselines import ALL_BASELINES, picks
 from headscope.relations.relation import targets_of
 from headscope.relations.types.semantic import nearest_of_class
 from headscope.relations.window_pairs import WindowPairs
+from headscope.relations.word_rows import CLASSES
 from tests.helpers.prose import annotated_prose
 from tests.relations.examples import DISCOURSE_TEXT, DISCOURSE_TOKENS
 

@@ -18,10 +18,6 @@ from headscope.relations.baselines import (
     PHRASE_BASELINES,
     UNION_BASELINES,
     UNION_BASELINES_AHEAD,
-    nearest,
-    nearest_equal,
-    next_equal,
-    of_class,
 )
 from headscope.relations.controls import (
     DRAWS,
@@ -43,6 +39,7 @@ from headscope.relations.relation import (
     above_baseline,
     draws_nothing,
 )
+from headscope.relations.word_rows import nearest, nearest_equal, next_equal, of_class
 
 THRESHOLD = 0.2
 SOURCE = (

@@ -13,11 +13,11 @@ from jaxtyping import Bool, Int
 from numpy import ndarray
 
 from headscope.corpus.window import Window, WordTable
-from headscope.relations.baselines import nearest_equal, of_class
 from headscope.relations.controls import word_cells, word_pairs
 from headscope.relations.head_type import HeadType
 from headscope.relations.pairs import Pairs, without
 from headscope.relations.relation import Baseline, Relation, above_baseline, draws_nothing
+from headscope.relations.word_rows import nearest_equal, of_class
 
 
 def same_tense(window: Window) -> Pairs:

@@ -14,9 +14,10 @@ from numpy import ndarray
 from torch import Tensor
 
 from headscope.corpus.window import Window
-from headscope.relations.baselines import UPOS, query_class
+from headscope.relations.baselines import query_class
 from headscope.relations.pairs import distinct
 from headscope.relations.relation import Relation
+from headscope.relations.word_rows import UPOS
 from headscope.studies.explain import places, tokens
 from headscope.studies.explain.feature import Feature, FeatureCells, TokenFacts, cells
 

@@ -12,20 +12,17 @@ from headscope.corpus.window import Window
 from headscope.relations.baselines import (
     ALL_BASELINES,
     BASELINES,
-    CLASSES,
     FALLING_BACK,
     OFFSET_BASELINES,
     OFFSETS_AHEAD,
     PHRASE_BASELINES,
     UNION_BASELINES,
     UNION_BASELINES_AHEAD,
-    UPOS,
-    nearest,
-    of_class,
     picks,
 )
 from headscope.relations.pairs import span_pairs
 from headscope.relations.types.delimiter import kinds_of
+from headscope.relations.word_rows import CLASSES, UPOS, nearest, of_class
 from headscope.studies.explain.feature import (
     Feature,
     FeatureCells,
