@@ -21,7 +21,10 @@ def of_kind(window: Window, kind: str) -> ArrowTable:
 
 def _by_kind(window: Window) -> dict[str, ArrowTable]:
     arrows = window.arrows
-    return {str(kind): arrows.take(arrows.kind == kind) for kind in np.unique(arrows.kind)}
+    by_kind: dict[str, ArrowTable] = {}
+    for kind in np.unique(arrows.kind):
+        by_kind[str(kind)] = arrows.take(arrows.kind == kind)
+    return by_kind
 
 
 def pointed_to(window: Window, kind: str) -> Pairs:
@@ -38,19 +41,22 @@ def other_candidates(
     links = of_kind(window, kind)
     order = np.lexsort((links.last, links.query))
     is_asked = np.isin(links.query[order], targets.queries)
-    rows = links.take(order[is_asked])
-    nearest: list[int] = []
+    asked = links.take(order[is_asked])
     # the rows of a query stand together, from the first candidate to the last
-    for of_query in np.split(np.arange(len(rows.query)), np.flatnonzero(np.diff(rows.query)) + 1):
-        is_right = rows.right[of_query]
+    row = np.arange(len(asked.query))
+    starts = np.flatnonzero(np.diff(asked.query)) + 1
+    nearest: list[int] = []
+    for of_query in np.split(row, starts):
+        is_right = asked.right[of_query]
         others = of_query[~is_right]
         for goal in of_query[is_right]:
-            nearer = others[rows.first[others] > rows.last[goal]]
-            farther = others[rows.last[others] < rows.first[goal]]
-            nearest += nearer[:1].tolist()
-            nearest += farther[-1:].tolist()
+            is_nearer = asked.first[others] > asked.last[goal]
+            is_farther = asked.last[others] < asked.first[goal]
+            nearest += others[is_nearer][:1].tolist()
+            nearest += others[is_farther][-1:].tolist()
     neighbours = np.unique(np.array(nearest, np.int64))
-    return without(_cells(rows.take(neighbours)), targets)
+    controls = _cells(asked.take(neighbours))
+    return without(controls, targets)
 
 
 @draws_nothing

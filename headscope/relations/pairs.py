@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import numpy as np
@@ -84,19 +84,19 @@ def pairs(
     >>> found.query.tolist(), found.key.tolist()
     ([1, 2], [0, 1])
     """
-    if len({len(column) for column in (query, key, owner) if column is not None}) > 1:
-        raise ShapeError(f"{len(query)} queries and {len(key)} keys; a pair has one of each")
     owner = query if owner is None else owner
-    return _cells(query, key, owner, np.ones(len(query)), kind_of(attention_kind))
+    if not len(query) == len(key) == len(owner):
+        raise ShapeError(f"{len(query)} queries and {len(key)} keys; a pair has one of each")
+    share = np.ones(len(query))
+    return _cells(query, key, owner, share, kind_of(attention_kind))
 
 
 def _cells(
     query: ndarray, key: ndarray, owner: ndarray, share: ndarray, attention_kind: AttentionKind
 ) -> Pairs:
-    seen = attention_kind.sees(query, key)
-    if not seen.all():
-        query, key, owner, share = query[seen], key[seen], owner[seen], share[seen]
-    return Pairs(query, key, owner, np.ones(len(query)), share)
+    weight = np.ones(len(query))
+    cells = Pairs(query, key, owner, weight, share)
+    return cells.where(attention_kind.sees(query, key))
 
 
 def distinct_values(values: Int[ndarray, " value"]) -> Int[ndarray, " distinct"]:
@@ -118,24 +118,29 @@ def without(controls: Pairs, targets: Pairs) -> Pairs:
     >>> without(drawn, pairs(np.array([5]), np.array([2]))).key.tolist()
     [1]
     """
-    size = 1 + int(
-        max(column.max(initial=0) for p in (targets, controls) for column in (p.query, p.key))
-    )
-    target_cells, control_cells = (
-        np.sort(targets.query * size + targets.key),
-        controls.query * size + controls.key,
-    )
-    position = np.minimum(np.searchsorted(target_cells, control_cells), len(target_cells) - 1)
-    return controls.where(target_cells[position] != control_cells)
+    size = max(_size(targets), _size(controls))
+    target_cells = np.sort(targets.query * size + targets.key)
+    control_cells = controls.query * size + controls.key
+    position = np.searchsorted(target_cells, control_cells)
+    position = np.minimum(position, len(target_cells) - 1)
+    is_target = target_cells[position] == control_cells
+    return controls.where(~is_target)
 
 
 def distinct(repeated: Pairs) -> Pairs:
     """Equal target cells counted once: two words can share a token."""
-    size = int(max(repeated.query.max(initial=0), repeated.key.max(initial=0))) + 1
-    cell = repeated.query * size + repeated.key
+    cell = repeated.query * _size(repeated) + repeated.key
     if len(distinct_values(cell)) == len(cell):
         return repeated
-    return repeated.take(np.unique(cell, return_index=True)[1])
+    _, first = np.unique(cell, return_index=True)
+    return repeated.take(first)
+
+
+def _size(cells: Pairs) -> int:
+    """A number above all queries and keys."""
+    last_query = cells.query.max(initial=0)
+    last_key = cells.key.max(initial=0)
+    return int(max(last_query, last_key)) + 1
 
 
 def span_pairs(
@@ -157,7 +162,8 @@ def span_pairs(
     owner = query if owner is None else owner
     length = np.asarray(last) - first + 1
     if (length == 1).all():
-        return _cells(query, first, owner, np.ones(len(query)), attention_kind)
+        share = np.ones(len(query))
+        return _cells(query, first, owner, share, attention_kind)
     row = np.repeat(np.arange(len(length)), length)
     # the cells of a span follow each other
     cells_before = np.cumsum(length) - length
@@ -177,8 +183,10 @@ def in_second_copy(window: Window, shift: int) -> Pairs:
     """Queries of the second copy in `[bos, r, r]` with their places in the first, plus `shift`."""
     n = window.copy_length
     first_copy = np.arange(1, n + 1)
-    query, key = first_copy + n, first_copy + shift
-    return pairs(query[key < query], key[key < query])
+    query = first_copy + n
+    key = first_copy + shift
+    is_before = key < query
+    return pairs(query[is_before], key[is_before])
 
 
 def no_pairs() -> Pairs:
@@ -198,14 +206,14 @@ def balance(targets: Pairs, controls: Pairs) -> tuple[Pairs, Pairs]:
     as one against one. Queries for which no control could be drawn are left out on both sides: the
     lift compares like with like or not at all.
     """
-    size = int(max(targets.owner.max(initial=0), controls.owner.max(initial=0))) + 1
+    last_target = targets.owner.max(initial=0)
+    last_control = controls.owner.max(initial=0)
+    size = int(max(last_target, last_control)) + 1
     target_share = np.bincount(targets.owner, weights=targets.share, minlength=size)
     counted = controls.weight * controls.share
     control_share = np.bincount(controls.owner, weights=counted, minlength=size)
     balanced = targets.where(control_share[targets.owner] > 0)
     controls = controls.where(target_share[controls.owner] > 0)
-    weight = (
-        controls.weight
-        * (target_share / np.where(control_share > 0, control_share, 1))[controls.owner]
-    )
-    return balanced, Pairs(controls.query, controls.key, controls.owner, weight, controls.share)
+    factor = target_share / np.where(control_share > 0, control_share, 1)
+    weight = controls.weight * factor[controls.owner]
+    return balanced, replace(controls, weight=weight)
