@@ -76,6 +76,10 @@ class WordTable:
         columns["head"] = row[columns["head"]]
         return WordTable(**columns)
 
+    def row_at(self, positions: Int[ndarray, " token"]) -> Int[ndarray, " token"]:
+        """The row of the word that each token belongs to or follows; −1 before the first word."""
+        return np.searchsorted(self.first, positions, side="right") - 1
+
     @cached_property
     def dependents(self) -> dict[str, _Positions]:
         """For each dependency relation, the rows of the words that have it."""
@@ -84,8 +88,11 @@ class WordTable:
         rows = np.flatnonzero(self.head >= 0)
         if not len(rows):
             return {}
-        dependents = own_labels[label[rows]]
-        return {str(name): rows[dependents == name] for name in np.unique(dependents)}
+        label_of_row = own_labels[label[rows]]
+        dependents: dict[str, _Positions] = {}
+        for name in np.unique(label_of_row):
+            dependents[str(name)] = rows[label_of_row == name]
+        return dependents
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,7 +135,8 @@ def no_words() -> WordTable:
     >>> len(no_words()), no_words().dependents
     (0, {})
     """
-    empty, text = np.empty(0, np.int64), np.empty(0, "U1")
+    empty = np.empty(0, np.int64)
+    text = np.empty(0, "U1")
     return WordTable(empty, empty, empty, empty, text, text, text, text)
 
 
@@ -321,5 +329,5 @@ class Window:
         if not len(self.words):
             return np.zeros(len(self), np.int64)
         positions = np.arange(len(self))
-        word = np.searchsorted(self.words.first, positions, side="right") - 1
-        return self.words.sentence[np.maximum(word, 0)]
+        word = self.words.row_at(positions)
+        return np.asarray(self.words.sentence[np.maximum(word, 0)])

@@ -139,15 +139,16 @@ def relations_of(
     Raises:
         ChoiceError: there is no such type.
     """
-    return [
-        _for_encoder(relation) if attention_kind.sees_future else relation
-        for head_type in check_types(types).values()
-        for relation in (
-            *head_type.relations_of(attention_kind),
-            *(head_type.chat_relations if in_chat else ()),
-        )
-        if not quick or types is not None or {relation.type, relation.id} & {*QUICK}
-    ]
+    relations: list[Relation] = []
+    for head_type in check_types(types).values():
+        relations += head_type.relations_of(attention_kind)
+        if in_chat:
+            relations += head_type.chat_relations
+    if quick and types is None:
+        relations = [row for row in relations if row.type in QUICK or row.id in QUICK]
+    if attention_kind.sees_future:
+        relations = [_for_encoder(relation) for relation in relations]
+    return relations
 
 
 def _for_encoder(relation: Relation) -> Relation:
@@ -177,7 +178,9 @@ def check_types(types: Sequence[str] | None) -> dict[str, HeadType]:
         return {name: head_type for name, head_type in known.items() if not head_type.on_request}
     for name in types:
         check_choice("head type", name, [*known, ALL])
-    return {name: head_type for name, head_type in known.items() if {name, ALL} & {*types}}
+    if ALL in types:
+        return known
+    return {name: head_type for name, head_type in known.items() if name in types}
 
 
 def check_relations(

@@ -5,6 +5,7 @@ Distractors are the other keys of a query that a baseline would pick.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -20,6 +21,8 @@ from headscope.relations.word_rows import nearest_equal, next_equal
 DRAWS = 4
 """Control cells tried per query or target: more would narrow the control's noise, which is
 already far below the differences between documents."""
+FindOthers = Callable[[int, int], Int[ndarray, " other"]]
+"""Rows of the other words for the rows of a query word and of its target word, in order."""
 
 
 def other_keys(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
@@ -49,8 +52,8 @@ def same_distance(window: Window, targets: Pairs, rng: np.random.Generator) -> P
     first = np.maximum(distance, 0) + 1
     ahead = np.maximum(-distance, 0)
     end = np.where(ahead > 0, window.stop - ahead, len(window))
-    last = end - 1
-    query = np.minimum(first + _below(end - first, rng), last)
+    drawn = first + _below(end - first, rng)
+    query = np.minimum(drawn, end - 1)
     key = query - distance
     seen = kind.sees(query, key)
     controls = pairs(query[seen], key[seen], owner[seen], attention_kind=kind)
@@ -97,7 +100,8 @@ def words_of_its_class(window: Window, targets: Pairs, rng: np.random.Generator)
     """
     words = window.words
     query, key = word_pairs(words, targets)
-    rows, distractors = [query[:0]], [key[:0]]
+    rows = [query[:0]]
+    distractors = [key[:0]]
     target_cells = np.sort(query * len(words) + key)
     alone = np.ones(len(query), bool)
     for pair in window.once(_steps):
@@ -107,7 +111,7 @@ def words_of_its_class(window: Window, targets: Pairs, rng: np.random.Generator)
         for step in pair:
             distractor = _skip(query, step[key], step, target_cells)
             seen = window.attention_kind.sees(words.last[query] - 1, words.last[distractor])
-            is_valid = is_free & (distractor >= 0) & seen
+            is_valid = is_free & seen & (distractor >= 0)
             rows.append(query[is_valid])
             distractors.append(distractor[is_valid])
             alone &= ~is_valid
@@ -115,12 +119,31 @@ def words_of_its_class(window: Window, targets: Pairs, rng: np.random.Generator)
     return without(spans, targets)  # two words can share a token
 
 
+def nearest_others(window: Window, targets: Pairs, others_of: FindOthers) -> Pairs:
+    """Same query, other words: for each target word the next one nearer and the next farther."""
+    words = window.words
+    query_rows: list[int] = []
+    key_rows: list[int] = []
+    query_words, target_words = word_pairs(words, targets)
+    for query, target in zip(query_words.tolist(), target_words.tolist(), strict=True):
+        others = others_of(query, target)
+        nearer = others[others > target]
+        farther = others[others < target]
+        for other in (*nearer[:1], *farther[-1:]):
+            query_rows.append(query)
+            key_rows.append(other)
+    controls = word_cells(window, np.array(query_rows, np.int64), np.array(key_rows, np.int64))
+    # two words can share a token
+    return without(controls, targets)
+
+
 def word_pairs(words: WordTable, targets: Pairs) -> tuple[ndarray, ndarray]:
     """The words of the targets' owners and keys, a row for each target word."""
-    key = np.searchsorted(words.first, targets.key, side="right") - 1
-    is_last = targets.key == words.last[key]
+    word_of_key = words.row_at(targets.key)
+    is_last = targets.key == words.last[word_of_key]
+    key = word_of_key[is_last]
     query = np.searchsorted(words.last, targets.owner[is_last])
-    return query, key[is_last]
+    return query, key
 
 
 def word_cells(window: Window, query: Int[ndarray, " pair"], key: Int[ndarray, " pair"]) -> Pairs:

@@ -99,14 +99,14 @@ class Effect(Relation):
 
     def cells_in(self, window_pairs: WindowPairs, seed: Sequence[int]) -> PairSet | None:
         """Tokens of the effect in a window of its stimuli, at queries that have all sides."""
-        window, targets = window_pairs.window, window_pairs.targets(self)
+        window = window_pairs.window
+        targets = window_pairs.targets(self)
         if not len(targets):
             return None
         rng = np.random.default_rng(seed)
-        controls = [
-            draw(window, targets, rng) for draw in (self.control, self.matched_control) if draw
-        ]
-        sides = (targets, *controls)
+        sides = [targets, self.control(window, targets, rng)]
+        if self.matched_control is not None:
+            sides.append(self.matched_control(window, targets, rng))
         queries = reduce(np.intersect1d, [side.query for side in sides])
         if not len(queries):
             return None
@@ -133,16 +133,14 @@ def prompt_effect(
     moved: bool = True,
 ) -> Effect:
     """An effect that questions of one kind ask for: right tokens against wrong ones and others."""
-    right, wrong, other = (
-        partial(prompt_tokens, kind=prompt, side=side) for side in ("right", "wrong", "other")
-    )
+    tokens = partial(prompt_tokens, kind=prompt)
     return Effect(
         type,
         name,
-        right,
-        wrong,
+        partial(tokens, side="right"),
+        partial(tokens, side="wrong"),
         stimuli=(PROMPTS.name,),
-        matched_control=other if second else None,
+        matched_control=partial(tokens, side="other") if second else None,
         thresholds=thresholds,
         second=second,
         prompt=prompt,
@@ -184,13 +182,12 @@ def of_attention(relations: Sequence[Relation]) -> list[Relation]:
 def sum_names(relations: Sequence[Relation]) -> tuple[str, ...]:
     """The names under which relations are summed: effects and their parts behind the others."""
     effects = effects_among(relations)
-    parts = [
-        part_name(effect.id, part)
-        for part in (MATCHED_CONTROL, SELF)
-        for effect in effects
-        if part in effect.parts
-    ]
-    return (*(relation.id for relation in (*of_attention(relations), *effects)), *parts)
+    names = [relation.id for relation in (*of_attention(relations), *effects)]
+    for part in (MATCHED_CONTROL, SELF):
+        for effect in effects:
+            if part in effect.parts:
+                names.append(part_name(effect.id, part))
+    return tuple(names)
 
 
 _RAISE = partial(Threshold, sign=1)
@@ -362,11 +359,13 @@ def effects_of(types: Sequence[str] | None, relations: Sequence[Relation]) -> li
     """
     measured = {relation.type for relation in relations}
     left_out = {*types_on_request()} - measured
-    stimuli = {PROMPTS.name, *(stimulus for relation in relations for stimulus in relation.stimuli)}
-    return [
-        effect
-        for effect in EFFECTS
-        if effect.type not in left_out
-        and (types is None or {effect.type, ALL} & {*types})
-        and set(effect.stimuli) <= stimuli
-    ]
+    stimuli = {PROMPTS.name}
+    for relation in relations:
+        stimuli.update(relation.stimuli)
+    effects: list[Effect] = []
+    for effect in EFFECTS:
+        is_requested = types is None or ALL in types or effect.type in types
+        has_text = stimuli.issuperset(effect.stimuli)
+        if is_requested and has_text and effect.type not in left_out:
+            effects.append(effect)
+    return effects

@@ -39,10 +39,12 @@ def turns(window: Window) -> Int[ndarray, " position"]:
 def _turns(window: Window) -> Int[ndarray, " position"]:
     content = np.asarray(window.tokens, np.int64).tobytes()
     digest = hashlib.blake2b(content, digest_size=8).digest()
-    rng = np.random.default_rng(int.from_bytes(digest))
+    seed = int.from_bytes(digest)
+    rng = np.random.default_rng(seed)
     order = rng.permutation(np.arange(1, len(window)))
-    turn = np.full(len(window), len(window) - 1)
-    turn[order] = np.arange(len(order))
+    last_turn = len(order)
+    turn = np.full(len(window), last_turn)
+    turn[order] = np.arange(last_turn)
     return turn
 
 

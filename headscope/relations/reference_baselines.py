@@ -60,12 +60,14 @@ class ReferenceBaseline:
 @cache
 def reference_baselines(attention_kind: AttentionKind) -> Mapping[str, ReferenceBaseline]:
     """Fixed baselines of English by relation, for models with a kind of attention."""
-    rows_of: dict[str, list[dict[str, str]]] = {}
     file = data_folder() / "baselines" / "english.csv"
     with file.open(encoding="utf-8", newline="") as lines:
-        for row in csv.DictReader(lines):
-            if row["attention"] == attention_kind.name:
-                rows_of.setdefault(row["relation"], []).append(row)
+        table = list(csv.DictReader(lines))
+    rows_of: dict[str, list[dict[str, str]]] = {}
+    for row in table:
+        if row["attention"] == attention_kind.name:
+            rows = rows_of.setdefault(row["relation"], [])
+            rows.append(row)
     return {relation: _reference_baseline(rows) for relation, rows in rows_of.items()}
 
 

@@ -194,7 +194,8 @@ class Relation:
 
 def _is_tested(find: Callable[..., Pairs]) -> bool:
     """True for a function of headscope, whose cells its tests check."""
-    return str(getattr(find, "func", find).__module__).startswith("headscope.")
+    function = getattr(find, "func", find)
+    return str(function.__module__).startswith("headscope.")
 
 
 @dataclass(frozen=True)
@@ -215,7 +216,9 @@ class Checked:
         if not isinstance(cells, Pairs):
             raise HeadscopeError(f"{self.name} are {described(cells)}, expected hs.pairs(…)")
         positions = np.concatenate([cells.query, cells.key, cells.owner])
-        if (outside := positions[(positions < 0) | (positions >= len(window))]).size:
+        is_outside = (positions < 0) | (positions >= len(window))
+        outside = positions[is_outside]
+        if outside.size:
             raise HeadscopeError(
                 f"{self.name} hold position {outside[0]}; window {window.name!r:.80} has the "
                 f"positions 0 to {len(window) - 1}"
@@ -245,10 +248,11 @@ def _in_message(cells: Pairs, window: Window, *, any_key: bool = False) -> Pairs
     """
     if window.begins == 1:
         return cells
-    is_inside = (cells.query >= window.begins) & (cells.query < window.stop)
-    is_inside &= (cells.owner >= window.begins) & (cells.owner < window.stop)
+    positions = np.arange(len(window))
+    is_text = (positions >= window.begins) & (positions < window.stop)
+    is_inside = is_text[cells.query] & is_text[cells.owner]
     if not any_key:
-        is_inside &= (cells.key == 0) | ((cells.key >= window.begins) & (cells.key < window.stop))
+        is_inside &= is_text[cells.key] | (cells.key == 0)
     return cells.where(is_inside)
 
 
@@ -259,7 +263,8 @@ def draws_nothing(control: Control) -> Control:
 
 
 def _draws(control: DrawControl) -> bool:
-    return bool(getattr(getattr(control, "func", control), "draws", True))
+    function = getattr(control, "func", control)
+    return bool(getattr(function, "draws", True))
 
 
 _UNUSED = np.random.default_rng(0)

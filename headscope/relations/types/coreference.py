@@ -121,7 +121,8 @@ def same_word_or_nearest(window: Window) -> Int[ndarray, " position"]:
     again = _eligible(window, same_lemma)
     nearest = _seen(window) & window.mentions.agrees
     has_again = np.asarray(again.any(1))[:, None]
-    return _nearest(window, np.where(has_again, again, nearest))
+    table = np.where(has_again, again, nearest)
+    return _nearest(window, table)
 
 
 def _nearest(window: Window, table: _Table) -> Int[ndarray, " position"]:
@@ -156,7 +157,8 @@ def _eligible(window: Window, rule: Antecedents) -> _Table:
 def _antecedent_table(window: Window, rule: Antecedents) -> _Table:
     entity = window.mentions.entity
     is_same = entity[:, None] == entity[None, :]
-    return np.asarray(_eligible(window, rule) & is_same)
+    may_go = _eligible(window, rule)
+    return np.asarray(may_go & is_same)
 
 
 def _pairs(window: Window, table: _Table) -> Pairs:

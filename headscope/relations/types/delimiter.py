@@ -99,8 +99,10 @@ def _positions(
     window: Window, holds: Callable[[frozenset[str]], bool]
 ) -> Int[ndarray, " position"]:
     """Positions of the text's tokens whose kinds meet a condition."""
-    positions = [i for i, kinds in enumerate(kinds_of(window)[: window.stop]) if i and holds(kinds)]
-    return np.array(positions, np.int64)
+    kinds_of_text = kinds_of(window)[: window.stop]
+    positions = [position for position, kinds in enumerate(kinds_of_text) if holds(kinds)]
+    # the first token is an attention sink
+    return np.array([position for position in positions if position > 0], np.int64)
 
 
 def _row(kind: str, meaning: str) -> Relation:

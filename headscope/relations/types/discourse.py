@@ -57,9 +57,10 @@ def nearest_unit(window: Window, *, kind: str) -> Int[ndarray, " position"]:
     for query in satellites.tolist():
         heads = _other_heads(window, query)
         if len(heads):
-            distance = np.abs(last[heads] - last[query])
+            position = last[query]
+            distance = np.abs(last[heads] - position)
             nearest = heads[distance.argmin()]
-            pick[last[query]] = last[nearest]
+            pick[position] = last[nearest]
     return pick
 
 
@@ -91,7 +92,8 @@ def _other_heads(window: Window, query: int) -> Int[ndarray, " unit"]:
     query_span = words.first[[query]], words.last[[query]]
     head_spans = words.first[heads], words.last[heads]
     is_seen = window.attention_kind.sees_apart(query_span, head_spans)
-    return np.asarray(heads[is_seen & (heads != unit_head)])
+    is_other = is_seen & (heads != unit_head)
+    return np.asarray(heads[is_other])
 
 
 _MEANINGS = {

@@ -76,7 +76,8 @@ def nearby_of(window: Window, name: str) -> Int[ndarray, " position"]:
     row = np.arange(len(window.words))
     near = nearest(of_class(window, name))
     is_nearby = (near >= 0) & (row - near <= NEARBY)
-    return _last_tokens(window, np.where(is_nearby, near, row - 1))
+    picked = np.where(is_nearby, near, row - 1)
+    return _last_tokens(window, picked)
 
 
 def nearby_later(window: Window, name: str) -> Int[ndarray, " position"]:
@@ -84,8 +85,10 @@ def nearby_later(window: Window, name: str) -> Int[ndarray, " position"]:
     row = np.arange(len(window.words))
     near = _following(of_class(window, name))
     is_nearby = (near >= 0) & (near - row <= NEARBY)
-    following = np.where(row + 1 < len(row), row + 1, -1)
-    return _last_tokens(window, np.where(is_nearby, near, following))
+    has_next = row + 1 < len(row)
+    following = np.where(has_next, row + 1, -1)
+    picked = np.where(is_nearby, near, following)
+    return _last_tokens(window, picked)
 
 
 def _last_tokens(window: Window, word: Int[ndarray, " word"]) -> Int[ndarray, " position"]:
@@ -138,9 +141,11 @@ def earlier_pieces(window: Window) -> Pairs:
     key: list[Int[ndarray, " pair"]] = []
     for i in np.flatnonzero(words.last > words.first):
         pieces = int(words.last[i] - words.first[i]) + 1
-        later, earlier = np.tril_indices(pieces, k=-1) + words.first[i]
-        query += [later, earlier]
-        key += [earlier, later]
+        later, earlier = np.tril_indices(pieces, k=-1)
+        later_piece = words.first[i] + later
+        earlier_piece = words.first[i] + earlier
+        query += [later_piece, earlier_piece]
+        key += [earlier_piece, later_piece]
     if not query:
         return no_pairs()
     return pairs(np.concatenate(query), np.concatenate(key), attention_kind=window.attention_kind)
@@ -150,7 +155,7 @@ def across_words(window: Window, targets: Pairs, rng: np.random.Generator) -> Pa
     """The same distance from other queries, across the boundary of a word."""
     controls = same_distance(window, targets, rng)
     positions = np.arange(len(window))
-    word = np.searchsorted(window.words.first, positions, side="right")
+    word = window.words.row_at(positions)
     is_across = word[controls.query] != word[controls.key]
     return controls.take(is_across)
 
@@ -174,8 +179,10 @@ def other_pieces(window: Window, targets: Pairs, rng: np.random.Generator) -> Pa
     """Same query, the pieces between the word's first and the query."""
     owner = np.repeat(targets.query, DRAWS)
     first = np.repeat(targets.key, DRAWS)
-    between = 1 + (rng.random(len(owner)) * (owner - first - 1)).astype(np.int64)
-    return pairs(owner, first + between)
+    pieces_between = owner - first - 1
+    piece = rng.random(len(owner)) * pieces_between
+    key = first + 1 + piece.astype(np.int64)
+    return pairs(owner, key)
 
 
 def _to_words(window: Window, word: Int[ndarray, " word"]) -> Pairs:
@@ -186,7 +193,8 @@ def _to_words(window: Window, word: Int[ndarray, " word"]) -> Pairs:
 def _following(mask: Bool[ndarray, " word"]) -> Int[ndarray, " word"]:
     """For each word the next later one of those in a mask, −1 if absent."""
     mirrored = nearest(mask[::-1])[::-1]
-    return np.where(mirrored >= 0, len(mask) - 1 - mirrored, -1)
+    row = len(mask) - 1 - mirrored
+    return np.where(mirrored >= 0, row, -1)
 
 
 def _equivalent_baselines(side: str, name: str) -> tuple[str, ...]:

@@ -13,9 +13,9 @@ from jaxtyping import Int
 from numpy import ndarray
 
 from headscope.corpus.window import Window, WordTable
-from headscope.relations.controls import word_cells
+from headscope.relations.controls import nearest_others, word_cells
 from headscope.relations.head_type import HeadType
-from headscope.relations.pairs import Pairs, without
+from headscope.relations.pairs import Pairs
 from headscope.relations.relation import Baseline, Label, Relation, above_surrogate, draws_nothing
 from headscope.stimuli.natural_text import TEXT
 from headscope.stimuli.word_pairs import PAIRS, shipped_pairs
@@ -45,25 +45,16 @@ def unrelated_words(window: Window, targets: Pairs, rng: np.random.Generator) ->
     """
     words = window.words
     lexicon = shipped_pairs()
-    is_last = targets.key == words.last[_word_at(words, targets.key)]
-    query_words = _word_at(words, targets.owner[is_last]).tolist()
-    key_words = _word_at(words, targets.key[is_last]).tolist()
-    query_rows: list[int] = []
-    key_rows: list[int] = []
-    for query, key in zip(query_words, key_words, strict=True):
+
+    def unrelated_to(query: int, key: int) -> Int[ndarray, " word"]:
         related = lexicon.any_relation(str(words.lemma[query]))
         is_seen = window.attention_kind.sees(words.last[[query]] - 1, words.last)
         is_of_class = words.upos == words.upos[key]
-        candidates = np.flatnonzero(is_seen & is_of_class).tolist()
-        unrelated = [row for row in candidates if words.lemma[row] not in related]
-        nearer = [row for row in unrelated if row > key]
-        farther = [row for row in unrelated if row < key]
-        neighbours = nearer[:1] + farther[-1:]
-        key_rows += neighbours
-        query_rows += [query] * len(neighbours)
-    controls = word_cells(window, np.array(query_rows, np.int64), np.array(key_rows, np.int64))
-    # two words can share a token
-    return without(controls, targets)
+        candidates = np.flatnonzero(is_seen & is_of_class)
+        unrelated = [row for row in candidates.tolist() if words.lemma[row] not in related]
+        return np.array(unrelated, np.int64)
+
+    return nearest_others(window, targets, unrelated_to)
 
 
 def nearest_of_class(window: Window) -> Int[ndarray, " position"]:
@@ -73,17 +64,19 @@ def nearest_of_class(window: Window) -> Int[ndarray, " position"]:
     """
     words = window.words
     pick = np.full(len(window), -1)
-    classes = [_CLASSES.get(upos, "") for upos in words.upos.tolist()]
-    for name in dict.fromkeys(_CLASSES.values()):
-        of_class = np.flatnonzero(np.array(classes, "U4") == name)
-        last = words.last[of_class]
-        pick[last[1:]] = last[:-1]
+    names = [_CLASSES.get(upos, "") for upos in words.upos.tolist()]
+    class_of_word = np.array(names, "U4")
+    for name in sorted(set(_CLASSES.values())):
+        last = words.last[class_of_word == name]
+        query, earlier = last[1:], last[:-1]
+        pick[query] = earlier
         if window.attention_kind.sees_future and len(last) > 1:
             pick[last[0]] = last[1]
             gap = np.diff(last)
             # of the words between the first and the last those whose next word is nearer
             is_ahead = gap[1:] < gap[:-1]
-            pick[last[1:-1][is_ahead]] = last[2:][is_ahead]
+            between, later = last[1:-1], last[2:]
+            pick[between[is_ahead]] = later[is_ahead]
     return pick
 
 
@@ -103,10 +96,6 @@ def _related_rows(words: WordTable, name: str) -> tuple[ndarray, ndarray]:
                     key_rows.append(earlier)
         seen.setdefault((lemma, word_class), []).append(row)
     return np.array(query_rows, np.int64), np.array(key_rows, np.int64)
-
-
-def _word_at(words: WordTable, position: Int[ndarray, " pair"]) -> Int[ndarray, " pair"]:
-    return np.asarray(np.searchsorted(words.first, position, side="right") - 1)
 
 
 _MEANINGS = {

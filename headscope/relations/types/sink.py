@@ -31,12 +31,11 @@ def first_token(window: Window) -> Pairs:
 
 def separator(window: Window) -> Pairs:
     """Every query with the token that closes an encoder's window, such as `[SEP]`."""
+    if not window.ends:
+        return no_pairs()
     query = np.arange(1, window.stop)
-    return (
-        pairs(query, np.full_like(query, len(window) - 1), attention_kind=window.attention_kind)
-        if window.ends
-        else no_pairs()
-    )
+    key = np.full_like(query, len(window) - 1)
+    return pairs(query, key, attention_kind=window.attention_kind)
 
 
 def template(window: Window) -> Pairs:

@@ -16,9 +16,9 @@ from jaxtyping import Int
 from numpy import ndarray
 
 from headscope.corpus.document import DEPRELS
-from headscope.corpus.window import Window
+from headscope.corpus.window import Window, WordTable
 from headscope.relations.baselines import MENTION_BASELINES
-from headscope.relations.controls import DRAWS, word_spans, words_of_its_class
+from headscope.relations.controls import DRAWS, word_pairs, word_spans, words_of_its_class
 from headscope.relations.head_type import HeadType
 from headscope.relations.pairs import Pairs, distinct, no_pairs, span_pairs
 from headscope.relations.relation import Baseline, Label, Relation, above_surrogate
@@ -34,13 +34,10 @@ def same_distance_same_class(window: Window, targets: Pairs, rng: np.random.Gene
     targets = targets.where(targets.key < targets.owner)
     # every relation of a window draws from the same unlinked word pairs
     unlinked = window.once(_Unlinked)
-    key_word = np.searchsorted(words.first, targets.key, side="right") - 1
     # one draw per target word, not one per sub-token
-    is_last = targets.key == words.last[key_word]
-    owner = targets.owner[is_last]
-    key_word = key_word[is_last]
-    query_word = np.searchsorted(words.last, owner)
-    distance = words.last[query_word] - words.last[key_word]
+    query_word, key_word = word_pairs(words, targets)
+    owner = words.last[query_word]
+    distance = owner - words.last[key_word]
     cells = unlinked.draw(distance, unlinked.classes[key_word], owner, rng)
     key = cells.key
     return span_pairs(words.last[cells.query], words.first[key], words.last[key], cells.owner)
@@ -61,25 +58,8 @@ class _Unlinked:
         words = window.words
         _, self.classes = np.unique(words.upos, return_inverse=True)
         self.class_count = int(self.classes.max(initial=0)) + 1
-        governed = np.flatnonzero(words.head >= 0)
-        ends = np.stack([governed, words.head[governed]])
-        linked_key, linked_query = ends.min(0), ends.max(0)
-        # no target lies farther apart than a link, and a long text has too many such pairs
-        distances = words.last[linked_query] - words.last[linked_key]
-        longest = int(distances.max(initial=0))
-        nearest_row = np.searchsorted(words.last, words.last - longest)
-        reach = np.arange(len(words)) - nearest_row
-        back = int(reach.max(initial=0))
-        # row r, column c: the word r with the word r − back + c
-        is_free = np.ones((len(words), back), bool)
-        is_free[linked_query, back - (linked_query - linked_key)] = False
-        query, column = np.nonzero(is_free)
-        key = column + query - back
-        query, key = query[key >= 0], key[key >= 0]
+        query, key = _unlinked_rows(words)
         distance = words.last[query] - words.last[key]
-        ends_before = words.last[key] < words.first[query]
-        is_apart = ends_before & (distance <= longest)
-        query, key, distance = query[is_apart], key[is_apart], distance[is_apart]
         code = distance * self.class_count + self.classes[key]
         order = np.argsort(code, kind="stable")
         self.query = query[order]
@@ -117,6 +97,31 @@ class _Unlinked:
     ) -> tuple[Int[ndarray, " target"], Int[ndarray, " target"]]:
         """Where the pairs with a code from `code` on begin, and where those from `end` on do."""
         return np.searchsorted(self.code, code), np.searchsorted(self.code, end)
+
+
+def _unlinked_rows(words: WordTable) -> tuple[Int[ndarray, " pair"], Int[ndarray, " pair"]]:
+    """Rows of the later and of the earlier word of each pair that no dependency links."""
+    governed = np.flatnonzero(words.head >= 0)
+    ends = np.stack([governed, words.head[governed]])
+    linked_key = ends.min(0)
+    linked_query = ends.max(0)
+    # no target lies farther apart than a link, and a long text has too many such pairs
+    distances = words.last[linked_query] - words.last[linked_key]
+    longest = int(distances.max(initial=0))
+    nearest_row = np.searchsorted(words.last, words.last - longest)
+    reach = np.arange(len(words)) - nearest_row
+    back = int(reach.max(initial=0))
+    # row r, column c: the word r with the word r − back + c
+    is_free = np.ones((len(words), back), bool)
+    linked_column = back - (linked_query - linked_key)
+    is_free[linked_query, linked_column] = False
+    query, column = np.nonzero(is_free)
+    key = query - back + column
+    is_word = key >= 0
+    distance = words.last[query] - words.last[key]
+    ends_before = words.last[key] < words.first[query]
+    is_apart = is_word & ends_before & (distance <= longest)
+    return query[is_apart], key[is_apart]
 
 
 LABEL_TREE = {

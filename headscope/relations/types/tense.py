@@ -13,9 +13,9 @@ from jaxtyping import Bool, Int
 from numpy import ndarray
 
 from headscope.corpus.window import Window, WordTable
-from headscope.relations.controls import word_cells, word_pairs
+from headscope.relations.controls import nearest_others, word_cells
 from headscope.relations.head_type import HeadType
-from headscope.relations.pairs import Pairs, without
+from headscope.relations.pairs import Pairs
 from headscope.relations.relation import Baseline, Relation, above_baseline, draws_nothing
 from headscope.relations.word_rows import nearest_equal, of_class
 
@@ -47,25 +47,14 @@ def other_verbs(window: Window, targets: Pairs, rng: np.random.Generator) -> Pai
 
     A head that attends to every verb has no lift.
     """
-    query_rows: list[int] = []
-    key_rows: list[int] = []
-    query_word, key_word = word_pairs(window.words, targets)
-    for query, target in zip(query_word.tolist(), key_word.tolist(), strict=True):
-        others = _earlier_verbs_of_another_form(window, query)
-        nearer = others[others > target]
-        farther = others[others < target]
-        neighbours = [*nearer[:1], *farther[-1:]]
-        key_rows += neighbours
-        query_rows += [query] * len(neighbours)
-    controls = word_cells(window, np.array(query_rows, np.int64), np.array(key_rows, np.int64))
-    return without(controls, targets)  # two words can share a token
+    tense = window.words.tense
+    is_verb = of_class(window, "VERB")
 
+    def earlier_verbs_of_another_form(query: int, target: int) -> Int[ndarray, " verb"]:
+        is_other = is_verb & (tense != tense[query])
+        return np.flatnonzero(is_other[:query])
 
-def _earlier_verbs_of_another_form(window: Window, query: int) -> Int[ndarray, " verb"]:
-    """Rows of the verbs before a verb that differ from it in tense or form, in order."""
-    words = window.words
-    is_other = of_class(window, "VERB") & (words.tense != words.tense[query])
-    return np.flatnonzero(is_other[:query])
+    return nearest_others(window, targets, earlier_verbs_of_another_form)
 
 
 TYPE = HeadType(
