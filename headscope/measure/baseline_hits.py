@@ -67,10 +67,11 @@ class BaselineHits:
         if not len(targets):
             return
         classes = window_pairs.query_class
-        present = np.flatnonzero(np.bincount(classes[targets.query]))
+        class_of_query = classes[targets.query]
+        present = np.flatnonzero(np.bincount(class_of_query))
         pick = baseline_picks(self.relation, window_pairs, targets.query, self._target_classes)
         right = pick == targets.key
-        one_hot = classes[targets.query] == present[:, None]
+        one_hot = class_of_query == present[:, None]
         # a product of small whole numbers, which single precision holds exactly
         counted = (one_hot.astype(np.float32) @ right.T.astype(np.float32)).astype(int)
         # the windows of causal models have only baselines that look back
@@ -89,9 +90,11 @@ class BaselineHits:
             fewest: queries of a class for a baseline of its own.
         """
         right = self.allowed(without)
-        baseline = np.full(CLASS_COUNT, right.sum(0).argmax())
+        best = right.sum(0).argmax()
+        baseline = np.full(CLASS_COUNT, best)
         if self.by_class:
-            baseline = np.where(self.queries >= fewest, right.argmax(-1), baseline)
+            has_its_own = self.queries >= fewest
+            baseline = np.where(has_its_own, right.argmax(-1), baseline)
         is_candidate = self.targets >= MIN_SHARE * self.targets.sum()
         return ChosenBaseline(baseline, is_candidate, self.classes_of_targets())
 
@@ -119,10 +122,10 @@ class BaselineHits:
 
     def best_offset_rate(self) -> float:
         """Share of the queries that the best offset gets right, on either side."""
-        sides = (OFFSET_BASELINES, OFFSETS_AHEAD)
-        numbers = [[NUMBER_OF[name] for name in side] for side in sides]
-        best = max(self.right[:, side].sum(0).max() for side in numbers)
-        return float(best / max(self.count, 1))
+        offsets = (*OFFSET_BASELINES, *OFFSETS_AHEAD)
+        numbers = [NUMBER_OF[name] for name in offsets]
+        right = self.right[:, numbers].sum(0)
+        return float(right.max() / max(self.count, 1))
 
     def allowed(self, without: Sequence[str] = ()) -> Int[ndarray, "class baseline"]:
         """Numbers of right queries, negative for baselines that are equivalent to the relation."""
@@ -237,7 +240,9 @@ class _Side:
         """The baseline that is right most often at the queries of each class."""
         best = np.zeros(CLASS_COUNT, np.int64)
         for number in np.unique(self.query_class).tolist():
-            best[number] = self.right[:, self.query_class == number].sum(1).argmax()
+            is_of_class = self.query_class == number
+            right = self.right[:, is_of_class].sum(1)
+            best[number] = right.argmax()
         return best
 
     def rate_by_class(self, baseline: Int[ndarray, " class"]) -> float:
@@ -271,9 +276,11 @@ def _chains(easy: _Side, hard: _Side) -> list[Float[ndarray, "point 2"]]:
 
 
 def _few_best(easy: _Side, hard: _Side) -> Int[ndarray, " best"]:
-    by_hard = np.argsort(-hard.rates(), kind="stable")[:FEW_BEST]
-    by_both = np.argsort(-(hard.rates() + easy.rates()), kind="stable")[:FEW_BEST]
-    return np.union1d(by_hard, by_both)
+    hard_rates = hard.rates()
+    both_rates = hard_rates + easy.rates()
+    by_hard = np.argsort(-hard_rates, kind="stable")
+    by_both = np.argsort(-both_rates, kind="stable")
+    return np.union1d(by_hard[:FEW_BEST], by_both[:FEW_BEST])
 
 
 def _pairs_of(
@@ -304,8 +311,10 @@ def _chain_rates(
     of_second = side.right[second] | right_behind[second]
     # a product of zeros and ones counts the queries at which the second decides and is right
     by_second = is_open.astype(np.float32) @ of_second.T.astype(np.float32)
-    right = of_first.sum(1)[:, None] + by_second
-    return np.asarray(right.ravel() / max(side.right.shape[1], 1))
+    by_first = of_first.sum(1)
+    right = by_first[:, None] + by_second
+    queries = max(side.right.shape[1], 1)
+    return np.asarray(right.ravel() / queries)
 
 
 def upper_hull(points: Float[ndarray, "point 2"]) -> Float[ndarray, "corner 2"]:
@@ -315,7 +324,9 @@ def upper_hull(points: Float[ndarray, "point 2"]) -> Float[ndarray, "corner 2"]:
     [[1.0, 0.0], [0.4, 0.6], [0.0, 0.8]]
     """
     corners: list[Float[ndarray, " 2"]] = []
-    for point in points[np.lexsort((-points[:, 1], -points[:, 0]))]:
+    x, y = points.T
+    order = np.lexsort((-y, -x))
+    for point in points[order]:
         if corners and point[1] <= corners[-1][1]:
             continue
         while len(corners) > 1 and not _is_corner(corners[-2], corners[-1], point):

@@ -102,12 +102,13 @@ class BatchReader:
 
     def prepare(self, batch: Batch) -> PreparedBatch:
         """A batch with its cells found and drawn, on the model's device."""
-        device, tokens = self.model.device, batch.tokens()
+        tokens = batch.tokens()
         tiles = self.model.engine.layout(*tokens.shape)
         window_pairs = [WindowPairs(window) for window in batch.windows]
         readers = attention_readers(batch, window_pairs, tiles, self.config)
         effects = self._effect_reader(batch, window_pairs)
-        return PreparedBatch(batch, tokens.to(device), tiles, readers, effects)
+        tokens = tokens.to(self.model.device)
+        return PreparedBatch(batch, tokens, tiles, readers, effects)
 
     def _effect_reader(
         self, batch: Batch, window_pairs: Sequence[WindowPairs]

@@ -10,7 +10,7 @@ import ctypes
 import gc
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -80,23 +80,39 @@ class Batch:
 
     def take(self, rows: Sequence[int]) -> Batch:
         """Some of its windows, in this order."""
-        profiled = {row: self.profiled[i] for row, i in enumerate(rows) if i in self.profiled}
-        blocks = {row: self.query_blocks[i] for row, i in enumerate(rows) if i in self.query_blocks}
         windows = [self.windows[i] for i in rows]
-        return Batch(windows, self.blocks[np.array(rows, int)], profiled, query_blocks=blocks)
+        blocks = self.blocks[np.array(rows, int)]
+        return Batch(
+            windows,
+            blocks,
+            profiled=_renumbered(self.profiled, rows),
+            query_blocks=_renumbered(self.query_blocks, rows),
+        )
 
     def merging(self, merge: Int[ndarray, " block"]) -> Batch:
         """The same batch; the blocks of the sums so far are merged before it is added."""
         return replace(self, merge=merge)
 
 
+def _renumbered(of_window: Mapping[int, T], rows: Sequence[int]) -> dict[int, T]:
+    """What some windows have, by their new numbers: the first of `rows` becomes 0."""
+    renumbered: dict[int, T] = {}
+    for number, row in enumerate(rows):
+        if row in of_window:
+            renumbered[number] = of_window[row]
+    return renumbered
+
+
 def batches(windows: Batch, *, tokens: int) -> Iterator[Batch]:
     """Batches of about `tokens` tokens each, padding included, the longest windows first."""
-    order = sorted(range(len(windows.windows)), key=lambda i: -len(windows.windows[i]))
+    lengths = [len(window) for window in windows.windows]
+    order = sorted(range(len(lengths)), key=lambda row: -lengths[row])
+    longest_first = [windows.windows[row] for row in order]
     start = 0
-    for together in in_batches([windows.windows[i] for i in order], tokens):
-        yield windows.take(order[start : start + len(together)])
-        start += len(together)
+    for together in in_batches(longest_first, tokens):
+        end = start + len(together)
+        yield windows.take(order[start:end])
+        start = end
 
 
 def in_memory(batch: Batch, read: Callable[[Batch], T]) -> list[T]:
@@ -173,10 +189,10 @@ def assign_blocks(windows: Sequence[Window]) -> Batch:
 
     Text is dealt as `TextBlocks` deals it, documents of other stimuli like cards.
     """
-    alone = max((window.document for window in windows), default=-1) + 1
-    numbers = np.array(
-        [alone + i if w.document < 0 else w.document for i, w in enumerate(windows)], np.int64
-    )
+    documents = np.array([window.document for window in windows], np.int64)
+    # a window of no document counts as a document of its own
+    own_number = documents.max(initial=-1) + 1 + np.arange(len(windows))
+    numbers = np.where(documents < 0, own_number, documents)
     blocks = numbers % BLOCKS
     query_blocks: dict[int, Int[ndarray, " query"]] = {}
     text = [i for i, window in enumerate(windows) if window.stimulus == TEXT.name]
@@ -184,7 +200,8 @@ def assign_blocks(windows: Sequence[Window]) -> Batch:
         lengths = [len(windows[i]) for i in text]
         assigned = TextBlocks().assign_blocks(numbers[text].tolist(), lengths)
         blocks[text] = assigned.blocks
-        query_blocks = {text[row]: blocks for row, blocks in assigned.query_blocks.items()}
+        for row, blocks_of_queries in assigned.query_blocks.items():
+            query_blocks[text[row]] = blocks_of_queries
     return Batch(windows, blocks, _profiled(windows), query_blocks=query_blocks)
 
 
@@ -225,7 +242,8 @@ class TextBlocks:
     def deal(self, windows: Sequence[Window]) -> Batch:
         """The next windows with their blocks; some of the first ones are profiled."""
         documents = [window.document for window in windows]
-        assigned = self.assign_blocks(documents, [len(window) for window in windows])
+        lengths = [len(window) for window in windows]
+        assigned = self.assign_blocks(documents, lengths)
         profiled = _profiled(windows) if self._is_first else {}
         self._is_first = False
         return Batch(windows, assigned.blocks, profiled, assigned.merge, assigned.query_blocks)
@@ -237,13 +255,17 @@ class TextBlocks:
             documents: the document of each window.
             lengths: tokens of each window.
         """
-        if len({*self._windows, *documents}) < MIN_BLOCKS:
+        documents_so_far = {*self._windows, *documents}
+        if len(documents_so_far) < MIN_BLOCKS:
             return self._stretch(documents, lengths)
-        merge = {block: document % BLOCKS for (document, _), block in self._blocks.items()}
+        merge: dict[int, int] = {}
+        for (document, _), block in self._blocks.items():
+            merge[block] = document % BLOCKS
         self._blocks = {}
         if len(self._windows) < MIN_BLOCKS:  # later ones need not be counted
             self._windows.update(documents)
-        return AssignedBlocks(np.array(documents) % BLOCKS, _merging(merge))
+        blocks = np.array(documents) % BLOCKS
+        return AssignedBlocks(blocks, _merging(merge))
 
     def _stretch(self, documents: Sequence[int], lengths: Sequence[int]) -> AssignedBlocks:
         if not self._piece:
@@ -290,7 +312,8 @@ class TextBlocks:
         self, document: int, first_piece: int, length: int
     ) -> Int[ndarray, " query"]:
         """The block of each query of a window that begins with a piece of its document."""
-        piece = np.minimum(np.arange(length) // self._piece, self._pieces - 1)
+        piece_in_window = np.arange(length) // self._piece
+        piece = np.minimum(piece_in_window, self._pieces - 1)
         stretch = (first_piece + piece) // self._size
         stretches, number = np.unique(stretch, return_inverse=True)
         blocks = [self._block(document, int(each)) for each in stretches]

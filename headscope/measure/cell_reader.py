@@ -294,7 +294,8 @@ def _hits(
     side = _side(pairs_in_windows, targets, row_of, shape)
     shares = np.concatenate([in_window.hit_shares for in_window in pairs_in_windows])
     hits = replace(side, weight=side.weight * shares)
-    is_counted = (hits.cell % shape.length > 0) & (hits.weight > 0)
+    key = hits.cell % shape.length
+    is_counted = (key > 0) & (hits.weight > 0)
     return hits.take(is_counted)
 
 
@@ -429,10 +430,12 @@ class CellReader:
         blocks: list[int] = []
         for tile in self._late:
             number = tile.windows.start
-            is_text.append(self._batch.windows[number].stimulus == TEXT.name)
-            if is_text[-1]:
+            window = self._batch.windows[number]
+            is_text.append(window.stimulus == TEXT.name)
+            if window.stimulus == TEXT.name:
                 last_query = tile.queries.stop - 1
-                blocks.append(self._batch.blocks_of_queries(number)[last_query])
+                block_of_query = self._batch.blocks_of_queries(number)
+                blocks.append(block_of_query[last_query])
         np.add.at(tally.queries[:, row], blocks, LATE)
         for layer, sinks in self._sinks.items():
             mass = _grained(sinks.mass)[is_text]

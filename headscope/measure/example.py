@@ -114,7 +114,9 @@ class Example:
         blank = token[: len(token) - len(word)]
         if index == self.query:
             return f"{blank}[[{word}]]"
-        return f"{blank}«{word}»" if index in self.targets else token
+        if index in self.targets:
+            return f"{blank}«{word}»"
+        return token
 
     @property
     def _is_wordpiece(self) -> bool:

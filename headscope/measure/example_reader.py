@@ -39,12 +39,12 @@ class WindowPatterns:
         """Keep the rows of a tile; those of a layer come one after the other."""
         ends = self._row_ends[tile.queries]
         # each row of the tile is as wide as the tile, and of a row the keys before its end are kept
-        row_starts = np.arange(len(ends)) * rows.shape[-1]
+        row = np.repeat(np.arange(len(ends)), ends)
         seen_starts = np.cumsum(ends) - ends
-        key = np.arange(ends.sum()) - np.repeat(seen_starts, ends)
-        cells = np.repeat(row_starts, ends) + key
+        key = np.arange(len(row)) - seen_starts[row]
+        cells = torch.from_numpy(row * rows.shape[-1] + key)
         flat = rows[0].flatten(1)
-        seen = flat.index_select(1, torch.from_numpy(cells).to(rows.device))
+        seen = flat.index_select(1, cells.to(rows.device))
         values = seen.exp() if logarithms else seen
         parts = self._parts.setdefault(layer, [])
         parts.append(values.half())

@@ -260,13 +260,15 @@ def _candidates(
     sample: ExampleText, queries: Queries, tenth: Int[ndarray, " query"], windows: set[int]
 ) -> list[int]:
     """The queries of a tenth to try, of about the same mass, from other windows if possible."""
-    natural = np.array([window.stimulus == TEXT.name for window in sample.windows])
-    of_text = tenth[natural[queries.window[tenth]]]
-    similar = max(8, len(queries.mass) // 16)
+    is_text = np.array([window.stimulus == TEXT.name for window in sample.windows])
+    window_of_query = queries.window[tenth]
+    of_text = tenth[is_text[window_of_query]]
     preferred = of_text if len(of_text) else tenth
+    similar = max(8, len(queries.mass) // 16)
     nearby = preferred[:similar].tolist()
     elsewhere = [i for i in nearby if queries.window[i] not in windows]
-    return (elsewhere or nearby)[:NEARBY]
+    candidates = elsewhere or nearby
+    return candidates[:NEARBY]
 
 
 @dataclass(frozen=True)
@@ -282,11 +284,13 @@ def _tenths(size: int) -> Iterator[_Tenth]:
     """The tenths of so many queries, the highest first; of all but the first the second half."""
     if not size:
         return
-    yield _Tenth("best", 0, max(MIN_BEST, size // DECILES))
+    best = max(MIN_BEST, size // DECILES)
+    yield _Tenth("best", 0, best)
     for k in range(1, DECILES):
         middle = size * (2 * k + 1) // (2 * DECILES)
         end = size * (k + 1) // DECILES
-        yield _Tenth(f"decile {k + 1}", middle, max(middle + 1, end))
+        end = max(middle + 1, end)
+        yield _Tenth(f"decile {k + 1}", middle, end)
 
 
 def _example(sample: ExampleText, choice: ExampleQuery, patterns: WindowPatterns) -> Example:

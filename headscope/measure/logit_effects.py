@@ -217,7 +217,11 @@ class EffectReader:
             return [is_strong] * len(self.regions)
         stream = self._stream[: len(strength)]
         likely = _likely(queries, stream, self.directions, token)
-        return [is_strong & likely if region.predicted else is_strong for region in self.regions]
+        is_strong_and_likely = is_strong & likely
+        holds = []
+        for region in self.regions:
+            holds.append(is_strong_and_likely if region.predicted else is_strong)
+        return holds
 
     @torch.no_grad()
     def add_to(self, tally: Tally) -> None:
@@ -314,9 +318,12 @@ def _add_named(
 ) -> None:
     """Add one layer's values to the rows of effects, of matched controls and of own positions."""
     device = values.target.device
-    size = scale.to(device)[queries.query.to(device), None]
+    query = queries.query.to(device)
+    size = scale.to(device)[query, None]
+    target = values.target * size
+    control = values.control * size
     effect_rows, matched_rows, self_rows = queries.rows.cpu().numpy()
-    sums.add(layer, effect_rows, target=values.target * size, control=values.control * size)
+    sums.add(layer, effect_rows, target=target, control=control)
     sums.add(layer, matched_rows, control=values.matched * size)
     if values.self_lift is not None:
         sums.add(layer, self_rows, target=values.self_lift * size)

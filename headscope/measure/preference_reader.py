@@ -81,9 +81,8 @@ class PreferenceReader:
 
     def add_to(self, tally: Tally) -> None:
         """Add the number of queries, and for each layer that of preferred targets."""
-        rows, counts = np.unique(self._rows, axis=0, return_counts=True)
-        tally.queries[tuple(rows.T)] += counts
         block, relation = self._rows.T
+        np.add.at(tally.queries, (block, relation), 1)
         for layer, preferred in self._preferred.items():
             hits = preferred.cpu().double().numpy()
             np.add.at(tally.hits, (block, relation, layer), hits)
@@ -215,9 +214,10 @@ def _flat_indices(
     tile: Tile, cells: Int[ndarray, "cell 5"], heads: int
 ) -> Int[ndarray, "cell head"]:
     """Indices of cells in the rows `[window head query key]` of a tile."""
-    window, query, key = (cells[:, [column]] for column in (_WINDOW, _QUERY, _KEY))
-    window = window - tile.windows.start
-    query = query - tile.queries.start
+    # columns, which stand against the heads
+    window = cells[:, [_WINDOW]] - tile.windows.start
+    query = cells[:, [_QUERY]] - tile.queries.start
+    key = cells[:, [_KEY]]
     # row after row: window, head, query
     window_and_head = window * heads + np.arange(heads)
     row = window_and_head * tile.shape[1] + query

@@ -145,8 +145,12 @@ class ProfileReader:
         entropy = -(pattern * part.logs).sum(-1)
         sentences = window.sentence_of_token[: pattern.shape[-1]]
         by_key = _by_key(pattern, row_mass, part.first, sentences)
-        distance = _distance_both_ways(part) if kind.sees_future else by_key.distance
-        row_end = kind.row_end(np.arange(part.first, part.end), part.length)
+        distance = by_key.distance
+        if kind.sees_future:
+            distance = _distance_both_ways(part)
+        queries = np.arange(part.first, part.end)
+        row_end = kind.row_end(queries, part.length)
+        # all keys that a query sees but the first token
         others = torch.from_numpy(row_end - 1).to(pattern)
         spread = _spread(entropy, first_key, row_mass, others)
         self._add(profile.distance[layer], distance.sum(-1))

@@ -51,7 +51,9 @@ def _relation_number(name: str) -> int:
 
 def _number(text: str) -> int:
     """A number that stands for a text, on every machine the same."""
-    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).digest())
+    content = text.encode("utf-8", "replace")
+    digest = hashlib.blake2b(content, digest_size=8).digest()
+    return int.from_bytes(digest)
 
 
 def hit_shares(window: Window, targets: Pairs) -> Float[ndarray, " pair"]:
@@ -100,9 +102,10 @@ def row_requests(
     cells = distinct_values(cells)
     requests: list[PatternRegion] = []
     for i, window in enumerate(windows):
-        start, end = np.searchsorted(cells, [i * length**2, (i + 1) * length**2])
-        query, key = np.divmod(cells[start:end] - i * length**2, length)
-        needed = hits[(hits >= i * length) & (hits < (i + 1) * length)] - i * length
+        first_cell = i * length**2
+        start, end = np.searchsorted(cells, [first_cell, first_cell + length**2])
+        query, key = np.divmod(cells[start:end] - first_cell, length)
+        needed = hits[hits // length == i] % length
         whole_rows = distinct_values(np.concatenate([needed, row_queries(window)]))
         requests += _picked(i, whole_rows, heads)
         single = ~np.isin(query, whole_rows)
@@ -115,9 +118,12 @@ def _picked(window: int, queries: Int[ndarray, " query"], heads: int) -> Iterato
     """The rows in parts of at most about a million cells."""
     start = 0
     while start < len(queries):
-        size = 1 + np.arange(len(queries) - start)
-        fits = size * (queries[start:] + 1) * heads <= ROW_CELLS
-        stop = start + max(1, int(fits.sum()))
+        remaining = queries[start:]
+        rows = 1 + np.arange(len(remaining))
+        # rows that are read together are as wide as the last of them
+        cells = rows * (remaining + 1) * heads
+        count = int((cells <= ROW_CELLS).sum())
+        stop = start + max(1, count)
         yield QueryRows(window, queries[start:stop])
         start = stop
 
@@ -126,15 +132,23 @@ def request_of_cell(
     requests: Sequence[PatternRegion], cells: Int[ndarray, " cell"], length: int
 ) -> Int[ndarray, " cell"]:
     """The request that reads each cell, flat as `[window query key]`."""
-    rows, row = cells // length, np.full(int(cells.max(initial=0)) // length + 1, -1)
+    row = cells // length
+    last_row = int(row.max(initial=0))
+    request_of_row = np.full(last_row + 1, -1)
     for number, request in enumerate(requests):
-        if isinstance(request, Entries):
-            rows_read = request.window * length + distinct_values(request.queries)
-        elif isinstance(request, QueryRows):
-            rows_read = request.window * length + request.queries
-        else:
-            windows = np.arange(request.windows.start, request.windows.stop)
-            queries = np.arange(request.queries.start, request.queries.stop)
-            rows_read = (windows[:, None] * length + queries).ravel()
-        row[rows_read[rows_read < len(row)]] = number
-    return np.asarray(row[rows])
+        rows_read = _rows_read(request, length)
+        rows_with_cells = rows_read[rows_read <= last_row]
+        request_of_row[rows_with_cells] = number
+    return np.asarray(request_of_row[row])
+
+
+def _rows_read(request: PatternRegion, length: int) -> Int[ndarray, " row"]:
+    """The rows that a request reads, flat as `[window query]`."""
+    if isinstance(request, Entries):
+        return request.window * length + distinct_values(request.queries)
+    if isinstance(request, QueryRows):
+        return request.window * length + request.queries
+    windows = np.arange(request.windows.start, request.windows.stop)
+    queries = np.arange(request.queries.start, request.queries.stop)
+    rows = windows[:, None] * length + queries
+    return np.asarray(rows.ravel())

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -85,29 +86,41 @@ def known_columns(windows: Sequence[Window]) -> Int[Tensor, "window column"]:
     return torch.from_numpy(columns)
 
 
+@dataclass(frozen=True, eq=False)
+class _LateRows:
+    """The rows of late queries of one window."""
+
+    tile: Tile
+    pattern: Float[Tensor, "head query key"]
+
+
 def find_sink_positions(
     windows: Sequence[Window], rows: Sequence[tuple[Tile, Rows]], *, logarithms: bool
 ) -> SinkPositions:
     """The sink positions of each window in one layer, from the rows of `late_tiles`."""
     device = rows[0][1].device
     columns = torch.full((len(windows), MAX_COLUMNS), -1, device=device)
-    by_window: dict[int, list[tuple[Tile, Float[Tensor, "head query key"]]]] = {}
+    by_window: dict[int, list[_LateRows]] = {}
     for tile, values in rows:
-        pattern = (values.float().exp() if logarithms else values.float())[0]
-        by_window.setdefault(tile.windows.start, []).append((tile, pattern))
+        # a tile is of one window
+        row_values = values[0].float()
+        pattern = row_values.exp() if logarithms else row_values
+        by_window.setdefault(tile.windows.start, []).append(_LateRows(tile, pattern))
     mass = []
     other = []
-    for row, tiles in by_window.items():
-        on_keys = [_mean_attention(pattern, windows[row]) for _, pattern in tiles]
+    for row, parts in by_window.items():
+        on_keys = [_mean_attention(part.pattern, windows[row]) for part in parts]
         best = torch.stack(on_keys).mean(0).topk(MAX_COLUMNS)
         is_sink = best.values >= SHARE
+        sink_count = is_sink.sum()
         keys = best.indices + 1
         columns[row] = torch.where(is_sink, keys, -1)
-        for tile, pattern in tiles:
-            on_sinks = (pattern[:, :, keys] * is_sink).sum(-1)
-            remaining = row_sums(pattern) - pattern[..., 0] - on_sinks
-            other_keys = _last_keys(tile, device) - is_sink.sum()
-            elsewhere = remaining.clamp_min(0) * is_sink.sum() / other_keys.clamp_min(1)
+        for part in parts:
+            on_sinks = (part.pattern[:, :, keys] * is_sink).sum(-1)
+            remaining = row_sums(part.pattern) - part.pattern[..., 0] - on_sinks
+            other_keys = _last_keys(part.tile, device) - sink_count
+            # as many other keys as there are sinks get this much on average
+            elsewhere = remaining.clamp_min(0) * sink_count / other_keys.clamp_min(1)
             mass.append(on_sinks.sum(-1))
             other.append(elsewhere.sum(-1))
     return SinkPositions(columns=columns, mass=torch.stack(mass), other=torch.stack(other))

@@ -99,8 +99,10 @@ class Surface:
     def upos(self) -> Int[ndarray, " item"]:
         """Part of speech of each item as its place in `UPOS`, or one of `OTHER` and `FIRST`."""
         numbers = {name: number for number, name in enumerate(UPOS)}
-        codes = [numbers.get(upos, OTHER) for upos in self.window.words.upos.tolist()]
-        upos = np.array([*codes, OTHER], np.int64)[self.word]
+        number_of_word = [numbers.get(upos, OTHER) for upos in self.window.words.upos.tolist()]
+        number_of_word.append(OTHER)  # of tokens of no word, whose row is −1
+        by_word = np.array(number_of_word, np.int64)
+        upos = by_word[self.word]
         upos[0] = FIRST
         return np.asarray(upos)
 

@@ -278,18 +278,21 @@ class SurrogateRows:
     def add(self, rows: WindowRows) -> None:
         """Keep the rows of some heads on a window; attention on the tokens of a word is summed."""
         surface = self.surfaces[rows.window]
-        of_window = slice(*self._first_row[rows.window : rows.window + 2])
-        sizes = self.sizes[of_window]
+        first_row = self._first_row[rows.window]
+        end_row = self._first_row[rows.window + 1]
+        sizes = self.sizes[first_row:end_row]
         last_token = surface.last
         first_token = np.append(0, last_token[:-1] + 1)
         # a row has a value for each token that its query sees, and a cell for each item
         row_tokens = last_token[sizes - 1] + 1
         start_of_row = np.repeat(row_starts(row_tokens), sizes)
-        item = np.arange(sizes.sum()) - np.repeat(row_starts(sizes), sizes)
+        first_item = np.repeat(row_starts(sizes), sizes)
+        item = np.arange(len(first_item)) - first_item
         start_of_item = start_of_row + first_token[item]
         summed = np.add.reduceat(rows.attention, start_of_item, axis=1)
-        start = int(self.starts[of_window][0])
-        self.attention[rows.slots, start : start + len(item)] = summed
+        start = int(self.starts[first_row])
+        end = start + len(item)
+        self.attention[rows.slots, start:end] = summed
 
     def targets(self, relation: Relation) -> Cells:
         """The targets of a relation at the queries that have rows."""
@@ -320,7 +323,8 @@ class SurrogateRows:
         classes = np.flatnonzero(counts >= MIN_SHARE * len(upos))
         is_query = np.zeros(len(self.sizes), bool)
         is_query[targets.row] = True
-        is_candidate = np.isin(self.key_upos, classes) & np.repeat(is_query, self.sizes)
+        is_of_query = np.repeat(is_query, self.sizes)
+        is_candidate = np.isin(self.key_upos, classes) & is_of_query
         is_candidate[targets.cell] = False
         cell = np.flatnonzero(is_candidate)
         row_of_cell = np.searchsorted(self.starts, cell, side="right") - 1
@@ -392,7 +396,8 @@ def row_cells(
     ends = window.attention_kind.row_end(tokens, len(window))
     query = np.repeat(tokens, ends)
     start_of_row = np.repeat(row_starts(ends), ends)
-    return query, np.arange(len(query)) - start_of_row
+    key = np.arange(len(query)) - start_of_row
+    return query, key
 
 
 def row_starts(sizes: Int[ndarray, " row"]) -> Int[ndarray, " row"]:

@@ -155,10 +155,13 @@ class Tally:
 
     def arrays(self) -> dict[str, ndarray]:
         """Every array by name, those of the profile as `profile.NAME`; not copies."""
-        arrays = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in _NO_ARRAYS}
-        return arrays | {
-            f"profile.{f.name}": getattr(self.profile, f.name) for f in fields(Profile)
-        }
+        arrays: dict[str, ndarray] = {}
+        for column in fields(self):
+            if column.name not in _NO_ARRAYS:
+                arrays[column.name] = getattr(self, column.name)
+        for column in fields(Profile):
+            arrays[f"profile.{column.name}"] = getattr(self.profile, column.name)
+        return arrays
 
     def merge(self, into: Int[ndarray, " block"], untouched: Collection[str] = ()) -> None:
         """Give the sums of each block to the block `into[block]`; several may become one.
