@@ -27,7 +27,9 @@ def resample(
     """
     if items == 0:
         return np.zeros((times, 0))
-    return rng.multinomial(items, np.full(items, 1 / items), size=times).astype(float)
+    probabilities = np.full(items, 1 / items)
+    draws = rng.multinomial(items, probabilities, size=times)
+    return draws.astype(float)
 
 
 def interval(
@@ -52,15 +54,21 @@ def interval(
     levels = ((1 - LEVEL) / 2, (1 + LEVEL) / 2)
     if counts.ndim > 1:
         with np.errstate(divide="ignore", invalid="ignore"):
-            ratios = (draws @ sums) / (draws @ counts)
-        ratios[:, ~counts.any(0)] = 0
+            numerators = draws @ sums
+            denominators = draws @ counts
+            ratios = numerators / denominators
+        has_item = counts.any(0)
+        ratios[:, ~has_item] = 0
         return np.asarray(np.nanquantile(ratios, levels, axis=0))
     # single precision is far finer than a thousand draws, and sorted in half the time
     flat = sums.reshape(len(counts), -1).astype(np.float32)
     with np.errstate(divide="ignore", invalid="ignore"):
-        ratios = (flat.T @ draws.T.astype(np.float32)) / (draws @ counts).astype(np.float32)
+        numerators = flat.T @ draws.T.astype(np.float32)
+        denominators = (draws @ counts).astype(np.float32)
+        ratios = numerators / denominators
     bounds = np.stack(list(_quantiles(ratios, levels)))
-    bounds[:, np.isnan(ratios).any(-1)] = np.nan
+    is_unknown = np.isnan(ratios).any(-1)
+    bounds[:, is_unknown] = np.nan
     return bounds.reshape(2, *heads)
 
 
@@ -79,9 +87,12 @@ def ratio_error(
     >>> ratio_error(np.array([[1.0], [3.0]]), np.array([[1], [1]]))
     array([1.])
     """
-    total, items = counts.sum(0), (counts > 0).sum(0)
-    residual = sums - counts * (sums.sum(0) / total)
-    return np.asarray(np.sqrt(items / (items - 1) * (residual**2).sum(0)) / total)
+    total = counts.sum(0)
+    items = (counts > 0).sum(0)
+    ratio = sums.sum(0) / total
+    residual = sums - counts * ratio
+    variance = items / (items - 1) * (residual**2).sum(0)
+    return np.asarray(np.sqrt(variance) / total)
 
 
 class Estimate(NamedTuple):
@@ -108,7 +119,8 @@ def estimate(
     used = counts > 0
     sums, counts = sums[used], counts[used]
     if not len(sums):
-        return Estimate(*[float("nan")] * 4)
+        unknown = float("nan")
+        return Estimate(unknown, unknown, unknown, unknown)
     rng = np.random.default_rng(seed)
     resamples = resample(len(sums), rng)
     low, high = interval(sums, counts, resamples)
@@ -128,8 +140,11 @@ def _quantiles(
     lie in memory as they are sorted, which processors do faster than to part them. The values are
     reordered.
     """
-    places = [divmod(level * (values.shape[1] - 1), 1) for level in levels]
+    last = values.shape[1] - 1
     values.sort(axis=-1)
-    for index, fraction in places:
-        below, above = (values[:, int(index) + k].astype(float) for k in (0, 1))
+    for level in levels:
+        index = int(level * last)
+        fraction = level * last - index
+        below = values[:, index].astype(float)
+        above = values[:, index + 1].astype(float)
         yield below + fraction * (above - below)

@@ -40,7 +40,8 @@ def is_preliminary(
     """
     names = evidence["type"] + "/" + evidence["relation"]
     compared = [name for name, limits in thresholds.items() if limits.beat_baseline_by is not None]
-    has_few_hard = names.isin(compared) & (evidence["hard_n"] < FEWEST_HARD)
+    is_compared = names.isin(compared)
+    has_few_hard = is_compared & (evidence["hard_n"] < FEWEST_HARD)
     has_few_documents = names.isin(few_documents)
     is_tag = evidence["tagged"].astype(bool)
     return is_tag & (has_few_hard | has_few_documents)

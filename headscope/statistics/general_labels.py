@@ -20,7 +20,9 @@ from headscope.statistics.relation_sums import TallySums, lift_difference
 TIMES_LABEL = 2.0
 """Least lift of a specific label in units of any other's. A head with 0.40 for numbers and 0.31 for
 determiners differs significantly and does one thing."""
-_HEAD, _MEMBERS = ["layer", "head"], " ("
+_HEAD = ["layer", "head"]
+_MEMBERS = " ("
+"""Parts the name of a general label from those that it stands for."""
 
 
 def general_labels(
@@ -31,9 +33,14 @@ def general_labels(
     Such as `phrase-head:dep>head (det, case)`; empty of a tag that is specific, and of no tag.
     """
     general = pd.Series("", index=evidence.index, dtype=object)
-    by_id = {relation.id: relation for relation in relations}
-    labels = {relation.id: relation.label for relation in relations if relation.label is not None}
-    family_of = {name: label.general[0] for name, label in labels.items()}
+    by_id: dict[str, Relation] = {}
+    labels: dict[str, Label] = {}
+    family_of: dict[str, str] = {}
+    for relation in relations:
+        by_id[relation.id] = relation
+        if relation.label is not None:
+            labels[relation.id] = relation.label
+            family_of[relation.id] = relation.label.general[0]
     families = evidence["id"].map(family_of)
     rows = evidence.assign(family=families)[families.notna()]
     tags = rows[rows["tagged"].astype(bool)]
@@ -134,7 +141,9 @@ def _is_apart(
 def _name(labels: Sequence[Label]) -> str:
     """The lowest label of the tree above all of these, and these."""
     shared = []
-    for names in zip(*(label.general for label in labels), strict=False):
+    paths = [label.general for label in labels]
+    # the paths can differ in length
+    for names in zip(*paths, strict=False):
         if len(set(names)) == 1:
             shared.append(names[0])
     members = ", ".join(label.name for label in labels)

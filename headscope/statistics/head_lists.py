@@ -49,15 +49,16 @@ def wanted_examples(evidence: pd.DataFrame, relations: Sequence[Relation]) -> li
     """
     best = _best_first(_tagged(evidence))
     tags = best.groupby(_HEAD, sort=True).head(TAGS_PER_HEAD)
-    is_of_sink = is_sink(tags["type"] + "/" + tags["relation"])
+    names = tags["type"] + "/" + tags["relation"]
+    is_of_sink = is_sink(names)
     by_head = is_of_sink.groupby([tags["layer"], tags["head"]])
     has_only_sinks = by_head.transform("all").astype(bool)
-    examples = tags[has_only_sinks | ~is_of_sink]
+    of_tags = tags[has_only_sinks | ~is_of_sink]
     nearest = _nearest(evidence, relations)
-    number = {relation.id: i for i, relation in enumerate(relations)}
+    number_of = {relation.id: number for number, relation in enumerate(relations)}
     requests = []
-    for row in (*examples.itertuples(), *nearest.itertuples()):
-        relation = number[f"{row.type}/{row.relation}"]
+    for row in (*of_tags.itertuples(), *nearest.itertuples()):
+        relation = number_of[f"{row.type}/{row.relation}"]
         requests.append(ExampleRequest(int(row.layer), int(row.head), relation))
     return sorted(requests, key=lambda want: (want.layer, want.head))
 
@@ -68,7 +69,8 @@ def _nearest(evidence: pd.DataFrame, relations: Sequence[Relation]) -> pd.DataFr
     taggable = [relation.id for relation in relations if relation.thresholds.taggable]
     has_queries = evidence["n"] >= MIN_QUERIES
     can_give_tag = names.isin(taggable) & has_queries & ~is_sink(names)
-    candidates = evidence[~_head_has_tag(evidence) & can_give_tag]
+    is_untagged = ~_head_has_tag(evidence)
+    candidates = evidence[is_untagged & can_give_tag]
     return _by_lift(candidates).drop_duplicates(_HEAD)
 
 
@@ -164,8 +166,12 @@ def partial_sinks(evidence: pd.DataFrame, thresholds: Mapping[str, Threshold]) -
     """
     sinks = evidence[evidence["type"] == SINK]
     ids = sinks["type"] + "/" + sinks["relation"]
-    threshold_of = {name: limits.threshold for name, limits in thresholds.items()}
-    place_of = {name: limits.meaning.partition(",")[0] for name, limits in thresholds.items()}
+    threshold_of: dict[str, float] = {}
+    place_of: dict[str, str] = {}
+    for name, limits in thresholds.items():
+        place, _, _ = limits.meaning.partition(",")
+        threshold_of[name] = limits.threshold
+        place_of[name] = place
     sinks = sinks.assign(
         threshold=ids.map(threshold_of).astype(float),
         description=ids.map(place_of),

@@ -16,8 +16,10 @@ def rise(after: TextLoss, before: TextLoss, *, seed: int = 0) -> tuple[float, fl
     Windows are drawn with replacement and both losses are taken on the same draw (a paired
     percentile bootstrap); the bounds are NaN for a single window, which cannot be resampled.
     """
-    difference, windows = after.nats - before.nats, len(before.tokens)
+    difference = after.nats - before.nats
+    windows = len(before.tokens)
     value = float(difference.sum() / before.tokens.sum())
-    draws = resample(windows, np.random.default_rng(seed), times=RESAMPLES)
+    rng = np.random.default_rng(seed)
+    draws = resample(windows, rng, times=RESAMPLES)
     low, high = interval(difference, before.tokens, draws)
     return value, float(low), float(high)

@@ -190,7 +190,8 @@ def effects_to_report(
     other = head_effects.drop(tagged.index)
     ids = f"{WRITES}/" + other["type"] + "/" + other["effect"]
     sign_of = {name: fact["sign"] for name, fact in facts.items()}
-    sign = ids.map(sign_of).astype(float)
-    is_near = other["lift"] * sign >= NEAR_EFFECT * other["threshold"]
+    # in the direction that the effect asks for
+    lift = other["lift"] * ids.map(sign_of).astype(float)
+    is_near = lift >= NEAR_EFFECT * other["threshold"]
     near = other[is_near].head(MAX_NEAR_EFFECTS)
     return pd.concat([tagged, near])

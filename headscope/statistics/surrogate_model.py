@@ -86,6 +86,7 @@ def _grouped(
 ) -> tuple[Int[Tensor, " cell"], Float[Tensor, "group cell"]]:
     """The group of each cell, and the matrix that adds up the cells of each group."""
     cells = np.arange(len(group))
-    shape = int(group.max()) + 1, len(group)
-    matrix = summing_matrix(group, cells, np.ones(len(group)), shape)
+    groups = int(group.max()) + 1
+    weights = np.ones(len(cells))
+    matrix = summing_matrix(group, cells, weights, (groups, len(cells)))
     return torch.from_numpy(group).int(), matrix

@@ -89,13 +89,16 @@ def with_thresholds(evidence: pd.DataFrame, thresholds: Mapping[str, Threshold])
     for name in ("taggable", "broad"):
         table[name] = of_threshold(name, bool, unknown=True)
     table["paired_relation"] = of_threshold("paired_relation", object)
-    number = {name: i for i, name in enumerate(ids)}
-    pairs = [number.get(getattr(limits, "paired_relation", None), -1) for limits in known]
-    paired_rows = _same_heads(table, row, np.array(pairs, int))
+    number_of = {name: number for number, name in enumerate(ids)}
+    paired = [getattr(limits, "paired_relation", None) for limits in known]
+    paired_numbers = [number_of.get(name, -1) for name in paired]
+    paired_rows = _same_heads(table, row, np.array(paired_numbers, int))
     for name, column in _PAIRED.items():
         numbers = table[column].to_numpy(float)
         table[name] = np.where(paired_rows < 0, np.nan, numbers[paired_rows])
-    return _upward(table) if (table["sign"] < 0).any() else table
+    if (table["sign"] < 0).any():
+        return _upward(table)
+    return table
 
 
 def _same_heads(
@@ -282,23 +285,24 @@ def reasons(table: pd.DataFrame, thresholds: Mapping[str, Threshold]) -> list[st
 
 
 def _reason(row: Row, meaning: str, failing: Sequence[str]) -> str:
-    name, verdict = row["id"], row["verdict"]
-    interval = f"[{row['ci_low']:.2f}, {row['ci_high']:.2f}]"
-    numbers = (
-        f"{row['mass']:.2f} of its attention on {meaning} (control {row['control']:.2f}, "
-        f"lift {row['lift']:.2f} {interval}, "
-        f"q {row['q_value']:.1g}, n {row['n']})"
-    )
+    name = row["id"]
+    verdict = row["verdict"]
+    mass = f"{row['mass']:.2f} of its attention on {meaning}"
+    control = f"control {row['control']:.2f}"
+    lift = f"lift {row['lift']:.2f} [{row['ci_low']:.2f}, {row['ci_high']:.2f}]"
+    numbers = f"{mass} ({control}, {lift}, q {row['q_value']:.1g}, n {row['n']})"
     if has_no_interval(Numbers(row))[0]:
         lacking = undecided_in_words(row)
         return f"{name}: this text cannot decide it: {lacking}; {numbers}"
     if row["tagged"]:
+        tag = f"{name}: {numbers}"
         general = row[GENERAL]
-        return f"{name}: {numbers}; general: {general}" if general else f"{name}: {numbers}"
+        return f"{tag}; general: {general}" if general else tag
     if verdict == UNIDENTIFIABLE:
         return f"{name}, or {row['baseline']}: this text cannot distinguish them; {numbers}"
     fails = INCONCLUSIVE if verdict == INCONCLUSIVE else "fails"
-    return f"closest to {name}: {numbers}; {fails}: {'; '.join(failing)}"
+    conditions = "; ".join(failing)
+    return f"closest to {name}: {numbers}; {fails}: {conditions}"
 
 
 def tags_in_order(evidence: pd.DataFrame, thresholds: Mapping[str, Threshold]) -> pd.DataFrame:
