@@ -71,10 +71,13 @@ def cut_windows(
     first, last = _word_tokens(document, tokenized.offsets)
     cuts.words += len(document.words)
     cuts.words_lost += int((last < first).sum())
-    within = np.array([not _divides(document.text, word) for word in document.words], bool)
-    for window_number, (start, end) in enumerate(_ranges(tokenized, first, max_length - 1, cuts)):
-        inside = np.flatnonzero((first >= start) & (last < end) & (last >= first))
-        inner = inside[within[inside]]
+    has_token = last >= first
+    divides = np.array([_divides(document.text, word) for word in document.words], bool)
+    ranges = _ranges(tokenized, first, max_length - 1, cuts)
+    for window_number, (start, end) in enumerate(ranges):
+        is_inside = (first >= start) & (last < end)
+        inside = np.flatnonzero(is_inside & has_token)
+        inner = inside[~divides[inside]]
         words = _word_table(document, inside, first - start + 1, last - start + 1)
         starts = np.array([document.words[i].start for i in inside], np.int64)
         yield Window(
@@ -216,7 +219,8 @@ def _name_end(document: Document, mention: Mention, row_of: dict[int, int]) -> i
 
 
 def _surface(document: Document, mention: Mention) -> str:
-    start, end = document.words[mention.first].start, document.words[mention.last].end
+    start = document.words[mention.first].start
+    end = document.words[mention.last].end
     return document.text[start:end].lower()
 
 
@@ -231,10 +235,14 @@ def _divides(text: str, word: Word) -> bool:
         return False
     if word.upos != "PUNCT" and word.upos not in _UNKNOWN:
         return False
-    before, after = text[max(word.start - 1, 0) : word.start], text[word.end : word.end + 1]
+    # empty at the beginning and at the end of the text
+    before = text[max(word.start - 1, 0) : word.start]
+    after = text[word.end : word.end + 1]
     if word.form in _HYPHENS:
         return not (before.isalnum() and after.isalnum())
-    return not (word.form in _IN_NUMBERS and before.isdigit() and after.isdigit())
+    if word.form in _IN_NUMBERS:
+        return not (before.isdigit() and after.isdigit())
+    return True
 
 
 @checked

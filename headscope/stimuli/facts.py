@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from headscope.corpus.document import Document, Word
-from headscope.corpus.gold_links import arrow
+from headscope.corpus.gold_links import Arrow, arrow
 from headscope.corpus.window import Window
 from headscope.stimuli.stimulus import Stimulus, StimulusConfig, cut_document
 from headscope.stimuli.word_lists import MEN, WOMEN
@@ -100,7 +100,8 @@ def facts(rng: np.random.Generator, number: int) -> Facts:
     ('The subject that Ruth learns is', 'biology', 'art')
     """
     domain = DOMAINS[number % len(DOMAINS)]
-    target, entity = number % 2, number // 2 % ENTITIES
+    target = number % 2
+    entity = number // 2 % ENTITIES
     first_of_target = (target + number // (2 * ENTITIES)) % 2
     names = rng.permutation([*WOMEN, *MEN])[:ENTITIES].tolist()
     all_values = rng.permutation(domain.values.split())
@@ -119,8 +120,10 @@ def facts(rng: np.random.Generator, number: int) -> Facts:
         )
         sentences.append(sentence)
     question = domain.questions[target].format(names[entity])
-    of_property, of_other = values[target], values[1 - target]
-    right, of_person = of_property.pop(entity), of_other.pop(entity)
+    of_property = values[target]
+    of_other = values[1 - target]
+    right = of_property.pop(entity)
+    of_person = of_other.pop(entity)
     text = " ".join([*sentences, question])
     return Facts(text, right, of_person, tuple(of_property), tuple(of_other))
 
@@ -151,28 +154,35 @@ def _question_document(
     name: str, question: str, answer: str, candidates: Mapping[str, Collection[str]]
 ) -> Document:
     """A question and its answer, with an arrow of each kind from the question's last word."""
-    text, end = f"{question} {answer}.", len(question)
-    words, sentence = [], 0
+    text = f"{question} {answer}."
+    words: list[Word] = []
+    sentence = 0
     for match in _WORD.finditer(text):
         form = match.group()
-        words.append(Word(form, *match.span(), sentence, form, _upos(form, candidates[KIND])))
-        sentence += form == "."
-    starts = {word.form: word.start for word in words if word.end < end}
-    query = max(word.start for word in words if word.end <= end)
-    links = [
-        arrow(kind, query, [starts[answer]], [starts[form] for form in forms])
-        for kind, forms in candidates.items()
-    ]
-    arrows = tuple(link for link in links if link is not None)
+        upos = _upos(form, candidates[KIND])
+        words.append(Word(form, match.start(), match.end(), sentence, form, upos))
+        if form == ".":
+            sentence += 1
+    of_question = [word for word in words if word.end <= len(question)]
+    query = of_question[-1].start
+    starts = {word.form: word.start for word in of_question[:-1]}
+    arrows: list[Arrow] = []
+    for kind, forms in candidates.items():
+        others = [starts[form] for form in forms]
+        link = arrow(kind, query, [starts[answer]], others)
+        if link is not None:
+            arrows.append(link)
     source = FACTS.name
-    return Document(name, text, tuple(words), source=source, arrows=arrows, stimulus=source)
+    return Document(name, text, tuple(words), source=source, arrows=tuple(arrows), stimulus=source)
 
 
 def _upos(form: str, values: Collection[str]) -> str:
     """Values are the only nouns, so that the first or the second noun is the first or second."""
     if form in values:
         return "NOUN"
-    return "PROPN" if form in _NAMES else "X" if form.isalpha() else "PUNCT"
+    if form in _NAMES:
+        return "PROPN"
+    return "X" if form.isalpha() else "PUNCT"
 
 
 def _build(config: StimulusConfig) -> Iterator[Window]:

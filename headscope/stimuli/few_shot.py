@@ -187,13 +187,17 @@ def _shuffled(pairs: Sequence[Pair], rng: np.random.Generator) -> list[Pair]:
 
 
 def _right(dealt: Sequence[str], answers: Sequence[str]) -> int:
-    return sum(a == b for a, b in zip(dealt, answers, strict=True))
+    return sum(one == other for one, other in zip(dealt, answers, strict=True))
 
 
 def _prompt(
     examples: Sequence[Pair], question: str, right: int, tokenizer: TextTokenizer
 ) -> FewShot:
-    solved = "".join(f"{QUESTION}{word}{ANSWER} {answer}{END}" for word, answer in examples)
-    encoded = tokenizer.encode(Document("prompt", f"{solved}{QUESTION}{question}{ANSWER}", ()))
+    text = ""
+    for word, answer in examples:
+        text += f"{QUESTION}{word}{ANSWER} {answer}{END}"
+    text += f"{QUESTION}{question}{ANSWER}"
+    encoded = tokenizer.encode(Document("prompt", text, ()))
     tokens = np.concatenate([[tokenizer.bos], encoded.tokens])
-    return FewShot(torch.from_numpy(tokens.astype(np.int64)), right)
+    tokens = tokens.astype(np.int64)
+    return FewShot(torch.from_numpy(tokens), right)

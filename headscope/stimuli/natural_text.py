@@ -149,7 +149,11 @@ class TextWindows:
         for path in self._opened_files:
             if path not in self._sha256:
                 self._sha256[path] = file_sha256(path)
-        return {name: self._sha256[p] for name, p in self.paths.items() if p in self._sha256}
+        files: dict[str, str] = {}
+        for name, path in self.paths.items():
+            if path in self._sha256:
+                files[name] = self._sha256[path]
+        return files
 
     @property
     def notes(self) -> list[str]:
@@ -233,9 +237,11 @@ def ordered_documents(
     files: list[Path], opened: list[Path], unread: list[str], seed: int
 ) -> Iterator[Document]:
     """The documents of files in an order drawn by the seed, a file of each folder in turn."""
+    rng = np.random.default_rng(seed)
     folders: dict[Path, list[Path]] = {}
-    for i in np.random.default_rng(seed).permutation(len(files)):
-        folders.setdefault(files[i].parent, []).append(files[i])
+    for number in rng.permutation(len(files)):
+        file = files[number]
+        folders.setdefault(file.parent, []).append(file)
     for one_of_each in zip_longest(*folders.values()):
         for file in filter(None, one_of_each):
             opened.append(file)

@@ -66,8 +66,11 @@ def indirect_object(rng: np.random.Generator, number: int) -> Row:
     The corrupt prompt repeats the other name.
     """
     every_name = [*WOMEN, *MEN]
-    first, second = (every_name[i] for i in rng.permutation(len(every_name))[:2])
-    location, item = _form(pick(rng, PLACES), 0), _form(pick(rng, THINGS), 0)
+    order = rng.permutation(len(every_name))
+    first = every_name[order[0]]
+    second = every_name[order[1]]
+    location = _form(pick(rng, PLACES), 0)
+    item = _form(pick(rng, THINGS), 0)
     template = INDIRECT_OBJECT_TEMPLATES[number // 2 % len(INDIRECT_OBJECT_TEMPLATES)]
     repeated, missing = (first, second) if number % 2 == 0 else (second, first)
     return {
@@ -120,11 +123,16 @@ def pronoun_gender(rng: np.random.Generator, number: int) -> Row:
 
     The corrupt prompt exchanges the two.
     """
-    woman, man = _form(pick(rng, FEMALE), 0), _form(pick(rng, MALE), 0)
+    woman = _form(pick(rng, FEMALE), 0)
+    man = _form(pick(rng, MALE), 0)
     near = pick(rng, NEAR)
-    verb = pick(rng, ON_PEOPLE).split("/")[2]
-    subject, other = (woman, man) if number % 2 == 0 else (man, woman)
-    answer, wrong = (" herself", " himself") if number % 2 == 0 else (" himself", " herself")
+    verb = _form(pick(rng, ON_PEOPLE), 2)
+    if number % 2 == 0:
+        subject, other = woman, man
+        answer, wrong = " herself", " himself"
+    else:
+        subject, other = man, woman
+        answer, wrong = " himself", " herself"
     return {
         "prompt": f"The {subject} {near} the {other} {verb}",
         "answer": answer,
@@ -139,18 +147,17 @@ def induction(rng: np.random.Generator, number: int) -> Row:
     The wrong answer followed another word; the corrupt prompt ends in that word.
     """
     words = [_form(entry, 0) for entry in (*PEOPLE, *THINGS, *PLACES)]
-    eight = rng.permutation(len(words))[:8]
-    firsts = [words[i] for i in eight[0::2]]
-    seconds = [words[i] for i in eight[1::2]]
-    pairs = list(zip(firsts, seconds, strict=True))
-    order = rng.permutation(len(pairs))
-    right, other = pairs[order[0]], pairs[order[1]]
-    listed = ", ".join(f"{first} {second}" for first, second in pairs)
+    order = rng.permutation(len(words))
+    firsts = [words[i] for i in order[0:8:2]]
+    seconds = [words[i] for i in order[1:8:2]]
+    pairs = [f"{first} {second}" for first, second in zip(firsts, seconds, strict=True)]
+    listed = ", ".join(pairs)
+    right, other = rng.permutation(len(pairs))[:2]
     return {
-        "prompt": f"{listed}. Again: {right[0]}",
-        "answer": f" {right[1]}",
-        "wrong": f" {other[1]}",
-        "corrupt": f"{listed}. Again: {other[0]}",
+        "prompt": f"{listed}. Again: {firsts[right]}",
+        "answer": f" {seconds[right]}",
+        "wrong": f" {seconds[other]}",
+        "corrupt": f"{listed}. Again: {firsts[other]}",
     }
 
 

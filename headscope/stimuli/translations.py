@@ -113,24 +113,34 @@ def dictionary(pairs: Iterable[SentencePair]) -> set[tuple[str, str]]:
     The Dice coefficient 2 n(a, b) / (n(a) + n(b)) compares partners; n counts the sentence pairs
     that have one or both lemmas.
     """
-    together, source, target = Counter[tuple[str, str]](), Counter[str](), Counter[str]()
-    for pair in pairs:
-        first, second = (
-            {_lemma(w) for w in sentence.words if w.upos in CONTENT} for sentence in pair
-        )
-        source.update(first)
-        target.update(second)
-        together.update(product(first, second))
-    dice = {
-        (a, b): 2 * count / (source[a] + target[b])
-        for (a, b), count in together.items()
-        if count >= FEWEST
-    }
-    best = [dict[str, float](), dict[str, float]()]
-    for entry, score in dice.items():
-        for scores, lemma in zip(best, entry, strict=True):
-            scores[lemma] = max(scores.get(lemma, LEAST_DICE), score)
-    return {(a, b) for (a, b), score in dice.items() if score == best[0][a] == best[1][b]}
+    together = Counter[tuple[str, str]]()
+    in_source = Counter[str]()
+    in_target = Counter[str]()
+    for source, target in pairs:
+        source_lemmas = _content_lemmas(source)
+        target_lemmas = _content_lemmas(target)
+        in_source.update(source_lemmas)
+        in_target.update(target_lemmas)
+        together.update(product(source_lemmas, target_lemmas))
+    dice: dict[tuple[str, str], float] = {}
+    best_of_source: dict[str, float] = {}
+    best_of_target: dict[str, float] = {}
+    for (first, second), count in together.items():
+        if count < FEWEST:
+            continue
+        score = 2 * count / (in_source[first] + in_target[second])
+        dice[first, second] = score
+        best_of_source[first] = max(best_of_source.get(first, LEAST_DICE), score)
+        best_of_target[second] = max(best_of_target.get(second, LEAST_DICE), score)
+    entries: set[tuple[str, str]] = set()
+    for (first, second), score in dice.items():
+        if score == best_of_source[first] == best_of_target[second]:
+            entries.add((first, second))
+    return entries
+
+
+def _content_lemmas(sentence: Sentence) -> set[str]:
+    return {_lemma(word) for word in sentence.words if word.upos in CONTENT}
 
 
 def _lemma(word: Word) -> str:
@@ -143,8 +153,13 @@ def prompts(pairs: Sequence[SentencePair]) -> list[Document]:
     texts = []
     for part in range(FOLDS):
         fold = {*names[part::FOLDS]}
-        entries = dictionary(pair for pair in pairs if pair[0].document not in fold)
-        texts += [_prompt(*pair, entries) for pair in pairs if pair[0].document in fold]
+        inside: list[SentencePair] = []
+        outside: list[SentencePair] = []
+        for source, target in pairs:
+            side = inside if source.document in fold else outside
+            side.append((source, target))
+        entries = dictionary(outside)
+        texts += [_prompt(source, target, entries) for source, target in inside]
     return [text for text in texts if text.arrows]
 
 

@@ -46,7 +46,8 @@ def shipped_pairs() -> Lexicon:
     >>> sorted(shipped_pairs().related["antonym"]["hot"])
     ['cold']
     """
-    with (data_folder() / "word_pairs.csv").open(encoding="utf-8", newline="") as file:
+    path = data_folder() / "word_pairs.csv"
+    with path.open(encoding="utf-8", newline="") as file:
         pairs = tuple(WordPair(**row) for row in csv.DictReader(file))
     related: dict[str, dict[str, set[str]]] = {name: {} for name in RELATIONS}
     for pair in pairs:
@@ -124,7 +125,9 @@ def _sentence(
     first, second = pair.first, pair.second
     if rng.random() >= 0.5:
         first, second = second, first
-    related = lexicon.any_relation(second.lower()) | lexicon.any_relation(first.lower())
+    related_to_first = lexicon.any_relation(first.lower())
+    related_to_second = lexicon.any_relation(second.lower())
+    related = related_to_first | related_to_second
     unrelated = [word for word in firsts[pair.upos] if word.lower() not in related]
     others = rng.choice(unrelated, 2, replace=False).tolist()
     candidates = [first, *others]

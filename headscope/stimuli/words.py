@@ -18,10 +18,15 @@ from headscope.stimuli.stimulus import (
 
 FEWEST_WORDS, MOST_WORDS = 10, 14
 """Words of a copy: more than any baseline counts back (8), and not always equally many."""
-LENGTHS, KINDS = range(2, 9), 3
-"""Tokens of a word; of the lengths that there are enough words of, the shortest three."""
+LENGTHS = range(2, 9)
+"""Tokens of a word."""
+KINDS = 3
+"""Lengths that are drawn: of those that there are enough words of, the shortest."""
 LEAST = 20
 """Words of a length without which words of this length are not drawn: each would come often."""
+
+
+_SpelledWord = tuple[int, ...]
 
 
 def _build(config: StimulusConfig) -> Iterator[Window]:
@@ -30,31 +35,50 @@ def _build(config: StimulusConfig) -> Iterator[Window]:
     Each length is drawn equally often: no distance from the earlier copy leads to where words end.
     None if the tokenizer spells too few words with several tokens.
     """
-    tokenizer, frame = config.tokenizer, config.tokenizer.frame
-    long_words = (data_folder() / "long_words.txt").read_text().split()
-    longest, spelled = (
-        config.max_length - frame.closing_tokens,
-        spelled_within(long_words, tokenizer),
-    )
-    by_length = {n: [tuple(word) for word in spelled if len(word) == n] for n in LENGTHS}
-    lengths = [n for n, words in by_length.items() if len(words) >= LEAST][:KINDS]
-    for number in range(config.documents if len(lengths) > 1 else 0):
+    tokenizer = config.tokenizer
+    frame = tokenizer.frame
+    longest = config.max_length - frame.closing_tokens
+    by_length = _words_by_length(tokenizer)
+    lengths = [length for length, words in by_length.items() if len(words) >= LEAST][:KINDS]
+    if len(lengths) < 2:
+        return
+    for number in range(config.documents):
         rng = np.random.default_rng([config.seed, number])
         size = int(rng.integers(FEWEST_WORDS, MOST_WORDS + 1))
-        repeats: list[tuple[int, ...]] = []
-        used: set[int] = set()
         order = rng.permutation(np.resize(lengths, size)).tolist()
+        repeats: list[_SpelledWord] = []
+        used: set[int] = set()
         for length in order:
-            candidates = by_length[length]
-            shuffled = (candidates[i] for i in rng.permutation(len(candidates)).tolist())
-            word = next((w for w in shuffled if not used & {*w} and len({*w}) == length), None)
+            word = _unused_word(by_length[length], used, rng)
             if word is not None:
                 repeats.append(word)
-                used |= {*word}
+                used.update(word)
         while 1 + 2 * sum(map(len, repeats)) > longest:
             repeats.pop()
         if len(repeats) > 2:
             yield frame.close(_window(repeats, tokenizer, number))
+
+
+def _words_by_length(tokenizer: TextTokenizer) -> dict[int, list[_SpelledWord]]:
+    """The words that ship as a tokenizer spells them, by their number of tokens."""
+    words = (data_folder() / "long_words.txt").read_text().split()
+    by_length: dict[int, list[_SpelledWord]] = {length: [] for length in LENGTHS}
+    for word in spelled_within(words, tokenizer):
+        if len(word) in by_length:
+            by_length[len(word)].append(tuple(word))
+    return by_length
+
+
+def _unused_word(
+    words: Sequence[_SpelledWord], used: set[int], rng: np.random.Generator
+) -> _SpelledWord | None:
+    """A word drawn from those whose tokens differ from each other and from used ones."""
+    for number in rng.permutation(len(words)).tolist():
+        word = words[int(number)]
+        tokens = set(word)
+        if len(tokens) == len(word) and used.isdisjoint(tokens):
+            return word
+    return None
 
 
 def spelled_within(words: Sequence[str], tokenizer: TextTokenizer) -> list[list[int]]:

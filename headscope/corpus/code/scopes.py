@@ -166,9 +166,11 @@ class _Visitor(ast.NodeVisitor):
     def _function(self, node: Function, body: Iterable[ast.AST]) -> None:
         arguments = node.args
         self._all(arguments.defaults)
-        self._all(parameter for parameter in arguments.kw_defaults if parameter is not None)
-        starred = [name for name in (arguments.vararg, arguments.kwarg) if name is not None]
-        every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, *starred]
+        self._all(default for default in arguments.kw_defaults if default is not None)
+        every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+        for starred in (arguments.vararg, arguments.kwarg):
+            if starred is not None:
+                every.append(starred)
         self._all(parameter.annotation for parameter in every if parameter.annotation is not None)
         if not isinstance(node, ast.Lambda) and node.returns is not None:
             self.visit(node.returns)
@@ -179,7 +181,9 @@ class _Visitor(ast.NodeVisitor):
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
         self._all([*node.decorator_list, *node.bases, *node.keywords])
-        self._note(node.name, self.source.after(self.source.start(node), ("class",)), DEFINITION)
+        keyword = self.source.start(node)
+        name = self.source.after(keyword, ("class",))
+        self._note(node.name, name, DEFINITION)
         with self._inside(CLASS):
             self._all(node.body)
 
