@@ -106,8 +106,9 @@ def _word_tokens(
     """First and last token of every word; a word with `last < first` has no token."""
     starts = np.array([word.start for word in document.words])
     ends = np.array([word.end for word in document.words])
-    first = np.searchsorted(offsets[:, 1], starts, side="right")
-    last = np.searchsorted(offsets[:, 0], ends, side="left") - 1
+    token_starts, token_ends = offsets.T
+    first = np.searchsorted(token_ends, starts, side="right")
+    last = np.searchsorted(token_starts, ends, side="left") - 1
     return first, last
 
 

@@ -80,7 +80,8 @@ def read_text(name: str, text: str, *, source: str = "") -> Document:
     """
     ends = [match.end() for match in _SENTENCE_END.finditer(text)]
     words: list[Word] = []
-    sentence, passed = 0, 0
+    sentence = 0
+    passed = 0
     for match in _WORD.finditer(text):
         while passed < len(ends) and ends[passed] <= match.start():
             passed += 1

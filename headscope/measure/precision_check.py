@@ -49,7 +49,8 @@ class PrecisionCheck:
         if self.tokens:
             facts |= {"tokens": self.tokens, "masses": self.masses}
             for name in ("mean_difference", "largest_difference"):
-                if isfinite(value := getattr(self, name)):
+                value = getattr(self, name)
+                if isfinite(value):
                     facts[name] = round(value, 6)
             facts |= {"mean_bound": MEAN_DIFFERENCE, "largest_bound": LARGEST_DIFFERENCE}
         return facts

@@ -361,10 +361,12 @@ def _pick_later_words(window: Window, pick: Int[ndarray, "baseline position"]) -
     is_mention = _is_mention(window)[::-1]
     rows = WordRows(mirrored_words, forms, is_mention=is_mention)
     mirrored = _words_of_baselines(rows)[:, ::-1]
-    word = np.where(mirrored >= 0, len(words) - 1 - mirrored, -1)
+    row = len(words) - 1 - mirrored
+    word = np.where(mirrored >= 0, row, -1)
     is_later = (word >= 0) & (words.first[word] > words.last)
+    picked = np.where(is_later, words.last[word], -1)
     number = _numbers(map(_ahead, _WORD_BASELINES))[:, None]
-    pick[number, words.last] = np.where(is_later, words.last[word], -1)
+    pick[number, words.last] = picked
 
 
 def _words_of_baselines(rows: WordRows) -> Int[ndarray, "baseline word"]:

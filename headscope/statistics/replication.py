@@ -72,9 +72,11 @@ def passes_again(
     array([0.5, 1. , 1. ])
     """
     is_known = error > 0
-    scaled = distance / np.where(is_known, np.sqrt(2) * NOISE * error, 1)
+    spread = np.sqrt(2) * NOISE * error
+    scaled = distance / np.where(is_known, spread, 1)
     is_above = (distance >= 0).astype(float)
-    return np.where(is_known & ~np.isnan(distance), ndtr(scaled), is_above)
+    has_both = is_known & ~np.isnan(distance)
+    return np.where(has_both, ndtr(scaled), is_above)
 
 
 def _holds_again(condition: Condition, numbers: Numbers) -> Float[ndarray, " row"]:

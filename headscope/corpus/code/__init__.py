@@ -25,6 +25,8 @@ _FAR = 64
 """Brackets and blocks before a query that are looked through for candidates."""
 LONGEST = 200_000
 """Characters of a file: a longer one is a table that a program wrote, and is not read."""
+_NO_PYTHON = (SyntaxError, ValueError, RecursionError, MemoryError, tokenize.TokenError)
+"""What the parser and the tokenizer raise for text that is not Python, or too deeply nested."""
 _WORD = re.compile(r"\w+|[^\w\s]")
 
 
@@ -45,7 +47,7 @@ def read_python(path: Path, text: str) -> Document:
         source = SourceFile(text)
         links = [*_of_names(names_of(source)), *_of_brackets(source), *_of_blocks(source)]
         line_ends = [token.start for token in source.tokens if token.kind == tokenize.NEWLINE]
-    except (SyntaxError, ValueError, RecursionError, MemoryError, tokenize.TokenError) as error:
+    except _NO_PYTHON as error:
         line = getattr(error, "lineno", None) or 1
         raise CorpusError(f"{path}:{line}: no Python: {first_line(error):.100}") from error
     words = []
@@ -53,7 +55,8 @@ def read_python(path: Path, text: str) -> Document:
         first, end = match.span()
         line_number = bisect_right(line_ends, first - 1)
         words.append(Word(match.group(), first, end, line_number))
-    name = f"{path.parent.name}.{path.stem}" if path.parent.name else path.stem
+    folder = path.parent.name
+    name = f"{folder}.{path.stem}" if folder else path.stem
     arrows = tuple(link for link in links if link is not None)
     return Document(name, text, tuple(words), source=str(path), arrows=arrows)
 
