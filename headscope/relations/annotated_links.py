@@ -41,21 +41,21 @@ def other_candidates(
     links = of_kind(window, kind)
     order = np.lexsort((links.last, links.query))
     is_asked = np.isin(links.query[order], targets.queries)
-    asked = links.take(order[is_asked])
+    arrows = links.take(order[is_asked])
     # the rows of a query stand together, from the first candidate to the last
-    row = np.arange(len(asked.query))
-    starts = np.flatnonzero(np.diff(asked.query)) + 1
+    row = np.arange(len(arrows.query))
+    starts = np.flatnonzero(np.diff(arrows.query)) + 1
     nearest: list[int] = []
     for of_query in np.split(row, starts):
-        is_right = asked.right[of_query]
+        is_right = arrows.right[of_query]
         others = of_query[~is_right]
         for goal in of_query[is_right]:
-            is_nearer = asked.first[others] > asked.last[goal]
-            is_farther = asked.last[others] < asked.first[goal]
+            is_nearer = arrows.first[others] > arrows.last[goal]
+            is_farther = arrows.last[others] < arrows.first[goal]
             nearest += others[is_nearer][:1].tolist()
             nearest += others[is_farther][-1:].tolist()
     neighbours = np.unique(np.array(nearest, np.int64))
-    controls = _cells(asked.take(neighbours))
+    controls = _cells(arrows.take(neighbours))
     return without(controls, targets)
 
 

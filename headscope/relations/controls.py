@@ -52,8 +52,8 @@ def same_distance(window: Window, targets: Pairs, rng: np.random.Generator) -> P
     first = np.maximum(distance, 0) + 1
     ahead = np.maximum(-distance, 0)
     end = np.where(ahead > 0, window.stop - ahead, len(window))
-    drawn = first + _below(end - first, rng)
-    query = np.minimum(drawn, end - 1)
+    draw = first + _below(end - first, rng)
+    query = np.minimum(draw, end - 1)
     key = query - distance
     seen = kind.sees(query, key)
     controls = pairs(query[seen], key[seen], owner[seen], attention_kind=kind)
