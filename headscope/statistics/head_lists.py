@@ -167,14 +167,14 @@ def partial_sinks(evidence: pd.DataFrame, thresholds: Mapping[str, Threshold]) -
     sinks = evidence[evidence["type"] == SINK]
     ids = sinks["type"] + "/" + sinks["relation"]
     threshold_of: dict[str, float] = {}
-    place_of: dict[str, str] = {}
+    description_of: dict[str, str] = {}
     for name, limits in thresholds.items():
-        place, _, _ = limits.meaning.partition(",")
+        description, _, _ = limits.meaning.partition(",")
         threshold_of[name] = limits.threshold
-        place_of[name] = place
+        description_of[name] = description
     sinks = sinks.assign(
         threshold=ids.map(threshold_of).astype(float),
-        description=ids.map(place_of),
+        description=ids.map(description_of),
     )
     is_large = sinks["mass"].between(PARTIAL_SINK, sinks["threshold"], inclusive="left")
     rows = sinks[~_head_has_tag(sinks) & is_large]

@@ -93,12 +93,12 @@ def _members_apart(rng: np.random.Generator, size: int, *, is_cyclic: bool) -> l
     Else one member's successor would be another that stands there. The ends of a list that is not
     cyclic have no neighbour on one side and are left out.
     """
-    places = np.arange(size) if is_cyclic else np.arange(1, size - 1)
+    indices = np.arange(size) if is_cyclic else np.arange(1, size - 1)
     listed: list[int] = []
-    for place in rng.permutation(places).tolist():
-        neighbours = {(place - 1) % size, place, (place + 1) % size}
+    for index in rng.permutation(indices).tolist():
+        neighbours = {(index - 1) % size, index, (index + 1) % size}
         if neighbours.isdisjoint(listed):
-            listed.append(place)
+            listed.append(index)
     return listed[:MEMBERS]
 
 
