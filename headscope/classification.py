@@ -1,7 +1,18 @@
 """The main job, from a model's name to tagged heads.
 
-`classify_heads` has six steps: load, prepare, fit baselines, measure, judge, save. Three values go
-from one step to the next: the `Model`, its `Text`, and the `Sums` of the attention that was read.
+`classify_heads` has seven steps. These values go from one step to another:
+
+================= ============================================== ===================
+value             made in                                        used in
+================= ============================================== ===================
+`Model`           1 load; 4 may load the model in half precision 1 to 6
+relations         1 load                                         2 to 6
+`Text`            2 prepare: all windows of the run              3 to 6
+`FittedBaselines` 3 fit baselines                                5, 6
+`RunInfo`         4 choose precision; 6 adds what was read       5 (checkpoint), 6
+`Sums`            5 measure: the sums of all attention           6
+`Result`          6 read again and judge                         7 save
+================= ============================================== ===================
 """
 
 from __future__ import annotations
@@ -69,30 +80,36 @@ def classify_heads(
     own_relations: Sequence[Relation] | None,
     session: Session,
 ) -> Result:
-    """The tags of a model's heads; see `headscope.run.classify`."""
+    """The tags of a model's heads; see `headscope.run.classify`.
+
+    An interrupted run that is started again does all steps again, but in step 5 the model reads
+    only what is not in its checkpoint; see `headscope.runs.checkpoint`.
+    """
     # 1. load
-    model = _load(name, settings, session)
-    longest = min(settings.max_length, model.longest_window)
+    loaded = _load(name, settings, session)
+    longest = min(settings.max_length, loaded.longest_window)
     settings = settings.model_copy(update={"max_length": longest})
-    relations = _scored_relations(model, settings, own_relations)
+    relations = _scored_relations(loaded, settings, own_relations)
     session.clock.lap("load")
 
     # 2. prepare
-    text = prepare_text(model, relations, corpora, settings)
+    text = prepare_text(loaded, relations, corpora, settings)
 
     # 3. fit baselines
     baselines = fit_baselines(text.surveyed, relations, text.challenge, fixed=text.fixed_baselines)
     text = text.needed_by(baselines)
     session.clock.lap("survey")
 
-    # 4. measure
+    # 4. choose precision
     precision = _choose_precision(name, text, relations, settings, session)
-    model = session.models.model
+    model = session.models.model  # `loaded`, or the same model in the other precision
     summed = baselines.parts(relations)
     info = describe_input(model, of_attention(relations), corpora, settings)
     info = replace(info, precision=precision, **baselines.record(summed))
-    sums = _resumed_sums(model, text, summed, info, settings, session)
-    stopping = _stopping_rule(text, relations, baselines, sums)
+
+    # 5. measure
+    sums = _begin_sums(model, text, summed, info, settings, session)
+    stopping = _stopping_rule(text, relations, baselines)
     listener = Count(session.on_progress, text.most_tokens(sums.stopped))
     again = SecondReading(
         model=model,
@@ -113,14 +130,15 @@ def classify_heads(
             keep=session.checkpoint.keep,
             listener=listener,
         )
+        session.checkpoint.keep(at_end=True)
         session.clock.lap("measure")
+
+        # 6. read again and judge: the loss, surrogates of some heads, examples of tagged heads
         info = _describe_reading(info, again, stopping, corpora, baselines.notes)
         session.clock.lap("text loss")
-
-        # 5. judge
         result = _judge(again, info, settings, session)
 
-    # 6. save
+    # 7. save
     # a model that was loaded by name can be loaded again
     source = None if isinstance(name, str | Path) else name
     result = replace(result, source=source)
@@ -209,7 +227,7 @@ def _choose_precision(
     return precision.facts
 
 
-def _resumed_sums(
+def _begin_sums(
     model: LoadedModel,
     text: Text,
     summed: Sequence[Relation],
@@ -217,7 +235,7 @@ def _resumed_sums(
     settings: Settings,
     session: Session,
 ) -> Sums:
-    """The sums of an interrupted run with the same input, or empty ones."""
+    """Empty sums, or those that an interrupted run with the same input has kept."""
     sums = Sums.empty(model, summed)
     size = QUICK_WINDOWS if settings.quick else TEXT.example_windows
     sums.sample = Sample(size, seed=settings.seed, keeps_patterns=settings.examples)
@@ -235,14 +253,13 @@ def _weights(model: LoadedModel, settings: Settings) -> AbstractContextManager[N
 
 
 def _stopping_rule(
-    text: Text, relations: Sequence[Relation], baselines: FittedBaselines, sums: Sums
+    text: Text, relations: Sequence[Relation], baselines: FittedBaselines
 ) -> StoppingRule:
     return StoppingRule(
         of_attention(relations),
         baselines.facts,
         text.expected_tokens,
         text.others,
-        stopped=sums.stopped,
         read_all=text.reads_all,
     )
 
@@ -263,7 +280,7 @@ def _describe_reading(
     names = [model.name, *map(str, corpora)]
     documents, blocks = text.natural.documents, sums.text_blocks
     notes += few_documents(documents, blocks)
-    text_read = stopping.record(sums.token_counts.tokens, documents)
+    text_read = stopping.record(sums.token_counts.tokens, documents, sums.stopped)
     return replace(
         info,
         corpora={**(info.corpora or {}), "files": text.natural.files},

@@ -51,8 +51,9 @@ def read(
     """Read windows batch by batch, and add what they show to the sums.
 
     A resumed run comes with the sums that its earlier process kept. All windows are cut and dealt
-    into batches again, in the same order. Batches that are in the sums are passed over, so that the
-    model reads again no more than what was read since the last checkpoint.
+    into batches again, in the same order. Batches that are in the sums are passed over, so that
+    this loop reads again no more than what was read since the last checkpoint.
+    `headscope.runs.checkpoint` lists what a resumed run does again outside of this loop.
 
     Args:
         reader: reads the batches.
@@ -84,8 +85,9 @@ def read(
             listener.of_model(prepared.batch.token_count)
         # if more batches are in the sums, an earlier process has decided on this round
         if stopping is not None and passed == sums.batches:
-            for stimulus, changes in stopping.should_stop(sums.tally, number).items():
-                sums.stopped.setdefault(stimulus, StoppedEarly(number + 1, changes))
+            changes_by_stimulus = stopping.should_stop(sums.tally, number, sums.stopped)
+            for stimulus, changes in changes_by_stimulus.items():
+                sums.stopped[stimulus] = StoppedEarly(number + 1, changes)
                 of_stimulus = [window for window in others if window.stimulus == stimulus]
                 left_out = [w for w in of_stimulus if not was_read(w, sums.stopped)]
                 listener.leaves_out(sum(map(len, left_out)))

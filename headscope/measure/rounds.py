@@ -28,10 +28,11 @@ class EarlyStopping(Protocol):
     def interim_tokens(self) -> Sequence[int]:
         """Tokens of text after which a round of reading ends; the last round goes to the end."""
 
-    def should_stop(self, tally: Tally, number: int) -> Mapping[str, float]:
+    def should_stop(self, tally: Tally, number: int, stopped: Stopped) -> Mapping[str, float]:
         """The stimuli that are read no further, each with the tags that the rest would change.
 
-        It must depend on nothing but the sums and the number: after a kill it is called again.
+        Those in `stopped` are left out. It must depend on nothing but the arguments: after a kill
+        it is called again.
         """
 
 

@@ -1,11 +1,14 @@
-"""What a reading of a run's text leaves: the sums so far, and what of the text is needed again."""
+"""What a reading of a run's text leaves: the sums so far, and what of the text is needed again.
+
+`KeptSums` is what a checkpoint keeps, `Sums` all of it.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass, field, fields
+from typing import Any, NamedTuple
 
 from headscope.corpus.window import Window
 from headscope.measure.batches import Batch
@@ -49,12 +52,8 @@ class BatchSums:
 
 
 @dataclass
-class Sums:
-    """The sums of a reading, and how much is in them.
-
-    A checkpoint keeps the fields up to `stopped`. A resumed run makes the others again: all windows
-    pass once more, although those that are in the sums are not read.
-    """
+class KeptSums:
+    """The part of a reading's sums that a checkpoint keeps."""
 
     tally: Tally
     batches: int = 0
@@ -64,6 +63,29 @@ class Sums:
     """Batches that did not fit into memory as they were."""
     stopped: dict[str, StoppedEarly] = field(default_factory=dict)
     """Stimuli that are read no further."""
+
+    def kept_facts(self) -> dict[str, Any]:
+        """What is kept beside the tally, as JSON holds it; see `take_over`."""
+        facts = {column.name: getattr(self, column.name) for column in fields(KeptSums)}
+        del facts["tally"]
+        return facts
+
+    def take_over(self, tally: Tally, facts: dict[str, Any]) -> None:
+        """Replace what is kept by what another process has kept."""
+        stopped = {name: StoppedEarly(*values) for name, values in facts["stopped"].items()}
+        kept = KeptSums(**{**facts, "tally": tally, "stopped": stopped})
+        for column in fields(KeptSums):
+            setattr(self, column.name, getattr(kept, column.name))
+
+
+@dataclass
+class Sums(KeptSums):
+    """The sums of a reading, and how much is in them.
+
+    A resumed run makes the fields below those of `KeptSums` again: all windows pass once more,
+    although the model does not read those that are in the sums.
+    """
+
     beside_text: frozenset[str] = frozenset()
     """Names of the sums that are of other stimuli alone, whose blocks are never merged."""
     sample: Sample = field(default_factory=lambda: Sample(0, seed=0))

@@ -1,7 +1,15 @@
 """The checkpoint of an unfinished run: its sums and its place, written about every minute.
 
-After a kill the same command passes over the batches whose sums are here, and reads the others; see
-`headscope.measure.reading.read`. Sums add exactly, so that it ends with the same bytes.
+After a kill the same command resumes from it, and ends with the same bytes, because sums add
+exactly. The checkpoint keeps `headscope.measure.sums.KeptSums`. The resumed run does all else
+again:
+
+- load the model, cut the texts into windows, and fit the baselines;
+- read the beginning of the text in both precisions, if the run chooses the precision;
+- deal all windows into batches. The model reads those batches that are not in the sums, so at most
+  what it read in the last minute; see `headscope.measure.reading.read`;
+- what follows on `read`: the loss of the model, and windows that are read again for surrogates and
+  examples.
 """
 
 from __future__ import annotations
@@ -18,7 +26,7 @@ import numpy as np
 
 from headscope.corpus.read import file_sha256
 from headscope.errors import RunError, WriteError, is_out_of_memory
-from headscope.measure.sums import StoppedEarly, Sums
+from headscope.measure.sums import Sums
 from headscope.relations.relation import Threshold
 from headscope.runs.folder import RunFolder
 from headscope.runs.sums import from_npz, pack_sums, to_npz, unpack_sums
@@ -28,7 +36,8 @@ from headscope.stimuli.natural_text import TextWindows
 
 EVERY = 60.0
 """Seconds between two writings."""
-_COUNTS = ("batches", "tokens", "halved")
+EVERY_AT_END = 20.0
+"""Seconds of reading that are written once more when reading ends; a writing takes up to 2 s."""
 _FACTS = "facts"
 """Name of the array that holds everything but the sums, as JSON."""
 
@@ -89,13 +98,14 @@ class RunCheckpoint:
                 on_message(f"starts again, because {str(error).partition('; ')[0]}")
         self.check_free()
 
-    def keep(self) -> None:
-        """Write the checkpoint when it is time for it.
+    def keep(self, *, at_end: bool = False) -> None:
+        """Write the checkpoint when it is time for it; `at_end` after the last batch.
 
         Raises:
             RunError: it cannot be written; the message says where the sums are, and how to go on.
         """
-        if self.folder is None or time.monotonic() - self._last < EVERY:
+        every = EVERY_AT_END if at_end else EVERY
+        if self.folder is None or time.monotonic() - self._last < every:
             return
         try:
             self._write()
@@ -134,8 +144,7 @@ def _write(path: Path, run: dict[str, Any], text: TextWindows, sums: Sums) -> No
         "run": run,
         "names": list(text.paths),
         "files": text.files,
-        "counts": {count: getattr(sums, count) for count in _COUNTS},
-        "stopped": sums.stopped,
+        "sums": sums.kept_facts(),
     }
     arrays = pack_sums(sums.tally)
     arrays[_FACTS] = np.frombuffer(json.dumps(facts).encode(), np.uint8)
@@ -166,12 +175,8 @@ def _load(path: Path, run: dict[str, Any], text: TextWindows, sums: Sums) -> str
             "to resume it, add --overwrite to start again, or choose another --out"
         )
     empty = sums.tally
-    sums.tally = unpack_sums(arrays, empty.relations, (empty.numbers, empty.heads))
-    for count in _COUNTS:
-        setattr(sums, count, facts["counts"][count])
-    sums.stopped = {
-        stimulus: StoppedEarly(*values) for stimulus, values in facts["stopped"].items()
-    }
+    tally = unpack_sums(arrays, empty.relations, (empty.numbers, empty.heads))
+    sums.take_over(tally, facts["sums"])
     return (
         f"resumes the interrupted run: {sums.tokens:,} tokens in {sums.batches:,} batches were read"
     )

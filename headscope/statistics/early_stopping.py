@@ -10,7 +10,6 @@ Halperin 1982): it asks what the planned reading would still say, not what is si
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,8 +18,7 @@ from numpy import ndarray
 from scipy.special import ndtr
 
 from headscope.corpus.window import Window
-from headscope.measure.rounds import ROUND_DOCUMENTS
-from headscope.measure.sums import StoppedEarly
+from headscope.measure.rounds import ROUND_DOCUMENTS, Stopped
 from headscope.measure.tally import MIN_BLOCKS, Tally
 from headscope.relations import all_stimuli
 from headscope.relations.relation import (
@@ -49,7 +47,6 @@ SHARES = (0.25, 0.5, 0.75)
 LEAST_TOKENS = 10_000
 """Tokens of text before which the rule is not applied."""
 _LEAST_ERROR = 1e-9
-_NONE: Mapping[str, StoppedEarly] = MappingProxyType({})
 
 
 class ExpectedTagChanges(NamedTuple):
@@ -78,12 +75,10 @@ class StoppingRule:
         tokens: int,
         synthetic: Sequence[Window] = (),
         *,
-        stopped: Mapping[str, StoppedEarly] = _NONE,
         read_all: bool = False,
     ) -> None:
         """Before anything is read."""
         self._relations, self._facts, self._tokens = relations, facts, tokens
-        self._stopped = stopped
         self._shares = [s for s in SHARES if s * tokens >= LEAST_TOKENS and not read_all]
         self._documents = {
             name: 1 + max(max(0, w.document) for w in synthetic if w.stimulus == name)
@@ -101,8 +96,13 @@ class StoppingRule:
         """Tokens of text after which a round of reading ends."""
         return [int(share * self._tokens) for share in self._shares]
 
-    def should_stop(self, tally: Tally, number: int) -> dict[str, float]:
-        """The stimuli whose rest would change few tags by the sums after a round, counted from 0.
+    def should_stop(self, tally: Tally, number: int, stopped: Stopped) -> dict[str, float]:
+        """The stimuli whose rest would change few tags by the sums after a round.
+
+        Args:
+            tally: the sums so far.
+            number: of the round, counted from 0.
+            stopped: stimuli that were stopped before.
 
         Returns:
             Each with the tags that the rest of it is expected to change.
@@ -110,7 +110,7 @@ class StoppingRule:
         unfinished = [
             name
             for name, shares in self.rounds.items()
-            if name not in self._stopped and number + 1 < len(shares)
+            if name not in stopped and number + 1 < len(shares)
         ]
         if not unfinished:
             return {}
@@ -147,26 +147,31 @@ class StoppingRule:
         share = self.rounds[stimulus][0]
         return expected_tags(tally, relations, share) if relations and share else float("inf")
 
-    def record(self, tokens: int, documents: int) -> dict[str, Any]:
+    def record(self, tokens: int, documents: int, stopped: Stopped) -> dict[str, Any]:
         """`text_read` of `run.json`, when so many tokens and documents of text were read."""
-        text = self._stopped.get(TEXT.name)
-        # before the text a stimulus can lose tags and win none: that is no look
-        rounds = max(self._rounds_read(stimulus) for stimulus in self.rounds) - 1
-        changes = None if text is None else text.expected_changes
-        record: dict[str, Any] = {"tokens": tokens, "of": self._tokens, "looks": max(1, rounds)}
-        record["documents"] = documents
-        record["expected_changes"] = changes
+        text = stopped.get(TEXT.name)
+        rounds = max(self._rounds_read(stimulus, stopped) for stimulus in self.rounds)
+        # in the first round, before the text, a stimulus can lose tags and win none: no test
+        interim_tests = max(1, rounds - 1)
+        record: dict[str, Any] = {
+            "tokens": tokens,
+            "of": self._tokens,
+            "looks": interim_tests,
+            "documents": documents,
+            "expected_changes": None if text is None else text.expected_changes,
+        }
         for stimulus, count in self._documents.items():
-            stop = self._stopped.get(stimulus)
+            stop = stopped.get(stimulus)
+            last_round = self._rounds_read(stimulus, stopped) - 1
             record[stimulus] = {
-                "documents": round(count * self.rounds[stimulus][self._rounds_read(stimulus) - 1]),
+                "documents": round(count * self.rounds[stimulus][last_round]),
                 "of": count,
                 "expected_changes": None if stop is None else stop.expected_changes,
             }
         return record
 
-    def _rounds_read(self, stimulus: str) -> int:
-        stop = self._stopped.get(stimulus)
+    def _rounds_read(self, stimulus: str, stopped: Stopped) -> int:
+        stop = stopped.get(stimulus)
         return len(self.rounds[stimulus]) if stop is None else stop.rounds
 
 

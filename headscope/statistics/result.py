@@ -130,7 +130,10 @@ class RunInfo:
 
     @property
     def interim_tests(self) -> int:
-        """Times that the sums were looked at, by which q values are corrected."""
+        """Rounds after which the run tested if it could stop: `looks` of `run.json`.
+
+        Q values are multiplied by this number.
+        """
         return int((self.text_read or {}).get("looks", 1))
 
     def with_notes(self, *notes: str) -> RunInfo:

@@ -99,7 +99,7 @@ class TwoRounds:
 
     interim_tokens = (30,)
 
-    def should_stop(self, tally, number):
+    def should_stop(self, tally, number, stopped):
         return {}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,9 @@ import pytest
 
 import headscope as hs
 from headscope.errors import RunError, RunStoppedError
+from headscope.measure.batch_reader import BatchReader
+from headscope.measure.loss_check import LossCheck
+from headscope.measure.second_reading import SecondReading
 from headscope.models import stream
 from headscope.runs import checkpoint
 from tests.helpers.disks import disk, fill
@@ -132,6 +136,24 @@ def test_a_run_broken_off_twice_ends_with_the_same_bytes(gpt2_folder, corpus, wh
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
         str(n) for n in (1, batches // 2)
     )
+
+
+def test_a_run_stopped_after_its_last_batch_has_kept_all_batches(
+    gpt2_folder, corpus, whole, tmp_path, monkeypatch
+):
+    def stop(second_reading: SecondReading) -> LossCheck:
+        raise BrokenOffError
+
+    out = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "EVERY", math.inf)
+        patch.setattr(checkpoint, "EVERY_AT_END", 0.0)
+        patch.setattr(SecondReading, "text_loss", stop)
+        with pytest.raises(BrokenOffError):
+            hs.classify(str(gpt2_folder), corpus, out=out, **OPTIONS)
+    monkeypatch.setattr(BatchReader, "read", stop)  # no batch is read again
+    hs.classify(str(gpt2_folder), corpus, out=out, **OPTIONS)
+    assert content(out) == content(whole)
 
 
 def test_batches_that_are_done_are_not_run_again(gpt2_folder, corpus, tmp_path, monkeypatch):

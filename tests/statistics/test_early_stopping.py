@@ -12,6 +12,7 @@ import pytest
 from headscope.corpus.window import Window
 from headscope.measure.batches import Batch
 from headscope.measure.reading import read
+from headscope.measure.rounds import Stopped
 from headscope.measure.sums import BatchSums, StoppedEarly, Sums
 from headscope.measure.tally import BLOCKS, Tally
 from headscope.relations import relations_of
@@ -161,7 +162,7 @@ def test_another_stimulus_ends_if_its_rest_would_change_next_to_nothing(
     if mass is not None:
         noise = np.random.default_rng(1).normal(0, 0.01, tally.target.shape)
         tally.target[:] = (mass + noise) * tally.queries[..., None, None]
-    found = limits.should_stop(beginning(tally, documents), number)
+    found = limits.should_stop(beginning(tally, documents), number, {})
     assert set(found) == ({stimulus} if ends else set())
     assert all(changes < 1 for changes in found.values())
 
@@ -170,14 +171,14 @@ def test_what_has_ended_is_not_asked_again_and_said_in_the_run():
     # the round before the text wins no tag and is not corrected for
     for rounds, looks in ((1, 1), (2, 1), (3, 2)):
         ended = {"repeat": StoppedEarly(rounds, 0)}
-        limits = StoppingRule([REPEAT], {}, 8_000, windows(64, "repeat"), stopped=ended)
-        assert limits.record(8_000, 30)["looks"] == looks
+        limits = StoppingRule([REPEAT], {}, 8_000, windows(64, "repeat"))
+        assert limits.record(8_000, 30, ended)["looks"] == looks
     stopped = {"repeat": StoppedEarly(2, 0.3)}  # after the round before the text, and one more
-    limits = StoppingRule([REPEAT], {}, 40_000, windows(64, "repeat"), stopped=stopped)
+    limits = StoppingRule([REPEAT], {}, 40_000, windows(64, "repeat"))
     tally = near_the_threshold(np.random.default_rng(0))
     tally.target[:] = 0.9 * tally.queries[..., None, None]
-    assert "repeat" not in limits.should_stop(tally, 3)
-    assert limits.record(39_990, 130) == {
+    assert "repeat" not in limits.should_stop(tally, 3, stopped)
+    assert limits.record(39_990, 130, stopped) == {
         "tokens": 39_990,
         "documents": 130,
         "of": 40_000,
@@ -214,7 +215,7 @@ def test_reading_ends_at_the_look_that_says_so_and_a_broken_run_at_the_same(text
     class Stopping:
         interim_tokens = looks
 
-        def should_stop(self, tally: Tally, number: int) -> dict[str, float]:
+        def should_stop(self, tally: Tally, number: int, stopped: Stopped) -> dict[str, float]:
             return {name: 0.5 for name, last in ends.items() if last == number}
 
     def read_by(reader: BreakingReader, sums: Sums) -> None:
