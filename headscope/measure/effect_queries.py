@@ -18,8 +18,8 @@ from headscope.measure.sparse import summing_matrix
 from headscope.models.engines.engine import QueryRows, Request, SelfEntries
 from headscope.relations.effects import Effect, sum_names
 from headscope.relations.pairs import Pairs
+from headscope.relations.parts import MATCHED_CONTROL, SELF, part_name
 from headscope.relations.query_sampling import turns
-from headscope.relations.relation import MATCHED_CONTROL, SELF, part_name
 from headscope.relations.window_pairs import WindowPairs
 from headscope.stimuli.natural_text import TEXT
 

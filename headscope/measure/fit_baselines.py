@@ -9,9 +9,10 @@ from typing import Any
 from headscope.corpus.window import Window
 from headscope.measure.baseline_hits import BaselineHits, ComparedRates
 from headscope.relations.effects import effects_among, of_attention, sum_names
-from headscope.relations.hard_queries import ChosenBaseline, with_parts
+from headscope.relations.hard_queries import ChosenBaseline
+from headscope.relations.parts import is_part, with_parts
 from headscope.relations.reference_baselines import ReferenceBaseline
-from headscope.relations.relation import Relation, is_part
+from headscope.relations.relation import Relation
 from headscope.relations.window_pairs import WindowPairs
 from headscope.stimuli.challenge import CHALLENGE
 

@@ -18,7 +18,8 @@ from headscope.measure.layer_reader import MakeReader, ReaderConfig
 from headscope.measure.tally import Tally
 from headscope.models.engines.engine import Entries, Request, Tile
 from headscope.relations.effects import of_attention
-from headscope.relations.hard_queries import ComparedPart, least_attention
+from headscope.relations.hard_queries import least_attention
+from headscope.relations.parts import is_compared
 from headscope.relations.query_sampling import LONG
 from headscope.relations.window_pairs import WindowPairs
 
@@ -139,7 +140,7 @@ def _compared_cells(
     batch: Batch, window_pairs: Sequence[WindowPairs], config: ReaderConfig
 ) -> Iterator[_ComparedCells]:
     relations = of_attention(config.relations)
-    parts = [(i, part) for i, part in enumerate(relations) if isinstance(part, ComparedPart)]
+    parts = [(i, part) for i, part in enumerate(relations) if is_compared(part)]
     for window_number, window in enumerate(batch.windows):
         for index, part in parts:
             if window.stimulus not in part.stimuli:

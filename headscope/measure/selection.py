@@ -19,8 +19,9 @@ from numpy import ndarray
 from headscope.corpus.window import Window
 from headscope.models.engines.engine import Entries, PatternRegion, QueryRows, Tile
 from headscope.relations.pairs import Pairs, distinct_values
+from headscope.relations.parts import is_compared
 from headscope.relations.query_sampling import LONG, row_queries, turns
-from headscope.relations.relation import PairSet, Relation, is_compared
+from headscope.relations.relation import PairSet, Relation
 from headscope.relations.window_pairs import WindowPairs
 
 ROW_CELLS = 2**20
@@ -36,7 +37,7 @@ def find_all(
     """
     text = _number("\0".join(window_pairs.window.strings))
     for index, relation in enumerate(relations):
-        if is_compared(relation.name):
+        if is_compared(relation):
             continue  # they have a reader of their own
         # each relation has its own stream: leaving a type out changes no other type's draws
         result = window_pairs.cells(relation, [seed, text, _relation_number(relation.id)])

@@ -18,18 +18,9 @@ from headscope.measure.loss_check import TokenCounts
 from headscope.measure.tally import Tally
 from headscope.models.model import Model
 from headscope.relations.effects import sum_names
-from headscope.relations.relation import (
-    EASY,
-    HARD,
-    MATCHED_CONTROL,
-    SELF,
-    Relation,
-    is_compared,
-    part_name,
-)
+from headscope.relations.parts import PARTS, is_compared, part_name
+from headscope.relations.relation import Relation
 from headscope.stimuli.natural_text import TEXT
-
-PARTS = (MATCHED_CONTROL, SELF, HARD, EASY)
 
 
 class StoppedEarly(NamedTuple):
@@ -73,9 +64,9 @@ class KeptSums:
     def take_over(self, tally: Tally, facts: dict[str, Any]) -> None:
         """Replace what is kept by what another process has kept."""
         stopped = {name: StoppedEarly(*values) for name, values in facts["stopped"].items()}
-        kept = KeptSums(**{**facts, "tally": tally, "stopped": stopped})
+        state = KeptSums(**{**facts, "tally": tally, "stopped": stopped})
         for column in fields(KeptSums):
-            setattr(self, column.name, getattr(kept, column.name))
+            setattr(self, column.name, getattr(state, column.name))
 
 
 @dataclass
@@ -88,6 +79,8 @@ class Sums(KeptSums):
 
     beside_text: frozenset[str] = frozenset()
     """Names of the sums that are of other stimuli alone, whose blocks are never merged."""
+    compared: frozenset[str] = frozenset()
+    """Names of the sums of hard and easy queries, which lie in the challenge set too."""
     sample: Sample = field(default_factory=lambda: Sample(0, seed=0))
     """Some windows of text, and their patterns for examples."""
     token_counts: TokenCounts = field(default_factory=TokenCounts)
@@ -99,15 +92,17 @@ class Sums(KeptSums):
     def empty(cls, model: Model, relations: Sequence[Relation]) -> Sums:
         """The sums of a reading that has not begun."""
         tally = Tally.zeros(sum_names(relations), model.attention_layers, model.heads)
-        return cls(tally, beside_text=names_beside_text(relations))
+        return cls(
+            tally,
+            beside_text=names_beside_text(relations),
+            compared=frozenset(relation.id for relation in relations if is_compared(relation)),
+        )
 
     @property
     def text_blocks(self) -> int:
         """Number of blocks in which queries of text lie."""
-        # hard and easy queries lie in the challenge set too
-        of_text = [
-            name not in self.beside_text and not is_compared(name) for name in self.tally.relations
-        ]
+        not_of_text = self.beside_text | self.compared
+        of_text = [name not in not_of_text for name in self.tally.relations]
         return int((self.tally.queries[:, of_text] > 0).any(1).sum())
 
     @property

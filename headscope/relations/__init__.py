@@ -17,7 +17,8 @@ from headscope.attention_kind import CAUSAL, AttentionKind
 from headscope.errors import HeadscopeError, check_choice
 from headscope.options import checked
 from headscope.relations.head_type import ALL, HeadType
-from headscope.relations.relation import Relation, is_part
+from headscope.relations.parts import is_part
+from headscope.relations.relation import Relation
 from headscope.relations.types import shipped_types
 from headscope.stimuli import COMMON
 from headscope.stimuli.natural_text import TEXT

@@ -20,16 +20,8 @@ from headscope.corpus.window import Window
 from headscope.relations import types_on_request
 from headscope.relations.head_type import ALL
 from headscope.relations.pairs import Pairs, in_second_copy, no_pairs, pairs
-from headscope.relations.relation import (
-    MATCHED_CONTROL,
-    SELF,
-    DrawControl,
-    FindPairs,
-    PairSet,
-    Relation,
-    Threshold,
-    part_name,
-)
+from headscope.relations.parts import MATCHED_CONTROL, SELF, part_name
+from headscope.relations.relation import DrawControl, FindPairs, PairSet, Relation, Threshold
 from headscope.relations.window_pairs import WindowPairs
 from headscope.stimuli.prompts import PROMPTS
 from headscope.stimuli.repeat import REPEAT

@@ -9,8 +9,7 @@ which is right at some hard queries and wrong at easy ones.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Int
@@ -27,16 +26,8 @@ from headscope.relations.baselines import (
 )
 from headscope.relations.pairs import Pairs, distinct_values
 from headscope.relations.query_sampling import turns
-from headscope.relations.relation import (
-    EASY,
-    HARD,
-    MATCHED_CONTROL,
-    Relation,
-    part_name,
-)
+from headscope.relations.relation import Relation
 from headscope.relations.window_pairs import WindowPairs
-from headscope.relations.word_rows import UPOS
-from headscope.stimuli.challenge import CHALLENGE
 
 MAX_COMPARED = 8
 """Maximum number of hard queries of a window, drawn at random. There are as many easy queries, and
@@ -100,41 +91,6 @@ class ChosenBaseline:
             easy=targets.of_queries(easy_queries, len(window)),
             pick=pick,
         )
-
-
-@dataclass(frozen=True)
-class MatchedControlPart(Relation):
-    """A relation with its matched control, which is summed with it."""
-
-    parent: Relation = field(kw_only=True)
-
-    def targets_in(self, window_pairs: WindowPairs) -> Pairs:
-        """The targets of the relation itself."""
-        return window_pairs.targets(self.parent)
-
-
-@dataclass(frozen=True)
-class ComparedPart(Relation):
-    """The hard or the easy queries of a relation: targets against all other candidates."""
-
-    parent: Relation = field(kw_only=True)
-    baseline_choice: ChosenBaseline = field(kw_only=True)
-    part: str = field(kw_only=True)
-    """`HARD` or `EASY`."""
-
-    def targets_in(self, window_pairs: WindowPairs) -> Pairs:
-        """Targets of the compared queries."""
-        compared = window_pairs.compared(self.parent, self.baseline_choice)
-        return compared.hard if self.part == HARD else compared.easy
-
-    def candidates_in(self, window_pairs: WindowPairs) -> Pairs:
-        """Cells of the other candidates of each query, and of the distractor."""
-        pick = window_pairs.compared(self.parent, self.baseline_choice).pick
-        classes = self.baseline_choice.candidates
-        baseline = self.parent.baseline
-        if baseline is not None and baseline.any_word:
-            classes = np.arange(CLASS_COUNT) < len(UPOS)
-        return candidates(window_pairs.window, window_pairs.targets(self), pick, classes)
 
 
 def least_attention(relation: Relation) -> float:
@@ -232,38 +188,3 @@ def target_classes(window: Window, targets: Pairs) -> Int[ndarray, " class"]:
     """Number of targets by the class of the word that they belong to."""
     classes, _ = window.once(_classes_of_tokens)
     return np.bincount(classes[targets.key], minlength=CLASS_COUNT)
-
-
-def with_parts(
-    relations: Sequence[Relation], baselines: dict[str, ChosenBaseline]
-) -> list[Relation]:
-    """The relations, followed by the parts of each that are summed separately."""
-    parts: list[Relation] = []
-    for relation in relations:
-        if relation.matched_control is not None:
-            fields_of_part = _fields_of_part(relation, MATCHED_CONTROL)
-            fields_of_part["control"] = relation.matched_control
-            parts.append(MatchedControlPart(**fields_of_part, parent=relation))
-        if relation.id in baselines:
-            for name in (HARD, EASY):
-                fields_of_part = _fields_of_part(relation, name)
-                fields_of_part["stimuli"] = (*relation.stimuli, CHALLENGE.name)
-                parts.append(
-                    ComparedPart(
-                        **fields_of_part,
-                        parent=relation,
-                        baseline_choice=baselines[relation.id],
-                        part=name,
-                    )
-                )
-    return [*relations, *parts]
-
-
-def _fields_of_part(relation: Relation, name: str) -> dict[str, Any]:
-    """The fields of a relation for one of its parts, which has no parts itself."""
-    values = {column.name: getattr(relation, column.name) for column in fields(Relation)}
-    return values | {
-        "name": part_name(relation.name, name),
-        "baseline": None,
-        "matched_control": None,
-    }

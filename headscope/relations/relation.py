@@ -25,34 +25,11 @@ FindPicks = Callable[[Window], Int[ndarray, " position"]]
 
 MIN_QUERIES = 50
 """Relations with fewer queries are reported but never tagged."""
-HARD, EASY, MATCHED_CONTROL, SELF = "hard", "easy", "matched", "own-position"
-"""Parts of a relation that are summed separately: its hard queries and as many easy ones, its
-matched control, and the effect of a query's own position."""
 SINK, SINK_POSITION = "sink", "sink/position"
 """The type of attention sinks, and its relation that is summed where the patterns are read."""
 PARTIAL_SINK = 0.3
 """Least mass at which a sink without a tag is shown as a partial sink: most of what such a
 head has left goes elsewhere."""
-_PARTS = (HARD, EASY, MATCHED_CONTROL, SELF)
-
-
-def part_name(relation: str, part: str) -> str:
-    """The name of a relation's part.
-
-    >>> part_name("obj:dep>head", "hard"), is_part("obj:dep>head/hard")
-    ('obj:dep>head/hard', True)
-    """
-    return f"{relation}/{part}"
-
-
-def is_compared(relation: str) -> bool:
-    """True for the name of a part whose queries compare the target with other candidates."""
-    return relation.rpartition("/")[2] in (HARD, EASY)
-
-
-def is_part(relation: str) -> bool:
-    """True for the name of a relation's part."""
-    return relation.rpartition("/")[2] in _PARTS and "/" in relation
 
 
 @dataclass(frozen=True)

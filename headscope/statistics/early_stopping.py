@@ -21,14 +21,8 @@ from headscope.corpus.window import Window
 from headscope.measure.rounds import ROUND_DOCUMENTS, Stopped
 from headscope.measure.tally import MIN_BLOCKS, Tally
 from headscope.relations import all_stimuli
-from headscope.relations.relation import (
-    EASY,
-    HARD,
-    MATCHED_CONTROL,
-    MIN_QUERIES,
-    Relation,
-    part_name,
-)
+from headscope.relations.parts import EASY, HARD, MATCHED_CONTROL, part_name
+from headscope.relations.relation import MIN_QUERIES, Relation
 from headscope.statistics.bootstrap import ratio_error
 from headscope.statistics.conditions import HARD_QUERIES
 from headscope.statistics.estimates import NO_FACTS, Facts

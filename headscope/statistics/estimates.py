@@ -13,7 +13,8 @@ from numpy import ndarray
 
 from headscope.measure.tally import Tally
 from headscope.relations.effects import Effect
-from headscope.relations.relation import EASY, HARD, MATCHED_CONTROL, MIN_QUERIES, SELF, Relation
+from headscope.relations.parts import EASY, HARD, MATCHED_CONTROL, SELF
+from headscope.relations.relation import MIN_QUERIES, Relation
 from headscope.statistics.columns import EFFECT_NUMBERS, EVIDENCE_COLUMNS, HARD_COLUMNS
 from headscope.statistics.preference import preference
 from headscope.statistics.relation_sums import RelationSums, TallySums, ratio

@@ -11,7 +11,8 @@ from numpy import ndarray
 
 from headscope.measure.tally import MIN_BLOCKS, Tally
 from headscope.relations.effects import Effect
-from headscope.relations.relation import Relation, part_name
+from headscope.relations.parts import part_name
+from headscope.relations.relation import Relation
 from headscope.statistics.bootstrap import interval, ratio_error, resample
 from headscope.statistics.intervals import (
     influence_error,

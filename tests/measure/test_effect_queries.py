@@ -14,8 +14,8 @@ from headscope.measure.logit_effects import partners
 from headscope.measure.reading import measure
 from headscope.models.load import load_model
 from headscope.relations.effects import EFFECTS, sum_names
+from headscope.relations.parts import MATCHED_CONTROL, part_name
 from headscope.relations.query_sampling import turns
-from headscope.relations.relation import MATCHED_CONTROL, part_name
 from headscope.stimuli.natural_text import TextWindows
 from headscope.stimuli.repeat import repeat_windows
 from tests.helpers.models import save_model

@@ -16,8 +16,9 @@ from headscope.models.load import load_model
 from headscope.relations import relations_of
 from headscope.relations.baselines import CLASS_COUNT, NUMBER_OF
 from headscope.relations.hard_queries import ChosenBaseline
+from headscope.relations.parts import MATCHED_CONTROL
 from headscope.relations.reference_baselines import ReferenceBaseline
-from headscope.relations.relation import MATCHED_CONTROL, targets_of
+from headscope.relations.relation import targets_of
 from headscope.relations.word_rows import UPOS
 from headscope.settings import Settings
 from headscope.statistics.preference import MixtureBound

@@ -22,7 +22,7 @@ from headscope.models.engines.engine import Entries, Tile, slice_pattern
 from headscope.models.load import load_model
 from headscope.models.tokenizer import load_tokenizer
 from headscope.relations import relations_of
-from headscope.relations.hard_queries import ComparedPart
+from headscope.relations.parts import ComparedPart
 from headscope.relations.relation import Relation
 from headscope.relations.window_pairs import WindowPairs
 

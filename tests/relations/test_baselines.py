@@ -22,14 +22,9 @@ from headscope.relations.baselines import (
     picks,
 )
 from headscope.relations.controls import words_of_its_class
-from headscope.relations.hard_queries import (
-    ChosenBaseline,
-    baseline_picks,
-    is_hard,
-    with_parts,
-)
+from headscope.relations.hard_queries import ChosenBaseline, baseline_picks, is_hard
 from headscope.relations.pairs import pairs
-from headscope.relations.relation import MATCHED_CONTROL
+from headscope.relations.parts import MATCHED_CONTROL, with_parts
 from headscope.relations.window_pairs import WindowPairs
 from headscope.relations.word_rows import CLASSES, UPOS
 from tests.relations.examples import KEYS, KEYS_TEXT, REED_TEXT, REED_TOKENS

@@ -8,9 +8,10 @@ import pytest
 from headscope.corpus.window import Window
 from headscope.relations import relations_of
 from headscope.relations.baselines import BASELINES, CLASS_COUNT
-from headscope.relations.hard_queries import ChosenBaseline, ComparedPart, with_parts
+from headscope.relations.hard_queries import ChosenBaseline
 from headscope.relations.pairs import earlier_keys
-from headscope.relations.relation import EASY, HARD, Relation, part_name, targets_of
+from headscope.relations.parts import EASY, HARD, ComparedPart, part_name, with_parts
+from headscope.relations.relation import Relation, targets_of
 from headscope.relations.window_pairs import WindowPairs
 from tests.helpers.prose import gum_windows
 

@@ -17,7 +17,7 @@ from headscope.corpus.gold_links import arrow
 from headscope.corpus.text import read_text
 from headscope.errors import CorpusError, HeadscopeError
 from headscope.relations.annotated_links import every_candidate, pointed_to
-from headscope.relations.relation import HARD
+from headscope.relations.parts import HARD
 from headscope.stimuli.repeat import REPEAT
 from headscope.stimuli.stimulus import StimulusConfig
 from tests.helpers.prose import mini_tokenizer

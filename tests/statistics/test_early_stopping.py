@@ -16,7 +16,7 @@ from headscope.measure.rounds import Stopped
 from headscope.measure.sums import BatchSums, StoppedEarly, Sums
 from headscope.measure.tally import BLOCKS, Tally
 from headscope.relations import relations_of
-from headscope.relations.relation import EASY, HARD, MATCHED_CONTROL, part_name
+from headscope.relations.parts import EASY, HARD, MATCHED_CONTROL, part_name
 from headscope.statistics.conditions import CONDITIONS, QUERIES
 from headscope.statistics.early_stopping import (
     PartialSums,
