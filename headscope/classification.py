@@ -35,6 +35,7 @@ from headscope.measure.precision_check import PrecisionCheck, compare_precisions
 from headscope.measure.reading import measure, read
 from headscope.measure.second_reading import SecondReading
 from headscope.measure.sums import Sums
+from headscope.measure.surrogate_rows import SurrogateRequest
 from headscope.measure.tally import Tally
 from headscope.measure.text import Text, prepare_text
 from headscope.models.last_model import LastModel
@@ -297,7 +298,7 @@ def _judge(again: SecondReading, info: RunInfo, settings: Settings, session: Ses
     clock, sums = session.clock, again.sums
     weighed = weigh_run(sums.tally, again.relations, seed=settings.seed, info=info)
     clock.lap("judge")
-    result = weighed.judge([] if settings.quick else _surrogates(again, weighed))
+    result = weighed.judge({} if settings.quick else _surrogates(again, weighed))
     clock.lap("surrogates")
     if settings.examples:
         examples = again.examples(_example_requests(result, again.relations, session.models.heads))
@@ -312,7 +313,9 @@ def _judge(again: SecondReading, info: RunInfo, settings: Settings, session: Ses
     return replace(result, info=result.info | {"provenance": provenance})
 
 
-def _surrogates(again: SecondReading, weighed: WeighedRun) -> list[SurrogateScore]:
+def _surrogates(
+    again: SecondReading, weighed: WeighedRun
+) -> dict[SurrogateRequest, SurrogateScore]:
     """Surrogates of the heads that need one; their rows are dropped once they are judged."""
     requests = weighed.surrogate_requests
     rows = again.surrogate_rows(requests)

@@ -1,4 +1,7 @@
-"""The running sums of a run, of batches and resumed runs. They add up in any order."""
+"""The running sums of a run.
+
+Batches add up exactly and in any order. A merge of blocks has its place in the order of batches.
+"""
 
 from __future__ import annotations
 
@@ -109,7 +112,21 @@ class Profile:
 
 @dataclass
 class Tally:
-    """Sums of attention per block × relation × layer × head, and what they are divided by."""
+    """Sums per block × relation × layer × head, and what they are divided by.
+
+    A relation here is a relation of attention, a direct effect, or a part of either
+    (`headscope.relations.parts`). What they sum differs:
+
+    =================== ======================== ========================= ===================
+    relation            `target`, `control`      `hits`                    divisor
+    =================== ======================== ========================= ===================
+    of attention        attention on the cells   queries whose largest     `queries`
+                                                 attention is on a target
+    hard, easy queries  0                        queries at which a target `queries`
+                                                 is preferred
+    direct effect       logits of the tokens     weights of the queries    `hits`, by head
+    =================== ======================== ========================= ===================
+    """
 
     relations: tuple[str, ...]
     target: Float[ndarray, "block relation layer head"]

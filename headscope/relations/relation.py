@@ -113,8 +113,8 @@ class Label:
 class Relation:
     """One row of the table of relations.
 
-    `pairs` finds the target cells of a window and `control` draws the cells that a
-    baseline head would hit as often as the targets. Everything else about scoring is shared.
+    `pairs` finds the target cells of a window. `control` draws cells that a head hits as often as
+    the targets if it attends without regard to the relation. All else of scoring is shared.
     """
 
     type: str

@@ -120,7 +120,7 @@ def run_from_files(
     with reading(folder):
         run = Result(**parts, thresholds=record.relations, info=inward(info, folder))
         _check_heads(run, folder)
-    run = _with_cautions(run)
+    run = _with_columns_since_0_2_0(run)
     if SUMS in files:
         with reading(folder / SUMS):
             relations = (*run.thresholds, *run.info.get("parts", ()))
@@ -187,10 +187,10 @@ def _heads_of(rows: pd.DataFrame) -> set[tuple[int, int]]:
     return {(int(layer), int(head)) for layer, head in pairs}
 
 
-def _with_cautions(run: Result) -> Result:
-    """The run with columns that runs of version 0.2.0 lack: cautions, and `replicates`.
+def _with_columns_since_0_2_0(run: Result) -> Result:
+    """A run of version 0.2.0 with the columns that it lacks: cautions, and `replicates`.
 
-    Their surrogates were compared by another number: what there is now has no value.
+    Its surrogates were compared by another number: what there is now has no value.
     """
     if PRELIMINARY in run.evidence:
         return run

@@ -1,7 +1,7 @@
 """The content of `run.json`: what a run is and what it was made from, enough to repeat it.
 
-`describe_input` states the input before it is read, later steps add to it, and
-`headscope.runs.folder` writes it signed and reads it back.
+`describe_input` states the input before it is read, and later steps add to it.
+`headscope.runs.contents` makes the file, signed by `record_json`, and reads it back.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ def _attention_columns(
     relation: Relation, sums: RelationSums, tally_sums: TallySums, facts: Mapping[str, Any]
 ) -> _Columns:
     bounded = sums.mean(sums.target) >= relation.thresholds.threshold
-    queries = sums.weight.sum()
+    queries = sums.divisor.sum()
     hit_rate = sums.mean(sums.hits)
     if not relation.has_hits:
         hit_rate = np.full_like(hit_rate, np.nan)
@@ -122,7 +122,7 @@ def _hard_columns(relation: Relation, tally_sums: TallySums, facts: Mapping[str,
         return columns
     rates = preference(hard, easy, facts["baselines"])
     return columns | {
-        "hard_n": float(hard.weight.sum()),
+        "hard_n": float(hard.divisor.sum()),
         "hard_rate": rates.rate,
         "hard_low": rates.low,
         "hard_high": rates.high,
@@ -137,13 +137,13 @@ def _effect_columns(effect: Effect, sums: RelationSums, tally_sums: TallySums) -
     columns |= dict.fromkeys(EFFECT_NUMBERS, np.nan)
     second = tally_sums.of(effect, MATCHED_CONTROL)
     at_self = tally_sums.of(effect, SELF)
-    queries = sums.weight
+    queries = sums.divisor
     if effect.top_key is None:
         total = sums.excess.sum(0)
         columns["share"] = ratio(total, np.abs(total).sum())
     elif second is not None:
         # what the sums are divided by counts distinct tokens where heads have their own queries
-        queries = second.weight
+        queries = second.divisor
         columns["spread"] = sums.mean(second.target)
     if second is not None:
         excess = sums.target - second.control

@@ -1,12 +1,13 @@
-"""Judging: sums to evidence, tags and heads, and the same of each half of the documents."""
+"""Judging: from the sums of a run to evidence, tags and heads."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import version
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -70,6 +71,7 @@ THRESHOLDS: Mapping[str, Any] = {
     "resamples": RESAMPLES,
 }
 """Thresholds that all tags share, as `run.json` states them."""
+NO_SCORES: Mapping[SurrogateRequest, SurrogateScore] = MappingProxyType({})
 _HEAD = ["layer", "head"]
 _PACKAGES = ("headscope", "torch", "transformers", "transformer-lens", "numpy", "pandas", "scipy")
 
@@ -82,14 +84,14 @@ class Judging(NamedTuple):
     facts: Facts = NO_FACTS
     """Rates of baselines on the text."""
     interim_tests: int = 1
-    """Number of times that the run tested whether it had read enough."""
+    """Rounds after which the run tested if it could stop."""
 
     def relations(self, relations: Sequence[Relation]) -> pd.DataFrame:
         """Evidence on relations with `verdict`, `tagged` and `replicates`."""
         evidence = weigh(self.tally, relations, seed=self.seed, facts=self.facts)
         if evidence.empty:
             return evidence
-        # Bonferroni's correction: a run that looked several times had as many chances
+        # Bonferroni's correction: a run that tested several times had as many chances
         evidence["q_value"] = np.minimum(1.0, evidence["q_value"] * self.interim_tests)
         return _with_verdicts(evidence, relations)
 
@@ -124,17 +126,17 @@ class WeighedRun:
         names = [relation.id for relation in self.relations if relation.thresholds.beats_surrogate]
         return self.evidence["tagged"] & self.evidence["id"].isin(names)
 
-    def judge(self, surrogates: Sequence[SurrogateScore] = ()) -> Result:
-        """Tag the heads, and note what was decided how."""
+    def judge(self, surrogates: Mapping[SurrogateRequest, SurrogateScore] = NO_SCORES) -> Result:
+        """Tag the heads, and note what was decided how.
+
+        Args:
+            surrogates: the scores of `surrogate_requests`; empty for a run without surrogates.
+        """
         attention = of_attention(self.relations)
         thresholds = {relation.id: relation.thresholds for relation in attention}
-        no_surrogates = dict.fromkeys(SURROGATE_COLUMNS, np.nan)
-        evidence = self.evidence.assign(**no_surrogates)
+        evidence = self._with_scores(surrogates)
         is_requested = self._is_requested
         if surrogates:
-            evidence.loc[is_requested, SURROGATE_COLUMNS] = np.array(
-                [astuple(score) for score in surrogates]
-            )
             evidence = _with_verdicts(evidence, attention)
         evidence["general"] = general_labels(evidence, attention, self.judging.tally)
         info = self.info
@@ -147,6 +149,17 @@ class WeighedRun:
                 "again",
             )
         return _result(replace(self, info=info), evidence, attention, thresholds)
+
+    def _with_scores(self, surrogates: Mapping[SurrogateRequest, SurrogateScore]) -> pd.DataFrame:
+        """The evidence with `SURROGATE_COLUMNS`, NaN in rows without a surrogate."""
+        columns_by_row = {}
+        for request, score in surrogates.items():
+            relation = self.relations[request.relation]
+            columns_by_row[request.layer, request.head, relation.id] = score.columns()
+        rows = zip(self.evidence["layer"], self.evidence["head"], self.evidence["id"], strict=True)
+        scores = [columns_by_row.get(row, {}) for row in rows]
+        table = pd.DataFrame(scores, self.evidence.index, SURROGATE_COLUMNS, dtype=float)
+        return self.evidence.assign(**{name: table[name] for name in SURROGATE_COLUMNS})
 
 
 def _with_verdicts(evidence: pd.DataFrame, relations: Sequence[Relation]) -> pd.DataFrame:

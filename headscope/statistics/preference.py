@@ -82,9 +82,9 @@ def preference(
     bound = MixtureBound(corners)
     rate = hard.mean(hard.hits)
     easy_rate = np.ones_like(rate) if easy is None else easy.mean(easy.hits)
-    influence = ratio_influence(hard.hits, hard.weight, rate)
+    influence = ratio_influence(hard.hits, hard.divisor, rate)
     if easy is not None:
-        easy_influence = ratio_influence(easy.hits, easy.weight, easy_rate)
+        easy_influence = ratio_influence(easy.hits, easy.divisor, easy_rate)
         influence = influence - bound.slope(easy_rate) * easy_influence
     interval = _rate_interval(hard, rate, influence)
     return Preference(
@@ -103,7 +103,7 @@ def _rate_interval(
     if blocks < MIN_BLOCKS:
         return unknown_interval(rate)
     interval = widest(
-        wilson_interval(rate, float(hard.weight.sum())),
+        wilson_interval(rate, float(hard.divisor.sum())),
         block_interval(rate, influence, blocks),
     )
     return Interval(interval.low.clip(0), interval.high.clip(None, 1))

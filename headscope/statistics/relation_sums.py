@@ -47,9 +47,9 @@ class RelationSums:
     control: Float[ndarray, "block head"]
     hits: Float[ndarray, "block head"]
     chance: Float[ndarray, " block"]
-    weight: Float[ndarray, "block _"]
-    """Divisor of the sums: the queries, which all heads have in common, or of an effect
-    what each head was asked at."""
+    divisor: Float[ndarray, "block _"]
+    """What the sums are divided by; see `Tally`. Of attention the number of queries, which all
+    heads have in common; of an effect the weights of the queries of each head."""
     seed: int
     draws: dict[int, Float[ndarray, "resample used"]] = field(default_factory=dict, repr=False)
     """Resamples by the number of blocks, the same for every relation that has as many."""
@@ -66,7 +66,7 @@ class RelationSums:
 
     def mean(self, sums: Float[ndarray, "block head"]) -> Float[ndarray, " head"]:
         """Sums over all blocks for each query; NaN for a head without any."""
-        return ratio(sums.sum(0), self.weight.sum(0))
+        return ratio(sums.sum(0), self.divisor.sum(0))
 
     def uncertainty(
         self,
@@ -74,7 +74,7 @@ class RelationSums:
         bounded: Bool[ndarray, " head"],
         sign: int = 1,
     ) -> Uncertainty:
-        """Interval and p value of Σ excess / Σ weight: blocks resampled or compared.
+        """Interval and p value of Σ excess / Σ divisor: blocks resampled or compared.
 
         NaN for a head that was asked in fewer than eight blocks.
 
@@ -84,19 +84,19 @@ class RelationSums:
             sign: the side of 0 that the test asks for.
         """
         used = self._used
-        weight = self.weight[used]
+        divisor = self.divisor[used]
         blocks = self._blocks_of_heads(excess)
         is_known = blocks >= MIN_BLOCKS
         if not is_known.any():
             unknown = np.full(excess.shape[1:], np.nan)
             return Uncertainty(unknown, unknown, unknown)
-        lift = ratio(excess[used].sum(0), weight.sum(0))
+        lift = ratio(excess[used].sum(0), divisor.sum(0))
         error = self._error(excess)
         half_width = student_half_width(error, blocks)
         low = lift - half_width
         high = lift + half_width
-        counts = weight[:, 0] if weight.shape[1] == 1 else weight[:, bounded]
-        resamples = self._resamples(len(weight))
+        counts = divisor[:, 0] if divisor.shape[1] == 1 else divisor[:, bounded]
+        resamples = self._resamples(len(divisor))
         low[bounded], high[bounded] = interval(excess[used][:, bounded], counts, resamples)
         t = _t_statistic(sign * lift, error)
         p_value = student_p_value(t, blocks)
@@ -107,7 +107,7 @@ class RelationSums:
         )
 
     def margin_of_error(self, sums: Float[ndarray, "block head"]) -> Float[ndarray, " head"]:
-        """Half the width of Student's 95 % interval of Σ sums / Σ weight over blocks.
+        """Half the width of Student's 95 % interval of Σ sums / Σ divisor over blocks.
 
         NaN for a head that was asked in fewer than eight blocks.
         """
@@ -117,19 +117,19 @@ class RelationSums:
 
     def _blocks_of_heads(self, sums: Float[ndarray, "block head"]) -> Int[ndarray, " head"]:
         """Number of blocks in which each head was asked."""
-        is_asked = self.weight[self._used] > 0
+        is_asked = self.divisor[self._used] > 0
         return np.broadcast_to(is_asked.sum(0), sums.shape[1:])
 
     @property
     def _used(self) -> Bool[ndarray, " block"]:
         """Blocks with a query of some head."""
-        return np.asarray((self.weight > 0).any(1))
+        return np.asarray((self.divisor > 0).any(1))
 
     def _error(self, sums: Float[ndarray, "block head"]) -> Float[ndarray, " head"]:
-        """The standard error of Σ sums / Σ weight over blocks."""
+        """The standard error of Σ sums / Σ divisor over blocks."""
         used = self._used
         with np.errstate(divide="ignore", invalid="ignore"):
-            return ratio_error(sums[used], self.weight[used])
+            return ratio_error(sums[used], self.divisor[used])
 
     def _resamples(self, blocks: int) -> Float[ndarray, "resample used"]:
         if blocks not in self.draws:
@@ -163,15 +163,15 @@ class TallySums:
             return None
         hits = self._by_head(self.tally.hits, index)
         queries = self.tally.queries[:, index, None]
-        weight = hits if isinstance(relation, Effect) else queries
-        if not weight.any():
+        divisor = hits if isinstance(relation, Effect) else queries
+        if not divisor.any():
             return None
         return RelationSums(
             target=self._by_head(self.tally.target, index),
             control=self._by_head(self.tally.control, index),
             hits=hits,
             chance=self.tally.chance[:, index],
-            weight=weight,
+            divisor=divisor,
             seed=self._seed,
             draws=self._draws,
         )
@@ -187,7 +187,7 @@ def lift_difference(first: RelationSums, second: RelationSums, head: int) -> Dif
     Blocks of documents hold queries of both, so that what they have in common cancels (Student's
     interval of a difference of ratios, linearised; Cochran 1977, 6.19).
     """
-    is_used = (first.weight[:, 0] > 0) | (second.weight[:, 0] > 0)
+    is_used = (first.divisor[:, 0] > 0) | (second.divisor[:, 0] > 0)
     blocks = int(is_used.sum())
     influence = _lift_influence(first, head) - _lift_influence(second, head)
     error = influence_error(influence, blocks)
@@ -199,12 +199,12 @@ def lift_difference(first: RelationSums, second: RelationSums, head: int) -> Dif
 
 def _lift(sums: RelationSums, head: int) -> float:
     excess = sums.excess[:, head]
-    return float(excess.sum() / sums.weight.sum())
+    return float(excess.sum() / sums.divisor.sum())
 
 
 def _lift_influence(sums: RelationSums, head: int) -> Float[ndarray, " block"]:
     excess = sums.excess[:, head]
-    return ratio_influence(excess, sums.weight[:, 0], _lift(sums, head))
+    return ratio_influence(excess, sums.divisor[:, 0], _lift(sums, head))
 
 
 def ratio(

@@ -56,6 +56,17 @@ class SurrogateScore:
     """Lower end of its 95 % interval: the wider of Wilson's, and Student's over blocks."""
     high: float
 
+    def columns(self) -> dict[str, float]:
+        """The score as columns of `evidence.csv`: `SURROGATE_COLUMNS`."""
+        return {
+            "surrogate_mass": self.mass,
+            "surrogate_hit_rate": self.hit_rate,
+            "surrogate_wrong": self.wrong,
+            "beyond_surrogate": self.beyond,
+            "beyond_low": self.low,
+            "beyond_high": self.high,
+        }
+
 
 _UNKNOWN = float("nan")
 NO_SURROGATE = SurrogateScore(*[_UNKNOWN] * 6)
@@ -67,8 +78,8 @@ def score_surrogates(
     requests: Sequence[SurrogateRequest],
     *,
     progress: OnProgress = silent,
-) -> list[SurrogateScore]:
-    """Scores of the surrogates of some heads, in the order of the requests.
+) -> dict[SurrogateRequest, SurrogateScore]:
+    """Scores of the surrogates of some heads.
 
     Args:
         rows: rows of these heads; None if no window has a query.
@@ -77,10 +88,10 @@ def score_surrogates(
         progress: called in the second half of a progress whose first is the reading of the rows.
     """
     if rows is None:
-        return [NO_SURROGATE] * len(requests)
+        return dict.fromkeys(requests, NO_SURROGATE)
     surrogates = _Surrogates.of(rows, relations, requests)
     surrogates.fit(progress)
-    return [surrogates.score(request) for request in requests]
+    return {request: surrogates.score(request) for request in requests}
 
 
 @dataclass(frozen=True, eq=False)

@@ -127,11 +127,11 @@ def judge(run: Result, kind: AttentionKind = BIDIRECTIONAL) -> pd.DataFrame:
     info, seed = record_of(run), run.info["settings"]["seed"]
     weighed = weigh_run(run.tally, relations, seed=seed, info=info)
     known = run.evidence.set_index(["layer", "head", "type", "relation"])[SURROGATE_COLUMNS]
-    scores = []
+    scores = {}
     for want in weighed.surrogate_requests:
         relation = relations[want.relation]
         row = known.loc[(want.layer, want.head, relation.type, relation.name)]
-        scores.append(SurrogateScore(*row))
+        scores[want] = SurrogateScore(*row)
     return weighed.judge(scores).evidence
 
 

@@ -104,7 +104,7 @@ def scored(patterns, windows, asked, progress) -> SurrogateScore:
     text = SurrogateText(windows, baselines={}, tokens=12_000, seed=0)
     read = partial(rows_of_patterns, patterns)
     rows = read_surrogate_rows(read, text, [asked], requests, progress=progress)
-    (score,) = score_surrogates(rows, [asked], requests, progress=progress)
+    (score,) = score_surrogates(rows, [asked], requests, progress=progress).values()
     return score
 
 

@@ -25,10 +25,10 @@ from headscope.models.engines.scores import (
     PLAIN,
     Heads,
     Keys,
+    RowSums,
     Scores,
     ScoreTerms,
     SeenValues,
-    Sums,
     Values,
     normaliser_of,
     pattern,
@@ -311,7 +311,7 @@ AttentionMaskInterface.register(NAME, mask_of)
 
 def softmax_attend(
     query: Heads, key: Keys, value: SeenValues, scale: float, terms: ScoreTerms = PLAIN
-) -> tuple[Values, Sums]:
+) -> tuple[Values, RowSums]:
     """Softmax attention's output, and each row's log-sum-exp with that of the sink.
 
     Args:
@@ -334,7 +334,7 @@ def softmax_attend(
 
 def by_rows(
     query: Heads, key: Keys, value: SeenValues, scale: float, terms: ScoreTerms
-) -> tuple[Values, Sums]:
+) -> tuple[Values, RowSums]:
     """The same by plain products, some rows at a time, on any device; differentiable."""
     groups = query.shape[1] // value.shape[1]
     value = value.repeat_interleave(groups, 1) if groups > 1 else value
@@ -354,7 +354,7 @@ def by_rows(
 
 def _kernel(
     query: Heads, key: Keys, value: SeenValues, scale: float, terms: ScoreTerms
-) -> tuple[Values, Sums]:
+) -> tuple[Values, RowSums]:
     width, bias = value.shape[-1], terms.bias
     query, key, value = _same_width(query, key, value)
     device = query.device.type
@@ -376,7 +376,7 @@ def _kernel(
 
 def _cuda(
     query: Heads, key: Keys, value: SeenValues, scale: float, bias: Tensor | None
-) -> tuple[Heads, Sums]:
+) -> tuple[Heads, RowSums]:
     half = query.dtype in (torch.float16, torch.bfloat16)
     if bias is None and half and query.shape[-1] <= WIDEST_FLASH:
         flash = torch.ops.aten._scaled_dot_product_flash_attention(

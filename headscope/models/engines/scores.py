@@ -31,7 +31,7 @@ SeenValues = Float[Tensor, "batch _ seen _"]
 """Values at the keys, in some layouts of another width than queries and keys."""
 Values = Float[Tensor, "batch _ position _"]
 """What heads read at the queries, as wide as the values."""
-Sums = Float[Tensor, "batch head position"]
+RowSums = Float[Tensor, "batch head position"]
 
 
 class ScoreTerms(NamedTuple):
@@ -57,7 +57,7 @@ class Scores(NamedTuple):
     query: Heads
     key: Keys
     scale: float
-    normaliser: Sums
+    normaliser: RowSums
     terms: ScoreTerms = PLAIN
     value: SeenValues | None = None
     """Values; None if nobody reads them."""
@@ -80,7 +80,7 @@ def log_probabilities(scores: Scores, request: Request) -> Any:
 
 
 def pattern(query: Heads, key: Keys, scale: float, terms: ScoreTerms) -> Rows:
-    """NonNegative patterns, in single precision at least; differentiable.
+    """Patterns without values below 0, in single precision at least; differentiable.
 
     With a sink a row sums to what the sink leaves.
     """
