@@ -102,7 +102,7 @@ class InvalidRow:
 def check_rows(
     kind: type[HeadscopeError], name: str, invalid: Sequence[InvalidRow], *, of: int
 ) -> None:
-    """Check that a file has no invalid rows.
+    """Check that a file has rows, and no invalid ones.
 
     Args:
         kind: the error.
@@ -111,20 +111,21 @@ def check_rows(
         of: number of all rows.
 
     Raises:
-        HeadscopeError: there are invalid rows; the message lists them.
+        HeadscopeError: there are no rows, or invalid ones; the message lists them.
 
     >>> check_rows(CorpusError, "a.csv", [InvalidRow(3, "no head")], of=9)
     Traceback (most recent call last):
     headscope.errors.CorpusError: a.csv: 1 of 9 rows are invalid: row 3: no head
     """
-    if not invalid:
+    if of and not invalid:
         return
     reasons = [f"row {row.number}: {row.reason}" for row in invalid]
     unlisted = len(reasons) - LISTED_ROWS
     listed = "; ".join(reasons[:LISTED_ROWS])
     if unlisted > 0:
         listed += f"; and {unlisted} more"
-    raise kind(f"{name}: {len(invalid)} of {of} rows are invalid: {listed}")
+    fault = f"{len(invalid)} of {of} rows are invalid: {listed}" if of else "there are no rows"
+    raise kind(f"{name}: {fault}")
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from headscope.errors import CorpusError, ModelError, RunError, nearest_name
 from headscope.options import A_MODEL_OR_RUN, A_RUN, IN_PYTHON, check_model, check_path
 from headscope.paths import resolved
 from headscope.runs.atlas import atlas_names, atlas_of, is_stored
-from headscope.runs.cards import check_whole
+from headscope.runs.cards import check_no_card
 from headscope.runs.contents import RECORD
 from headscope.runs.folder import RunFolder, is_run
 from headscope.runs.recorded_paths import PLACES
@@ -74,7 +74,7 @@ def the_run(run: Result | str | Path) -> Result:
         RunError: no run there, or it cannot be read, or it was read from a head card.
     """
     whole_run = run if isinstance(run, Result) else load(run)
-    check_whole(whole_run)
+    check_no_card(whole_run)
     return whole_run
 
 

@@ -34,7 +34,7 @@ from headscope.options import (
 from headscope.packages import optional_package
 from headscope.progress import Progress, progress_bar
 from headscope.relations import Relations, check_relations, check_types
-from headscope.runs.cards import card_json, check_whole, read_card
+from headscope.runs.cards import card_json, check_no_card, read_card
 from headscope.runs.folder import RunFolder, check_foreign
 from headscope.runs.listing import list_heads
 from headscope.runs.write import check_suffix, check_target, write_file
@@ -132,7 +132,7 @@ class Run(Result):
         """
         from headscope.views.report import report_html
 
-        check_whole(self)
+        check_no_card(self)
         if path is None:
             return report_html(self, light=light)
         target = Path(path)
@@ -157,14 +157,14 @@ class Run(Result):
         optional_package("a figure", "matplotlib")
         from headscope.views.figures import FIGURES
 
-        check_whole(self)
+        check_no_card(self)
         check_choice("picture", kind, FIGURES)
         return FIGURES[kind](self, width)
 
     @checked
     def save(self, folder: PathName, *, overwrite: Overwrite = False) -> Path:
         """Write the run folder; see `headscope.runs.folder.RunFolder.save`."""
-        check_whole(self)
+        check_no_card(self)
         RunFolder(folder).save(self, report=self.report, overwrite=overwrite)
         return Path(folder)
 
@@ -175,7 +175,7 @@ class Run(Result):
         Raises:
             WriteError: the file does not end in .json, is there already, or cannot be written.
         """
-        check_whole(self)
+        check_no_card(self)
         target = Path(path)
         check_suffix(target, ".json")
         check_foreign(target)

@@ -107,7 +107,7 @@ def read_card(path: str | Path) -> Result:
         )
 
 
-def check_whole(run: Result) -> None:
+def check_no_card(run: Result) -> None:
     """Check that a run has all of its evidence.
 
     Raises:

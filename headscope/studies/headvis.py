@@ -86,9 +86,8 @@ PAGE: dict[str, Any] = {
     },
 }
 """Entries of `config.json` that are the same for every run."""
-EMPTY_FOLDERS = ("attributions/qk", "attributions/ov", "custom_sequences")
-"""Folders that HeadVis' server writes into."""
-EMPTY_FILES = ("umap/sequences.json", "server_config.json", "attributions/manifest.json")
+EMPTY_FILES = ("server_config.json", "attributions/manifest.json")
+"""Files that tell HeadVis' page that no server runs; Neuronpedia's script writes them too."""
 
 Sample = list[tuple[int, int]]
 """Numbers of the windows that are written of a head, and their tenths."""
@@ -162,8 +161,6 @@ def headvis(
                 _write(new / "heads" / f"{head_name(*head)}.json", content)
             for name in EMPTY_FILES:
                 _write(new / name, {})
-        for name in EMPTY_FOLDERS:  # a site is files alone
-            (folder / name).mkdir(parents=True, exist_ok=True)
     notes = []
     if len(windows) < sequences:
         notes.append(f"the text has {len(windows)} sequences")

@@ -210,8 +210,6 @@ class LabelJudge:
                 continue
             labelled_heads[LabelledHead(layer, head, label, meaning)] = None
         check_rows(RunError, table.name, invalid, of=len(table.rows))
-        if not labelled_heads:
-            raise RunError(f"{table.name}: no row with a head and a label")
         return list(labelled_heads)
 
     def judge(self, labelled: LabelledHead) -> dict[str, Any]:

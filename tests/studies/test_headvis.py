@@ -75,10 +75,13 @@ def check_data(folder: Path) -> dict[str, Any]:
     assert list(config["metric_descriptions"]) == config["metrics"]
     assert {each["key"] for each in config["custom_plots"] + config["custom_tables"]} <= HEAD
     assert {p.name for p in (folder / "heads").iterdir()} == {f"L{i}H{j}.json" for i, j in heads}
-    for empty in ("umap/sequences.json", "server_config.json", "attributions/manifest.json"):
+    for empty in ("server_config.json", "attributions/manifest.json"):
         assert read(folder / empty) == {}
-    for empty in ("attributions/qk", "attributions/ov", "custom_sequences"):
-        assert (folder / empty).is_dir()
+    # nothing that neither Neuronpedia's loaders read nor its own script writes
+    names = {path.relative_to(folder).parts[0] for path in folder.rglob("*")}
+    assert names == {
+        *("config.json", "scatter_data.json", "server_config.json", "heads", "attributions")
+    }
     rows = read(folder / "scatter_data.json")
     assert [(row["layer"], row["head"]) for row in rows] == heads
     for row in rows:
