@@ -192,8 +192,8 @@ def undecidable() -> str:
     for name, fixed in reference_baselines(CAUSAL).items():
         if not fixed.is_decidable:
             lines.append(
-                f"- `{name}`: “{baseline_in_words(fixed.name)}” is right at {fixed.rate:.1%} of "
-                f"{fixed.queries:,} queries."
+                f"- `{name}`: “{baseline_in_words(fixed.name)}”, {fixed.rate:.1%} of "
+                f"{fixed.queries:,} queries"
             )
     return "\n".join(lines)
 
@@ -508,19 +508,19 @@ def best_heads_of_smollm2() -> str:
 
 
 def _best_head_sentence(name: str, rows: pd.DataFrame) -> str:
-    """How many heads have a tag, and the head with the largest mass with what it fails."""
+    """How many heads have a tag, and the head with the largest mass, with what it fails."""
     tagged = int(rows["tagged"].sum())
     row = rows.sort_values("mass", ascending=False, kind="stable").iloc[0].to_dict()
-    count = {0: "no head has", 1: "1 head has"}.get(tagged, f"{tagged} heads have")
+    count = {0: "no head", 1: "1 head"}.get(tagged, f"{tagged} heads")
     relation = f" at `{row['relation']}`" if row["type"] == name else ""
     sentence = (
-        f"- `{name}`: {count} the tag; {head_name(row['layer'], row['head'])} has the largest "
-        f"mass{relation}, {row['mass']:.2f} (control {row['control']:.2f}"
+        f"- `{name}`: {count}; {head_name(row['layer'], row['head'])}{relation} "
+        f"{row['mass']:.2f} (control {row['control']:.2f}"
     )
     if row["hard_n"] > 0:
         sentence += f"; {row['hard_rate']:.0%} of {row['hard_n']:.0f} hard queries"
     failed = ", ".join(condition.name for condition in failing(row))
-    return sentence + (f") and fails: {failed}." if failed else ").")
+    return sentence + (f"), fails: {failed}" if failed else ")")
 
 
 INDEX_FILE = INDEX.relative_to(PROJECT).as_posix()

@@ -46,8 +46,10 @@ START = Path(__file__).parent / "index.md"
 """The page with the table of all models."""
 CLARK = "bert-base"
 """The model of `data/known_heads.csv` whose heads Clark et al. 2019 describe."""
-TELLING = 3
+TELLING = 2
 NONE = "- none"
+REJECTED = "Rejected in every head: "
+"""Beginning of the line of types without a tag or an open verdict."""
 HALF = 0.5
 LIKELY = 0.9
 """Probability from which on a page counts a tag as likely on another text."""
@@ -102,11 +104,15 @@ def facts(run: hs.Run) -> str:
 
 
 def tags(run: hs.Run) -> str:
-    """A line per head type that was measured."""
+    """A line per head type with a tag or an open verdict, and one that names the other types."""
     evidence = with_thresholds(run.evidence, run.thresholds)
     asked = evidence[evidence["taggable"].astype(bool) & (evidence["n"] >= MIN_QUERIES)]
     rows = []
+    rejected = []
     for name, members in asked.groupby("type", sort=False):
+        if (members["verdict"] == NO).all():
+            rejected.append(str(name))
+            continue
         tagged = members[members["tagged"].astype(bool)]
         likely = str((tagged["replicates"] >= LIKELY).sum())
         rows.append(
@@ -127,7 +133,10 @@ def tags(run: hs.Run) -> str:
         "inconclusive",
         "not identifiable",
     )
-    return "\n".join(table(titles, rows))
+    lines = table(titles, rows)
+    if rejected:
+        lines += ["", f"{REJECTED}{', '.join(rejected)}."]
+    return "\n".join(lines)
 
 
 def telling(run: hs.Run) -> str:
@@ -321,18 +330,37 @@ def with_blocks(text: str, run: hs.Run, *, file: str) -> str:
 
 def overview() -> str:
     """Tags of each type on all pages, and how many of them another text likely gives too."""
-    pages: dict[str, dict[str, str]] = {}
     listed = (PAGES / "index.md").read_text("utf-8")
-    for name in re.findall(r"^\| \[.+?\]\((.+?)\.md\)", listed, flags=re.MULTILINE):
-        text = (PAGES / f"{name}.md").read_text("utf-8")
-        block = re.search(r"generated: tags.*?end of tags", text, flags=re.DOTALL)
-        lines = block[0].splitlines()[3:-1] if block else []
-        cells = [line.strip("| ").split(" | ") for line in lines]
-        pages[name] = {row[0]: f"{row[2]}, {row[3]}" if row[2] != "0" else "0" for row in cells}
-    types = list(dict.fromkeys(kind for rows in pages.values() for kind in rows))
-    links = [f"[{name}](results/{name}.md)" for name in pages]
-    rows = [(kind, *(pages[name].get(kind, "not measured") for name in pages)) for kind in types]
-    return "\n".join(table((f"tags, replicates ≥ {LIKELY:g}", *links), rows))
+    names = re.findall(r"^\| \[.+?\]\((.+?)\.md\)", listed, flags=re.MULTILINE)
+    pages = {name: _tag_counts((PAGES / f"{name}.md").read_text("utf-8")) for name in names}
+    types = dict.fromkeys(kind for counts in pages.values() for kind in counts)
+    rows = []
+    untagged = []
+    for kind in types:
+        counts = [pages[name].get(kind, "not measured") for name in names]
+        if set(counts) <= {"0", "not measured"}:
+            untagged.append(kind)
+        else:
+            rows.append((kind, *counts))
+    links = [f"[{name}](results/{name}.md)" for name in names]
+    lines = table((f"tags, replicates ≥ {LIKELY:g}", *links), rows)
+    if untagged:
+        lines += ["", f"No head of these models has a tag of: {', '.join(untagged)}."]
+    return "\n".join(lines)
+
+
+def _tag_counts(page: str) -> dict[str, str]:
+    """Head type to its number of tags on a page, and of those that another text likely gives."""
+    block = re.search(r"generated: tags.*?end of tags", page, flags=re.DOTALL)
+    counts: dict[str, str] = {}
+    for line in block[0].splitlines() if block else []:
+        if line.startswith(REJECTED):
+            rejected = line.removeprefix(REJECTED).rstrip(".").split(", ")
+            counts |= dict.fromkeys(rejected, "0")
+        elif line.startswith("| ") and not line.startswith("| type "):
+            kind, _, tagged, likely, *_ = line.strip("| ").split(" | ")
+            counts[kind] = "0" if tagged == "0" else f"{tagged}, {likely}"
+    return counts
 
 
 def page_name(run: str) -> str:
