@@ -17,7 +17,7 @@ import torch
 from side_by_side import alternate, bare, corpora, gpt2_shape, ratio, save, scratch, text_windows
 
 from headscope.corpus.window import Window
-from headscope.measure.reading import measure
+from headscope.measure.reading import sum_cells
 from headscope.models.load import load_model
 from headscope.models.model import Model
 from headscope.models.stream import BATCH_TOKENS
@@ -71,7 +71,7 @@ def forward(network: Any, batches: Sequence[torch.Tensor], **options: bool) -> N
 
 
 def classify(model: Model, windows: Sequence[Window]) -> None:
-    measure(model, windows, [], RELATIONS, seed=0, batch_tokens=BATCH_TOKENS)
+    sum_cells(model, windows, [], RELATIONS, seed=0, batch_tokens=BATCH_TOKENS)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from forward import RELATIONS
 from side_by_side import alternate, bare, gpt2_shape, ratio, save, scratch
 
 from headscope.corpus.window import Window
-from headscope.measure.reading import measure
+from headscope.measure.reading import sum_cells
 from headscope.models.load import load_model
 from headscope.models.stream import ACCELERATOR_BATCH_TOKENS
 
@@ -62,7 +62,7 @@ def repeats(length: int, count: int) -> list[Window]:
 
 
 def run(model: Any, windows: list[Window]) -> None:
-    measure(model, [], windows, RELATIONS, seed=0, batch_tokens=ACCELERATOR_BATCH_TOKENS)
+    sum_cells(model, [], windows, RELATIONS, seed=0, batch_tokens=ACCELERATOR_BATCH_TOKENS)
     torch.cuda.synchronize()
 
 

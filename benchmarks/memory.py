@@ -22,7 +22,7 @@ from forward import RELATIONS, forward
 from side_by_side import bare, corpora, gpt2_shape, save, scratch
 from soak import copies
 
-from headscope.measure.reading import measure
+from headscope.measure.reading import sum_cells
 from headscope.models.load import load_model
 from headscope.models.stream import BATCH_TOKENS
 from headscope.models.weights import fuse_activations
@@ -77,7 +77,7 @@ def measuring(name: str, tokens: int, length: int, texts: list[str]) -> float:
         max_length=min(length, model.context),
         seed=0,
     )
-    measure(model, text, [], RELATIONS, seed=0, batch_tokens=BATCH_TOKENS)
+    sum_cells(model, text, [], RELATIONS, seed=0, batch_tokens=BATCH_TOKENS)
     if text.tokens < 0.9 * tokens:
         raise SystemExit(f"the corpora have {text.tokens:,} tokens, and {tokens:,} were asked for")
     return round(peak_mb() - before, 1)

@@ -32,7 +32,7 @@ from headscope.measure.example_reader import Sample
 from headscope.measure.examples import QUICK_WINDOWS
 from headscope.measure.fit_baselines import FittedBaselines, fit_baselines
 from headscope.measure.precision_check import PrecisionCheck, compare_precisions
-from headscope.measure.reading import measure, read
+from headscope.measure.reading import read, sum_cells
 from headscope.measure.second_reading import SecondReading
 from headscope.measure.sums import Sums
 from headscope.measure.surrogate_rows import SurrogateRequest
@@ -212,7 +212,7 @@ def _choose_precision(
     sums: dict[str, Tally] = {}
     for dtype in (WIDE, NARROW):
         model = model if dtype == WIDE else models.narrow()
-        sums[dtype] = measure(
+        sums[dtype] = sum_cells(
             model,
             text.beginning,
             [],

@@ -22,7 +22,7 @@ from headscope.cli.terminal import (
 from headscope.errors import HeadscopeError
 
 # modules of commands; those of studies join in the order of their table
-from headscope.cli import measure, look, export, study_bodies  # isort: skip  # noqa: F401
+from headscope.cli import classify, look, export, study_bodies  # isort: skip  # noqa: F401
 
 add_studies()
 app.registered_commands.sort(key=lambda command: position(command.name))

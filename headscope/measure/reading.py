@@ -130,7 +130,7 @@ def prefetched(items: Iterator[T]) -> Iterator[T]:
             yield item  # type: ignore[misc]
 
 
-def measure(
+def sum_cells(
     model: Model,
     text: Iterable[Window],
     others: Sequence[Window],

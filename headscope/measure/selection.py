@@ -1,4 +1,6 @@
-"""The cells of the relations in a window, and the attention that is read for them.
+"""The cells of the relations in a batch, and the attention that is read for them.
+
+`select` gives a `Selection`: the rows and cells to read, and how their values add up.
 
 Every row of a short window is read; of a long one some rows and single cells. A row of 8,192 keys
 for each of 8,192 queries would cost more than the model itself. Hits need whole rows, since another
@@ -10,14 +12,22 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
+import torch
 from jaxtyping import Float, Int
 from numpy import ndarray
+from torch import Tensor
 
 from headscope.corpus.window import Window
+from headscope.measure.batches import Batch
+from headscope.measure.layer_reader import ReaderConfig
+from headscope.measure.sparse import TileReduction, summing_matrix
+from headscope.measure.tally import grained
 from headscope.models.engines.engine import Entries, PatternRegion, QueryRows, Tile
+from headscope.relations.effects import of_attention
 from headscope.relations.pairs import Pairs, distinct_values
 from headscope.relations.parts import is_compared
 from headscope.relations.query_sampling import LONG, row_queries, turns
@@ -26,6 +36,242 @@ from headscope.relations.window_pairs import WindowPairs
 
 ROW_CELLS = 2**20
 """Cells of some rows that exist at once, all heads together; see the fused engine's tiles."""
+
+
+@dataclass(frozen=True, eq=False)
+class SelectionPart:
+    """Attention that is read of each layer at once, and how its values add up."""
+
+    request: PatternRegion
+    reduction: TileReduction | Tensor
+    """Of rows a reduction; of single cells, which have no hits, a matrix of weights."""
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """All cells that the relations of a batch look at; a row for each block and relation."""
+
+    block: Int[ndarray, " row"]
+    relation: Int[ndarray, " row"]
+    queries: Int[ndarray, " row"]
+    chance: Float[ndarray, " row"]
+    parts: tuple[SelectionPart, ...]
+
+
+def select(
+    batch: Batch, window_pairs: Sequence[WindowPairs], tiles: Sequence[Tile], config: ReaderConfig
+) -> Selection | None:
+    """Find and draw all pairs of a batch; None if absent.
+
+    Draws are seeded by the run's seed and the window's own text, so that they do not depend on
+    batches or on the order of documents.
+    """
+    relations = of_attention(config.relations)
+    pairs_in_windows = _pairs_in_windows(batch, window_pairs, config)
+    if not pairs_in_windows:
+        return None
+    # a row of the sums for each block and relation
+    numbers = [
+        in_window.block * len(relations) + in_window.relation for in_window in pairs_in_windows
+    ]
+    rows, row_of = np.unique(numbers, return_inverse=True)
+    queries, chance = np.zeros(len(rows), np.int64), np.zeros(len(rows))
+    for row, in_window in zip(row_of, pairs_in_windows, strict=True):
+        queries[row] += len(in_window.pairs.targets.queries)
+        chance[row] += _chance(batch.windows[in_window.window], in_window.pairs)
+    shape = _Shape(len(rows), max(map(len, batch.windows)), config.heads)
+    cells = _cells(pairs_in_windows, row_of, shape)
+    hits = _hits(pairs_in_windows, row_of, shape)
+    needed_rows = hits.cell // shape.length
+    requests = row_requests(batch.windows, tiles, needed_rows, cells.cell, heads=config.heads)
+    reductions = _reductions(requests, cells, hits, shape)
+    return Selection(
+        block=rows // len(relations),
+        relation=rows % len(relations),
+        queries=queries,
+        chance=grained(chance),
+        parts=tuple(
+            SelectionPart(request, reduction.to(config.device))
+            for request, reduction in zip(requests, reductions, strict=True)
+        ),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _PairsInWindow:
+    """Targets and controls of one relation in one window of a batch."""
+
+    window: int
+    """Place of the window in the batch."""
+    block: int
+    relation: int
+    """Place of the relation among those of attention."""
+    pairs: PairSet
+    hit_shares: Float[ndarray, " target"]
+    """The weight of a hit of each target; see `hit_shares`."""
+
+
+def _pairs_in_windows(
+    batch: Batch, window_pairs: Sequence[WindowPairs], config: ReaderConfig
+) -> list[_PairsInWindow]:
+    relations = of_attention(config.relations)
+    pairs_in_windows = []
+    for window in range(len(batch.windows)):
+        for relation, cells in find_all(window_pairs[window], relations, config.seed):
+            # the sample of rows is drawn from the whole window, however many blocks it lies in
+            shares = hit_shares(batch.windows[window], cells.targets)
+            for block, in_block in batch.blocks_of(window, cells.targets.query):
+                pairs_in_windows.append(
+                    _PairsInWindow(
+                        window=window,
+                        block=block,
+                        relation=relation,
+                        pairs=_of_block(batch, window, block, cells),
+                        hit_shares=shares[in_block],
+                    )
+                )
+    return pairs_in_windows
+
+
+def _of_block(batch: Batch, row: int, block: int, pairs: PairSet) -> PairSet:
+    """The targets of a window's queries in a block, and the controls of the same queries.
+
+    A control's cell may lie at a query of another block.
+    """
+    if row not in batch.query_blocks:
+        return PairSet(pairs.targets, pairs.controls)
+    block_of_query = batch.query_blocks[row]
+    targets = pairs.targets.where(block_of_query[pairs.targets.query] == block)
+    controls = pairs.controls.where(block_of_query[pairs.controls.owner] == block)
+    return PairSet(targets, controls)
+
+
+@dataclass(frozen=True, eq=False)
+class _Side:
+    """Weighted cells `(window query key)`, flat within one head, and the row each belongs to."""
+
+    row: Int[ndarray, " pair"]
+    cell: Int[ndarray, " pair"]
+    weight: Float[ndarray, " pair"]
+
+    def take(self, which: ndarray) -> _Side:
+        return _Side(self.row[which], self.cell[which], self.weight[which])
+
+    def matrix(self, rows: int, cells: Int[ndarray, " cell"]) -> Tensor:
+        """The sparse matrix `[row cell]` of the weights."""
+        cell = np.searchsorted(cells, self.cell)
+        return summing_matrix(self.row, cell, self.weight, (rows, len(cells)))
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """Sizes of the sums of a batch, and of its patterns."""
+
+    rows: int
+    """Rows of the sums."""
+    length: int
+    """Tokens of the longest window."""
+    heads: int
+
+
+def _side(
+    pairs_in_windows: Sequence[_PairsInWindow],
+    pairs: Sequence[Pairs],
+    row_of: Int[ndarray, " pairs"],
+    shape: _Shape,
+) -> _Side:
+    """The cells of some pairs, one for each of those in windows."""
+    cells = [
+        (in_window.window * shape.length + part.query) * shape.length + part.key
+        for in_window, part in zip(pairs_in_windows, pairs, strict=True)
+    ]
+    row = np.repeat(row_of, [len(part) for part in pairs])
+    weights = [part.weight for part in pairs]
+    return _Side(row, np.concatenate(cells), np.concatenate(weights))
+
+
+def _cells(
+    pairs_in_windows: Sequence[_PairsInWindow], row_of: Int[ndarray, " pairs"], shape: _Shape
+) -> _Side:
+    """Targets, and the controls in rows below them."""
+    targets = [in_window.pairs.targets for in_window in pairs_in_windows]
+    controls = [in_window.pairs.controls for in_window in pairs_in_windows]
+    of_targets = _side(pairs_in_windows, targets, row_of, shape)
+    of_controls = _side(pairs_in_windows, controls, row_of + shape.rows, shape)
+    return _Side(
+        np.concatenate([of_targets.row, of_controls.row]),
+        np.concatenate([of_targets.cell, of_controls.cell]),
+        np.concatenate([of_targets.weight, of_controls.weight]),
+    )
+
+
+def _hits(
+    pairs_in_windows: Sequence[_PairsInWindow],
+    row_of: Int[ndarray, " pairs"],
+    shape: _Shape,
+) -> _Side:
+    """The targets whose hits are counted; the first token is never one."""
+    targets = [in_window.pairs.targets for in_window in pairs_in_windows]
+    side = _side(pairs_in_windows, targets, row_of, shape)
+    shares = np.concatenate([in_window.hit_shares for in_window in pairs_in_windows])
+    hits = replace(side, weight=side.weight * shares)
+    key = hits.cell % shape.length
+    is_counted = (key > 0) & (hits.weight > 0)
+    return hits.take(is_counted)
+
+
+def _reductions(
+    requests: Sequence[PatternRegion], cells: _Side, hits: _Side, shape: _Shape
+) -> Iterator[TileReduction | Tensor]:
+    """The reduction of each request's values; every cell belongs to one of them."""
+    of_cells, of_hits = (
+        _split(request_of_cell(requests, side.cell, shape.length), len(requests))
+        for side in (cells, hits)
+    )
+    for request, cell_rows, hit_rows in zip(requests, of_cells, of_hits, strict=True):
+        if isinstance(request, Entries):
+            flat = (request.window * shape.length + request.queries) * shape.length + request.keys
+            yield cells.take(cell_rows).matrix(2 * shape.rows, flat)
+        else:
+            yield _tile_reduction(request, cells.take(cell_rows), hits.take(hit_rows), shape)
+
+
+def _split(owner: Int[ndarray, " cell"], count: int) -> list[ndarray]:
+    order = np.argsort(owner, kind="stable")
+    return np.split(order, np.searchsorted(owner[order], np.arange(1, count)))
+
+
+def _tile_reduction(
+    request: Tile | QueryRows, all_cells: _Side, targets: _Side, shape: _Shape
+) -> TileReduction:
+    rows, length, heads = shape.rows, shape.length, shape.heads
+    cells, target_cells = distinct_values(all_cells.cell), distinct_values(targets.cell)
+    queries = request.shape[1]
+    head = torch.arange(heads) * queries
+
+    def row(cell: ndarray) -> Int[ndarray, " cell"]:
+        """Place of a cell's query among the rows of head 0."""
+        window, query = np.divmod(cell // length, length)
+        if isinstance(request, QueryRows):
+            return np.searchsorted(request.queries, query)
+        first = request.windows.start
+        return np.asarray((window - first) * heads * queries + query - request.queries.start)
+
+    flat = torch.from_numpy(row(cells) * request.keys + cells % length)[:, None]
+    flat = flat + head * request.keys
+    return TileReduction(
+        cells=flat,
+        targets=flat[torch.from_numpy(np.searchsorted(cells, target_cells))],
+        target_rows=torch.from_numpy(row(target_cells))[:, None] + head,
+        mass=all_cells.matrix(2 * rows, cells),
+        hit=targets.matrix(rows, target_cells),
+    )
+
+
+def _chance(window: Window, pairs: PairSet) -> float:
+    """The mass of a head that spreads evenly over the keys of each row, summed over queries."""
+    targets = pairs.targets
+    return float((targets.weight / window.keys_seen(targets.query)).sum())
 
 
 def find_all(

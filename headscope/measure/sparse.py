@@ -1,14 +1,18 @@
-"""Sparse matrices that add up cells by group."""
+"""Sparse matrices that add up cells by group, and the cells of a tile of rows."""
 
 from __future__ import annotations
 
 import warnings
+from dataclasses import dataclass, fields
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 from numpy import ndarray
 from torch import Tensor
+
+from headscope.measure.sink_positions import without_sinks
+from headscope.models.engines.engine import Rows
 
 # torch says that sparse tensors are in beta and unchecked; the product used here is tested
 warnings.filterwarnings("ignore", message="(?s).*Sparse (CSR|invariant)")
@@ -29,3 +33,86 @@ def summing_matrix(
         size=shape,
         check_invariants=False,
     )
+
+
+@dataclass(frozen=True, eq=False)
+class TileReduction:
+    """The cells that lie in one tile of rows, and how they add up.
+
+    `cells` are the tile's distinct cells of every head, as flat indices into its rows
+    `[window head query key]`; `targets` are those of the target cells, the first token's left out,
+    and `target_rows` their queries, as flat indices into `[window head query]`. `mass` and `hit`
+    are sparse matrices that add weighted cells up by block and relation, targets first and controls
+    below them.
+    """
+
+    cells: Int[Tensor, "cell head"]
+    targets: Int[Tensor, "target head"]
+    target_rows: Int[Tensor, "target head"]
+    mass: Tensor
+    hit: Tensor
+
+    def sums(
+        self, rows: Rows, sinks: Int[Tensor, "window column"], *, logarithms: bool
+    ) -> tuple[Tensor, Tensor]:
+        """Masses `[2 rows, head]` and arg-max hits `[rows, head]`.
+
+        A target that is the row's largest counts 1; of k equally large keys, wherever they are,
+        each counts 1/k, so that a hit does not depend on what else is asked.
+
+        Args:
+            rows: the tile's rows, probabilities or their logarithms; they are as before afterwards.
+            sinks: sink positions of each window, −1 for none; never the largest of a row.
+            logarithms: whether rows are logarithms.
+        """
+        rows = rows.contiguous()
+        values = _at(rows, self.cells)
+        with without_sinks(rows, sinks, logarithms=logarithms):
+            largest = rows.amax(-1)
+            # attention that is 0 hits nothing
+            least = largest.exp() if logarithms else largest
+            best = _at(largest.masked_fill(least <= 0, torch.inf), self.target_rows)
+            hits = (_at(rows, self.targets) >= best).view(-1).nonzero()[:, 0]
+            shares = self._shares(hits, rows, largest)
+        if logarithms:
+            values = values.exp_()
+        return self.mass @ values, self.hit @ shares
+
+    def _shares(
+        self,
+        hits: Int[Tensor, " hit"],
+        rows: Rows,
+        largest: Float[Tensor, "window head query"],
+    ) -> Float[Tensor, "target head"]:
+        """1/k for each hit in a row of which k keys are the largest, else 0.
+
+        Hits are flat indices into `targets`.
+        """
+        cells = self.targets.view(-1)[hits]
+        hit_rows = self.target_rows.view(-1)[hits]
+        flat = rows.view(-1)
+        largest = largest.view(-1)
+        count = torch.zeros_like(largest, dtype=torch.float32)
+        ones = torch.ones_like(hit_rows, dtype=torch.float32)
+        count.index_add_(0, hit_rows, ones)
+        # if a row without its hits has the same maximum, other keys are as large: a rare case
+        flat.index_fill_(0, cells, -torch.inf)
+        largest_of_others = rows.amax(-1).view(-1)
+        is_tied = (largest_of_others == largest) & (count > 0)
+        tied = is_tied.nonzero()[:, 0]
+        tied_rows = rows.view(len(largest), -1)[tied]
+        equal = tied_rows == largest[tied, None]
+        count[tied] += equal.sum(-1)
+        flat.index_copy_(0, cells, largest[hit_rows])
+        shares = torch.zeros_like(self.targets, dtype=torch.float32)
+        shares.view(-1)[hits] = 1 / count[hit_rows]
+        return shares
+
+    def to(self, device: torch.device | str) -> TileReduction:
+        """The same part with its tensors on a device."""
+        return TileReduction(*(getattr(self, field.name).to(device) for field in fields(self)))
+
+
+def _at(values: Tensor, places: Int[Tensor, "place head"]) -> Float[Tensor, "place head"]:
+    """Elements by flat index, in single precision; faster than indexing with a matrix."""
+    return values.reshape(-1).index_select(0, places.view(-1)).view(places.shape).float()

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 import headscope as hs
-from headscope.cli.measure import next_step
+from headscope.cli.classify import next_step
 from tests.helpers.formats import HEADS_BEFORE_EXPLAIN, columns_of
 from tests.helpers.hand_built import run_of
 from tests.helpers.shell import headscope

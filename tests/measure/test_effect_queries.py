@@ -11,7 +11,7 @@ from headscope.corpus.shipped import asked_corpora
 from headscope.corpus.window import Window
 from headscope.measure.effect_queries import EVERY, TopKeyQueries
 from headscope.measure.logit_effects import partners
-from headscope.measure.reading import measure
+from headscope.measure.reading import sum_cells
 from headscope.models.load import load_model
 from headscope.relations.effects import EFFECTS, sum_names
 from headscope.relations.parts import MATCHED_CONTROL, part_name
@@ -38,7 +38,7 @@ def test_the_sums_are_those_of_a_slow_loop(tokenizer, tmp_path):
         asked_corpora("gold"), model.tokenizer, max_tokens=150, max_length=64, seed=0
     )
     windows = list(text)
-    tally = measure(model, windows, [], EFFECTS, seed=0, batch_tokens=256)
+    tally = sum_cells(model, windows, [], EFFECTS, seed=0, batch_tokens=256)
     names, patterns, effects = sum_names(EFFECTS), {}, {}
     expected = np.zeros((2, 4, model.layers, model.heads))  # copy and suppress/predicted
     queries = 0
@@ -107,7 +107,7 @@ def test_named_tokens_are_asked_of_every_head_alike(tokenizer, tmp_path):
     model = load_model(str(save_model("gpt2", tokenizer, tmp_path)))
     vocabulary = model.tokenizer.ordinary_tokens(model.vocabulary_size)
     windows = repeat_windows(vocabulary, model.tokenizer, max_length=40, seed=0, count=3)
-    tally = measure(model, [], windows, EFFECTS, seed=0, batch_tokens=256)
+    tally = sum_cells(model, [], windows, EFFECTS, seed=0, batch_tokens=256)
     index = sum_names(EFFECTS).index("writes/induction/repeat")
     expected, asked = np.zeros((model.layers, model.heads)), 0
     for window in windows:

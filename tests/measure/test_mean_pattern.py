@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import headscope as hs
-from headscope.measure.reading import measure
+from headscope.measure.reading import sum_cells
 from headscope.measure.tally import SIDE
 from headscope.models.load import load_model
 from headscope.relations import relations_of
@@ -93,7 +93,7 @@ def test_a_models_pictures_are_the_mean_of_its_own_patterns(gpt2_folder):
     model = load_model(str(gpt2_folder))
     config = StimulusConfig(model.tokenizer, model.vocabulary_size, 64, 0, 9)
     windows = REPEAT.windows(config)
-    tally = measure(model, [], windows, relations_of(["induction"]), seed=0, batch_tokens=256)
+    tally = sum_cells(model, [], windows, relations_of(["induction"]), seed=0, batch_tokens=256)
     sums, counts = np.zeros((SIDE, SIDE)), np.zeros(SIDE)
     profiled = windows[:8]  # of each stimulus the first eight documents
     for window, patterns in zip(profiled, eager_attention(gpt2_folder, profiled), strict=True):

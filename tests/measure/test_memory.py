@@ -10,7 +10,7 @@ import torch
 
 from headscope.errors import ModelError
 from headscope.measure.batch_reader import BatchReader
-from headscope.measure.reading import measure, read
+from headscope.measure.reading import read, sum_cells
 from headscope.measure.sums import Sums
 from headscope.models.load import load_model
 from headscope.relations import relations_of
@@ -59,13 +59,13 @@ def windows(model):
 
 @pytest.fixture(scope="module")
 def small(model, windows):
-    return measure(model, [], windows, RELATIONS, seed=0, batch_tokens=4 * 41)
+    return sum_cells(model, [], windows, RELATIONS, seed=0, batch_tokens=4 * 41)
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=["accelerator", "processor", "python"])
 def test_halves_add_bit_for_bit_what_they_give_alone(model, windows, small, error):
     narrow = replace(model, engine=Narrow(model.engine, 4 * 41, error))
-    found = measure(narrow, [], windows, RELATIONS, seed=0, batch_tokens=16 * 41)
+    found = sum_cells(narrow, [], windows, RELATIONS, seed=0, batch_tokens=16 * 41)
     assert narrow.engine.sizes.count(16 * 41) == 2
     for name, array in small.arrays().items():
         assert np.array_equal(found.arrays()[name], array), name
@@ -81,7 +81,7 @@ def test_halves_add_bit_for_bit_what_they_give_alone(model, windows, small, erro
 def test_a_window_that_does_not_fit_alone_is_named(model, windows, error, raised, message):
     narrow = replace(model, engine=Narrow(model.engine, 10, error))
     with pytest.raises(raised, match=message):
-        measure(narrow, [], windows, RELATIONS, seed=0, batch_tokens=512)
+        sum_cells(narrow, [], windows, RELATIONS, seed=0, batch_tokens=512)
 
 
 def test_batches_that_were_read_in_halves_are_counted(model, windows):

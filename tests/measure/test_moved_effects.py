@@ -7,7 +7,7 @@ import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from headscope.measure.reading import measure
+from headscope.measure.reading import sum_cells
 from headscope.models.load import load_model
 from headscope.relations.effects import EFFECTS, sum_names
 from headscope.statistics.judge_heads import Judging
@@ -68,7 +68,7 @@ def test_what_is_read_at_the_own_position_earns_no_tag(noise, tokenizer, tmp_pat
     vocabulary = model.tokenizer.ordinary_tokens(model.vocabulary_size)
     windows = repeat_windows(vocabulary, model.tokenizer, max_length=LENGTH, seed=0, count=16)
     assert {window.copy_length for window in windows} == {20}
-    tally = measure(model, [], windows, EFFECTS, seed=0, batch_tokens=256)
+    tally = sum_cells(model, [], windows, EFFECTS, seed=0, batch_tokens=256)
     assert tally.relations == sum_names(EFFECTS)
     evidence = Judging(tally, seed=0).relations(EFFECTS)
     evidence = evidence[evidence["relation"] == "repeat"]

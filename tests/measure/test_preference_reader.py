@@ -15,7 +15,7 @@ from headscope.measure.batches import assign_blocks
 from headscope.measure.fit_baselines import fit_baselines
 from headscope.measure.layer_reader import ReaderConfig, read_layer, shared_requests
 from headscope.measure.preference_reader import preference_reader
-from headscope.measure.reading import measure
+from headscope.measure.reading import sum_cells
 from headscope.measure.sink_positions import LATE, SHORTEST, late_tiles
 from headscope.measure.tally import Tally
 from headscope.models.engines.engine import Entries, Tile, slice_pattern
@@ -110,7 +110,7 @@ def test_a_late_tile_that_equals_the_last_tile_of_a_layout_is_read_by_both_reade
     )
     assert fused.engine.layout(1, len(window))[1:] == late_tiles([window])
     tallies = {
-        name: measure(model, [window], [], parts, seed=0, batch_tokens=len(window))
+        name: sum_cells(model, [window], [], parts, seed=0, batch_tokens=len(window))
         for name, model in models.items()
     }
     # the eager engine gives whole patterns, so that no late tile equals one of its tiles

@@ -7,7 +7,7 @@ import pytest
 
 from headscope.corpus.shipped import data_folder
 from headscope.measure.profile import describe
-from headscope.measure.reading import measure
+from headscope.measure.reading import sum_cells
 from headscope.models.load import load_model
 from headscope.relations import relations_of
 from headscope.stimuli.natural_text import TextWindows
@@ -23,7 +23,7 @@ def both(request, gpt2_folder):
     corpus = data_folder() / "corpora" / "gold.conllu"
     text = TextWindows([corpus], model.tokenizer, max_tokens=2_000, max_length=96, seed=0)
     windows = list(text)[:WINDOWS]
-    tally = measure(model, windows, [], relations_of(["sink"]), seed=0, batch_tokens=200)
+    tally = sum_cells(model, windows, [], relations_of(["sink"]), seed=0, batch_tokens=200)
     table = describe(tally.profile, range(model.layers))
     return table, eager_attention(gpt2_folder, windows)
 

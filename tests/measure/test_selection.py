@@ -7,7 +7,7 @@ import pytest
 
 import headscope as hs
 from headscope.corpus.window import Window
-from headscope.measure.reading import measure
+from headscope.measure.reading import sum_cells
 from headscope.measure.tally import Tally
 from headscope.models.load import load_model
 from headscope.relations import relations_of
@@ -50,7 +50,7 @@ def attentions(folder) -> list[np.ndarray]:
 def tally_of(folder, engine: str, batch_tokens: int) -> Tally:
     model = load_model(str(folder), engine=engine, device="cpu")
     assert model.engine.name == engine
-    return measure(model, WINDOWS, [], RELATIONS, seed=0, batch_tokens=batch_tokens)
+    return sum_cells(model, WINDOWS, [], RELATIONS, seed=0, batch_tokens=batch_tokens)
 
 
 @pytest.mark.parametrize(

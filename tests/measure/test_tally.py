@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from headscope.corpus.shipped import data_folder
-from headscope.measure.reading import measure
+from headscope.measure.reading import sum_cells
 from headscope.measure.selection import find_all
 from headscope.measure.tally import Tally
 from headscope.models.load import load_model
@@ -55,7 +55,7 @@ def tally(loaded, windows):
 def tally_of(model, windows, batch_tokens=1500) -> Tally:
     text = [window for window in windows if window.stimulus == "text"]
     rest = [window for window in windows if window.stimulus != "text"]
-    return measure(model, text, rest, RELATIONS, seed=0, batch_tokens=batch_tokens)
+    return sum_cells(model, text, rest, RELATIONS, seed=0, batch_tokens=batch_tokens)
 
 
 @pytest.fixture(scope="module")

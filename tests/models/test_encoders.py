@@ -14,7 +14,7 @@ from transformers import (
 
 import headscope as hs
 from headscope.attention_kind import BIDIRECTIONAL
-from headscope.measure.reading import measure
+from headscope.measure.reading import sum_cells
 from headscope.models.engines import fused
 from headscope.models.load import load_model
 from headscope.relations import relations_of
@@ -104,7 +104,7 @@ def test_profiles_of_a_long_window_do_not_depend_on_tiles(text, folder, monkeypa
     tallies = []
     for cells in (2**20, 1):
         monkeypatch.setattr(fused, "BLOCK_CELLS", cells)
-        tallies.append(measure(model, windows, [], relations, seed=0, batch_tokens=256))
+        tallies.append(sum_cells(model, windows, [], relations, seed=0, batch_tokens=256))
     for name, sums in tallies[0].arrays().items():
         assert np.allclose(sums, tallies[1].arrays()[name], atol=1e-3), name
 

@@ -10,7 +10,7 @@ from transformers import AutoTokenizer, FalconConfig, FalconForCausalLM
 import headscope as hs
 from headscope.corpus.shipped import mini_folder
 from headscope.errors import ModelError
-from headscope.measure.reading import measure
+from headscope.measure.reading import sum_cells
 from headscope.measure.tally import Tally
 from headscope.models.engines import eager, fused
 from headscope.models.load import load_model
@@ -33,7 +33,7 @@ def stimuli(model_folder, annotated):
 def tally_by(engine: str, folder, stimuli) -> Tally:
     model = load_model(str(folder), engine=engine)
     assert model.engine.name == engine
-    return measure(model, *stimuli, RELATIONS, seed=0, batch_tokens=1000)
+    return sum_cells(model, *stimuli, RELATIONS, seed=0, batch_tokens=1000)
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from headscope.measure.cell_reader import TileReduction
+from headscope.measure.sparse import TileReduction
 
 WINDOWS, HEADS, LENGTH = 2, 3, 9
 SINKS = [[3, -1], [1, 20]]
