@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from headscope.studies.compare import compare as compare
     from headscope.studies.emergence import emergence as emergence
     from headscope.studies.explain.explanation import explain as explain
+    from headscope.studies.explain.one_query import explain_at as explain_at
     from headscope.studies.explain.program_scores import score_programs as score_programs
     from headscope.studies.explain.replace_heads import replace_heads as replace_heads
     from headscope.studies.function_vectors import function_vectors as function_vectors

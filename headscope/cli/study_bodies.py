@@ -235,6 +235,21 @@ def _ablate_tags(call: StudyCall, run: Path) -> None:
 def explain(
     call: StudyCall,
     model: ModelOrRun,
+    head: Annotated[
+        str | None, typer.Argument(help="With --at: L5H1 or 5.1.", show_default=False)
+    ] = None,
+    at: Annotated[
+        str | None,
+        typer.Option(
+            help="Explain the attention of HEAD at the last token of this text.", show_default=False
+        ),
+    ] = None,
+    query: Annotated[
+        int | None,
+        typer.Option(
+            help="With --at: position of another query, from 0.", min=0, show_default=False
+        ),
+    ] = None,
     programs: Annotated[
         Path | None,
         typer.Option(
@@ -254,23 +269,29 @@ def explain(
 ) -> None:
     """Fit a small feature model to each head; for a run, also write RUN/feature_model.csv.
 
-    With --programs the heads' patterns are compared with those of your own functions instead. With
-    --replace the model runs with the feature models in place of the patterns. Neither changes the
-    run.
+    With --at the attention of one query of a head is explained, key by key. With --programs the
+    heads' patterns are compared with those of your own functions. With --replace the model runs
+    with the feature models in place of the patterns. None of these changes the run.
     """
     call.check()
-    if not replace and call.figure:
-        raise HeadscopeError("--figure needs --replace")
-    if programs is not None:
-        score = imported("explain.program_scores:score_programs")
-        result = score(programs=programs, **call.arguments)
-        call.show(result, call.write(result))
+    is_at = at is not None
+    is_named = head is not None
+    if (call.figure and not replace) or is_at != is_named or (query is not None and not is_at):
+        raise HeadscopeError("--figure needs --replace; HEAD and --query need --at, and --at HEAD")
+    arguments: dict[str, Any] = {}
+    if is_at:
+        function = "explain.one_query:explain_at"
+        arguments = {"text": at, "head": head, "query": query}
+    elif programs is not None:
+        function = "explain.program_scores:score_programs"
+        arguments = {"programs": programs}
+    elif replace:
+        function = "explain.replace_heads:replace_heads"
+    else:
+        _explain_heads(call, Path(model))
         return
-    if replace:
-        result = imported("explain.replace_heads:replace_heads")(**call.arguments)
-        call.show(result, call.write(result))
-        return
-    _explain_heads(call, Path(model))
+    result = imported(function)(**call.arguments, **arguments)
+    call.show(result, call.write(result))
 
 
 def _explain_heads(call: StudyCall, path: Path) -> None:

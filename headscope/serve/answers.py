@@ -11,6 +11,8 @@ from numpy import ndarray
 from headscope.serve.live import Live, SentencePredictions
 from headscope.views.report.data import pack_picture
 
+KEYS = 6
+"""Number of keys of a query whose terms the page shows."""
 SIDE = 64
 """Largest side of a small picture in cells; for longer sentences several cells become one."""
 
@@ -48,6 +50,36 @@ def head_answer(live: Live, text: str, head: str) -> dict[str, Any]:
     row = live.model.attention_layers.index(layer)
     pattern = live.read(text).patterns[row, number].double().numpy()
     return {"head": head, "matrix": pattern.round(6).tolist()}
+
+
+def explanation_answer(live: Live, text: str, head: str) -> dict[str, Any]:
+    """The share of the head's bits that its feature model explains, and keys for each query.
+
+    A key has its position, the feature model's share, and the terms that made it. Keys are the
+    `KEYS` of each query with the largest attention or share.
+
+    Raises:
+        HeadscopeError: see `Live.explain`.
+    """
+    explanation = live.explain(text, head)
+    layer, number = live.head(head)
+    row = live.model.attention_layers.index(layer)
+    pattern = live.read(text).patterns[row, number].numpy()
+    shares = explanation.on_text.shares
+    largest = np.argsort(-np.maximum(pattern, shares), axis=1, kind="stable")[:, :KEYS]
+    queries = []
+    for query, keys in enumerate(largest.tolist()):
+        of_query = []
+        for key in keys:
+            share = round(float(shares[query, key]), 6)
+            if share > 0 or pattern[query, key] > 0:
+                of_query.append([key, share, explanation.on_text.terms_at(query, key)])
+        queries.append(of_query)
+    return {
+        "head": head,
+        "explained": round(explanation.fitted.explained.value, 6),
+        "queries": queries,
+    }
 
 
 def predictions_answer(predictions: SentencePredictions) -> dict[str, Any]:

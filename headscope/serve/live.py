@@ -14,13 +14,18 @@ from torch import Tensor
 from headscope.causal.head_set import Head, heads_by_layer, matched_sets, output_norms
 from headscope.causal.intervention import Intervention, ablated
 from headscope.causal.rerun import CleanRun, Rerunner, TokenRows
+from headscope.corpus.shipped import asked_corpora
 from headscope.corpus.window import Window
 from headscope.errors import HeadscopeError, ModelError
 from headscope.heads import parse_head
 from headscope.models.model import Model
 from headscope.models.stream import LayerAttention, stream_attention, whole_patterns
 from headscope.models.text_window import check_unicode, text_window
+from headscope.resolve import text_of
 from headscope.statistics.result import Result
+from headscope.studies.explain.explanation import WINDOWS
+from headscope.studies.explain.feature_model import FeatureModel
+from headscope.studies.explain.one_query import PlainTextExplainer, TextExplanation
 
 MOST_TOKENS = 256
 """Longest sentence: the patterns of 1,024 heads on so many tokens are 268 MB."""
@@ -51,6 +56,14 @@ class SentenceReading:
     predictions: SentencePredictions | None
 
 
+@dataclass(frozen=True, eq=False)
+class HeadExplanation:
+    """A head's feature model, and what it makes of a sentence."""
+
+    fitted: FeatureModel
+    on_text: TextExplanation
+
+
 class Live:
     """A model, with its run if there is one.
 
@@ -64,6 +77,8 @@ class Live:
         """Reason why no head can be ablated, or nothing."""
         self._rerunner = self._make_rerunner()
         self._last: tuple[str, SentenceReading] | None = None
+        self._explainer: PlainTextExplainer | None = None
+        self._feature_models: dict[Head, FeatureModel] = {}
 
     def read(self, text: str) -> SentenceReading:
         """Every head's pattern on a sentence, and what the model predicts there.
@@ -97,6 +112,23 @@ class Live:
         layer, head = parse_head(name)
         self.model.check_head(layer, head)
         return layer, head
+
+    def explain(self, text: str, name: str) -> HeadExplanation:
+        """A head's feature model on a sentence; it is fitted at the first call for the head.
+
+        Raises:
+            HeadscopeError: see `read`; there is no such head; or the text of the run that the model
+                is fitted on cannot be read.
+        """
+        head = self.head(name)
+        window = self.window(text)
+        if self._explainer is None:
+            corpora = asked_corpora(text_of(self.run, None))
+            self._explainer = PlainTextExplainer.of(self.model, corpora, windows=WINDOWS, seed=0)
+        if head not in self._feature_models:
+            self._feature_models[head] = self._explainer.fit(*head)
+        fitted = self._feature_models[head]
+        return HeadExplanation(fitted, self._explainer.explain(fitted, window))
 
     def without(
         self, text: str, heads: Sequence[str], method: AblationMethod = "mean"

@@ -10,9 +10,9 @@ function measures(size) {
   return unit(LABELS_WIDE) >= LABELLED ? { unit: unit(LABELS_WIDE), margin: LABELS_WIDE } : { unit: Math.max(3, unit(PLAIN)), margin: PLAIN };
 }
 
-function patternView(tokens, matrix, mark, { name, pinned, onpin }) {
+function patternView(tokens, matrix, mark, { name, pinned, onpin, explanation = null }) {
   const size = tokens.length, { unit, margin } = measures(size), labelled = margin > PLAIN, side = size * unit, canvas = el("canvas", { class: "whole-pattern", tabindex: "0", role: "img", "aria-label": `${name}: ${size} queries downward, ${size} keys to the right; arrow keys move the row` });
-  const message = el("p", { class: "small message", "aria-live": "polite" });
+  const message = el("p", { class: "small message", "aria-live": "polite" }), why = el("div", { class: "why" });
   let over = null, at = pinned;
   const row = () => over ?? at;
 
@@ -56,6 +56,7 @@ function patternView(tokens, matrix, mark, { name, pinned, onpin }) {
   function describe() {
     const shares = matrix[row()], best = shares.map((share, key) => [share, key]).sort((a, b) => b[0] - a[0]).slice(0, 3).filter(([share]) => share >= 0.05);
     message.textContent = `“${visible(tokens[row()]).trim()}” (token ${row()}) attends to ${best.map(([share, key]) => `“${visible(tokens[key]).trim()}” ${number(share)}`).join(", ") || "no token for more than 0.05"}${row() === at ? " – pinned" : ""}`;
+    if (explanation) why.replaceChildren(termsOf(tokens, shares, explanation.queries[row()]));
   }
 
   const show = (pointed, kept) => { [over, at] = [pointed, kept]; canvas.redraw(); describe(); };
@@ -76,17 +77,23 @@ function patternView(tokens, matrix, mark, { name, pinned, onpin }) {
   });
   canvas.redraw();
   describe();
-  return el("div", {}, el("div", { class: "scroll" }, canvas), message, saveButtons(canvas, `${name} pattern`));
+  return el("div", {}, el("div", { class: "scroll" }, canvas), message, why, saveButtons(canvas, `${name} pattern`));
+}
+
+/* The keys of a query with the head's attention, the share of its feature model, and the terms that made the share. */
+function termsOf(tokens, shares, keys) {
+  const rows = keys.map(([key, share, terms]) => el("tr", {}, el("td", {}, visible(tokens[key]).trim()), el("td", {}, number(shares[key])), el("td", {}, number(share)), el("td", {}, terms || "no feature")));
+  return el("table", { class: "terms" }, el("tr", {}, ["key", "attention", "feature model", "terms in logits"].map((name) => el("th", { scope: "col" }, name))), rows);
 }
 
 const short = (text) => (text.length > 12 ? `${text.slice(0, 11)}…` : text);
 
 /* A head with its tags, what it does in words, and its pattern. */
-function headView(row, tokens, matrix, { pinned, onpin, control = "" }) {
+function headView(row, tokens, matrix, { pinned, onpin, control = "", explanation = null }) {
   const name = headName(row.layer, row.head);
   return [
     el("h2", {}, `${name} `, tagsOf(row).length ? tagsOf(row).map((tag) => chip(tag, markedTag(row, tag))) : chip(row.primary)), control,
     DATA.has_run ? plainSentence(row, placeOf(row.layer, row.head)) : "",
-    patternView(tokens, matrix, row.primary, { name, pinned, onpin }),
+    patternView(tokens, matrix, row.primary, { name, pinned, onpin, explanation }),
   ];
 }

@@ -23,7 +23,12 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from headscope.errors import HeadscopeError
-from headscope.serve.answers import head_answer, predictions_answer, sentence_answer
+from headscope.serve.answers import (
+    explanation_answer,
+    head_answer,
+    predictions_answer,
+    sentence_answer,
+)
 from headscope.serve.guard import TOKEN, Guard, error_response
 from headscope.serve.live import AblationMethod, Live
 from headscope.serve.live_page import asset, page_html
@@ -96,14 +101,15 @@ def bind(port: int) -> socket.socket:
 def serve_app(live: Live, token: str) -> Starlette:
     """The page of a model, and what answers requests that state the token.
 
-    `POST /read {text}`, `/head {text, head}`, `/ablate` and `/random {text, heads, method}` answer
-    JSON; an error is `{"error": a sentence}` with a status of 400 or more. One query runs at a
-    time.
+    `POST /read {text}`, `/head` and `/explain {text, head}`, `/ablate` and `/random {text, heads,
+    method}` answer JSON; an error is `{"error": a sentence}` with a status of 400 or more. One
+    query runs at a time.
     """
     page = page_html(live, token)
     answers: dict[str, Answer] = {
         "/read": lambda query: sentence_answer(live, query.text),
         "/head": lambda query: head_answer(live, query.text, query.head),
+        "/explain": lambda query: explanation_answer(live, query.text, query.head),
         "/ablate": lambda query: predictions_answer(
             live.without(query.text, query.heads, query.method)
         ),

@@ -3,10 +3,10 @@
 
 const FIRST = "When Mary and John went to the store, John gave a drink to Mary.";
 const state = { text: FIRST, head: null, pin: null, find: "", ablate: [], how: "mean", at: null };
-let read = null, without = null, shown = null;
+let read = null, without = null, shown = null, explained = null;
 
 const field = el("textarea", { id: "text", rows: 2, spellcheck: "false", autocomplete: "off" });
-const stop = el("button", { type: "button", id: "stop", hidden: true, onclick: () => { for (const kind of ["read", "head", "ablate", "random"]) stopAsking(kind); busy(false); showMessage("Stopped."); } }, "Stop");
+const stop = el("button", { type: "button", id: "stop", hidden: true, onclick: () => { for (const kind of ["read", "head", "explain", "ablate", "random"]) stopAsking(kind); busy(false); showMessage("Stopped."); } }, "Stop");
 const status = el("p", { id: "status", role: "status", "aria-live": "polite", class: "small" });
 const search = el("input", { id: "find", type: "search", placeholder: "object, comma, previous token", autocomplete: "off", size: 30 });
 const foundBox = el("p", { class: "small", id: "found", "aria-live": "polite" });
@@ -65,16 +65,26 @@ async function showHead() {
   if (!row || !read) return drawNoHead();
   const answer = await question("head", { text: state.text, head: headName(row.layer, row.head) });
   if (!answer) return undefined;
-  shown = answer;
+  [shown, explained] = [answer, null];
   return drawHead(row);
+}
+
+/* The features that explain each key. The feature model is fitted when a head is first explained, which takes seconds. */
+async function explainHead(row) {
+  const answer = await question("explain", { text: state.text, head: headName(row.layer, row.head) }, "Fitting a feature model …");
+  if (!answer || shown?.head !== answer.head) return;
+  explained = answer;
+  showMessage(`On other text the feature model explains ${number(answer.explained)} of the bits of ${answer.head}. It has no word classes, syntax or coreference, because your sentence has no annotation.`);
+  drawHead(row);
 }
 
 const drawNoHead = () => headBox.replaceChildren(el("p", { class: "lead" }, "Choose a head to see its pattern with the tokens and its tags, and to ablate it."));
 
 function drawHead(row) {
   const pinned = Math.min(state.pin ?? Infinity, read.tokens.length - 1);
-  const control = read.no_ablation_reason ? "" : el("p", { id: "switch" }, ablationSwitch(row, headName(row.layer, row.head)));
-  headBox.replaceChildren(...headView(row, read.tokens, shown.matrix, { pinned, onpin: pinRow, control }));
+  const ablation = read.no_ablation_reason ? "" : el("p", { id: "switch" }, ablationSwitch(row, headName(row.layer, row.head)));
+  const explain = explained ? "" : el("button", { type: "button", id: "explain", onclick: () => explainHead(row) }, "Explain each key");
+  headBox.replaceChildren(...headView(row, read.tokens, shown.matrix, { pinned, onpin: pinRow, control: el("div", {}, ablation, explain), explanation: explained }));
 }
 
 /* A head that goes with an ablated type cannot be kept alone. */

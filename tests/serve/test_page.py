@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+import headscope as hs
 from headscope.serve.server import serve_app
 from tests.serve.served import TOKEN, Served
 
@@ -73,6 +74,36 @@ def test_a_sentence_a_head_and_its_ablation(browser, page):
     assert again.found["text"] == TEXT
     assert again.found["head"].startswith("L1H2")
     assert (again.found["last"], again.found["change"]) == (found["last"], found["change"])
+
+
+EXPLAIN = """
+  await type(%s);
+  $('[data-head="L1H2"]').click();
+  await settled(() => $("#explain"));
+  $("#explain").click();
+  await settled(() => $(".terms"));
+  const canvas = $("canvas.whole-pattern"), box = canvas.getBoundingClientRect();
+  const at = { clientX: box.left + 200, clientY: box.top + box.height - 2, bubbles: true };
+  canvas.dispatchEvent(new MouseEvent("mousemove", at));
+  return $$(".terms tr").map((row) => [...row.children].map((cell) => cell.textContent));
+"""
+
+
+def test_a_query_under_the_mouse_has_a_table_of_keys_with_their_terms(browser, page, live):
+    seen = page.drive(browser, EXPLAIN % json.dumps(TEXT))
+    assert seen.errors == []
+    body = {"text": TEXT, "head": "L1H2"}
+    tokens = page.post("/read", {"text": TEXT})[1]["tokens"]
+    attention = page.post("/head", body)[1]["matrix"][-1]
+    result = hs.explain_at(live.model, TEXT, "L1H2").table.set_index("key")
+    _, *rows = seen.found
+    keys = page.post("/explain", body)[1]["queries"][-1]
+    assert len(rows) == len(keys) > 1
+    for (key, _, _), (token, share_of_head, share, terms) in zip(keys, rows, strict=True):
+        assert token == tokens[key].strip()
+        assert share_of_head == f"{attention[key]:.2f}"
+        assert float(share) == pytest.approx(result.loc[key, "share"], abs=0.006)
+        assert terms == (result.loc[key, "terms"] or "no feature")
 
 
 def test_heads_are_found_by_what_they_do_and_ablated_by_type(browser, with_run):

@@ -64,6 +64,7 @@ STUDY = Study(
         summary="Fit a small feature model to each head.",
         examples=(
             "headscope explain mini --out feature_model.csv",
+            'headscope explain mini L5H1 --at "The king lost his ring, and the king wept."',
             "headscope explain mini --replace --out replaced.csv --figure replaced.png",
         ),
         figure="With --replace: draw the perplexity: a .png, .svg or .pdf file.",

@@ -44,6 +44,11 @@ class WeightedFeature(NamedTuple):
     unique: Share
     """Share of the bits that is lost without it."""
 
+    @property
+    def label(self) -> str:
+        """The feature, and the kind of queries at which it applies."""
+        return f"{self.feature.name} on a {self.queries}" if self.queries else self.feature.name
+
 
 class FeatureModel(NamedTuple):
     """The feature model of one head, and how much of the head it explains."""
@@ -65,11 +70,7 @@ class FeatureModel(NamedTuple):
         """The features with the most unique bits, with their weights in logits."""
         if not self.terms:
             return "uniform attention"
-        listed = [
-            f"{term.feature.name}{f' on a {term.queries}' if term.queries else ''} "
-            f"({term.weight:+.1f})"
-            for term in self.terms[:LISTED_FEATURES]
-        ]
+        listed = [f"{term.label} ({term.weight:+.1f})" for term in self.terms[:LISTED_FEATURES]]
         unlisted = len(self.terms) - len(listed)
         return "; ".join(listed) + (f"; {unlisted} more" if unlisted else "")
 
