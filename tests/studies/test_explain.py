@@ -21,6 +21,7 @@ from headscope.studies.explain.feature import TokenFacts
 from headscope.studies.explain.feature_model import Judge, bits_without, explain_layer, explained
 from headscope.studies.explain.fit import LayerFit, Selector
 from headscope.studies.explain.softmax import kl_divergences, log_pattern, newton
+from headscope.studies.explain.unexplained import unexplained
 from tests.helpers.encoders import corpus, save_hand_built
 from tests.helpers.formats import columns_of
 from tests.helpers.prose import prose_windows
@@ -283,3 +284,47 @@ def test_the_command_keeps_the_feature_models_in_the_runs_folder(gpt2_folder, tm
     code, _, err = command(*words)
     assert code == 2
     assert "feature_model.csv" in err
+
+
+def test_attention_that_no_feature_names_is_counted_by_class_and_token(texts):
+    """A head on the first token and one comma, and a model of the first token alone."""
+    seen = texts.seen[texts.judged]
+    pattern = torch.zeros(len(seen), texts.width)
+    pattern[:, 0] = 1
+    own = pattern.clone()
+    commas = 0
+    rows = zip(texts.window[texts.judged].tolist(), texts.query[texts.judged].tolist(), strict=True)
+    for row, (window, query) in enumerate(rows):
+        strings = texts.windows[window].strings
+        keys = [key for key in range(1, query + 1) if strings[key].strip() == ","]
+        if keys:
+            own[row, 0], own[row, keys[-1]] = 0.75, 0.25
+            commas += 1
+    counted = unexplained(texts, own, pattern)
+    mass = pytest.approx(0.25 * commas / len(seen))
+    assert counted.total == mass
+    assert counted.by_class["mark"] == mass
+    assert counted.by_token[","] == mass
+
+
+def test_each_feature_of_a_model_is_worth_its_least_share_on_the_choosing_rows(texts, selector):
+    planted = {"token 0": 3.0, "offset-1": 2.0, "key NOUN": 0.15, "key VERB": 0.1, "offset-4": 0.3}
+    own = attention(texts, planted)[None]
+    layer = LayerFit(texts, selector, own, 12)
+    (draft,) = layer.grow()
+    fit, choosing = slice(texts.fitted), slice(texts.fitted, texts.selection_rows)
+    values, seen = texts.values(draft.terms), texts.seen
+    bits = kl_divergences(own[0, choosing], log_pattern(torch.zeros_like(own[0]), seen)[choosing])
+
+    def loss(terms: list[int]) -> float:
+        fitted = newton(
+            own[0, fit], seen[fit], values[terms][:, fit], torch.zeros(len(terms)), steps=12
+        )
+        logits = torch.tensordot(fitted.weights, values[terms][:, choosing], 1)
+        return float(kl_divergences(own[0, choosing], log_pattern(logits, seen[choosing])).sum())
+
+    terms = list(range(len(draft.terms)))
+    whole = loss(terms)
+    for term in terms:
+        others = [other for other in terms if other != term]
+        assert loss(others) - whole > 0.0045 * float(bits.sum())

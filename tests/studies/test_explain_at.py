@@ -16,6 +16,7 @@ from headscope.studies.explain.feature import Feature
 from headscope.studies.explain.feature_model import FeatureModel, Share, WeightedFeature
 from headscope.studies.explain.one_query import PlainTextExplainer, without_annotation
 from headscope.studies.explain.scores import Agreement, Scores
+from headscope.studies.explain.unexplained import Unexplained
 from tests.helpers.prose import gum_windows
 
 GOLD = data_folder() / "corpora" / "gold.conllu"
@@ -32,7 +33,8 @@ def hand_made() -> FeatureModel:
         for name, weight in WEIGHTS.items()
     ]
     scores = Scores(all_keys=agreement, without_first=agreement)
-    return FeatureModel(0, 0, 1.0, tuple(terms), 0.5, share, scores)
+    rest = Unexplained(total=0.5, by_class={}, by_token={})
+    return FeatureModel(0, 0, 1.0, tuple(terms), 0.5, share, scores, rest)
 
 
 def test_terms_and_shares_are_those_of_a_slow_loop(gpt2_folder):

@@ -104,7 +104,7 @@ class Texts:
         for window in windows:
             positions = np.arange(_first_query(window), len(window), step)
             query.append(positions)
-            gate.append(_GATE_NUMBER[query_class(window)][positions])
+            gate.append(kinds_of_tokens(window)[positions])
             row_end.append(window.attention_kind.row_end(positions, len(window)))
         counts = [len(positions) for positions in query]
         fitting = len(parts[0])
@@ -170,6 +170,12 @@ class Term(NamedTuple):
     feature: int
     gate: int
     """Number in `GATES`; −1 for every query."""
+
+
+def kinds_of_tokens(window: Window) -> Int[ndarray, " token"]:
+    """The number in `GATES` of each token of a window."""
+    kinds: ndarray = _GATE_NUMBER[query_class(window)]
+    return kinds
 
 
 def _first_query(window: Window) -> int:

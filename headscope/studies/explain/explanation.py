@@ -13,6 +13,7 @@ from pydantic import Field
 from headscope.corpus.shipped import asked_corpora
 from headscope.corpus.window import Window
 from headscope.errors import CorpusError
+from headscope.heads import head_name
 from headscope.measure.batches import give_back
 from headscope.measure.study_windows import evenly
 from headscope.models.model import Model
@@ -39,7 +40,7 @@ from headscope.studies.study import Study, study, table_columns
 from headscope.studies.study_table import Command
 from headscope.views.study_result import StudyResult
 
-FEATURES, WINDOWS = 8, 56
+FEATURES, WINDOWS = 12, 56
 FeatureLimit = Annotated[
     int, Field(ge=1, le=64, description="Maximum number of features of a model.")
 ]
@@ -50,6 +51,8 @@ LENGTH = 128
 """Tokens of a window: most attention is nearer, and the number of cells grows as the square."""
 SPREAD = 1_200
 """Tokens of text per window, so that windows come from many documents."""
+POOR = 0.6
+"""Share of the bits below which a head's unexplained attention is listed."""
 PARTS = 4
 """Documents of a group: two fit, one chooses and one judges."""
 BY_HEAD = [
@@ -142,9 +145,20 @@ def explain(
         f"without the first token, mean over {len(models)} heads",
         table=pd.DataFrame(term_rows, columns=[*FEATURE_MODEL_COLUMNS, *SCORE_COLUMNS]),
         terminal_table=by_head,
-        notes=notes,
+        notes=[*notes, *_poor_notes(models)],
         values=mean.to_dict(),
     )
+
+
+def _poor_notes(models: Sequence[FeatureModel]) -> list[str]:
+    """What poorly explained heads attend to that no feature names, the worst head first."""
+    poor = [fitted for fitted in models if fitted.explained.value < POOR]
+    poor.sort(key=lambda fitted: fitted.explained.value)
+    return [
+        f"{head_name(fitted.layer, fitted.head)}: {fitted.explained.value:.2f} of its bits are "
+        f"explained; no feature names {fitted.unexplained}"
+        for fitted in poor
+    ]
 
 
 def _head_row(fitted: FeatureModel) -> dict[str, object]:

@@ -19,6 +19,7 @@ from headscope.studies.explain.fit import LayerFit, Selector
 from headscope.studies.explain.places import PLACE_FEATURES
 from headscope.studies.explain.scores import PatternPair, Scores, scores
 from headscope.studies.explain.softmax import Fitted, kl_divergences, log_pattern, map_heads, newton
+from headscope.studies.explain.unexplained import Unexplained, unexplained
 
 BIT = log(2)
 LISTED_FEATURES = 5
@@ -64,6 +65,8 @@ class FeatureModel(NamedTuple):
     explained: Share
     """Share that the feature model explains."""
     scores: Scores
+    unexplained: Unexplained
+    """Attention that no feature of the model names."""
 
     @property
     def sentence(self) -> str:
@@ -87,11 +90,6 @@ class Judge(NamedTuple):
         """KL(head ‖ model) in bits, summed over the rows of each document."""
         nats = kl_divergences(self.attention, log_pattern(logits, self.seen))
         return np.bincount(self.document, nats.double().numpy() / BIT)
-
-    def scores(self, logits: Float[Tensor, "row key"]) -> Scores:
-        """Scores of the model with these logits, with and without the first token."""
-        pattern = log_pattern(logits, self.seen).exp()
-        return scores(PatternPair(self.attention, pattern, self.seen))
 
 
 def explained(
@@ -160,6 +158,9 @@ def explain_layer(
         values = texts.values(terms)
         fitted = fit(values[:, selection], drafts[head].weights, steps=4)
         bits_of_model = bits(values, fitted.weights)
+        pattern = log_pattern(
+            torch.tensordot(fitted.weights, values[:, judged], 1), judge.seen
+        ).exp()
         weights = fitted.weights.tolist()
         weighted = []
         for index, term in enumerate(terms):
@@ -179,7 +180,8 @@ def explain_layer(
             terms=tuple(weighted),
             position=explained(bits_of_place, uniform).value,
             explained=explained(bits_of_model, uniform),
-            scores=judge.scores(torch.tensordot(fitted.weights, values[:, judged], 1)),
+            scores=scores(PatternPair(judge.attention, pattern, judge.seen)),
+            unexplained=unexplained(texts, judge.attention, pattern),
         )
 
     return map_heads(explain, len(drafts))

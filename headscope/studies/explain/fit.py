@@ -35,10 +35,15 @@ PAYS = 0.0015
 """Least share of the bits above uniform that a feature must bring on the choosing documents."""
 LEAST = 2e-4
 """Least nats per query that it must bring, for heads that are nearly uniform."""
+WORTH = 0.005
+"""Least share of the bits above uniform that each feature of a complete model must be worth there.
+"""
 TRIES = 2
 """Number of features in a row that may fail before a feature model is complete."""
 BASE = (TOKEN_0.name, LATER.name, LOG_DISTANCE.name)
 """Initial features of every model; each is removed if it does not pay."""
+TRIED_REMOVALS = 3
+"""Number of features whose removal is tried before a feature model is complete."""
 SPARE = 3
 """Number of features above the maximum that a feature model may have while it grows."""
 FEWEST = 24
@@ -220,20 +225,21 @@ class LayerFit:
         self.features = features
         self.seen = texts.seen
         fitted = attention[:, : texts.fitted]
-        self.limit = self._least_gain()
+        self.limit = self._least_gain(PAYS)
+        self.least_worth = self._least_gain(WORTH)
         self.target_mass = selector.masses(fitted)
         self.pattern = torch.empty(fitted.shape)
         terms = self._base_terms()
         self.drafts = [Draft(list(terms), torch.zeros(len(terms))) for _ in attention]
         map_heads(self._begin, len(self.drafts))
 
-    def _least_gain(self) -> Float[Tensor, " head"]:
-        """Nats that a feature must bring each head on the choosing rows."""
+    def _least_gain(self, share: float) -> Float[Tensor, " head"]:
+        """Nats on the choosing rows that a feature must bring each head: a share of its bits."""
         choosing = slice(self.texts.fitted, self.texts.selection_rows)
         uniform = self.seen / self.seen.sum(-1, keepdim=True)
         nats = kl_divergences(self.attention[:, choosing], uniform[choosing].log()).sum(-1)
         least = LEAST * (self.texts.selection_rows - self.texts.fitted)
-        return (nats * PAYS).clamp_min(least)
+        return (nats * share).clamp_min(least)
 
     def _base_terms(self) -> list[Term]:
         """The initial features that the texts have, without a gate."""
@@ -293,14 +299,14 @@ class LayerFit:
         number = int(nats.argmax())
         return number if nats[number] > 0 else None
 
-    def _fit(self, head: int, values: Tensor, start: Tensor) -> Fitted:
+    def _fit(self, head: int, values: Tensor, start: Tensor, *, steps: int = 3) -> Fitted:
         count = self.texts.fitted
         return newton(
             self.attention[head, :count],
             self.seen[:count],
             values[:, :count],
             start,
-            steps=3,
+            steps=steps,
             tolerance=1e-3,
         )
 
@@ -312,29 +318,53 @@ class LayerFit:
         return float(kl_divergences(self.attention[head, choosing], logs).sum())
 
     def _thin(self, head: int) -> None:
-        """Refit on all rows but the judging ones; remove the cheapest feature, one at a time."""
+        """Remove the cheapest feature while there are too many, or while one is worth too little.
+
+        Worth is measured on the choosing rows, after a refit of the other features.
+        """
         draft = self.drafts[head]
-        rows = self.texts.selection_rows
-        refit = partial(newton, self.attention[head, :rows], self.seen[:rows])
-        limit = float(self.limit[head]) * (rows / (rows - self.texts.fitted))
-        values = self.texts.values(draft.terms, rows)
-        fitted = refit(values, draft.weights, steps=6)
-        while len(draft.terms):
-            cost = fitted.weights**2 / fitted.inverse.diagonal() / 2
-            least = int(cost.argmin())
-            too_many = len(draft.terms) > self.features
-            if not too_many and float(cost[least]) >= limit:
+        values = self.texts.values(draft.terms, self.texts.selection_rows)
+        fitted = self._fit(head, values, draft.weights, steps=6)
+        loss = self._judge(head, values, fitted.weights)
+        while draft.terms:
+            is_over = len(draft.terms) > self.features
+            limit = np.inf if is_over else loss + float(self.least_worth[head])
+            fewer = self._without_one(head, values, fitted, limit)
+            if fewer is None:
                 break
-            remaining = [term for term in range(len(draft.terms)) if term != least]
-            start = _weights_without(fitted, least)[remaining]
-            fewer = refit(values[remaining], start, steps=3, tolerance=1e-3)
-            # curvature underestimates the cost of large weights, so the refit decides
-            if not too_many and fewer.loss - fitted.loss >= limit:
-                break
-            draft.terms = [draft.terms[term] for term in remaining]
-            values = values[remaining]
-            fitted = fewer
+            draft.terms = [draft.terms[term] for term in fewer.remaining]
+            values = values[fewer.remaining]
+            fitted = fewer.fitted
+            loss = fewer.loss
         draft.weights = fitted.weights
+
+    def _without_one(
+        self, head: int, values: Tensor, fitted: Fitted, limit: float
+    ) -> _Fewer | None:
+        """The model without the first feature whose removal keeps the loss below a limit.
+
+        Features are tried from the cheapest by curvature on; None if no removal does.
+        """
+        curvature_cost = fitted.weights**2 / fitted.inverse.diagonal() / 2
+        for term in curvature_cost.argsort().tolist()[:TRIED_REMOVALS]:
+            remaining = [other for other in range(len(values)) if other != term]
+            start = _weights_without(fitted, term)[remaining]
+            refitted = self._fit(head, values[remaining], start)
+            loss = self._judge(head, values[remaining], refitted.weights)
+            if loss < limit:
+                return _Fewer(remaining=remaining, fitted=refitted, loss=loss)
+        return None
+
+
+@dataclass(frozen=True, eq=False)
+class _Fewer:
+    """A feature model without one of its features."""
+
+    remaining: list[int]
+    """Numbers of the other features."""
+    fitted: Fitted
+    loss: float
+    """Divergence on the choosing rows in nats."""
 
 
 def _weights_without(fitted: Fitted, term: int) -> Float[Tensor, " term"]:
