@@ -85,6 +85,9 @@ def calls(model: Any, run: Path, place: Path) -> dict[str, Callable[[], Any]]:
         "patterns": lambda: hs.patterns(model, TEXT).array.tolist(),
         "prune": lambda: hs.prune(model, story, **FEW).table,
         "redundancy": lambda: hs.redundancy(run, windows=4, queries=3, **source).table,
+        "replace_heads": lambda: (
+            hs.replace_heads(model, story, windows=8, features=2, **quiet).table
+        ),
         "score_programs": lambda: (
             score_uniform(partial(hs.score_programs, **quiet), model, story).table
         ),

@@ -17,6 +17,7 @@ from headscope.studies.explain.feature import Feature, TokenFacts
 from headscope.studies.explain.feature_model import FeatureModel, Share, WeightedFeature
 from headscope.studies.explain.scores import Agreement, Scores
 from headscope.studies.explain.stand_ins import FeatureLogits, MeanByDistance, means_by_distance
+from headscope.studies.explain.unexplained import Unexplained
 from tests.helpers.encoders import corpus, save_hand_built
 from tests.helpers.formats import columns_of
 from tests.helpers.prose import prose_windows
@@ -25,6 +26,7 @@ GOLD = data_folder() / "corpora" / "gold.conllu"
 SURE = Share(1.0, 1.0, 1.0)
 EQUAL = Agreement(explained=1.0, iou=1.0, correlation=1.0)
 SCORES = Scores(all_keys=EQUAL, without_first=EQUAL)
+UNEXPLAINED = Unexplained(total=0.0, by_class={}, by_token={})
 
 
 def rows_of(table: pd.DataFrame, name: str) -> pd.DataFrame:
@@ -41,7 +43,7 @@ def first_patterns(model, window) -> torch.Tensor:
 
 def planted(*terms: tuple[str, str, float], head: int) -> FeatureModel:
     weighted = [WeightedFeature(Feature(name, ""), queries, w, SURE) for name, queries, w in terms]
-    return FeatureModel(0, head, 1.0, tuple(weighted), 0.0, SURE, SCORES)
+    return FeatureModel(0, head, 1.0, tuple(weighted), 0.0, SURE, SCORES, UNEXPLAINED)
 
 
 def test_the_logits_of_a_feature_model_are_those_of_a_slow_loop_at_every_query():
