@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from itertools import product
 from math import exp, expm1
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Int
-from matplotlib.figure import Figure
 from numpy import ndarray
 from pydantic import Field
 
@@ -54,6 +53,9 @@ from headscope.studies.explain.stand_ins import (
 from headscope.studies.study import Study, study, table_columns
 from headscope.views.study_figure import Lines
 from headscope.views.study_result import StudyResult
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 SHARES = (0.1, 0.25, 0.5, 1.0)
 DRAWS = 5
