@@ -61,7 +61,7 @@ def test_every_output_is_known():
         for option in row.params
         if option.metavar == "PATH"
     }
-    inputs = {"corpus", "file", "run", "runs", "scores", "sweep"}
+    inputs = {"corpus", "file", "labels", "programs", "run", "runs", "scores", "sweep"}
     assert {(n, o) for n, o in paths if o not in inputs} == FOLDERS | {
         (n, o) for n, o, _ in OUTPUTS
     }

@@ -22,7 +22,7 @@ from headscope.causal.head_set import Head
 from headscope.corpus.window import Window
 from headscope.errors import HeadscopeError, first_line
 from headscope.heads import head_name, parse_head
-from headscope.paths import resolved
+from headscope.paths import given_file, resolved
 
 _MODULE = "headscope_programs"
 
@@ -87,6 +87,7 @@ def read_programs(path: Path) -> dict[Head, Program]:
 
 def _run(path: Path) -> Mapping[str, Any]:
     """The names that a Python file defines."""
+    given_file(path, "a Python file with a function per head")  # refuses a pipe
     folder = str(resolved(path).parent)
     sys.path.insert(0, folder)
     try:
