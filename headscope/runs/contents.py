@@ -1,4 +1,23 @@
-"""The contents of the files of a run, made from its results and read back, by name."""
+"""The files of a run: their contents, made from its results and read back, by name.
+
+All are written at once when the run ends, by `RunFolder.save`; until then a checkpoint keeps the
+sums (`headscope.runs.checkpoint`). Studies such as `ablate` save the run again with their table.
+
+======================= ============================================ ==================
+file                    content                                      made in
+======================= ============================================ ==================
+`heads.csv`             a row per head                               `runs.tables`
+`evidence.csv`          a row per head × relation; compressed        `runs.tables`
+`effects.csv`           direct effects, if they were measured        `runs.tables`
+`causal.csv`            causes, by `headscope ablate`                `runs.tables`
+`feature_model.csv`     feature models, by `headscope explain`       `runs.tables`
+`patterns/examples.*`   examples, if there are any                   `runs.patterns`
+`patterns/mean.*`       mean patterns and pictures of heads          `runs.patterns`
+`sums.npz`              the tally, with `--keep-sums`                `runs.sums`
+`report.html`           the report                                   `views.report`
+`run.json`              the record; checksums of all but the report  `runs.record`
+======================= ============================================ ==================
+"""
 
 from __future__ import annotations
 

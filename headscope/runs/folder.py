@@ -1,7 +1,6 @@
 """The run folder: all its files, and the one class that reads, writes, locks and replaces it.
 
-`docs/reference/columns.md` lists its files, which `RunFolder.save` writes. `headscope ablate` and
-`headscope explain` save the run again, with another table.
+`headscope.runs.contents` lists its files, which `RunFolder.save` writes.
 
 Unfinished work lies next to the folder, in `.NAME.partial`:
 
