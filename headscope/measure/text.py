@@ -9,6 +9,8 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from headscope.corpus.read import corpus_files
+from headscope.corpus.shipped import corpus_place
 from headscope.corpus.treebank_languages import foreign_languages
 from headscope.corpus.window import Window
 from headscope.errors import CorpusError
@@ -41,7 +43,19 @@ need hard queries, which text has few of, and masses need few queries."""
 
 @dataclass(frozen=True, eq=False)
 class Text:
-    """All windows of a run."""
+    """All windows of a run.
+
+    ========= ============================================================================
+    field     consumer, in the order of a run
+    ========= ============================================================================
+    first     baselines, the choice of precision; later surrogates
+    stream    `headscope.measure.reading.read`, once: `first` again, then the rest of text
+    natural   is the source of `stream`: its counts and notes are complete when that ends
+    synthetic baselines, the choice of precision, `read`; later surrogates and examples
+    challenge baselines, `read`; later surrogates
+    prompts   notes; its windows are among the synthetic ones
+    ========= ============================================================================
+    """
 
     natural: TextWindows
     """Natural text, with notes on it."""
@@ -107,16 +121,18 @@ def prepare_text(
     Raises:
         CorpusError: a corpus does not exist or is invalid.
     """
-    natural, synthetic = windows_of(model, of_attention(relations), corpora, settings)
+    attention = of_attention(relations)
+    files = corpus_files([corpus_place(corpus) for corpus in _text_corpora(attention, corpora)])
+    is_english = not foreign_languages(files)
     kinds, length = prompt_kinds(effects_among(relations)), settings.max_length
     prompts = prompt_windows(model.tokenizer, kinds, length, seed=settings.seed)
-    is_english = not foreign_languages(natural.paths.values())
     challenge: list[Window] = []
     if settings.challenge and is_english:
         most_tokens = int(settings.max_tokens * CHALLENGE_SHARE)
         challenge = challenge_windows(model.tokenizer, length, most_tokens)
-    in_place_of_text = sum(map(len, challenge)) - CHALLENGE_BESIDE
-    natural.max_tokens -= max(0, in_place_of_text)
+    in_place_of_text = max(0, sum(map(len, challenge)) - CHALLENGE_BESIDE)
+    max_tokens = settings.max_tokens - in_place_of_text
+    natural, synthetic = windows_of(model, attention, corpora, settings, max_tokens)
     windows = iter(natural)
     first = list(_up_to(windows, BASELINE_TOKENS))
     return Text(
@@ -136,8 +152,11 @@ def windows_of(
     relations: Sequence[Relation],
     corpora: Sequence[str | Path],
     settings: Settings,
+    max_tokens: int,
 ) -> tuple[TextWindows, list[Window]]:
     """The windows of text that a run reads, and those of the stimuli that relations ask for.
+
+    `max_tokens` are tokens of text: some of those of the settings may be of the challenge set.
 
     Raises:
         CorpusError: a corpus does not exist or is invalid.
@@ -151,9 +170,9 @@ def windows_of(
             f"{generated + LEAST_TEXT} (here {length})"
         )
     text = TextWindows(
-        corpora if TEXT.name in stimuli else (),
+        _text_corpora(relations, corpora),
         model.tokenizer,
-        max_tokens=settings.max_tokens,
+        max_tokens=max_tokens,
         max_length=length - generated,
         seed=seed,
         max_documents=settings.documents,
@@ -168,6 +187,14 @@ def windows_of(
             raise CorpusError(row.needs)
         others += windows
     return text, others
+
+
+def _text_corpora(
+    relations: Sequence[Relation], corpora: Sequence[str | Path]
+) -> Sequence[str | Path]:
+    """The corpora, if a relation is measured on text; else none."""
+    is_read = any(TEXT.name in relation.stimuli for relation in relations)
+    return corpora if is_read else ()
 
 
 def _up_to(windows: Iterator[Window], tokens: int) -> Iterator[Window]:

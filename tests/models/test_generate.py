@@ -75,7 +75,9 @@ def test_classify_measures_the_attention_of_each_step(model_folder, network, sto
     assert json.loads((out / "run.json").read_text())["settings"]["generate"] == 20
     model = load_model(str(model_folder))
     relations = relations_of(["positional"], model.attention_kind)
-    text, _ = windows_of(model, relations, [story], Settings(**options))
+    text, _ = windows_of(
+        model, relations, [story], Settings(**options), Settings(**options).max_tokens
+    )
     windows = list(text)
     plain = hs.windows(story, str(model_folder), max_tokens=400, max_length=40)
     patterns = []
