@@ -11,8 +11,18 @@ PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "columns.md").read_te
 _SECTION = re.compile(
     r"^#{2,4} (?:`([^`]+)`|Common columns)\n(.*?)(?=^#{2,4} |\Z)", flags=re.MULTILINE | re.DOTALL
 )
-_ROW = re.compile(r"^\| `([^`]+)` \| (.*?) \| (.*?) \|$", flags=re.MULTILINE)
-ROWS = {name: _ROW.findall(text) for name, text in _SECTION.findall(PAGE)}
+_ROW = re.compile(r"^\| (`[^|]+`) \| (.*?) \| (.*?) \|$", flags=re.MULTILINE)
+
+
+def _rows_of(section: str) -> list[tuple[str, str, str]]:
+    """A row for each column of a section; several columns can share a line of the page."""
+    rows = []
+    for names, unit, meaning in _ROW.findall(section):
+        rows += [(name, unit, meaning) for name in re.findall(r"`([^`]+)`", names)]
+    return rows
+
+
+ROWS = {name: _rows_of(text) for name, text in _SECTION.findall(PAGE)}
 """Table to the rows of column, range and meaning in its section; the common columns as ''."""
 _ORDER = {
     name: re.findall(r"`([^`]+)`", order[1])
