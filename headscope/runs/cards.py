@@ -69,12 +69,23 @@ def card_json(run: Result) -> str:
     ('L5H7', 'in-word')
     """
     evidence = _card_rows(run)
-    names = evidence["type"] + "/" + evidence["relation"]
+    names = set(_full_names(evidence))
     card: dict[str, Any] = {VERSION: 1, "bibtex": bibtex(run)}
-    card |= {key: value for key, value in run.info.items() if key not in OMITTED}
-    card["relations"] = {name: run.thresholds[name].record() for name in sorted(set(names))}
+    for key, value in run.info.items():
+        if key not in OMITTED:
+            card[key] = value
+    thresholds = {}
+    for name in sorted(names):
+        thresholds[name] = run.thresholds[name].record()
+    card["relations"] = thresholds
     card["heads"] = _head_records(replace(run, evidence=evidence))
     return json.dumps(card, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _full_names(evidence: pd.DataFrame) -> pd.Series:
+    """The full name of each row's relation."""
+    names: pd.Series = evidence["type"] + "/" + evidence["relation"]
+    return names
 
 
 def read_card(path: str | Path) -> Result:
@@ -157,18 +168,23 @@ def _for_tex(text: str) -> str:
 
 def _card_rows(run: Result) -> pd.DataFrame:
     """Evidence on each head's tags, near misses and undecided relations, and on their pairs."""
-    evidence = run.evidence.assign(id=run.evidence["type"] + "/" + run.evidence["relation"])
+    evidence = run.evidence.assign(id=_full_names(run.evidence))
     closest = closest_rows(with_thresholds(run.evidence, run.thresholds))
     partial = partial_sinks(run.evidence, run.thresholds)
-    singles = pd.concat([closest, partial.assign(id=partial["type"] + "/" + partial["relation"])])
+    partial = partial.assign(id=_full_names(partial))
+    singles = pd.concat([closest, partial])
     parts = []
     for (layer, head), rows in evidence.groupby(HEAD, sort=True):
-        reported = rows_to_report(rows, run.thresholds, layer, head).all["id"]
-        names = dict.fromkeys([*reported, *rows_of_head(singles, layer, head)["id"]])
-        pairs = [run.thresholds[name].paired_relation for name in names]
-        names |= dict.fromkeys(name for name in pairs if name is not None)
+        reported = rows_to_report(rows, run.thresholds, layer, head)
+        names = dict.fromkeys(reported.all["id"])
+        names |= dict.fromkeys(rows_of_head(singles, layer, head)["id"])
+        for name in list(names):
+            pair = run.thresholds[name].paired_relation
+            if pair is not None:
+                names[pair] = None
         by_name = rows.set_index("id")
-        parts.append(by_name.loc[[name for name in names if name in by_name.index]])
+        measured = [name for name in names if name in by_name.index]
+        parts.append(by_name.loc[measured])
     return pd.concat(parts)[EVIDENCE_TABLE.columns]
 
 

@@ -394,14 +394,18 @@ def _shuffled(
     `by_layer` a head is replaced by a head of its layer.
     """
     number = {head: i for i, head in enumerate(judge.heads)}
+    heads = len(judge.heads)
     places: Int[ndarray, " row"] = np.array([number[row.layer, row.head] for row in rows])
     truth = np.stack([judge.is_true(row.meaning) for row in rows])
-    layers = np.array([layer for layer, _ in judge.heads]) if by_layer else np.zeros(len(number))
+    layers = np.zeros(heads)
+    if by_layer:
+        layers = np.array([layer for layer, _ in judge.heads])
     in_order = np.argsort(layers, kind="stable")
+    every_row = np.arange(len(rows))
     rng = np.random.default_rng(seed)
     shuffles = []
     for _ in range(SHUFFLES):
-        random_heads = np.empty(len(number), int)
-        random_heads[in_order] = np.lexsort((rng.random(len(number)), layers))
-        shuffles.append(truth[np.arange(len(rows)), random_heads[places]])
+        random_heads = np.empty(heads, int)
+        random_heads[in_order] = np.lexsort((rng.random(heads), layers))
+        shuffles.append(truth[every_row, random_heads[places]])
     return np.stack(shuffles)
