@@ -62,8 +62,8 @@ def heads(
     from headscope.run import load
     from headscope.runs.listing import list_heads, write_heads
     from headscope.statistics.general_labels import with_shown_relations
-    from headscope.statistics.head_lists import partial_sinks, undecided
     from headscope.statistics.result import by_name
+    from headscope.statistics.untagged_heads import partial_sinks, undecided
     from headscope.views.summary import head_lines
 
     loaded = load(run)

@@ -24,7 +24,6 @@ from headscope.statistics.cautions import marked_names
 from headscope.statistics.columns import PRELIMINARY, rows_of_head
 from headscope.statistics.conditions import Row
 from headscope.statistics.general_labels import distinct_tags, tag_names
-from headscope.statistics.head_lists import alternatives
 from headscope.statistics.reasons import head_in
 from headscope.statistics.result import Result, by_name
 from headscope.statistics.tags import (
@@ -35,6 +34,7 @@ from headscope.statistics.tags import (
     is_undecided,
     with_thresholds,
 )
+from headscope.statistics.untagged_heads import alternatives
 from headscope.stimuli.natural_text import readable
 from headscope.studies.study import Study, study, table_columns
 from headscope.views.head_account import findings

@@ -22,7 +22,6 @@ from headscope.statistics.cautions import preliminary_in_words
 from headscope.statistics.columns import PRELIMINARY, rows_of_head
 from headscope.statistics.conditions import Row, failing
 from headscope.statistics.general_labels import TIMES_LABEL, distinct_tags
-from headscope.statistics.head_lists import partial_sinks, undecided
 from headscope.statistics.reasons import (
     CONDITIONS_BESIDE_LIFT,
     NEAR_LIFT,
@@ -35,6 +34,7 @@ from headscope.statistics.reasons import (
 )
 from headscope.statistics.result import Result
 from headscope.statistics.tags import INCONCLUSIVE, NO_TAG, UNIDENTIFIABLE
+from headscope.statistics.untagged_heads import partial_sinks, undecided
 from headscope.statistics.wording import baseline_in_words, strictest_control
 from headscope.views.prose import render
 

@@ -16,9 +16,10 @@ from headscope.runs.recorded_paths import name_of
 from headscope.settings import not_default
 from headscope.statistics.columns import BELOW_BASELINE, PRELIMINARY
 from headscope.statistics.general_labels import shown_relations
-from headscope.statistics.head_lists import partial_sinks, strongest, undecided
+from headscope.statistics.head_lists import strongest
 from headscope.statistics.result import Result
 from headscope.statistics.tags import NO_TAG, NO_TYPE, UNIDENTIFIABLE
+from headscope.statistics.untagged_heads import partial_sinks, undecided
 from headscope.stimuli.natural_text import few_documents
 from headscope.views.cautions import (
     HeadRow,
@@ -223,7 +224,7 @@ def head_lines(
     Args:
         heads: a row per head, as in `heads.csv`.
         undecided_heads: the two that the text does not separate, by the heads' names; see
-            `headscope.statistics.head_lists.undecided`.
+            `headscope.statistics.untagged_heads.undecided`.
         partial: mass of heads that are partial sinks, by their names.
     """
     sinks = (

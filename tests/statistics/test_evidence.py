@@ -15,8 +15,8 @@ from headscope.relations.effects import no_tokens
 from headscope.relations.relation import Relation, Threshold
 from headscope.statistics.conditions import failures, open_in_words
 from headscope.statistics.estimates import weigh
-from headscope.statistics.head_lists import TagCounts, tag_counts, undecided
 from headscope.statistics.result import by_name
+from headscope.statistics.tag_counts import TagCounts, tag_counts
 from headscope.statistics.tags import (
     INCONCLUSIVE,
     NO,
@@ -29,6 +29,7 @@ from headscope.statistics.tags import (
     verdicts,
     with_thresholds,
 )
+from headscope.statistics.untagged_heads import undecided
 from headscope.views.head_account import explain_tags
 from headscope.views.report.sentences import threshold_sensitivity
 

@@ -18,8 +18,9 @@ from headscope.relations import relations_of
 from headscope.relations.types.sink import TYPE
 from headscope.runs.listing import list_heads
 from headscope.statistics.columns import EVIDENCE_COLUMNS
-from headscope.statistics.head_lists import best_heads, partial_sinks, strongest, wanted_examples
+from headscope.statistics.head_lists import best_heads, strongest, wanted_examples
 from headscope.statistics.tags import head_table
+from headscope.statistics.untagged_heads import partial_sinks
 from headscope.views.figures import relations_figure
 from headscope.views.head_account import partial_sink_lines
 from headscope.views.report.data import page_data

@@ -21,9 +21,11 @@ from headscope.runs.patterns import lower_triangle
 from headscope.settings import not_default
 from headscope.statistics.cautions import WORDS
 from headscope.statistics.columns import PRELIMINARY, REPLICATES
-from headscope.statistics.head_lists import best_heads, strongest, tag_counts, undecided
+from headscope.statistics.head_lists import best_heads, strongest
 from headscope.statistics.result import Result, layers_of
+from headscope.statistics.tag_counts import tag_counts
 from headscope.statistics.tags import countable_types, is_undecided, with_thresholds
+from headscope.statistics.untagged_heads import undecided
 from headscope.statistics.wording import matched_control_keys
 from headscope.stimuli.natural_text import TEXT
 from headscope.views.cautions import MEANINGS

@@ -13,8 +13,8 @@ from headscope.measure.example import Example
 from headscope.relations import head_types
 from headscope.statistics.columns import GENERAL
 from headscope.statistics.conditions import CONDITIONS, Numbers
-from headscope.statistics.head_lists import TagCounts
 from headscope.statistics.result import Result
+from headscope.statistics.tag_counts import TagCounts
 from headscope.statistics.tags import with_thresholds
 from headscope.views.head_account import direct_effect_lines, partial_sink_lines
 from headscope.views.prose import render

@@ -1,0 +1,57 @@
+"""Numbers of tags at the thresholds of a run, and at lower and higher ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pandas as pd
+
+from headscope.relations import head_types
+from headscope.relations.relation import Threshold
+from headscope.statistics.conditions import failures
+from headscope.statistics.tags import with_thresholds
+
+LOWER, HIGHER = 0.9, 1.1
+
+
+@dataclass(frozen=True)
+class TagCounts:
+    """Numbers of tags, a head once for each type, with thresholds a tenth lower and higher."""
+
+    lower: int
+    now: int
+    higher: int
+
+
+def tag_counts(evidence: pd.DataFrame, thresholds: Mapping[str, Threshold]) -> dict[str, TagCounts]:
+    """The tags of functional types, and those of attention sinks, by what they are called.
+
+    Sinks are counted separately, because they are many. Kinds without a tag at the lower
+    thresholds are left out.
+    """
+    table = with_thresholds(evidence, thresholds)
+    sink_types = [kind.name for kind in head_types().values() if not kind.functional]
+    of_sinks = table["type"].isin(sink_types)
+    counts = {}
+    for noun, rows in (
+        ("tags", table[~of_sinks]),
+        ("tags of attention sinks", table[of_sinks]),
+    ):
+        count = TagCounts(
+            lower=_tags_at(rows, LOWER),
+            now=_tags_at(rows, 1.0),
+            higher=_tags_at(rows, HIGHER),
+        )
+        if count.lower:
+            counts[noun] = count
+    return counts
+
+
+def _tags_at(table: pd.DataFrame, factor: float) -> int:
+    """Heads with a tag of each type, summed over types, if thresholds are multiplied by a
+    factor.
+    """
+    varied = table.assign(threshold=table["threshold"] * factor)
+    tagged = varied[~failures(varied).any(axis=1)]
+    return len(tagged.drop_duplicates(["type", "layer", "head"]))

@@ -1,0 +1,107 @@
+"""Heads without a tag to report: `not identifiable` heads, and partial sinks.
+
+The text holds too few queries for the former where a baseline is wrong. The mass of the latter on
+the sink is below the threshold.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from math import isnan
+
+import pandas as pd
+
+from headscope.relations.relation import PARTIAL_SINK, SINK, Threshold
+from headscope.statistics.conditions import Row, undecided_in_words
+from headscope.statistics.head_lists import has_any_tag
+from headscope.statistics.tags import UNIDENTIFIABLE, is_undecided, with_thresholds
+from headscope.statistics.wording import baseline_in_words
+
+_DEPENDENCY = re.compile(r"(?P<label>.+):(?P<way>head>dep|dep>head)$")
+_HEAD = ["layer", "head"]
+
+
+def undecided(
+    heads: pd.DataFrame, evidence: pd.DataFrame, thresholds: Mapping[str, Threshold]
+) -> pd.DataFrame:
+    """The heads that are `not identifiable`, with the relation that the text cannot decide.
+
+    Returns:
+        A row per such head by its name, in the order of the heads: the evidence of the relation
+        with the largest lift of those, in `description` what it cannot be told from, in `why` what
+        the text lacks, and in `hard_queries` the number of hard queries.
+    """
+    if not (evidence["verdict"] == UNIDENTIFIABLE).any():
+        no_heads = heads.head(0)[_HEAD]
+        return no_heads.assign(description="", why="", hard_queries="")
+    table = with_thresholds(evidence, thresholds)
+    candidates = table[is_undecided(table)]
+    candidates = candidates.sort_values("lift", ascending=False, kind="stable")
+    candidates = candidates.drop_duplicates(_HEAD).set_index(_HEAD)
+    undecided_heads = heads.loc[heads["primary"] == UNIDENTIFIABLE, _HEAD]
+    rows = undecided_heads.join(candidates, on=_HEAD, how="inner")
+    descriptions, lacking, counts = [], [], []
+    for row in rows.to_dict("records"):
+        descriptions.append(alternatives(row["relation"], row["baseline"]))
+        lacking.append(undecided_in_words(row))
+        counts.append(_hard_queries(row))
+    return rows.assign(
+        description=pd.Series(descriptions, rows.index, dtype=object),
+        why=pd.Series(lacking, rows.index, dtype=object),
+        hard_queries=pd.Series(counts, rows.index, dtype=object),
+    )
+
+
+def _hard_queries(row: Row) -> str:
+    if isnan(row["ci_low"]):
+        return "too few documents"
+    return f"{row['hard_n']:.0f} of {row['n']}"
+
+
+def alternatives(relation: str, baseline: str) -> str:
+    """The two things a head may be doing, in words: the relation, or the baseline or chance.
+
+    >>> alternatives("obj:dep>head", "nearest-VERB")
+    'obj → its head, or nearest verb'
+    >>> alternatives("det:head>dep", "2-words-back")
+    'head → its det, or 2 words back'
+    """
+    other = baseline_in_words(baseline) or "chance"
+    return f"{_relation(relation)}, or {other}"
+
+
+def _relation(name: str) -> str:
+    match = _DEPENDENCY.match(name)
+    if match is None:
+        return name
+    label = match["label"]
+    if match["way"] == "dep>head":
+        return f"{label} → its head"
+    return f"head → its {label}"
+
+
+def partial_sinks(evidence: pd.DataFrame, thresholds: Mapping[str, Threshold]) -> pd.DataFrame:
+    """Heads without a tag of a sink, and the attention sink below its threshold with the largest
+    mass.
+
+    Returns:
+        A row of the evidence per such head, with `threshold`, and the place in words as
+        `description`.
+    """
+    sinks = evidence[evidence["type"] == SINK]
+    ids = sinks["type"] + "/" + sinks["relation"]
+    threshold_of: dict[str, float] = {}
+    description_of: dict[str, str] = {}
+    for name, limits in thresholds.items():
+        description, _, _ = limits.meaning.partition(",")
+        threshold_of[name] = limits.threshold
+        description_of[name] = description
+    sinks = sinks.assign(
+        threshold=ids.map(threshold_of).astype(float),
+        description=ids.map(description_of),
+    )
+    is_large = sinks["mass"].between(PARTIAL_SINK, sinks["threshold"], inclusive="left")
+    rows = sinks[~has_any_tag(sinks) & is_large]
+    rows = rows.sort_values("mass", ascending=False, kind="stable")
+    return rows.drop_duplicates(_HEAD).sort_values(_HEAD)
