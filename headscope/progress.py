@@ -131,7 +131,7 @@ def _drawn_bar(unit: str) -> RichProgress:
     from rich.text import Text
 
     class Amount(ProgressColumn):
-        """How much is done of all, and how much in a second."""
+        """Share that is done, and the amount in a second."""
 
         def render(self, task: Task) -> Text:
             if task.total is None:

@@ -121,7 +121,7 @@ class TaskRunner:
         return output_norms(self.rerunner, (clean.run for clean in self._clean))
 
     def above_chance(self) -> Float[ndarray, " prompt"]:
-        """How far the untouched model is above one that does not know the answers, by prompt.
+        """Lead of the untouched model over one that does not know the answers, by prompt.
 
         A difference is compared with 0, the accuracy of two answers with one half, that of one
         answer with 0. A log-probability is that of the answer's first token minus the mean over

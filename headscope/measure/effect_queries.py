@@ -52,7 +52,7 @@ class TopKeyQueries:
     """
 
     requests: tuple[QueryRows, ...]
-    """Their rows of attention, a window each."""
+    """Rows of attention, a window each."""
     window: Int[Tensor, " query"]
     """The request that each query belongs to."""
     order: Int[Tensor, " query"]

@@ -31,9 +31,9 @@ class _NamedValues:
     target: Float[Tensor, "ask head"]
     control: Float[Tensor, "ask head"]
     matched: Float[Tensor, "ask head"]
-    """On the tokens of the matched control."""
+    """Effect on the tokens of the matched control."""
     self_lift: Float[Tensor, "ask head"] | None
-    """What the query's own position gives to target against control; None if it is not read."""
+    """Part that the query's own position gives; None if it is not read."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -44,7 +44,7 @@ class SelectionPart:
 
     request: PatternRegion
     reduction: TileReduction | Tensor
-    """Of rows a reduction; of single cells, which have no hits, a matrix of weights."""
+    """A reduction for rows; a matrix of weights for single cells, which have no hits."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""What a reading of a run's text leaves: the sums so far, and what of the text is needed again.
+"""Results of reading a run's text: the sums so far, and what of the text is needed again.
 
 `KeptSums` is what a checkpoint keeps, `Sums` all of it.
 """
@@ -56,7 +56,7 @@ class KeptSums:
     """Stimuli that are read no further."""
 
     def kept_facts(self) -> dict[str, Any]:
-        """What is kept beside the tally, as JSON holds it; see `take_over`."""
+        """Counts that are kept beside the tally, as JSON holds it; see `take_over`."""
         facts = {column.name: getattr(self, column.name) for column in fields(KeptSums)}
         del facts["tally"]
         return facts

@@ -401,5 +401,5 @@ def row_cells(
 
 
 def row_starts(sizes: Int[ndarray, " row"]) -> Int[ndarray, " row"]:
-    """Where each of some rows begins that follow one another."""
+    """Start of each of some rows that follow one another."""
     return np.asarray(np.cumsum(sizes) - sizes)

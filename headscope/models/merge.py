@@ -224,7 +224,7 @@ def _random_inputs(rows: Float[Tensor, "output input"]) -> Float[Tensor, "trial 
 
 
 def _output(module: nn.Module, inputs: Float[Tensor, "trial input"]) -> Tensor:
-    """What comes out for a window of these tokens."""
+    """Output for a window of these tokens."""
     output: Tensor = module(inputs[None])
     return output[0]
 

@@ -59,9 +59,9 @@ class WordBaseline:
 
     find: PickWords
     words: str
-    """What it picks, in words."""
+    """Words for its pick."""
     words_ahead: str = ""
-    """What it picks in the text read from its end; empty if its name there says it."""
+    """Words for its pick in the text read from its end; empty if its name there says it."""
 
 
 def _words_back(rows: WordRows, *, steps: int) -> _Rows:
@@ -110,10 +110,10 @@ _FORMS = {
 }
 
 
-def in_words(name: str) -> str:
+def spelled_out(name: str) -> str:
     """A name with spaces for hyphens, and with parts of speech written out.
 
-    >>> in_words("nearest-VERB-on-either-side")
+    >>> spelled_out("nearest-VERB-on-either-side")
     'nearest verb on either side'
     """
     return " ".join(UPOS_IN_WORDS.get(part, part) for part in name.split("-"))
@@ -124,7 +124,7 @@ def _baselines_of_classes() -> dict[str, WordBaseline]:
     for class_name, number in CLASS_NUMBER.items():
         for form_name, form in _FORMS.items():
             find = partial(_of_class_row, form=form.rows, number=number)
-            words = form.words.format(in_words(class_name))
+            words = form.words.format(spelled_out(class_name))
             baselines[form_name.format(class_name)] = WordBaseline(find, words)
     return baselines
 
@@ -206,14 +206,14 @@ def _phrase_baselines() -> dict[str, WordBaseline]:
             find = partial(
                 _before_anchor, number=CLASS_NUMBER[name], anchor=CLASS_NUMBER[anchor_class]
             )
-            phrase = f"{in_words(name)} before the nearest {anchor}"
+            phrase = f"{spelled_out(name)} before the nearest {anchor}"
             baselines[f"{name}-before-{anchor}"] = WordBaseline(
                 find, f"last {phrase}", words_ahead=f"last later {phrase}"
             )
     for name in _RUN_CLASSES:
         for verb, step in (("opens", -1), ("closes", 1)):
             find = partial(_edge_of_run, number=CLASS_NUMBER[name], step=step)
-            words = f"nearest {in_words(name)} that {verb} a run"
+            words = f"nearest {spelled_out(name)} that {verb} a run"
             baselines[f"nearest-{name}-that-{verb}-a-run"] = WordBaseline(find, words)
     return baselines
 
@@ -292,7 +292,7 @@ NUMBER_OF = {name: number for number, name in enumerate(ALL_BASELINES)}
 
 
 def _all_in_words() -> dict[str, str]:
-    words = {name: in_words(name) for name in ALL_BASELINES}
+    words = {name: spelled_out(name) for name in ALL_BASELINES}
     for d in range(1, OFFSETS + 1):
         words[f"offset-{d}"] = "the token before" if d == 1 else f"{d} tokens back"
         words[f"offset+{d}"] = "the token after" if d == 1 else f"{d} tokens ahead"
@@ -307,7 +307,7 @@ def _all_in_words() -> dict[str, str]:
 
 
 IN_WORDS = _all_in_words()
-"""What each baseline picks, in words."""
+"""Words for the pick of each baseline."""
 MENTION_BASELINES = tuple(name for name in ALL_BASELINES if "nearest-mention" in name)
 CLASS_COUNT = len(UPOS) + 1
 """Classes of queries: those of words, and one for positions where no word of them ends."""

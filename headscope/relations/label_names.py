@@ -25,12 +25,12 @@ _HEAD = re.compile(r"\s+heads?$")
 
 @dataclass(frozen=True)
 class LabelMeaning:
-    """What stands for a label: a head has the label if one of the relations tags it."""
+    """Meaning of a label: a head has the label if one of the relations tags it."""
 
     relations: tuple[str, ...] = ()
     """Full names of relations and direct effects; empty if headscope measures nothing for it."""
     test: str = ""
-    """What would test it, if headscope measures nothing for it."""
+    """A test of it, if headscope measures nothing for it."""
 
 
 @cache
@@ -49,7 +49,7 @@ def published_names() -> Mapping[str, LabelMeaning]:
 
 
 def label_meanings(measured: Iterable[str] = ()) -> dict[str, LabelMeaning]:
-    """What every known label stands for, by its `normalised` text.
+    """Meaning of every known label, by its `normalised` text.
 
     Of labels with the same text, a relation's full name comes first, then a name of
     `published_names`, a head type, and a relation's name without its type.

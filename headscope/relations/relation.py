@@ -60,8 +60,8 @@ class Threshold:
     """Least share of the queries where the surrogate is wrong at which a head prefers the target.
     It is 0.2 for types whose lazy heads in causal models stay below that."""
     sign: int | None = None
-    """Of a direct effect 1 if the head must raise the logits of the tokens in question, −1 if it
-    must lower them; None for attention."""
+    """Sign of a direct effect: 1 if the head must raise the logits of the tokens in question,
+    −1 if it must lower them; None for attention."""
 
     def record(self) -> dict[str, Any]:
         """The threshold as `run.json` states it."""

@@ -48,7 +48,7 @@ class RelationSums:
     hits: Float[ndarray, "block head"]
     chance: Float[ndarray, " block"]
     divisor: Float[ndarray, "block _"]
-    """What the sums are divided by; see `Tally`. Of attention the number of queries, which all
+    """Divisor of the sums; see `Tally`. Of attention the number of queries, which all
     heads have in common; of an effect the weights of the queries of each head."""
     seed: int
     draws: dict[int, Float[ndarray, "resample used"]] = field(default_factory=dict, repr=False)

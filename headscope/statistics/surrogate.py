@@ -207,7 +207,7 @@ class _Surrogates:
 
     rows: SurrogateRows
     judged: dict[int, _Judged]
-    """What is judged, by the number of a relation."""
+    """Judged queries by the number of a relation."""
     slot_of_head: dict[tuple[int, int], int]
 
     @classmethod

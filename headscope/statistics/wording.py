@@ -8,7 +8,7 @@ from operator import itemgetter
 from typing import Any
 
 from headscope.relations import head_types
-from headscope.relations.baselines import IN_WORDS, in_words
+from headscope.relations.baselines import IN_WORDS, spelled_out
 
 TIMES_CONTROL = 1.5
 """Least mass in units of the strictest control. A lift can be certain and still be small: a head
@@ -22,7 +22,7 @@ def baseline_in_words(name: str) -> str:
     >>> [baseline_in_words(name) for name in ("nearest-VERB", "2-words-back", "same-class")]
     ['nearest verb', '2 words back', 'nearest word of the same class']
     """
-    return IN_WORDS.get(name, in_words(name))
+    return IN_WORDS.get(name, spelled_out(name))
 
 
 def matched_control_keys(type: str) -> str:

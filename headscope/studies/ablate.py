@@ -206,7 +206,7 @@ def _check_no_task_options(task_options: Mapping[str, Any], how: str) -> None:
 
 @dataclass(frozen=True, eq=False)
 class _HeadAblation:
-    """What heads of a run are ablated on, and how."""
+    """Text on which heads of a run are ablated, and how."""
 
     run: Result
     model: Model

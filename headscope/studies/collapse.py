@@ -245,7 +245,7 @@ class SharedWeights(Intervention):
             for tensor, original in zip(tensors, originals, strict=True):
                 tensor.rows.copy_(original)
 
-    def _tensors(self, model: Model) -> list[HeadRows]:
+    def _tensors(self, model: Model) -> list[_SharedRows]:
         """W_Q and W_K of the layers, and their biases."""
         engine: Any = model.engine
         dimensions = engine.dimensions
@@ -256,12 +256,12 @@ class SharedWeights(Intervention):
             query, key, _ = input_projections(holders[layer], dimensions)
             biases = input_biases(holders[layer], dimensions)
             width = query[..., 0].numel() // model.heads
-            tensors += [HeadRows(rows, width) for rows in (query, key, *biases[:2])]
+            tensors += [_SharedRows(rows, width) for rows in (query, key, *biases[:2])]
         return tensors
 
 
 @dataclass(frozen=True, eq=False)
-class HeadRows:
+class _SharedRows:
     """A matrix or bias of a layer, a view in place."""
 
     rows: Float[Tensor, "*rows column"]
@@ -270,7 +270,9 @@ class HeadRows:
     """Rows of a head."""
 
 
-def _share(tensor: HeadRows, shared_by: Callable[[_ByHead], Float[Tensor, "width column"]]) -> None:
+def _share(
+    tensor: _SharedRows, shared_by: Callable[[_ByHead], Float[Tensor, "width column"]]
+) -> None:
     """Write one head's rows into the rows of every head, in place."""
     rows = tensor.rows.reshape(-1, tensor.rows.shape[-1])
     by_head = rearrange(rows, "(head width) column -> head width column", width=tensor.width)

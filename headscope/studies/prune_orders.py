@@ -32,7 +32,7 @@ _HeadOrder = Int[ndarray, " ranked_head"]
 
 @dataclass(frozen=True, eq=False)
 class SingleHeads:
-    """What it costs to mask one head at a time."""
+    """Cost of masking one head at a time."""
 
     model: Model
     windows: Sequence[Window]

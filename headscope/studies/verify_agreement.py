@@ -102,7 +102,7 @@ def _centred_ranks(values: Float[ndarray, "*layer head"]) -> Float[ndarray, "*la
 
 
 def top_heads(heads: int) -> int:
-    """How many heads count as the top of a ranking: ten, or a quarter if there are few."""
+    """Number of heads at the top of a ranking: ten, or a quarter if there are few."""
     return min(TOP, heads // 4)
 
 
@@ -112,7 +112,7 @@ def shared_heads(first: Scores, second: Scores) -> int:
 
 
 def _is_at_top(values: Scores) -> Bool[ndarray, " item"]:
-    """Whether each head is among the largest values; of equal ones, the first heads are."""
+    """True for heads among the largest values; of equal ones, the first heads are."""
     order = np.argsort(-values.ravel(), kind="stable")
     is_at_top = np.zeros(values.size, bool)
     is_at_top[order[: top_heads(values.size)]] = True

@@ -388,7 +388,7 @@ def _chance(
 def _shuffled(
     rows: Sequence[LabelledHead], judge: LabelJudge, seed: int, *, by_layer: bool
 ) -> Bool[ndarray, "shuffle row"]:
-    """Whether each label is true after the heads of the file were replaced by random heads.
+    """True for labels that hold after the heads of the file were replaced by random heads.
 
     Labels of one head stay together, and two heads are never replaced by the same one. With
     `by_layer` a head is replaced by a head of its layer.

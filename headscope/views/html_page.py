@@ -14,7 +14,7 @@ from headscope.heads import head_name, layer_name
 from headscope.statistics.columns import BELOW_BASELINE, PRELIMINARY
 from headscope.statistics.result import Result
 from headscope.statistics.tags import NO_TYPE
-from headscope.views.cautions import (
+from headscope.views.caution_marks import (
     HeadRow,
     caution_legend,
     has_caution,

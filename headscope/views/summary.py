@@ -21,7 +21,7 @@ from headscope.statistics.result import Result
 from headscope.statistics.tags import NO_TAG, NO_TYPE, UNIDENTIFIABLE
 from headscope.statistics.untagged_heads import partial_sinks, undecided
 from headscope.stimuli.natural_text import few_documents
-from headscope.views.cautions import (
+from headscope.views.caution_marks import (
     HeadRow,
     caution_legend,
     has_caution,

@@ -15,7 +15,7 @@ from headscope.models.text_window import text_window
 from headscope.studies.explain.feature import Feature
 from headscope.studies.explain.feature_model import FeatureModel, Share, WeightedFeature
 from headscope.studies.explain.one_query import PlainTextExplainer, without_annotation
-from headscope.studies.explain.scores import Agreement, Scores
+from headscope.studies.explain.pattern_scores import Agreement, Scores
 from headscope.studies.explain.unexplained import Unexplained
 from tests.helpers.prose import gum_windows
 

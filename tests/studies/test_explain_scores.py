@@ -11,7 +11,7 @@ import torch
 
 import headscope as hs
 from headscope.corpus.shipped import data_folder
-from headscope.studies.explain.scores import PatternPair, scores
+from headscope.studies.explain.pattern_scores import PatternPair, scores
 
 GOLD = data_folder() / "corpora" / "gold.conllu"
 

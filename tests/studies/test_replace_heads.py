@@ -15,7 +15,7 @@ from headscope.models.load import load_model
 from headscope.relations import relations_of
 from headscope.studies.explain.feature import Feature, TokenFacts
 from headscope.studies.explain.feature_model import FeatureModel, Share, WeightedFeature
-from headscope.studies.explain.scores import Agreement, Scores
+from headscope.studies.explain.pattern_scores import Agreement, Scores
 from headscope.studies.explain.stand_ins import FeatureLogits, MeanByDistance, means_by_distance
 from headscope.studies.explain.unexplained import Unexplained
 from tests.helpers.encoders import corpus, save_hand_built

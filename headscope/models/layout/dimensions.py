@@ -23,7 +23,7 @@ class AttentionDimensions:
     """All of them; see `others`."""
     heads: int
     key_value_heads: int
-    """Of the first layer, as is the width of a head."""
+    """Number in the first layer, as is the width of a head."""
     d_model: int
     d_head: int
     vocabulary: int

@@ -35,7 +35,7 @@ from headscope.studies.explain.catalogue import Texts
 from headscope.studies.explain.feature import TokenFacts
 from headscope.studies.explain.feature_model import FeatureModel, explain_layer
 from headscope.studies.explain.fit import Selector
-from headscope.studies.explain.scores import SCORES
+from headscope.studies.explain.pattern_scores import SCORES
 from headscope.studies.study import Study, study, table_columns
 from headscope.studies.study_table import Command
 from headscope.views.study_result import StudyResult

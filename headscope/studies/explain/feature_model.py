@@ -16,8 +16,8 @@ from headscope.statistics.bootstrap import interval, resample
 from headscope.studies.explain.catalogue import GATES, Term, Texts
 from headscope.studies.explain.feature import Feature
 from headscope.studies.explain.fit import LayerFit, Selector
+from headscope.studies.explain.pattern_scores import PatternPair, PatternScores, scores
 from headscope.studies.explain.places import PLACE_FEATURES
-from headscope.studies.explain.scores import PatternPair, Scores, scores
 from headscope.studies.explain.softmax import Fitted, kl_divergences, log_pattern, map_heads, newton
 from headscope.studies.explain.unexplained import Unexplained, unexplained
 
@@ -64,7 +64,7 @@ class FeatureModel(NamedTuple):
     """Share that a feature model of sinks and distance alone explains."""
     explained: Share
     """Share that the feature model explains."""
-    scores: Scores
+    scores: PatternScores
     unexplained: Unexplained
     """Attention that no feature of the model names."""
 

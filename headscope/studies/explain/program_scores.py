@@ -34,8 +34,8 @@ from headscope.studies.explain.explanation import (
 from headscope.studies.explain.feature import TokenFacts
 from headscope.studies.explain.feature_model import explain_layer
 from headscope.studies.explain.fit import Selector
+from headscope.studies.explain.pattern_scores import SCORES, PatternPair, PatternScores, scores
 from headscope.studies.explain.programs import Program, read_programs
-from headscope.studies.explain.scores import SCORES, PatternPair, Scores, scores
 from headscope.studies.study import Study, study, table_columns
 from headscope.views.study_result import StudyResult
 
@@ -156,7 +156,7 @@ class _Scorer:
                 rows.append(names | agreement.columns())
         return rows
 
-    def _scores(self, attention: Tensor, pattern: Tensor) -> Scores:
+    def _scores(self, attention: Tensor, pattern: Tensor) -> PatternScores:
         seen = self.texts.seen[self.texts.judged]
         return scores(PatternPair(attention, pattern, seen), smoothing=SMOOTHING)
 

@@ -328,7 +328,7 @@ class _Measured:
 
     draws: Sequence[TextLoss]
     feature_models: Sequence[TextLoss]
-    """Of the same heads with their own feature models; empty if these are the draws."""
+    """Draws of the same heads with their own feature models; empty if these are the draws."""
 
 
 def _numbers(

@@ -60,7 +60,7 @@ class FeatureLogits:
     models: Sequence[FeatureModel]
     """One per head of the model, layer by layer and head by head."""
     lexicon: TokenFacts
-    """Of the windows that were fitted."""
+    """Facts of the windows that were fitted."""
     relations: Sequence[Relation]
 
     def on(self, windows: Sequence[Window]) -> LogitsByLayer:

@@ -38,7 +38,7 @@ class TypeShare:
     span: str
     """Layers that hold the middle half of these heads, such as `L2–L4`."""
     path: str
-    """Their cells as an SVG path, one unit a head and a layer."""
+    """Cells as an SVG path, one unit a head and a layer."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,7 +28,7 @@ from headscope.statistics.tags import countable_types, is_undecided, with_thresh
 from headscope.statistics.untagged_heads import undecided
 from headscope.statistics.wording import matched_control_keys
 from headscope.stimuli.natural_text import TEXT
-from headscope.views.cautions import MEANINGS
+from headscope.views.caution_marks import MEANINGS
 from headscope.views.head_account import cause_lines
 from headscope.views.report.sentences import (
     head_sentences,

@@ -46,13 +46,14 @@ class Agreement:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scores:
+class PatternScores:
     """Scores of an explanation of one head."""
 
     all_keys: Agreement
     without_first: Agreement
-    """On all keys but the first token. Both patterns are renormalised without it, and a query has
-    the weight of the head's attention on the other keys. Queries with less than two are left out.
+    """Score on all keys but the first token. Both patterns are renormalised without it, and a query
+    has the weight of the head's attention on the other keys. Queries with less
+    than two are left out.
     """
 
     def columns(self) -> dict[str, float]:
@@ -127,7 +128,7 @@ class PatternPair:
         return (pattern - mean) * self.seen
 
 
-def scores(pair: PatternPair, *, smoothing: float = 0.0) -> Scores:
+def scores(pair: PatternPair, *, smoothing: float = 0.0) -> PatternScores:
     """Scores of an explanation on all keys, and on all but the first token.
 
     Args:
@@ -140,7 +141,7 @@ def scores(pair: PatternPair, *, smoothing: float = 0.0) -> Scores:
     other_keys = pair.seen[:, 1:].sum(-1)
     rest_mass = pair.attention[:, 1:].sum(-1)
     rest_weight = rest_mass * (other_keys > 1)
-    return Scores(
+    return PatternScores(
         all_keys=pair.agreement(every_query, smoothing),
         without_first=pair.without_first().agreement(rest_weight, smoothing),
     )
