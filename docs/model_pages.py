@@ -214,7 +214,6 @@ def clark(run: hs.Run) -> str:
                 f"`{relation}`, {best['n']:,.0f}",
                 f"{head_name(int(best['layer']), int(best['head']))}: {best['hit_rate']:.2f}",
                 f"{best['baseline_rate']:.2f}",
-                f"{int(own['tagged'].astype(bool).sum())}",
             )
         )
     titles = (
@@ -224,7 +223,6 @@ def clark(run: hs.Run) -> str:
         "our relation, queries",
         "best head",
         "baseline",
-        "heads tagged",
     )
     return "\n".join(table(titles, rows))
 
@@ -252,10 +250,9 @@ def clark_places(run: hs.Run) -> str:
 
 
 def published(run: hs.Run) -> str:
-    """A line per published metric and relation: agreement, and the heads that disagree most."""
+    """A line per published metric and relation, with their agreement."""
     rows = []
     for row in hs.verify(run).table.to_dict("records"):
-        disagreeing = row["disagreeing"].replace(";", ",")
         rows.append(
             (
                 f"`{row['metric']}`",
@@ -264,7 +261,6 @@ def published(run: hs.Run) -> str:
                 _correlation(row, "within_layers"),
                 f"{row['spearman_control']:.2f}",
                 f"{row['shared']} of {row['top']} ({row['shared_control']:.1f})",
-                disagreeing,
             )
         )
     titles = (
@@ -274,7 +270,6 @@ def published(run: hs.Run) -> str:
         "mean ρ within layers",
         "ρ if permuted",
         "first heads shared (if permuted)",
-        "ranks differ most: published, ours",
     )
     return "\n".join(table(titles, rows))
 
