@@ -41,7 +41,7 @@ LEFT_OUT = {"bos", "overwrite", "help", "install_completion", "show_completion"}
 PER_CELL = {"models", "revisions", "corpus", "device", "device_map", "dtype", "engine"}
 """Options whose bad value fails one cell of a sweep: its table names it, with exit code 1."""
 SUFFIXES = {"out": ".csv", "figure": ".png"}
-FOLDERS = {"classify", "gallery", "headvis", "languages", "sweep"}
+FOLDERS = {"cards", "classify", "gallery", "headvis", "languages", "sweep"}
 """Commands whose --out is a folder."""
 CORPORA = ["bad.conllu", "wide.txt"]
 
@@ -76,6 +76,8 @@ def sound(desk: Desk) -> dict[str, list[str]]:
             "--max-tokens 50 --out spoken -q"
         ).split(),
         "serve": [desk.run, "--no-open"],  # never as it stands: it would answer until interrupted
+        "cards": [desk.run, "--out", "new"],
+        "explain": ["mini", "--corpus", "keys.conllu", "--windows", "8"],
         "gallery": [desk.run, "--out", "new"],
         "headvis": [desk.run, "--out", "new", "--corpus", "keys.conllu", "--sequences", "9"],
         "function_vectors": ["mini", "--tasks", "past", "--prompts", "6"],

@@ -15,7 +15,7 @@ from headscope.models.text_window import text_window
 from headscope.studies.explain.feature import Feature
 from headscope.studies.explain.feature_model import FeatureModel, Share, WeightedFeature
 from headscope.studies.explain.one_query import PlainTextExplainer, without_annotation
-from headscope.studies.explain.pattern_scores import Agreement, Scores
+from headscope.studies.explain.pattern_scores import Agreement, PatternScores
 from headscope.studies.explain.unexplained import Unexplained
 from tests.helpers.prose import gum_windows
 
@@ -32,7 +32,7 @@ def hand_made() -> FeatureModel:
         WeightedFeature(Feature(name, "position"), "", weight, share)
         for name, weight in WEIGHTS.items()
     ]
-    scores = Scores(all_keys=agreement, without_first=agreement)
+    scores = PatternScores(all_keys=agreement, without_first=agreement)
     rest = Unexplained(total=0.5, by_class={}, by_token={})
     return FeatureModel(0, 0, 1.0, tuple(terms), 0.5, share, scores, rest)
 

@@ -15,7 +15,7 @@ from headscope.models.load import load_model
 from headscope.relations import relations_of
 from headscope.studies.explain.feature import Feature, TokenFacts
 from headscope.studies.explain.feature_model import FeatureModel, Share, WeightedFeature
-from headscope.studies.explain.pattern_scores import Agreement, Scores
+from headscope.studies.explain.pattern_scores import Agreement, PatternScores
 from headscope.studies.explain.stand_ins import FeatureLogits, MeanByDistance, means_by_distance
 from headscope.studies.explain.unexplained import Unexplained
 from tests.helpers.encoders import corpus, save_hand_built
@@ -25,7 +25,7 @@ from tests.helpers.prose import prose_windows
 GOLD = data_folder() / "corpora" / "gold.conllu"
 SURE = Share(1.0, 1.0, 1.0)
 EQUAL = Agreement(explained=1.0, iou=1.0, correlation=1.0)
-SCORES = Scores(all_keys=EQUAL, without_first=EQUAL)
+SCORES = PatternScores(all_keys=EQUAL, without_first=EQUAL)
 UNEXPLAINED = Unexplained(total=0.0, by_class={}, by_token={})
 
 

@@ -87,7 +87,7 @@ def read_programs(path: Path) -> dict[Head, Program]:
 
 def _run(path: Path) -> Mapping[str, Any]:
     """The names that a Python file defines."""
-    given_file(path, "a Python file with a function per head")  # refuses a pipe
+    given_file(path, "for programs a Python file with a function per head")  # refuses a pipe
     folder = str(resolved(path).parent)
     sys.path.insert(0, folder)
     try:
