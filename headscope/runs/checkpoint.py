@@ -7,7 +7,7 @@ again:
 - load the model, cut the texts into windows, and fit the baselines;
 - read the beginning of the text in both precisions, if the run chooses the precision;
 - deal all windows into batches. The model reads those batches that are not in the sums, so at most
-  what it read in the last minute; see `headscope.measure.reading.read`;
+  what it read since the last checkpoint; see `headscope.measure.reading.read`;
 - what follows on `read`: the loss of the model, and windows that are read again for surrogates and
   examples.
 """
@@ -37,7 +37,8 @@ from headscope.stimuli.natural_text import TextWindows
 EVERY = 60.0
 """Seconds between two writings."""
 EVERY_AT_END = 20.0
-"""Seconds of reading that are written once more when reading ends; a writing takes up to 2 s."""
+"""Seconds since the last writing from which on the sums are written when reading ends. A writing
+takes up to 2 s."""
 _FACTS = "facts"
 """Name of the array that holds everything but the sums, as JSON."""
 

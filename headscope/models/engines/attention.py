@@ -274,7 +274,7 @@ def attention(
     scaling: float | None = None,
     **options: Any,
 ) -> tuple[Output, None]:
-    """Attention as transformers calls it. All scores that headscope reads pass through here.
+    """Attention as transformers calls it. All scores of the `fused` engine pass through here.
 
     Under `capturing`, a layer's own attention hands its scores to the function given there. Under
     `overridden`, the function given there takes the place of the layer's own attention.
