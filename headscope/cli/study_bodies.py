@@ -276,8 +276,16 @@ def explain(
     call.check()
     is_at = at is not None
     is_named = head is not None
-    if (call.figure and not replace) or is_at != is_named or (query is not None and not is_at):
-        raise HeadscopeError("--figure needs --replace; HEAD and --query need --at, and --at HEAD")
+    faults = {
+        "--at needs HEAD, and HEAD --at": is_at != is_named,
+        "--query needs --at": query is not None and not is_at,
+        "--figure needs --replace": call.figure is not None and not replace,
+        "choose one of --at, --programs and --replace": is_at + (programs is not None) + replace
+        > 1,
+    }
+    for fault, is_there in faults.items():
+        if is_there:
+            raise HeadscopeError(fault)
     arguments: dict[str, Any] = {}
     if is_at:
         function = "explain.one_query:explain_at"

@@ -290,15 +290,17 @@ class LabelJudge:
 
 
 def _effects(run: Result) -> pd.DataFrame:
-    """The direct effects of a run, with full names as `id` and verdicts; no rows if it has not
-    measured them.
+    """The direct effects of a run, with full names as `id` and verdicts.
+
+    Without rows if the run has not measured them.
     """
     if run.effects is None:
         return pd.DataFrame(columns=["layer", "head", "id", "tagged"])
-    effects = run.effects
-    effects = effects.assign(id=f"{WRITES}/" + effects["type"] + "/" + effects["effect"])
-    as_evidence = effects.rename(columns={new: old for old, new in EFFECT_NAMES.items()})
-    judged = verdicts(as_evidence, {effect.id: effect.thresholds for effect in EFFECTS})
+    full_names = f"{WRITES}/" + run.effects["type"] + "/" + run.effects["effect"]
+    effects = run.effects.assign(id=full_names)
+    evidence_names = {own: name for name, own in EFFECT_NAMES.items()}
+    thresholds = {effect.id: effect.thresholds for effect in EFFECTS}
+    judged = verdicts(effects.rename(columns=evidence_names), thresholds)
     return effects.assign(verdict=judged.to_numpy())
 
 

@@ -92,8 +92,20 @@ def test_a_window_without_annotation_has_no_class_no_tree_and_no_mention():
         (("L0H0", "--at", TEXT, "--query", 99), "query"),
         (("L7H0", "--at", TEXT), "L7H0"),
         (("--query", 1), "--at"),
+        (("L0H0", "--at", TEXT, "--replace"), "--replace"),
+        (("--programs", "programs.py", "--replace"), "--programs"),
+        (("--figure", "bits.png"), "--figure"),
     ],
-    ids=["no head", "no text", "no such token", "no such head", "query alone"],
+    ids=[
+        "no head",
+        "no text",
+        "no such token",
+        "no such head",
+        "query alone",
+        "a text and replacements",
+        "programs and replacements",
+        "a figure alone",
+    ],
 )
 def test_a_bad_question_is_named(words, named, gpt2_folder, command):
     code, _, err = command("explain", gpt2_folder, *words)

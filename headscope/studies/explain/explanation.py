@@ -41,6 +41,10 @@ from headscope.studies.study_table import Command
 from headscope.views.study_result import StudyResult
 
 FEATURES, WINDOWS = 12, 56
+TextSource = Annotated[
+    Paths | None,
+    Field(description="Files or folders of text. Default: those of the run, or gum."),
+]
 FeatureLimit = Annotated[
     int, Field(ge=1, le=64, description="Maximum number of features of a model.")
 ]
@@ -96,10 +100,7 @@ STUDY = Study(
 @study(STUDY)
 def explain(
     model: ModelOrRun,
-    corpus: Annotated[
-        Paths | None,
-        Field(description="Files or folders of text. Default: those of the run, or gum."),
-    ] = None,
+    corpus: TextSource = None,
     *,
     features: FeatureLimit = FEATURES,
     windows: WindowLimit = WINDOWS,

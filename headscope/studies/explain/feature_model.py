@@ -78,6 +78,28 @@ class FeatureModel(NamedTuple):
         return "; ".join(listed) + (f"; {unlisted} more" if unlisted else "")
 
 
+class TermLogits(NamedTuple):
+    """The features of a model that some texts have, and the logits that each adds."""
+
+    features: tuple[WeightedFeature, ...]
+    logits: Float[Tensor, "term row key"]
+
+
+def term_logits(model: FeatureModel, texts: Texts) -> TermLogits:
+    """The logits that each feature of a model adds at every cell of texts that were not fitted.
+
+    A feature that the texts do not have, such as that of a token, adds nothing.
+    """
+    number_of_feature = {feature.name: i for i, feature in enumerate(texts.features)}
+    known = tuple(term for term in model.terms if term.feature.name in number_of_feature)
+    terms = []
+    for weighted in known:
+        gate = GATES.index(weighted.queries) if weighted.queries else -1
+        terms.append(Term(number_of_feature[weighted.feature.name], gate))
+    weights = torch.tensor([weighted.weight for weighted in known])
+    return TermLogits(known, texts.values(terms) * weights[:, None, None])
+
+
 class Judge(NamedTuple):
     """A head's attention on the rows that judge."""
 

@@ -26,21 +26,27 @@ from headscope.heads import head_name, parse_head
 from headscope.models.model import Model
 from headscope.models.stream import ALL_TOGETHER, LayerAttention, stream_attention, whole_patterns
 from headscope.models.text_window import check_unicode, text_window
-from headscope.options import Device, Head, Paths, Revision, Seed, Text
+from headscope.options import Device, Head, Revision, Seed, Text
 from headscope.relations import relations_of
 from headscope.relations.head_type import ALL
 from headscope.relations.relation import Relation
 from headscope.resolve import ModelOrRun, model_or_run, run_named, text_of
-from headscope.studies.explain.catalogue import GATES, Term, Texts
+from headscope.studies.explain.catalogue import Texts
 from headscope.studies.explain.explanation import (
     FEATURES,
     WINDOWS,
     FeatureLimit,
+    TextSource,
     WindowLimit,
     read_split_windows,
 )
 from headscope.studies.explain.feature import TokenFacts
-from headscope.studies.explain.feature_model import FeatureModel, WeightedFeature, explain_layer
+from headscope.studies.explain.feature_model import (
+    FeatureModel,
+    WeightedFeature,
+    explain_layer,
+    term_logits,
+)
 from headscope.studies.explain.fit import Selector
 from headscope.studies.study import Study, study, table_columns
 from headscope.views.study_result import StudyResult
@@ -56,8 +62,8 @@ STUDY = Study(
     columns=table_columns("""
         key | count, ≥ 0 | position of the key in the text; 0 is the model's first token
         token | text | the key as text
-        attention | 0 to 1 | the head's attention
-        share | 0 to 1 | attention of the feature model
+        attention | [0, 1] | the head's attention
+        share | [0, 1] | attention of the feature model
         logit | logits | sum of the terms
         terms | `feature +weight; …` | logits that each feature adds at this key, the largest first
     """),
@@ -67,7 +73,7 @@ STUDY = Study(
 
 @dataclass(frozen=True, eq=False)
 class TextExplanation:
-    """What a head's feature model makes of every query of a text."""
+    """A head's feature model on every query of a text."""
 
     terms: tuple[WeightedFeature, ...]
     logits: Float[ndarray, "term query key"]
@@ -137,16 +143,12 @@ class PlainTextExplainer:
     def explain(self, fitted: FeatureModel, window: Window) -> TextExplanation:
         """The terms of a head's feature model at every query and key of a text."""
         texts = Texts.of(([window], [], []), self.lexicon, self.relations, step=1)
-        numbers = {feature.name: number for number, feature in enumerate(texts.features)}
-        applicable = [term for term in fitted.terms if term.feature.name in numbers]
-        terms = []
-        for term in applicable:
-            gate = GATES.index(term.queries) if term.queries else -1
-            terms.append(Term(numbers[term.feature.name], gate))
-        weights = torch.tensor([term.weight for term in applicable])
-        logits = torch.zeros(len(applicable), len(window), len(window))
-        logits[:, texts.query] = texts.values(terms) * weights[:, None, None]
-        return TextExplanation(tuple(applicable), logits.numpy(), _softmax(logits.sum(0), window))
+        terms = term_logits(fitted, texts)
+        size = len(window)
+        logits = torch.zeros(len(terms.features), size, size)
+        logits[:, texts.query] = terms.logits
+        shares = _softmax(logits.sum(0), window)
+        return TextExplanation(terms.features, logits.numpy(), shares)
 
 
 def _softmax(logits: Float[Tensor, "query key"], window: Window) -> Float[ndarray, "query key"]:
@@ -184,10 +186,7 @@ def explain_at(
     model: ModelOrRun,
     text: Text,
     head: Head,
-    corpus: Annotated[
-        Paths | None,
-        Field(description="Text to fit on. Default: that of the run, or gum."),
-    ] = None,
+    corpus: TextSource = None,
     *,
     query: Annotated[
         Annotated[int, Field(ge=0)] | None,

@@ -19,9 +19,9 @@ from headscope.studies.study import table_columns
 SCORES = table_columns("""
     explained | ≤ 1 | 1 − KL(head ‖ explanation) ÷ KL(head ‖ uniform), on documents used neither to
         fit nor to choose
-    iou | 0 to 1 | intersection over union: sum of the smaller attention of each cell ÷ sum of the
+    iou | [0, 1] | intersection over union: sum of the smaller attention of each cell ÷ sum of the
         larger one
-    correlation | −1 to 1 | Pearson's correlation of attention within rows; 0 for uniform attention
+    correlation | [−1, 1] | Pearson's correlation of attention within rows; 0 for uniform attention
     explained_rest, iou_rest, correlation_rest | as without `_rest` | the same without the first
         token: rows are renormalised, and weighted by the head's attention on the other keys
 """)
@@ -40,7 +40,7 @@ class Agreement:
     explained: float
     """1 − Σ KL(head ‖ explanation) ÷ Σ KL(head ‖ uniform), ≤ 1."""
     iou: float
-    """Intersection over union: Σ of the smaller attention ÷ Σ of the larger one, 0 to 1."""
+    """Intersection over union: Σ of the smaller attention ÷ Σ of the larger one, in [0, 1]."""
     correlation: float
     """Pearson's correlation of attention within rows, −1 to 1; 0 if a pattern is uniform."""
 
@@ -51,10 +51,9 @@ class PatternScores:
 
     all_keys: Agreement
     without_first: Agreement
-    """Score on all keys but the first token. Both patterns are renormalised without it, and a query
-    has the weight of the head's attention on the other keys. Queries with less
-    than two are left out.
-    """
+    """Agreement on all keys but the first token. Both patterns are renormalised without it, and a
+    query has the weight of the head's attention on the other keys. Queries with fewer than two
+    other keys are left out."""
 
     def columns(self) -> dict[str, float]:
         """The scores by column, those on all keys first."""

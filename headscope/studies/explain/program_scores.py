@@ -18,7 +18,7 @@ from headscope.causal.head_set import Head
 from headscope.corpus.shipped import asked_corpora
 from headscope.measure.batches import give_back
 from headscope.models.stream import ALL_TOGETHER, LayerAttention, stream_attention, whole_patterns
-from headscope.options import Device, PathName, Paths, Revision, Seed
+from headscope.options import Device, PathName, Revision, Seed
 from headscope.progress import Progress, Steps, progress_bar
 from headscope.relations import relations_of
 from headscope.relations.head_type import ALL
@@ -28,6 +28,7 @@ from headscope.studies.explain.explanation import (
     FEATURES,
     WINDOWS,
     FeatureLimit,
+    TextSource,
     WindowLimit,
     read_split_windows,
 )
@@ -63,10 +64,7 @@ def score_programs(
             "as L5H1, from a list of tokens to a pattern, query by key."
         ),
     ],
-    corpus: Annotated[
-        Paths | None,
-        Field(description="Files or folders of text. Default: those of the run, or gum."),
-    ] = None,
+    corpus: TextSource = None,
     *,
     features: FeatureLimit = FEATURES,
     windows: WindowLimit = WINDOWS,

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from itertools import product
 from math import exp, expm1
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Int
 from numpy import ndarray
-from pydantic import Field
 
 from headscope.causal.head_set import Head, heads_by_layer
 from headscope.causal.intervention import Intervention
@@ -24,7 +23,7 @@ from headscope.corpus.shipped import asked_corpora
 from headscope.corpus.window import Window
 from headscope.measure.study_windows import evenly, token_count
 from headscope.models.model import Model
-from headscope.options import LARGEST, Corpus, Device, Revision, Seed
+from headscope.options import Device, Revision, Seed
 from headscope.progress import Progress, Steps, progress_bar
 from headscope.relations import relations_of
 from headscope.relations.head_type import ALL
@@ -38,6 +37,9 @@ from headscope.studies.explain.explanation import (
     LENGTH,
     SPREAD,
     WINDOWS,
+    FeatureLimit,
+    TextSource,
+    WindowLimit,
     fit_models,
     read_split_windows,
 )
@@ -106,14 +108,10 @@ _OF_ENCODERS = Lines(x="share", y="loss", by="replacement", panels=("order",))
 @study(STUDY)
 def replace_heads(
     model: ModelOrRun,
-    corpus: Corpus = None,
+    corpus: TextSource = None,
     *,
-    features: Annotated[
-        int, Field(ge=1, le=64, description="Maximum number of features of a model.")
-    ] = FEATURES,
-    windows: Annotated[
-        int, Field(ge=8, le=LARGEST, description="Windows of text, for fitting and for testing.")
-    ] = WINDOWS,
+    features: FeatureLimit = FEATURES,
+    windows: WindowLimit = WINDOWS,
     seed: Seed = 0,
     progress: Progress = True,
     revision: Revision = None,

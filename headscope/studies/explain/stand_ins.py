@@ -25,9 +25,9 @@ from headscope.models.stream import (
     whole_patterns,
 )
 from headscope.relations.relation import Relation
-from headscope.studies.explain.catalogue import GATES, Term, Texts
+from headscope.studies.explain.catalogue import Texts
 from headscope.studies.explain.feature import TokenFacts
-from headscope.studies.explain.feature_model import FeatureModel, WeightedFeature
+from headscope.studies.explain.feature_model import FeatureModel, term_logits
 
 HeadLogits = Float[Tensor, "window _ query key"]
 """Logits of all heads of a layer, or one table for all of them; of all windows if that is 1."""
@@ -35,7 +35,7 @@ LogitsByLayer = Mapping[int, HeadLogits]
 FEATURE_MODEL, OTHER_HEAD = "feature model", "other head"
 SINK_AND_DISTANCE, DISTANCE = "sink and distance", "distance"
 FIRST_TOKEN, UNIFORM = "first token", "uniform"
-HARD = 1e4
+_ONLY_KEY = 1e4
 """Logit of the only key that has attention."""
 _TINY = 1e-9
 
@@ -66,32 +66,18 @@ class FeatureLogits:
     def on(self, windows: Sequence[Window]) -> LogitsByLayer:
         """The logits at all cells of windows that run together, by layer."""
         texts = Texts.of((windows, [], []), self.lexicon, self.relations, step=1)
-        numbers = {feature.name: number for number, feature in enumerate(texts.features)}
         heads_of_layer: dict[int, list[Tensor]] = {}
         for model in self.models:
-            known = [term for term in model.terms if term.feature.name in numbers]
-            logits = self._head_logits(texts, known, numbers)
+            logits = torch.zeros(len(windows), texts.width, texts.width)
+            logits[texts.window, texts.query] = term_logits(model, texts).logits.sum(0)
             heads = heads_of_layer.setdefault(model.layer, [])
             heads.append(logits)
         return {layer: torch.stack(heads, 1) for layer, heads in heads_of_layer.items()}
 
-    def _head_logits(
-        self, texts: Texts, known: Sequence[WeightedFeature], numbers: Mapping[str, int]
-    ) -> Float[Tensor, "window query key"]:
-        """Logits of one head by the features that these windows have."""
-        terms = []
-        for term in known:
-            gate = GATES.index(term.queries) if term.queries else -1
-            terms.append(Term(numbers[term.feature.name], gate))
-        weights = torch.tensor([term.weight for term in known])
-        logits = torch.zeros(len(texts.windows), texts.width, texts.width)
-        logits[texts.window, texts.query] = torch.tensordot(weights, texts.values(terms), 1)
-        return logits
-
 
 @dataclass(frozen=True, eq=False)
 class StandIns:
-    """Everything that replaces patterns."""
+    """All replacements of patterns."""
 
     features: FeatureLogits
     means: Mapping[int, MeanByDistance]
@@ -129,7 +115,7 @@ def uniform_logits(layers: Sequence[int], width: int) -> LogitsByLayer:
 def first_token_logits(layers: Sequence[int], width: int) -> LogitsByLayer:
     """All attention on the first token."""
     logits = torch.zeros(1, 1, width, width)
-    logits[..., 0] = HARD
+    logits[..., 0] = _ONLY_KEY
     return dict.fromkeys(layers, logits)
 
 
