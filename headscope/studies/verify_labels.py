@@ -298,7 +298,7 @@ def _effects(run: Result) -> pd.DataFrame:
         return pd.DataFrame(columns=["layer", "head", "id", "tagged"])
     full_names = f"{WRITES}/" + run.effects["type"] + "/" + run.effects["effect"]
     effects = run.effects.assign(id=full_names)
-    evidence_names = {own: name for name, own in EFFECT_NAMES.items()}
+    evidence_names = {column: name for name, column in EFFECT_NAMES.items()}
     thresholds = {effect.id: effect.thresholds for effect in EFFECTS}
     judged = verdicts(effects.rename(columns=evidence_names), thresholds)
     return effects.assign(verdict=judged.to_numpy())

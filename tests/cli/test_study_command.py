@@ -97,8 +97,9 @@ def test_a_table_of_causes_goes_to_a_file_if_the_run_cannot_be_written(
 
 @pytest.mark.parametrize("command", [("classify",), ("study", "anatomy")])
 @pytest.mark.parametrize("run", ["atlas:mini", "folder"])
-def test_a_run_in_place_of_a_model_is_called_a_run(command, run, mini_run):
+def test_a_run_in_place_of_a_model_is_called_a_run(command, run, mini_run, tmp_path):
     given = mini_run if run == "folder" else run
-    done = headscope(*command, given)
+    # elsewhere than in the checkout, where `make demo` writes runs/mini
+    done = headscope(*command, given, cwd=tmp_path)
     assert done.returncode == 2
     assert f"{given} is a run" in " ".join(done.stderr.split())
