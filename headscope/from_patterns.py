@@ -222,10 +222,7 @@ def pattern_windows(text: Any, tokens: Any) -> list[Window]:
     if tokens and isinstance(tokens[0], str):
         text, tokens = [text], [tokens]
     documents = [None] * len(tokens) if text is None else _list(text)
-    if len(documents) != len(tokens):
-        raise PatternError(
-            f"{len(documents)} documents and {len(tokens)} token lists; there must be one of each"
-        )
+    _check_one_of_each("token lists", len(tokens), documents)
     return [window_of_tokens(t, d) for t, d in zip(tokens, documents, strict=True)]
 
 
@@ -307,14 +304,14 @@ def _reader(patterns: Any, windows: Sequence[Window]) -> tuple[Reader, bool]:
                 "a tuple of patterns has an array [batch head query key] of each layer, as "
                 "transformers gives it, and a list an array [layer head query key] of each window"
             )
-        _same_number(len(patterns[0]), windows)
+        _check_one_of_each(_ARRAYS, len(patterns[0]), windows)
         return lambda i, window: _stacked(patterns, i), True
     if len(windows) == 1 and len(_shape(patterns)) == 4:
         return lambda i, window: patterns, False
     arrays = _list(patterns)
     if _is_by_layer(arrays, len(windows)):
         return lambda i, window: _stacked(arrays, i), True
-    _same_number(len(arrays), windows)
+    _check_one_of_each(_ARRAYS, len(arrays), windows)
     shapes = {_shape(array) for array in arrays}
     if len(arrays) > 1 and len(shapes) == 1 and next(iter(shapes))[:1] == (len(arrays),):
         raise PatternError(
@@ -352,11 +349,14 @@ def _shape(value: Any) -> tuple[int, ...]:
         return ()
 
 
-def _same_number(arrays: int, windows: Sequence[Window]) -> None:
-    if arrays != len(windows):
+_ARRAYS = "pattern arrays (patterns by layer are a tuple, as transformers gives them)"
+
+
+def _check_one_of_each(kind: str, number: int, documents: Sequence[Any]) -> None:
+    """Refuse another number of arrays or token lists than of documents."""
+    if number != len(documents):
         raise PatternError(
-            f"{arrays} pattern arrays and {len(windows)} documents; there must be one of each for "
-            "every document. Patterns by layer are a tuple, as transformers gives them"
+            f"{number} {kind} and {len(documents)} documents; there must be one of each"
         )
 
 

@@ -268,10 +268,12 @@ _SHORT.maxstring = _SHORT.maxother = 80
 _SHORT.maxlist = _SHORT.maxtuple = 2
 
 
-def _name(text: str) -> str:
-    if not text.strip() or "\0" in text or any("\ud800" <= c <= "\udfff" for c in text):
+def _name(value: Any) -> str:
+    is_text = isinstance(value, str)
+    has_half_character = is_text and any("\ud800" <= c <= "\udfff" for c in value)
+    if not is_text or not value.strip() or "\0" in value or has_half_character:
         raise not_allowed("be a name")
-    return text
+    return str(value)
 
 
 def check_path(path: Any) -> str | Path:
@@ -281,21 +283,24 @@ def check_path(path: Any) -> str | Path:
         ValueError: it cannot; the message states the allowed values.
     """
     try:
-        _text(os.fspath(path))
+        _name(os.fspath(path))
     except (TypeError, ValueError, AttributeError) as error:
         raise not_allowed("be the path of a file or folder") from error
     return path if isinstance(path, str) else Path(path)
 
 
-def _several(value: Any, what: str) -> tuple[Any, ...]:
+def several(value: Any, what: str) -> tuple[Any, ...]:
+    """The items of a list.
+
+    Raises:
+        ValueError: the value is text or no list, or the list is empty.
+    """
     try:
         items = None if isinstance(value, str | bytes | Mapping) else tuple(value)
     except TypeError:  # such as a tensor of one number
         items = None
-    if items is None:
-        raise not_allowed(f"be {what} or a list of them")
     if not items:
-        raise not_allowed("not be empty")
+        raise not_allowed(f"be {what}, or a list of at least one")
     return items
 
 
@@ -307,13 +312,7 @@ def check_paths(value: Any) -> tuple[str | Path, ...]:
     """
     if isinstance(value, str | os.PathLike):
         return (check_path(value),)
-    return tuple(map(check_path, _several(value, "the path of a file or folder")))
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise not_allowed("be text")
-    return _name(value)
+    return tuple(map(check_path, several(value, "the path of a file or folder")))
 
 
 def several_names(value: Any) -> tuple[str, ...]:
@@ -322,10 +321,9 @@ def several_names(value: Any) -> tuple[str, ...]:
     Raises:
         ValueError: no list of names; the message states the allowed values.
     """
-    texts = map(_text, [value] if isinstance(value, str) else _several(value, "a name"))
-    names = [part.strip() for text in texts for part in text.split(",") if part.strip()]
-    if not names:
-        raise not_allowed("be a name or a list of names")
+    texts = map(_name, [value] if isinstance(value, str) else several(value, "a name"))
+    parts = [part.strip() for text in texts for part in text.split(",")]
+    names = several(filter(None, parts), "a name")
     return tuple(dict.fromkeys(map(_name, names)))
 
 
@@ -359,7 +357,7 @@ def several_heads(value: Any) -> tuple[str, ...]:
     if isinstance(value, tuple) and len(value) == 2 and all(map(_is_index, value)):
         return (head_name(*parse_head(check_head(value))),)
     names: list[str] = []
-    for item in _several(value, "a name"):
+    for item in several(value, "a name"):
         if isinstance(item, tuple):
             names.append(head_name(*parse_head(check_head(item))))
         else:

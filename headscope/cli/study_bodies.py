@@ -22,7 +22,6 @@ from headscope.studies.study_table import imported
 if TYPE_CHECKING:
     from headscope.runs.folder import RunFolder
     from headscope.runs.tables import RunTable
-    from headscope.views.study_result import StudyResult
 
 _LIST = "repeatable, or separated by commas"
 
@@ -64,7 +63,7 @@ def sweep(
             on_message=message_listener(call.quiet), progress=not call.quiet, **settings
         )
     print_rich(result.lines())
-    _exit_after_failures(result)
+    _exit_on(bool(result.notes))
 
 
 @body("languages")
@@ -104,12 +103,12 @@ def languages(
         )
     print_rich(result.lines())
     print_written([out / TABLE, *call.write(result)])
-    _exit_after_failures(result)
+    _exit_on(bool(result.notes))
 
 
-def _exit_after_failures(result: StudyResult) -> None:
-    """End with exit code 1 if the notes of a sweep list failed runs."""
-    if result.notes:
+def _exit_on(failure: bool) -> None:
+    """End with exit code 1 after a failure, such as a run of a sweep that a note names."""
+    if failure:
         raise typer.Exit(1)
 
 
@@ -127,8 +126,9 @@ def changed_run(call: StudyCall, run: Path, table: RunTable) -> RunFolder | None
     """The folder of the run that a table is put into; None if `--out` alone takes the table.
 
     Raises:
-        RunError: the run has such a table already, or it is not a folder and `--out` is not given.
-        WriteError: the folder cannot be written, and `--out` is not given.
+        RunError: it is not a folder, and `--out` is not given.
+        WriteError: the run has such a table already, or it cannot be written and `--out` is not
+            given.
     """
     from headscope.runs.folder import RunFolder
 
@@ -367,5 +367,4 @@ def compare(
     files = write_study(result, out, figure, overwrite=overwrite)
     print_rich(result.lines())
     print_written(files)
-    if any(outcome.failed for outcome in outcomes):
-        raise typer.Exit(1)
+    _exit_on(any(outcome.failed for outcome in outcomes))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -44,13 +45,28 @@ def text_windows(
         max_length=min(MAX_LENGTH, model.context),
         seed=seed,
     )
-    windows = [window for window in _at_most(text, max_tokens) if len(window) > 1]
-    if not windows:
-        raise CorpusError(
-            f"{', '.join(map(str, corpora))}: no text with a token to predict in the first "
-            f"{max_tokens} tokens"
-        )
+    windows = long_enough(_at_most(text, max_tokens), corpora)
     return sorted(windows, key=len, reverse=True)
+
+
+def long_enough(
+    windows: Iterable[Window],
+    corpora: Sequence[str | Path],
+    *,
+    tokens: int = 2,
+    count: int | None = None,
+) -> list[Window]:
+    """The first `count` windows of at least so many tokens; all of them if it is None.
+
+    Raises:
+        CorpusError: the corpora give no such window.
+    """
+    enough = (window for window in windows if len(window) >= tokens)
+    long_windows = list(islice(enough, count))
+    if not long_windows:
+        read = ", ".join(map(str, corpora))
+        raise CorpusError(f"{read}: no window of text has the {tokens} tokens that are needed")
+    return long_windows
 
 
 def _at_most(windows: Iterable[Window], tokens: int) -> Iterator[Window]:

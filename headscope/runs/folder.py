@@ -44,7 +44,7 @@ from headscope.runs.contents import (
     run_from_files,
 )
 from headscope.runs.tables import EVIDENCE_TABLE, RunTable
-from headscope.runs.write import LEFTOVERS, check_writable, write_files, writing
+from headscope.runs.write import LEFTOVERS, check_absent, check_writable, write_files, writing
 from headscope.statistics.result import Result
 
 LOCK, CHECKPOINT = "lock", "state.npz"
@@ -249,9 +249,9 @@ class RunFolder:
         """Refuse a run folder into which a study's table cannot be put, before minutes of work.
 
         Raises:
-            RunError: there is no run folder, or it has such a table already (and `overwrite` is
-                off).
-            WriteError: nothing can be written there.
+            RunError: there is no run folder.
+            WriteError: it has such a table already (and `overwrite` is off), or nothing can be
+                written there.
         """
         if not is_run(self.path):
             raise RunError(
@@ -263,10 +263,8 @@ class RunFolder:
             check_writable(self.path)
         except WriteError as error:
             raise WriteError(f"{error}; state a .csv file with --out") from error
-        if not overwrite and (self.path / table.file).exists():
-            raise RunError(
-                f"{self.path / table.file} exists already; add --overwrite to replace it"
-            )
+        if not overwrite:
+            check_absent(self.path / table.file, "add --overwrite to replace it")
 
 
 def is_run(folder: Path) -> bool:

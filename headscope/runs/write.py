@@ -83,9 +83,20 @@ def check_target(path: Path, *, overwrite: bool) -> None:
     with writing(path):
         if path.is_dir():
             raise WriteError(f"{path} is a folder; name a file")
-        if not overwrite and os.path.lexists(path):
-            raise WriteError(f"{path} exists already; choose another name, or add --overwrite")
+    if not overwrite:
+        check_absent(path, "choose another name, or add --overwrite")
     check_writable(path)
+
+
+def check_absent(path: Path, remedy: str) -> None:
+    """Refuse to write where there is something already.
+
+    Raises:
+        WriteError: there is; the message ends with the remedy.
+    """
+    with writing(path):
+        if os.path.lexists(path):
+            raise WriteError(f"{path} exists already; {remedy}")
 
 
 def check_writable(path: Path) -> None:

@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -20,8 +19,8 @@ from pydantic import Field
 from torch import Tensor
 
 from headscope.corpus.window import Window
-from headscope.errors import CorpusError
 from headscope.heads import head_name
+from headscope.measure.study_windows import long_enough
 from headscope.models.model import Model
 from headscope.models.stream import LayerAttention, stream_attention, tiled_patterns
 from headscope.options import Device, Flag, Heads, Overwrite, PathName, Positive, RunCorpus, Source
@@ -184,11 +183,7 @@ def _windows(
         max_length=length,
         seed=0,
     )
-    long_enough = (window for window in text if len(window) >= SHORTEST)
-    windows = list(islice(long_enough, sequences))
-    if not windows:
-        raise CorpusError(f"{', '.join(map(str, corpora))}: no sequence of {SHORTEST} tokens")
-    return windows
+    return long_enough(text, corpora, tokens=SHORTEST, count=sequences)
 
 
 def _write(path: Path, content: Any) -> None:

@@ -165,15 +165,15 @@ def _prompts_of(prompts: _Prompts, task: Any) -> Task | _Prompts:
         HeadscopeError: neither a task nor two prompts were given, or both; or rows of the task
             have no wrong answer or no corrupt prompt.
     """
-    texts = [name for name, value in vars(prompts).items() if value is not None]
-    if task is None:
-        if prompts.clean is None or prompts.corrupt is None:
-            raise HeadscopeError(
-                f"given: {', '.join(texts) or 'no prompt'}; expected clean and corrupt, or a task"
-            )
+    arguments = {**vars(prompts), "task": task}
+    names = [name for name, value in arguments.items() if value is not None]
+    is_pair = prompts.clean is not None and prompts.corrupt is not None
+    if task is None and is_pair:
         return prompts
-    if texts:
-        raise HeadscopeError(f"a task has its own prompts; leave out {', '.join(texts)}")
+    if names != ["task"]:
+        raise HeadscopeError(
+            f"given: {', '.join(names) or 'no prompt'}; expected clean and corrupt, or a task alone"
+        )
     rows = read_task(task)
     rows.check_wrong("patching")
     rows.check_corrupt("patching")

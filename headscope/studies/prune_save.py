@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,12 +10,11 @@ from tempfile import TemporaryDirectory
 from jaxtyping import Int
 from numpy import ndarray
 
-from headscope.errors import WriteError
 from headscope.models.layout.projections import output_matrix, outputs_by_layer
 from headscope.models.model import Model
 from headscope.models.plain_network import plain_network_of
 from headscope.models.weights import quiet_logging
-from headscope.runs.write import check_writable, writing
+from headscope.runs.write import check_absent, check_writable, writing
 
 
 def check_new_folder(folder: Path) -> Path:
@@ -25,8 +23,7 @@ def check_new_folder(folder: Path) -> Path:
     Raises:
         WriteError: it is there already, or its parent takes no files.
     """
-    if os.path.lexists(folder):
-        raise WriteError(f"{folder} exists already; name a new folder for the pruned model")
+    check_absent(folder, "name a new folder for the pruned model")
     check_writable(folder)
     return folder
 

@@ -20,9 +20,9 @@ from scipy.spatial.distance import squareform
 from torch import Tensor, nn
 
 from headscope.corpus.window import Window
-from headscope.errors import CorpusError, ModelError
+from headscope.errors import ModelError
 from headscope.heads import head_name
-from headscope.measure.study_windows import evenly
+from headscope.measure.study_windows import evenly, long_enough
 from headscope.models.layout.projections import (
     block_input,
     input_projections,
@@ -399,8 +399,6 @@ def _text(run: Result, model: Model, corpora: Sequence[str | Path], windows: int
         max_length=settings.max_length,
         seed=settings.seed,
     )
-    readable = [window for window in text if len(window) > 1]
-    if not readable:
-        raise CorpusError(f"{', '.join(map(str, corpora))}: no text of even one token to read")
+    readable = long_enough(text, corpora)
     # evenly spread: the first windows may all be of one document
     return [readable[number] for number in evenly(len(readable), windows)]

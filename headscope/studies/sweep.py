@@ -25,7 +25,7 @@ from headscope.options import (
     PathName,
     Positive,
     check_paths,
-    not_allowed,
+    several,
     several_names,
 )
 from headscope.packages import optional_package
@@ -153,10 +153,8 @@ def _names(value: Any) -> tuple[str, ...]:
 def _models(value: Any) -> tuple[Any, ...]:
     """Names of models, and loaded models."""
     items = value if isinstance(value, list | tuple) else [value]
-    if not items:
-        raise not_allowed("not be empty")
     models: list[Any] = []
-    for item in items:
+    for item in several(items, "a model"):
         if hasattr(item, "engine"):  # a loaded model
             models.append(item)
         else:

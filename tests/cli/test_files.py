@@ -16,6 +16,7 @@ from headscope.models.locate import run_name
 from headscope.run import load
 from tests.fuzz import commands
 from tests.helpers.run_folders import make_run
+from tests.helpers.shell import headscope
 from tests.helpers.studies import COMMANDS, FUNCTIONS, line, words_with
 
 FOLDERS = {(name, "out") for name in commands.FOLDERS} | {("prune", "save")}
@@ -104,6 +105,32 @@ def test_overwrite_replaces_the_file_and_no_other(folder):
         after = everything(folder)
         assert after.pop(name) != before.pop(name)
         assert after == before
+
+
+OF_ONE_WORD = "export headvis RUN --corpus word.txt --heads all --out headvis"
+"""Its sequences have at least three tokens, and the file has one word."""
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        ("study prune mini --save there", ["there exists already", "new folder"]),
+        ("ablate RUN", ["causal.csv exists already", "--overwrite"]),
+        (OF_ONE_WORD, ["word.txt", "3 tokens"]),
+        ("study patch RUN --task person --clean a", ["clean, task"]),
+        ("classify mini --types ,", ["','", "a name"]),
+        ("compare RUN --match", ["two runs"]),
+    ],
+)
+def test_a_shared_check_names_what_came_and_what_would_do(words, names, mini_run, tmp_path):
+    run = shutil.copytree(mini_run, tmp_path / "run")
+    (run / "causal.csv").touch()
+    (tmp_path / "there").mkdir()
+    (tmp_path / "word.txt").write_text("a")
+    done = headscope(*words.replace("RUN", str(run)).split(), cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert [name for name in names if name not in done.stderr] == []
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "there", "word.txt"]
 
 
 @pytest.mark.parametrize("name", ["heads.csv", "report.html"])
