@@ -17,6 +17,7 @@ from headscope.models.load import load_model
 from headscope.relations import relations_of
 from headscope.statistics.result import by_name
 from headscope.studies.explain.catalogue import GATES, Term, Texts
+from headscope.studies.explain.content import LayerRows
 from headscope.studies.explain.feature import TokenFacts
 from headscope.studies.explain.feature_model import Judge, bits_without, explain_layer, explained
 from headscope.studies.explain.fit import LayerFit, Selector
@@ -100,7 +101,7 @@ def test_a_planted_relation_is_named_first_and_a_planted_gate_too(texts, selecto
             attention(texts, {"token 0": 3.0, "offset-2": 4.0}, gate=noun),
         ]
     )
-    first, second = explain_layer(texts, selector, 3, heads, features=4)
+    first, second = explain_layer(texts, selector, LayerRows(3, heads, None), features=4)
     named = [each.feature.name for each in first.terms]
     assert set(named[:2]) == {"token 0", relation}
     assert next(e for e in first.terms if e.feature.name == relation).weight > 4
@@ -114,7 +115,7 @@ def test_an_even_head_has_nothing_to_explain_and_its_rule_no_feature(texts, sele
     seen = texts.seen
     even = (seen / seen.sum(-1, keepdim=True))[None]
     assert [draft.terms for draft in LayerFit(texts, selector, even, 4).grow()] == [[]]
-    (rule,) = explain_layer(texts, selector, 0, even, features=4)
+    (rule,) = explain_layer(texts, selector, LayerRows(0, even, None), features=4)
     assert rule.bits == pytest.approx(0, abs=1e-4)
     assert rule.sentence == "uniform attention"
 
@@ -123,7 +124,7 @@ def test_a_rule_has_no_more_features_than_it_may(texts, selector):
     planted = {"token 0": 2.0, "key NOUN": 1.0, "key VERB": 1.5, "offset-1": 2.0, "offset-3": 2.0}
     own = attention(texts, planted)[None]
     for most in (1, 3):
-        (rule,) = explain_layer(texts, selector, 0, own, features=most)
+        (rule,) = explain_layer(texts, selector, LayerRows(0, own, None), features=most)
         assert len(rule.terms) == most
 
 

@@ -46,14 +46,15 @@ def planted(*terms: tuple[str, str, float], head: int) -> FeatureModel:
     return FeatureModel(0, head, 1.0, tuple(weighted), 0.0, SURE, SCORES, UNEXPLAINED)
 
 
-def test_the_logits_of_a_feature_model_are_those_of_a_slow_loop_at_every_query():
+def test_the_logits_of_a_feature_model_are_those_of_a_slow_loop_at_every_query(gpt2_folder):
     windows = [window for window in prose_windows(600) if len(window) > 40][:3]
     models = [
         planted(("token 0", "", 2.0), ("offset-1", "", 1.5), head=0),
         planted(("offset-2", "noun", 3.0), ("no such feature", "", 9.0), head=1),
     ]
     lexicon = TokenFacts.of(windows)
-    logits = FeatureLogits(models, lexicon, relations_of(["all"])).on(windows)[0]
+    model = load_model(str(gpt2_folder))
+    logits = FeatureLogits(models, lexicon, relations_of(["all"]), model).on(windows)[0]
     for row, window in enumerate(windows):
         words = window.words
         nouns = words.last[np.isin(words.upos, ["NOUN", "PROPN"])]

@@ -33,6 +33,10 @@ _GATE_OF = {
     "function word": ("ADP", "CCONJ", "DET", "PART", "SCONJ"),
     "mark": ("PUNCT", "SYM"),
 }
+TOKENS_ALONE = Feature("tokens alone", "lexical")
+"""A feature whose values differ between heads; see `headscope.studies.explain.content`."""
+_ALONE = -1
+"""Number of `TOKENS_ALONE`."""
 GATES = (*_GATE_OF, "piece within a word")
 """Kinds of queries, by the class of the word that ends there; the last if no word ends there."""
 _GATE_NUMBER = np.array(
@@ -145,13 +149,30 @@ class Texts:
         rows = pattern[self.window, :, self.query].permute(1, 0, 2).float()
         return rows / rows.sum(-1, keepdim=True)
 
+    def feature(self, term: Term) -> Feature:
+        """The feature of a term."""
+        return TOKENS_ALONE if term == TERM_ALONE else self.features[term.feature]
+
     def values(
-        self, terms: Sequence[Term], rows: int | None = None
+        self,
+        terms: Sequence[Term],
+        rows: int | None = None,
+        *,
+        content: Float[Tensor, "every key"] | None = None,
     ) -> Float[Tensor, "term row key"]:
-        """Values of features at every cell of the first rows, or of all rows if None."""
+        """Values of features at every cell of the first rows, or of all rows if None.
+
+        Args:
+            terms: features.
+            rows: number of first rows; all when None.
+            content: values of `TOKENS_ALONE` on all rows; None if it is not among the features.
+        """
         count = len(self) if rows is None else rows
         values = torch.zeros(len(terms), count * self.width)
         for index, term in enumerate(terms):
+            if term == TERM_ALONE and content is not None:
+                values[index] = content[:count].flatten()
+                continue
             first, end = self.start[term.feature], self.start[term.feature + 1]
             cell = self.cell[first:end]
             value = self.value[first:end]
@@ -170,6 +191,10 @@ class Term(NamedTuple):
     feature: int
     gate: int
     """Number in `GATES`; −1 for every query."""
+
+
+TERM_ALONE = Term(_ALONE, -1)
+"""`TOKENS_ALONE` at every query."""
 
 
 def kinds_of_tokens(window: Window) -> Int[ndarray, " token"]:

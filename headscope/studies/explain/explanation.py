@@ -17,7 +17,6 @@ from headscope.heads import head_name
 from headscope.measure.batches import give_back
 from headscope.measure.study_windows import evenly
 from headscope.models.model import Model
-from headscope.models.stream import ALL_TOGETHER, LayerAttention, stream_attention, whole_patterns
 from headscope.options import LARGEST, Device, Paths, Revision, Seed
 from headscope.progress import Progress, Steps, progress_bar
 from headscope.relations import relations_of
@@ -32,6 +31,7 @@ from headscope.statistics.columns import (
 from headscope.statistics.result import Result, by_name
 from headscope.stimuli.natural_text import TextWindows
 from headscope.studies.explain.catalogue import Texts
+from headscope.studies.explain.content import LayerRows, stream_rows
 from headscope.studies.explain.feature import TokenFacts
 from headscope.studies.explain.feature_model import FeatureModel, explain_layer
 from headscope.studies.explain.fit import Selector
@@ -83,7 +83,8 @@ STUDY = Study(
             whole model explains, on documents used neither to fit nor to choose it
         place | count, ≥ 1 | 1 for the feature with the most unique bits
         feature | a name | `token 0`, `offset-1`, `key NOUN`, `nearest-VERB`, a relation such as
-            `syntactic/obj:dep>head`, …
+            `syntactic/obj:dep>head`, `tokens alone` with the pairs of query and key whose attention
+            it raises most, …
         kind | `sink`, `position`, `delimiter`, `lexical`, `induction`, `syntactic`, `coreference`,
             `semantic`, or a type of a plugin | type that attention on the feature counts as
         queries | a kind of word | queries at which the feature applies; empty for every query
@@ -184,7 +185,7 @@ def _term_rows(fitted: FeatureModel) -> list[dict[str, object]]:
             "layer": fitted.layer,
             "head": fitted.head,
             "place": rank,
-            "feature": term.feature.name,
+            "feature": term.name,
             "kind": term.feature.kind,
             "queries": term.queries,
             "weight": term.weight,
@@ -252,16 +253,14 @@ def explained_run(run: Result, explanation: StudyResult) -> Result:
 
 
 def fit_models(model: Model, texts: Texts, features: int, steps: Steps) -> list[FeatureModel]:
-    """Fit the feature models of every layer in one forward pass over all windows."""
+    """Fit the feature models of every layer while the model runs."""
     selector = Selector(texts)
     models: list[FeatureModel] = []
 
-    def explain_heads(attention: LayerAttention) -> None:
-        pattern = next(attention.probabilities()).cpu()
-        rows = texts.rows_of(pattern)
-        models.extend(explain_layer(texts, selector, attention.layer, rows, features=features))
+    def explain_heads(rows: LayerRows) -> None:
+        models.extend(explain_layer(texts, selector, rows, features=features))
         give_back()
         steps.advance()
 
-    stream_attention(model, texts.windows, whole_patterns, explain_heads, batch_tokens=ALL_TOGETHER)
+    stream_rows(model, texts, explain_heads)
     return models

@@ -13,7 +13,8 @@ from numpy import ndarray
 from torch import Tensor
 
 from headscope.statistics.bootstrap import interval, resample
-from headscope.studies.explain.catalogue import GATES, Term, Texts
+from headscope.studies.explain.catalogue import GATES, TERM_ALONE, TOKENS_ALONE, Term, Texts
+from headscope.studies.explain.content import LayerRows, raised_pairs
 from headscope.studies.explain.feature import Feature
 from headscope.studies.explain.fit import LayerFit, Selector
 from headscope.studies.explain.pattern_scores import PatternPair, PatternScores, scores
@@ -44,11 +45,18 @@ class WeightedFeature(NamedTuple):
     """Logits that the feature adds: a key with it is preferred by a factor of e^weight."""
     unique: Share
     """Share of the bits that is lost without it."""
+    pairs: str = ""
+    """Pairs of query and key whose attention it raises most, of `TOKENS_ALONE`."""
+
+    @property
+    def name(self) -> str:
+        """The feature, with its pairs of tokens."""
+        return f"{self.feature.name} ({self.pairs})" if self.pairs else self.feature.name
 
     @property
     def label(self) -> str:
-        """The feature, and the kind of queries at which it applies."""
-        return f"{self.feature.name} on a {self.queries}" if self.queries else self.feature.name
+        """The name, and the kind of queries at which it applies."""
+        return f"{self.name} on a {self.queries}" if self.queries else self.name
 
 
 class FeatureModel(NamedTuple):
@@ -69,6 +77,11 @@ class FeatureModel(NamedTuple):
     """Attention that no feature of the model names."""
 
     @property
+    def has_content(self) -> bool:
+        """True if one of its features is `TOKENS_ALONE`."""
+        return any(term.feature == TOKENS_ALONE for term in self.terms)
+
+    @property
     def sentence(self) -> str:
         """The features with the most unique bits, with their weights in logits."""
         if not self.terms:
@@ -85,19 +98,35 @@ class TermLogits(NamedTuple):
     logits: Float[Tensor, "term row key"]
 
 
-def term_logits(model: FeatureModel, texts: Texts) -> TermLogits:
+def term_logits(
+    model: FeatureModel, texts: Texts, content: Float[Tensor, "row key"] | None
+) -> TermLogits:
     """The logits that each feature of a model adds at every cell of texts that were not fitted.
 
     A feature that the texts do not have, such as that of a token, adds nothing.
+
+    Args:
+        model: of a head.
+        texts: windows and their rows.
+        content: the head's values of `TOKENS_ALONE`; None if no model has this feature.
     """
     number_of_feature = {feature.name: i for i, feature in enumerate(texts.features)}
-    known = tuple(term for term in model.terms if term.feature.name in number_of_feature)
+    known = []
     terms = []
-    for weighted in known:
+    for weighted in model.terms:
+        name = weighted.feature.name
         gate = GATES.index(weighted.queries) if weighted.queries else -1
-        terms.append(Term(number_of_feature[weighted.feature.name], gate))
+        if weighted.feature == TOKENS_ALONE:
+            term = TERM_ALONE
+        elif name in number_of_feature:
+            term = Term(number_of_feature[name], gate)
+        else:
+            continue
+        known.append(weighted)
+        terms.append(term)
     weights = torch.tensor([weighted.weight for weighted in known])
-    return TermLogits(known, texts.values(terms) * weights[:, None, None])
+    values = texts.values(terms, content=content)
+    return TermLogits(tuple(known), values * weights[:, None, None])
 
 
 class Judge(NamedTuple):
@@ -148,18 +177,14 @@ def bits_without(
 
 
 def explain_layer(
-    texts: Texts,
-    selector: Selector,
-    layer: int,
-    attention: Float[Tensor, "head row key"],
-    *,
-    features: int,
+    texts: Texts, selector: Selector, rows: LayerRows, *, features: int
 ) -> list[FeatureModel]:
-    """Fit and judge models of at most `features` features; the rows of attention sum to 1."""
+    """Fit and judge models of at most `features` features."""
+    attention = rows.attention
     seen = texts.seen
     judged = texts.judged
     selection = slice(texts.selection_rows)
-    drafts = LayerFit(texts, selector, attention, features).grow()
+    drafts = LayerFit(texts, selector, attention, features, rows.content).grow()
     places = _place_terms(texts)
     place_values = texts.values(places)  # the same for every head
     document = _judged_documents(texts)
@@ -177,7 +202,8 @@ def explain_layer(
         by_place = fit(place_values[:, selection], start, steps=6, tolerance=1e-3)
         bits_of_place = bits(place_values, by_place.weights)
         terms = drafts[head].terms
-        values = texts.values(terms)
+        content = None if rows.content is None else rows.content[head]
+        values = texts.values(terms, content=content)
         fitted = fit(values[:, selection], drafts[head].weights, steps=4)
         bits_of_model = bits(values, fitted.weights)
         pattern = log_pattern(
@@ -187,16 +213,21 @@ def explain_layer(
         weighted = []
         for index, term in enumerate(terms):
             lost = bits_without(judge, values[:, judged], fitted, index) - bits_of_model
+            pairs = ""
+            if term == TERM_ALONE:
+                without = _without_content(judge, values[:, judged], fitted, index)
+                pairs = raised_pairs(texts, pattern - without)
             weighted_feature = WeightedFeature(
-                feature=texts.features[term.feature],
+                feature=texts.feature(term),
                 queries=GATES[term.gate] if term.gate >= 0 else "",
                 weight=weights[index],
                 unique=explained(uniform - lost, uniform),
+                pairs=pairs,
             )
             weighted.append(weighted_feature)
         weighted.sort(key=lambda feature: -feature.unique.value)
         return FeatureModel(
-            layer=layer,
+            layer=rows.layer,
             head=head,
             bits=float(uniform.sum()) / len(judge.attention),
             terms=tuple(weighted),
@@ -207,6 +238,15 @@ def explain_layer(
         )
 
     return map_heads(explain, len(drafts))
+
+
+def _without_content(
+    judge: Judge, values: Float[Tensor, "term row key"], fitted: Fitted, index: int
+) -> Float[Tensor, "row key"]:
+    """The feature model's pattern with the weight of one feature at 0."""
+    weights = fitted.weights.clone()
+    weights[index] = 0
+    return log_pattern(torch.tensordot(weights, values, 1), judge.seen).exp()
 
 
 def _place_terms(texts: Texts) -> list[Term]:

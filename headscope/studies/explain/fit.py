@@ -20,7 +20,7 @@ from numpy import ndarray
 from scipy.sparse import csr_array
 from torch import Tensor
 
-from headscope.studies.explain.catalogue import GATES, Term, Texts
+from headscope.studies.explain.catalogue import GATES, TERM_ALONE, Term, Texts
 from headscope.studies.explain.places import LATER, LOG_DISTANCE, TOKEN_0
 from headscope.studies.explain.softmax import (
     WEIGHT_LIMIT,
@@ -41,7 +41,7 @@ WORTH = 0.005
 TRIES = 2
 """Number of features in a row that may fail before a feature model is complete."""
 BASE = (TOKEN_0.name, LATER.name, LOG_DISTANCE.name)
-"""Initial features of every model; each is removed if it does not pay."""
+"""Initial features of every model, beside tokens alone; each is removed if it does not pay."""
 TRIED_REMOVALS = 3
 """Number of features whose removal is tried before a feature model is complete."""
 SPARE = 3
@@ -218,11 +218,13 @@ class LayerFit:
         selector: Selector,
         attention: Float[Tensor, "head row key"],
         features: int,
+        content: Float[Tensor, "head row key"] | None = None,
     ) -> None:
         self.texts = texts
         self.selector = selector
         self.attention = attention
         self.features = features
+        self.content = content
         self.seen = texts.seen
         fitted = attention[:, : texts.fitted]
         self.limit = self._least_gain(PAYS)
@@ -244,7 +246,13 @@ class LayerFit:
     def _base_terms(self) -> list[Term]:
         """The initial features that the texts have, without a gate."""
         numbers = {feature.name: number for number, feature in enumerate(self.texts.features)}
-        return [Term(numbers[name], -1) for name in BASE if name in numbers]
+        terms = [Term(numbers[name], -1) for name in BASE if name in numbers]
+        return terms if self.content is None else [*terms, TERM_ALONE]
+
+    def _values(self, head: int, terms: Sequence[Term]) -> Float[Tensor, "term row key"]:
+        """Values of features on the rows that fit and choose."""
+        content = None if self.content is None else self.content[head]
+        return self.texts.values(terms, self.texts.selection_rows, content=content)
 
     def grow(self) -> list[Draft]:
         """Add features until none pays, then remove the least important ones."""
@@ -256,7 +264,7 @@ class LayerFit:
 
     def _begin(self, head: int) -> None:
         draft = self.drafts[head]
-        values = self.texts.values(draft.terms, self.texts.selection_rows)
+        values = self._values(head, draft.terms)
         fitted = self._fit(head, values, draft.weights)
         draft.weights = fitted.weights
         draft.best = self._judge(head, values, fitted.weights)
@@ -273,7 +281,7 @@ class LayerFit:
         draft.tried.append(number)
         term = self.selector.candidate(number)
         # computed again each time: the values of all heads would take hundreds of megabytes
-        values = self.texts.values([*draft.terms, term], self.texts.selection_rows)
+        values = self._values(head, [*draft.terms, term])
         initial_weight = gains.weight[number, head].reshape(1)
         start = torch.cat([draft.weights, initial_weight])
         fitted = self._fit(head, values, start)
@@ -323,7 +331,7 @@ class LayerFit:
         Worth is measured on the choosing rows, after a refit of the other features.
         """
         draft = self.drafts[head]
-        values = self.texts.values(draft.terms, self.texts.selection_rows)
+        values = self._values(head, draft.terms)
         fitted = self._fit(head, values, draft.weights, steps=6)
         loss = self._judge(head, values, fitted.weights)
         while draft.terms:

@@ -24,7 +24,7 @@ from headscope.corpus.window import Window, no_mentions
 from headscope.errors import ArgumentError
 from headscope.heads import head_name, parse_head
 from headscope.models.model import Model
-from headscope.models.stream import ALL_TOGETHER, LayerAttention, stream_attention, whole_patterns
+from headscope.models.stream import LayerAttention, stream_attention, whole_patterns
 from headscope.models.text_window import check_unicode, text_window
 from headscope.options import Device, Head, Revision, Seed, Text
 from headscope.relations import relations_of
@@ -32,6 +32,7 @@ from headscope.relations.head_type import ALL
 from headscope.relations.relation import Relation
 from headscope.resolve import ModelOrRun, model_or_run, run_named, text_of
 from headscope.studies.explain.catalogue import Texts
+from headscope.studies.explain.content import LayerRows, contents_of, stream_rows
 from headscope.studies.explain.explanation import (
     FEATURES,
     WINDOWS,
@@ -123,32 +124,31 @@ class PlainTextExplainer:
         """The feature model of a head."""
         fitted: list[FeatureModel] = []
 
-        def explain_head(attention: LayerAttention) -> None:
-            if attention.layer != layer:
-                return
-            pattern = next(attention.probabilities())[:, [head]].cpu()
-            rows = self.texts.rows_of(pattern)
-            fitted.extend(explain_layer(self.texts, self.selector, layer, rows, features=features))
+        def explain_head(rows: LayerRows) -> None:
+            if rows.layer == layer:
+                of_head = rows.of([head])
+                fitted.extend(explain_layer(self.texts, self.selector, of_head, features=features))
 
-        stream_attention(
-            self.model,
-            self.texts.windows,
-            whole_patterns,
-            explain_head,
-            batch_tokens=ALL_TOGETHER,
-            layers=layer + 1,
-        )
+        stream_rows(self.model, self.texts, explain_head, layers=layer + 1)
         return fitted[0]._replace(head=head)
 
     def explain(self, fitted: FeatureModel, window: Window) -> TextExplanation:
         """The terms of a head's feature model at every query and key of a text."""
         texts = Texts.of(([window], [], []), self.lexicon, self.relations, step=1)
-        terms = term_logits(fitted, texts)
+        content = self._content(fitted, texts)
+        terms = term_logits(fitted, texts, content)
         size = len(window)
         logits = torch.zeros(len(terms.features), size, size)
         logits[:, texts.query] = terms.logits
         shares = _softmax(logits.sum(0), window)
         return TextExplanation(terms.features, logits.numpy(), shares)
+
+    def _content(self, fitted: FeatureModel, texts: Texts) -> Float[Tensor, "row key"] | None:
+        """The head's values of `TOKENS_ALONE`; None if its model does not have this feature."""
+        if not fitted.has_content:
+            return None
+        contents = contents_of(self.model, texts, {fitted.layer})
+        return contents[fitted.layer][fitted.head]
 
 
 def _softmax(logits: Float[Tensor, "query key"], window: Window) -> Float[ndarray, "query key"]:

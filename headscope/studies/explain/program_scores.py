@@ -17,13 +17,13 @@ from torch import Tensor
 from headscope.causal.head_set import Head
 from headscope.corpus.shipped import asked_corpora
 from headscope.measure.batches import give_back
-from headscope.models.stream import ALL_TOGETHER, LayerAttention, stream_attention, whole_patterns
 from headscope.options import Device, PathName, Revision, Seed
 from headscope.progress import Progress, Steps, progress_bar
 from headscope.relations import relations_of
 from headscope.relations.head_type import ALL
 from headscope.resolve import ModelOrRun, model_or_run, run_named, text_of
 from headscope.studies.explain.catalogue import Texts
+from headscope.studies.explain.content import LayerRows, stream_rows
 from headscope.studies.explain.explanation import (
     FEATURES,
     WINDOWS,
@@ -105,12 +105,12 @@ def score_programs(
     with progress_bar(progress, "scoring programs", unit="layers") as bar:
         steps = Steps(bar, len(loaded.attention_layers))
 
-        def score(attention: LayerAttention) -> None:
-            rows.extend(scorer.rows(attention))
+        def score(layer: LayerRows) -> None:
+            rows.extend(scorer.rows(layer))
             give_back()
             steps.advance()
 
-        stream_attention(loaded, texts.windows, whole_patterns, score, batch_tokens=ALL_TOGETHER)
+        stream_rows(loaded, texts, score)
     table = pd.DataFrame(rows, columns=STUDY.names)
     of_programs = table[table["explanation"] == "program"]
     mean = of_programs[["iou", "iou_rest"]].mean()
@@ -132,17 +132,16 @@ class _Scorer:
     programs: Mapping[Head, Program]
     features: int
 
-    def rows(self, attention: LayerAttention) -> list[dict[str, object]]:
+    def rows(self, all_heads: LayerRows) -> list[dict[str, object]]:
         """The rows of the heads of a layer that have programs."""
-        layer = attention.layer
+        layer = all_heads.layer
         heads = sorted(head for of_layer, head in self.programs if of_layer == layer)
         if not heads:
             return []
-        patterns = next(attention.probabilities()).cpu()
-        attentions = self.texts.rows_of(patterns[:, heads])
-        models = explain_layer(self.texts, self.selector, layer, attentions, features=self.features)
+        of_heads = all_heads.of(heads)
+        models = explain_layer(self.texts, self.selector, of_heads, features=self.features)
         rows = []
-        for head, attention_of_head, fitted in zip(heads, attentions, models, strict=True):
+        for head, attention_of_head, fitted in zip(heads, of_heads.attention, models, strict=True):
             judged = attention_of_head[self.texts.judged]
             by_explanation = {
                 "program": self._scores(judged, self._by_program((layer, head))),

@@ -150,7 +150,7 @@ def replace_heads(
         texts = Texts.of(parts, lexicon, relations)
         models = fit_models(loaded, texts, features, Steps(bar, len(loaded.attention_layers)))
         stand_ins = StandIns(
-            features=FeatureLogits(models, lexicon, relations),
+            features=FeatureLogits(models, lexicon, relations, loaded),
             means=means_by_distance(loaded, [*parts[0], *parts[1]]),
             attention_kind=loaded.attention_kind,
         )

@@ -26,6 +26,7 @@ from headscope.models.stream import (
 )
 from headscope.relations.relation import Relation
 from headscope.studies.explain.catalogue import Texts
+from headscope.studies.explain.content import contents_of
 from headscope.studies.explain.feature import TokenFacts
 from headscope.studies.explain.feature_model import FeatureModel, term_logits
 
@@ -62,14 +63,19 @@ class FeatureLogits:
     lexicon: TokenFacts
     """Facts of the windows that were fitted."""
     relations: Sequence[Relation]
+    model: Model
+    """Model that is run for the heads' values of `TOKENS_ALONE`."""
 
     def on(self, windows: Sequence[Window]) -> LogitsByLayer:
         """The logits at all cells of windows that run together, by layer."""
         texts = Texts.of((windows, [], []), self.lexicon, self.relations, step=1)
+        layers = {model.layer for model in self.models if model.has_content}
+        contents = contents_of(self.model, texts, layers)
         heads_of_layer: dict[int, list[Tensor]] = {}
         for model in self.models:
+            content = contents[model.layer][model.head] if model.has_content else None
             logits = torch.zeros(len(windows), texts.width, texts.width)
-            logits[texts.window, texts.query] = term_logits(model, texts).logits.sum(0)
+            logits[texts.window, texts.query] = term_logits(model, texts, content).logits.sum(0)
             heads = heads_of_layer.setdefault(model.layer, [])
             heads.append(logits)
         return {layer: torch.stack(heads, 1) for layer, heads in heads_of_layer.items()}
