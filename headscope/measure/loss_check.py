@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 from numpy import ndarray
-from torch import nn
+from torch import Tensor, nn
 
 from headscope.attention_kind import CAUSAL
 from headscope.corpus.window import Window
@@ -202,8 +202,9 @@ def _losses(
 ) -> Float[ndarray, " target"]:
     rows = torch.from_numpy(places)
 
-    def select_rows(_: nn.Module, states: tuple[Any, ...]) -> tuple[Any, ...]:
-        return states[0][:, rows.to(states[0].device)], *states[1:]
+    def select_rows(_: nn.Module, inputs: tuple[Tensor]) -> Tensor:
+        states = inputs[0]
+        return states[:, rows.to(states.device)]
 
     # before the unembedding, so that what a model does to its logits is still done
     hook = unembed.register_forward_pre_hook(select_rows)
