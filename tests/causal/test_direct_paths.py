@@ -166,6 +166,15 @@ def another_norm(network) -> None:
     network.model.norm = Tanh()
 
 
+def no_module_as_norm(network) -> None:
+    del network.model.norm
+    network.model.norm = torch.tanh
+
+
+def other_logits(network) -> None:
+    network.lm_head.register_forward_hook(lambda _, inputs, out: out * 2)
+
+
 def failing(network) -> None:
     def fail(*_):
         raise MemoryError("no memory is left")
@@ -173,7 +182,13 @@ def failing(network) -> None:
     network.model.layers[0].mlp.register_forward_hook(fail)
 
 
-CHANGES = {another_block: "block", another_norm: "norm", failing: "MemoryError"}
+CHANGES = {
+    another_block: "block",
+    another_norm: "norm",
+    no_module_as_norm: "norm",
+    other_logits: "logits",
+    failing: "MemoryError",
+}
 
 
 @pytest.mark.parametrize("change", CHANGES)

@@ -122,6 +122,15 @@ def test_documents_of_other_stimuli_keep_their_blocks_when_stretches_of_text_are
     assert queries["positional/offset-1"][:10] == [4, 2, *[1] * 8]
 
 
+def test_a_window_longer_than_those_before_it_shares_no_stretch_with_the_next():
+    dealer = TextBlocks()
+    dealer.assign_blocks([0], [900])
+    assigned = dealer.assign_blocks([0, 0], [3_000, 900])
+    longer, following = (assigned.query_blocks[row].tolist() for row in range(2))
+    assert len({*following}) == len({*longer}) == 8
+    assert {*longer}.isdisjoint(following)
+
+
 @pytest.mark.parametrize(("documents", "length"), [(2, 4_000), (MIN_BLOCKS - 1, 900)])
 def test_few_documents_of_another_stimulus_are_cut_into_stretches(documents, length):
     batch = in_stretches(assign_blocks(repeats_of(documents, length)))

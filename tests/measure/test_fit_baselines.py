@@ -11,6 +11,7 @@ from headscope.corpus.align import window_of_tokens
 from headscope.corpus.document import Document, Word
 from headscope.corpus.window import Window
 from headscope.measure.fit_baselines import fit_baselines
+from headscope.measure.precision_check import TOKENS
 from headscope.measure.text import prepare_text
 from headscope.models.load import load_model
 from headscope.relations import relations_of
@@ -150,6 +151,21 @@ def test_the_challenge_set_is_left_out_if_no_relation_with_a_baseline_has_a_quer
     assert text.challenge
     assert text.needed_by(fit_baselines(texts([False]), OBJECT)).others == text.others
     assert text.needed_by(fit_baselines(plain, OBJECT, text.challenge)).others == text.synthetic
+
+
+@pytest.mark.parametrize(
+    ("lengths", "expected"),
+    [
+        ([TOKENS, 5], [TOKENS]),
+        ([TOKENS - 1, 5, 5], [TOKENS - 1, 5]),
+        ([TOKENS + 1, 5], [TOKENS + 1]),
+        ([5, 5], [5, 5]),
+    ],
+)
+def test_the_beginning_ends_with_the_window_that_completes_its_tokens(lengths, expected):
+    text = prepare_text(load_model("mini"), OBJECT, ["gold"], Settings(max_tokens=500))
+    windows = [Window(f"d#{n}", np.arange(n), ("a",) * n) for n in lengths]
+    assert [len(window) for window in replace(text, first=windows).beginning] == expected
 
 
 def test_a_text_without_an_easy_query_has_a_frontier():

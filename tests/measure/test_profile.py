@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import headscope as hs
 from headscope.corpus.shipped import data_folder
+from headscope.corpus.text import read_text
 from headscope.measure.profile import describe
 from headscope.measure.reading import sum_cells
 from headscope.models.load import load_model
@@ -52,3 +54,41 @@ def test_variability_is_how_far_windows_are_from_their_mean(both):
     expected = apart / (2 * corners.sum((0, -2, -1)))
     assert (expected > 0).all()
     np.testing.assert_allclose(table["variability"], expected.ravel(), rtol=1e-4)
+
+
+def even_over(q: int, first: int) -> np.ndarray:
+    """A row of attention that is even over the keys from `first` to the query."""
+    row = np.zeros(LONG)
+    row[first : q + 1] = 1 / (q + 1 - first)
+    return row
+
+
+def one_key(key: int) -> np.ndarray:
+    return np.eye(LONG)[key]
+
+
+def rarely_spread(q: int) -> np.ndarray:
+    """Attention on the first token alone, of two queries nearly alone."""
+    elsewhere = 4e-5 if q in (70, 80) else 0
+    return elsewhere * even_over(q, 1) + (1 - elsewhere) * one_key(0)
+
+
+LONG, SENTENCE = 97, 48
+ROW_OF_SHAPE = {
+    "diagonal": lambda q: one_key(max(q - 3, 0)),
+    "vertical": lambda q: one_key(5 if q > 5 else 0),
+    "block": lambda q: even_over(q, 1 + (q - 1) // SENTENCE * SENTENCE),
+    "horizontal": lambda q: even_over(q, 1),
+    "mixed": lambda q: (one_key((q + 2) // 3) + one_key((q + 1) // 2)) / 2,
+}
+"""Rows of hand-made heads."""
+
+
+def test_hand_made_heads_have_the_shape_that_they_were_made_with():
+    rows = [*ROW_OF_SHAPE.values(), rarely_spread]
+    patterns = np.stack([[one_key(0), *map(row, range(1, LONG))] for row in rows])
+    text = " ".join(["a"] * (SENTENCE - 1) + ["."])
+    document = read_text("t", f"{text} {text}")
+    tokens = ["<bos>", *document.text.split()]
+    run = hs.score_patterns(patterns[None], document, tokens, types=["positional"])
+    assert run.heads["shape"].tolist() == [*ROW_OF_SHAPE, "horizontal"]

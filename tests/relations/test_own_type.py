@@ -15,7 +15,7 @@ import headscope as hs
 from headscope import relations
 from headscope.corpus.gold_links import arrow
 from headscope.corpus.text import read_text
-from headscope.errors import CorpusError, HeadscopeError
+from headscope.errors import CorpusError, HeadscopeError, ShapeError
 from headscope.relations.annotated_links import every_candidate, pointed_to
 from headscope.relations.parts import HARD
 from headscope.stimuli.repeat import REPEAT
@@ -198,6 +198,12 @@ def test_what_is_no_type_is_refused(change, message, monkeypatch):
         hs.register(
             hs.HeadType(**{"name": "words", "letter": "W", "relations": (one_back,), **change})
         )
+
+
+@pytest.mark.parametrize("places", [([1, 2], [0]), ([1], [0, 1]), ([1, 2], [0, 0], [1])])
+def test_a_pair_has_a_query_a_key_and_an_owner(places):
+    with pytest.raises(ShapeError, match="keys"):
+        hs.pairs(*places)
 
 
 WINDOW = hs.Window("text#3", np.arange(12), ("a",) * 12)

@@ -37,6 +37,12 @@ def test_fewer_than_two_items_have_no_interval(items):
     assert np.isnan(bounds).all()
 
 
+def test_two_items_have_an_interval_from_one_to_the_other():
+    # a quarter of the draws holds the first item alone, another quarter the second
+    draws = resample(2, rng())
+    assert interval(np.array([0.0, 4.0]), np.array([2, 2]), draws).tolist() == [0, 2]
+
+
 def test_heads_that_count_items_of_their_own_are_the_heads_one_by_one():
     rng = np.random.default_rng(2)
     sums, counts = rng.normal(3, 1, (20, 4)), rng.integers(1, 9, (20, 4)).astype(float)

@@ -55,3 +55,9 @@ def test_topics_are_of_treebanks_and_code_that_does_not_parse_is_passed_over(con
         for paths in corpora
     )
     assert alone == among
+
+
+@pytest.mark.parametrize(("documents", "has_topics"), [(7, False), (8, True)])
+def test_topics_need_eight_documents(documents, has_topics, config, tmp_path):
+    save_treebanks(tmp_path, ("en",), documents=documents, sentences=12)
+    assert bool(TOPICS.windows(replace(config, corpora=[tmp_path]))) == has_topics

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from headscope.stimuli.facts import FACTS, HALF_RIGHT, IN_DOCUMENT, KIND, PROPERTY
+from headscope.stimuli.natural_text import interleave_some
 from headscope.stimuli.repeat import repeat_windows
 from headscope.stimuli.word_pairs import RELATIONS, pair_documents, shipped_pairs
 from headscope.stimuli.words import FEWEST_WORDS, LENGTHS, WORDS
@@ -87,3 +88,22 @@ def test_each_pair_sentence_holds_one_related_word_among_unrelated_ones_in_any_p
     assert len(seen) == len(set(seen)), "no pair comes twice while there are unused ones"
     assert documents == pair_documents(lexicon, count=64, seed=seed)
     assert documents != pair_documents(lexicon, count=64, seed=seed + 2)
+
+
+def test_sixteen_marked_streams_are_read_in_turn_and_others_one_after_the_other():
+    def stream(name: str, is_marked: bool):
+        return iter([f"{name} first", f"{name} second"]), is_marked
+
+    code = [f"code {number}" for number in range(17)]
+    streams = [stream("prose", False), *(stream(name, True) for name in code)]
+    read = list(interleave_some([*streams, stream("letter", False)]))
+    assert read == [
+        "prose first",
+        "prose second",
+        *(f"{name} first" for name in code[:16]),
+        *(f"{name} second" for name in code[:16]),
+        "letter first",
+        "letter second",
+        "code 16 first",
+        "code 16 second",
+    ]
