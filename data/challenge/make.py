@@ -30,8 +30,10 @@ from headscope.relations.window_pairs import WindowPairs
 from headscope.stimuli.natural_text import TEXT
 from headscope.stimuli.stimulus import cut_document
 
-GOALS = {CAUSAL.name: 100, BIDIRECTIONAL.name: 20}
+GOALS = {CAUSAL.name: 150, BIDIRECTIONAL.name: 20}
 """Hard queries of each relation by kind of attention, with those of the text of a run."""
+GOAL_OF_RARE = 100
+"""The goal of relations with few hard queries in all text: the last ones cost most tokens."""
 IN_TEXT = 0.065
 """Share of all hard queries that the text of a run of the default length has."""
 AT_LEAST = 5
@@ -93,9 +95,10 @@ def goals(sentences: list[Sentence]) -> dict[str, int]:
         total.update(sentence.hard)
     goals_of: dict[str, int] = {}
     for name, count in total.items():
-        goal = GOALS[name.split()[0]] - IN_TEXT * count
-        if count >= FEWEST:
-            goals_of[name] = max(AT_LEAST, round(goal))
+        if count < FEWEST:
+            continue
+        goal = min(GOALS[name.split()[0]], max(GOAL_OF_RARE, count / 2))
+        goals_of[name] = max(AT_LEAST, round(goal - IN_TEXT * count))
     return goals_of
 
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 BASELINE_TOKENS = 200_000
 """Tokens of a run's text by which baselines are fitted; they are in memory at once."""
-CHALLENGE_SHARE = 0.7
+CHALLENGE_SHARE = 0.75
 """The challenge set is read up to this share of the run's tokens."""
 CHALLENGE_BESIDE = 8_000
 """Tokens of the challenge set beside the text; further ones are read in the place of text. Verdicts
