@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Int
 from numpy import ndarray
+from scipy.special import betaincinv
 
 from headscope.relations.baselines import (
     ALL_BASELINES,
@@ -188,24 +189,34 @@ class ComparedRates:
         """Number of hard queries."""
         return sum(len(answers.query_class) for answers in self._answers["hard"])
 
-    def frontier(self, hits: BaselineHits) -> list[list[float]]:
+    def frontier(
+        self, hits: BaselineHits, reference: Float[ndarray, "point 2"] | None = None
+    ) -> Float[ndarray, "corner 2"]:
         """Rates at easy and at hard queries that no baseline, chain, and mixture of two exceeds.
 
-        Corners of the upper convex hull: the first number falls and the second rises.
+        Corners of the upper convex hull: the first number falls and the second rises. At a few hard
+        queries the best of thousands of chains is right by chance. With a reference, its rates
+        count, and those of this text only where they are significantly higher.
 
         Args:
             hits: hits of the baselines at all queries of the text, for the best of each class.
+            reference: the frontier of a large text.
         """
         if not self.hard_count:
-            return []
+            return np.zeros((0, 2))
         easy = self._side("easy")
         hard = self._side("hard")
         points = [_single(easy, hard), *_chains(easy, hard)]
         if hits.by_class:
             for best in (hits.allowed().argmax(-1), hard.best_by_class()):
                 points.append(np.array([[easy.rate_by_class(best), hard.rate_by_class(best)]]))
-        corners: list[list[float]] = upper_hull(np.concatenate(points)).round(6).tolist()
-        return corners
+        corners = upper_hull(np.concatenate(points))
+        if reference is None or not len(reference):
+            return corners
+        easy_rate, hard_rate = corners.T
+        low = least_rate(hard_rate, self.hard_count)
+        significant = np.stack([easy_rate, low], axis=1)
+        return upper_hull(np.concatenate([reference, significant]))
 
     def _side(self, name: str) -> _Side:
         parts = self._answers[name]
@@ -315,6 +326,17 @@ def _chain_rates(
     right = by_first[:, None] + by_second
     queries = max(side.right.shape[1], 1)
     return np.asarray(right.ravel() / queries)
+
+
+def least_rate(rate: Float[ndarray, " corner"], queries: int) -> Float[ndarray, " corner"]:
+    """The lower end of the 95 % interval of shares of some queries (Clopper and Pearson 1934).
+
+    >>> least_rate(np.array([0.0, 0.5, 1.0]), 10).round(3)
+    array([0.   , 0.187, 0.692])
+    """
+    right = rate * queries
+    wrong = queries - right
+    return np.asarray(np.where(right > 0, betaincinv(right, wrong + 1, 0.025), 0.0))
 
 
 def upper_hull(points: Float[ndarray, "point 2"]) -> Float[ndarray, "corner 2"]:

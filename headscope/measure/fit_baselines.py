@@ -33,7 +33,7 @@ class FittedBaselines:
     `baseline_rate`, the share of the text's queries that it gets right; `reference_rate`, the same
     share of the text that it was chosen on, absent if that is this text; `best_offset_rate`; the
     number of `hard_queries`; and `baselines`, the rates at easy and at hard queries that no
-    baseline exceeds."""
+    baseline exceeds, see `ComparedRates.frontier`."""
     notes: tuple[str, ...] = ()
     """Notes on fixed baselines that do not fit the text, and on relations without one."""
 
@@ -119,12 +119,14 @@ def _facts(
         "baseline": hits.most_used(choice) if fixed is None else fixed.name,
         "baseline_rate": hits.rate(choice),
     }
+    reference = None
     if fixed is not None:
         facts["reference_rate"] = fixed.rate
+        reference = fixed.frontier
     return facts | {
         "best_offset_rate": hits.best_offset_rate(),
         "hard_queries": compared.hard_count,
-        "baselines": compared.frontier(hits),
+        "baselines": compared.frontier(hits, reference).round(6).tolist(),
     }
 
 

@@ -1,18 +1,21 @@
 """Baselines that are fixed for a language: chosen once on all annotated text of it.
 
 The baseline that is right most often differs from text to text, and with it the hard queries. A
-fixed one asks the same question on every text. `data/baselines/make.py` chose them.
+fixed one asks the same question on every text. `data/baselines/make.py` chose them, and
+`data/baselines/rates.py` measured there what all baselines reach at easy and at hard queries.
 """
 
 from __future__ import annotations
 
 import csv
-from collections import Counter
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
+from jaxtyping import Float
+from numpy import ndarray
 
 from headscope.attention_kind import AttentionKind
 from headscope.corpus.shipped import data_folder
@@ -33,7 +36,8 @@ COLUMNS = (
 )
 """Columns of the table: a row per kind of attention, relation and class of query words. The row of
 `ALL_CLASSES` has the queries and the rate of the whole relation and the classes of its targets."""
-
+RATE_COLUMNS = ("attention", "relation", "hard_queries", "easy_rate", "hard_rate")
+"""Columns of the rates: a row per kind of attention, relation and corner of its frontier."""
 
 UNDECIDABLE = 0.985
 """Rate of the fixed baseline from which on text has too few hard queries to decide a relation."""
@@ -50,6 +54,8 @@ class ReferenceBaseline:
     """Queries of the reference."""
     rate: float
     """Share of these queries that it gets right."""
+    frontier: Float[ndarray, "corner 2"]
+    """Rates at easy and at hard queries of the reference that no baseline exceeds."""
 
     @property
     def is_decidable(self) -> bool:
@@ -60,18 +66,26 @@ class ReferenceBaseline:
 @cache
 def reference_baselines(attention_kind: AttentionKind) -> Mapping[str, ReferenceBaseline]:
     """Fixed baselines of English by relation, for models with a kind of attention."""
-    file = data_folder() / "baselines" / "english.csv"
+    choices = _rows_by_relation("english.csv", attention_kind)
+    rates = _rows_by_relation("english_rates.csv", attention_kind)
+    return {name: _reference_baseline(rows, rates[name]) for name, rows in choices.items()}
+
+
+def _rows_by_relation(
+    file_name: str, attention_kind: AttentionKind
+) -> defaultdict[str, list[dict[str, str]]]:
+    file = data_folder() / "baselines" / file_name
+    rows_of = defaultdict[str, list[dict[str, str]]](list)
     with file.open(encoding="utf-8", newline="") as lines:
-        table = list(csv.DictReader(lines))
-    rows_of: dict[str, list[dict[str, str]]] = {}
-    for row in table:
-        if row["attention"] == attention_kind.name:
-            rows = rows_of.setdefault(row["relation"], [])
-            rows.append(row)
-    return {relation: _reference_baseline(rows) for relation, rows in rows_of.items()}
+        for row in csv.DictReader(lines):
+            if row["attention"] == attention_kind.name:
+                rows_of[row["relation"]].append(row)
+    return rows_of
 
 
-def _reference_baseline(rows: list[dict[str, str]]) -> ReferenceBaseline:
+def _reference_baseline(
+    rows: Sequence[dict[str, str]], rates: Sequence[dict[str, str]]
+) -> ReferenceBaseline:
     by_class = {row["query_class"]: row for row in rows}
     overall = by_class.pop(ALL_CLASSES)
     baseline = np.full(CLASS_COUNT, NUMBER_OF[overall["baseline"]])
@@ -84,11 +98,13 @@ def _reference_baseline(rows: list[dict[str, str]]) -> ReferenceBaseline:
     for row in by_class.values():
         uses[row["baseline"]] += _queries(row)
     ((most_used, _),) = uses.most_common(1)
+    frontier = [(float(corner["easy_rate"]), float(corner["hard_rate"])) for corner in rates]
     return ReferenceBaseline(
         choice=ChosenBaseline(baseline, is_candidate, classes),
         name=most_used,
         queries=_queries(overall),
         rate=float(overall["rate"]),
+        frontier=np.array(frontier).reshape(-1, 2),
     )
 
 

@@ -71,10 +71,14 @@ def test_one_baseline_is_chosen_on_the_whole_text_that_fits_it_best():
     assert (len(targets_of(part, near)), len(targets_of(part, far))) == (1, 0)
 
 
-def fixed(name: str) -> dict[str, ReferenceBaseline]:
+NO_FRONTIER = np.zeros((0, 2))
+
+
+def fixed(name: str, frontier: np.ndarray = NO_FRONTIER) -> dict[str, ReferenceBaseline]:
     verbs = np.isin(np.arange(CLASS_COUNT), UPOS.index("VERB"))
     choice = ChosenBaseline(np.full(CLASS_COUNT, NUMBER_OF[name]), verbs, ("VERB",))
-    return {OBJECT[0].id: ReferenceBaseline(choice, name, queries=100, rate=0.7)}
+    row = ReferenceBaseline(choice, name, queries=100, rate=0.7, frontier=frontier)
+    return {OBJECT[0].id: row}
 
 
 @pytest.mark.parametrize("far", [0.1, 0.9])
@@ -87,6 +91,18 @@ def test_a_fixed_baseline_is_that_of_any_text_and_its_rate_is_measured_there(far
     assert facts["reference_rate"] == 0.7
     # on the far text the second nearest verb is right at 80 points more
     assert bool(found.notes) is (far > 0.5)
+
+
+@pytest.mark.parametrize("reference", [0.2, 0.95])
+def test_the_reference_is_the_bar_unless_the_text_is_significantly_above(reference):
+    # "the second nearest verb" is right at every one of the 20 hard queries
+    windows = texts([number < 20 for number in range(60)])
+    frontier = np.array([[1.0, 0.0], [0.0, reference]])
+    found = fit_baselines(windows, OBJECT, fixed=fixed("nearest-VERB", frontier))
+    corners = found.facts[OBJECT[0].id]["baselines"]
+    # the probability of 20 right ones of 20 is 2.5 % at this rate
+    lowest = 0.025 ** (1 / 20)
+    assert corners == [[1.0, 0.0], [0.0, pytest.approx(max(reference, lowest))]]
 
 
 def test_baselines_chosen_on_the_text_are_noted():
@@ -115,7 +131,7 @@ def test_the_bar_is_above_a_chain_of_two_rules():
         np.append(is_candidate, False),
         ("VERB", "ADJ", "NOUN", "PROPN"),
     )
-    row = ReferenceBaseline(chosen, "6-words-back", queries=100, rate=0.5)
+    row = ReferenceBaseline(chosen, "6-words-back", queries=100, rate=0.5, frontier=NO_FRONTIER)
     found = fit_baselines(windows, [relation], fixed={relation.id: row})
     rates = {}
     for part in found.parts([relation])[1:]:

@@ -28,6 +28,7 @@ from headscope.stimuli.challenge import challenge_windows
 from headscope.stimuli.stimulus import TextTokenizer
 
 ROW = ["layer", "head", "id"]
+TYPES = "sink,positional,delimiter,lexical,induction,syntactic,coreference,semantic".split(",")
 
 
 def judged_rows(run: Result) -> pd.DataFrame:
@@ -124,6 +125,7 @@ def run_on(files: Sequence[Path], half: int, model: str, max_tokens: int) -> Run
         return hs.classify(
             model,
             files,
+            types=TYPES,
             max_tokens=max_tokens,
             all=True,
             examples=False,
