@@ -1,4 +1,4 @@
-"""The feature of tokens alone: a run with a mask, heads with and without content, one query."""
+"""The feature of bigrams: runs under a mask, heads with and without content, one query."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import headscope as hs
 from headscope.corpus.shipped import data_folder
 from headscope.models.load import load_model
 from headscope.relations import relations_of
-from headscope.studies.explain.catalogue import TERM_ALONE, Term, Texts
-from headscope.studies.explain.content import CONTEXT, LOWEST, LayerRows, stream_rows
+from headscope.studies.explain.catalogue import BIGRAMS_TERM, Term, Texts
+from headscope.studies.explain.content import FIRST, LOWEST, LayerRows, stream_rows
 from headscope.studies.explain.feature import TokenFacts
 from headscope.studies.explain.feature_model import explain_layer
 from headscope.studies.explain.fit import LayerFit, Selector
@@ -46,27 +46,32 @@ def model(gpt2_folder):
     return model
 
 
-def alone_by_mask(folder, window, layer: int) -> torch.Tensor:
-    """Attention between tokens that were read under a mask, from the states of GPT-2."""
+def bigram_attention(folder, window, layer: int) -> torch.Tensor:
+    """Attention between tokens of which each is read in a run of its own, from GPT-2's states."""
     network = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager")
     size = len(window)
-    mask = torch.full((size, size), torch.finfo(torch.float32).min)
-    for query in range(size):
-        mask[query, query] = 0
-        mask[query, : min(CONTEXT, query)] = 0
     tokens = torch.from_numpy(window.tokens)[None]
-    with torch.no_grad():
-        output = network(tokens, attention_mask=mask[None, None], output_hidden_states=True)
-        block = network.transformer.h[layer]
-        projected = block.attn.c_attn(block.ln_1(output.hidden_states[layer]))[0]
+    block = network.transformer.h[layer]
+    projected = []
+    for token in range(size):
+        seen = {query: {*range(min(FIRST, query)), query} for query in range(size)}
+        seen[token] |= {max(token - 1, 0)}
+        mask = torch.full((size, size), torch.finfo(torch.float32).min)
+        for query, keys in seen.items():
+            mask[query, list(keys)] = 0
+        with torch.no_grad():
+            output = network(tokens, attention_mask=mask[None, None], output_hidden_states=True)
+            state = output.hidden_states[layer][0, token]
+            projected.append(block.attn.c_attn(block.ln_1(state)[None])[0])
     heads = network.config.n_head
-    query, key, _ = projected.view(size, 3, heads, -1).permute(1, 2, 0, 3)
+    by_token = torch.stack(projected).detach().view(size, 3, heads, -1)
+    query, key, _ = by_token.permute(1, 2, 0, 3)
     scores = query @ key.transpose(1, 2) / query.shape[-1] ** 0.5
     is_later = torch.ones(size, size, dtype=torch.bool).triu(1)
     return scores.masked_fill(is_later, -torch.inf).softmax(-1)
 
 
-def test_content_is_the_attention_of_a_run_under_a_mask(gpt2_folder):
+def test_content_is_the_attention_between_tokens_read_one_by_one_under_a_mask(gpt2_folder):
     model = load_model(str(gpt2_folder))
     windows = hs.windows(GOLD, model.tokenizer, max_length=24, max_tokens=60)[:2]
     texts = Texts.of((windows, [], []), TokenFacts.of(windows), relations_of(["all"]), step=1)
@@ -76,7 +81,7 @@ def test_content_is_the_attention_of_a_run_under_a_mask(gpt2_folder):
         content = found[layer].content
         assert content is not None
         for index, window in enumerate(windows):
-            expected = alone_by_mask(gpt2_folder, window, layer)[:, 1:]
+            expected = bigram_attention(gpt2_folder, window, layer)[:, 1:]
             of_window = content[:, texts.window == index, : len(window)]
             seen = expected > 0
             assert torch.allclose(of_window.exp()[seen], expected[seen], atol=1e-5)
@@ -90,10 +95,10 @@ def test_content_is_the_attention_of_a_run_under_a_mask(gpt2_folder):
     assert torch.allclose(of_window, own, atol=1e-5)
 
 
-def test_heads_of_tokens_alone_are_explained_and_replaced_without_loss(model):
+def test_heads_of_bigrams_are_explained_and_replaced_without_loss(model):
     explanation = hs.explain(model, GOLD, windows=16)
     first = explanation.table[explanation.table["layer"] == 0]
-    assert (first.loc[first["place"] == 1, "feature"].str.startswith("tokens alone (")).all()
+    assert (first.loc[first["place"] == 1, "feature"].str.startswith("bigrams (")).all()
     assert (first["explained"] > 0.999).all()
     heads = explanation.terminal_table
     assert (heads.loc[heads["layer"] == 0, "position"] < 0.8).all()
@@ -115,7 +120,7 @@ def test_a_head_has_the_feature_if_and_only_if_it_attends_by_content(has_content
     rows = LayerRows(0, own[None], content[None])
     selector = Selector(texts)
     (draft,) = LayerFit(texts, selector, rows.attention, 12, rows.content).grow()
-    assert (TERM_ALONE in draft.terms) == has_content
+    assert (BIGRAMS_TERM in draft.terms) == has_content
     (fitted,) = explain_layer(texts, selector, rows, features=12)
     assert fitted.has_content == has_content
     if has_content:
@@ -123,7 +128,7 @@ def test_a_head_has_the_feature_if_and_only_if_it_attends_by_content(has_content
         assert weight == pytest.approx(0.5, abs=0.02)
 
 
-def test_one_query_has_the_shares_and_terms_of_its_tokens_alone(model):
+def test_one_query_has_the_shares_and_terms_of_bigrams(model):
     table = hs.explain_at(model, TEXT, "L0H1", GOLD, windows=16).table
     assert table["share"].tolist() == pytest.approx(table["attention"].tolist(), abs=0.01)
-    assert table["terms"].str.contains("tokens alone (", regex=False).all()
+    assert table["terms"].str.contains("bigrams (", regex=False).all()

@@ -33,10 +33,10 @@ _GATE_OF = {
     "function word": ("ADP", "CCONJ", "DET", "PART", "SCONJ"),
     "mark": ("PUNCT", "SYM"),
 }
-TOKENS_ALONE = Feature("tokens alone", "lexical")
+BIGRAMS = Feature("bigrams", "lexical")
 """A feature whose values differ between heads; see `headscope.studies.explain.content`."""
-_ALONE = -1
-"""Number of `TOKENS_ALONE`."""
+_OF_BIGRAMS = -1
+"""Number of `BIGRAMS`."""
 GATES = (*_GATE_OF, "piece within a word")
 """Kinds of queries, by the class of the word that ends there; the last if no word ends there."""
 _GATE_NUMBER = np.array(
@@ -151,7 +151,7 @@ class Texts:
 
     def feature(self, term: Term) -> Feature:
         """The feature of a term."""
-        return TOKENS_ALONE if term == TERM_ALONE else self.features[term.feature]
+        return BIGRAMS if term == BIGRAMS_TERM else self.features[term.feature]
 
     def values(
         self,
@@ -165,12 +165,12 @@ class Texts:
         Args:
             terms: features.
             rows: number of first rows; all when None.
-            content: values of `TOKENS_ALONE` on all rows; None if it is not among the features.
+            content: values of `BIGRAMS` on all rows; None if it is not among the features.
         """
         count = len(self) if rows is None else rows
         values = torch.zeros(len(terms), count * self.width)
         for index, term in enumerate(terms):
-            if term == TERM_ALONE and content is not None:
+            if term == BIGRAMS_TERM and content is not None:
                 values[index] = content[:count].flatten()
                 continue
             first, end = self.start[term.feature], self.start[term.feature + 1]
@@ -193,8 +193,8 @@ class Term(NamedTuple):
     """Number in `GATES`; −1 for every query."""
 
 
-TERM_ALONE = Term(_ALONE, -1)
-"""`TOKENS_ALONE` at every query."""
+BIGRAMS_TERM = Term(_OF_BIGRAMS, -1)
+"""`BIGRAMS` at every query."""
 
 
 def kinds_of_tokens(window: Window) -> Int[ndarray, " token"]:

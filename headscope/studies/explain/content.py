@@ -1,9 +1,9 @@
-"""Attention by tokens alone: what a head attends to if no token is read in its context.
+"""Attention by bigrams: what a head attends to if each token is read with the one before it only.
 
-A model runs on a text so that each token sees only itself and the first `CONTEXT` tokens. A query
-and a key then depend on no other token between, before or after them, and a head's logits on the
-two tokens and their distance: the QK circuit of two tokens (Elhage et al. 2021). In the first layer
-they are the head's own logits.
+A model runs on a text so that each token sees itself, the token before it, and the first `FIRST`
+tokens. The token before it sees only itself and the first ones. A head's logits then depend on two
+bigrams and their distance, as the QK circuit's depend on two tokens (Elhage et al. 2021). In the
+first layer they are the head's own logits.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from headscope.printing import one_line
 from headscope.studies.explain.catalogue import Texts
 from headscope.studies.explain.feature import is_word
 
-CONTEXT = 7
+FIRST = 7
 """Number of first tokens that each token sees: after the first one alone, keys are atypical."""
 LOWEST = -30.0
 """Least logit: below it a key has no attention worth a count."""
@@ -41,14 +41,32 @@ class LayerRows:
     attention: Float[Tensor, "head row key"]
     """The heads' attention; a row sums to 1."""
     content: Float[Tensor, "head row key"] | None
-    """Logarithm of their attention between tokens alone, 0 at keys that are not seen; None if the
-    model cannot read tokens alone."""
+    """Logarithm of their attention between bigrams, 0 at keys that are not seen; None if the model
+    cannot read bigrams."""
 
     def of(self, heads: Sequence[int]) -> LayerRows:
         """Some of the heads, in this order."""
         numbers = list(heads)
         content = None if self.content is None else self.content[numbers]
         return LayerRows(self.layer, self.attention[numbers], content)
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """Parts of a batch that holds the same windows three times."""
+
+    text: slice
+    """Windows that are read as they are."""
+    tokens: slice
+    """Windows whose tokens see themselves and the first ones."""
+    bigrams: slice
+    """Windows whose tokens also see the token before, as it is among `tokens`."""
+
+    @classmethod
+    def of(cls, windows: int) -> _Parts:
+        """Parts of a batch of so many windows, of which each third is the same."""
+        third = windows // 3
+        return cls(slice(0, third), slice(third, 2 * third), slice(2 * third, windows))
 
 
 def stream_rows(
@@ -58,7 +76,7 @@ def stream_rows(
     *,
     layers: int | None = None,
 ) -> None:
-    """Run the windows of texts, once as they are and once token by token, layer by layer.
+    """Run the windows of texts as they are and bigram by bigram, layer by layer.
 
     Args:
         model: of any engine.
@@ -66,27 +84,35 @@ def stream_rows(
         on_layer: called for each layer in order.
         layers: the first layers of the model that are read; all when None.
     """
-    count = len(texts.windows)
-    is_split = reads_tokens_alone(model)
+    has_bigrams = reads_bigrams(model)
+    times = 3 if has_bigrams else 1
 
     def take(attention: LayerAttention) -> None:
         pattern = next(attention.probabilities()).cpu()
-        content = _content(texts, pattern[count:]) if is_split else None
-        on_layer(LayerRows(attention.layer, texts.rows_of(pattern[:count]), content))
+        content = None
+        if has_bigrams:
+            parts = _Parts.of(len(pattern))
+            content = _logarithms(texts, pattern[parts.bigrams])
+        rows = texts.rows_of(pattern[: len(texts.windows)])
+        on_layer(LayerRows(attention.layer, rows, content))
 
-    windows = [*texts.windows, *texts.windows] if is_split else texts.windows
     engine: Any = model.engine
-    change = overridden(engine.network, _second_half_alone) if is_split else nullcontext()
+    change = overridden(engine.network, _attend_by_parts) if has_bigrams else nullcontext()
     with change:
         stream_attention(
-            model, windows, whole_patterns, take, batch_tokens=ALL_TOGETHER, layers=layers
+            model,
+            texts.windows * times,
+            whole_patterns,
+            take,
+            batch_tokens=ALL_TOGETHER,
+            layers=layers,
         )
 
 
 def contents_of(
     model: Model, texts: Texts, layers: Collection[int]
 ) -> dict[int, Float[Tensor, "head row key"]]:
-    """Values of `TOKENS_ALONE` in some layers."""
+    """Values of `BIGRAMS` in some layers."""
     contents: dict[int, Tensor] = {}
 
     def keep(rows: LayerRows) -> None:
@@ -98,8 +124,8 @@ def contents_of(
     return contents
 
 
-def reads_tokens_alone(model: Model) -> bool:
-    """Test if a model can read tokens alone.
+def reads_bigrams(model: Model) -> bool:
+    """Test if a model can read bigrams.
 
     It is causal, runs under the fused engine, and moves text between tokens by softmax attention
     only.
@@ -108,7 +134,7 @@ def reads_tokens_alone(model: Model) -> bool:
     return model.engine.name == "fused" and is_causal and not model.others
 
 
-def _content(
+def _logarithms(
     texts: Texts, pattern: Float[Tensor, "window head query key"]
 ) -> Float[Tensor, "head row key"]:
     """Logarithms of the rows of patterns."""
@@ -116,33 +142,44 @@ def _content(
     return logs.masked_fill(~texts.seen, 0)
 
 
-def _second_half_alone(call: AttentionCall) -> Output:
-    """A layer's own attention, but the second half of the windows is read token by token."""
+def _attend_by_parts(call: AttentionCall) -> Output:
+    """A layer's own attention on the text, and less context in the other parts of the batch."""
     output = call.output()
-    half = len(output) // 2
-    alone, _ = softmax_attend(
-        call.query[half:],
-        call.key[half:],
-        call.value[half:],
-        call.scale,
-        call.score_terms._replace(bias=_bias_alone(call, half)),
-    )
-    output[half:] = alone.transpose(1, 2)
+    parts = _Parts.of(len(output))
+    output[parts.tokens] = _attend_to_few(call, parts.tokens, parts.tokens, before=0)
+    output[parts.bigrams] = _attend_to_few(call, parts.bigrams, parts.tokens, before=1)
     return output
 
 
-def _bias_alone(call: AttentionCall, half: int) -> Float[Tensor, "_ _ query key"]:
-    """The layer's own bias with −∞ at all keys but the first ones and the query itself."""
-    length = call.query.shape[2]
-    position = torch.arange(length, device=call.query.device)
-    is_early = position[None, :] < CONTEXT
-    is_itself = position[:, None] == position[None, :]
-    is_seen = call.visible & (is_early | is_itself)
-    bias = call.score_terms.bias
+def _attend_to_few(call: AttentionCall, part: slice, others: slice, *, before: int) -> Output:
+    """Attention of the tokens of a part to themselves and to a few earlier tokens.
+
+    Args:
+        call: of the layer.
+        part: windows of the queries.
+        others: windows from which the earlier tokens' keys and values come.
+        before: number of tokens just before the query that it sees, beside the first ones.
+    """
+    position = torch.arange(call.query.shape[2], device=call.query.device)
+    distance = position[:, None] - position[None, :]
+    is_near = (distance > 0) & (distance <= before)
+    is_first = (distance > 0) & (position < FIRST)
+    is_seen = torch.cat([is_near | is_first, distance == 0], 1)
+    terms = call.score_terms
+    bias = terms.bias
     if bias is None:
-        bias = torch.zeros(is_seen.shape, device=position.device)
-    bias = bias.masked_fill(~is_seen, -torch.inf)
-    return bias if len(bias) == 1 else bias[half:]
+        bias = torch.zeros(1, 1, *distance.shape, device=position.device)
+    if len(bias) > 1:
+        bias = bias[part]
+    bias_of_both = torch.cat([bias, bias], -1).masked_fill(~is_seen, -torch.inf)
+    output, _ = softmax_attend(
+        call.query[part],
+        torch.cat([call.key[others], call.key[part]], 2),
+        torch.cat([call.value[others], call.value[part]], 2),
+        call.scale,
+        terms._replace(bias=bias_of_both, sees_future=True),
+    )
+    return output.transpose(1, 2)
 
 
 def raised_pairs(texts: Texts, rise: Float[Tensor, "row key"]) -> str:
@@ -167,7 +204,7 @@ def raised_pairs(texts: Texts, rise: Float[Tensor, "row key"]) -> str:
     query_token = np.take_along_axis(tokens_of_row, query[:, None], axis=1)
     # neither the query itself, nor the first tokens, which are read in context
     position = np.arange(texts.width)
-    is_between = (position < query[:, None]) & (position >= CONTEXT)
+    is_between = (position < query[:, None]) & (position >= FIRST)
     is_listed = is_between & np.isin(query_token, words) & np.isin(tokens_of_row, words)
     row, key = np.nonzero(is_listed)
     cells = np.stack([query_token[row, 0], tokens_of_row[row, key]])

@@ -83,7 +83,7 @@ STUDY = Study(
             whole model explains, on documents used neither to fit nor to choose it
         place | count, ≥ 1 | 1 for the feature with the most unique bits
         feature | a name | `token 0`, `offset-1`, `key NOUN`, `nearest-VERB`, a relation such as
-            `syntactic/obj:dep>head`, `tokens alone` with the pairs of query and key whose attention
+            `syntactic/obj:dep>head`, `bigrams` with the pairs of query and key whose attention
             it raises most, …
         kind | `sink`, `position`, `delimiter`, `lexical`, `induction`, `syntactic`, `coreference`,
             `semantic`, or a type of a plugin | type that attention on the feature counts as

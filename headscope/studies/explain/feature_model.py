@@ -13,7 +13,7 @@ from numpy import ndarray
 from torch import Tensor
 
 from headscope.statistics.bootstrap import interval, resample
-from headscope.studies.explain.catalogue import GATES, TERM_ALONE, TOKENS_ALONE, Term, Texts
+from headscope.studies.explain.catalogue import BIGRAMS, BIGRAMS_TERM, GATES, Term, Texts
 from headscope.studies.explain.content import LayerRows, raised_pairs
 from headscope.studies.explain.feature import Feature
 from headscope.studies.explain.fit import LayerFit, Selector
@@ -46,7 +46,7 @@ class WeightedFeature(NamedTuple):
     unique: Share
     """Share of the bits that is lost without it."""
     pairs: str = ""
-    """Pairs of query and key whose attention it raises most, of `TOKENS_ALONE`."""
+    """Pairs of query and key whose attention it raises most, of `BIGRAMS`."""
 
     @property
     def name(self) -> str:
@@ -78,8 +78,8 @@ class FeatureModel(NamedTuple):
 
     @property
     def has_content(self) -> bool:
-        """True if one of its features is `TOKENS_ALONE`."""
-        return any(term.feature == TOKENS_ALONE for term in self.terms)
+        """True if one of its features is `BIGRAMS`."""
+        return any(term.feature == BIGRAMS for term in self.terms)
 
     @property
     def sentence(self) -> str:
@@ -108,7 +108,7 @@ def term_logits(
     Args:
         model: of a head.
         texts: windows and their rows.
-        content: the head's values of `TOKENS_ALONE`; None if no model has this feature.
+        content: the head's values of `BIGRAMS`; None if no model has this feature.
     """
     number_of_feature = {feature.name: i for i, feature in enumerate(texts.features)}
     known = []
@@ -116,8 +116,8 @@ def term_logits(
     for weighted in model.terms:
         name = weighted.feature.name
         gate = GATES.index(weighted.queries) if weighted.queries else -1
-        if weighted.feature == TOKENS_ALONE:
-            term = TERM_ALONE
+        if weighted.feature == BIGRAMS:
+            term = BIGRAMS_TERM
         elif name in number_of_feature:
             term = Term(number_of_feature[name], gate)
         else:
@@ -214,7 +214,7 @@ def explain_layer(
         for index, term in enumerate(terms):
             lost = bits_without(judge, values[:, judged], fitted, index) - bits_of_model
             pairs = ""
-            if term == TERM_ALONE:
+            if term == BIGRAMS_TERM:
                 without = _without_content(judge, values[:, judged], fitted, index)
                 pairs = raised_pairs(texts, pattern - without)
             weighted_feature = WeightedFeature(

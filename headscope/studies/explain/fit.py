@@ -20,7 +20,7 @@ from numpy import ndarray
 from scipy.sparse import csr_array
 from torch import Tensor
 
-from headscope.studies.explain.catalogue import GATES, TERM_ALONE, Term, Texts
+from headscope.studies.explain.catalogue import BIGRAMS_TERM, GATES, Term, Texts
 from headscope.studies.explain.places import LATER, LOG_DISTANCE, TOKEN_0
 from headscope.studies.explain.softmax import (
     WEIGHT_LIMIT,
@@ -41,7 +41,7 @@ WORTH = 0.005
 TRIES = 2
 """Number of features in a row that may fail before a feature model is complete."""
 BASE = (TOKEN_0.name, LATER.name, LOG_DISTANCE.name)
-"""Initial features of every model, beside tokens alone; each is removed if it does not pay."""
+"""Initial features of every model, beside bigrams; each is removed if it does not pay."""
 TRIED_REMOVALS = 3
 """Number of features whose removal is tried before a feature model is complete."""
 SPARE = 3
@@ -247,7 +247,7 @@ class LayerFit:
         """The initial features that the texts have, without a gate."""
         numbers = {feature.name: number for number, feature in enumerate(self.texts.features)}
         terms = [Term(numbers[name], -1) for name in BASE if name in numbers]
-        return terms if self.content is None else [*terms, TERM_ALONE]
+        return terms if self.content is None else [*terms, BIGRAMS_TERM]
 
     def _values(self, head: int, terms: Sequence[Term]) -> Float[Tensor, "term row key"]:
         """Values of features on the rows that fit and choose."""

@@ -144,7 +144,7 @@ class PlainTextExplainer:
         return TextExplanation(terms.features, logits.numpy(), shares)
 
     def _content(self, fitted: FeatureModel, texts: Texts) -> Float[Tensor, "row key"] | None:
-        """The head's values of `TOKENS_ALONE`; None if its model does not have this feature."""
+        """The head's values of `BIGRAMS`; None if its model does not have this feature."""
         if not fitted.has_content:
             return None
         contents = contents_of(self.model, texts, {fitted.layer})

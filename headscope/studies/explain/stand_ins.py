@@ -64,7 +64,7 @@ class FeatureLogits:
     """Facts of the windows that were fitted."""
     relations: Sequence[Relation]
     model: Model
-    """Model that is run for the heads' values of `TOKENS_ALONE`."""
+    """Model that is run for the heads' values of `BIGRAMS`."""
 
     def on(self, windows: Sequence[Window]) -> LogitsByLayer:
         """The logits at all cells of windows that run together, by layer."""
