@@ -21,6 +21,7 @@ def test_words_and_sentences_of_plain_text():
     assert [w.form for w in document.words] == 'He didn\'t . " Yes ! " she said . The end'.split()
     assert [w.sentence for w in document.words] == [0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 3, 3]
     assert all(document.text[w.start : w.end] == w.form for w in document.words)
+    assert (document.zero_mentions, document.skipped_mentions) == (0, 0)
 
 
 @pytest.mark.parametrize(
