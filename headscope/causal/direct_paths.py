@@ -279,13 +279,12 @@ def _post_norm(
     written = calls[output].outputs.reshape(shape).float()
     length = float(max(added.norm(), output_stream.norm() * 0.1))
     slack = _tolerance(layer.outputs) * length
-    inside = []
-    for module in block.modules():
-        if module in calls and module not in (block, output):
-            inside.append(calls[module])
+    called = [module for module in block.modules() if module in calls]
+    inside = [calls[module] for module in called if module not in (block, output)]
     norms: list[_Call | None] = [None]
     for call in inside:
-        if _is_close(call.inputs, written) and not _is_close(call.outputs, written):
+        is_behind_output = _is_close(call.inputs, written)
+        if is_behind_output and not _is_close(call.outputs, written):
             norms.append(call)
     for norm in norms:
         by_attention = written if norm is None else norm.outputs.reshape(shape).float()
@@ -347,8 +346,9 @@ def _frozen_norm(call: _Call) -> FrozenNorm:
     inputs = call.inputs.reshape(-1, width).float()
     outputs = call.outputs.reshape(-1, width).float()
     for centred in (False, True):
-        unit = _centred(trial.float()) if centred else trial.float()
-        unit = unit / unit.square().mean(-1, keepdim=True).sqrt()
+        moved = _centred(trial.float()) if centred else trial.float()
+        mean_square = moved.square().mean(-1, keepdim=True)
+        unit = moved / mean_square.sqrt()
         # least squares of one gain for each coordinate
         gain = (unbiased * unit).sum(0) / unit.square().sum(0)
         norm = FrozenNorm(module, gain, bias, centred)

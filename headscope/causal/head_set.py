@@ -7,8 +7,10 @@ from math import log
 
 import numpy as np
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
-from headscope.causal.rerun import CleanRun, Rerunner
+from headscope.causal.rerun import CleanRun, Rerunner, TokenRows
 from headscope.models.layout.projections import output_matrix
 
 Head = tuple[int, int]
@@ -40,12 +42,39 @@ def output_norms(rerunner: Rerunner, runs: Iterable[CleanRun]) -> dict[Head, flo
         is_token = run.rows.after_first()
         tokens += int(is_token.sum())
         for layer, z in run.z.items():
-            matrix = output_matrix(rerunner.outputs[layer]).float()
-            by_head = matrix.reshape(z.shape[2], -1, matrix.shape[-1])
-            output = torch.einsum("thw,hwm->thm", z[is_token].float(), by_head)
-            for head, norm in enumerate(output.norm(dim=-1).sum(0).tolist()):
-                totals[layer, head] = totals.get((layer, head), 0.0) + norm
+            matrix = output_matrix(rerunner.outputs[layer])
+            norms = _norms(z[is_token].float(), matrix.float())
+            for head, total in enumerate(norms.sum(0).tolist()):
+                earlier = totals.get((layer, head), 0.0)
+                totals[layer, head] = earlier + total
     return {head: total / tokens for head, total in totals.items()}
+
+
+def mean_outputs(
+    rerunner: Rerunner, batches: Iterable[TokenRows]
+) -> dict[int, Float[Tensor, "head width"]]:
+    """Mean of each head's z over the tokens of all batches, without the first of each row."""
+    sums: dict[int, Tensor] = {}
+    tokens = 0
+    for rows in batches:
+        is_token = rows.after_first()
+        tokens += int(is_token.sum())
+        clean = rerunner.clean(rows)
+        for layer, z in clean.z.items():
+            of_batch = z[is_token].double().sum(0)
+            sums[layer] = sums[layer] + of_batch if layer in sums else of_batch
+    return {layer: (total / tokens).float() for layer, total in sums.items()}
+
+
+def _norms(
+    z: Float[Tensor, "token head width"], matrix: Float[Tensor, "head_width d_model"]
+) -> Float[Tensor, "token head"]:
+    """Norm of each head's output z W_O at each token."""
+    heads = z.shape[1]
+    by_head = matrix.reshape(heads, -1, matrix.shape[-1])
+    outputs = torch.einsum("thw,hwm->thm", z, by_head)
+    norms: Tensor = outputs.norm(dim=-1)
+    return norms
 
 
 def matched_sets(
@@ -87,10 +116,13 @@ def _draw(
     members: Sequence[Head], candidates: Mapping[Head, Sequence[Head]], rng: np.random.Generator
 ) -> tuple[Head, ...]:
     """One random set; the members are replaced in random order."""
-    replaced: list[Head] = []
+    drawn_heads: list[Head] = []
     for number in rng.permutation(len(members)):
-        free = [head for head in candidates[members[number]] if head not in replaced]
-        if free:
-            nearest = free[:NEAREST]
-            replaced.append(nearest[int(rng.integers(len(nearest)))])
-    return tuple(sorted(replaced))
+        member = members[number]
+        free = [head for head in candidates[member] if head not in drawn_heads]
+        if not free:
+            continue
+        nearest = free[:NEAREST]
+        place = int(rng.integers(len(nearest)))
+        drawn_heads.append(nearest[place])
+    return tuple(sorted(drawn_heads))

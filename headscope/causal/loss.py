@@ -83,14 +83,19 @@ def loss(
     nats: list[float] = []
     with nullcontext() if intervention is None else intervention.applied(model):
         for batch in in_batches(windows, size, least=LITTLE_PADDING):
-            predictions = predictions_of(network, batch)
-            chunks = chunked_losses(network, predictions.stream, predictions.labels)
-            losses = torch.cat(list(chunks))
-            for window in torch.split(losses, predictions.lengths):
-                nats.append(float(window.double().sum()))
+            nats += _window_nats(network, batch)
             advance(sum(map(len, batch)))
     predicted = [len(window) - 1 for window in windows]
     return TextLoss(np.array(nats), np.array(predicted))
+
+
+def _window_nats(network: Any, batch: Sequence[Window]) -> list[float]:
+    """The loss of each window of a batch, summed over its predicted tokens."""
+    predictions = predictions_of(network, batch)
+    chunks = chunked_losses(network, predictions.stream, predictions.labels)
+    losses = torch.cat(list(chunks)).double()
+    by_window = torch.split(losses, predictions.lengths)
+    return [float(window.sum()) for window in by_window]
 
 
 def predictions_of(network: Any, windows: Sequence[Window]) -> Predictions:
@@ -129,7 +134,8 @@ def chunked_losses(
         part = slice(start, start + rows)
         logits = unembed(stream[part])
         precision = torch.promote_types(logits.dtype, torch.float32)
-        yield nn.functional.cross_entropy(logits.to(precision), labels[part], reduction="none")
+        wide_logits = logits.to(precision)
+        yield nn.functional.cross_entropy(wide_logits, labels[part], reduction="none")
 
 
 def network_of(model: Model) -> Any:
@@ -156,8 +162,12 @@ def _check_unembedding(name: str, network: Any) -> None:
     unembed = network.get_output_embeddings()
     stream = last_stream(network, tokens)
     logits = network(tokens, use_cache=False).logits
-    apart = float("inf") if unembed is None else float((unembed(stream) - logits).abs().max())
-    if not apart <= UNEMBEDDING_TOLERANCE * max(1.0, float(logits.abs().max())):
+    apart = float("inf")
+    if unembed is not None:
+        difference = unembed(stream) - logits
+        apart = float(difference.abs().max())
+    scale = max(1.0, float(logits.abs().max()))
+    if not apart <= UNEMBEDDING_TOLERANCE * scale:
         raise ModelError(
             f"{name}: its logits are not its last residual stream times its unembedding "
             f"(they differ by {apart:.2g}), so that its loss cannot be taken in chunks"

@@ -117,7 +117,7 @@ class PromptPair:
 
     rerunner: Rerunner
     compared: Sequence[int]
-    """The tokens whose logits are compared."""
+    """The two tokens whose logits are compared: the answer and the wrong one."""
     alignment: Alignment
     clean: PromptRun
     corrupt: PromptRun
@@ -167,36 +167,41 @@ class PromptPair:
 
     def carried_change(self, layer: int, head: int) -> Float[Tensor, "pair pair"]:
         """Norm of the difference of attention times value between the prompts, for each edge."""
-        change = self.clean.attention[layer].carried(head)
-        change = change - self.corrupt.attention[layer].carried(head)
-        lengths: Tensor = change.norm(dim=-1)
-        return lengths
+        clean = self.clean.attention[layer].carried(head)
+        corrupt = self.corrupt.attention[layer].carried(head)
+        norms: Tensor = (clean - corrupt).norm(dim=-1)
+        return norms
 
     def _change(
         self, patches: Sequence[Patch], base: PromptRun, source: PromptRun, *, attention_only: bool
     ) -> RowHeadsSet:
+        """The patches as outputs z of one head of each row."""
         layer = patches[0].layer
         heads = [patch.head for patch in patches]
         z = _outputs(base, layer, heads).clone()
         if patches[0].query is None and not attention_only:
-            z[:, base.positions] = _outputs(source, layer, heads)[:, source.positions].to(z)
+            z_of_source = _outputs(source, layer, heads)
+            z[:, base.positions] = z_of_source[:, source.positions].to(z)
             return RowHeadsSet(layer, heads, z)
         base_attention = base.attention[layer]
         source_attention = source.attention[layer]
         values = base_attention.value if attention_only else source_attention.value
-        number_of = {
-            position: number for number, position in enumerate(self.alignment.edge_positions)
-        }
         changes = []
-        for patch in patches:
-            cells = _Cells(
-                head=patch.head,
-                queries=_one_or_all(patch.query, number_of),
-                keys=_one_or_all(patch.key, number_of),
-            )
+        for cells in self._cells(patches):
             changes.append(cells.difference(base_attention, source_attention, values))
         z[:, base.positions] += torch.stack(changes).to(z)
         return RowHeadsSet(layer, heads, z)
+
+    def _cells(self, patches: Sequence[Patch]) -> list[_Cells]:
+        """The cells of each patch, numbered among the corresponding positions."""
+        positions = self.alignment.edge_positions
+        number_of = {position: number for number, position in enumerate(positions)}
+        cells = []
+        for patch in patches:
+            queries = _one_or_all(patch.query, number_of)
+            keys = _one_or_all(patch.key, number_of)
+            cells.append(_Cells(patch.head, queries, keys))
+        return cells
 
 
 @dataclass(frozen=True, eq=False)
@@ -265,11 +270,13 @@ def _metrics(
 ) -> list[float]:
     """The logit difference of each row after its last token."""
     unembed = rerunner.network.get_output_embeddings()
-    first, second = compared[0], compared[1]
+    answer, wrong = compared
     metrics = []
     for stream in streams:
-        logits = unembed(stream[None, -1:]).float()[0, -1]
-        metrics.append(float(logits[first] - logits[second]))
+        last = stream[None, -1:]
+        logits = unembed(last).float()[0, -1]
+        difference = logits[answer] - logits[wrong]
+        metrics.append(float(difference))
     return metrics
 
 
@@ -285,13 +292,18 @@ class _Cells:
         self, here: HeadAttention, other: HeadAttention, values: Float[Tensor, "head key width"]
     ) -> Float[Tensor, "pair width"]:
         """The change of the head's output at each position if the other attention reads values."""
-        other_pattern = other.pattern[self.head, self.queries, self.keys]
-        pattern = here.pattern[self.head, self.queries, self.keys]
-        incoming = other_pattern @ values[self.head, self.keys]
-        outgoing = pattern @ here.value[self.head, self.keys]
+        incoming = self._carried(other.pattern, values)
+        outgoing = self._carried(here.pattern, here.value)
         change = here.value.new_zeros(here.value.shape[1:])
         change[self.queries] = incoming - outgoing
         return change
+
+    def _carried(
+        self, pattern: Float[Tensor, "head query key"], value: Float[Tensor, "head key width"]
+    ) -> Float[Tensor, "some_query width"]:
+        """Attention of these cells times value, summed over keys."""
+        attention = pattern[self.head, self.queries, self.keys]
+        return attention @ value[self.head, self.keys]
 
 
 def _one_or_all(position: int | None, number_of: Mapping[int, int]) -> slice:

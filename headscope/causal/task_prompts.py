@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -101,15 +101,12 @@ class TaskPrompts:
     def half(self, which: int) -> TaskPrompts:
         """The prompts of every second group, from the first (0) or the second group (1) on."""
         members = np.flatnonzero(self.groups % 2 == which)
-        numbers = {int(prompt): number for number, prompt in enumerate(members)}
-        continuations = [
-            Continuation(numbers[one.prompt], one.sign, one.tokens, one.labels, one.corrupt)
-            for one in self.continuations
-            if one.prompt in numbers
-        ]
-        return TaskPrompts(
-            self.name, continuations, self.groups[members], self.compares, self.notes
-        )
+        new_numbers = {int(prompt): number for number, prompt in enumerate(members)}
+        continuations = []
+        for one in self.continuations:
+            if one.prompt in new_numbers:
+                continuations.append(replace(one, prompt=new_numbers[one.prompt]))
+        return replace(self, continuations=continuations, groups=self.groups[members])
 
     def batches(self, device: str) -> Iterator[PromptBatch]:
         """Prompts of similar length that run together; equal rows run once."""
@@ -132,49 +129,59 @@ class TaskPrompts:
 
 def _batch(by_row: Sequence[Sequence[Continuation]], device: str) -> PromptBatch:
     """One batch of rows, each with the continuations that it scores."""
-    row: list[int] = []
-    position: list[int] = []
-    label: list[int] = []
-    prompt: list[int] = []
-    sign: list[int] = []
-    for number, members in enumerate(by_row):
+    places: list[_Place] = []
+    for row, members in enumerate(by_row):
         for one in members:
-            places = range(len(one.tokens) + 1 - len(one.labels), len(one.tokens) + 1)
-            row += [number] * len(one.labels)
-            position += places
-            label += one.labels
-            prompt += [one.prompt] * len(one.labels)
-            sign += [one.sign] * len(one.labels)
+            places += _places(row, one)
     firsts = [members[0] for members in by_row]
-    rows = _token_rows([one.tokens for one in firsts], row, position, label, device)
+    rows = _token_rows([one.tokens for one in firsts], places, device)
     corrupt_tokens = [one.corrupt for one in firsts if one.corrupt is not None]
     corrupt = None
     if len(corrupt_tokens) == len(firsts):
-        corrupt = _token_rows(corrupt_tokens, [], [], [], device)
+        corrupt = _token_rows(corrupt_tokens, [], device)
     return PromptBatch(
         rows=rows,
         corrupt=corrupt,
         prompt_of_row=np.array([one.prompt for one in firsts]),
-        label=torch.tensor(label, device=device),
-        prompt=np.array(prompt),
-        sign=np.array(sign),
+        label=torch.tensor([place.label for place in places], device=device),
+        prompt=np.array([place.prompt for place in places]),
+        sign=np.array([place.sign for place in places]),
     )
 
 
-def _token_rows(
-    tokens: Sequence[Tokens],
-    row: Sequence[int],
-    position: Sequence[int],
-    label: Sequence[int],
-    device: str,
-) -> TokenRows:
-    padded = nn.utils.rnn.pad_sequence(
-        [torch.tensor(one) for one in tokens], batch_first=True, padding_value=tokens[0][0]
-    )
+@dataclass(frozen=True)
+class _Place:
+    """A place of a batch at which a token of an answer is scored."""
+
+    row: int
+    position: int
+    label: int
+    prompt: int
+    sign: int
+
+
+def _places(row: int, one: Continuation) -> Iterator[_Place]:
+    """The places of an answer's tokens, the last of which comes after the row's last token."""
+    first = len(one.tokens) + 1 - len(one.labels)
+    for position, label in enumerate(one.labels, start=first):
+        yield _Place(row, position, label, one.prompt, one.sign)
+
+
+def _token_rows(tokens: Sequence[Tokens], places: Sequence[_Place], device: str) -> TokenRows:
+    sequences = [torch.tensor(one) for one in tokens]
+    padded = nn.utils.rnn.pad_sequence(sequences, batch_first=True, padding_value=tokens[0][0])
     lengths = torch.tensor([len(one) for one in tokens])
-    places = [torch.tensor(numbers, dtype=torch.long) for numbers in (row, position, label)]
-    on_device = [part.to(device) for part in (padded, lengths, *places)]
-    return TokenRows(*on_device)
+
+    def numbers(values: list[int]) -> Tensor:
+        return torch.tensor(values, dtype=torch.long, device=device)
+
+    return TokenRows(
+        tokens=padded.to(device),
+        lengths=lengths.to(device),
+        row=numbers([place.row for place in places]),
+        position=numbers([place.position for place in places]),
+        labels=numbers([place.label for place in places]),
+    )
 
 
 def _spelled(row: TaskRow, prompt: int, model: Model) -> list[Continuation]:
@@ -190,14 +197,8 @@ def _spelled(row: TaskRow, prompt: int, model: Model) -> list[Continuation]:
     for sign, answer in ((1, row.answer), (-1, row.wrong)):
         if not answer:
             continue
-        tokens_in_all = _encoded(tokenizer, row.prompt + answer)
-        labels = tokens_in_all[len(prompt_tokens) :]
-        if tokens_in_all[: len(prompt_tokens)] != prompt_tokens or not labels:
-            raise CorpusError(
-                f"{row.prompt[-40:]!r} and {answer!r:.40}: the tokenizer joins the end of the "
-                "prompt and the answer; end the prompt earlier"
-            )
-        tokens = (tokenizer.bos, *tokens_in_all[:-1])
+        labels = _answer_tokens(tokenizer, row.prompt, answer)
+        tokens = (tokenizer.bos, *prompt_tokens, *labels[:-1])
         longest = max(len(tokens), len(corrupt or ()) + len(labels) - 1)
         if longest > model.context:
             raise CorpusError(
@@ -213,6 +214,23 @@ def _spelled(row: TaskRow, prompt: int, model: Model) -> list[Continuation]:
             )
         )
     return continuations
+
+
+def _answer_tokens(tokenizer: Tokenizer, prompt: str, answer: str) -> Tokens:
+    """The tokens of an answer behind its prompt.
+
+    Raises:
+        CorpusError: they are not separate from those of the prompt.
+    """
+    prompt_tokens = _encoded(tokenizer, prompt)
+    tokens = _encoded(tokenizer, prompt + answer)
+    labels = tokens[len(prompt_tokens) :]
+    if tokens != prompt_tokens + labels or not labels:
+        raise CorpusError(
+            f"{prompt[-40:]!r} and {answer!r:.40}: the tokenizer joins the end of the "
+            "prompt and the answer; end the prompt earlier"
+        )
+    return labels
 
 
 def _encoded(tokenizer: Tokenizer, text: str) -> Tokens:
@@ -231,7 +249,9 @@ def aligned_at_end(
     """
     aligned = target.clone()
     pairs = zip(source_lengths.tolist(), target_lengths.tolist(), strict=True)
-    for row, (source, length) in enumerate(pairs):
-        shared = min(source, length)
-        aligned[row, length - shared : length] = values[row, source - shared : source]
+    for row, (source_end, target_end) in enumerate(pairs):
+        shared = min(source_end, target_end)
+        of_source = slice(source_end - shared, source_end)
+        of_target = slice(target_end - shared, target_end)
+        aligned[row, of_target] = values[row, of_source]
     return aligned

@@ -13,7 +13,7 @@ from numpy import ndarray
 from torch import Tensor
 
 from headscope.causal.gradients import frozen_weights
-from headscope.causal.head_set import Head, heads_by_layer, output_norms
+from headscope.causal.head_set import Head, heads_by_layer, mean_outputs, output_norms
 from headscope.causal.intervention import HeadOutputs, HeadsSet, OutputChange
 from headscope.causal.rerun import CleanRun, Rerunner
 from headscope.causal.task_prompts import PromptBatch, TaskPrompts, aligned_at_end
@@ -35,6 +35,32 @@ class _Scores:
     """Log-probability of the label, in nats."""
     is_top: Bool[ndarray, " place"]
     """True if the label is the most likely token."""
+
+
+@dataclass(frozen=True, eq=False)
+class _PromptSums:
+    """Sums over the tokens of each prompt's answers."""
+
+    answer: Float[ndarray, " prompt"]
+    """Log-probability of the answer, in nats."""
+    wrong: Float[ndarray, " prompt"]
+    """Log-probability of the wrong answer, in nats."""
+    misses: Float[ndarray, " prompt"]
+    """Tokens of the answer that are not the most likely."""
+
+    @classmethod
+    def zeros(cls, count: int) -> _PromptSums:
+        """Sums over no token."""
+        return cls(np.zeros(count), np.zeros(count), np.zeros(count))
+
+    def add(self, batch: PromptBatch, scores: _Scores) -> None:
+        """Add the places of a batch."""
+        is_answer = batch.sign > 0
+        prompts = batch.prompt[is_answer]
+        np.add.at(self.answer, prompts, scores.log_probability[is_answer])
+        np.add.at(self.misses, prompts, ~scores.is_top[is_answer])
+        is_wrong = ~is_answer
+        np.add.at(self.wrong, batch.prompt[is_wrong], scores.log_probability[is_wrong])
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +97,9 @@ class TaskRunner:
         self.metric = metric
         self.method = method
         self._batches = list(prompts.batches(rerunner.model.device))
-        self._means = self._mean_outputs() if method == "mean" else {}
+        self._means: Replacements = {}
+        if method == "mean":
+            self._means = mean_outputs(rerunner, [batch.rows for batch in self._batches])
         self._kept: list[_CleanBatch] = []
         if self._clean_bytes() <= KEPT_BYTES:
             self._kept = [self._clean_batch(batch) for batch in self._batches]
@@ -136,21 +164,24 @@ class TaskRunner:
 
     @torch.inference_mode()
     def _above_other_answers(self) -> Float[ndarray, " prompt"]:
-        first_of_prompt = {
+        """Log-probability of each answer's first token minus the mean of the other answers'."""
+        first_token = {
             one.prompt: one.labels[0] for one in self.prompts.continuations if one.sign > 0
         }
-        firsts = sorted(set(first_of_prompt.values()))
+        tokens = sorted(set(first_token.values()))
+        uniform = -np.log(self.rerunner.model.vocabulary_size)
         above = np.zeros(self.prompts.count)
         for clean in self._clean:
-            is_answer = clean.batch.sign > 0
-            is_first = is_answer & _is_first_of_prompt(clean.batch.prompt, is_answer)
-            states = clean.run.states[torch.from_numpy(is_first).to(clean.run.states.device)]
-            logs = self._log_probabilities(states)[:, firsts].double().cpu().numpy()
-            for prompt, row in zip(clean.batch.prompt[is_first], logs, strict=True):
-                is_right = np.array(firsts) == first_of_prompt[prompt]
-                uniform = -np.log(self.rerunner.model.vocabulary_size)
-                others = row[~is_right].mean() if len(firsts) > 1 else uniform
-                above[prompt] = row[is_right].item() - others
+            is_first = _is_first_of_answer(clean.batch)
+            states = clean.run.states
+            states = states[torch.from_numpy(is_first).to(states.device)]
+            logs = self._log_probabilities(states)[:, tokens]
+            of_prompts = logs.double().cpu().numpy()
+            for prompt, row in zip(clean.batch.prompt[is_first], of_prompts, strict=True):
+                is_right = np.array(tokens) == first_token[prompt]
+                others = row[~is_right]
+                expected = others.mean() if len(others) else uniform
+                above[prompt] = row[is_right].item() - expected
         return above
 
     @property
@@ -166,64 +197,55 @@ class TaskRunner:
         layers = len(self.rerunner.blocks) + 2 * len(self.rerunner.outputs)
         return tokens * int(width) * layers * int(network.dtype.itemsize)
 
-    def _mean_outputs(self) -> dict[int, Float[Tensor, "head width"]]:
-        """Mean of each head's z over the tokens of all prompts, without the first of each row."""
-        sums: dict[int, Tensor] = {}
-        tokens = 0
-        for batch in self._batches:
-            run = self.rerunner.clean(batch.rows)
-            is_token = batch.rows.after_first()
-            tokens += int(is_token.sum())
-            for layer, z in run.z.items():
-                sums[layer] = sums.get(layer, 0) + z[is_token].double().sum(0)
-        return {layer: (total / tokens).float() for layer, total in sums.items()}
-
     def _clean_batch(self, batch: PromptBatch) -> _CleanBatch:
         run = self.rerunner.clean(batch.rows)
         if self.method == "mean":
-            return _CleanBatch(batch, run, self._means)
-        if self.method == "zero":
-            return _CleanBatch(batch, run, {layer: z[:1, :1] * 0 for layer, z in run.z.items()})
+            replacements = self._means
+        elif self.method == "zero":
+            replacements = {layer: z[:1, :1] * 0 for layer, z in run.z.items()}
+        else:
+            replacements = self._corrupt_outputs(batch, run)
+        return _CleanBatch(batch, run, replacements)
+
+    def _corrupt_outputs(self, batch: PromptBatch, run: CleanRun) -> dict[int, HeadOutputs]:
+        """Each head's z on the corrupt prompts, at the positions of the clean ones."""
         assert batch.corrupt is not None, "resample needs a corrupt prompt in each row"
         corrupt = self.rerunner.clean(batch.corrupt)
-        lengths = batch.corrupt.lengths, batch.rows.lengths
-        aligned = {
-            layer: aligned_at_end(corrupt.z[layer], lengths[0], z, lengths[1])
-            for layer, z in run.z.items()
-        }
-        return _CleanBatch(batch, run, aligned)
+        outputs = {}
+        for layer, z in run.z.items():
+            outputs[layer] = aligned_at_end(
+                corrupt.z[layer], batch.corrupt.lengths, z, batch.rows.lengths
+            )
+        return outputs
 
     def _joined(
         self, change: Callable[[_CleanBatch], OutputChange | None]
     ) -> Float[ndarray, " prompt"]:
         """The metric of all prompts, with a change of each batch."""
-        answer = np.zeros(self.prompts.count)
-        wrong = np.zeros(self.prompts.count)
-        misses = np.zeros(self.prompts.count)
+        sums = _PromptSums.zeros(self.prompts.count)
         for clean in self._clean:
             intervention = change(clean)
             states = clean.run.states
             if intervention is not None:
                 states = self.rerunner.states(clean.run, intervention)
-            scores = self._scores(states, clean.batch.label)
-            is_answer = clean.batch.sign > 0
-            prompt = clean.batch.prompt
-            np.add.at(answer, prompt[is_answer], scores.log_probability[is_answer])
-            np.add.at(wrong, prompt[~is_answer], scores.log_probability[~is_answer])
-            np.add.at(misses, prompt[is_answer], ~scores.is_top[is_answer])
+            sums.add(clean.batch, self._scores(states, clean.batch.label))
+        return self._metric_of(sums)
+
+    def _metric_of(self, sums: _PromptSums) -> Float[ndarray, " prompt"]:
         if self.metric == "log-probability":
-            return answer
+            return sums.answer
+        lead: ndarray = sums.answer - sums.wrong
         if self.metric == "difference":
-            return answer - wrong
-        right = answer > wrong if self.prompts.compares else misses == 0
-        return right.astype(float)
+            return lead
+        is_right = sums.answer > sums.wrong if self.prompts.compares else sums.misses == 0
+        return is_right.astype(float)
 
     @torch.inference_mode()
     def _scores(
         self, states: Float[Tensor, "place d_model"], label: Int[Tensor, " place"]
     ) -> _Scores:
         logs = self._log_probabilities(states)
-        of_label = logs.gather(-1, label[:, None])[:, 0]
+        of_label = _at_labels(logs, label)
         is_top = logs.argmax(-1) == label
         return _Scores(of_label.double().cpu().numpy(), is_top.cpu().numpy())
 
@@ -239,14 +261,16 @@ class TaskRunner:
         model = self.rerunner.model
         batch = clean.batch
         size = len(model.attention_layers), len(batch.rows.tokens), model.heads
+        weights = torch.from_numpy(self._weights(batch))
         with frozen_weights(self.rerunner.network), torch.enable_grad():
             shares = torch.ones(size, device=model.device, requires_grad=True)
             by_layer = dict(zip(model.attention_layers, shares, strict=True))
-            with HeadsMixed(by_layer, clean.replacements).applied(model):
+            mixed = HeadsMixed(by_layer, clean.replacements)
+            with mixed.applied(model):
                 states = self.rerunner.place_states(batch.rows)
             logs = self._log_probabilities(states)
-            of_label = logs.gather(-1, batch.label[:, None])[:, 0]
-            total = (of_label * torch.from_numpy(self._weights(batch)).to(of_label)).sum()
+            of_label = _at_labels(logs, batch.label)
+            total = (of_label * weights.to(of_label)).sum()
             (gradient,) = torch.autograd.grad(total, shares)
         by_row = gradient.transpose(0, 1).flatten(1)
         return by_row.double().cpu().numpy()
@@ -278,10 +302,17 @@ class HeadsMixed(OutputChange):
         return share * z + (1 - share) * value
 
 
-def _is_first_of_prompt(prompt: ndarray, is_used: ndarray) -> ndarray:
-    """Mask of the first used place of each prompt."""
-    is_first = np.zeros(len(prompt), bool)
-    used = np.flatnonzero(is_used)
-    _, first = np.unique(prompt[used], return_index=True)
-    is_first[used[first]] = True
+def _at_labels(
+    logs: Float[Tensor, "place vocabulary"], label: Int[Tensor, " place"]
+) -> Float[Tensor, " place"]:
+    """The log-probability of each place's label."""
+    return logs.gather(-1, label[:, None])[:, 0]
+
+
+def _is_first_of_answer(batch: PromptBatch) -> Bool[ndarray, " place"]:
+    """Mask of the first place of each prompt's answer."""
+    answers = np.flatnonzero(batch.sign > 0)
+    _, first = np.unique(batch.prompt[answers], return_index=True)
+    is_first = np.zeros(len(batch.prompt), bool)
+    is_first[answers[first]] = True
     return is_first

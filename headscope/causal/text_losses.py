@@ -84,7 +84,7 @@ def text_losses_by_batch(
     """
     rerunner = Rerunner(model, loss_score(model))
     unchanged: list[float] = []
-    sums: dict[_Name, list[float]] = {}
+    changed: dict[_Name, list[float]] = {}
     size = batch_tokens_on(model.device)
     for batch in in_batches(windows, size, least=LITTLE_PADDING):
         rows = scored_rows(batch, rerunner.score, model.device)
@@ -97,12 +97,13 @@ def text_losses_by_batch(
             unchanged += _sums(start.scores, counts)
             for name, change in changes_of(batch).items():
                 scores = rerunner.scores(start, change)
-                sums.setdefault(name, []).extend(_sums(scores, counts))
+                losses = changed.setdefault(name, [])
+                losses += _sums(scores, counts)
                 advance(tokens)
-    counts = _counts(windows, rerunner.score)
+    scored = np.array(_counts(windows, rerunner.score))
     return TextLosses(
-        unchanged=TextLoss(np.array(unchanged), np.array(counts)),
-        changed={name: TextLoss(np.array(s), np.array(counts)) for name, s in sums.items()},
+        unchanged=TextLoss(np.array(unchanged), scored),
+        changed={name: TextLoss(np.array(losses), scored) for name, losses in changed.items()},
     )
 
 
@@ -114,13 +115,14 @@ def loss_score(model: Model) -> Score:
 def scored_rows(windows: Sequence[Window], score: Score, device: str) -> TokenRows:
     """Windows as rows; each token but the first is scored, or each token of an encoder."""
     first = int(score is Score.NEXT)
-    row = [torch.full((len(w) - first,), number) for number, w in enumerate(windows)]
-    position = [torch.arange(first, len(w)) for w in windows]
+    lengths = torch.tensor([len(window) for window in windows])
+    rows = torch.arange(len(windows)).repeat_interleave(lengths - first)
+    positions = [torch.arange(first, len(window)) for window in windows]
     return TokenRows(
         tokens=padded_tokens(windows).to(device),
-        lengths=torch.tensor([len(w) for w in windows], device=device),
-        row=torch.cat(row).to(device),
-        position=torch.cat(position).to(device),
+        lengths=lengths.to(device),
+        row=rows.to(device),
+        position=torch.cat(positions).to(device),
     )
 
 

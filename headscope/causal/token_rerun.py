@@ -7,7 +7,7 @@ alone. A token that is changed is thus run again alone, and costs a token instea
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -94,6 +94,16 @@ class Changed(NamedTuple):
     changed: Float[ndarray, " item"]
     """The same with the cells moved."""
 
+    def between(self, start: int, stop: int) -> Changed:
+        """Some of the rows."""
+        part = slice(start, stop)
+        return Changed(
+            divergence=self.divergence[part],
+            moved=self.moved[part],
+            clean=self.clean[part],
+            changed=self.changed[part],
+        )
+
 
 @dataclass
 class _KeyReader(_EveryLayer):
@@ -152,11 +162,19 @@ class _QueriesOnCleanKeys(_EveryLayer):
         if first is not None:  # a learned sink has no value
             number = torch.arange(len(items), device=items.device)
             change[number, :, first] += moved
-        groups = attention.shape[1] // clean.value.shape[0]
-        by_group = change.view(len(items), -1, groups, change.shape[-1])
-        added = torch.einsum("ngcl,glv->ngcv", by_group, clean.value.float())
-        read[items] += added.flatten(1, 2)
+        read[items] += _read_by(change, clean.value)
         self.moved[items] = moved.sum(-1)
+
+
+def _read_by(
+    attention: Float[Tensor, "item head position"], value: Float[Tensor, "group position width"]
+) -> Float[Tensor, "item head width"]:
+    """What heads read by their attention; the heads of a group share its values."""
+    items, heads, positions = attention.shape
+    groups = value.shape[0]
+    by_group = attention.view(items, groups, heads // groups, positions)
+    outputs = torch.einsum("ngcl,glv->ngcv", by_group, value.float())
+    return outputs.flatten(1, 2)
 
 
 class QueryRerunner:
@@ -346,18 +364,11 @@ class LastTokenRunner:
             prompts: tokens of each, the beginning-of-text token first.
             keys: keep what `states` needs.
         """
-        lengths = [len(prompt) for prompt in prompts]
-        order = sorted(range(len(prompts)), key=lambda i: lengths[i])
         runs: dict[int, LastToken] = {}
-        while order:
-            # the shortest prompts first, so that padding is little
-            count = 1
-            while count < len(order) and (count + 1) * lengths[order[count]] <= TOKENS_AT_ONCE:
-                count += 1
-            batch, order = order[:count], order[count:]
-            runs_of_batch = self._read([prompts[i] for i in batch], keys=keys)
+        for batch in _prompt_batches([len(prompt) for prompt in prompts]):
+            runs_of_batch = self._read([prompts[number] for number in batch], keys=keys)
             runs.update(zip(batch, runs_of_batch, strict=True))
-        return [runs[i] for i in range(len(prompts))]
+        return [runs[number] for number in range(len(prompts))]
 
     def _read(self, prompts: Sequence[Int[Tensor, " position"]], *, keys: bool) -> list[LastToken]:
         tokens = nn.utils.rnn.pad_sequence([*prompts], batch_first=True).to(self.model.device)
@@ -413,19 +424,34 @@ class LastTokenRunner:
         self, prompts: Sequence[LastToken], layer: int, prompt: Tensor, head: Tensor, value: Tensor
     ) -> Float[Tensor, "item d_model"]:
         device = self.model.device
-        tokens = torch.stack([run.tokens[-1] for run in prompts])
+        token = torch.stack([run.tokens[-1] for run in prompts])
         last = [len(run.tokens) - 1 for run in prompts]
-        positions = torch.tensor(last, device=device)
-        streams = torch.stack([run.streams[layer] for run in prompts])
+        position = torch.tensor(last, device=device)
+        stream = torch.stack([run.streams[layer] for run in prompts])
+        input_of_layer = stream[prompt][:, None]
         counts = torch.bincount(prompt, minlength=len(prompts))
-        again = _LastOnCleanKeys(self.model.attention_layers, prompts, counts.tolist())
+        on_clean_keys = _LastOnCleanKeys(self.model.attention_layers, prompts, counts.tolist())
         change = RowHeadsSet(layer, head.to(device), value[:, None].to(device))
         with (
-            self.rerunner.handing_on(layer, streams[prompt][:, None]),
-            again.applied(self.model),
+            self.rerunner.handing_on(layer, input_of_layer),
+            on_clean_keys.applied(self.model),
             change.applied(self.model),
         ):
-            return self.queries.streams(tokens[prompt].to(device), positions[prompt])
+            tokens = token[prompt].to(device)
+            return self.queries.streams(tokens, position[prompt])
+
+
+def _prompt_batches(lengths: Sequence[int]) -> Iterator[list[int]]:
+    """Numbers of prompts that run together: the shortest first, so that padding is little."""
+    batch: list[int] = []
+    for number in sorted(range(len(lengths)), key=lambda i: lengths[i]):
+        padded = (len(batch) + 1) * lengths[number]
+        if batch and padded > TOKENS_AT_ONCE:
+            yield batch
+            batch = []
+        batch.append(number)
+    if batch:
+        yield batch
 
 
 @dataclass
@@ -438,17 +464,20 @@ class _LastOnCleanKeys(_EveryLayer):
 
     def attend(self, call: AttentionCall) -> Output:
         """Outputs z of each item's heads."""
-        counts = list(self.counts)
-        queries = torch.split(call.query[:, :, 0], counts)
-        keys = torch.split(call.key[:, :, 0], counts)
-        values = torch.split(call.value[:, :, 0], counts)
+        stop = 0
         parts = []
-        for run, query, key, value in zip(self.prompts, queries, keys, values, strict=True):
-            if not len(query):
+        for run, count in zip(self.prompts, self.counts, strict=True):
+            start, stop = stop, stop + count
+            if start == stop:
                 continue
+            items = slice(start, stop)
             last = len(run.tokens) - 1
-            position = torch.full((len(query),), last, device=query.device)
-            _, outputs = run.keys[call.layer].read(query, key, value, position)
+            _, outputs = run.keys[call.layer].read(
+                call.query[items, :, 0],
+                call.key[items, :, 0],
+                call.value[items, :, 0],
+                position=torch.full((count,), last, device=call.query.device),
+            )
             parts.append(outputs)
         z = torch.cat(parts)[:, None]
         return z.to(call.value.dtype).contiguous()

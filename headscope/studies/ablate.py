@@ -7,7 +7,6 @@ tokens, or, without a head for masked tokens, by how far the last state moves.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -22,9 +21,8 @@ import torch
 from jaxtyping import Float
 from numpy import ndarray
 from pydantic import Field
-from torch import Tensor
 
-from headscope.causal.head_set import output_norms
+from headscope.causal.head_set import mean_outputs, output_norms
 from headscope.causal.intervention import HeadsSet
 from headscope.causal.rerun import CleanRun, Rerunner, Score, TokenRows
 from headscope.causal.task_runner import Method
@@ -38,12 +36,18 @@ from headscope.progress import OnProgress, Progress, Steps, progress_bar
 from headscope.resolve import ModelOrRun, model_of, text_of, the_run
 from headscope.runs.listing import ALL_HEADS, Head, selected_heads, tagged_types
 from headscope.statistics.bootstrap import estimate
-from headscope.statistics.causes import AWAY, COMPETENT, NEAR, UNTESTED, judged
+from headscope.statistics.causes import AWAY, COMPETENT, UNTESTED, judged
 from headscope.statistics.result import Result
 from headscope.stimuli.tasks import OptionalTask
 from headscope.studies.ablate_edges import QUERIES, edge_effects, tags_of
 from headscope.studies.ablate_task import ablate_task
-from headscope.studies.ablate_texts import AblationText, ItemScore, ablation_texts, short_windows
+from headscope.studies.ablate_texts import (
+    AblationText,
+    ItemScore,
+    ablation_texts,
+    near_behaviour,
+    short_windows,
+)
 from headscope.studies.study import Study, study, table_columns
 from headscope.studies.study_table import Command
 from headscope.views.study_figure import Bars
@@ -334,32 +338,61 @@ def ablate_heads(
     `verdict` has the reason why there will be none: the clean model is not above chance (an even
     choice of a pair, or one token of the vocabulary), or there are too few controls.
     """
-    tests = [
-        [(head, score) for head in heads for score in text.scores if head.type in score.types]
-        for text in texts
-    ]
-    ablations = [
-        sorted({head for tested, _ in pairs for head in (tested.head, *tested.controls)})
-        for pairs in tests
-    ]
-    steps = Steps(progress, sum(map(len, ablations)))
+    tests = [_TextTests.of(text, heads) for text in texts]
+    steps = Steps(progress, sum(len(test.ablated) for test in tests))
     rows = []
-    for text, pairs, targets in zip(texts, tests, ablations, strict=True):
-        clean, changed = _scores(rerunner, text, targets, method)
-        steps.advance(len(targets))
-        for head, score in pairs:
-            row = _row(head, score, clean, changed, seed)
+    scored: set[HeadOfType] = set()
+    for test in tests:
+        scores = _scores(rerunner, test.text, test.ablated, method)
+        steps.advance(len(test.ablated))
+        for head, score in test.pairs:
+            scored.add(head)
+            row = _row(head, score, scores, seed)
             chance = -log(rerunner.model.vocabulary_size) if score.per_term else 0.0
             above_chance = row.pop("clean_low") > chance + COMPETENT
             # the distance of a clean state from itself is 0
             able = above_chance or rerunner.score is Score.STATE
             rows.append(row | {"how": method, "verdict": _reason(head, able=able)})
-    scored = {(head.head, head.type) for pairs in tests for head, _ in pairs}
-    near = NEAR[list(Score).index(rerunner.score)]
+    near = near_behaviour(rerunner.score)
     for head in heads:
-        if (head.head, head.type) not in scored:
+        if head not in scored:
             rows.append(_unscored_row(head, near) | {"how": method})
     return pd.DataFrame(rows)
+
+
+@dataclass(frozen=True, eq=False)
+class _TextTests:
+    """A text, and the heads that are tested on it."""
+
+    text: AblationText
+    pairs: Sequence[tuple[HeadOfType, ItemScore]]
+    """Heads, each with a score that its type is tested by."""
+
+    @classmethod
+    def of(cls, text: AblationText, heads: Sequence[HeadOfType]) -> _TextTests:
+        """The tests of those heads whose type the text shows."""
+        pairs = []
+        for head in heads:
+            pairs += [(head, score) for score in text.scores if head.type in score.types]
+        return cls(text, pairs)
+
+    @property
+    def ablated(self) -> list[Head]:
+        """The tested heads and their controls, each once."""
+        heads: set[Head] = set()
+        for tested, _ in self.pairs:
+            heads |= {tested.head, *tested.controls}
+        return sorted(heads)
+
+
+@dataclass(frozen=True, eq=False)
+class _Scores:
+    """Scores of a text's predictions."""
+
+    clean: Float[ndarray, " prediction"]
+    """By the untouched model."""
+    without: Mapping[Head, Float[ndarray, " prediction"]]
+    """With each head ablated."""
 
 
 def _unscored_row(head: HeadOfType, behaviour: str) -> dict[str, Any]:
@@ -377,10 +410,7 @@ def _unscored_row(head: HeadOfType, behaviour: str) -> dict[str, Any]:
     }
 
 
-def _scores(
-    rerunner: Rerunner, text: AblationText, heads: Sequence[Head], method: str
-) -> tuple[ndarray, dict[Head, ndarray]]:
-    """Scores of a text's predictions by the clean model, and with each head ablated."""
+def _scores(rerunner: Rerunner, text: AblationText, heads: Sequence[Head], method: str) -> _Scores:
     batches = list(text.batches(rerunner.model.device))
     values = mean_outputs(rerunner, batches)
     if method == "zero":
@@ -391,29 +421,13 @@ def _scores(
         clean = rerunner.clean(rows)
         clean_parts.append(clean.scores)
         for layer, head in heads:
-            without = HeadsSet({layer: [head]}, {layer: values[layer][[head]]})
-            parts[layer, head].append(rerunner.scores(clean, without))
-    return _joined(clean_parts), {head: _joined(scores) for head, scores in parts.items()}
-
-
-def mean_outputs(
-    rerunner: Rerunner, batches: Sequence[TokenRows]
-) -> dict[int, Float[Tensor, "head width"]]:
-    """Mean of each head's z over the tokens of all batches, without the first of each row."""
-    sums: dict[int, torch.Tensor] = defaultdict(lambda: torch.zeros(()))
-    count = 0
-    for rows in batches:
-        position = torch.arange(rows.tokens.shape[1], device=rows.lengths.device)
-        is_token = (position > 0) & (position < rows.lengths[:, None])
-        count += int(is_token.sum())
-        clean = rerunner.clean(rows)
-        for layer, z in clean.z.items():
-            of_batch = z[is_token].double().sum(0)
-            sums[layer] = sums[layer].to(z.device) + of_batch
-    means = {}
-    for layer, total in sums.items():
-        means[layer] = (total / count).float()
-    return means
+            value = values[layer][[head]]
+            without_head = HeadsSet({layer: [head]}, {layer: value})
+            parts[layer, head].append(rerunner.scores(clean, without_head))
+    return _Scores(
+        clean=_joined(clean_parts),
+        without={head: _joined(of_head) for head, of_head in parts.items()},
+    )
 
 
 def _joined(parts: Sequence[torch.Tensor]) -> ndarray:
@@ -432,17 +446,18 @@ def _reason(head: HeadOfType, *, able: bool) -> str:
 def _row(
     head: HeadOfType,
     score: ItemScore,
-    clean: ndarray,
-    changed: Mapping[Head, ndarray],
+    scores: _Scores,
     seed: int,
 ) -> dict[str, Any]:
-    before, counts = score.sums(clean)
-    lost = score.sums(changed[head.head])[0] - before
-    others = [score.sums(changed[control])[0] - before for control in head.controls]
+    before = score.sums(scores.clean)
+    counts = score.counts
+    lost = score.sums(scores.without[head.head]) - before
+    others = [score.sums(scores.without[control]) - before for control in head.controls]
     effect = estimate(lost, counts, seed=seed)
     effects = [float(control.sum() / counts.sum()) for control in others]
-    missing = np.full(len(lost), np.nan)
-    beyond = lost - np.mean(others, 0) if others else missing
+    beyond = np.full(len(lost), np.nan)
+    if others:
+        beyond = lost - np.mean(others, 0)
     # a loss is below 0
     excess = estimate(-beyond, counts, seed=seed)
     untouched = estimate(before, counts, seed=seed)

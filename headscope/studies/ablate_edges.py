@@ -9,7 +9,8 @@ follows. Effects on later tokens, through heads that read what the head wrote, a
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -40,6 +41,8 @@ QUERIES = 48
 """Queries at which a tag is tested, of as many documents as possible."""
 CONTROLS = 4
 """Draws of other attention for each query."""
+ROWS_PER_QUERY = 2 + CONTROLS
+"""Rows of `_moves` for each query: all targets, as much as other cells hold, and the draws."""
 MIN_CONTROL_SHARE = 0.25
 """Share of the targets' attention that other cells must hold for a query to have a control. If they
 hold less than all of it, only as much of the targets' attention is moved for the comparison."""
@@ -74,13 +77,13 @@ def edge_row(tag: Tag, parts: Sequence[tuple[int, Changed]], *, seed: int) -> di
     `parts` has for each query its block of documents, and the changes of the rows of `_moves`.
     """
     block = np.array([number for number, _ in parts], np.int64)
-    divergence, moved, clean, changed = (
-        np.array([part[field] for _, part in parts], float).reshape(-1, 2 + CONTROLS)
-        for field in range(len(Changed._fields))
-    )
-    enough = moved[:, 1] >= MIN_CONTROL_SHARE * moved[:, 0]
-    control = np.where(enough, divergence[:, 2:].mean(1), np.nan)
-    control_loss = np.where(enough, changed[:, 2:].mean(1), np.nan) - changed[:, 1]
+    divergence = _by_query([part.divergence for _, part in parts])
+    moved = _by_query([part.moved for _, part in parts])
+    changed = _by_query([part.changed for _, part in parts])
+    clean = _by_query([part.clean for _, part in parts]).all_targets
+    enough = moved.as_much >= MIN_CONTROL_SHARE * moved.all_targets
+    control = np.where(enough, divergence.controls.mean(1), np.nan)
+    changed_of_control = np.where(enough, changed.controls.mean(1), np.nan)
 
     def estimated(values: Float[ndarray, " query"]) -> Estimate:
         known = ~np.isnan(values)
@@ -88,11 +91,16 @@ def edge_row(tag: Tag, parts: Sequence[tuple[int, Changed]], *, seed: int) -> di
         sums = np.bincount(block[known], values[known]).astype(float)
         return estimate(sums, counts, seed=seed)
 
-    effect, of_control = estimated(divergence[:, 0]), estimated(control)
-    excess = estimated(divergence[:, 1] - control)
+    effect = estimated(divergence.all_targets)
+    of_control = estimated(control)
+    excess = estimated(divergence.as_much - control)
     # few queries change a hundred times as much as most, so the logarithm of the ratio is tested
-    times = estimated(np.log((divergence[:, 1] + TRIFLE) / (control + TRIFLE)))
-    loss, loss_excess = estimated(clean[:, 0] - changed[:, 0]), estimated(control_loss)
+    ratio = (divergence.as_much + TRIFLE) / (control + TRIFLE)
+    times = estimated(np.log(ratio))
+    loss = estimated(clean - changed.all_targets)
+    loss_excess = estimated(changed_of_control - changed.as_much)
+    # two tests of one tag: by divergence and by loss
+    smaller_p_value = float(np.fmin(times.p_value, loss_excess.p_value))
     kind, _, relation = tag.name.partition("/")
     return {
         "kind": "tag",
@@ -102,8 +110,8 @@ def edge_row(tag: Tag, parts: Sequence[tuple[int, Changed]], *, seed: int) -> di
         "behaviour": EDGES,
         "how": "to the sink",
         "n": len(block),
-        "clean": _mean(clean[:, 0]),
-        "ablated": _mean(changed[:, 0]),
+        "clean": _mean(clean),
+        "ablated": _mean(changed.all_targets),
         "effect": effect.mean,
         "ci_low": effect.low,
         "ci_high": effect.high,
@@ -111,7 +119,7 @@ def edge_row(tag: Tag, parts: Sequence[tuple[int, Changed]], *, seed: int) -> di
         "control_low": of_control.low,
         "control_high": of_control.high,
         "relation": relation,
-        "moved": _mean(moved[:, 0]),
+        "moved": _mean(moved.all_targets),
         "excess": excess.mean,
         "excess_low": excess.low,
         "excess_high": excess.high,
@@ -122,10 +130,26 @@ def edge_row(tag: Tag, parts: Sequence[tuple[int, Changed]], *, seed: int) -> di
         "loss_excess": loss_excess.mean,
         "loss_low": loss_excess.low,
         "loss_high": loss_excess.high,
-        # two tests of one tag: by divergence and by loss
-        "p_value": min(1.0, 2 * float(np.fmin(times.p_value, loss_excess.p_value))),
+        "p_value": min(1.0, 2 * smaller_p_value),
         "verdict": _reason(block, block[~np.isnan(control)]),
     }
+
+
+@dataclass(frozen=True, eq=False)
+class _ByQuery:
+    """A value of `Changed` for each query of a tag; see `_moves`."""
+
+    all_targets: Float[ndarray, " query"]
+    """With all attention of the targets moved."""
+    as_much: Float[ndarray, " query"]
+    """With as much of it as the layer's other cells can give."""
+    controls: Float[ndarray, "query draw"]
+    """With as much attention of other cells moved."""
+
+
+def _by_query(values: Sequence[Float[ndarray, " item"]]) -> _ByQuery:
+    columns = np.array(values, float).reshape(-1, ROWS_PER_QUERY)
+    return _ByQuery(columns[:, 0], columns[:, 1], columns[:, 2:])
 
 
 def _reason(block: Int[ndarray, " query"], compared: Int[ndarray, " compared"]) -> str:
@@ -194,25 +218,32 @@ def knock_out_edges(
     """
     blocks = assign_blocks(windows).blocks
     known = {relation.id: relation for relation in relations_of([*head_types()], in_chat=True)}
-    targeted = {
-        names: queries_by_block(
-            [known[n] for n in names if n in known], windows, blocks, queries=queries, seed=seed
-        )
-        for names in dict.fromkeys(tag.relations for tag in tags)
-    }
+    targeted: dict[tuple[str, ...], list[TargetedQuery]] = {}
+    for names in {tag.relations for tag in tags}:
+        relations = [known[name] for name in names if name in known]
+        targeted[names] = queries_by_block(relations, windows, blocks, queries=queries, seed=seed)
+    by_window = _tests_by_window(tags, targeted)
+    by_tag: dict[Tag, list[tuple[int, Changed]]] = {tag: [] for tag in tags}
+    for done, (index, tests) in enumerate(sorted(by_window.items())):
+        changed = runner.run(windows[index].tokens, _moves(tests, seed))
+        block = int(blocks[index])
+        for number, (tag, _) in enumerate(tests):
+            start = number * ROWS_PER_QUERY
+            of_query = changed.between(start, start + ROWS_PER_QUERY)
+            by_tag[tag].append((block, of_query))
+        progress(done + 1, len(by_window))
+    return pd.DataFrame([edge_row(tag, parts, seed=seed) for tag, parts in by_tag.items()])
+
+
+def _tests_by_window(
+    tags: Sequence[Tag], targeted: Mapping[tuple[str, ...], Sequence[TargetedQuery]]
+) -> dict[int, list[tuple[Tag, TargetedQuery]]]:
+    """Each tag with the queries of its relations, by the number of the window."""
     by_window: dict[int, list[tuple[Tag, TargetedQuery]]] = {}
     for tag in tags:
         for query in targeted[tag.relations]:
             by_window.setdefault(query.window, []).append((tag, query))
-    by_tag: dict[Tag, list[tuple[int, Changed]]] = {tag: [] for tag in tags}
-    for done, (index, tests) in enumerate(sorted(by_window.items())):
-        changed = runner.run(windows[index].tokens, _moves(tests, seed))
-        step = 2 + CONTROLS
-        for i, (tag, _) in enumerate(tests):
-            part = Changed(*(column[i * step : (i + 1) * step] for column in changed))
-            by_tag[tag].append((int(blocks[index]), part))
-        progress(done + 1, len(by_window))
-    return pd.DataFrame([edge_row(tag, parts, seed=seed) for tag, parts in by_tag.items()])
+    return by_window
 
 
 def queries_by_block(
@@ -246,29 +277,37 @@ def _targeted_queries(
 ) -> Iterator[TargetedQuery]:
     keys_of: dict[int, list[int]] = {}
     for relation in relations:
-        pairs = WindowPairs(window).cells(relation, [int(rng.integers(2**31))])
-        if pairs is not None:
-            cells = zip(pairs.targets.query.tolist(), pairs.targets.key.tolist(), strict=True)
-            for query, key in cells:
-                keys_of.setdefault(query, []).append(key)
+        draw = int(rng.integers(2**31))
+        cells = WindowPairs(window).cells(relation, [draw])
+        if cells is None:
+            continue
+        targets = cells.targets
+        for query, key in zip(targets.query.tolist(), targets.key.tolist(), strict=True):
+            keys_of.setdefault(query, []).append(key)
     for query, keys in keys_of.items():
         yield TargetedQuery(index, query, np.unique(keys))
 
 
 def _moves(items: Sequence[tuple[Tag, TargetedQuery]], seed: int) -> Moves:
-    """Rows of each item: for all targets, for as much as other cells hold, and the draws."""
-    rows: list[tuple[int, int, int, int]] = []
-    cells: list[ndarray] = []
+    """`ROWS_PER_QUERY` rows of each item."""
     first_draw = 1 + CONTROLS * seed
-    draws = range(first_draw, first_draw + CONTROLS)
-    for tag, query in items:
-        for draw in (ALL, AS_MUCH, *draws):
-            row_of_cell = np.full(len(query.targets), len(rows))
-            cells.append(np.stack([row_of_cell, query.targets]))
-            rows.append((query.query, tag.layer, tag.head, draw))
-    queries, layer, head, draw_numbers = np.array(rows, np.int64).T
-    item, key = np.concatenate(cells, 1).astype(np.int64)
-    return Moves(queries, layer, head, draw_numbers, item, key)
+    draws = [ALL, AS_MUCH, *range(first_draw, first_draw + CONTROLS)]
+
+    def repeated(values: Iterable[int]) -> Int[ndarray, " row"]:
+        return np.repeat(np.fromiter(values, np.int64), ROWS_PER_QUERY)
+
+    targets: list[ndarray] = []
+    for _, query in items:
+        targets += [query.targets] * ROWS_PER_QUERY
+    counts = [len(keys) for keys in targets]
+    return Moves(
+        query=repeated(query.query for _, query in items),
+        layer=repeated(tag.layer for tag, _ in items),
+        head=repeated(tag.head for tag, _ in items),
+        draw=np.tile(np.array(draws, np.int64), len(items)),
+        item=np.repeat(np.arange(len(targets)), counts),
+        key=np.concatenate(targets).astype(np.int64),
+    )
 
 
 def tags_of(evidence: pd.DataFrame, heads: Collection[Head]) -> list[Tag]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -19,7 +20,6 @@ from headscope.models.model import Model
 from headscope.models.tokenizer import Tokenizer
 from headscope.relations import all_stimuli, head_types
 from headscope.relations.relation import Relation
-from headscope.statistics.causes import AWAY, NEAR
 from headscope.statistics.result import Result
 from headscope.statistics.tags import SINK_RELATIONS
 from headscope.stimuli.natural_text import TEXT, TextWindows
@@ -52,12 +52,39 @@ class ItemScore:
     per_term: bool
     """True for a mean over terms (nats per token), False for one over items (log-odds)."""
 
-    def sums(self, scores: Float[ndarray, " prediction"]) -> tuple[ndarray, ndarray]:
-        """Sum and count of each item."""
-        size = int(self.item.max(initial=-1)) + 1
-        sums = np.bincount(self.item, self.weight * scores[self.prediction], size)
-        counts = np.bincount(self.item, minlength=size)
-        return sums, counts if self.per_term else (counts > 0).astype(np.int64)
+    @classmethod
+    def mean_over_terms(
+        cls,
+        behaviour: str,
+        types: Collection[str],
+        prediction: Int[ndarray, " term"],
+        item: Int[ndarray, " term"],
+    ) -> ItemScore:
+        """The score of a window: the mean over its predictions."""
+        weight = np.ones(len(prediction))
+        return cls(behaviour, types, prediction, item, weight, per_term=True)
+
+    def sums(self, scores: Float[ndarray, " prediction"]) -> Float[ndarray, " item"]:
+        """Weighted sum of each item's terms."""
+        weighted = self.weight * scores[self.prediction]
+        return np.bincount(self.item, weighted, self._size)
+
+    @property
+    def counts(self) -> Int[ndarray, " item"]:
+        """What the sums are divided by for a mean: terms of each item, or items."""
+        terms = np.bincount(self.item, minlength=self._size)
+        return terms if self.per_term else (terms > 0).astype(np.int64)
+
+    @property
+    def _size(self) -> int:
+        return int(self.item.max(initial=-1)) + 1
+
+
+class Place(NamedTuple):
+    """A scored prediction: a row of tokens, and a position in it."""
+
+    row: int
+    position: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,13 +100,18 @@ class AblationText:
         # an even number, because the two sentences of a pair are neighbours
         size = max(2, BATCH_TOKENS // rows.tokens.shape[1] // 2 * 2)
         for start in range(0, len(rows.tokens), size):
-            end = start + size
-            inside = (rows.row >= start) & (rows.row < end)
-            tensors = [rows.tokens[start:end], rows.lengths[start:end]]
-            tensors += [rows.row[inside] - start, rows.position[inside]]
+            part = slice(start, start + size)
+            inside = (rows.row >= start) & (rows.row < start + size)
+            labels = None
             if rows.labels is not None:
-                tensors.append(rows.labels[inside])
-            yield TokenRows(*(tensor.to(device) for tensor in tensors))
+                labels = rows.labels[inside].to(device)
+            yield TokenRows(
+                tokens=rows.tokens[part].to(device),
+                lengths=rows.lengths[part].to(device),
+                row=(rows.row[inside] - start).to(device),
+                position=rows.position[inside].to(device),
+                labels=labels,
+            )
 
 
 def ablation_texts(
@@ -91,7 +123,8 @@ def ablation_texts(
     seed: int,
 ) -> list[AblationText]:
     """The texts that show the behaviours of these types, at the tagged relations of a run."""
-    length, tokenizer = min(TEXT_LENGTH, model.context), model.tokenizer
+    length = min(TEXT_LENGTH, model.context)
+    tokenizer = model.tokenizer
     types_of: dict[str, list[str]] = {}
     for name in sorted(types & head_types().keys()):
         types_of.setdefault(behaviour_of(name, score), []).append(name)
@@ -106,19 +139,20 @@ def ablation_texts(
             texts.append(minimal_pairs(behaviour, pairs, tokenizer, members))
     tagged = run.evidence[run.evidence["tagged"].astype(bool)]
     tags = set(tagged["type"] + "/" + tagged["relation"]) - {*SINK_RELATIONS}
-    kind = model.attention_kind
     config = StimulusConfig(tokenizer, model.vocabulary_size, length, seed + 1, corpora=corpora)
     for stimulus in all_stimuli().values():
-        members = types_of.get(stimulus.name, [])
-        relations = {
-            name: [r for r in head_types()[name].relations_of(kind) if r.id in tags]
-            for name in members
-        }
-        if relations and stimulus is not REPEAT:
+        members = types_of.get(stimulus.name)
+        if not members or stimulus is REPEAT:
+            continue
+        if stimulus is TEXT:
+            windows = short_windows(model, corpora, TEXT_TOKENS, seed + 1)
+        else:
             windows = stimulus.windows(config)[:SENTENCES]
-            if stimulus is TEXT:
-                windows = short_windows(model, corpora, TEXT_TOKENS, seed + 1)
-            texts.append(near_and_away(windows, relations, score, tokenizer.mask))
+        tagged_relations = {}
+        for name in members:
+            relations = head_types()[name].relations_of(model.attention_kind)
+            tagged_relations[name] = [relation for relation in relations if relation.id in tags]
+        texts.append(near_and_away(windows, tagged_relations, score, tokenizer.mask))
     return texts
 
 
@@ -146,40 +180,53 @@ def behaviour_of(type_name: str, score: Score) -> str:
 
 def repeats(windows: Sequence[Window], types: Collection[str]) -> AblationText:
     """Repeated random tokens: the second copy without its first token, which is unpredictable."""
-    places = [
-        (row, position)
-        for row, window in enumerate(windows)
-        for position in range(window.copy_length + 2, len(window))
-    ]
-    items = np.array([row for row, _ in places], np.int64)
-    terms = np.arange(len(places)), items, np.ones(len(places))
-    score = ItemScore(REPEAT.name, types, *terms, per_term=True)
-    return AblationText(_token_rows([w.tokens for w in windows], places), [score])
+    places = []
+    for row, window in enumerate(windows):
+        second_copy = range(window.copy_length + 2, len(window))
+        places += [Place(row, position) for position in second_copy]
+    prediction = np.arange(len(places))
+    score = ItemScore.mean_over_terms(REPEAT.name, types, prediction, _rows_of(places))
+    rows = _token_rows([window.tokens for window in windows], places)
+    return AblationText(rows, [score])
 
 
 def minimal_pairs(
     name: str, pairs: Sequence[MinimalPair], tokenizer: Tokenizer, types: Collection[str]
 ) -> AblationText:
     """Log-odds of the grammatical sentence; the common beginning of both sentences cancels out."""
-    rows: list[ndarray] = []
-    places: list[tuple[int, int]] = []
-    items: list[int] = []
-    weights: list[float] = []
-    for item, pair in enumerate(pairs):
-        both = []
-        for text in (pair.good, pair.bad):
-            tokens = tokenizer.encode(Document("pair", text, ())).tokens
-            both.append(np.concatenate([[tokenizer.bos], tokens]))
-        least = min(map(len, both))
-        shared = int(np.cumprod(both[0][:least] == both[1][:least]).sum())
-        for tokens, weight in zip(both, (1.0, -1.0), strict=True):
-            places += [(len(rows), position) for position in range(shared, len(tokens))]
-            items += [item] * (len(tokens) - shared)
-            weights += [weight] * (len(tokens) - shared)
-            rows.append(tokens)
-    terms = np.arange(len(places)), np.array(items), np.array(weights)
-    score = ItemScore(name, types, *terms, per_term=False)
-    return AblationText(_token_rows(rows, places), [score])
+    sentences: list[ndarray] = []
+    places: list[Place] = []
+    for pair in pairs:
+        good = _sentence(pair.good, tokenizer)
+        bad = _sentence(pair.bad, tokenizer)
+        shared = _shared_length(good, bad)
+        for tokens in (good, bad):
+            row = len(sentences)
+            places += [Place(row, position) for position in range(shared, len(tokens))]
+            sentences.append(tokens)
+    row_of_term = _rows_of(places)
+    is_good = row_of_term % 2 == 0
+    score = ItemScore(
+        behaviour=name,
+        types=types,
+        prediction=np.arange(len(places)),
+        item=row_of_term // 2,
+        weight=np.where(is_good, 1.0, -1.0),
+        per_term=False,
+    )
+    return AblationText(_token_rows(sentences, places), [score])
+
+
+def _sentence(text: str, tokenizer: Tokenizer) -> Int[ndarray, " position"]:
+    tokens = tokenizer.encode(Document("pair", text, ())).tokens
+    return np.concatenate([[tokenizer.bos], tokens])
+
+
+def _shared_length(first: Int[ndarray, " position"], other: Int[ndarray, " other_position"]) -> int:
+    """Number of equal tokens at the beginning of both."""
+    least = min(len(first), len(other))
+    is_same = first[:least] == other[:least]
+    return int(np.cumprod(is_same).sum())
 
 
 def near_and_away(
@@ -199,25 +246,43 @@ def near_and_away(
         score: see `Score`.
         mask: the mask token.
     """
-    places = [(i, at) for i, window in enumerate(windows) for at in _scored(i, window, score)]
+    places = []
+    for row, window in enumerate(windows):
+        places += [Place(row, position) for position in _scored(row, window, score)]
     rows = [np.array(window.tokens) for window in windows]
     labels = None
     if score is Score.MASKED:
-        labels = np.array([rows[row][position] for row, position in places])
-        for row, position in places:
-            rows[row][position] = mask
-    items = np.array([row for row, _ in places], np.int64)
-    behaviours = [names[list(Score).index(score)] for names in (NEAR, AWAY)]
+        labels = np.array([rows[place.row][place.position] for place in places])
+        for place in places:
+            rows[place.row][place.position] = mask
+    items = _rows_of(places)
     scores = []
     for type_name, relations in relations_of.items():
         flags = [_near(window, relations, score) for window in windows]
-        near = np.array([flags[row][position] for row, position in places], bool)
-        for behaviour, mask_of_terms in zip(behaviours, (near, ~near), strict=True):
-            index = np.flatnonzero(mask_of_terms)
+        is_near = np.array([flags[place.row][place.position] for place in places], bool)
+        predictions = {
+            near_behaviour(score): np.flatnonzero(is_near),
+            away_behaviour(score): np.flatnonzero(~is_near),
+        }
+        for behaviour, index in predictions.items():
             if len(index):
-                terms = index, items[index], np.ones(len(index))
-                scores.append(ItemScore(behaviour, {type_name}, *terms, per_term=True))
+                types = {type_name}
+                scores.append(ItemScore.mean_over_terms(behaviour, types, index, items[index]))
     return AblationText(_token_rows(rows, places, labels), scores)
+
+
+def near_behaviour(score: Score) -> str:
+    """The behaviour of predictions at queries of a relation."""
+    return f"{_PREFIXES[score]}near"
+
+
+def away_behaviour(score: Score) -> str:
+    """The behaviour of predictions elsewhere."""
+    return f"{_PREFIXES[score]}away"
+
+
+_PREFIXES = {Score.NEXT: "", Score.MASKED: "masked-", Score.STATE: "state-"}
+"""Prefixes of the names in `headscope.statistics.causes.NEAR` and `AWAY`."""
 
 
 def _scored(row: int, window: Window, score: Score) -> range:
@@ -240,11 +305,19 @@ def _near(
     return near
 
 
+def _rows_of(places: Sequence[Place]) -> Int[ndarray, " place"]:
+    return np.array([place.row for place in places], np.int64)
+
+
 def _token_rows(
-    rows: Sequence[ndarray], places: Sequence[tuple[int, int]], labels: ndarray | None = None
+    rows: Sequence[ndarray], places: Sequence[Place], labels: ndarray | None = None
 ) -> TokenRows:
-    tensors = list(map(torch.from_numpy, rows))
-    tokens = pad_sequence(tensors, batch_first=True, padding_value=int(rows[0][0]))
-    row, position = torch.from_numpy(np.array(places, np.int64).reshape(-1, 2).T)
-    masked = None if labels is None else torch.from_numpy(labels)
-    return TokenRows(tokens, torch.tensor(list(map(len, rows))), row, position, masked)
+    tensors = [torch.from_numpy(row) for row in rows]
+    positions = np.array([place.position for place in places], np.int64)
+    return TokenRows(
+        tokens=pad_sequence(tensors, batch_first=True, padding_value=int(rows[0][0])),
+        lengths=torch.tensor([len(row) for row in rows]),
+        row=torch.from_numpy(_rows_of(places)),
+        position=torch.from_numpy(positions),
+        labels=None if labels is None else torch.from_numpy(labels),
+    )
