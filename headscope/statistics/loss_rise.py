@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from headscope.causal.loss import TextLoss
@@ -10,7 +12,15 @@ from headscope.statistics.bootstrap import interval, resample
 RESAMPLES = 2_000
 
 
-def rise(after: TextLoss, before: TextLoss, *, seed: int = 0) -> tuple[float, float, float]:
+class Rise(NamedTuple):
+    """A difference of two losses in nats per token, with its 95 % interval."""
+
+    mean: float
+    low: float
+    high: float
+
+
+def rise(after: TextLoss, before: TextLoss, *, seed: int = 0) -> Rise:
     """The difference of two losses in nats per token, with its 95 % interval.
 
     Windows are drawn with replacement and both losses are taken on the same draw (a paired
@@ -22,4 +32,4 @@ def rise(after: TextLoss, before: TextLoss, *, seed: int = 0) -> tuple[float, fl
     rng = np.random.default_rng(seed)
     draws = resample(windows, rng, times=RESAMPLES)
     low, high = interval(difference, before.tokens, draws)
-    return value, float(low), float(high)
+    return Rise(value, float(low), float(high))

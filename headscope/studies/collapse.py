@@ -200,17 +200,29 @@ def layer_losses(
     windows = text_windows(model, corpus, max_tokens=max_tokens, seed=seed)
     targets = {str(layer): frozenset({layer}) for layer in model.attention_layers}
     targets[ALL] = frozenset(model.attention_layers)
-    interventions = {
-        (name, way): change(layers)
-        for name, layers in targets.items()
-        for way, change in changes.items()
-    }
-    advance = Steps(progress, token_count(windows) * (1 + len(interventions))).advance
+    interventions = {}
+    for name, layers in targets.items():
+        for way, change in changes.items():
+            interventions[name, way] = change(layers)
+    passes = 1 + len(interventions)
+    advance = Steps(progress, token_count(windows) * passes).advance
     losses = text_losses(model, windows, interventions, advance=advance)
-    clean, nan = losses.unchanged, float("nan")
-    rows: list[tuple[object, ...]] = [("", UNTOUCHED, clean.mean, 0.0, nan, nan)]
+    clean = losses.unchanged
+    rows: list[dict[str, Any]] = [
+        {"layer": "", "how": UNTOUCHED, "loss": clean.mean, "rise": 0.0},
+    ]
     for (name, way), changed in losses.changed.items():
-        rows.append((name, way, changed.mean, *rise(changed, clean, seed=seed)))
+        change_of_loss = rise(changed, clean, seed=seed)
+        rows.append(
+            {
+                "layer": name,
+                "how": way,
+                "loss": changed.mean,
+                "rise": change_of_loss.mean,
+                "ci_low": change_of_loss.low,
+                "ci_high": change_of_loss.high,
+            }
+        )
     return pd.DataFrame(rows, columns=STUDY.names)
 
 

@@ -148,16 +148,17 @@ def _of_relations(run: Result, relations: Collection[str]) -> Result:
     if run.thresholds.keys() == set(relations):
         return run
     evidence = run.evidence[_relation_ids(run).isin(relations)]
-    thresholds = {name: run.thresholds[name] for name in run.thresholds if name in relations}
+    thresholds = {name: limits for name, limits in run.thresholds.items() if name in relations}
     tags = tags_in_order(evidence, thresholds)
     types_of: dict[tuple[int, int], list[str]] = {}
-    for row in tags.drop_duplicates([*HEAD, "type"]).itertuples():
-        types_of.setdefault((row.layer, row.head), []).append(row.type)
-    types = [types_of.get((row.layer, row.head), []) for row in run.heads.itertuples()]
-    heads = run.heads.assign(
-        tags=[";".join(names) for names in types],
-        primary=[names[0] if names else UNCLASSIFIED for names in types],
-    )
+    for tag in tags.drop_duplicates([*HEAD, "type"]).itertuples():
+        types_of.setdefault((tag.layer, tag.head), []).append(tag.type)
+    joined, primary = [], []
+    for head in run.heads.itertuples():
+        types = types_of.get((head.layer, head.head), [])
+        joined.append(";".join(types))
+        primary.append(types[0] if types else UNCLASSIFIED)
+    heads = run.heads.assign(tags=joined, primary=primary)
     heads = with_no_type(heads, evidence, thresholds)
     return replace(run, evidence=evidence, thresholds=thresholds, heads=heads)
 
@@ -199,20 +200,20 @@ def _left_out_notes(
 def _notes(runs: Sequence[Result], names: Sequence[str]) -> Iterator[str]:
     first, first_name = runs[0], names[0]
     for run, name in zip(runs[1:], names[1:], strict=True):
+        both = f"{name} and {first_name}"
         facts = _differing_facts(first, run)
         if facts:
-            yield f"{name} and {first_name} differ in: {', '.join(facts)}"
+            yield f"{both} differ in: {', '.join(facts)}"
         else:
-            yield (
-                f"the records of {name} and {first_name} name the same model, engine, corpora and "
-                "settings"
-            )
-        odd = sorted(_measured(first) ^ _measured(run))
-        if odd:
-            others = "" if len(odd) == 1 else f" and {len(odd) - 1} more"
-            yield f"only one of {first_name} and {name} had queries for {odd[0]}{others}"
-        if any(limits != run.thresholds[key] for key, limits in first.thresholds.items()):
-            yield f"{name} and {first_name} have different thresholds"
+            yield f"the records of {both} name the same model, engine, corpora and settings"
+        in_one_alone = sorted(_measured(first) ^ _measured(run))
+        if in_one_alone:
+            others = "" if len(in_one_alone) == 1 else f" and {len(in_one_alone) - 1} more"
+            relations = f"{in_one_alone[0]}{others}"
+            yield f"only one of {first_name} and {name} had queries for {relations}"
+        thresholds = {key: run.thresholds[key] for key in first.thresholds}
+        if thresholds != first.thresholds:
+            yield f"{both} have different thresholds"
 
 
 def _differing_facts(first: Result, other: Result) -> list[str]:
@@ -228,12 +229,14 @@ def _measured(run: Result) -> set[str]:
 
 def _facts(info: Mapping[str, Any]) -> dict[str, Any]:
     """Facts on a run that a difference may come from, by their names."""
-    model = info.get("model", {})
-    settings: dict[str, Any] = info.get("settings", {})
-    facts = {f"model {name}": value for name, value in model.items()}
+    facts: dict[str, Any] = {}
+    for name, value in info.get("model", {}).items():
+        facts[f"model {name}"] = value
     facts["engine"] = info.get("engine")
-    facts["corpora"] = info.get("corpora", {}).get("files")
-    return facts | settings
+    corpora = info.get("corpora", {})
+    facts["corpora"] = corpora.get("files")
+    facts.update(info.get("settings", {}))
+    return facts
 
 
 def relation_changes(first: Result, other: Result) -> pd.DataFrame:
@@ -261,15 +264,17 @@ def head_changes(first: Result, other: Result, relations: pd.DataFrame, name: st
     before = first.heads[columns]
     after = other.heads[columns]
     heads = before.merge(after, on=HEAD, suffixes=("_first", ""))
-    apart = relations[relations["apart"]]
     heads["run"] = name
-    heads = heads.join(_tag_changes(heads, _open_tags(first, other), apart))
+    apart = relations[relations["apart"]]
+    tag_changes = _tag_changes(heads, _open_tags(first, other), apart)
+    heads = heads.join(tag_changes)
     counts = apart.groupby(HEAD).size().rename("apart").reset_index()
     heads = heads.merge(counts, on=HEAD, how="left")
     heads["apart"] = heads["apart"].fillna(0).astype(int)
     heads = heads.merge(_largest_changes(apart), on=HEAD, how="left")
     heads["relation"] = heads["relation"].fillna("")
-    return heads.sort_values(HEAD)[STUDY.names].reset_index(drop=True)
+    in_order = heads.sort_values(HEAD)
+    return in_order[STUDY.names].reset_index(drop=True)
 
 
 def _tag_changes(heads: pd.DataFrame, left_open: set[HeadTag], apart: pd.DataFrame) -> pd.DataFrame:
@@ -343,10 +348,11 @@ def changed(heads: pd.DataFrame) -> pd.Series:
     had_no_type = heads["primary_first"].isin(NO_TYPE)
     has_no_type = heads["primary"].isin(NO_TYPE)
     is_open = np.array([_has_open_primary(row) for row in heads.to_dict("records")], bool)
-    other_primary = heads["primary"] != heads["primary_first"]
-    other_primary &= ~(had_no_type & has_no_type) & ~is_open
-    other_tags = (heads["gained"] != "") | (heads["lost"] != "")
-    return other_primary | other_tags
+    stays_without_type = had_no_type & has_no_type
+    is_other = heads["primary"] != heads["primary_first"]
+    has_other_primary = is_other & ~stays_without_type & ~is_open
+    has_other_tags = (heads["gained"] != "") | (heads["lost"] != "")
+    return has_other_primary | has_other_tags
 
 
 def _has_open_primary(row: Mapping[Any, Any]) -> bool:

@@ -15,6 +15,7 @@ from typing import Annotated
 import numpy as np
 import pandas as pd
 import torch
+from einops import rearrange
 from jaxtyping import Bool, Float, Int
 from numpy import ndarray
 from pydantic import Field
@@ -232,12 +233,15 @@ def task_effects(
     """Effects of all heads on task `number` of at least two scored tasks."""
     reading = readings[number]
     others = [*readings[number + 1 :], *readings[:number]]
-    words = sorted({token for other in readings for token in other.task.words})
+    words: set[int] = set()
+    for other in readings:
+        words.update(other.task.words)
+    columns = _Columns(sorted(words), reading.task.answers)
     effects: list[ndarray] = []
     for kind in UNINFORMED:
         prompts = prompts_of(runner, reading.task, EFFECTS, kind, size)
         runs = runner.read([prompt.tokens for prompt in prompts], keys=True)
-        scores = partial(_scores, runner, words, reading.task.answers, prompts)
+        scores = partial(_scores, runner, columns, prompts)
         last_states = torch.stack([run.state for run in runs])
         before = scores(last_states[:, None])
         rises = []
@@ -248,7 +252,24 @@ def task_effects(
             rises.append(rise.reshape(2, *values.shape[:3]))
             advance()
         effects.append(np.stack(rises))
-    return np.stack(effects).transpose(2, 1, 4, 5, 0, 3)  # was kind layer score prompt head value
+    return rearrange(
+        np.stack(effects),
+        "kind layer score prompt head value -> score layer head value kind prompt",
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Columns:
+    """Tokens whose logits are compared."""
+
+    words: Sequence[int]
+    """Words of all tasks, in order."""
+    answers: Sequence[int]
+    """Answers of one task, which are among the words."""
+
+    def numbers(self, tokens: Sequence[int]) -> Int[Tensor, " token"]:
+        """Numbers of tokens among the words."""
+        return torch.from_numpy(np.searchsorted(self.words, tokens))
 
 
 def _values(
@@ -267,24 +288,22 @@ def _values(
 @torch.inference_mode()
 def _scores(
     runner: LastTokenRunner,
-    words: Sequence[int],
-    answers: Sequence[int],
+    columns: _Columns,
     prompts: Sequence[FewShot],
     states: Float[Tensor, "prompt item d_model"],
 ) -> Float[ndarray, "score prompt item"]:
     """Log-probability of the right answer among all words, and among the task's answers."""
     unembed = runner.network.get_output_embeddings()
-    rows = list(words)
+    rows = list(columns.words)
     bias = None if unembed.bias is None else unembed.bias[rows]
     logits = nn.functional.linear(states, unembed.weight[rows], bias)
     logits = logits.float().cpu()
-    right_answers = [prompt.right for prompt in prompts]
-    right = torch.from_numpy(np.searchsorted(words, right_answers))
+    right = columns.numbers([prompt.right for prompt in prompts])
     right_by_item = right[:, None, None].expand(*logits.shape[:2], 1)
     right_logit = logits.gather(-1, right_by_item)[..., 0]
-    task_columns = torch.from_numpy(np.searchsorted(words, answers))
+    answer_logits = logits[..., columns.numbers(columns.answers)]
     among_words = right_logit - logits.logsumexp(-1)
-    among_answers = right_logit - logits[..., task_columns].logsumexp(-1)
+    among_answers = right_logit - answer_logits.logsumexp(-1)
     scores = torch.stack([among_words, among_answers])
     return scores.double().numpy()
 
@@ -380,13 +399,15 @@ def _lift_over(
 ) -> _Lift:
     """The effect of each head's mean output less that of a control."""
     heads = np.arange(len(effects))
-    lift = effects[:, 0] - effects[heads, control]
+    of_own_task = effects[:, 0]
+    lift = of_own_task - effects[heads, control]
     count = lift.shape[-1]
     draws = resample(count, np.random.default_rng(seed))
     low, _ = interval(lift.T, np.ones(count), draws)
     mean = lift.mean(-1)
+    error = ratio_error(lift.T, np.ones((count, 1)))
     with np.errstate(divide="ignore", invalid="ignore"):
-        t = mean / ratio_error(lift.T, np.ones((count, 1)))
+        t = mean / error
     p_values = stdtr(count - 1, -np.nan_to_num(t))
     return _Lift(mean=mean, low=low, p_values=p_values)
 

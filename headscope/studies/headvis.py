@@ -6,7 +6,7 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -273,37 +273,42 @@ class Reading:
     def read(self, model: Model, advance: Callable[[int], None]) -> None:
         """Run the model once; `advance` is called with the tokens of each window."""
         tiles = tiled_patterns(model)
-        indices: dict[int, list[int]] = defaultdict(list)
-        for index, (layer, _) in enumerate(self.heads):
-            indices[layer].append(index)
-        candidates = set(self.candidates.tolist())
+        layers = 1 + max(layer for layer, _ in self.heads)
         for number, window in enumerate(self.windows):
             tokens = torch.from_numpy(window.tokens).to(model.device)
-
-            def on_layer(
-                attention: LayerAttention, number: int = number, tokens: Tensor = tokens
-            ) -> None:
-                if attention.layer not in indices:
-                    return
-                members, first = indices[attention.layer], 0
-                for rows in attention.rows:
-                    some = rows[0, [self.heads[index][1] for index in members]].float()
-                    logarithms = some if attention.logarithms else some.log()
-                    weights = some.exp() if attention.logarithms else some
-                    self._add(number, members, row_numbers(weights, logarithms, tokens, first))
-                    if number in candidates:
-                        self._keep(number, members, weights, first)
-                    first += some.shape[1]
-
-            stream_attention(model, [window], tiles, on_layer, layers=1 + max(indices))
+            on_layer = partial(self._read_layer, number, tokens)
+            stream_attention(model, [window], tiles, on_layer, layers=layers)
             advance(len(window))
+
+    def _read_layer(
+        self, number: int, tokens: Int[Tensor, " position"], attention: LayerAttention
+    ) -> None:
+        """Add the rows of the heads of one layer in window `number`."""
+        members = [i for i, (layer, _) in enumerate(self.heads) if layer == attention.layer]
+        if not members:
+            return
+        heads = [self.heads[index][1] for index in members]
+        first = 0
+        for rows in attention.rows:
+            values = rows[0, heads].float()
+            if attention.logarithms:
+                logarithms = values
+                weights = values.exp()
+            else:
+                logarithms = values.log()
+                weights = values
+            numbers = row_numbers(weights, logarithms, tokens, first)
+            self._add(number, members, numbers)
+            if number in self.candidates:
+                self._keep(number, members, weights, first)
+            first += values.shape[1]
 
     def _add(self, number: int, members: list[int], rows: Mapping[str, Tensor]) -> None:
         for name, values in rows.items():
             if name == "largest":
-                before = self.largest[number, members]
-                maxima = values.amax(1).cpu().numpy()
-                self.largest[number, members] = np.maximum(before, maxima)
+                so_far = self.largest[number, members]
+                of_rows = values.amax(1).cpu().numpy()
+                self.largest[number, members] = np.maximum(so_far, of_rows)
                 continue
             sums = values.double().nansum(1)
             counts = (~values.isnan()).sum(1)
@@ -532,11 +537,12 @@ def _distance_histogram(cells: StrongCells, longest: int) -> dict[str, list[int]
     """Distances from queries to their strongest key, if it has enough attention."""
     pairs = cells.some(cells.attention >= TOP_PAIR)
     order = np.lexsort((-pairs.attention, pairs.query, pairs.window))
-    pairs = pairs.some(order)
-    queries = np.stack([pairs.window, pairs.query])
-    _, strongest = np.unique(queries, axis=1, return_index=True)
-    distances = np.abs(pairs.query - pairs.key)[strongest]
-    powers = (longest - 1).bit_length() + 1
-    edges = [0, *(2**power for power in range(powers))]
+    by_query = pairs.some(order)
+    queries = np.stack([by_query.window, by_query.query])
+    _, first = np.unique(queries, axis=1, return_index=True)
+    strongest = by_query.some(first)
+    distances = np.abs(strongest.query - strongest.key)
+    powers = range((longest - 1).bit_length() + 1)
+    edges = [0] + [2**power for power in powers]
     counts, _ = np.histogram(distances, edges)
     return {"bin_edges": edges, "bin_values": counts.tolist()}

@@ -38,6 +38,7 @@ from headscope.relations.relation import targets_of
 from headscope.resolve import RunName, model_of, the_run
 from headscope.runs.listing import Head, selected_heads
 from headscope.runs.recorded_paths import name_of
+from headscope.statistics.columns import rows_of_head
 from headscope.statistics.result import Result
 from headscope.stimuli.natural_text import TEXT as TEXT_STIMULUS
 from headscope.stimuli.tasks import OptionalTask, Task, TaskRow, read_task
@@ -251,15 +252,14 @@ class _Patching:
         patches = _mean_edges([pair], strongest, self.edges)
         table = pd.concat([heads, _effects(pair, patches, steps)], ignore_index=True)
         table["tags"] = _tags(self.run, table)
-        for column in ("query", "key"):
-            table[f"{column}_token"] = [
-                "" if pd.isna(at) else window.strings[int(at)] for at in table[column]
-            ]
+        table["query_token"] = _tokens_at(table["query"], window)
+        table["key_token"] = _tokens_at(table["key"], window)
         cells_of = {head: _cells_of_tags(self.run, head, window) for head in strongest}
         names = []
         for row in table.itertuples():
             cells = cells_of.get((row.layer, row.head), {})
-            names.append(";".join(cells.get((row.query, row.key), ())))
+            relations = cells.get((row.query, row.key), ())
+            names.append(";".join(relations))
         return table.assign(relation=names).reindex(columns=STUDY.names)
 
     def of_task(self, task: Task) -> StudyResult:
@@ -357,6 +357,11 @@ def _compared_tokens(clean: Window, corrupt: Window) -> str:
     )
 
 
+def _tokens_at(positions: pd.Series, window: Window) -> list[str]:
+    """The token at each position; empty for a whole head."""
+    return ["" if pd.isna(position) else window.strings[int(position)] for position in positions]
+
+
 def _tags(run: Result, table: pd.DataFrame) -> list[str]:
     """The tags of the head of each row."""
     return [run.heads.loc[head_name(row.layer, row.head), "tags"] for row in table.itertuples()]
@@ -388,15 +393,16 @@ def _mean_effects(
 
 def _means_over_pairs(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """Mean shares of heads over the pairs of a task, with Student's interval of `recovered`."""
-    shares = np.stack([table[SHARES].to_numpy(float) for table in tables])
-    means = tables[0].assign(**dict(zip(SHARES, shares.mean(0).T, strict=True)))
-    recovered = shares[:, :, SHARES.index("recovered")]
     count = len(tables)
+    shares = np.stack([table[SHARES].to_numpy(float) for table in tables])
+    means = tables[0].copy()
+    means[SHARES] = shares.mean(0)
+    recovered = shares[:, :, SHARES.index("recovered")]
     error = recovered.std(0, ddof=1) / np.sqrt(count)
-    half = stdtrit(count - 1, 0.975) * error
-    return means.assign(
-        recovered_low=means["recovered"] - half, recovered_high=means["recovered"] + half
-    )
+    half_width = stdtrit(count - 1, 0.975) * error
+    means["recovered_low"] = means["recovered"] - half_width
+    means["recovered_high"] = means["recovered"] + half_width
+    return means
 
 
 def first_difference(first: Sequence[str], other: Sequence[str]) -> int:
@@ -417,13 +423,14 @@ def marked(tokens: Sequence[str], at: int) -> str:
     >>> marked(["The", " keys", " are"], 1), marked(["The"], 1)
     ("'The' [[' keys']] ' are'", "'The' [[end]]")
     """
-    start, stop = max(0, at - NEIGHBOURS), min(len(tokens), at + NEIGHBOURS + 1)
-    words = []
+    start = max(0, at - NEIGHBOURS)
+    stop = min(len(tokens), at + NEIGHBOURS + 1)
+    before = map(repr, tokens[start:at])
+    after = map(repr, tokens[at + 1 : stop])
+    middle = f"[[{tokens[at]!r}]]" if at < len(tokens) else "[[end]]"
+    words = [*before, middle, *after]
     if start > 0:
-        words.append("…")
-    words += [repr(token) for token in tokens[start:at]]
-    words.append(f"[[{tokens[at]!r}]]" if at < len(tokens) else "[[end]]")
-    words += [repr(token) for token in tokens[at + 1 : stop]]
+        words.insert(0, "…")
     if stop < len(tokens):
         words.append("…")
     return " ".join(words)
@@ -475,9 +482,8 @@ def _largest_cells(change: Float[torch.Tensor, "query key"], limit: int) -> list
 
 def _cells_of_tags(run: Result, head: Head, window: Window) -> dict[tuple[int, int], list[str]]:
     """Relations of the head's tagged types by the cells of the clean prompt that they target."""
-    rows = run.evidence[run.evidence["tagged"].astype(bool)]
-    rows = rows[(rows["layer"] == head[0]) & (rows["head"] == head[1])]
-    types = set(rows["type"])
+    evidence = rows_of_head(run.evidence, *head)
+    types = set(evidence.loc[evidence["tagged"].astype(bool), "type"])
     cells: dict[tuple[int, int], list[str]] = {}
     for relation in relations_of([ALL]):
         if relation.type not in types or TEXT_STIMULUS.name not in relation.stimuli:

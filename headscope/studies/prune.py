@@ -259,8 +259,11 @@ def order_losses(
     losses = text_losses(model, windows, changes, advance=advance)
     by_order = {}
     for order in orders:
-        inner = [losses.changed[_step_name(order, step)] for step in range(1, len(ends) - 1)]
-        by_order[order] = [losses.unchanged, *inner, losses.changed["headless"]]
+        of_order = [losses.unchanged]
+        for step in range(1, len(ends) - 1):
+            of_order.append(losses.changed[_step_name(order, step)])
+        of_order.append(losses.changed["headless"])
+        by_order[order] = of_order
     return by_order
 
 
@@ -284,10 +287,12 @@ def best_order_note(table: pd.DataFrame) -> str:
     best = means.drop(RANDOM).idxmin()
     of_best = inner[inner["order"] == best]
     at_tenth = of_best[np.isclose(of_best["share"], 0.1)].iloc[0]
-    low, high = at_tenth["over_low"], at_tenth["over_high"]
+    excess = at_tenth["over_random"]
+    low = at_tenth["over_low"]
+    high = at_tenth["over_high"]
     return (
         f"use {best}: mean rise {means[best]:.3f}, random {means[RANDOM]:.3f}; at a tenth of the "
-        f"heads {at_tenth['over_random']:.3f} [{low:.3f}, {high:.3f}] against the random orders"
+        f"heads {excess:.3f} [{low:.3f}, {high:.3f}] against the random orders"
     )
 
 
@@ -317,14 +322,16 @@ def over_random(
         windows,
         "resample draw, draw step window, resample window -> resample step",
     )
+    resampled_tokens = (windows @ tokens)[:, None]
     differences = {}
     for order, by_step in losses.items():
-        if order.name != RANDOM:
-            nats = _nats(by_step)
-            excess = (nats - random_nats.mean(0)).sum(1) / tokens.sum()
-            resampled = (windows @ nats.T - random_loss) / (windows @ tokens)[:, None]
-            bounds = _bounds(resampled, len(tokens))
-            differences[order.name] = np.stack([excess, *bounds], axis=1)
+        if order.name == RANDOM:
+            continue
+        nats = _nats(by_step)
+        excess = (nats - random_nats.mean(0)).sum(1) / tokens.sum()
+        resampled_excess = windows @ nats.T - random_loss
+        bounds = _bounds(resampled_excess / resampled_tokens, len(tokens))
+        differences[order.name] = np.stack([excess, *bounds], axis=1)
     return differences
 
 
@@ -362,8 +369,22 @@ def _table(
     rows = []
     for order, by_step in losses.items():
         over = differences.get(order.name, unknown)
-        for step, (share, pruned) in enumerate(zip(STEPS, by_step, strict=True)):
+        for step, pruned in enumerate(by_step):
             change = rise(pruned, by_step[0], seed=seed)
-            key = (order.name, order.draw, share, counts[step])
-            rows.append((*key, pruned.mean, *change, *over[step]))
+            over_random_orders, over_low, over_high = over[step]
+            rows.append(
+                {
+                    "order": order.name,
+                    "draw": order.draw,
+                    "share": STEPS[step],
+                    "masked": counts[step],
+                    "loss": pruned.mean,
+                    "rise": change.mean,
+                    "ci_low": change.low,
+                    "ci_high": change.high,
+                    "over_random": over_random_orders,
+                    "over_low": over_low,
+                    "over_high": over_high,
+                }
+            )
     return pd.DataFrame(rows, columns=STUDY.names)

@@ -379,15 +379,16 @@ def plane(distances: Float[ndarray, "head head"]) -> Float[ndarray, "head 2"]:
     squares = distances**2
     row_means = squares.mean(1, keepdims=True)
     column_means = squares.mean(0)
-    centred = squares - row_means - column_means + squares.mean()
-    values, vectors = np.linalg.eigh(-centred / 2)
-    largest = np.argsort(values)[::-1][:2]
-    lengths = np.sqrt(values[largest].clip(0))
+    products = -(squares - row_means - column_means + squares.mean()) / 2
+    values, vectors = np.linalg.eigh(products)
     points = np.zeros((len(distances), 2))
-    points[:, : len(largest)] = vectors[:, largest] * lengths
-    farthest = np.abs(points).argmax(0)
-    is_negative = points[farthest, [0, 1]] < 0
-    return points * np.where(is_negative, -1, 1)
+    for axis, number in enumerate(np.argsort(values)[::-1][:2]):
+        length = np.sqrt(values[number].clip(0))
+        points[:, axis] = vectors[:, number] * length
+        farthest = np.abs(points[:, axis]).argmax()
+        if points[farthest, axis] < 0:
+            points[:, axis] *= -1
+    return points
 
 
 def _text(run: Result, model: Model, corpora: Sequence[str | Path], windows: int) -> list[Window]:

@@ -232,10 +232,11 @@ class LabelJudge:
         attention = of_head[of_head["id"].isin(relations)].head(1)
         effects = rows_of_head(self.effects, layer, head)
         effects = effects[effects["id"].isin(relations)].head(1)
-        has_tagged_effect = bool(effects["tagged"].any())
         if not self.measured.isdisjoint(relations):
             row["share_of_heads"] = float(self.is_true(labelled.meaning).mean())
-        if len(attention) and not (has_tagged_effect and not attention["tagged"].any()):
+        has_tag = bool(attention["tagged"].any())
+        has_effect_alone = bool(effects["tagged"].any()) and not has_tag
+        if len(attention) and not has_effect_alone:
             return row | self._attention_columns(attention, tags)
         if len(effects):
             return row | self._effect_columns(effects)
@@ -264,13 +265,9 @@ class LabelJudge:
 
     def _untested(self, meaning: LabelMeaning) -> str:
         """The sentence on a label for which the run has no evidence."""
-        types = []
-        is_effect = False
-        for relation in meaning.relations:
-            is_effect |= relation.startswith(f"{WRITES}/")
-            if not relation.startswith(f"{WRITES}/"):
-                types.append(relation.partition("/")[0])
-        options = f"--types {','.join(dict.fromkeys(types))}" if types else "--direct-effects"
+        types = dict.fromkeys(relation.partition("/")[0] for relation in meaning.relations)
+        types.pop(WRITES, None)
+        options = f"--types {','.join(types)}" if types else "--direct-effects"
         return render(
             "label",
             finding="",

@@ -241,17 +241,23 @@ def _title(rows: pd.DataFrame, row: Row, tags: Sequence[str]) -> str:
 def _numbers(rows: pd.DataFrame, row: Row) -> Iterator[str]:
     """Interval and q value of the head's first relation, and the relations that narrowly fail."""
     if pd.notna(row["q_value"]):
-        interval = f"[{row['ci_low']:.2f}, {row['ci_high']:.2f}]"
-        yield (
-            f"lift of {row['relation']} over control keys: {row['lift']:.2f} {interval}, "
-            f"q {row['q_value']:.1g}, {row['n']:,} queries"
-        )
+        yield _lift_of(row)
     others = rows.iloc[1:]
     near = others.loc[others["verdict"] == INCONCLUSIVE, "id"]
     if len(near):
         listed = ", ".join(near.head(NEAR))
         unlisted = f" and {len(near) - NEAR} more" if len(near) > NEAR else ""
         yield f"near misses: {listed}{unlisted}"
+
+
+def _lift_of(row: Row) -> str:
+    lift = row["lift"]
+    low = row["ci_low"]
+    high = row["ci_high"]
+    return (
+        f"lift of {row['relation']} over control keys: {lift:.2f} [{low:.2f}, {high:.2f}], "
+        f"q {row['q_value']:.1g}, {row['n']:,} queries"
+    )
 
 
 def _notes(run: Result, measured: Sequence[tuple[int, int]]) -> Iterator[str]:
