@@ -21,6 +21,7 @@ from headscope.measure.sink_positions import (
     known_columns,
     late_tiles,
 )
+from headscope.measure.sparse import CellSums
 from headscope.measure.tally import Tally, grained
 from headscope.models.engines.engine import Request, Rows, Tile
 from headscope.relations.relation import SINK_POSITION
@@ -46,9 +47,12 @@ class CellReader:
         self._parts = () if selection is None else selection.parts
         self.requests: list[Request] = [*self._late, *(part.request for part in self._parts)]
         self._late_rows: list[tuple[Tile, Rows]] = []
-        self._columns = self._known = known_columns
+        self._known = known_columns
+        self._columns = known_columns
+        """Columns that are left out of the arg-max of the layer that is read."""
         self._sinks: dict[int, SinkPositions] = {}
-        self._values: dict[int, list[tuple[Tensor, Tensor]]] = {}
+        self._sums: dict[int, list[CellSums]] = {}
+        """Sums of each part of the selection, by layer."""
 
     def on_rows(self, layer: int, index: int, rows: Tensor) -> None:
         """Find the sink positions in the late rows, which come first, then add up the cells."""
@@ -70,15 +74,13 @@ class CellReader:
 
     def _add_cells(self, layer: int, part: SelectionPart, rows: Tensor) -> None:
         """Add up the cells of one part of the selection."""
-        request, reduction = part.request, part.reduction.to(rows.device)
-        if isinstance(reduction, Tensor):
-            mass = reduction @ (rows.float().exp() if self._logarithms else rows.float())
-            sums = mass, mass.new_zeros(len(mass) // 2, mass.shape[1])
-        else:
-            windows = request.windows if isinstance(request, Tile) else [request.window]
-            columns = self._columns[windows].to(rows.device)
-            sums = reduction.sums(rows, columns, logarithms=self._logarithms)
-        self._values.setdefault(layer, []).append(sums)
+        request = part.request
+        windows = request.windows if isinstance(request, Tile) else [request.window]
+        columns = self._columns[windows].to(rows.device)
+        reduction = part.reduction.to(rows.device)
+        sums = reduction.sums(rows, columns, logarithms=self._logarithms)
+        of_layer = self._sums.setdefault(layer, [])
+        of_layer.append(sums)
 
     def add_to(self, tally: Tally) -> None:
         """Add queries and chance, which do not depend on heads, and each layer's sums."""
@@ -90,10 +92,9 @@ class CellReader:
         rows = (selection.block, selection.relation)
         np.add.at(tally.queries, rows, selection.queries)
         np.add.at(tally.chance, rows, selection.chance)
-        for layer, values in self._values.items():
-            mass, hits = (
-                _grained(sum(part, torch.zeros(()))) for part in zip(*values, strict=True)
-            )
+        for layer, parts in self._sums.items():
+            mass = _grained(sum((part.mass for part in parts), torch.zeros(())))
+            hits = _grained(sum((part.hits for part in parts), torch.zeros(())))
             # the rows of a selection are distinct, so plain indexing adds each of them once
             tally.target[*rows, layer] += mass[: len(hits)]
             tally.control[*rows, layer] += mass[len(hits) :]
@@ -105,12 +106,13 @@ class CellReader:
         blocks: list[int] = []
         for tile in self._late:
             number = tile.windows.start
-            window = self._batch.windows[number]
-            is_text.append(window.stimulus == TEXT.name)
-            if window.stimulus == TEXT.name:
-                last_query = tile.queries.stop - 1
-                block_of_query = self._batch.blocks_of_queries(number)
-                blocks.append(block_of_query[last_query])
+            stimulus = self._batch.windows[number].stimulus
+            is_text.append(stimulus == TEXT.name)
+            if stimulus != TEXT.name:
+                continue
+            last_query = tile.queries.stop - 1
+            block_of_query = self._batch.blocks_of_queries(number)
+            blocks.append(block_of_query[last_query])
         np.add.at(tally.queries[:, row], blocks, LATE)
         for layer, sinks in self._sinks.items():
             mass = _grained(sinks.mass)[is_text]

@@ -24,7 +24,7 @@ from torch import Tensor
 from headscope.corpus.window import Window
 from headscope.measure.batches import Batch
 from headscope.measure.layer_reader import ReaderConfig
-from headscope.measure.sparse import TileReduction, summing_matrix
+from headscope.measure.sparse import EntryReduction, TileReduction, summing_matrix
 from headscope.measure.tally import grained
 from headscope.models.engines.engine import Entries, PatternRegion, QueryRows, Tile
 from headscope.relations.effects import of_attention
@@ -43,8 +43,8 @@ class SelectionPart:
     """Attention that is read of each layer at once, and how its values add up."""
 
     request: PatternRegion
-    reduction: TileReduction | Tensor
-    """A reduction for rows; a matrix of weights for single cells, which have no hits."""
+    reduction: TileReduction | EntryReduction
+    """How the values add up: of rows with hits, or of single cells."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +75,8 @@ def select(
         in_window.block * len(relations) + in_window.relation for in_window in pairs_in_windows
     ]
     rows, row_of = np.unique(numbers, return_inverse=True)
-    queries, chance = np.zeros(len(rows), np.int64), np.zeros(len(rows))
+    queries = np.zeros(len(rows), np.int64)
+    chance = np.zeros(len(rows))
     for row, in_window in zip(row_of, pairs_in_windows, strict=True):
         queries[row] += len(in_window.pairs.targets.queries)
         chance[row] += _chance(batch.windows[in_window.window], in_window.pairs)
@@ -84,16 +85,15 @@ def select(
     hits = _hits(pairs_in_windows, row_of, shape)
     needed_rows = hits.cell // shape.length
     requests = row_requests(batch.windows, tiles, needed_rows, cells.cell, heads=config.heads)
-    reductions = _reductions(requests, cells, hits, shape)
+    parts = []
+    for request, reduction in zip(requests, _reductions(requests, cells, hits, shape), strict=True):
+        parts.append(SelectionPart(request, reduction.to(config.device)))
     return Selection(
         block=rows // len(relations),
         relation=rows % len(relations),
         queries=queries,
         chance=grained(chance),
-        parts=tuple(
-            SelectionPart(request, reduction.to(config.device))
-            for request, reduction in zip(requests, reductions, strict=True)
-        ),
+        parts=tuple(parts),
     )
 
 
@@ -222,30 +222,35 @@ def _hits(
 
 def _reductions(
     requests: Sequence[PatternRegion], cells: _Side, hits: _Side, shape: _Shape
-) -> Iterator[TileReduction | Tensor]:
+) -> Iterator[TileReduction | EntryReduction]:
     """The reduction of each request's values; every cell belongs to one of them."""
-    of_cells, of_hits = (
-        _split(request_of_cell(requests, side.cell, shape.length), len(requests))
-        for side in (cells, hits)
-    )
-    for request, cell_rows, hit_rows in zip(requests, of_cells, of_hits, strict=True):
+    cell_numbers = _split(request_of_cell(requests, cells.cell, shape.length), len(requests))
+    hit_numbers = _split(request_of_cell(requests, hits.cell, shape.length), len(requests))
+    for number, request in enumerate(requests):
+        cells_read = cells.take(cell_numbers[number])
         if isinstance(request, Entries):
-            flat = (request.window * shape.length + request.queries) * shape.length + request.keys
-            yield cells.take(cell_rows).matrix(2 * shape.rows, flat)
+            row = request.window * shape.length + request.queries
+            flat = row * shape.length + request.keys
+            yield EntryReduction(cells_read.matrix(2 * shape.rows, flat))
         else:
-            yield _tile_reduction(request, cells.take(cell_rows), hits.take(hit_rows), shape)
+            hits_read = hits.take(hit_numbers[number])
+            yield _tile_reduction(request, cells_read, hits_read, shape)
 
 
 def _split(owner: Int[ndarray, " cell"], count: int) -> list[ndarray]:
+    """Numbers of the cells of each owner."""
     order = np.argsort(owner, kind="stable")
-    return np.split(order, np.searchsorted(owner[order], np.arange(1, count)))
+    starts = np.searchsorted(owner[order], np.arange(1, count))
+    return np.split(order, starts)
 
 
 def _tile_reduction(
     request: Tile | QueryRows, all_cells: _Side, targets: _Side, shape: _Shape
 ) -> TileReduction:
-    rows, length, heads = shape.rows, shape.length, shape.heads
-    cells, target_cells = distinct_values(all_cells.cell), distinct_values(targets.cell)
+    length = shape.length
+    heads = shape.heads
+    cells = distinct_values(all_cells.cell)
+    target_cells = distinct_values(targets.cell)
     queries = request.shape[1]
     head = torch.arange(heads) * queries
 
@@ -254,17 +259,19 @@ def _tile_reduction(
         window, query = np.divmod(cell // length, length)
         if isinstance(request, QueryRows):
             return np.searchsorted(request.queries, query)
-        first = request.windows.start
-        return np.asarray((window - first) * heads * queries + query - request.queries.start)
+        first_row = (window - request.windows.start) * heads * queries
+        return np.asarray(first_row + query - request.queries.start)
 
-    flat = torch.from_numpy(row(cells) * request.keys + cells % length)[:, None]
-    flat = flat + head * request.keys
+    of_first_head = torch.from_numpy(row(cells) * request.keys + cells % length)
+    flat = of_first_head[:, None] + head * request.keys
+    target_places = torch.from_numpy(np.searchsorted(cells, target_cells))
+    target_rows = torch.from_numpy(row(target_cells))
     return TileReduction(
         cells=flat,
-        targets=flat[torch.from_numpy(np.searchsorted(cells, target_cells))],
-        target_rows=torch.from_numpy(row(target_cells))[:, None] + head,
-        mass=all_cells.matrix(2 * rows, cells),
-        hit=targets.matrix(rows, target_cells),
+        targets=flat[target_places],
+        target_rows=target_rows[:, None] + head,
+        mass=all_cells.matrix(2 * shape.rows, cells),
+        hit=targets.matrix(shape.rows, target_cells),
     )
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -35,6 +36,37 @@ def summing_matrix(
     )
 
 
+class CellSums(NamedTuple):
+    """Sums of cells by block and relation."""
+
+    mass: Float[Tensor, "side_row head"]
+    """Attention, on targets and below them on controls."""
+    hits: Float[Tensor, "row head"]
+    """Targets that are the largest of their rows."""
+
+
+@dataclass(frozen=True, eq=False)
+class EntryReduction:
+    """The single cells that a request reads, and how they add up; they have no hits."""
+
+    mass: Tensor
+    """A sparse matrix that adds weighted cells up by block and relation, controls below targets."""
+
+    def sums(
+        self, cells: Float[Tensor, "cell head"], sinks: Tensor, *, logarithms: bool
+    ) -> CellSums:
+        """The sums of the cells' attention; see `TileReduction.sums`."""
+        values = cells.float()
+        attention = values.exp() if logarithms else values
+        mass = self.mass @ attention
+        rows = len(mass) // 2
+        return CellSums(mass, hits=mass.new_zeros(rows, mass.shape[1]))
+
+    def to(self, device: torch.device | str) -> EntryReduction:
+        """The same part with its matrix on a device."""
+        return EntryReduction(self.mass.to(device))
+
+
 @dataclass(frozen=True, eq=False)
 class TileReduction:
     """The cells that lie in one tile of rows, and how they add up.
@@ -54,8 +86,8 @@ class TileReduction:
 
     def sums(
         self, rows: Rows, sinks: Int[Tensor, "window column"], *, logarithms: bool
-    ) -> tuple[Tensor, Tensor]:
-        """Masses `[2 rows, head]` and arg-max hits `[rows, head]`.
+    ) -> CellSums:
+        """The sums of the cells' attention, and of the hits of targets.
 
         A target that is the row's largest counts 1; of k equally large keys, wherever they are,
         each counts 1/k, so that a hit does not depend on what else is asked.
@@ -71,12 +103,13 @@ class TileReduction:
             largest = rows.amax(-1)
             # attention that is 0 hits nothing
             least = largest.exp() if logarithms else largest
-            best = _at(largest.masked_fill(least <= 0, torch.inf), self.target_rows)
-            hits = (_at(rows, self.targets) >= best).view(-1).nonzero()[:, 0]
+            to_reach = largest.masked_fill(least <= 0, torch.inf)
+            is_hit = _at(rows, self.targets) >= _at(to_reach, self.target_rows)
+            hits = is_hit.view(-1).nonzero()[:, 0]
             shares = self._shares(hits, rows, largest)
         if logarithms:
             values = values.exp_()
-        return self.mass @ values, self.hit @ shares
+        return CellSums(mass=self.mass @ values, hits=self.hit @ shares)
 
     def _shares(
         self,
@@ -110,7 +143,13 @@ class TileReduction:
 
     def to(self, device: torch.device | str) -> TileReduction:
         """The same part with its tensors on a device."""
-        return TileReduction(*(getattr(self, field.name).to(device) for field in fields(self)))
+        return TileReduction(
+            cells=self.cells.to(device),
+            targets=self.targets.to(device),
+            target_rows=self.target_rows.to(device),
+            mass=self.mass.to(device),
+            hit=self.hit.to(device),
+        )
 
 
 def _at(values: Tensor, places: Int[Tensor, "place head"]) -> Float[Tensor, "place head"]:

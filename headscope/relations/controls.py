@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Int
@@ -137,13 +138,20 @@ def nearest_others(window: Window, targets: Pairs, others_of: FindOthers) -> Pai
     return without(controls, targets)
 
 
-def word_pairs(words: WordTable, targets: Pairs) -> tuple[ndarray, ndarray]:
+class WordPairs(NamedTuple):
+    """Pairs of words, by their rows in a window's table."""
+
+    query: Int[ndarray, " pair"]
+    key: Int[ndarray, " pair"]
+
+
+def word_pairs(words: WordTable, targets: Pairs) -> WordPairs:
     """The words of the targets' owners and keys, a row for each target word."""
     word_of_key = words.row_at(targets.key)
     is_last = targets.key == words.last[word_of_key]
     key = word_of_key[is_last]
     query = np.searchsorted(words.last, targets.owner[is_last])
-    return query, key
+    return WordPairs(query, key)
 
 
 def word_cells(window: Window, query: Int[ndarray, " pair"], key: Int[ndarray, " pair"]) -> Pairs:

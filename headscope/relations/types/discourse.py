@@ -15,9 +15,9 @@ from numpy import ndarray
 from headscope.corpus.conllu import AHEAD, CAUSAL, OTHER, UNIT
 from headscope.corpus.window import Window
 from headscope.relations.annotated_links import of_kind
-from headscope.relations.controls import word_cells, word_pairs
+from headscope.relations.controls import WordPairs, nearest_others, word_cells
 from headscope.relations.head_type import HeadType
-from headscope.relations.pairs import Pairs, without
+from headscope.relations.pairs import Pairs
 from headscope.relations.relation import Baseline, Relation, above_baseline, draws_nothing
 
 
@@ -32,29 +32,20 @@ def nuclei(window: Window, kind: str) -> Pairs:
 def other_units(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
     """Same query, heads of other units: for each nucleus the next one nearer and farther."""
     links = [_links(window, kind) for kind in (CAUSAL, OTHER)]
-    satellites, linked = np.concatenate(links, axis=1)
-    query_rows: list[int] = []
-    key_rows: list[int] = []
-    query_word, key_word = word_pairs(window.words, targets)
-    for query, nucleus in zip(query_word.tolist(), key_word.tolist(), strict=True):
+
+    def other_heads(query: int, nucleus: int) -> Int[ndarray, " unit"]:
+        nuclei = [of_kind.key[of_kind.query == query] for of_kind in links]
         heads = _other_heads(window, query)
-        nuclei_of_query = linked[satellites == query]
-        others = heads[~np.isin(heads, nuclei_of_query)]
-        farther = others[others < nucleus]
-        nearer = others[others > nucleus]
-        neighbours = [*farther[-1:], *nearer[:1]]
-        key_rows += neighbours
-        query_rows += [query] * len(neighbours)
-    controls = word_cells(window, np.array(query_rows, np.int64), np.array(key_rows, np.int64))
-    return without(controls, targets)  # two words can share a token
+        return heads[~np.isin(heads, np.concatenate(nuclei))]
+
+    return nearest_others(window, targets, other_heads)
 
 
 def nearest_unit(window: Window, *, kind: str) -> Int[ndarray, " position"]:
     """The head of the unit before each satellite; in an encoder the nearest on either side."""
     last = window.words.last
     pick = np.full(len(window), -1)
-    satellites, _ = _links(window, kind)
-    for query in satellites.tolist():
+    for query in _links(window, kind).query.tolist():
         heads = _other_heads(window, query)
         if len(heads):
             position = last[query]
@@ -64,22 +55,25 @@ def nearest_unit(window: Window, *, kind: str) -> Int[ndarray, " position"]:
     return pick
 
 
-def _links(window: Window, kind: str) -> tuple[ndarray, ndarray]:
-    """Rows of the words that open satellites, and of the heads of their nuclei."""
+def _links(window: Window, kind: str) -> WordPairs:
+    """The words that open satellites, with the heads of their nuclei."""
     return window.once(_links_by_kind)[kind]
 
 
-def _links_by_kind(window: Window) -> dict[str, tuple[ndarray, ndarray]]:
+def _links_by_kind(window: Window) -> dict[str, WordPairs]:
     return {kind: _links_of_kind(window, kind) for kind in (CAUSAL, OTHER)}
 
 
-def _links_of_kind(window: Window, kind: str) -> tuple[ndarray, ndarray]:
+def _links_of_kind(window: Window, kind: str) -> WordPairs:
     back = of_kind(window, kind)
     ahead = of_kind(window, kind + AHEAD)
     satellites = np.append(back.query, ahead.last)
     nuclei_positions = np.append(back.last, ahead.query)
     last = window.words.last
-    return np.searchsorted(last, satellites), np.searchsorted(last, nuclei_positions)
+    return WordPairs(
+        query=np.searchsorted(last, satellites),
+        key=np.searchsorted(last, nuclei_positions),
+    )
 
 
 def _other_heads(window: Window, query: int) -> Int[ndarray, " unit"]:

@@ -13,7 +13,7 @@ from jaxtyping import Int
 from numpy import ndarray
 
 from headscope.corpus.window import Window, WordTable
-from headscope.relations.controls import nearest_others, word_cells
+from headscope.relations.controls import WordPairs, nearest_others, word_cells
 from headscope.relations.head_type import HeadType
 from headscope.relations.pairs import Pairs
 from headscope.relations.relation import Baseline, Label, Relation, above_surrogate, draws_nothing
@@ -31,9 +31,11 @@ def related_words(window: Window, name: str) -> Pairs:
 
     In an encoder of the later ones too.
     """
-    later, earlier = _related_rows(window.words, name)
+    related = _related_rows(window.words, name)
     # what is related to a word, the word is related to
-    return word_cells(window, np.append(later, earlier), np.append(earlier, later))
+    query = np.append(related.query, related.key)
+    key = np.append(related.key, related.query)
+    return word_cells(window, query, key)
 
 
 @draws_nothing
@@ -48,11 +50,11 @@ def unrelated_words(window: Window, targets: Pairs, rng: np.random.Generator) ->
 
     def unrelated_to(query: int, key: int) -> Int[ndarray, " word"]:
         related = lexicon.any_relation(str(words.lemma[query]))
-        is_seen = window.attention_kind.sees(words.last[[query]] - 1, words.last)
+        before_query = words.last[[query]] - 1
+        is_seen = window.attention_kind.sees(before_query, words.last)
         is_of_class = words.upos == words.upos[key]
-        candidates = np.flatnonzero(is_seen & is_of_class)
-        unrelated = [row for row in candidates.tolist() if words.lemma[row] not in related]
-        return np.array(unrelated, np.int64)
+        is_related = np.isin(words.lemma, list(related))
+        return np.flatnonzero(is_seen & is_of_class & ~is_related)
 
     return nearest_others(window, targets, unrelated_to)
 
@@ -68,22 +70,25 @@ def nearest_of_class(window: Window) -> Int[ndarray, " position"]:
     class_of_word = np.array(names, "U4")
     for name in sorted(set(_CLASSES.values())):
         last = words.last[class_of_word == name]
-        query, earlier = last[1:], last[:-1]
-        pick[query] = earlier
+        query = last[1:]
+        pick[query] = last[:-1]
         if window.attention_kind.sees_future and len(last) > 1:
-            pick[last[0]] = last[1]
+            first = last[0]
+            pick[first] = last[1]
             gap = np.diff(last)
             # of the words between the first and the last those whose next word is nearer
             is_ahead = gap[1:] < gap[:-1]
-            between, later = last[1:-1], last[2:]
-            pick[between[is_ahead]] = later[is_ahead]
+            between = last[1:-1][is_ahead]
+            pick[between] = last[2:][is_ahead]
     return pick
 
 
-def _related_rows(words: WordTable, name: str) -> tuple[ndarray, ndarray]:
+def _related_rows(words: WordTable, name: str) -> WordPairs:
+    """Words with the earlier words that are related to them."""
     related = shipped_pairs().related[name]
     seen: dict[tuple[str, str], list[int]] = {}
-    query_rows, key_rows = [], []
+    query_rows: list[int] = []
+    key_rows: list[int] = []
     for row, lemma in enumerate(words.lemma.tolist()):
         word_class = _CLASSES.get(words.upos[row])
         if word_class is None:
@@ -91,11 +96,12 @@ def _related_rows(words: WordTable, name: str) -> tuple[ndarray, ndarray]:
         for partner in sorted(related.get(lemma, ())):
             # "drinking coffee" does not relate coffee and drink
             for earlier in seen.get((partner, word_class), ()):
-                if words.sentence[row] - words.sentence[earlier] <= SENTENCES_BACK:
+                sentences_back = words.sentence[row] - words.sentence[earlier]
+                if sentences_back <= SENTENCES_BACK:
                     query_rows.append(row)
                     key_rows.append(earlier)
         seen.setdefault((lemma, word_class), []).append(row)
-    return np.array(query_rows, np.int64), np.array(key_rows, np.int64)
+    return WordPairs(np.array(query_rows, np.int64), np.array(key_rows, np.int64))
 
 
 _MEANINGS = {
