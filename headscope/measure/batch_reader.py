@@ -1,4 +1,9 @@
-"""Reads one batch: prepared, run, and summed up by the readers of every layer."""
+"""Reads one batch: prepared, run, and summed up by the readers of every layer.
+
+`attention_readers` lists the readers. Each asks for parts of the pattern (`requests`), is called
+with these rows of every layer while the engine runs (`on_rows`), and later adds its sums to the
+tally of the run (`add_to`).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Reader of the cells of the relations in a batch, and of its sink positions."""
+"""Reader of the cells of the relations in a batch, and of its sink positions.
+
+`headscope.measure.selection.select` gives the cells: targets and controls of each relation. The
+reader fills the sums `target`, `control`, `hits`, `queries` and `chance` of a tally.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Reader of the queries at which a head prefers the target to every other candidate."""
+"""Reader of the queries at which a head prefers the target to every other candidate.
+
+Queries at which a baseline is wrong are hard, the others easy: each is a part of its relation, with
+sums of its own (`part` in `_compared_cells`), by which conditions compare heads with baselines.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The one loop that reads: rounds, batches, sums, checkpoints, and early stopping."""
+"""The one loop that reads: rounds, batches, sums, checkpoints, and early stopping.
+
+A `BatchReader` runs the model on a batch, and the readers that it gives back add what they have
+summed up to the run's `Tally` (`Sums.add`).
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """The cells of the relations in a batch, and the attention that is read for them.
 
-`select` gives a `Selection`: the rows and cells to read, and how their values add up.
+`select` gives a `Selection`: the rows and cells to read, and how their values add up. A relation's
+function finds the targets of a window, and its control draws the other cells (`find_all`).
 
 Every row of a short window is read; of a long one some rows and single cells. A row of 8,192 keys
 for each of 8,192 queries would cost more than the model itself. Hits need whole rows, since another

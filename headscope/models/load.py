@@ -20,7 +20,6 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from headscope.attention_kind import CAUSAL
 from headscope.errors import ModelError, first_line
 from headscope.heads import layer_ranges, without_softmax
-from headscope.models.checkpoint import Checkpoint, find_checkpoint
 from headscope.models.engines.choose import bridge_engine, choose_engine
 from headscope.models.engines.engine import Engine
 from headscope.models.engines.fused import FusedEngine
@@ -33,6 +32,7 @@ from headscope.models.merge import merge_wrapped, refuse_wrapped_bridge
 from headscope.models.model import WIDE, Model
 from headscope.models.network_copy import COMPILED, sharing_copy, uncompiled
 from headscope.models.tokenizer import Tokenizer, load_tokenizer, substitute_bos
+from headscope.models.weight_files import Checkpoint, find_checkpoint
 from headscope.models.weights import (
     check_plain_weights,
     fuse_activations,

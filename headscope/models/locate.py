@@ -14,7 +14,6 @@ from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils.tqdm import tqdm
 
 from headscope.errors import ModelError, nearest_name
-from headscope.models.checkpoint import WEIGHTS_SUFFIX, verified_sha256
 from headscope.models.packaged import (
     PACKAGED,
     is_reserved,
@@ -22,6 +21,7 @@ from headscope.models.packaged import (
     packaged_path,
     reserved_names,
 )
+from headscope.models.weight_files import WEIGHTS_SUFFIX, verified_sha256
 from headscope.paths import ATLAS_PREFIX, RUN_RECORD, exists, resolved
 from headscope.progress import other_bars
 

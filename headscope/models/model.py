@@ -14,9 +14,9 @@ import torch
 
 from headscope.attention_kind import CAUSAL, AttentionKind
 from headscope.heads import check_head_exists
-from headscope.models.checkpoint import NARROW_BITS, Checkpoint
 from headscope.models.engines.engine import Engine
 from headscope.models.tokenizer import Tokenizer
+from headscope.models.weight_files import NARROW_BITS, Checkpoint
 
 WIDE, NARROW = "float32", "bfloat16"
 IN_MEMORY = "a model in memory stays as it is"

@@ -17,7 +17,7 @@ from headscope.corpus.align import TokenizedDocument
 from headscope.corpus.document import Document
 from headscope.corpus.window import NO_FRAME, ChatTemplate, Frame
 from headscope.errors import ModelError
-from headscope.models.checkpoint import pretrained_source
+from headscope.models.weight_files import pretrained_source
 from headscope.models.weights import in_one_sentence
 
 

@@ -29,12 +29,12 @@ from transformers.utils import logging as transformers_logging
 
 from headscope.attention_kind import CAUSAL
 from headscope.errors import HeadscopeError, ModelError
-from headscope.models.checkpoint import Checkpoint, Shapes, config_file, pretrained_source
 from headscope.models.families import check_family
 from headscope.models.gguf_config import CONVERSION, complete_config, read_header
 from headscope.models.layout.dimensions import attention_kind, read_dimensions
 from headscope.models.packaged import cache_root
 from headscope.models.stated_counts import check_counts, config_entries
+from headscope.models.weight_files import Checkpoint, Shapes, config_file, pretrained_source
 
 BUFFER = re.compile(
     r"(?:.*\.)?(?:attn|attention|self_attn|self_attention)(?:\.attention|\.self)?"

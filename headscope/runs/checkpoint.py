@@ -29,7 +29,7 @@ from headscope.errors import RunError, WriteError, is_out_of_memory
 from headscope.measure.sums import Sums
 from headscope.relations.relation import Threshold
 from headscope.runs.folder import RunFolder
-from headscope.runs.sums import from_npz, pack_sums, to_npz, unpack_sums
+from headscope.runs.sums_file import from_npz, pack_sums, to_npz, unpack_sums
 from headscope.runs.write import write_file
 from headscope.statistics.result import Result
 from headscope.stimuli.natural_text import TextWindows

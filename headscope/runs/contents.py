@@ -13,7 +13,7 @@ file                    content                                      made in
 `feature_model.csv`     feature models, by `headscope explain`       `runs.tables`
 `patterns/examples.*`   examples, if there are any                   `runs.patterns`
 `patterns/mean.*`       mean patterns and pictures of heads          `runs.patterns`
-`sums.npz`              the tally, with `--keep-sums`                `runs.sums`
+`sums.npz`              the tally, with `--keep-sums`                `runs.sums_file`
 `report.html`           the report                                   `views.report`
 `run.json`              the record; checksums of all but the report  `runs.record`
 ======================= ============================================ ==================
@@ -49,7 +49,7 @@ from headscope.runs.record import (
     record_sha256,
 )
 from headscope.runs.recorded_paths import inward, outward
-from headscope.runs.sums import read_sums, sums_file
+from headscope.runs.sums_file import read_sums, sums_file
 from headscope.runs.tables import EVIDENCE_TABLE, HEAD_TABLE, TABLES, table_to_csv
 from headscope.runs.write import utf8
 from headscope.statistics.cautions import is_preliminary, with_cautions

@@ -1,4 +1,10 @@
-"""Judging: from the sums of a run to evidence, tags and heads."""
+"""Judging: from the sums of a run to evidence, tags and heads.
+
+`weigh_run` makes the evidence of a tally (`headscope.statistics.estimates.weigh`) and its verdicts
+(`headscope.statistics.tags.verdicts`). `WeighedRun.surrogate_requests` are the tags that need a
+surrogate; `WeighedRun.judge` adds their scores, gives the verdicts again, and makes the table of
+heads (`headscope.statistics.tags.head_table`).
+"""
 
 from __future__ import annotations
 

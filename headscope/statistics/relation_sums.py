@@ -1,4 +1,8 @@
-"""A tally's sums of one relation: ratios, their intervals and tests."""
+"""A tally's sums of one relation: ratios, their intervals and tests.
+
+A head's mass is Σ attention on targets ÷ Σ queries over all blocks of documents. Intervals are over
+blocks, from resamples or by Student's t.
+"""
 
 from __future__ import annotations
 

@@ -15,10 +15,10 @@ from pydantic import Field, PlainValidator
 from torch import nn
 
 from headscope.errors import ModelError
-from headscope.models.checkpoint import CONFIG
 from headscope.models.layout.dimensions import read_dimensions
 from headscope.models.layout.projections import layer_list
 from headscope.models.locate import locate
+from headscope.models.weight_files import CONFIG
 from headscope.models.weights import empty_network, read_config
 from headscope.options import Positive, Revision, check_model
 from headscope.resolve import the_model

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from headscope.errors import ModelError
-from headscope.models.checkpoint import find_checkpoint
 from headscope.models.load import load_model
+from headscope.models.weight_files import find_checkpoint
 from headscope.models.weights import load_weights
 from tests.limits import no_hang
 from tests.models.gguf_files import D_MODEL, VOCABULARY, save_gguf, sizes_of

@@ -11,9 +11,9 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from headscope.errors import ModelError
-from headscope.models.checkpoint import find_checkpoint
 from headscope.models.gguf_config import CONVERSION
 from headscope.models.load import load_model
+from headscope.models.weight_files import find_checkpoint
 from headscope.models.weights import load_weights, unpacked_gguf
 from tests.models.gguf_files import VOCABULARY, convert, save_gguf, sizes_of
 

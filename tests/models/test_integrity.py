@@ -12,8 +12,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from headscope.errors import ModelError
-from headscope.models.checkpoint import find_checkpoint
 from headscope.models.load import load_model
+from headscope.models.weight_files import find_checkpoint
 from headscope.models.weights import load_weights
 from tests.helpers.models import LAYOUTS, edit_config, save_model
 

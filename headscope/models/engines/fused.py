@@ -1,7 +1,8 @@
 """The `fused` engine: the framework's own attention kernel, and rows of scores.
 
 The kernel returns the layer's output and the log-sum-exp of every row; scores minus that are
-log-probabilities, and exponentials are taken only of the cells that a relation asks about.
+log-probabilities, and exponentials are taken only of the cells that a relation asks about. `run`
+takes the scores of each layer from the hook in `headscope.models.engines.attention`.
 """
 
 from __future__ import annotations

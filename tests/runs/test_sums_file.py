@@ -15,7 +15,7 @@ import headscope as hs
 from headscope.measure.tally import GRAIN, Tally
 from headscope.relations import relations_of
 from headscope.run import load
-from headscope.runs.sums import from_npz, read_sums, sums_file, to_npz
+from headscope.runs.sums_file import from_npz, read_sums, sums_file, to_npz
 from headscope.runs.tables import table_to_csv
 from headscope.statistics.columns import SURROGATE_COLUMNS
 from headscope.statistics.judge_heads import weigh_run

@@ -17,8 +17,8 @@ from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM
 
 from headscope.errors import ModelError
-from headscope.models.checkpoint import find_checkpoint
 from headscope.models.load import load_model
+from headscope.models.weight_files import find_checkpoint
 from tests.helpers.models import edit_config, save_model
 
 INDEX = "model.safetensors.index.json"
