@@ -209,7 +209,8 @@ class ComparedRates:
         points = [_single(easy, hard), *_chains(easy, hard)]
         if hits.by_class:
             for best in (hits.allowed().argmax(-1), hard.best_by_class()):
-                points.append(np.array([[easy.rate_by_class(best), hard.rate_by_class(best)]]))
+                rates = [easy.rate_by_class(best), hard.rate_by_class(best)]
+                points.append(np.array([rates]))
         corners = upper_hull(np.concatenate(points))
         if reference is None or not len(reference):
             return corners

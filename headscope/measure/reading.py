@@ -72,8 +72,10 @@ def read(
         ModelError: a window does not fit into memory.
     """
     listener = listener or Count(silent, 0)
-    rounds, blocks = Rounds(text, others, stopping), TextBlocks()
-    done_before, passed = sums.batches, 0
+    rounds = Rounds(text, others, stopping)
+    blocks = TextBlocks()
+    done_before = sums.batches
+    passed = 0
     for number in range(len(rounds)):
         round_batches = _batches_of_round(rounds, number, blocks, sums, reader.batch_tokens)
         for batch in islice(round_batches, max(0, done_before - passed)):
@@ -92,9 +94,14 @@ def read(
             changes_by_stimulus = stopping.should_stop(sums.tally, number, sums.stopped)
             for stimulus, changes in changes_by_stimulus.items():
                 sums.stopped[stimulus] = StoppedEarly(number + 1, changes)
-                of_stimulus = [window for window in others if window.stimulus == stimulus]
-                left_out = [w for w in of_stimulus if not was_read(w, sums.stopped)]
-                listener.leaves_out(sum(map(len, left_out)))
+                listener.leaves_out(_unread_tokens(others, stimulus, sums))
+
+
+def _unread_tokens(windows: Sequence[Window], stimulus: str, sums: Sums) -> int:
+    """Tokens of a stimulus that are left out because it is read no further."""
+    of_stimulus = [window for window in windows if window.stimulus == stimulus]
+    unread = [window for window in of_stimulus if not was_read(window, sums.stopped)]
+    return sum(map(len, unread))
 
 
 def _batches_of_round(

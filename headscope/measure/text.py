@@ -124,7 +124,8 @@ def prepare_text(
     attention = of_attention(relations)
     files = corpus_files([corpus_place(corpus) for corpus in _text_corpora(attention, corpora)])
     is_english = not foreign_languages(files)
-    kinds, length = prompt_kinds(effects_among(relations)), settings.max_length
+    length = settings.max_length
+    kinds = prompt_kinds(effects_among(relations))
     prompts = prompt_windows(model.tokenizer, kinds, length, seed=settings.seed)
     challenge: list[Window] = []
     if settings.challenge and is_english:
@@ -132,7 +133,8 @@ def prepare_text(
         challenge = challenge_windows(model.tokenizer, length, most_tokens)
     in_place_of_text = max(0, sum(map(len, challenge)) - CHALLENGE_BESIDE)
     max_tokens = settings.max_tokens - in_place_of_text
-    natural, synthetic = windows_of(model, attention, corpora, settings, max_tokens)
+    natural = natural_text(model, _text_corpora(attention, corpora), settings, max_tokens)
+    synthetic = _stimulus_windows(model, attention, corpora, settings)
     windows = iter(natural)
     first = list(_up_to(windows, BASELINE_TOKENS))
     return Text(
@@ -147,46 +149,62 @@ def prepare_text(
     )
 
 
-def windows_of(
-    model: Model,
-    relations: Sequence[Relation],
-    corpora: Sequence[str | Path],
-    settings: Settings,
-    max_tokens: int,
-) -> tuple[TextWindows, list[Window]]:
-    """The windows of text that a run reads, and those of the stimuli that relations ask for.
-
-    `max_tokens` are tokens of text: some of those of the settings may be of the challenge set.
+def natural_text(
+    model: Model, corpora: Sequence[str | Path], settings: Settings, max_tokens: int
+) -> TextWindows:
+    """The windows of natural text; some tokens of the settings may be of the challenge set.
 
     Raises:
         CorpusError: a corpus does not exist or is invalid.
     """
-    stimuli = {stimulus for relation in relations for stimulus in relation.stimuli}
-    length, seed = min(settings.max_length, model.longest_window), settings.seed
+    length = min(settings.max_length, model.longest_window)
     generated = settings.generate
     if generated and (settings.chat or length - generated < LEAST_TEXT):
         raise CorpusError(
             f"--generate {generated} takes no --chat, and needs a --max-length of at least "
             f"{generated + LEAST_TEXT} (here {length})"
         )
-    text = TextWindows(
-        _text_corpora(relations, corpora),
+    return TextWindows(
+        corpora,
         model.tokenizer,
         max_tokens=max_tokens,
         max_length=length - generated,
-        seed=seed,
+        seed=settings.seed,
         max_documents=settings.documents,
         continue_window=partial(continue_window, model, count=generated) if generated else None,
     )
-    count = documents_beside(settings.max_tokens)
-    config = StimulusConfig(model.tokenizer, model.vocabulary_size, length, seed, count, corpora)
-    others: list[Window] = []
-    for row in all_stimuli().values():
-        windows = row.windows(config) if row.name in stimuli else []
-        if row.needs and row.name in stimuli and not windows and ALL not in (settings.types or ()):
-            raise CorpusError(row.needs)
-        others += windows
-    return text, others
+
+
+def _stimulus_windows(
+    model: Model,
+    relations: Sequence[Relation],
+    corpora: Sequence[str | Path],
+    settings: Settings,
+) -> list[Window]:
+    """The windows of the stimuli beside text that relations ask for.
+
+    Raises:
+        CorpusError: a stimulus that a named type needs has no windows.
+    """
+    config = StimulusConfig(
+        model.tokenizer,
+        model.vocabulary_size,
+        min(settings.max_length, model.longest_window),
+        settings.seed,
+        documents_beside(settings.max_tokens),
+        corpora,
+    )
+    names = {stimulus for relation in relations for stimulus in relation.stimuli}
+    may_lack = ALL in (settings.types or ())
+    windows: list[Window] = []
+    for stimulus in all_stimuli().values():
+        if stimulus.name not in names:
+            continue
+        of_stimulus = stimulus.windows(config)
+        if stimulus.needs and not of_stimulus and not may_lack:
+            raise CorpusError(stimulus.needs)
+        windows += of_stimulus
+    return windows
 
 
 def _text_corpora(

@@ -96,12 +96,14 @@ def _is_screened(
     fifth = max(1, round(SHARE_EXACT * len(attributions)))
     if len(effects) < fifth or not len(others):
         return False
-    means = {number: float(effect.mean()) for number, effect in effects.items()}
-    sizes = sorted((abs(mean) for mean in means.values()), reverse=True)
-    least_of_fifth = sizes[fifth - 1]
-    errors = [abs(means[number] - attributions[number]) for number in last]
+    means = np.full(len(attributions), np.nan)
+    for number, effect in effects.items():
+        means[number] = effect.mean()
+    sizes = np.sort(np.abs(means[list(effects)]))
+    least_of_fifth = sizes[-fifth]
+    errors = np.abs(means[last] - attributions[last])
     largest_attribution = np.abs(attributions[others]).max()
-    largest_estimate = largest_attribution + max(errors)
+    largest_estimate = largest_attribution + errors.max()
     return bool(largest_estimate < least_of_fifth)
 
 

@@ -68,7 +68,9 @@ def fisher_interval(correlation: float, items: int) -> tuple[float, float]:
     half_width = Z_95 * np.sqrt(variance)
     with np.errstate(divide="ignore"):  # a correlation of 1 has an infinite z
         centre = np.arctanh(correlation)
-    return float(np.tanh(centre - half_width)), float(np.tanh(centre + half_width))
+    low = np.tanh(centre - half_width)
+    high = np.tanh(centre + half_width)
+    return float(low), float(high)
 
 
 def correlation_within_layers(first: Scores, second: Scores) -> Correlation:
@@ -86,7 +88,8 @@ def rank_correlation(
     first: Float[ndarray, "*layer head"], second: Float[ndarray, "*layer head"]
 ) -> Float[ndarray, "*layer"]:
     """Spearman's correlation along the last axis; NaN where all values of a score are equal."""
-    one, other = _centred_ranks(first), _centred_ranks(second)
+    one = _centred_ranks(first)
+    other = _centred_ranks(second)
     product = (one * other).sum(-1)
     squares = (one**2).sum(-1)
     other_squares = (other**2).sum(-1)
@@ -122,20 +125,25 @@ def _is_at_top(values: Scores) -> Bool[ndarray, " item"]:
 def permuted_within_layers(first: Scores, second: Scores) -> Null:
     """What the second scores give if their heads are permuted within layers."""
     rng = np.random.default_rng(0)
-    is_top, is_second_top = _is_at_top(first), _is_at_top(second)
+    is_top = _is_at_top(first)
+    is_second_top = _is_at_top(second)
+    one = _centred_ranks(first.ravel())
+    other = _centred_ranks(second.ravel())
     heads = np.arange(second.size).reshape(second.shape)
-    orders = [rng.permuted(heads, axis=1).ravel() for _ in range(PERMUTATIONS)]
-    counts = np.array([(is_top & is_second_top[order]).sum() for order in orders])
-    # a permutation of heads permutes their ranks
-    one, other = _centred_ranks(first.ravel()), _centred_ranks(second.ravel())
-    products = np.array([one @ other[order] for order in orders])
+    shared = np.zeros(PERMUTATIONS)
+    products = np.zeros(PERMUTATIONS)
+    for number in range(PERMUTATIONS):
+        # a permutation of heads permutes their ranks
+        order = rng.permuted(heads, axis=1).ravel()
+        shared[number] = (is_top & is_second_top[order]).sum()
+        products[number] = one @ other[order]
     length = np.sqrt((one @ one) * (other @ other))
-    as_many = int((counts >= shared_heads(first, second)).sum())
+    as_many = int((shared >= shared_heads(first, second)).sum())
     with np.errstate(invalid="ignore"):
         correlation = float(products.mean() / length)
     return Null(
         correlation=correlation,
-        shared=float(counts.mean()),
+        shared=float(shared.mean()),
         p_value=(1 + as_many) / (1 + PERMUTATIONS),
     )
 

@@ -184,7 +184,8 @@ class LabelJudge:
         self.evidence = with_thresholds(run.evidence, run.thresholds)
         self.meanings = label_meanings(run.thresholds)
         self.effects = _effects(run)
-        self.heads = [(int(row.layer), int(row.head)) for row in run.heads.itertuples()]
+        rows = run.heads[["layer", "head"]].itertuples(index=False, name=None)
+        self.heads = [(int(layer), int(head)) for layer, head in rows]
         self.measured = {*self.evidence["id"], *self.effects["id"]}
 
     def read(self, labels: Any) -> list[LabelledHead]:
@@ -296,8 +297,9 @@ def _effects(run: Result) -> pd.DataFrame:
     full_names = f"{WRITES}/" + run.effects["type"] + "/" + run.effects["effect"]
     effects = run.effects.assign(id=full_names)
     evidence_names = {column: name for name, column in EFFECT_NAMES.items()}
+    evidence = effects.rename(columns=evidence_names)
     thresholds = {effect.id: effect.thresholds for effect in EFFECTS}
-    judged = verdicts(effects.rename(columns=evidence_names), thresholds)
+    judged = verdicts(evidence, thresholds)
     return effects.assign(verdict=judged.to_numpy())
 
 

@@ -11,9 +11,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import headscope as hs
 from headscope.errors import HeadscopeError
-from headscope.measure.text import windows_of
+from headscope.measure.text import natural_text
 from headscope.models.load import load_model
-from headscope.relations import relations_of
 from headscope.settings import Settings
 from headscope.views.show import MARK
 
@@ -74,11 +73,7 @@ def test_classify_measures_the_attention_of_each_step(model_folder, network, sto
     run = hs.classify(str(model_folder), story, types=["positional"], all=True, out=out, **options)
     assert json.loads((out / "run.json").read_text())["settings"]["generate"] == 20
     model = load_model(str(model_folder))
-    relations = relations_of(["positional"], model.attention_kind)
-    text, _ = windows_of(
-        model, relations, [story], Settings(**options), Settings(**options).max_tokens
-    )
-    windows = list(text)
+    windows = list(natural_text(model, [story], Settings(**options), max_tokens=400))
     plain = hs.windows(story, str(model_folder), max_tokens=400, max_length=40)
     patterns = []
     for window, prompt in zip(windows, plain, strict=False):

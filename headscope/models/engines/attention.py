@@ -30,6 +30,7 @@ from headscope.models.engines.scores import (
     ScoreTerms,
     SeenValues,
     Values,
+    capped,
     normaliser_of,
     pattern,
     tile_scores,
@@ -174,38 +175,48 @@ class CleanKeys(NamedTuple):
             value: its own value likewise.
             position: its place in the window.
         """
-        rows = torch.arange(len(position), device=query.device)
+        item = torch.arange(len(position), device=query.device)
         attention = self._rows(query.float(), key.float(), position)
-        groups = attention.shape[1] // self.value.shape[0]
+        by_group = _by_group(attention, len(self.value))
         values = self.value.float()
-        by_group = attention.view(len(position), -1, groups, attention.shape[-1])
         read = torch.einsum("ngcl,glv->ngcv", by_group, values)
         # a query's own key and value are those of its changed stream
-        change = value.float() - values[:, position].transpose(0, 1)
-        read += by_group[rows, :, :, position][..., None] * change[:, :, None]
+        on_itself = by_group[item, :, :, position]
+        clean_value = values[:, position].transpose(0, 1)
+        change = value.float() - clean_value
+        read += on_itself[..., None] * change[:, :, None]
         return attention, read.flatten(1, 2)
 
     def _rows(
         self, query: Tensor, changed_key: Tensor, position: Tensor
     ) -> Float[Tensor, "item head position"]:
         """Attention of each query over the clean run's keys, but for its own key as it now is."""
-        terms, groups = self.terms, query.shape[1] // self.key.shape[0]
-        query = query * self.scale
-        by_group = query.reshape(len(position), -1, groups, query.shape[-1])
-        scores = torch.einsum("ngcd,gld->ngcl", by_group, self.key.float()).flatten(1, 2)
-        rows = torch.arange(len(position), device=position.device)
-        scores[rows, :, position] = (by_group * changed_key[:, :, None]).sum(-1).flatten(1)
-        if terms.cap is not None:
-            scores = torch.tanh(scores / terms.cap) * terms.cap
+        terms = self.terms
+        by_group = _by_group(query * self.scale, len(self.key))
+        products = torch.einsum("ngcd,gld->ngcl", by_group, self.key.float())
+        with_itself = (by_group * changed_key[:, :, None]).sum(-1)
+        scores = products.flatten(1, 2)
+        item = torch.arange(len(position), device=position.device)
+        scores[item, :, position] = with_itself.flatten(1)
+        scores = capped(scores, terms.cap)
         if terms.bias is None:
-            future = torch.arange(scores.shape[-1], device=position.device) > position[:, None]
-            scores = scores.masked_fill(future[:, None], -torch.inf)
+            keys = torch.arange(scores.shape[-1], device=position.device)
+            is_later = keys > position[:, None]
+            scores = scores.masked_fill(is_later[:, None], -torch.inf)
         else:
-            scores = scores + terms.bias[0][:, position].transpose(0, 1).to(scores.dtype)
+            bias = terms.bias[0][:, position].transpose(0, 1)
+            scores = scores + bias.to(scores.dtype)
         normaliser = scores.logsumexp(-1)
         if terms.sink is not None:
             normaliser = torch.logaddexp(normaliser, terms.sink.to(normaliser))
         return (scores - normaliser[..., None]).exp()
+
+
+def _by_group(
+    values: Float[Tensor, "item head _"], groups: int
+) -> Float[Tensor, "item group head_of_group _"]:
+    """Values of heads by the groups that share a key."""
+    return values.reshape(len(values), groups, -1, values.shape[-1])
 
 
 Attend = Callable[[AttentionCall], Output]
@@ -328,8 +339,9 @@ def softmax_attend(
     output, normaliser = _kernel(query, key, value, scale, terms)
     if terms.sink is None:
         return output, normaliser
-    total = torch.logaddexp(normaliser, terms.sink.to(normaliser)[:, None])
-    return output * (normaliser - total).exp()[..., None].to(output.dtype), total
+    with_sink = torch.logaddexp(normaliser, terms.sink.to(normaliser)[:, None])
+    share = (normaliser - with_sink).exp()
+    return output * share[..., None].to(output.dtype), with_sink
 
 
 def by_rows(
@@ -340,14 +352,16 @@ def by_rows(
     value = value.repeat_interleave(groups, 1) if groups > 1 else value
     windows, _, length, _ = query.shape
     width = key.shape[2] if terms.sees_future else None
-    outputs, sums = [], []
+    outputs = []
+    sums = []
     for start in range(0, length, ROWS):
         rows = slice(start, min(start + ROWS, length))
         tile = Tile(slice(0, windows), rows, width)
         scores = tile_scores(query, key, scale, terms, tile)
         normaliser = normaliser_of(scores, terms)
-        pattern = (scores - normaliser[..., None]).exp().to(value.dtype)
-        outputs.append(pattern @ value[:, :, : tile.keys])
+        pattern = (scores - normaliser[..., None]).exp()
+        visible_values = value[:, :, : tile.keys]
+        outputs.append(pattern.to(value.dtype) @ visible_values)
         sums.append(normaliser)
     return torch.cat(outputs, 2), torch.cat(sums, 2)
 

@@ -104,11 +104,14 @@ def slice_pattern(
     """The part of a whole pattern that is requested."""
     if isinstance(region, Tile):
         return pattern[region.windows, :, region.queries, : region.keys]
-    in_window, queries = pattern[region.window], torch.from_numpy(region.queries).to(pattern.device)
+    in_window = pattern[region.window]
+    queries = torch.from_numpy(region.queries).to(pattern.device)
     if isinstance(region, QueryRows):
-        return in_window[:, queries, : region.keys][None]
+        rows = in_window[:, queries, : region.keys]
+        return rows[None]
     cells = cast(Entries, region)  # no engine that builds patterns is asked for `SelfEntries`
-    return in_window[:, queries, torch.from_numpy(cells.keys).to(pattern.device)].T
+    keys = torch.from_numpy(cells.keys).to(pattern.device)
+    return in_window[:, queries, keys].T
 
 
 class StoppedError(Exception):

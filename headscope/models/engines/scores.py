@@ -101,18 +101,27 @@ def normaliser_of(
 
 
 def tile_scores(query: Heads, key: Keys, scale: float, terms: ScoreTerms, tile: Tile) -> Rows:
-    """Grouped query heads meet their key head by shape: it is not copied for each of them."""
+    """Scores of a tile, −∞ if a query does not look."""
     query = _exact(query[tile.windows, :, tile.queries]) * scale
     key = _exact(key[tile.windows, :, : tile.keys])
-    windows, heads, queries, width = query.shape
-    grouped = query.reshape(windows, key.shape[1], -1, width)
-    scores = (grouped @ key.transpose(-1, -2)).view(windows, heads, queries, tile.keys)
-    scores = _capped(scores, terms.cap)
+    scores = capped(_products(query, key), terms.cap)
     if terms.bias is None:
-        scores[..., tile.queries] += _causal_mask(queries, scores.device)
+        scores[..., tile.queries] += _causal_mask(query.shape[2], scores.device)
     else:
-        scores += _of(terms.bias, tile.windows)[:, :, tile.queries, : tile.keys]
+        bias = _of(terms.bias, tile.windows)
+        scores += bias[:, :, tile.queries, : tile.keys]
     return scores
+
+
+def _products(
+    query: Float[Tensor, "*window head query width"], key: Float[Tensor, "*window group key width"]
+) -> Float[Tensor, "*window head query key"]:
+    """Grouped query heads meet their key head by shape: it is not copied for each of them."""
+    *windows, heads, queries, width = query.shape
+    *_, groups, keys, _ = key.shape
+    grouped = query.reshape(*windows, groups, -1, width)
+    products = grouped @ key.transpose(-1, -2)
+    return products.view(*windows, heads, queries, keys)
 
 
 def _query_rows(scores: Scores, request: QueryRows) -> Rows:
@@ -122,43 +131,42 @@ def _query_rows(scores: Scores, request: QueryRows) -> Rows:
     # torch's index_select would first copy all of the queries, which do not lie together
     query = _exact(scores.query[request.window][:, queries]) * scores.scale
     key = _exact(scores.key[request.window, :, : request.keys])
-    grouped = query.reshape(key.shape[0], -1, query.shape[-1])
-    rows = (grouped @ key.transpose(-1, -2)).view(len(query), len(queries), request.keys)
-    rows = _capped(rows, scores.terms.cap)
-    rows.sub_(scores.normaliser[request.window][:, queries, None])
+    rows = capped(_products(query, key), scores.terms.cap)
+    normaliser = scores.normaliser[request.window]
+    rows.sub_(normaliser[:, queries, None])
     if scores.terms.bias is None:
         # of the keys after the first query some come too late
         first = int(request.queries[0]) + 1
-        later = torch.arange(first, request.keys, device=device) > queries[:, None]
-        rows[..., first:].masked_fill_(later, -torch.inf)
+        keys = torch.arange(first, request.keys, device=device)
+        rows[..., first:].masked_fill_(keys > queries[:, None], -torch.inf)
     else:
-        bias = _of(scores.terms.bias, slice(request.window, request.window + 1))[0]
+        bias = _of_window(scores.terms.bias, request.window)
         rows += bias[:, queries, : request.keys]
     return rows[None]
 
 
 def _entries(scores: Scores, request: Entries) -> Float[Tensor, "cell head"]:
     """A product of one query and one key for each cell and head."""
-    query, key = (x[request.window].transpose(0, 1) for x in (scores.query, scores.key))
+    query = scores.query[request.window].transpose(0, 1)
+    key = scores.key[request.window].transpose(0, 1)
     normaliser = scores.normaliser[request.window].T
-    bias = scores.terms.bias
+    all_queries = torch.from_numpy(request.queries).to(query.device)
+    all_keys = torch.from_numpy(request.keys).to(query.device)
     parts = []
-    for start in range(0, len(request.queries), CELLS_AT_ONCE):
-        chunk = slice(start, start + CELLS_AT_ONCE)
-        queries, keys = (
-            torch.from_numpy(x[chunk]).to(query.device) for x in (request.queries, request.keys)
-        )
-        query_rows, key_rows = (
-            _exact(query.index_select(0, queries)),
-            _exact(key.index_select(0, keys)),
-        )
+    for start in range(0, len(all_queries), CELLS_AT_ONCE):
+        queries = all_queries[start : start + CELLS_AT_ONCE]
+        keys = all_keys[start : start + CELLS_AT_ONCE]
+        query_rows = _exact(query.index_select(0, queries))
+        key_rows = _exact(key.index_select(0, keys))
         # grouped query heads meet their key head
         count, groups, width = key_rows.shape
         products = query_rows.view(count, groups, -1, width) * key_rows[:, :, None]
-        dot = _capped(products.sum(-1).flatten(1).mul_(scores.scale), scores.terms.cap)
-        if bias is not None:
-            dot += _of(bias, slice(request.window, request.window + 1))[0][:, queries, keys].T
-        parts.append(dot.sub_(normaliser.index_select(0, queries)))
+        scaled = products.sum(-1).flatten(1).mul_(scores.scale)
+        cells = capped(scaled, scores.terms.cap)
+        if scores.terms.bias is not None:
+            bias = _of_window(scores.terms.bias, request.window)
+            cells += bias[:, queries, keys].T
+        parts.append(cells.sub_(normaliser.index_select(0, queries)))
     return torch.cat(parts)
 
 
@@ -169,10 +177,12 @@ def _self_entries(
     if scores.value is None:
         return cells, None
     queries = torch.from_numpy(request.queries).to(scores.value.device)
-    return cells, scores.value[request.window][:, queries].transpose(0, 1).flatten(1)
+    values = scores.value[request.window][:, queries]
+    return cells, values.transpose(0, 1).flatten(1)
 
 
-def _capped(scores: Tensor, cap: float | None) -> Tensor:
+def capped(scores: Tensor, cap: float | None) -> Tensor:
+    """Scores s as cap · tanh(s / cap)."""
     return scores if cap is None else torch.tanh(scores / cap) * cap
 
 
@@ -184,6 +194,10 @@ def _exact(values: Tensor) -> Tensor:
 def _of(bias: Float[Tensor, "_ _ query key"], windows: slice) -> Float[Tensor, "_ _ query key"]:
     """The part of some windows; all of it where every window has the same."""
     return bias if len(bias) == 1 else bias[windows]
+
+
+def _of_window(bias: Float[Tensor, "_ _ query key"], window: int) -> Float[Tensor, "_ query key"]:
+    return _of(bias, slice(window, window + 1))[0]
 
 
 @lru_cache(maxsize=4)
