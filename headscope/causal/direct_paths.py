@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -139,50 +140,72 @@ class DirectPaths:
             take: gets each layer's z.
             stream: gets what each layer reads, before its z; not asked for when None.
         """
-        end, pending = PathEnd(), dict[int, Tensor]()
-
-        def at(values: Tensor) -> Tensor:
-            return values.flatten(0, 1).index_select(0, queries.to(values.device))
-
-        def of_z(layer: int) -> Callable[..., None]:
-            def hook(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-                z = at(inputs[0]).float()
-                z = z.view(len(z), self.heads, -1)
-                if self.post_norms[layer] is None:
-                    take(layer, z, z.new_ones(len(z)))
-                else:
-                    pending[layer] = z
-
-            return hook
-
-        def of_norm(layer: int, norm: FrozenNorm) -> Callable[..., None]:
-            def hook(_: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-                take(layer, pending.pop(layer), norm.scale(at(inputs[0]), at(output)))
-
-            return hook
-
-        def of_stream(layer: int, read: OnStream) -> Callable[..., None]:
-            def hook(_: nn.Module, inputs: tuple[Any, ...], options: dict[str, Any]) -> None:
-                read(layer, at(block_input(inputs, options)))
-
-            return hook
-
-        def of_end(_: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-            end.scale = self.final_norm.scale(at(inputs[0]), at(output))
-            raise StoppedError
-
+        watch = _Watch(self, queries, take)
         with ExitStack() as hooks:
             for layer, output in enumerate(self.outputs):
-                hooks.enter_context(output.register_forward_pre_hook(of_z(layer)))
+                before_output = partial(watch.before_output, layer)
+                hooks.enter_context(output.register_forward_pre_hook(before_output))
                 norm = self.post_norms[layer]
                 if norm is not None:
-                    hooks.enter_context(norm.module.register_forward_hook(of_norm(layer, norm)))
+                    after_norm = partial(watch.after_norm, layer, norm)
+                    hooks.enter_context(norm.module.register_forward_hook(after_norm))
                 if stream is not None:
-                    hook = of_stream(layer, stream)
+                    before_block = partial(watch.before_block, layer, stream)
                     block = self.blocks[layer]
-                    hooks.enter_context(block.register_forward_pre_hook(hook, with_kwargs=True))
-            hooks.enter_context(self.final_norm.module.register_forward_hook(of_end))
-            yield end
+                    hooks.enter_context(
+                        block.register_forward_pre_hook(before_block, with_kwargs=True)
+                    )
+            hooks.enter_context(self.final_norm.module.register_forward_hook(watch.after_last_norm))
+            yield watch.end
+
+
+@dataclass(eq=False)
+class _Watch:
+    """Hooks of one forward pass, which torch calls before and after modules."""
+
+    paths: DirectPaths
+    queries: Int[Tensor, " query"]
+    take: OnHeadOutputs
+    end: PathEnd = field(default_factory=PathEnd)
+    _z: dict[int, Tensor] = field(default_factory=dict)
+    """Outputs of layers whose norm has not run yet."""
+
+    def before_block(
+        self, layer: int, read: OnStream, _: nn.Module, inputs: Any, options: dict[str, Any]
+    ) -> None:
+        """Hand on the stream that a layer reads."""
+        read(layer, self._at(block_input(inputs, options)))
+
+    def before_output(self, layer: int, _: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        """Hand on what heads write, or keep it until the norm behind W_O has run."""
+        flat = self._at(inputs[0]).float()
+        z = flat.view(len(flat), self.paths.heads, -1)
+        if self.paths.post_norms[layer] is None:
+            self.take(layer, z, z.new_ones(len(z)))
+        else:
+            self._z[layer] = z
+
+    def after_norm(
+        self,
+        layer: int,
+        norm: FrozenNorm,
+        _: nn.Module,
+        inputs: tuple[Tensor, ...],
+        output: Tensor,
+    ) -> None:
+        """Hand on what heads write, with the scale of the norm behind W_O."""
+        scale = norm.scale(self._at(inputs[0]), self._at(output))
+        self.take(layer, self._z.pop(layer), scale)
+
+    def after_last_norm(self, _: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        """Keep the scale of the last norm, and end the pass."""
+        self.end.scale = self.paths.final_norm.scale(self._at(inputs[0]), self._at(output))
+        raise StoppedError
+
+    def _at(self, values: Tensor) -> Tensor:
+        """The values at the queries."""
+        flat = values.flatten(0, 1)
+        return flat.index_select(0, self.queries.to(values.device))
 
 
 def direct_paths(model: Model) -> DirectPaths:

@@ -15,9 +15,9 @@ from numpy import ndarray
 from headscope.corpus.conllu import AHEAD, CAUSAL, OTHER, UNIT
 from headscope.corpus.window import Window
 from headscope.relations.annotated_links import of_kind
-from headscope.relations.controls import WordPairs, nearest_others, word_cells
+from headscope.relations.controls import WordPairs, word_cells, word_pairs
 from headscope.relations.head_type import HeadType
-from headscope.relations.pairs import Pairs
+from headscope.relations.pairs import Pairs, without
 from headscope.relations.relation import Baseline, Relation, above_baseline, draws_nothing
 
 
@@ -32,13 +32,22 @@ def nuclei(window: Window, kind: str) -> Pairs:
 def other_units(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
     """Same query, heads of other units: for each nucleus the next one nearer and farther."""
     links = [_links(window, kind) for kind in (CAUSAL, OTHER)]
-
-    def other_heads(query: int, nucleus: int) -> Int[ndarray, " unit"]:
-        nuclei = [of_kind.key[of_kind.query == query] for of_kind in links]
+    satellites = np.concatenate([of_kind.query for of_kind in links])
+    nuclei_of_satellites = np.concatenate([of_kind.key for of_kind in links])
+    query_rows: list[int] = []
+    key_rows: list[int] = []
+    linked = word_pairs(window.words, targets)
+    for query, nucleus in zip(linked.query.tolist(), linked.key.tolist(), strict=True):
         heads = _other_heads(window, query)
-        return heads[~np.isin(heads, np.concatenate(nuclei))]
-
-    return nearest_others(window, targets, other_heads)
+        nuclei_of_query = nuclei_of_satellites[satellites == query]
+        others = heads[~np.isin(heads, nuclei_of_query)]
+        farther = others[others < nucleus]
+        nearer = others[others > nucleus]
+        neighbours = [*farther[-1:], *nearer[:1]]
+        key_rows += neighbours
+        query_rows += [query] * len(neighbours)
+    controls = word_cells(window, np.array(query_rows, np.int64), np.array(key_rows, np.int64))
+    return without(controls, targets)  # two words can share a token
 
 
 def nearest_unit(window: Window, *, kind: str) -> Int[ndarray, " position"]:
