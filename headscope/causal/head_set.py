@@ -123,6 +123,6 @@ def _draw(
         if not free:
             continue
         nearest = free[:NEAREST]
-        place = int(rng.integers(len(nearest)))
-        drawn_heads.append(nearest[place])
+        index = int(rng.integers(len(nearest)))
+        drawn_heads.append(nearest[index])
     return tuple(sorted(drawn_heads))

@@ -129,12 +129,12 @@ class TaskPrompts:
 
 def _batch(by_row: Sequence[Sequence[Continuation]], device: str) -> PromptBatch:
     """One batch of rows, each with the continuations that it scores."""
-    places: list[_Place] = []
+    scored: list[_ScoredToken] = []
     for row, members in enumerate(by_row):
         for one in members:
-            places += _places(row, one)
+            scored += _scored_tokens(row, one)
     firsts = [members[0] for members in by_row]
-    rows = _token_rows([one.tokens for one in firsts], places, device)
+    rows = _token_rows([one.tokens for one in firsts], scored, device)
     corrupt_tokens = [one.corrupt for one in firsts if one.corrupt is not None]
     corrupt = None
     if len(corrupt_tokens) == len(firsts):
@@ -143,14 +143,14 @@ def _batch(by_row: Sequence[Sequence[Continuation]], device: str) -> PromptBatch
         rows=rows,
         corrupt=corrupt,
         prompt_of_row=np.array([one.prompt for one in firsts]),
-        label=torch.tensor([place.label for place in places], device=device),
-        prompt=np.array([place.prompt for place in places]),
-        sign=np.array([place.sign for place in places]),
+        label=torch.tensor([token.label for token in scored], device=device),
+        prompt=np.array([token.prompt for token in scored]),
+        sign=np.array([token.sign for token in scored]),
     )
 
 
 @dataclass(frozen=True)
-class _Place:
+class _ScoredToken:
     """A place of a batch at which a token of an answer is scored."""
 
     row: int
@@ -160,14 +160,14 @@ class _Place:
     sign: int
 
 
-def _places(row: int, one: Continuation) -> Iterator[_Place]:
+def _scored_tokens(row: int, one: Continuation) -> Iterator[_ScoredToken]:
     """The places of an answer's tokens, the last of which comes after the row's last token."""
     first = len(one.tokens) + 1 - len(one.labels)
     for position, label in enumerate(one.labels, start=first):
-        yield _Place(row, position, label, one.prompt, one.sign)
+        yield _ScoredToken(row, position, label, one.prompt, one.sign)
 
 
-def _token_rows(tokens: Sequence[Tokens], places: Sequence[_Place], device: str) -> TokenRows:
+def _token_rows(tokens: Sequence[Tokens], scored: Sequence[_ScoredToken], device: str) -> TokenRows:
     sequences = [torch.tensor(one) for one in tokens]
     padded = nn.utils.rnn.pad_sequence(sequences, batch_first=True, padding_value=tokens[0][0])
     lengths = torch.tensor([len(one) for one in tokens])
@@ -178,9 +178,9 @@ def _token_rows(tokens: Sequence[Tokens], places: Sequence[_Place], device: str)
     return TokenRows(
         tokens=padded.to(device),
         lengths=lengths.to(device),
-        row=numbers([place.row for place in places]),
-        position=numbers([place.position for place in places]),
-        labels=numbers([place.label for place in places]),
+        row=numbers([token.row for token in scored]),
+        position=numbers([token.position for token in scored]),
+        labels=numbers([token.label for token in scored]),
     )
 
 

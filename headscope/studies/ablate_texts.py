@@ -80,7 +80,7 @@ class ItemScore:
         return int(self.item.max(initial=-1)) + 1
 
 
-class Place(NamedTuple):
+class ScoredPosition(NamedTuple):
     """A scored prediction: a row of tokens, and a position in it."""
 
     row: int
@@ -180,13 +180,13 @@ def behaviour_of(type_name: str, score: Score) -> str:
 
 def repeats(windows: Sequence[Window], types: Collection[str]) -> AblationText:
     """Repeated random tokens: the second copy without its first token, which is unpredictable."""
-    places = []
+    scored = []
     for row, window in enumerate(windows):
         second_copy = range(window.copy_length + 2, len(window))
-        places += [Place(row, position) for position in second_copy]
-    prediction = np.arange(len(places))
-    score = ItemScore.mean_over_terms(REPEAT.name, types, prediction, _rows_of(places))
-    rows = _token_rows([window.tokens for window in windows], places)
+        scored += [ScoredPosition(row, position) for position in second_copy]
+    prediction = np.arange(len(scored))
+    score = ItemScore.mean_over_terms(REPEAT.name, types, prediction, _rows_of(scored))
+    rows = _token_rows([window.tokens for window in windows], scored)
     return AblationText(rows, [score])
 
 
@@ -195,26 +195,26 @@ def minimal_pairs(
 ) -> AblationText:
     """Log-odds of the grammatical sentence; the common beginning of both sentences cancels out."""
     sentences: list[ndarray] = []
-    places: list[Place] = []
+    scored: list[ScoredPosition] = []
     for pair in pairs:
         good = _sentence(pair.good, tokenizer)
         bad = _sentence(pair.bad, tokenizer)
         shared = _shared_length(good, bad)
         for tokens in (good, bad):
             row = len(sentences)
-            places += [Place(row, position) for position in range(shared, len(tokens))]
+            scored += [ScoredPosition(row, position) for position in range(shared, len(tokens))]
             sentences.append(tokens)
-    row_of_term = _rows_of(places)
+    row_of_term = _rows_of(scored)
     is_good = row_of_term % 2 == 0
     score = ItemScore(
         behaviour=name,
         types=types,
-        prediction=np.arange(len(places)),
+        prediction=np.arange(len(scored)),
         item=row_of_term // 2,
         weight=np.where(is_good, 1.0, -1.0),
         per_term=False,
     )
-    return AblationText(_token_rows(sentences, places), [score])
+    return AblationText(_token_rows(sentences, scored), [score])
 
 
 def _sentence(text: str, tokenizer: Tokenizer) -> Int[ndarray, " position"]:
@@ -246,20 +246,20 @@ def near_and_away(
         score: see `Score`.
         mask: the mask token.
     """
-    places = []
+    scored = []
     for row, window in enumerate(windows):
-        places += [Place(row, position) for position in _scored(row, window, score)]
+        scored += [ScoredPosition(row, position) for position in _scored(row, window, score)]
     rows = [np.array(window.tokens) for window in windows]
     labels = None
     if score is Score.MASKED:
-        labels = np.array([rows[place.row][place.position] for place in places])
-        for place in places:
-            rows[place.row][place.position] = mask
-    items = _rows_of(places)
+        labels = np.array([rows[target.row][target.position] for target in scored])
+        for target in scored:
+            rows[target.row][target.position] = mask
+    items = _rows_of(scored)
     scores = []
     for type_name, relations in relations_of.items():
         flags = [_near(window, relations, score) for window in windows]
-        is_near = np.array([flags[place.row][place.position] for place in places], bool)
+        is_near = np.array([flags[target.row][target.position] for target in scored], bool)
         predictions = {
             near_behaviour(score): np.flatnonzero(is_near),
             away_behaviour(score): np.flatnonzero(~is_near),
@@ -268,7 +268,7 @@ def near_and_away(
             if len(index):
                 types = {type_name}
                 scores.append(ItemScore.mean_over_terms(behaviour, types, index, items[index]))
-    return AblationText(_token_rows(rows, places, labels), scores)
+    return AblationText(_token_rows(rows, scored, labels), scores)
 
 
 def near_behaviour(score: Score) -> str:
@@ -305,19 +305,19 @@ def _near(
     return near
 
 
-def _rows_of(places: Sequence[Place]) -> Int[ndarray, " place"]:
-    return np.array([place.row for place in places], np.int64)
+def _rows_of(scored: Sequence[ScoredPosition]) -> Int[ndarray, " place"]:
+    return np.array([target.row for target in scored], np.int64)
 
 
 def _token_rows(
-    rows: Sequence[ndarray], places: Sequence[Place], labels: ndarray | None = None
+    rows: Sequence[ndarray], scored: Sequence[ScoredPosition], labels: ndarray | None = None
 ) -> TokenRows:
     tensors = [torch.from_numpy(row) for row in rows]
-    positions = np.array([place.position for place in places], np.int64)
+    positions = np.array([target.position for target in scored], np.int64)
     return TokenRows(
         tokens=pad_sequence(tensors, batch_first=True, padding_value=int(rows[0][0])),
         lengths=torch.tensor([len(row) for row in rows]),
-        row=torch.from_numpy(_rows_of(places)),
+        row=torch.from_numpy(_rows_of(scored)),
         position=torch.from_numpy(positions),
         labels=None if labels is None else torch.from_numpy(labels),
     )
