@@ -41,7 +41,12 @@ WORTH = 0.005
 TRIES = 2
 """Number of features in a row that may fail before a feature model is complete."""
 BASE = (TOKEN_0.name, LATER.name, LOG_DISTANCE.name)
-"""Initial features of every model, beside bigrams; each is removed if it does not pay."""
+"""Initial features of every model; each is removed if it does not pay."""
+BIGRAMS_PAY = 0.02
+"""Least share of the bits above uniform that bigrams must bring to a model of other features.
+
+It is larger than that of other features, which say more: bigrams alone explain an induction head.
+"""
 TRIED_REMOVALS = 3
 """Number of features whose removal is tried before a feature model is complete."""
 SPARE = 3
@@ -229,6 +234,7 @@ class LayerFit:
         fitted = attention[:, : texts.fitted]
         self.limit = self._least_gain(PAYS)
         self.least_worth = self._least_gain(WORTH)
+        self.least_of_bigrams = self._least_gain(BIGRAMS_PAY)
         self.target_mass = selector.masses(fitted)
         self.pattern = torch.empty(fitted.shape)
         terms = self._base_terms()
@@ -246,8 +252,7 @@ class LayerFit:
     def _base_terms(self) -> list[Term]:
         """The initial features that the texts have, without a gate."""
         numbers = {feature.name: number for number, feature in enumerate(self.texts.features)}
-        terms = [Term(numbers[name], -1) for name in BASE if name in numbers]
-        return terms if self.content is None else [*terms, BIGRAMS_TERM]
+        return [Term(numbers[name], -1) for name in BASE if name in numbers]
 
     def _values(self, head: int, terms: Sequence[Term]) -> Float[Tensor, "term row key"]:
         """Values of features on the rows that fit and choose."""
@@ -255,12 +260,24 @@ class LayerFit:
         return self.texts.values(terms, self.texts.selection_rows, content=content)
 
     def grow(self) -> list[Draft]:
-        """Add features until none pays, then remove the least important ones."""
+        """Add features until none pays, then remove the least important ones; add bigrams last."""
         while not all(draft.done for draft in self.drafts):
             gains = self.selector.gains(self.target_mass, self.pattern)
             map_heads(partial(self._extend, gains), len(self.drafts))
-        map_heads(self._thin, len(self.drafts))
+        map_heads(self._finish, len(self.drafts))
         return self.drafts
+
+    def _finish(self, head: int) -> None:
+        """Remove features that pay too little, with and without bigrams, and compare the two."""
+        draft = self.drafts[head]
+        self._thin(head, draft)
+        if self.content is None:
+            return
+        terms = [*draft.terms, BIGRAMS_TERM]
+        with_bigrams = Draft(terms, torch.cat([draft.weights, torch.zeros(1)]))
+        self._thin(head, with_bigrams)
+        if draft.best - with_bigrams.best >= float(self.least_of_bigrams[head]):
+            self.drafts[head] = with_bigrams
 
     def _begin(self, head: int) -> None:
         draft = self.drafts[head]
@@ -325,12 +342,11 @@ class LayerFit:
         logs = log_pattern(logits, self.seen[choosing])
         return float(kl_divergences(self.attention[head, choosing], logs).sum())
 
-    def _thin(self, head: int) -> None:
+    def _thin(self, head: int, draft: Draft) -> None:
         """Remove the cheapest feature while there are too many, or while one is worth too little.
 
         Worth is measured on the choosing rows, after a refit of the other features.
         """
-        draft = self.drafts[head]
         values = self._values(head, draft.terms)
         fitted = self._fit(head, values, draft.weights, steps=6)
         loss = self._judge(head, values, fitted.weights)
@@ -345,6 +361,7 @@ class LayerFit:
             fitted = fewer.fitted
             loss = fewer.loss
         draft.weights = fitted.weights
+        draft.best = loss
 
     def _without_one(
         self, head: int, values: Tensor, fitted: Fitted, limit: float
