@@ -132,3 +132,14 @@ def test_one_query_has_the_shares_and_terms_of_bigrams(model):
     table = hs.explain_at(model, TEXT, "L0H1", GOLD, windows=16).table
     assert table["share"].tolist() == pytest.approx(table["attention"].tolist(), abs=0.01)
     assert table["terms"].str.contains("bigrams (", regex=False).all()
+
+
+def test_a_head_that_other_features_explain_has_no_bigrams_even_if_they_explain_it_too(texts):
+    numbers = {feature.name: number for number, feature in enumerate(texts.features)}
+    terms = [Term(numbers["token 0"], -1), Term(numbers["follower"], -1)]
+    logits = torch.tensordot(torch.tensor([2.0, 4.0]), texts.values(terms), 1)
+    logs = log_pattern(logits, texts.seen)
+    content = logs.masked_fill(~texts.seen, 0)
+    (draft,) = LayerFit(texts, Selector(texts), logs.exp()[None], 12, content[None]).grow()
+    assert BIGRAMS_TERM not in draft.terms
+    assert set(terms) <= set(draft.terms)
