@@ -272,7 +272,7 @@ def _describe_reading(
     corpora: Sequence[str | Path],
     baseline_notes: Sequence[str],
 ) -> RunInfo:
-    """The record of a run with what was read, and with notes on it."""
+    """The record of a run with what was read, notes on it, and the model's loss, measured here."""
     model, text, sums = again.model, again.text, again.sums
     loss = again.text_loss()
     sources = (loss, model, text.natural, text.prompts, sums)

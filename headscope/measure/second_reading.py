@@ -30,7 +30,7 @@ from headscope.relations.relation import Relation
 
 @dataclass(frozen=True, eq=False)
 class SecondReading:
-    """Reads windows again that are in the sums of a run, by the same model."""
+    """Reads windows again that are in the sums of a run, by the same model, if they are needed."""
 
     model: Model
     text: Text

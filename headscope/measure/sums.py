@@ -74,7 +74,8 @@ class Sums(KeptSums):
     """The sums of a reading, and how much is in them.
 
     A resumed run makes the fields below those of `KeptSums` again: all windows pass once more,
-    although the model does not read those that are in the sums.
+    although the model does not read those that are in the sums. Patterns of sampled windows are not
+    kept; examples read these windows again.
     """
 
     beside_text: frozenset[str] = frozenset()

@@ -9,7 +9,8 @@ again:
 - deal all windows into batches. The model reads those batches that are not in the sums, so at most
   what it read since the last checkpoint; see `headscope.measure.reading.read`;
 - what follows on `read`: the loss of the model, and windows that are read again for surrogates and
-  examples.
+  examples (`headscope.measure.second_reading`). For examples these are more windows than before,
+  because patterns of the sample are not kept.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ All are written at once when the run ends, by `RunFolder.save`; until then a che
 sums (`headscope.runs.checkpoint`). Studies such as `ablate` save the run again with their table.
 
 ======================= ============================================ ==================
-file                    content                                      made in
+file                    content                                      written by
 ======================= ============================================ ==================
 `heads.csv`             a row per head                               `runs.tables`
 `evidence.csv`          a row per head × relation; compressed        `runs.tables`

@@ -7,7 +7,7 @@ Unfinished work lies next to the folder, in `.NAME.partial`:
 ============= ================================================================================
 file          purpose
 ============= ================================================================================
-`lock`        locked by the one process that works on this run; goes with it
+`lock`        locked by the one process that works on this run
 `state.npz`   checkpoint of the sums, about once a minute while the model reads; removed when
               the run is saved. It alone survives a stop: see `headscope.runs.checkpoint`
 `new/`        the new run folder, until it is complete and moved to its place

@@ -133,7 +133,7 @@ class WeighedRun:
         return self.evidence["tagged"] & self.evidence["id"].isin(names)
 
     def judge(self, surrogates: Mapping[SurrogateRequest, SurrogateScore] = NO_SCORES) -> Result:
-        """Tag the heads, and note what was decided how.
+        """Give the verdicts again with surrogates, tag the heads, and note what was decided how.
 
         Args:
             surrogates: the scores of `surrogate_requests`; empty for a run without surrogates.
@@ -183,7 +183,7 @@ def weigh_run(
     seed: int,
     info: RunInfo,
 ) -> WeighedRun:
-    """Weigh a tally.
+    """Weigh a tally: the evidence, with the verdicts before surrogates.
 
     Raises:
         CorpusError: no relation found a query.
