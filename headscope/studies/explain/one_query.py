@@ -86,8 +86,10 @@ class TextExplanation:
         """The terms of a key, the largest first, such as `follower +5.2; early-1 -0.4`."""
         at_key = self.logits[:, query, key]
         order = np.argsort(-abs(at_key), kind="stable")
+        # pairs of bigrams are those of other texts
+        labels = [term._replace(pairs="").label for term in self.terms]
         listed = [
-            f"{self.terms[term].label} {at_key[term]:+.1f}"
+            f"{labels[term]} {at_key[term]:+.1f}"
             for term in order.tolist()
             if abs(at_key[term]) >= _SMALL
         ]
