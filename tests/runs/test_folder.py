@@ -195,7 +195,7 @@ def test_the_table_of_a_study_joins_a_run_and_nothing_else_changes(folder):
     (folder / "mine.txt").write_text("mine")
     run = hs.load(folder, with_tally=True)
     before = content(folder)
-    with pytest.raises(RunError, match=r"causal\.csv.*--overwrite"):
+    with pytest.raises(WriteError, match=r"causal\.csv.*--overwrite"):
         RunFolder(folder).check_table(CAUSE_TABLE, overwrite=False)
     with pytest.raises(RunError, match="atlas:mini"):
         RunFolder("atlas:mini").check_table(CAUSE_TABLE, overwrite=False)
