@@ -8,14 +8,16 @@ first layer they are the head's own logits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
+from numpy import ndarray
 from torch import Tensor
 
 from headscope.models.engines.attention import AttentionCall, Output, overridden, softmax_attend
@@ -182,6 +184,34 @@ def _attend_to_few(call: AttentionCall, part: slice, others: slice, *, before: i
     return output.transpose(1, 2)
 
 
+@dataclass(frozen=True, eq=False)
+class _TokenTable:
+    """The tokens of windows, padded to the same width."""
+
+    tokens: Int[ndarray, "window position"]
+    strings: Mapping[int, str]
+    """The text of each token."""
+
+    @classmethod
+    def of(cls, texts: Texts) -> _TokenTable:
+        """The tokens of the windows of texts."""
+        tokens = np.zeros((len(texts.windows), texts.width), np.int64)
+        strings: dict[int, str] = {}
+        for number, window in enumerate(texts.windows):
+            tokens[number, : len(window)] = window.tokens
+            strings.update(zip(window.tokens.tolist(), window.strings, strict=True))
+        return cls(tokens, strings)
+
+    @property
+    def words(self) -> list[int]:
+        """Tokens that are words."""
+        return [token for token, string in self.strings.items() if is_word(string)]
+
+    def name(self, token: int) -> str:
+        """The text of a token in one line, without spaces at its ends."""
+        return one_line(self.strings[token].strip())
+
+
 def raised_pairs(texts: Texts, rise: Float[Tensor, "row key"]) -> str:
     """The pairs of words with the largest rise of attention: `he → John, she → Mary`.
 
@@ -192,26 +222,25 @@ def raised_pairs(texts: Texts, rise: Float[Tensor, "row key"]) -> str:
         texts: windows and their rows.
         rise: change of attention on the rows that judge.
     """
-    windows = texts.windows
-    tokens = np.zeros((len(windows), texts.width), np.int64)
-    strings: dict[int, str] = {}
-    for number, window in enumerate(windows):
-        tokens[number, : len(window)] = window.tokens
-        strings.update(zip(window.tokens.tolist(), window.strings, strict=True))
-    words = [token for token, string in strings.items() if is_word(string)]
+    table = _TokenTable.of(texts)
     query = texts.query[texts.judged].numpy()
-    tokens_of_row = tokens[texts.window[texts.judged].numpy()]
-    query_token = np.take_along_axis(tokens_of_row, query[:, None], axis=1)
+    window = texts.window[texts.judged].numpy()
+    query_token = table.tokens[window, query]
+    key_tokens = table.tokens[window]
     # neither the query itself, nor the first tokens, which are read in context
     position = np.arange(texts.width)
     is_between = (position < query[:, None]) & (position >= FIRST)
-    is_listed = is_between & np.isin(query_token, words) & np.isin(tokens_of_row, words)
-    row, key = np.nonzero(is_listed)
-    cells = np.stack([query_token[row, 0], tokens_of_row[row, key]])
-    pairs, pair, count = np.unique(cells, axis=1, return_inverse=True, return_counts=True)
-    total = np.bincount(pair.ravel(), rise.numpy()[row, key], minlength=len(count))
-    order = np.argsort(-total / np.sqrt(count), kind="stable")
-    names = []
-    for first, second in pairs[:, order[:LISTED_PAIRS]].T.tolist():
-        names.append(f"{one_line(strings[first].strip())} → {one_line(strings[second].strip())}")
-    return ", ".join(names)
+    is_query_word = np.isin(query_token, table.words)
+    is_key_word = np.isin(key_tokens, table.words)
+    row, key = np.nonzero(is_between & is_query_word[:, None] & is_key_word)
+    cells = pd.DataFrame(
+        {
+            "query": query_token[row],
+            "key": key_tokens[row, key],
+            "rise": rise.numpy()[row, key],
+        }
+    )
+    rises = cells.groupby(["query", "key"])["rise"].agg(["sum", "size"])
+    scores = rises["sum"] / np.sqrt(rises["size"])
+    largest = scores.sort_values(ascending=False, kind="stable").index[:LISTED_PAIRS]
+    return ", ".join(f"{table.name(first)} → {table.name(second)}" for first, second in largest)
