@@ -56,7 +56,7 @@ def undecided(
 def _hard_queries(row: Row) -> str:
     if isnan(row["ci_low"]):
         return "too few documents"
-    return f"{row['hard_n']:.0f} of {row['n']}"
+    return f"{row['hard_n']:.0f}"
 
 
 def alternatives(relation: str, baseline: str) -> str:
