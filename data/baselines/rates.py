@@ -2,8 +2,8 @@
 
     python -m data.baselines.rates FOLDER_OR_FILE... > data/baselines/english_rates.csv
 
-For the text of `make.py`, with the fixed baselines that it chose. Of the types that the challenge
-set is for; relations at which every word competes have many hard queries in any text.
+The text is that of `make.py`, and the fixed baselines are those that it chose. The table has the
+types of the challenge set only: other relations have many hard queries in any text.
 """
 
 from __future__ import annotations

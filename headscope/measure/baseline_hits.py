@@ -212,7 +212,7 @@ class ComparedRates:
                 rates = [easy.rate_by_class(best), hard.rate_by_class(best)]
                 points.append(np.array([rates]))
         corners = upper_hull(np.concatenate(points))
-        if reference is None or not len(reference):
+        if reference is None:
             return corners
         easy_rate, hard_rate = corners.T
         low = least_rate(hard_rate, self.hard_count)

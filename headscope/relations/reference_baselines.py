@@ -54,8 +54,9 @@ class ReferenceBaseline:
     """Queries of the reference."""
     rate: float
     """Share of these queries that it gets right."""
-    frontier: Float[ndarray, "corner 2"]
-    """Rates at easy and at hard queries of the reference that no baseline exceeds."""
+    frontier: Float[ndarray, "corner 2"] | None = None
+    """Rates at easy and at hard queries of the reference that no baseline exceeds; None if they
+    were not measured."""
 
     @property
     def is_decidable(self) -> bool:
@@ -98,13 +99,13 @@ def _reference_baseline(
     for row in by_class.values():
         uses[row["baseline"]] += _queries(row)
     ((most_used, _),) = uses.most_common(1)
-    frontier = [(float(corner["easy_rate"]), float(corner["hard_rate"])) for corner in rates]
+    corners = [(float(row["easy_rate"]), float(row["hard_rate"])) for row in rates]
     return ReferenceBaseline(
         choice=ChosenBaseline(baseline, is_candidate, classes),
         name=most_used,
         queries=_queries(overall),
         rate=float(overall["rate"]),
-        frontier=np.array(frontier).reshape(-1, 2),
+        frontier=np.array(corners) if corners else None,
     )
 
 

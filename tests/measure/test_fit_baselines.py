@@ -71,10 +71,7 @@ def test_one_baseline_is_chosen_on_the_whole_text_that_fits_it_best():
     assert (len(targets_of(part, near)), len(targets_of(part, far))) == (1, 0)
 
 
-NO_FRONTIER = np.zeros((0, 2))
-
-
-def fixed(name: str, frontier: np.ndarray = NO_FRONTIER) -> dict[str, ReferenceBaseline]:
+def fixed(name: str, frontier: np.ndarray | None = None) -> dict[str, ReferenceBaseline]:
     verbs = np.isin(np.arange(CLASS_COUNT), UPOS.index("VERB"))
     choice = ChosenBaseline(np.full(CLASS_COUNT, NUMBER_OF[name]), verbs, ("VERB",))
     row = ReferenceBaseline(choice, name, queries=100, rate=0.7, frontier=frontier)
@@ -131,7 +128,7 @@ def test_the_bar_is_above_a_chain_of_two_rules():
         np.append(is_candidate, False),
         ("VERB", "ADJ", "NOUN", "PROPN"),
     )
-    row = ReferenceBaseline(chosen, "6-words-back", queries=100, rate=0.5, frontier=NO_FRONTIER)
+    row = ReferenceBaseline(chosen, "6-words-back", queries=100, rate=0.5)
     found = fit_baselines(windows, [relation], fixed={relation.id: row})
     rates = {}
     for part in found.parts([relation])[1:]:
