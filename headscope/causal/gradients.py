@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
+
+from torch import Tensor, nn
+
+from headscope.causal.direct_paths import FrozenNorm, norms_of
+from headscope.models.layout.projections import attention_modules
 
 
 @contextmanager
@@ -18,3 +24,49 @@ def frozen_weights(network: Any) -> Iterator[None]:
     finally:
         for weight in trainable:
             weight.requires_grad_(True)
+
+
+@contextmanager
+def smoothed(network: Any) -> Iterator[None]:
+    """Gradients that hold the scale of each norm, and halve what passes a gate.
+
+    A saturated head's own gradient can be a tenth of its effect: what it writes also raises the
+    norm that divides it. Gates multiply two functions of one stream; a half of the product belongs
+    to each (relevance patching, arXiv 2508.21258). Values of the forward pass are the same.
+    """
+    with ExitStack() as hooks:
+        for norm in norms_of(network):
+            hook = norm.module.register_forward_hook(partial(_with_held_scale, norm))
+            hooks.enter_context(hook)
+        for layer in _down_projections(network):
+            hooks.enter_context(layer.register_forward_pre_hook(_with_half_gradient))
+        yield
+
+
+def _with_held_scale(
+    norm: FrozenNorm, _: nn.Module, inputs: tuple[Tensor, ...], output: Tensor
+) -> Tensor:
+    """The norm's output, whose gradient takes the scale for a constant."""
+    stream = inputs[0]
+    scale = norm.scale(stream, output).detach()[..., None].to(stream)
+    linear = scale * norm.linear(stream)
+    return linear + (output - linear).detach()
+
+
+def _with_half_gradient(_: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """The same input, with half of its gradient."""
+    half = inputs[0] / 2
+    return half + half.detach(), *inputs[1:]
+
+
+def _down_projections(network: Any) -> Iterator[nn.Module]:
+    """The last linear layer of each MLP whose input is a product with a gate."""
+    attentions = set(attention_modules(network))
+    for module in network.modules():
+        linear = [part for part in module.children() if isinstance(part, nn.Linear)]
+        if module in attentions or len(linear) < 2:
+            continue
+        *inward, outward = linear
+        gated = sum(part.out_features for part in inward) == 2 * outward.in_features
+        if gated and outward.out_features == inward[0].in_features:
+            yield outward

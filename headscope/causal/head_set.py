@@ -7,7 +7,7 @@ from math import log
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from headscope.causal.rerun import CleanRun, Rerunner, TokenRows
@@ -50,20 +50,74 @@ def output_norms(rerunner: Rerunner, runs: Iterable[CleanRun]) -> dict[Head, flo
     return {head: total / tokens for head, total in totals.items()}
 
 
+class TokenSums:
+    """Mean of an activation over the tokens of batches, without the first of each row.
+
+    Args:
+        by_position: a mean for each position, counted from the ends of the rows; the first token
+            counts there.
+    """
+
+    def __init__(self, *, by_position: bool = False) -> None:
+        self.by_position = by_position
+        self._sums = torch.zeros(0)
+        self._counts = torch.zeros(0)
+
+    def add(self, rows: TokenRows, values: Float[Tensor, "row position ..."]) -> None:
+        """Add the tokens of a batch."""
+        if not self.by_position:
+            is_token = rows.after_first()
+            sums = values[is_token].double().sum(0)[None]
+            counts = is_token.sum()[None]
+        else:
+            from_end = _from_end(rows)
+            is_token = from_end >= 0
+            width = values.shape[1]
+            sums = values.new_zeros(width, *values.shape[2:], dtype=torch.double)
+            sums.index_add_(0, from_end[is_token], values[is_token].double())
+            counts = torch.bincount(from_end[is_token], minlength=width)
+        if len(self._sums) < len(sums):
+            longer = sums.new_zeros(sums.shape)
+            longer[: len(self._sums)] = self._sums.to(sums) if len(self._sums) else 0
+            longer_counts = counts.new_zeros(len(sums))
+            longer_counts[: len(self._counts)] = self._counts.to(counts)
+            self._sums, self._counts = longer, longer_counts
+        self._sums[: len(sums)] += sums
+        self._counts[: len(counts)] += counts
+
+    def means(self) -> Float[Tensor, "position ..."]:
+        """The means: one, or one for each position from the end."""
+        shape = (-1, *[1] * (self._sums.dim() - 1))
+        means: Tensor = (self._sums / self._counts.clamp_min(1).view(shape)).float()
+        return means
+
+
+def at_positions(
+    means: Float[Tensor, "position ..."], rows: TokenRows
+) -> Float[Tensor, "row position ..."]:
+    """Means of `TokenSums` at the positions of rows; one row and position if it is one mean."""
+    if len(means) == 1:
+        return means[None]
+    from_end = _from_end(rows).clamp(0, len(means) - 1)
+    return means[from_end]
+
+
+def _from_end(rows: TokenRows) -> Int[Tensor, "row position"]:
+    """The number of tokens after each; below 0 for padding."""
+    position = torch.arange(rows.tokens.shape[1], device=rows.tokens.device)
+    return rows.lengths.to(position.device)[:, None] - 1 - position
+
+
 def mean_outputs(
-    rerunner: Rerunner, batches: Iterable[TokenRows]
-) -> dict[int, Float[Tensor, "head width"]]:
-    """Mean of each head's z over the tokens of all batches, without the first of each row."""
-    sums: dict[int, Tensor] = {}
-    tokens = 0
+    rerunner: Rerunner, batches: Iterable[TokenRows], *, by_position: bool = False
+) -> dict[int, Float[Tensor, "position head width"]]:
+    """Mean of each head's z over the tokens of all batches; see `TokenSums`."""
+    sums: dict[int, TokenSums] = {}
     for rows in batches:
-        is_token = rows.after_first()
-        tokens += int(is_token.sum())
-        clean = rerunner.clean(rows)
-        for layer, z in clean.z.items():
-            of_batch = z[is_token].double().sum(0)
-            sums[layer] = sums[layer] + of_batch if layer in sums else of_batch
-    return {layer: (total / tokens).float() for layer, total in sums.items()}
+        for layer, z in rerunner.clean(rows).z.items():
+            of_layer = sums.setdefault(layer, TokenSums(by_position=by_position))
+            of_layer.add(rows, z)
+    return {layer: of_layer.means() for layer, of_layer in sums.items()}
 
 
 def _norms(

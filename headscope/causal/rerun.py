@@ -6,9 +6,10 @@ only the layers from the first changed one on run again.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -16,14 +17,18 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from headscope.causal.intervention import HeadOutputs, Intervention, by_head
+from headscope.causal.intervention import AttentionChange, HeadOutputs, Intervention, by_head
 from headscope.causal.loss import chunked_losses, last_stream, network_of
+from headscope.models.engines.attention import AttentionCall, Output, softmax_attend
 from headscope.models.engines.engine import StoppedError
+from headscope.models.engines.scores import ScoreTerms
 from headscope.models.families import refuse_mixed_heads
 from headscope.models.layout.projections import block_input, layer_list, outputs_by_layer
 from headscope.models.model import Model
 from headscope.models.plain_network import plain_network_of
 
+KEPT_TOLERANCE = 1e-3
+"""Largest difference of states whose earlier positions are kept, as a share of their length."""
 UNEMBED_ROWS = 256
 """Predictions that are unembedded at once: 256 rows of 50,000 logits are 50 MB."""
 
@@ -59,12 +64,72 @@ class TokenRows(NamedTuple):
     position: Int[Tensor, " place"]
     labels: Int[Tensor, " place"] | None = None
     """The tokens to predict, where they are not those of the rows: masked ones."""
+    start: int = 0
+    """Position of the first column; earlier ones are kept from a clean run."""
 
     def after_first(self) -> Bool[Tensor, "row position"]:
         """Mask of the tokens of each row, without padding and the first."""
         position = torch.arange(self.tokens.shape[1], device=self.tokens.device)
         lengths = self.lengths.to(position.device)
         return (position > 0) & (position < lengths[:, None])
+
+
+@dataclass(frozen=True, eq=False)
+class _KeyReader(AttentionChange):
+    """The attention as it is; stores each layer's call."""
+
+    numbers: frozenset[int]
+    calls: dict[int, AttentionCall] = field(default_factory=dict)
+
+    @property
+    def layers(self) -> frozenset[int]:
+        """The layers that are stored."""
+        return self.numbers
+
+    def attend(self, call: AttentionCall) -> Output:
+        """The layer's own."""
+        self.calls[call.layer] = call
+        return call.output()
+
+
+@dataclass(frozen=True, eq=False)
+class KeptPrefix(AttentionChange):
+    """Later positions that attend on the keys and values of a clean run before them."""
+
+    keys: Mapping[int, Float[Tensor, "row group position width"]]
+    """Keys before the first later position, by layer."""
+    values: Mapping[int, Float[Tensor, "row group position _"]]
+    terms: Mapping[int, ScoreTerms]
+    """Mask and bias of the later queries."""
+
+    @classmethod
+    def of(cls, calls: Mapping[int, AttentionCall], start: int) -> KeptPrefix:
+        """What each layer read in a clean run, before a position."""
+        keys = {}
+        values = {}
+        terms = {}
+        for layer, call in calls.items():
+            # copies, so that the whole layer is not kept
+            keys[layer] = call.key[:, :, :start].clone()
+            values[layer] = call.value[:, :, :start].clone()
+            bias = call.score_terms.bias
+            if bias is None:
+                hidden = torch.zeros(call.visible.shape, device=call.query.device)
+                bias = hidden.masked_fill(~call.visible, -torch.inf)
+            terms[layer] = call.score_terms._replace(bias=bias[:, :, start:])
+        return cls(keys, values, terms)
+
+    @property
+    def layers(self) -> frozenset[int]:
+        """All layers with attention."""
+        return frozenset(self.keys)
+
+    def attend(self, call: AttentionCall) -> Output:
+        """The outputs of the later positions."""
+        key = torch.cat([self.keys[call.layer].to(call.key), call.key], 2)
+        value = torch.cat([self.values[call.layer].to(call.value), call.value], 2)
+        output, _ = softmax_attend(call.query, key, value, call.scale, self.terms[call.layer])
+        return output.transpose(1, 2).contiguous()
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,6 +146,8 @@ class CleanRun:
     states: Float[Tensor, "place d_model"]
     """Residual stream that is unembedded for each place; the last state of a plain encoder."""
     scores: Float[Tensor, " place"]
+    prefix: KeptPrefix | None = None
+    """Keys and values before the first column, if the rows begin later."""
 
     def repeated(self, count: int) -> CleanRun:
         """The run of one row as that of so many equal rows, each of which can be changed
@@ -128,6 +195,8 @@ class Rerunner:
         self.outputs = {layer: outputs[layer] for layer in model.attention_layers}
         """W_O by the numbers of the layers that have heads."""
         self._returns_tuple = self._block_returns_tuple()
+        self._keeps_prefix: bool | None = None
+        """Whether reruns of later positions give the model's states; None before the first."""
 
     @torch.inference_mode()
     def clean(
@@ -164,6 +233,40 @@ class Rerunner:
             return self.place_states(clean.rows)
 
     @torch.inference_mode()
+    def clean_from(self, rows: TokenRows, start: int) -> tuple[CleanRun, CleanRun]:
+        """The clean run, and its positions from `start` on as a run whose reruns keep the others.
+
+        Both are the same if the model's states would not be, as with caps of scores.
+        """
+        parameters = inspect.signature(self.network.base_model.forward).parameters
+        if start < 1 or "position_ids" not in parameters or self._keeps_prefix is False:
+            run = self.clean(rows)
+            return run, run
+        reader = _KeyReader(frozenset(self.outputs))
+        with reader.applied(self.model):
+            run = self.clean(rows)
+        is_later = slice(start, None)
+        later_rows = rows._replace(
+            tokens=rows.tokens[:, is_later],
+            lengths=rows.lengths - start,
+            position=rows.position - start,
+            start=start,
+        )
+        later = replace(
+            run,
+            rows=later_rows,
+            inputs=[stream[:, is_later] for stream in run.inputs],
+            z={layer: z[:, is_later] for layer, z in run.z.items()},
+            prefix=KeptPrefix.of(reader.calls, start),
+        )
+        if self._keeps_prefix is None:
+            with self._rerun(later, None, first=0):
+                states = self.place_states(later_rows)
+            apart = float((states - run.states).norm() / run.states.norm())
+            self._keeps_prefix = apart <= KEPT_TOLERANCE
+        return run, later if self._keeps_prefix else run
+
+    @torch.inference_mode()
     def scores(self, clean: CleanRun, intervention: Intervention) -> Float[Tensor, " place"]:
         """The score of each place with an intervention; see `Score`."""
         states = self.states(clean, intervention)
@@ -196,12 +299,16 @@ class Rerunner:
             return last_stream(self.network, clean.rows.tokens)
 
     @contextmanager
-    def _rerun(self, clean: CleanRun, intervention: Intervention | None) -> Iterator[None]:
+    def _rerun(
+        self, clean: CleanRun, intervention: Intervention | None, first: int | None = None
+    ) -> Iterator[None]:
         """Blocks below the intervention pass on the input of the first block that is run again."""
         layers = () if intervention is None else intervention.layers
-        first = min(layers, default=len(self.blocks) - 1)
+        if first is None:
+            first = min(layers, default=len(self.blocks) - 1)
         change = nullcontext() if intervention is None else intervention.applied(self.model)
-        with self.handing_on(first, clean.inputs[first]), change:
+        prefix = nullcontext() if clean.prefix is None else clean.prefix.applied(self.model)
+        with self.handing_on(first, clean.inputs[first]), prefix, change:
             yield
 
     @contextmanager
@@ -217,7 +324,13 @@ class Rerunner:
     def place_states(self, rows: TokenRows) -> Float[Tensor, "place d_model"]:
         """Stream that is unembedded for each place, or its last state."""
         if self.score is Score.NEXT:
-            return last_stream(self.network, rows.tokens)[rows.row, rows.position - 1]
+            options: dict[str, Any] = {}
+            if rows.start:
+                width = rows.tokens.shape[1]
+                numbers = torch.arange(rows.start, rows.start + width, device=rows.tokens.device)
+                options["position_ids"] = numbers.expand(len(rows.tokens), -1)
+            stream = last_stream(self.network, rows.tokens, **options)
+            return stream[rows.row, rows.position - 1]
         # padding is seen by tokens that look ahead
         position = torch.arange(rows.tokens.shape[1], device=rows.tokens.device)
         visible = position < rows.lengths.to(position.device)[:, None]

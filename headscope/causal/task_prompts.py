@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -12,6 +13,7 @@ from numpy import ndarray
 from torch import Tensor, nn
 
 from headscope.causal.rerun import TokenRows
+from headscope.causal.roles import PromptText
 from headscope.corpus.document import Document
 from headscope.errors import CorpusError
 from headscope.models.model import Model
@@ -20,6 +22,8 @@ from headscope.models.tokenizer import Tokenizer
 from headscope.stimuli.tasks import MIN_PROMPTS, Task, TaskRow
 
 Tokens = tuple[int, ...]
+NEAR = 3
+"""Difference of shared tokens with which rows still run together."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,14 @@ class Continuation:
     corrupt: Tokens | None
     """The corrupt prompt, then the same part of the answer; None if the task has none."""
 
+    @property
+    def shared(self) -> int:
+        """Tokens before the first that the corrupt prompt changes or moves; 0 without one."""
+        if self.corrupt is None or len(self.corrupt) != len(self.tokens):
+            return 0
+        pairs = zip(self.tokens, self.corrupt, strict=True)
+        return next((at for at, (one, other) in enumerate(pairs) if one != other), 0)
+
 
 @dataclass(frozen=True, eq=False)
 class PromptBatch:
@@ -45,6 +57,10 @@ class PromptBatch:
     rows: TokenRows
     corrupt: TokenRows | None
     """The corrupt rows, in the same order."""
+    half: int
+    """The half of the prompts that all rows are of, 0 or 1."""
+    start: int
+    """Tokens of each row that are the same in the corrupt row; 0 without corrupt rows."""
     prompt_of_row: Int[ndarray, " row"]
     label: Int[Tensor, " place"]
     """The token that is scored at each place."""
@@ -58,6 +74,8 @@ class TaskPrompts:
 
     name: str
     continuations: Sequence[Continuation]
+    texts: Sequence[PromptText]
+    """The prompts with the text of each token."""
     groups: Int[ndarray, " prompt"]
     """Number of the group of each prompt; groups are resampled as one."""
     compares: bool
@@ -72,6 +90,7 @@ class TaskPrompts:
             CorpusError: fewer than two prompts remain.
         """
         continuations: list[Continuation] = []
+        texts: list[PromptText] = []
         groups: list[str] = []
         faults: list[str] = []
         for number, row in enumerate(task.rows):
@@ -81,6 +100,7 @@ class TaskPrompts:
             except CorpusError as error:
                 faults.append(str(error))
                 continue
+            texts.append(_prompt_text(row, model.tokenizer))
             groups.append(row.group or f"row {number}")
         if len(groups) < MIN_PROMPTS:
             raise CorpusError(
@@ -91,43 +111,51 @@ class TaskPrompts:
         if faults:
             notes.append(f"{len(faults)} prompts were left out; the first: {faults[0]}")
         _, group_numbers = np.unique(groups, return_inverse=True)
-        return cls(task.name, continuations, group_numbers, task.compares, tuple(notes))
+        return cls(task.name, continuations, texts, group_numbers, task.compares, tuple(notes))
 
     @property
     def count(self) -> int:
         """Number of prompts."""
         return len(self.groups)
 
-    def half(self, which: int) -> TaskPrompts:
-        """The prompts of every second group, from the first (0) or the second group (1) on."""
-        members = np.flatnonzero(self.groups % 2 == which)
-        new_numbers = {int(prompt): number for number, prompt in enumerate(members)}
-        continuations = []
-        for one in self.continuations:
-            if one.prompt in new_numbers:
-                continuations.append(replace(one, prompt=new_numbers[one.prompt]))
-        return replace(self, continuations=continuations, groups=self.groups[members])
+    @cached_property
+    def halves(self) -> Int[ndarray, " prompt"]:
+        """Half of each prompt, 0 or 1; groups are drawn, because files often alternate."""
+        count = int(self.groups.max()) + 1
+        order = np.random.default_rng(0).permutation(count)
+        half_of_group = (order >= count // 2).astype(int)
+        return half_of_group[self.groups]
 
     def batches(self, device: str) -> Iterator[PromptBatch]:
-        """Prompts of similar length that run together; equal rows run once."""
-        by_row: dict[tuple[int, Tokens], list[Continuation]] = {}
-        for one in self.continuations:
-            by_row.setdefault((one.prompt, one.tokens), []).append(one)
-        ordered = sorted(by_row.values(), key=lambda members: len(members[0].tokens))
-        start = 0
-        while start < len(ordered):
-            stop = start + 1
-            limit = batch_tokens_on(device)
-            while stop < len(ordered):
-                width = len(ordered[stop][0].tokens)
-                if (stop + 1 - start) * width > limit:
-                    break
-                stop += 1
-            yield _batch(ordered[start:stop], device)
-            start = stop
+        """Prompts of one half and of similar length that run together; equal rows run once."""
+        for half in (0, 1):
+            by_row: dict[tuple[int, Tokens], list[Continuation]] = {}
+            for one in self.continuations:
+                if self.halves[one.prompt] == half:
+                    by_row.setdefault((one.prompt, one.tokens), []).append(one)
+            yield from _batches_of(list(by_row.values()), half, device)
 
 
-def _batch(by_row: Sequence[Sequence[Continuation]], device: str) -> PromptBatch:
+def _batches_of(
+    by_row: Sequence[Sequence[Continuation]], half: int, device: str
+) -> Iterator[PromptBatch]:
+    """Batches of rows that share about as many tokens with their corrupt rows, shortest first."""
+    ordered = sorted(by_row, key=lambda members: (members[0].shared, len(members[0].tokens)))
+    start = 0
+    limit = batch_tokens_on(device)
+    while start < len(ordered):
+        stop = start + 1
+        while stop < len(ordered):
+            width = max(len(members[0].tokens) for members in ordered[start : stop + 1])
+            shares_less = ordered[stop][0].shared - ordered[start][0].shared > NEAR
+            if (stop + 1 - start) * width > limit or shares_less:
+                break
+            stop += 1
+        yield _batch(ordered[start:stop], half, device)
+        start = stop
+
+
+def _batch(by_row: Sequence[Sequence[Continuation]], half: int, device: str) -> PromptBatch:
     """One batch of rows, each with the continuations that it scores."""
     scored: list[_ScoredToken] = []
     for row, members in enumerate(by_row):
@@ -142,6 +170,8 @@ def _batch(by_row: Sequence[Sequence[Continuation]], device: str) -> PromptBatch
     return PromptBatch(
         rows=rows,
         corrupt=corrupt,
+        half=half,
+        start=min(one.shared for one in firsts),
         prompt_of_row=np.array([one.prompt for one in firsts]),
         label=torch.tensor([token.label for token in scored], device=device),
         prompt=np.array([token.prompt for token in scored]),
@@ -231,6 +261,13 @@ def _answer_tokens(tokenizer: Tokenizer, prompt: str, answer: str) -> Tokens:
             "prompt and the answer; end the prompt earlier"
         )
     return labels
+
+
+def _prompt_text(row: TaskRow, tokenizer: Tokenizer) -> PromptText:
+    """The prompt with its tokens, behind the beginning-of-text token."""
+    tokenized = tokenizer.encode_prompt(Document("prompt", row.prompt, ()))
+    offsets = np.concatenate([np.zeros((1, 2), np.int64), tokenized.offsets])
+    return PromptText(row, (tokenizer.bos_string, *tokenized.strings), offsets)
 
 
 def _encoded(tokenizer: Tokenizer, text: str) -> Tokens:

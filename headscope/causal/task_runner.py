@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,15 +13,22 @@ from jaxtyping import Bool, Float, Int
 from numpy import ndarray
 from torch import Tensor
 
-from headscope.causal.gradients import frozen_weights
-from headscope.causal.head_set import Head, heads_by_layer, mean_outputs, output_norms
+from headscope.causal.gradients import frozen_weights, smoothed
+from headscope.causal.head_set import (
+    Head,
+    TokenSums,
+    at_positions,
+    heads_by_layer,
+    mean_outputs,
+    output_norms,
+)
 from headscope.causal.intervention import HeadOutputs, HeadsSet, OutputChange
 from headscope.causal.rerun import CleanRun, Rerunner
 from headscope.causal.task_prompts import PromptBatch, TaskPrompts, aligned_at_end
 from headscope.errors import ModelError
 
 Metric = Literal["difference", "log-probability", "accuracy"]
-Method = Literal["mean", "zero", "resample"]
+Method = Literal["mean", "position", "zero", "resample"]
 KEPT_BYTES = 2**30
 """Bytes of clean runs that are kept; with more prompts each batch is run again for each change."""
 Replacements = Mapping[int, Float[Tensor, "..."]]
@@ -64,12 +72,19 @@ class _PromptSums:
 
 
 @dataclass(frozen=True, eq=False)
-class _CleanBatch:
+class CleanBatch:
     """The untouched run of one batch, and what heads are replaced by in it."""
 
     batch: PromptBatch
     run: CleanRun
+    later: CleanRun
+    """The run from the first position that the corrupt prompts change; `run` without these."""
     replacements: Replacements
+
+    def later_values(self, layer: int) -> HeadOutputs:
+        """Replacements of a layer's heads at the positions of `later`."""
+        values = self.replacements[layer]
+        return values if values.shape[1] == 1 else values[:, self.later.rows.start :]
 
 
 class TaskRunner:
@@ -82,8 +97,9 @@ class TaskRunner:
             `log-probability` of the answer, in nats; or `accuracy`, the share of prompts at which
             the answer is more likely than the wrong one, or without a wrong one at which each of
             its tokens is the most likely.
-        method: replaces a head's output by its `mean` over all tokens of the prompts, by `zero`,
-            or by its output on the corrupt prompt (`resample`), aligned at the end.
+        method: replaces a head's output by its `mean` over all tokens of the prompts, by its mean
+            at each `position` (from the end), by `zero`, or by its output on the corrupt prompt
+            (`resample`), aligned at the end.
 
     Raises:
         ModelError: the model's own log-probabilities are not finite.
@@ -98,12 +114,14 @@ class TaskRunner:
         self.method = method
         self._batches = list(prompts.batches(rerunner.model.device))
         self._means: Replacements = {}
-        if method == "mean":
-            self._means = mean_outputs(rerunner, [batch.rows for batch in self._batches])
-        self._kept: list[_CleanBatch] = []
+        if method in ("mean", "position"):
+            rows = [batch.rows for batch in self._batches]
+            self._means = mean_outputs(rerunner, rows, by_position=method == "position")
+        self._gradients: dict[tuple[int, bool], dict[int, Tensor]] = {}
+        self._kept: list[CleanBatch] = []
         if self._clean_bytes() <= KEPT_BYTES:
             self._kept = [self._clean_batch(batch) for batch in self._batches]
-        self.clean = self._joined(lambda clean: None)
+        self.clean = self.of_states(lambda clean: clean.run.states)
         """The metric of each prompt by the untouched model."""
         if not np.isfinite(self.clean).all():
             raise ModelError(f"{rerunner.model.name}: its log-probabilities are not finite")
@@ -114,39 +132,143 @@ class TaskRunner:
         model = self.rerunner.model
         return [(layer, head) for layer in model.attention_layers for head in range(model.heads)]
 
-    def without(self, heads: Collection[Head]) -> Float[ndarray, " prompt"]:
-        """The metric of each prompt with some heads replaced together."""
+    @property
+    def clean_batches(self) -> Iterable[CleanBatch]:
+        """The clean runs of all batches, run again if they are too large to be kept."""
+        return self._kept or map(self._clean_batch, self._batches)
+
+    def without(
+        self, heads: Collection[Head], half: int | None = None
+    ) -> Float[ndarray, " prompt"]:
+        """The metric of each prompt with some heads replaced together.
+
+        Args:
+            heads: those that are replaced.
+            half: of the prompts that run; NaN at the others.
+        """
         by_layer = heads_by_layer(heads)
 
-        def change(clean: _CleanBatch) -> HeadsSet:
-            values = {
-                layer: clean.replacements[layer][..., members, :]
-                for layer, members in by_layer.items()
-            }
-            return HeadsSet(by_layer, values)
+        def states(clean: CleanBatch) -> Tensor:
+            if not by_layer:
+                return clean.run.states
+            values = {}
+            for layer, members in by_layer.items():
+                values[layer] = clean.later_values(layer)[..., members, :]
+            return self.rerunner.states(clean.later, HeadsSet(by_layer, values))
 
-        return self._joined(change)
+        return self.of_states(states, half)
 
-    def only(self, heads: Collection[Head]) -> Float[ndarray, " prompt"]:
+    def only(self, heads: Collection[Head], half: int | None = None) -> Float[ndarray, " prompt"]:
         """The metric of each prompt with all heads replaced but these."""
-        return self.without([head for head in self.heads if head not in set(heads)])
+        return self.without([head for head in self.heads if head not in set(heads)], half)
 
-    def attributions(self) -> Float[ndarray, "prompt head"]:
-        """First-order estimate of the effect of replacing each head alone.
+    def of_states(
+        self,
+        states: Callable[[CleanBatch], Float[Tensor, "place d_model"]],
+        half: int | None = None,
+    ) -> Float[ndarray, " prompt"]:
+        """The metric of all prompts of a half, or of both, by the last states of each batch."""
+        sums = _PromptSums.zeros(self.prompts.count)
+        for clean in self.clean_batches:
+            if half in (None, clean.batch.half):
+                batch = clean.batch
+                sums.add(batch, self._scores(states(clean), batch.label))
+        metric = self._metric_of(sums)
+        return metric if half is None else np.where(self.prompts.halves == half, metric, np.nan)
 
-        Gradient of the metric by a head's output, times the change of this output, summed over
-        positions (attribution patching, Nanda 2023). For `accuracy` the gradient is that of the
-        log-probabilities.
+    def gradients(
+        self, clean: CleanBatch, *, smooth: bool = False
+    ) -> dict[int, Float[Tensor, "row position head width"]]:
+        """Gradient of the sum of the metric over a batch's places by each head's z.
+
+        For `accuracy` the gradient is that of the log-probabilities.
+
+        Args:
+            clean: the batch.
+            smooth: hold the scales of norms, and halve what passes gates; see `smoothed`.
         """
-        effects = np.zeros((self.prompts.count, len(self.heads)))
-        for clean in self._clean:
-            gradient = self._mixing_gradient(clean)
-            np.add.at(effects, clean.batch.prompt_of_row, -gradient)
+        kept = self._gradients.get((id(clean), smooth))
+        if kept is not None:
+            return kept
+        network = self.rerunner.network
+        z: dict[int, Tensor] = {}
+        taken = HeadsTaken(dict(clean.run.z), z)
+        holding = smoothed(network) if smooth else nullcontext()
+        with frozen_weights(network), torch.enable_grad(), holding, taken.applied(
+            self.rerunner.model
+        ):
+            states = self.rerunner.place_states(clean.batch.rows)
+            total = self.total(clean.batch, states)
+            gradients = torch.autograd.grad(total, list(z.values()))
+        heads = self.rerunner.model.heads
+        by_layer = {}
+        for layer, gradient in zip(z, gradients, strict=True):
+            by_layer[layer] = gradient.view(*gradient.shape[:2], heads, -1).detach()
+        if self._kept:
+            self._gradients[id(clean), smooth] = by_layer
+        return by_layer
+
+    def attributions(self, *, smooth: bool = False) -> Float[ndarray, "prompt position head"]:
+        """First-order estimate of the effect of replacing each head alone, at each position.
+
+        Gradient of the metric by a head's output, times the change of this output (attribution
+        patching, Nanda 2023); summed over positions it is the estimate for the head.
+
+        Args:
+            smooth: see `gradients`.
+        """
+        width = max(len(one.tokens) for one in self.prompts.continuations)
+        effects = np.zeros((self.prompts.count, width, len(self.heads)))
+        for clean in self.clean_batches:
+            gradients = self.gradients(clean, smooth=smooth)
+            parts = []
+            for layer, gradient in gradients.items():
+                change = clean.replacements[layer] - clean.run.z[layer]
+                parts.append((gradient * change.to(gradient)).sum(-1))
+            of_batch = torch.cat(parts, -1).double().cpu().numpy()
+            length = of_batch.shape[1]
+            np.add.at(effects[:, :length], clean.batch.prompt_of_row, of_batch)
         return effects
+
+    def total(
+        self, batch: PromptBatch, states: Float[Tensor, "place d_model"]
+    ) -> Float[Tensor, ""]:
+        """The sum of the metric over a batch's prompts, which can be differentiated."""
+        weights = batch.sign
+        if self.metric == "log-probability":
+            weights = (batch.sign > 0).astype(np.int64)
+        of_label = _at_labels(self._log_probabilities(states), batch.label)
+        total: Tensor = (of_label * torch.from_numpy(weights).to(of_label)).sum()
+        return total
+
+    def replaced(
+        self, read: Callable[[CleanRun], Float[Tensor, "row position ..."]]
+    ) -> list[Float[Tensor, "row position ..."]]:
+        """What takes the place of some activation under the runner's method, for each batch."""
+        rows = [clean.batch.rows for clean in self.clean_batches]
+        values = [read(clean.run) for clean in self.clean_batches]
+        if self.method == "zero":
+            return [torch.zeros_like(value) for value in values]
+        if self.method == "resample":
+            aligned = []
+            for clean, value in zip(self.clean_batches, values, strict=True):
+                corrupt = clean.batch.corrupt
+                assert corrupt is not None, "resample needs a corrupt prompt in each row"
+                other = read(self.rerunner.clean(corrupt))
+                lengths = clean.batch.rows.lengths
+                aligned.append(aligned_at_end(other, corrupt.lengths, value, lengths))
+            return aligned
+        sums = TokenSums(by_position=self.method == "position")
+        for row, value in zip(rows, values, strict=True):
+            sums.add(row, value)
+        means = []
+        for row, value in zip(rows, values, strict=True):
+            means.append(at_positions(sums.means(), row).expand_as(value))
+        return means
 
     def output_norms(self) -> dict[Head, float]:
         """Mean norm of each head's output z W_O over the prompts' tokens, without the first."""
-        return output_norms(self.rerunner, (clean.run for clean in self._clean))
+        return output_norms(self.rerunner, (clean.run for clean in self.clean_batches))
 
     def above_chance(self) -> Float[ndarray, " prompt"]:
         """Lead of the untouched model over one that does not know the answers, by prompt.
@@ -171,7 +293,7 @@ class TaskRunner:
         tokens = sorted(set(first_token.values()))
         uniform = -np.log(self.rerunner.model.vocabulary_size)
         above = np.zeros(self.prompts.count)
-        for clean in self._clean:
+        for clean in self.clean_batches:
             is_first = _is_first_of_answer(clean.batch)
             states = clean.run.states
             states = states[torch.from_numpy(is_first).to(states.device)]
@@ -184,11 +306,6 @@ class TaskRunner:
                 above[prompt] = row[is_right].item() - expected
         return above
 
-    @property
-    def _clean(self) -> Iterable[_CleanBatch]:
-        """The clean runs of all batches, run again if they are too large to be kept."""
-        return self._kept or map(self._clean_batch, self._batches)
-
     def _clean_bytes(self) -> int:
         """Bytes of the clean runs: the input and the heads' outputs of each layer."""
         network = self.rerunner.network
@@ -197,15 +314,18 @@ class TaskRunner:
         layers = len(self.rerunner.blocks) + 2 * len(self.rerunner.outputs)
         return tokens * int(width) * layers * int(network.dtype.itemsize)
 
-    def _clean_batch(self, batch: PromptBatch) -> _CleanBatch:
-        run = self.rerunner.clean(batch.rows)
-        if self.method == "mean":
-            replacements = self._means
+    def _clean_batch(self, batch: PromptBatch) -> CleanBatch:
+        start = batch.start if self.method == "resample" else 0
+        run, later = self.rerunner.clean_from(batch.rows, start)
+        if self.method in ("mean", "position"):
+            replacements = {
+                layer: at_positions(means, batch.rows) for layer, means in self._means.items()
+            }
         elif self.method == "zero":
             replacements = {layer: z[:1, :1] * 0 for layer, z in run.z.items()}
         else:
             replacements = self._corrupt_outputs(batch, run)
-        return _CleanBatch(batch, run, replacements)
+        return CleanBatch(batch, run, later, replacements)
 
     def _corrupt_outputs(self, batch: PromptBatch, run: CleanRun) -> dict[int, HeadOutputs]:
         """Each head's z on the corrupt prompts, at the positions of the clean ones."""
@@ -217,19 +337,6 @@ class TaskRunner:
                 corrupt.z[layer], batch.corrupt.lengths, z, batch.rows.lengths
             )
         return outputs
-
-    def _joined(
-        self, change: Callable[[_CleanBatch], OutputChange | None]
-    ) -> Float[ndarray, " prompt"]:
-        """The metric of all prompts, with a change of each batch."""
-        sums = _PromptSums.zeros(self.prompts.count)
-        for clean in self._clean:
-            intervention = change(clean)
-            states = clean.run.states
-            if intervention is not None:
-                states = self.rerunner.states(clean.run, intervention)
-            sums.add(clean.batch, self._scores(states, clean.batch.label))
-        return self._metric_of(sums)
 
     def _metric_of(self, sums: _PromptSums) -> Float[ndarray, " prompt"]:
         if self.metric == "log-probability":
@@ -256,50 +363,26 @@ class TaskRunner:
         logs: Tensor = unembed(states).float().log_softmax(-1)
         return logs
 
-    def _mixing_gradient(self, clean: _CleanBatch) -> Float[ndarray, "row head"]:
-        """Derivative of the metric of each row by the share of each head's own output, at 1."""
-        model = self.rerunner.model
-        batch = clean.batch
-        size = len(model.attention_layers), len(batch.rows.tokens), model.heads
-        weights = torch.from_numpy(self._weights(batch))
-        with frozen_weights(self.rerunner.network), torch.enable_grad():
-            shares = torch.ones(size, device=model.device, requires_grad=True)
-            by_layer = dict(zip(model.attention_layers, shares, strict=True))
-            mixed = HeadsMixed(by_layer, clean.replacements)
-            with mixed.applied(model):
-                states = self.rerunner.place_states(batch.rows)
-            logs = self._log_probabilities(states)
-            of_label = _at_labels(logs, batch.label)
-            total = (of_label * weights.to(of_label)).sum()
-            (gradient,) = torch.autograd.grad(total, shares)
-        by_row = gradient.transpose(0, 1).flatten(1)
-        return by_row.double().cpu().numpy()
-
-    def _weights(self, batch: PromptBatch) -> Int[ndarray, " place"]:
-        """Factors of the log-probabilities of the places in the metric that is differentiated."""
-        if self.metric == "log-probability":
-            return (batch.sign > 0).astype(np.int64)
-        return batch.sign
-
 
 @dataclass(frozen=True, eq=False)
-class HeadsMixed(OutputChange):
-    """Each head's z mixed with another value: share 1 is its own z, share 0 the other value."""
+class HeadsTaken(OutputChange):
+    """Every head's z as it is, as a leaf or a node of which a gradient can be taken."""
 
-    shares: Mapping[int, Float[Tensor, "row head"]]
-    """Shares by layer."""
-    values: Replacements
+    of_layers: Mapping[int, HeadOutputs]
+    z: dict[int, Tensor]
+    """Filled with each layer's z while the model runs."""
 
     @property
     def layers(self) -> frozenset[int]:
-        """The layers with shares."""
-        return frozenset(self.shares)
+        """All layers with heads."""
+        return frozenset(self.of_layers)
 
     def edit(self, layer: int, z: HeadOutputs) -> HeadOutputs:
-        """The mixture at every position."""
-        share = self.shares[layer][:, None, :, None].to(z)
-        value = self.values[layer].to(z)
-        return share * z + (1 - share) * value
+        """The z itself."""
+        if not z.requires_grad:
+            z = z.detach().requires_grad_()
+        self.z[layer] = z
+        return z
 
 
 def _at_labels(

@@ -421,7 +421,7 @@ def _scores(rerunner: Rerunner, text: AblationText, heads: Sequence[Head], metho
         clean = rerunner.clean(rows)
         clean_parts.append(clean.scores)
         for layer, head in heads:
-            value = values[layer][[head]]
+            value = values[layer][:, [head]]
             without_head = HeadsSet({layer: [head]}, {layer: value})
             parts[layer, head].append(rerunner.scores(clean, without_head))
     return _Scores(

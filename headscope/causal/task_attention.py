@@ -1,0 +1,294 @@
+"""From where to where heads attend on a task's prompts, what follows without it, what they write."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from einops import einsum
+from jaxtyping import Bool, Float
+from numpy import ndarray
+from torch import Tensor
+
+from headscope.causal.direct_paths import DirectPaths
+from headscope.causal.head_set import Head
+from headscope.causal.intervention import AttentionChange, HeadsSet
+from headscope.causal.roles import PromptRoles
+from headscope.causal.task_runner import CleanBatch, TaskRunner
+from headscope.models.engines.attention import AttentionCall, Output
+from headscope.models.engines.engine import StoppedError
+from headscope.models.layout.projections import output_matrix
+
+NEAR = 2
+"""Largest difference of distance of the control tokens beside a key."""
+LISTED = 5
+"""Tokens that are listed as raised and as lowered most."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Reading:
+    """A head's attention in one batch."""
+
+    pattern: Float[Tensor, "row query key"]
+    value: Float[Tensor, "row key width"]
+    has_sink: bool
+    """True if attention can go to a learned sink, which has no value."""
+
+    def moved(self) -> Float[Tensor, "row query key width"]:
+        """Change of z at each query if the attention on a key moves to the first token."""
+        value = self.value[:, None]
+        first = torch.zeros_like(value[:, :, :1]) if self.has_sink else value[:, :, :1]
+        return self.pattern[..., None] * (first - value)
+
+
+@dataclass(frozen=True, eq=False)
+class _Reader(AttentionChange):
+    """The attention as it is; stores that of some heads."""
+
+    heads: Sequence[Head]
+    read: dict[Head, _Reading]
+
+    @property
+    def layers(self) -> frozenset[int]:
+        """Their layers."""
+        return frozenset(layer for layer, _ in self.heads)
+
+    def attend(self, call: AttentionCall) -> Output:
+        """The layer's own."""
+        pattern = call.pattern().float()
+        per_value = call.query.shape[1] // call.value.shape[1]
+        for layer, head in self.heads:
+            if layer == call.layer:
+                self.read[layer, head] = _Reading(
+                    pattern=pattern[:, head].clone(),
+                    value=call.value[:, head // per_value].float().clone(),
+                    has_sink=call.score_terms.sink is not None,
+                )
+        return call.output()
+
+
+class TaskAttention:
+    """Some heads' attention among the roles of a task's prompts.
+
+    Args:
+        runner: the model on the task.
+        roles: of its prompts' positions.
+        heads: those that are read.
+    """
+
+    def __init__(self, runner: TaskRunner, roles: PromptRoles, heads: Sequence[Head]) -> None:
+        self.runner = runner
+        self.roles = roles
+        width = max(len(one.tokens) for one in runner.prompts.continuations)
+        self.masks: Bool[ndarray, "role prompt position"] = roles.masks(width)
+        self._read: list[dict[Head, _Reading]] = []
+        for clean in runner.clean_batches:
+            reader = _Reader(heads, {})
+            with torch.inference_mode():
+                runner.rerunner.states(clean.run, reader)
+            self._read.append(reader.read)
+
+    @cached_property
+    def prompt_rows(self) -> list[tuple[int, int]]:
+        """Batch and row of each prompt; of several rows the first."""
+        rows: dict[int, tuple[int, int]] = {}
+        for number, clean in enumerate(self.runner.clean_batches):
+            for row, prompt in enumerate(clean.batch.prompt_of_row.tolist()):
+                rows.setdefault(prompt, (number, row))
+        return [rows[prompt] for prompt in range(self.runner.prompts.count)]
+
+    def pattern(self, head: Head, prompt: int) -> Float[ndarray, "query key"]:
+        """A head's pattern on a prompt."""
+        batch, row = self.prompt_rows[prompt]
+        length = len(self.roles.of_prompt[prompt])
+        return self._read[batch][head].pattern[row, :length, :length].cpu().numpy()
+
+    def masses(self, head: Head) -> Float[ndarray, "prompt from_role to_role"]:
+        """Mean attention of the queries of a role to all keys of a role; NaN if one is absent."""
+        masses = []
+        for prompt in range(self.runner.prompts.count):
+            pattern = self.pattern(head, prompt)
+            of_role = self.masks[:, prompt, : len(pattern)].astype(float)
+            counts = of_role.sum(1)
+            with np.errstate(invalid="ignore", divide="ignore"):
+                mass = of_role @ pattern @ of_role.T / counts[:, None]
+            mass[:, counts == 0] = np.nan
+            masses.append(mass)
+        return np.stack(masses)
+
+    def control(self, head: Head, from_role: int, to_role: int) -> Float[ndarray, " prompt"]:
+        """The same for as many other keys, at most `NEAR` tokens nearer or farther.
+
+        The first token is no control, nor is the query itself; NaN if a prompt has no other key.
+        """
+        means = np.full(self.runner.prompts.count, np.nan)
+        for prompt in range(self.runner.prompts.count):
+            pattern = self.pattern(head, prompt)
+            queries = np.flatnonzero(self.masks[from_role, prompt])
+            keys = np.flatnonzero(self.masks[to_role, prompt])
+            of_queries = []
+            for query in queries.tolist():
+                near = np.arange(1, query)
+                near = near[~np.isin(near, keys)]
+                visible = keys[keys <= query]
+                if not len(near) or not len(visible):
+                    continue
+                apart = np.abs(near[:, None] - visible[None])
+                sums = 0.0
+                for key in range(len(visible)):
+                    at_like_distance = near[apart[:, key] <= NEAR]
+                    sums += pattern[query, at_like_distance].mean() if len(at_like_distance) else 0
+                of_queries.append(sums)
+            if of_queries:
+                means[prompt] = np.mean(of_queries)
+        return means
+
+    def cut_estimates(self, head: Head) -> Float[ndarray, "prompt from_role to_role"]:
+        """First-order estimate of the effect of each cut, by smoothed gradients; see `cut`."""
+        layer, number = head
+        roles = len(self.roles.names)
+        effects = np.zeros((self.runner.prompts.count, roles, roles))
+        for clean, read in zip(self.runner.clean_batches, self._read, strict=True):
+            gradient = self.runner.gradients(clean, smooth=True)[layer][:, :, number].float()
+            of_cells = einsum(gradient, read[head].moved(), "row q width, row q k width -> row q k")
+            masks = self._row_masks(clean)
+            of_roles = einsum(masks, of_cells, masks, "f row q, row q k, t row k -> row f t")
+            np.add.at(effects, clean.batch.prompt_of_row, of_roles.double().cpu().numpy())
+        return effects
+
+    def cut(self, head: Head, from_role: int, to_role: int) -> Float[ndarray, " prompt"]:
+        """Change of the metric if the attention of a role's queries to a role's keys is moved.
+
+        It moves to the first token, or to a learned sink; the head's attention is that of the
+        untouched model otherwise.
+        """
+        layer, number = head
+        read_of = dict(zip(map(id, self._batches), self._read, strict=True))
+
+        def states(clean: CleanBatch) -> Tensor:
+            masks = self._row_masks(clean)
+            moved = read_of[id(clean.batch)][head].moved()
+            change = einsum(
+                masks[from_role], masks[to_role], moved, "row q, row k, row q k width -> row q width"
+            )
+            z = clean.run.z[layer][:, :, [number]]
+            z = z + change[:, :, None].to(z)
+            # positions that are kept cannot be changed
+            run = clean.later
+            if bool(masks[from_role][:, : run.rows.start].any()):
+                run = clean.run
+            changed = HeadsSet({layer: [number]}, {layer: z[:, run.rows.start :]})
+            return self.runner.rerunner.states(run, changed)
+
+        return self.runner.of_states(states) - self.runner.clean
+
+    @property
+    def _batches(self) -> list[object]:
+        return [clean.batch for clean in self.runner.clean_batches]
+
+    def _row_masks(self, clean: CleanBatch) -> Float[Tensor, "role row position"]:
+        width = clean.batch.rows.tokens.shape[1]
+        masks = self.masks[:, clean.batch.prompt_of_row, :width]
+        return torch.from_numpy(masks).float().to(clean.batch.rows.tokens.device)
+
+
+@dataclass(frozen=True, eq=False)
+class Writing:
+    """What a head writes at the last token of each prompt, through the final norm as it is there.
+
+    Logits minus their mean over the vocabulary; differences are nats.
+    """
+
+    answer: Float[ndarray, " prompt"]
+    wrong: Float[ndarray, " prompt"]
+    """NaN without a wrong answer."""
+    raises: list[tuple[str, float]]
+    """Tokens with the largest mean over prompts."""
+    lowers: list[tuple[str, float]]
+    copies: float | None
+    """Share of prompts in which, of the prompt's tokens, it raises the one most that it attends to
+    most; None if it attends to the first token most everywhere."""
+
+
+@torch.inference_mode()
+def writing(
+    paths: DirectPaths, attention: TaskAttention, heads: Sequence[Head]
+) -> Mapping[Head, Writing]:
+    """What heads write at the last token; of answers of several tokens the first counts."""
+    runner = attention.runner
+    prompts = runner.prompts
+    ends = np.array([len(names) - 1 for names in attention.roles.of_prompt])
+    layers = {layer for layer, _ in heads}
+    z_of: dict[tuple[int, int], Tensor] = {}
+    scale_of = np.zeros(prompts.count)
+
+    # outputs and the last norm's scale at the last token of each prompt
+    for number, clean in enumerate(runner.clean_batches):
+        rows = [row for batch, row in attention.prompt_rows if batch == number]
+        of_batch = [p for p, (batch, _) in enumerate(attention.prompt_rows) if batch == number]
+        width = clean.batch.rows.tokens.shape[1]
+        places = torch.tensor([r * width + int(ends[p]) for r, p in zip(rows, of_batch, strict=True)])
+
+        def take(layer: int, z: Tensor, scale: Tensor, of_batch: list[int] = of_batch) -> None:
+            if layer in layers:
+                for place, prompt in enumerate(of_batch):
+                    z_of[layer, prompt] = z[place] * scale[place]
+
+        with paths.watching(places, take) as end, suppress(StoppedError):
+            runner.rerunner.network.base_model(clean.batch.rows.tokens, use_cache=False)
+        assert end.scale is not None
+        scale_of[of_batch] = end.scale.double().cpu().numpy()
+
+    labels = {1: np.full(prompts.count, -1), -1: np.full(prompts.count, -1)}
+    for one in prompts.continuations:
+        labels[one.sign][one.prompt] = one.labels[0]
+    rows_of = {one.prompt: torch.tensor(one.tokens) for one in prompts.continuations}
+    weight = paths.unembedding.weight
+    mean_row = weight.float().mean(0)
+    found = {}
+    for layer, number in heads:
+        z = torch.stack([z_of[layer, prompt][number] for prompt in range(prompts.count)])
+        matrix = output_matrix(paths.outputs[layer]).float()
+        width = z.shape[-1]
+        written = z.float() @ matrix[number * width : (number + 1) * width]
+        post_norm = paths.post_norms[layer]
+        if post_norm is not None:
+            written = post_norm.linear(written)
+        scale = torch.from_numpy(scale_of).to(written)[:, None]
+        written = paths.final_norm.linear(written) * scale
+        centre = written @ mean_row
+
+        def on(tokens: Tensor, prompt: int, written: Tensor = written, centre: Tensor = centre) -> Tensor:
+            return weight[tokens].float() @ written[prompt] - centre[prompt]
+
+        of_label = {}
+        for sign, of_prompts in labels.items():
+            values = np.full(prompts.count, np.nan)
+            for prompt in np.flatnonzero(of_prompts >= 0).tolist():
+                values[prompt] = float(on(torch.tensor([int(of_prompts[prompt])]), prompt)[0])
+            of_label[sign] = values
+        copied = []
+        for prompt in range(prompts.count):
+            pattern = attention.pattern((layer, number), prompt)[ends[prompt]]
+            if pattern.argmax() == 0:
+                continue
+            tokens = rows_of[prompt][1 : len(pattern)]
+            attended = tokens[int(pattern[1:].argmax())]
+            distinct = tokens.unique()
+            copied.append(bool(distinct[on(distinct, prompt).argmax()] == attended))
+        mean = weight.float() @ written.mean(0) - centre.mean()
+        spell = runner.rerunner.model.tokenizer.spell
+        most = mean.topk(LISTED)
+        least = (-mean).topk(LISTED)
+        found[layer, number] = Writing(
+            answer=of_label[1],
+            wrong=of_label[-1],
+            raises=list(zip(spell(most.indices.tolist()), most.values.tolist(), strict=True)),
+            lowers=list(zip(spell(least.indices.tolist()), (-least.values).tolist(), strict=True)),
+            copies=float(np.mean(copied)) if copied else None,
+        )
+    return found
