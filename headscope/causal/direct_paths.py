@@ -8,8 +8,8 @@ of one other module; and the last norm's output, unembedded, must be the logits.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -223,13 +223,29 @@ def direct_paths(model: Model) -> DirectPaths:
     refuse_mixed_heads(model)
     network = plain_network_of(model)
     try:
-        return _find_paths(network, model.heads)
+        return find_paths(network, model.heads)
     except Exception as error:  # a model's own code may fail in any way
         kind = "" if isinstance(error, HeadscopeError) else f"{type(error).__name__}: "
         raise ModelError(
             f"{model.name}: its direct effects cannot be measured ({kind}{first_line(error)}); run "
             "without --direct-effects"
         ) from error
+
+
+@torch.no_grad()
+def norms_of(network: Any) -> list[FrozenNorm]:
+    """The norms that read the residual stream, found by their names and by what they do."""
+    weight = network.get_input_embeddings().weight
+    calls = _calls(network, _text(weight))
+    norms = []
+    for call in calls.values():
+        if "norm" in type(call.module).__name__.lower():
+            with suppress(ModelError):  # one that does something else keeps its own gradient
+                norm = _frozen_norm(call)
+                # gradients pass these, which were made without any
+                gain, bias = norm.gain.clone(), norm.bias.clone()
+                norms.append(replace(norm, gain=gain, bias=bias))
+    return norms
 
 
 class _Call(NamedTuple):
@@ -241,7 +257,7 @@ class _Call(NamedTuple):
 
 
 @torch.inference_mode()
-def _find_paths(network: Any, heads: int) -> DirectPaths:
+def find_paths(network: Any, heads: int) -> DirectPaths:
     """The modules that what heads write goes through.
 
     Raises:
@@ -250,9 +266,7 @@ def _find_paths(network: Any, heads: int) -> DirectPaths:
     """
     outputs = [output_projection(module) for module in projection_modules(network)]
     blocks = list(layer_list(network, len(outputs)))
-    weight = network.get_input_embeddings().weight
-    positions = torch.arange(TOKENS, device=weight.device)
-    tokens = (positions[None] * 7 + 3) % len(weight)
+    tokens = _text(network.get_input_embeddings().weight)
     calls = _calls(network, tokens)
     post_norms = []
     for block, output in zip(blocks, outputs, strict=True):
@@ -266,6 +280,12 @@ def _find_paths(network: Any, heads: int) -> DirectPaths:
         final_norm=final_norm,
         unembedding=unembedding,
     )
+
+
+def _text(weight: Tensor) -> Int[Tensor, "1 token"]:
+    """A short text for a network with this embedding."""
+    positions = torch.arange(TOKENS, device=weight.device)
+    return (positions[None] * 7 + 3) % len(weight)
 
 
 def _calls(network: Any, tokens: Tensor) -> dict[nn.Module, _Call]:
