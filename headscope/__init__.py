@@ -57,7 +57,6 @@ if TYPE_CHECKING:
 if TYPE_CHECKING:
     # generated: studies
     from headscope.studies.ablate import ablate as ablate
-    from headscope.studies.ablate_task import ablate_task as ablate_task
     from headscope.studies.anatomy import anatomy as anatomy
     from headscope.studies.anatomy_shapes import shapes as shapes
     from headscope.studies.collapse import collapse as collapse
@@ -75,6 +74,7 @@ if TYPE_CHECKING:
     from headscope.studies.prune import prune as prune
     from headscope.studies.redundancy import redundancy as redundancy
     from headscope.studies.sweep import sweep as sweep
+    from headscope.studies.task.task import task as task
     from headscope.studies.verify import verify as verify
     from headscope.studies.verify_labels import judge_labels as judge_labels
     from headscope.studies.weights import weights as weights

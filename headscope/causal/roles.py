@@ -16,8 +16,8 @@ from headscope.stimuli.tasks import TaskRow
 END, START, REPEAT, FIRST, ANSWER, WRONG, AFTER_FIRST, OTHER = (
     *("end", "start", "repeat", "first", "answer", "wrong", "after first", "other"),
 )
-COMMON = 0.8
-"""Share of the prompts of a template that give a position its role, if the others have none."""
+COMMON = 0.5
+"""Least share of a template's prompts that give a position its role, if the others have none."""
 LEAST_CONSTANT = 0.5
 """Least share of equal tokens that makes prompts of one length a template."""
 _SPACED = r"[\p{Latin}\p{Greek}\p{Cyrillic}\p{N}]"  # scripts that write spaces between words
@@ -187,7 +187,8 @@ def _repeated(text: PromptText, in_all: set[str]) -> tuple[tuple[list[int], list
 def _aligned_by_template(prompts: Sequence[PromptText], found: list[list[str]]) -> str | None:
     """The template that prompts share; what varies in it and has no role becomes a slot.
 
-    Roles that most prompts have at a position are given to the others; changes `found`.
+    A role that most prompts have at a position is given to the others, and one that few have is
+    none; changes `found`.
     """
     if len({len(names) for names in found}) > 1:
         return None
@@ -199,14 +200,14 @@ def _aligned_by_template(prompts: Sequence[PromptText], found: list[list[str]]) 
     slots = 0
     for position, constant in enumerate(is_constant):
         counts = Counter(names[position] for names in found)
-        role, count = counts.most_common(1)[0]
-        if role == OTHER and not constant and count == len(found):
+        of_some = [name for name in counts if name != OTHER]
+        if not of_some and not constant:
             slots += 1
-            role = f"slot {slots}"
-        if role != OTHER and (count >= COMMON * len(found) or role.startswith("slot")):
+            of_some = [f"slot {slots}"]
+        if len(of_some) == 1:
+            is_common = not counts[of_some[0]] or counts[of_some[0]] >= COMMON * len(found)
             for names in found:
-                if names[position] == OTHER:
-                    names[position] = role
+                names[position] = of_some[0] if is_common else OTHER
         token = prompts[0].strings[position]
         if position and constant:
             parts.append(token)

@@ -1,4 +1,4 @@
-"""From where to where heads attend on a task's prompts, what follows without it, what they write."""
+"""From where to where heads attend on a task's prompts, what that does, and what they write."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 import torch
 from einops import einsum
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from numpy import ndarray
 from torch import Tensor
 
@@ -173,7 +173,10 @@ class TaskAttention:
             masks = self._row_masks(clean)
             moved = read_of[id(clean.batch)][head].moved()
             change = einsum(
-                masks[from_role], masks[to_role], moved, "row q, row k, row q k width -> row q width"
+                masks[from_role],
+                masks[to_role],
+                moved,
+                "row q, row k, row q k width -> row q width",
             )
             z = clean.run.z[layer][:, :, [number]]
             z = z + change[:, :, None].to(z)
@@ -214,6 +217,17 @@ class Writing:
     most; None if it attends to the first token most everywhere."""
 
 
+def _written_on(
+    weight: Float[Tensor, "vocabulary d_model"],
+    written: Float[Tensor, "prompt d_model"],
+    centre: Float[Tensor, " prompt"],
+    tokens: Int[Tensor, " token"],
+    prompt: int,
+) -> Float[Tensor, " token"]:
+    """What is written on the logits of some tokens in a prompt."""
+    return weight[tokens].float() @ written[prompt] - centre[prompt]
+
+
 @torch.inference_mode()
 def writing(
     paths: DirectPaths, attention: TaskAttention, heads: Sequence[Head]
@@ -231,7 +245,9 @@ def writing(
         rows = [row for batch, row in attention.prompt_rows if batch == number]
         of_batch = [p for p, (batch, _) in enumerate(attention.prompt_rows) if batch == number]
         width = clean.batch.rows.tokens.shape[1]
-        places = torch.tensor([r * width + int(ends[p]) for r, p in zip(rows, of_batch, strict=True)])
+        places = torch.tensor(
+            [r * width + int(ends[p]) for r, p in zip(rows, of_batch, strict=True)]
+        )
 
         def take(layer: int, z: Tensor, scale: Tensor, of_batch: list[int] = of_batch) -> None:
             if layer in layers:
@@ -262,7 +278,9 @@ def writing(
         written = paths.final_norm.linear(written) * scale
         centre = written @ mean_row
 
-        def on(tokens: Tensor, prompt: int, written: Tensor = written, centre: Tensor = centre) -> Tensor:
+        def on(
+            tokens: Tensor, prompt: int, written: Tensor = written, centre: Tensor = centre
+        ) -> Tensor:
             return weight[tokens].float() @ written[prompt] - centre[prompt]
 
         of_label = {}

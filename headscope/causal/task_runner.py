@@ -194,8 +194,11 @@ class TaskRunner:
         z: dict[int, Tensor] = {}
         taken = HeadsTaken(dict(clean.run.z), z)
         holding = smoothed(network) if smooth else nullcontext()
-        with frozen_weights(network), torch.enable_grad(), holding, taken.applied(
-            self.rerunner.model
+        with (
+            frozen_weights(network),
+            torch.enable_grad(),
+            holding,
+            taken.applied(self.rerunner.model),
         ):
             states = self.rerunner.place_states(clean.batch.rows)
             total = self.total(clean.batch, states)

@@ -94,7 +94,7 @@ _Command = TypeVar("_Command", bound=Callable[..., None])
 
 _FIRST = (
     *("classify", "heads", "why", "show", "report"),
-    *("compare", "ablate", "explain", "verify", "serve"),
+    *("task", "compare", "ablate", "explain", "verify", "serve"),
 )
 
 

@@ -167,53 +167,36 @@ def verify(
     call.show(result, call.write(result))
 
 
-@body("ablate")
-def ablate(
-    call: StudyCall,
-    run: ModelOrRun,
-    top: Annotated[
-        int | None,
-        typer.Option(help="With --task: ablate the N most harmful heads together."),
-    ] = None,
-    find: Annotated[
-        bool,
-        typer.Option(
-            "--find", help="With --task: search a small set that takes 80 % of the metric."
-        ),
-    ] = False,
-    metric: Annotated[
-        str | None,
-        typer.Option(
-            help="With --task: difference, log-probability or accuracy.", show_default=False
-        ),
-    ] = None,
-    prompts: Annotated[int | None, typer.Option(help="With --task: maximum prompts.")] = None,
-    revision: Annotated[
-        str | None, typer.Option(help="With --task: branch, tag or commit on the hub.")
-    ] = None,
-) -> None:
-    """Ablate heads of a run's tags and write RUN/causal.csv, or on a task's prompts.
+@body("task")
+def task(call: StudyCall) -> None:
+    """Explain your task: which heads matter, from where to where, what they write, who feeds them.
 
-    With --task each head of a model is ablated on your prompts, or named heads are ablated together
-    beside 20 random sets of heads of similar layer and norm. The table of a run that cannot be
-    written, such as atlas:mini, is written with --out.
+    Prompts come from a file, see docs/how-to/your_task.md. The page, the figure, the circuit and
+    three tables are written to a folder. The same command goes on after a stop.
+    """
+    from headscope.studies.task.task import FILES
+
+    name = Path(str(call.arguments["rows"])).stem
+    out = Path(call.arguments["out"] or Path("runs/tasks") / name)
+    try:
+        result = call.result(
+            out=out,
+            on_message=message_listener(call.quiet),
+            progress=not call.quiet,
+        )
+    except KeyboardInterrupt as stop:
+        warn("headscope: stopped; finished stages are kept, and the same command goes on")
+        raise typer.Exit(stop_code(stop)) from None
+    call.show(result, [out / file for file in FILES])
+
+
+@body("ablate")
+def ablate(call: StudyCall, run: Path) -> None:
+    """Ablate heads of a run's tags, and write RUN/causal.csv.
+
+    The table of a run that cannot be written, such as atlas:mini, is written with --out.
     """
     call.check()
-    options: dict[str, Any] = {"find": True} if find else {}
-    numbers = {"top": top, "metric": metric, "prompts": prompts, "revision": revision}
-    options |= {name: value for name, value in numbers.items() if value is not None}
-    if call.arguments["task"] is not None:
-        result = call.result(run=run, **options)
-        call.show(result, call.write(result))
-        return
-    if options or call.figure:
-        raise HeadscopeError(
-            "--top, --find, --metric, --prompts, --revision and --figure need --task"
-        )
-    _ablate_tags(call, Path(run))
-
-
-def _ablate_tags(call: StudyCall, run: Path) -> None:
     from headscope.run import load
     from headscope.runs.contents import REPORT
     from headscope.runs.tables import CAUSE_TABLE

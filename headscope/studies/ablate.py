@@ -25,22 +25,19 @@ from pydantic import Field
 from headscope.causal.head_set import mean_outputs, output_norms
 from headscope.causal.intervention import HeadsSet
 from headscope.causal.rerun import CleanRun, Rerunner, Score, TokenRows
-from headscope.causal.task_runner import Method
 from headscope.corpus.window import Window
-from headscope.errors import ArgumentError, RunError
+from headscope.errors import RunError
 from headscope.heads import head_name
 from headscope.models.model import Model
 from headscope.models.stream import batch_tokens_on, in_batches, padded_tokens
 from headscope.options import Device, Heads, Positive, RunCorpus, Seed, Source
 from headscope.progress import OnProgress, Progress, Steps, progress_bar
-from headscope.resolve import ModelOrRun, model_of, text_of, the_run
+from headscope.resolve import RunName, model_of, text_of, the_run
 from headscope.runs.listing import ALL_HEADS, Head, selected_heads, tagged_types
 from headscope.statistics.bootstrap import estimate
 from headscope.statistics.causes import AWAY, COMPETENT, UNTESTED, judged
 from headscope.statistics.result import Result
-from headscope.stimuli.tasks import OptionalTask
 from headscope.studies.ablate_edges import QUERIES, edge_effects, tags_of
-from headscope.studies.ablate_task import ablate_task
 from headscope.studies.ablate_texts import (
     AblationText,
     ItemScore,
@@ -63,8 +60,6 @@ DIRECTIONS = (
     "direction: an effect of a head below 0 is harm; an effect of a tag is a divergence, always "
     "above 0, and a loss of the next token beyond the control's is harm"
 )
-TASK_OPTIONS = ("find", "metric", "prompts", "revision", "top")
-"""Arguments of `ablate_task` that `ablate` does not name itself."""
 NORM_TOKENS = 1_024
 """Tokens on which the norms of heads' outputs are measured."""
 
@@ -72,14 +67,12 @@ NORM_TOKENS = 1_024
 STUDY = Study(
     command=Command(
         group="top",
-        summary="Measure what breaks without heads, or on your own task.",
+        summary="Measure what breaks without heads.",
         examples=(
             "headscope ablate runs/mini --only edges",
-            "headscope ablate smollm2 --task prompts.csv --out task.csv --figure task.png",
-            "headscope ablate smollm2 --task ioi --heads L17H4,L20H0",
+            "headscope ablate runs/mini --heads L5H3 --how zero",
         ),
         out="Write the table to this .csv file, too or instead if the run cannot be written.",
-        figure="With --task: draw the effects: a .png, .svg or .pdf file.",
     ),
     rows="head × behaviour, then a row per tag",
     columns=table_columns("""
@@ -122,22 +115,11 @@ STUDY = Study(
 
 @study(STUDY)
 def ablate(
-    run: ModelOrRun,
+    run: RunName,
     *,
-    task: OptionalTask = None,
-    heads: Annotated[
-        Heads | None,
-        Field(
-            description="tagged, all, a type, a relation, or names such as L5H1,L6H9. Default: "
-            "tagged; with a task each head alone, while named heads are ablated together."
-        ),
-    ] = None,
+    heads: Heads = "tagged",
     how: Annotated[
-        Method,
-        Field(
-            description="Replace outputs by their mean, by zero, or with a task by those on the "
-            "corrupt prompt (resample)."
-        ),
+        Literal["mean", "zero"], Field(description="Replace outputs by their mean or by zero.")
     ] = "mean",
     only: Annotated[
         Literal["both", "heads", "edges"],
@@ -151,37 +133,19 @@ def ablate(
     progress: Progress = True,
     source: Source = None,
     device: Device = "auto",
-    **task_options: Any,
 ) -> StudyResult:
     """Measure the effects of ablating heads, and of knocking out the edges of their tags.
 
-    With a task, a model or a run is measured on its prompts instead; see `hs.ablate_task`, which
-    also takes the other options. `headscope.statistics.causes.judged` describes the verdicts.
+    `headscope.statistics.causes.judged` describes the verdicts.
 
     Raises:
-        ArgumentError: an option of tasks without a task, or one of tags with a task.
         RunError: the run has no model, or its weights have changed.
         ModelError: the model cannot be loaded or intervened on.
         CorpusError: the run's text cannot be read.
         HeadscopeError: no such head, none tagged, or a head without a tag whose edges alone are to
             be knocked out.
     """
-    if task is not None:
-        _check_default("task", only=only, queries=queries, corpus=corpus)
-        return ablate_task(
-            run,
-            task=task,
-            heads=heads,
-            how=how,
-            seed=seed,
-            progress=progress,
-            source=source,
-            device=device,
-            **task_options,
-        )
-    _check_no_task_options(task_options, how)
     run = the_run(run)
-    heads = heads or "tagged"
     selection = selected_heads(run, heads)
     check_testable(run, heads, selection, only=only)
     corpora = text_of(run, corpus, seed=seed)
@@ -198,16 +162,6 @@ def ablate(
     return _result(run, pd.concat(tables, ignore_index=True))
 
 
-def _check_no_task_options(task_options: Mapping[str, Any], how: str) -> None:
-    """Refuse options of tasks where there is no task."""
-    unknown = [name for name in task_options if name not in TASK_OPTIONS]
-    if unknown:
-        raise TypeError(f"ablate() got an unexpected keyword argument {unknown[0]!r}")
-    if task_options or how == "resample":
-        name = next(iter(task_options), "how='resample'")
-        raise ArgumentError(f"{name} needs a task")
-
-
 @dataclass(frozen=True, eq=False)
 class _HeadAblation:
     """Text on which heads of a run are ablated, and how."""
@@ -215,7 +169,7 @@ class _HeadAblation:
     run: Result
     model: Model
     corpora: Sequence[str | Path]
-    method: Method
+    method: str
     seed: int
 
     def effects(self, heads: str, progress: OnProgress) -> pd.DataFrame:
@@ -244,14 +198,6 @@ def _result(run: Result, effects: pd.DataFrame) -> StudyResult:
         notes=[DIRECTIONS],
         draw=partial(STUDY.draw, table=tests),
     )
-
-
-def _check_default(of_what: str, **options: Any) -> None:
-    """Refuse options that have no effect beside another one."""
-    defaults = {"only": "both", "queries": QUERIES, "corpus": None}
-    for name, value in options.items():
-        if value != defaults[name]:
-            raise ArgumentError(f"{name} has no effect with a {of_what}; leave it out")
 
 
 def check_testable(run: Result, heads: str, selection: Sequence[Head], *, only: str) -> None:

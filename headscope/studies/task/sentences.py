@@ -1,0 +1,83 @@
+"""Sentences on the heads of a task."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from headscope.causal.roles import AFTER_FIRST, ANSWER, END, FIRST, OTHER, REPEAT, START, WRONG
+
+IN_WORDS: Mapping[str, str] = {
+    END: "the last token",
+    START: "the first token",
+    REPEAT: "the repeated word",
+    FIRST: "the first occurrence of the repeated word",
+    AFTER_FIRST: "the token after that first occurrence",
+    ANSWER: "the answer in the prompt",
+    WRONG: "the wrong answer in the prompt",
+    OTHER: "other tokens",
+}
+
+
+def role_in_words(role: str) -> str:
+    """A role as a sentence names it.
+
+    >>> role_in_words("end"), role_in_words("subject")
+    ('the last token', 'the subject')
+    """
+    return IN_WORDS.get(role, role if role.startswith("slot ") else f"the {role}")
+
+
+def head_sentences(head: Mapping[str, Any], unit: str) -> Iterator[str]:
+    """What a head does on a task, a sentence for each of its edges, then one on what it writes."""
+    whole = head["effect"]
+    for edge in head["attention"]:
+        line = (
+            f"{head['name']}: from {role_in_words(edge['from'])} to {role_in_words(edge['to'])} "
+            f"({edge['mass']['mean']:.2f}"
+        )
+        if edge["control"] is not None:
+            line += f", control {edge['control']:.2f}"
+        line += ")"
+        if edge["cut"] is not None and whole is not None:
+            line += (
+                f"; without this edge {edge['cut']['mean']:+.2f} {unit}, "
+                f"without the head {whole['mean']:+.2f}"
+            )
+        yield line
+    writes = head["writes"]
+    if writes is None:
+        return
+    raised = ", ".join(repr(token) for token, _ in writes["raises"][:3])
+    line = f"{head['name']} writes {writes['answer']['mean']:+.2f} on the answer"
+    if writes["wrong"] is not None:
+        line += f" and {writes['wrong']['mean']:+.2f} on the wrong one"
+    line += f" directly; over the prompts it raises {raised} most"
+    if writes["copies"] is not None:
+        line += f"; it copies what it attends to in {writes['copies']:.0%} of the prompts"
+    yield line
+
+
+def differs_sentence(counts: Mapping[str, int], prompts: int, moved: int) -> str:
+    """Which positions differ between the prompts and the corrupt ones, and what follows.
+
+    Args:
+        counts: prompts in which a position of each role differs.
+        prompts: number of prompts.
+        moved: prompts whose corrupt prompt has another number of tokens.
+    """
+    if moved == prompts:
+        return "corrupt prompts have other numbers of tokens; they are aligned at their ends"
+    parts = [f"{role} (in {count} of {prompts})" for role, count in counts.items()]
+    line = f"{', '.join(parts) or 'no position'} differ between prompt and corrupt prompt"
+    if moved:
+        line += f"; {moved} corrupt prompts have another number of tokens and differ everywhere"
+    return (
+        f"{line}; what comes before is the same in both, so that heads which act there alone have "
+        "no effect, and paths from there have none"
+    )
+
+
+def role_notes(notes: Sequence[str]) -> list[str]:
+    """Notes without repetition."""
+    return list(dict.fromkeys(notes))

@@ -1,0 +1,865 @@
+"""A task explained: which heads matter, from where to where, what they write, who feeds them."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float
+from numpy import ndarray
+from pydantic import Field
+
+from headscope.causal.direct_paths import find_paths
+from headscope.causal.head_set import Head
+from headscope.causal.paths import VIAS, PathReader
+from headscope.causal.rerun import Rerunner
+from headscope.causal.roles import START, PromptRoles, differing_roles
+from headscope.causal.task_attention import TaskAttention, Writing, writing
+from headscope.causal.task_prompts import TaskPrompts
+from headscope.causal.task_runner import Method, Metric, TaskRunner
+from headscope.errors import CorpusError, HeadscopeError, ModelError, first_line
+from headscope.heads import head_name, parse_head
+from headscope.models.families import refuse_encoder
+from headscope.options import (
+    Device,
+    OnMessage,
+    Overwrite,
+    PathName,
+    Positive,
+    Revision,
+    Seed,
+    Source,
+)
+from headscope.progress import Progress, Steps, progress_bar
+from headscope.resolve import ModelOrRun, model_or_run
+from headscope.runs.recorded_paths import name_of
+from headscope.runs.tables import table_to_csv
+from headscope.runs.write import check_target, write_files
+from headscope.statistics.estimates import adjusted
+from headscope.statistics.result import Result
+from headscope.stimuli.tasks import MIN_PROMPTS, OptionalTask, Task, TaskSource, read_task
+from headscope.studies.study import Study, study, table_columns
+from headscope.studies.study_table import Command
+from headscope.studies.task.circuit import (
+    MAX_Q,
+    Judge,
+    Statistics,
+    by_size,
+    chosen,
+    judged_circuit,
+    sizes,
+)
+from headscope.studies.task.sentences import differs_sentence, head_sentences
+from headscope.studies.task.stages import Stages
+from headscope.views.study_figure import HeatMap
+from headscope.views.study_result import StudyResult
+from headscope.views.task_page import circuit_figure, task_page
+
+OF_EACH = 30
+"""Heads with the largest estimates of each kind that are measured exactly."""
+MOST_MEASURED = 45
+DESCRIBED = 12
+"""Heads with the largest effects whose attention is described, besides those of the circuit."""
+CUTS = 3
+"""Edges of a head that are cut."""
+LEAST_MASS = 0.05
+"""Least mean attention from role to role that is described."""
+CONFIRMED = 4
+"""Strongest paths into a head that are run exactly."""
+LEAST_PATH = 0.01
+"""Least estimate of a path, as a share of the effect of replacing all heads."""
+FILES = ("task.html", "circuit.svg", "circuit.json", "heads.csv", "attention.csv", "edges.csv")
+REPLACED_BY: Mapping[str, str] = {
+    "mean": "mean over tokens",
+    "position": "mean by position",
+    "zero": "zero",
+    "resample": "corrupt prompt",
+}
+
+STUDY = Study(
+    command=Command(
+        group="top",
+        summary="Explain your task: heads, paths and their circuit.",
+        examples=(
+            "headscope task smollm2 prompts.csv",
+            "headscope task smollm2 ioi --sets 200 --out runs/ioi",
+        ),
+        out="",
+        figure="",
+    ),
+    rows="head of the model, the largest effects first",
+    columns=table_columns("""
+        layer, head | count, ≥ 0 | layer of the head, and its number there
+        tags | types joined by `;` | tags of the head in the run; empty without a run
+        effect | the metric's unit | metric with the head replaced − untouched; below 0 is harm
+        ci_low, ci_high | the metric's unit | ends of its 95 % interval over groups of prompts
+        p_value | 0 to 1 | two-sided test over groups that the effect is 0
+        q_value | 0 to 1 | Benjamini–Hochberg over all heads of the model
+        attribution | the metric's unit | first-order estimate of the effect
+        smooth | the metric's unit | the same with norms held and gates halved
+        measured | True or False | False if by both estimates the head is not among the first 30;
+            then its effect is empty
+        in_circuit | True or False | the head is in the circuit
+        share | share | what the circuit's faithfulness loses without the head
+        sentence | text | from where to where it attends most, and what follows without that
+    """),
+    figure=HeatMap(value="effect", letters="tags", label="effect on the metric, below 0 is harm"),
+    encoders=False,
+    bad_call={"sets": 0},
+)
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class TaskResult(StudyResult):
+    """A task explained: three tables, the circuit, and a page."""
+
+    attention: pd.DataFrame
+    """A row per head and pair of roles: its mean attention, and the effect of cutting it."""
+    edges: pd.DataFrame
+    """A row per path from a sender into the query, key or value of a head of the circuit."""
+    circuit: dict[str, Any]
+    """All of it, as `circuit.json`."""
+    patterns: Mapping[str, Sequence[Float[ndarray, "query key"]]]
+    """By a head's name, its attention on each prompt."""
+
+    @property
+    def heads(self) -> pd.DataFrame:
+        """The table: a row per head."""
+        return self.table
+
+    def report(self, path: PathName, *, overwrite: Overwrite = False) -> Path:
+        """Write the page, one HTML file that works offline.
+
+        Raises:
+            WriteError: it is there already, or cannot be written.
+        """
+        write_files({Path(path): task_page(self.circuit, self.patterns)}, overwrite=overwrite)
+        return Path(path)
+
+    def write(self, folder: PathName, *, overwrite: Overwrite = False) -> list[Path]:
+        """Write the page, the figure, the circuit and the tables into a folder.
+
+        Raises:
+            WriteError: one of them is there already, or cannot be written.
+        """
+        contents = (
+            task_page(self.circuit, self.patterns),
+            circuit_figure(self.circuit),
+            json.dumps(self.circuit, indent=1, ensure_ascii=False, allow_nan=False) + "\n",
+            self.csv(),
+            table_to_csv(self.attention),
+            table_to_csv(self.edges),
+        )
+        files = {Path(folder) / name: text for name, text in zip(FILES, contents, strict=True)}
+        write_files(files, overwrite=overwrite)
+        return list(files)
+
+
+@study(STUDY)
+def task(
+    model: ModelOrRun,
+    rows: TaskSource,
+    *,
+    how: Annotated[
+        Method | None,
+        Field(
+            description="Replace outputs of heads by those on the corrupt prompt (resample), by "
+            "their mean over tokens (mean) or at each position (position), or by zero. Default: "
+            "resample if each row has a corrupt prompt, else mean."
+        ),
+    ] = None,
+    metric: Annotated[
+        Metric | None,
+        Field(
+            description="Default: difference (log-probability of the answer − that of the wrong "
+            "one) if the task has wrong answers, else log-probability."
+        ),
+    ] = None,
+    prompts: Annotated[
+        Positive | None, Field(description="Maximum number of prompts. Default: all.")
+    ] = None,
+    quick: Annotated[
+        bool, Field(description="Estimate heads by gradients alone; run none exactly.")
+    ] = False,
+    sets: Annotated[Positive, Field(description="Random sets of heads beside the circuit.")] = 50,
+    other_words: Annotated[
+        OptionalTask, Field(description="The same task in other words: a second file.")
+    ] = None,
+    out: Annotated[
+        PathName | None,
+        Field(
+            description="Folder of the results, in which an interrupted call goes on. Default of "
+            "the command: runs/tasks/NAME."
+        ),
+    ] = None,
+    overwrite: Overwrite = False,
+    seed: Seed = 0,
+    progress: Progress = True,
+    on_message: OnMessage = lambda line: None,
+    source: Source = None,
+    revision: Revision = None,
+    device: Device = "auto",
+) -> TaskResult:
+    """Explain a task: heads that matter, from where to where, what they write, who feeds them.
+
+    Heads with the largest estimates by two kinds of gradients are replaced one by one. Those with
+    the largest effects on one half of the prompts are the circuit; it is judged on the other half,
+    beside random sets of heads of similar layer and norm. If the interval of the metric includes
+    chance, nothing is measured.
+
+    Raises:
+        CorpusError: the task has invalid rows, or too few prompts that the tokenizer can ask.
+        ChoiceError: no task of that name ships.
+        HeadscopeError: the model cannot do the task.
+        ModelError: the model cannot be loaded or intervened on.
+        RunError: the run has no model, or its weights have changed.
+        WriteError: the folder has results already, or cannot be written.
+    """
+    folder = None if out is None else Path(out)
+    for name in FILES if folder else ():
+        check_target(folder / name, overwrite=overwrite)
+    asked = read_task(rows, seed=seed).first(prompts)
+    how, metric = _checked(asked, how, metric)
+    second = None if other_words is None else read_task(other_words, seed=seed).first(prompts)
+    if second is not None:
+        _checked(second, how, metric)
+    with progress_bar(progress, "explaining", unit="layers") as bar:
+        loaded, run = model_or_run(model, source=source, revision=revision, device=device)
+        refuse_encoder(loaded, "task")
+        spelled = TaskPrompts.of(asked, loaded)
+        if len(np.unique(spelled.groups)) < 2 * MIN_PROMPTS:
+            raise CorpusError(
+                f"{spelled.name}: {len(np.unique(spelled.groups))} groups of prompts; to choose "
+                f"heads on one half and judge them on the other, {2 * MIN_PROMPTS} are needed"
+            )
+        started = time.perf_counter()
+        runner = TaskRunner(Rerunner(loaded), spelled, metric=metric, method=how)
+        seconds = time.perf_counter() - started
+        key = [vars(row) for row in asked.rows], loaded.weights_sha256, how, metric, seed, 1
+        explanation = _Explanation(
+            runner=runner,
+            run=run,
+            stages=Stages(folder, repr(key)),
+            statistics=Statistics(spelled.groups, seed),
+            sets=sets,
+            seed=seed,
+        )
+        explanation.check_competence()
+        on_message(explanation.estimate(seconds, quick=quick))
+        result = explanation.quick(bar) if quick else explanation.whole(bar, second)
+    if folder is not None:
+        result.write(folder, overwrite=overwrite)
+        explanation.stages.remove()
+    return result
+
+
+def _checked(asked: Task, how: Method | None, metric: Metric | None) -> tuple[Method, Metric]:
+    """The method and the metric, by default those that the task allows."""
+    if how is None:
+        how = "resample" if asked.has_corrupt else "mean"
+    if how == "resample":
+        asked.check_corrupt("resample")
+    if metric is None:
+        metric = "difference" if asked.compares else "log-probability"
+    if metric == "difference":
+        asked.check_wrong("the metric difference")
+    return how, metric
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Explanation:
+    """A model on a task whose stages are measured one after the other."""
+
+    runner: TaskRunner
+    run: Result | None
+    stages: Stages
+    statistics: Statistics
+    sets: int
+    seed: int
+
+    @property
+    def unit(self) -> str:
+        """Unit of effects."""
+        return "of the prompts" if self.runner.metric == "accuracy" else "nats"
+
+    @property
+    def layers(self) -> int:
+        """Blocks of the model."""
+        return len(self.runner.rerunner.blocks)
+
+    def check_competence(self) -> None:
+        """Refuse a task that the model cannot do: no head is to blame then.
+
+        Raises:
+            HeadscopeError: the interval of the metric includes chance.
+        """
+        runner = self.runner
+        above = self.statistics.interval(runner.above_chance())
+        if above["low"] > 0:
+            return
+        raise HeadscopeError(
+            f"{runner.rerunner.model.name} cannot do the task {runner.prompts.name}: its "
+            f"{runner.metric} minus chance is {above['mean']:.3f} [{above['low']:.3f}, "
+            f"{above['high']:.3f}] over {runner.prompts.count} prompts; no head was replaced"
+        )
+
+    def estimate(self, seconds: float, *, quick: bool) -> str:
+        """A line on what is measured, and how long it takes by the time of the first runs."""
+        prompts = self.runner.prompts
+        tokens = sum(len(text.strings) for text in prompts.texts)
+        kept = np.mean([clean.later.rows.start for clean in self.runner.clean_batches])
+        share = 1 - float(kept) * prompts.count / tokens
+        # the first runs are two of each prompt, or three with means
+        passes = 8.0
+        if not quick:
+            curve = len(sizes(len(self.runner.heads))) + 10
+            passes += MOST_MEASURED / 2 * share + (self.sets + curve / 2) * share + 30
+        about = seconds / 2 * passes
+        resumed = "; an interrupted run goes on" if self.stages.resumed else ""
+        return (
+            f"{prompts.name}: {prompts.count} prompts, {tokens:,} tokens, heads replaced by "
+            f"{REPLACED_BY[self.runner.method]}; about {max(1, round(about)):,} seconds{resumed}"
+        )
+
+    def attributions(self) -> dict[str, Float[ndarray, "prompt position head"]]:
+        """Both first-order estimates."""
+        return {
+            "attribution": self.stages.array("attribution", self.runner.attributions),
+            "smooth": self.stages.array("smooth", lambda: self.runner.attributions(smooth=True)),
+        }
+
+    def quick(self, progress: Callable[[int, int], None]) -> TaskResult:
+        """Estimates by gradients alone, and the attention of the heads with the largest."""
+        steps = Steps(progress, 7 * self.layers)
+        estimates = self._means(self.attributions())
+        steps.advance(6 * self.layers)
+        described = _candidates(estimates)[:DESCRIBED]
+        heads = [self.runner.heads[number] for number in described]
+        roles = PromptRoles.of(self.runner.prompts.texts)
+        attention = TaskAttention(self.runner, roles, heads)
+        parts = self._described(attention, heads, {}, {}, steps)
+        circuit = {
+            **dict.fromkeys(("cpr", "cmd", "completeness", "p_value", "halves", "other_words")),
+            **{"heads": [], "curve": [], "random": [], "sets": 0},
+        }
+        notes = ["effects are first-order estimates by gradients; no head was run exactly"]
+        return self._result(
+            roles=roles,
+            attention=attention,
+            estimates=estimates,
+            effects={},
+            parts=parts,
+            edges=[],
+            circuit=circuit,
+            notes=notes,
+        )
+
+    def whole(self, progress: Callable[[int, int], None], second: Task | None) -> TaskResult:
+        """Everything: exact effects, the circuit, the heads' attention and writing, and paths."""
+        runner, statistics = self.runner, self.statistics
+        count = len(runner.heads)
+        estimates = self._means(self.attributions())
+        measured = [runner.heads[number] for number in _candidates(estimates)]
+        of_layers = sum(self.layers - layer for layer, _ in measured)
+        judging = len(sizes(count)) + 2 * self.sets + 14
+        steps = Steps(
+            progress,
+            of_layers * (2 if second else 1)
+            + judging * self.layers // 2
+            + (DESCRIBED * CUTS + 10 * CONFIRMED) * self.layers // 2
+            + 10 * self.layers,
+        )
+
+        # heads that may matter, one by one
+        effects = self._exact(runner, self.stages, "", measured, steps)
+        floor = self.stages.array("floor", lambda: runner.without(runner.heads))
+        whole_effect = float((floor - runner.clean).mean())
+
+        # each half chooses a circuit; that of the first is judged on the second
+        halves = []
+        for half in (0, 1):
+            prompts = runner.prompts.halves == half
+            halves.append(chosen(effects, whole_effect, statistics, prompts, count))
+        members = halves[0]
+        if not members:
+            raise HeadscopeError(
+                f"{runner.prompts.name}: no head's effect is at least 2 % of that of all heads at "
+                f"q < {MAX_Q:g} on one half of the prompts, so that there is no circuit; more "
+                "prompts may decide it"
+            )
+        chosen_on = runner.prompts.halves == 0
+        of_half = {head: np.where(chosen_on, effect, np.nan) for head, effect in effects.items()}
+        order = by_size(of_half)
+        by_estimate = np.argsort(-np.abs(sum(estimates.values())), kind="stable")
+        in_turn = [runner.heads[number] for number in by_estimate.tolist()]
+        order += [head for head in in_turn if head not in effects]
+        judge = Judge(runner, self.stages, statistics, floor, steps, self.layers // 2)
+        circuit = judged_circuit(judge, members, order, self.sets, self.seed)
+        shares = {}
+        for head in members:
+            without = judge.kept([other for other in members if other != head])
+            lost = judge.kept(members) - without
+            shares[head] = statistics.ratio(lost, judge.whole)["mean"]
+        circuit["halves"] = _agreement(*halves)
+        circuit["other_words"] = None
+        if second is not None:
+            circuit["other_words"] = self._in_other_words(second, members, measured, steps)
+
+        # the heads with the largest effects, from role to role
+        roles = PromptRoles.of(runner.prompts.texts)
+        q_values = statistics.q_values(effects, count)
+        largest = [head for head in by_size(effects)[:DESCRIBED] if q_values[head] < MAX_Q]
+        described = list(dict.fromkeys([*members, *largest]))
+        attention = TaskAttention(runner, roles, described)
+        writes, notes = self._writes(attention, described)
+        parts = self._described(attention, described, effects, writes, steps)
+
+        edges, path_notes = self._paths(attention, members, whole_effect, steps)
+        return self._result(
+            roles=roles,
+            attention=attention,
+            estimates=estimates,
+            effects=effects,
+            parts=parts,
+            edges=edges,
+            circuit=circuit,
+            shares=shares,
+            notes=[*notes, *path_notes],
+        )
+
+    def _means(self, by_position: Mapping[str, ndarray]) -> dict[str, Float[ndarray, " head"]]:
+        return {name: values.sum(1).mean(0) for name, values in by_position.items()}
+
+    def _exact(
+        self,
+        runner: TaskRunner,
+        stages: Stages,
+        prefix: str,
+        heads: Sequence[Head],
+        steps: Steps,
+    ) -> dict[Head, Float[ndarray, " prompt"]]:
+        """Exact effects of heads, one by one."""
+        effects = {}
+        for head in heads:
+            name = f"{prefix}{head_name(*head)}"
+            metric = stages.array(name, partial(runner.without, [head]))
+            effects[head] = metric - runner.clean
+            steps.advance(self.layers - head[0])
+        return effects
+
+    def _in_other_words(
+        self, second: Task, members: Sequence[Head], measured: Sequence[Head], steps: Steps
+    ) -> dict[str, Any]:
+        """The circuit on the same task in other words."""
+        runner = self.runner
+        prompts = TaskPrompts.of(second, runner.rerunner.model)
+        other = TaskRunner(runner.rerunner, prompts, metric=runner.metric, method=runner.method)
+        statistics = Statistics(prompts.groups, self.seed)
+        effects = self._exact(other, self.stages, "other-", measured, steps)
+        floor = self.stages.array("other-floor", lambda: other.without(other.heads))
+        kept = self.stages.array("other-only", lambda: other.only(members))
+        every = np.ones(prompts.count, bool)
+        whole_effect = float((floor - other.clean).mean())
+        found = chosen(effects, whole_effect, statistics, every, len(runner.heads))
+        agreement = _agreement(members, found)
+        return {
+            "name": prompts.name,
+            "prompts": prompts.count,
+            "clean": statistics.interval(other.clean),
+            "faithfulness": statistics.ratio(kept - floor, other.clean - floor),
+            "heads": agreement["second"],
+            "jaccard": agreement["jaccard"],
+        }
+
+    def _writes(
+        self, attention: TaskAttention, heads: Sequence[Head]
+    ) -> tuple[Mapping[Head, Writing], list[str]]:
+        """What heads write, and a note if the model's direct effects cannot be computed."""
+        model = self.runner.rerunner.model
+        try:
+            paths = find_paths(self.runner.rerunner.network, model.heads)
+            return writing(paths, attention, heads), []
+        except ModelError as error:
+            return {}, [f"what heads write was not computed: {first_line(error)}"]
+
+    def _described(
+        self,
+        attention: TaskAttention,
+        heads: Sequence[Head],
+        effects: Mapping[Head, Float[ndarray, " prompt"]],
+        writes: Mapping[Head, Writing],
+        steps: Steps,
+    ) -> dict[Head, dict[str, Any]]:
+        """Each head's edges from role to role, the strongest of which are cut, and its writing."""
+        names = attention.roles.names
+        statistics = self.statistics
+        parts = {}
+        for head in heads:
+            masses = attention.masses(head)
+            # where the head's edges matter, by the first order
+            sizes_of_cuts = np.abs(attention.cut_estimates(head).mean(0))
+            with np.errstate(invalid="ignore"):
+                mass = np.nan_to_num(np.nanmean(masses, 0))
+            sizes_of_cuts[mass < LEAST_MASS] = 0
+            sizes_of_cuts[:, names.index(START)] = 0  # what is moved goes there
+            strongest = np.argsort(-sizes_of_cuts, axis=None, kind="stable")[:CUTS]
+            edges = []
+            for cell in strongest.tolist():
+                from_role, to_role = divmod(cell, len(names))
+                if not sizes_of_cuts[from_role, to_role]:
+                    continue
+                control = attention.control(head, from_role, to_role)
+                edge = {
+                    "from": names[from_role],
+                    "to": names[to_role],
+                    "mass": statistics.interval(masses[:, from_role, to_role]),
+                    "control": _number(np.nanmean(control))
+                    if not np.isnan(control).all()
+                    else None,
+                    "cut": None,
+                }
+                if effects:
+                    name = f"cut-{head_name(*head)}-{from_role}-{to_role}"
+                    cut = partial(attention.cut, head, from_role, to_role)
+                    effect = self.stages.array(name, cut)
+                    edge["cut"] = statistics.interval(effect)
+                    steps.advance(self.layers - head[0])
+                edges.append(edge)
+            edges.sort(key=lambda edge: -abs((edge["cut"] or {"mean": 0})["mean"]))
+            parts[head] = {"attention": edges, "writes": self._writing(writes.get(head))}
+        return parts
+
+    def _writing(self, written: Writing | None) -> dict[str, Any] | None:
+        if written is None:
+            return None
+        statistics = self.statistics
+        compares = self.runner.prompts.compares
+        difference = written.answer - written.wrong
+        return {
+            "answer": statistics.interval(written.answer),
+            "wrong": statistics.interval(written.wrong) if compares else None,
+            "difference": statistics.interval(difference) if compares else None,
+            "raises": [[token, round(size, 3)] for token, size in written.raises],
+            "lowers": [[token, round(size, 3)] for token, size in written.lowers],
+            "copies": written.copies,
+        }
+
+    def _paths(
+        self, attention: TaskAttention, members: Sequence[Head], floor: float, steps: Steps
+    ) -> tuple[list[dict[str, Any]], list[str]]:
+        """Paths into the heads of the circuit; the strongest estimates are run exactly."""
+        try:
+            reader = PathReader(self.runner)
+        except ModelError as error:
+            return [], [f"paths into heads were not computed: {first_line(error)}"]
+        names = attention.roles.names
+        edges = []
+        for receiver in members:
+            senders = reader.senders(receiver)
+            of_via = reader.estimates(receiver, at=attention.masks)
+            steps.advance(1)
+            # the strongest over queries, keys and values, senders and roles: of heads, then others
+            means = np.stack([of_via[via].mean(0) for via in VIAS])
+            is_head = np.array([sender.head is not None for sender in senders])[:, None]
+            strongest = []
+            for kind, limit in ((is_head, CONFIRMED), (~is_head, CONFIRMED // 2)):
+                sizes_of_kind = np.abs(means) * kind
+                cells = np.argsort(-sizes_of_kind, axis=None, kind="stable")[:limit]
+                least = LEAST_PATH * abs(floor)
+                strongest += [cell for cell in cells.tolist() if sizes_of_kind.flat[cell] >= least]
+            for cell in strongest:
+                via_number, sender, role = np.unravel_index(cell, means.shape)
+                via = VIAS[via_number]
+                mask = attention.masks[role]
+                exact = partial(reader.exact, receiver, via, [senders[sender]], at=mask)
+                name = f"path-{senders[sender]}-{head_name(*receiver)}-{via}-{role}"
+                effect = self.stages.array(name, exact)[:, 0]
+                steps.advance(self.layers - receiver[0])
+                edges.append(
+                    {
+                        "from": str(senders[sender]),
+                        "to": head_name(*receiver),
+                        "via": via,
+                        "role": names[role],
+                        "effect": self.statistics.interval(effect),
+                        "estimate": float(means[via_number, sender, role]),
+                        "p_value": self.statistics.p_value(effect),
+                    }
+                )
+        q_values = adjusted(np.array([edge["p_value"] for edge in edges]))
+        for edge, q_value in zip(edges, q_values.tolist(), strict=True):
+            large = abs(edge["effect"]["mean"]) >= LEAST_PATH * abs(floor)
+            edge["confirmed"] = bool(q_value < MAX_Q and large)
+        edges.sort(key=lambda edge: -abs(edge["effect"]["mean"]))
+        return edges, []
+
+    def _result(
+        self,
+        *,
+        roles: PromptRoles,
+        attention: TaskAttention,
+        estimates: Mapping[str, Float[ndarray, " head"]],
+        effects: Mapping[Head, Float[ndarray, " prompt"]],
+        parts: Mapping[Head, dict[str, Any]],
+        edges: list[dict[str, Any]],
+        circuit: dict[str, Any],
+        notes: list[str],
+        shares: Mapping[Head, float] | None = None,
+    ) -> TaskResult:
+        """Tables, `circuit.json` and patterns of what was measured."""
+        runner, statistics = self.runner, self.statistics
+        model = runner.rerunner.model
+        tags = _tags(self.run)
+        q_values = statistics.q_values(effects, len(runner.heads))
+        members = set(circuit["heads"])
+        table = []
+        records = []
+        for number, head in enumerate(runner.heads):
+            name = head_name(*head)
+            effect = effects.get(head)
+            interval = None if effect is None else statistics.interval(effect)
+            record = {
+                "name": name,
+                "layer": head[0],
+                "head": head[1],
+                "effect": interval,
+                "q_value": q_values.get(head),
+                "attribution": float(estimates["attribution"][number]),
+                "smooth": float(estimates["smooth"][number]),
+                "tags": tags.get(head, ""),
+                "in_circuit": name in members,
+                "share": (shares or {}).get(head),
+                "attention": [],
+                "writes": None,
+                **parts.get(head, {}),
+            }
+            record["sentences"] = list(head_sentences(record, self.unit))
+            if effect is not None or head in parts:
+                records.append(record)
+            table.append(
+                {
+                    "layer": head[0],
+                    "head": head[1],
+                    "tags": tags.get(head, ""),
+                    "effect": interval["mean"] if interval else np.nan,
+                    "ci_low": interval["low"] if interval else np.nan,
+                    "ci_high": interval["high"] if interval else np.nan,
+                    "p_value": np.nan if effect is None else statistics.p_value(effect),
+                    "q_value": q_values.get(head, np.nan),
+                    "attribution": record["attribution"],
+                    "smooth": record["smooth"],
+                    "measured": effect is not None,
+                    "in_circuit": name in members,
+                    "share": np.nan if record["share"] is None else record["share"],
+                    "sentence": next(iter(record["sentences"]), ""),
+                }
+            )
+        frame = pd.DataFrame(table, columns=STUDY.names)
+        size = frame["effect"].abs() if effects else frame["smooth"].abs()
+        frame = frame.loc[size.fillna(-1).sort_values(ascending=False, kind="stable").index]
+        place = {head: number for number, head in enumerate(zip(frame["layer"], frame["head"]))}
+        records.sort(key=lambda record: place[record["layer"], record["head"]])
+        clean = statistics.interval(runner.clean)
+        all_notes = [
+            *runner.prompts.notes,
+            *roles.notes(runner.prompts.texts[0].row.roles),
+            *notes,
+        ]
+        content = {
+            "headscope": version("headscope"),
+            "task": {
+                "name": runner.prompts.name,
+                "prompts": runner.prompts.count,
+                "groups": len(np.unique(runner.prompts.groups)),
+                "metric": runner.metric,
+                "unit": self.unit,
+                "clean": clean,
+                "replaced_by": REPLACED_BY[runner.method],
+                "differs": self._differs(roles),
+            },
+            "model": {
+                "name": name_of(model.name),
+                "layers": model.layers + len(model.others),
+                "heads": model.heads,
+            },
+            "roles": [vars(role) for role in roles.roles],
+            "template": roles.template,
+            "prompts": self._prompts(roles),
+            "heads": records,
+            "edges": edges,
+            "circuit": circuit,
+            "notes": all_notes,
+        }
+        members_first = [parse_head(name) for name in circuit["heads"]]
+        shown = [*members_first, *(head for head in parts if head not in members_first)]
+        patterns = {
+            head_name(*head): [
+                attention.pattern(head, prompt) for prompt in range(runner.prompts.count)
+            ]
+            for head in shown
+        }
+        columns = ["layer", "head", "tags", "effect", "q_value", "in_circuit", "share", "sentence"]
+        if not effects:
+            columns = ["layer", "head", "tags", "attribution", "smooth", "sentence"]
+        return TaskResult(
+            title=(
+                f"{name_of(model.name)}, task {runner.prompts.name}: {runner.metric} "
+                f"{clean['mean']:.3f} [{clean['low']:.3f}, {clean['high']:.3f}] over "
+                f"{runner.prompts.count} prompts; heads replaced by {REPLACED_BY[runner.method]}"
+            ),
+            table=frame.reset_index(drop=True),
+            terminal_table=frame.head(DESCRIBED)[columns],
+            notes=[*_circuit_lines(circuit), *all_notes],
+            values={"task": runner.prompts.name, "metric": runner.metric, "how": runner.method},
+            draw=STUDY.draw,
+            attention=_attention_table(records),
+            edges=_edge_table(edges),
+            circuit=_without_nan(content),
+            patterns=patterns,
+        )
+
+    def _differs(self, roles: PromptRoles) -> str:
+        """Which positions differ from the corrupt prompt; empty for another method."""
+        if self.runner.method != "resample":
+            return ""
+        differs = []
+        moved = 0
+        for prompt, names in enumerate(roles.of_prompt):
+            one = next(c for c in self.runner.prompts.continuations if c.prompt == prompt)
+            assert one.corrupt is not None
+            if len(one.corrupt) != len(one.tokens):
+                moved += 1
+                differs.append(np.zeros(0, int))
+                continue
+            apart = np.array(one.tokens) != np.array(one.corrupt)
+            differs.append(np.flatnonzero(apart[: len(names)]))
+        counts = differing_roles(roles, differs)
+        return differs_sentence(counts, self.runner.prompts.count, moved)
+
+    def _prompts(self, roles: PromptRoles) -> list[dict[str, Any]]:
+        prompts = []
+        for number, text in enumerate(self.runner.prompts.texts):
+            prompts.append(
+                {
+                    "tokens": list(text.strings),
+                    "roles": list(roles.of_prompt[number]),
+                    "answer": text.row.answer,
+                    "wrong": text.row.wrong or None,
+                    "clean": float(self.runner.clean[number]),
+                }
+            )
+        return prompts
+
+
+def _candidates(estimates: Mapping[str, Float[ndarray, " head"]]) -> list[int]:
+    """The heads with the largest estimates of each kind, those of both kinds in turn."""
+    orders = [np.argsort(-np.abs(values), kind="stable")[:OF_EACH] for values in estimates.values()]
+    in_turn = np.stack(orders, 1).flatten().tolist()
+    return list(dict.fromkeys(in_turn))[:MOST_MEASURED]
+
+
+def _agreement(first: Sequence[Head], second: Sequence[Head]) -> dict[str, Any]:
+    """Two circuits, and their heads in common as a share of those of either."""
+    either = {*first, *second}
+    common = set(first) & set(second)
+    return {
+        "first": [head_name(*head) for head in first],
+        "second": [head_name(*head) for head in second],
+        "jaccard": len(common) / len(either) if either else None,
+    }
+
+
+def _circuit_lines(circuit: Mapping[str, Any]) -> Iterator[str]:
+    """The circuit for a terminal."""
+    if not circuit["heads"]:
+        return
+    own = circuit["faithfulness"]
+    mean = np.mean([drawn["faithfulness"] for drawn in circuit["random"]])
+    yield (
+        f"circuit of {len(circuit['heads'])} heads, chosen on one half of the prompts: "
+        f"{', '.join(circuit['heads'])}"
+    )
+    yield (
+        f"on the other half these heads alone keep {own['mean']:.2f} "
+        f"[{own['low']:.2f}, {own['high']:.2f}] of the metric, {circuit['sets']} random sets "
+        f"{mean:.2f} on average, p = {circuit['p_value']:.3f}; without them "
+        f"{circuit['completeness']['mean']:.2f} is lost"
+    )
+    yield (
+        f"CPR {circuit['cpr']:.3f}, CMD {circuit['cmd']:.3f}; the circuits of both halves have "
+        f"{circuit['halves']['jaccard']:.2f} of their heads in common"
+    )
+
+
+def _attention_table(records: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    rows = []
+    for record in records:
+        for edge in record["attention"]:
+            cut = edge["cut"] or {}
+            rows.append(
+                {
+                    "layer": record["layer"],
+                    "head": record["head"],
+                    "from": edge["from"],
+                    "to": edge["to"],
+                    "mass": edge["mass"]["mean"],
+                    "mass_low": edge["mass"]["low"],
+                    "mass_high": edge["mass"]["high"],
+                    "control": edge["control"],
+                    "cut": cut.get("mean"),
+                    "cut_low": cut.get("low"),
+                    "cut_high": cut.get("high"),
+                }
+            )
+    columns = ["layer", "head", "from", "to", "mass", "mass_low", "mass_high", "control"]
+    return pd.DataFrame(rows, columns=[*columns, "cut", "cut_low", "cut_high"])
+
+
+def _edge_table(edges: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    rows = []
+    for edge in edges:
+        effect = edge["effect"]
+        rows.append(
+            {
+                **{name: edge[name] for name in ("from", "to", "via", "role")},
+                "effect": effect["mean"],
+                "ci_low": effect["low"],
+                "ci_high": effect["high"],
+                **{name: edge[name] for name in ("estimate", "p_value", "confirmed")},
+            }
+        )
+    columns = ["from", "to", "via", "role", "effect", "ci_low", "ci_high", "estimate", "p_value"]
+    return pd.DataFrame(rows, columns=[*columns, "confirmed"])
+
+
+def _tags(run: Result | None) -> dict[Head, str]:
+    """Tags of each head of a run, joined by `;`."""
+    if run is None:
+        return {}
+    rows = run.heads[["layer", "head", "tags"]].itertuples(index=False)
+    return {(int(layer), int(head)): str(types) for layer, head, types in rows}
+
+
+def _number(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)
+
+
+def _without_nan(content: Any) -> Any:
+    """The content with None in place of NaN, and Python's own numbers."""
+    if isinstance(content, Mapping):
+        return {name: _without_nan(value) for name, value in content.items()}
+    if isinstance(content, list | tuple):
+        return [_without_nan(value) for value in content]
+    if isinstance(content, float | np.floating):
+        return round(float(content), 6) if np.isfinite(content) else None
+    if isinstance(content, np.integer):
+        return int(content)
+    return content
