@@ -1,0 +1,315 @@
+"""Direct paths into single heads: against runs of transformers' own models, changed by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from headscope.causal.paths import VIAS, PathReader, Sender, Via
+from headscope.causal.rerun import Rerunner
+from headscope.causal.task_prompts import TaskPrompts
+from headscope.causal.task_runner import TaskRunner
+from headscope.models.load import load_model
+from headscope.stimuli.tasks import read_task
+from tests.models.every_layout import own_network, save_tiny
+
+PROMPTS = {
+    "the dog saw the": "the saw dog the",
+    "a man and the": "a and man the",
+    # of another length: aligned at the end
+    "they saw the old": "they had the young",
+}
+RECEIVER = (2, 1)
+LAYERS, HEADS = 3, 4
+
+
+@dataclass(frozen=True)
+class Names:
+    """Places of the parts of a layout's block."""
+
+    blocks: str = "model.layers"
+    attention: str = "self_attn"
+    output: str = "self_attn.o_proj"
+    mlp: str = "mlp"
+    writer: str = "mlp"
+    """What the MLP writes comes out here."""
+    query: str = "self_attn.q_proj"
+    key: str = "self_attn.k_proj"
+    value: str = "self_attn.v_proj"
+    fused: str = ""
+    """Order of one module's outputs: `parts` (all queries first) or `heads`."""
+    fields: dict[str, object] = field(default_factory=dict)
+
+    def columns(self, via: Via, head: int, heads: int, width: int) -> slice:
+        """The outputs of the module of a query, key or value that one head reads."""
+        part = VIAS.index(via)
+        if self.fused == "parts":
+            first = (part * HEADS + head) * width
+        elif self.fused == "heads":
+            first = (head * 3 + part) * width
+        else:
+            first = head // (HEADS // heads) * width
+        return slice(first, first + width)
+
+
+GPT2 = Names(
+    "transformer.h", "attn", "attn.c_proj", **dict.fromkeys(VIAS, "attn.c_attn"), fused="parts"
+)
+NEOX = Names(
+    "gpt_neox.layers",
+    "attention",
+    "attention.dense",
+    **dict.fromkeys(VIAS, "attention.query_key_value"),
+    fused="heads",
+)
+LOCAL = {"layer_types": ["sliding_attention", "full_attention", "sliding_attention"]}
+AFTER = {"writer": "post_feedforward_layernorm"}
+LAYOUTS = {
+    "gpt2": GPT2,
+    "gpt_neox": NEOX,
+    "phi": Names(output="self_attn.dense"),
+    "llama": Names(),
+    "qwen3": Names(fields={"layer_types": ["full_attention"] * LAYERS}),
+    "gemma": Names(),
+    "gemma2": Names(
+        **AFTER,
+        fields={**LOCAL, "sliding_window": 3, "final_logit_softcapping": None}
+        | {"attn_logit_softcapping": 1.5},
+    ),
+    "gemma3_text": Names(**AFTER, fields={**LOCAL, "sliding_window": 3}),
+    # norms of all queries of a layer together, and none before the attention
+    "olmo2": Names(**AFTER, query="self_attn.q_norm", key="self_attn.k_norm"),
+    "gpt_oss": Names(fields={**LOCAL, "sliding_window": 3}),
+}
+"""`gpt_neox` and `phi` have parallel blocks, all but the first three share keys in groups."""
+
+
+@pytest.fixture(scope="module")
+def folder_of(tokenizer, tmp_path_factory) -> Callable[[str], str]:
+    folders: dict[str, str] = {}
+
+    def folder(layout: str) -> str:
+        if layout not in folders:
+            path = tmp_path_factory.mktemp(layout)
+            fields = {"vocab_size": len(tokenizer), "num_hidden_layers": LAYERS}
+            save_tiny(layout, tokenizer, path, **fields, **LAYOUTS[layout].fields)
+            folders[layout] = str(path)
+        return folders[layout]
+
+    return folder
+
+
+def reader_of(folder: str, method: str = "mean") -> PathReader:
+    model = load_model(folder)
+    spelled = model.tokenizer.spell(range(model.vocabulary_size))
+    answer, wrong = [text for text in spelled if len(text) > 1 and text.startswith(" ")][:2]
+    rows = [
+        {"prompt": prompt, "answer": answer, "wrong": wrong, "corrupt": corrupt}
+        for prompt, corrupt in PROMPTS.items()
+    ]
+    prompts = TaskPrompts.of(read_task(rows), model)
+    return PathReader(TaskRunner(Rerunner(model), prompts, metric="difference", method=method))
+
+
+@dataclass
+class Slow:
+    """A network of transformers, one prompt at a time, whose modules are changed by hooks."""
+
+    network: nn.Module
+    names: Names
+    prompts: dict[int, tuple[list[int], list[int], int, int]]
+    """Tokens of each prompt and its corrupt one, its answer and the wrong one."""
+
+    @classmethod
+    def of(cls, layout: str, folder: str, runner: TaskRunner) -> Slow:
+        prompts = {}
+        for one in runner.prompts.continuations:
+            assert len(one.labels) == 1
+            if one.sign > 0:
+                prompts[one.prompt] = [list(one.tokens), list(one.corrupt), one.labels[0]]
+        for one in runner.prompts.continuations:
+            if one.sign < 0:
+                prompts[one.prompt].append(one.labels[0])
+        return cls(own_network(folder), LAYOUTS[layout], prompts)
+
+    def module(self, layer: int, name: str) -> nn.Module:
+        block = self.network.get_submodule(f"{self.names.blocks}.{layer}")
+        return block.get_submodule(name) if name else block
+
+    @contextmanager
+    def editing(self, layer: int, name: str, edit: Callable, *, inputs: bool = False):
+        """The module's first input or output goes through a function, which may change it."""
+        module = self.module(layer, name)
+
+        def before(_, arguments, keywords):
+            if arguments:
+                return (edit(arguments[0]), *arguments[1:]), keywords
+            return arguments, {**keywords, "hidden_states": edit(keywords["hidden_states"])}
+
+        def after(_, __, output):
+            if isinstance(output, tuple):
+                return (edit(output[0]), *output[1:])
+            return edit(output)
+
+        if inputs:
+            hook = module.register_forward_pre_hook(before, with_kwargs=True)
+        else:
+            hook = module.register_forward_hook(after)
+        with hook:
+            yield
+
+    @torch.no_grad()
+    def run(self, tokens: list[int], *edits) -> torch.Tensor:
+        with ExitStack() as hooks:
+            for layer, name, edit, inputs in edits:
+                hooks.enter_context(self.editing(layer, name, edit, inputs=inputs))
+            return self.network(torch.tensor([tokens]), use_cache=False).logits[0, -1]
+
+    def seen(self, tokens: list[int], places, *edits) -> list[torch.Tensor]:
+        """What passes through these places: `(layer, name, is_input)`."""
+        found = {}
+
+        def keep(place, values):
+            found[place] = values.clone()
+            return values
+
+        reads = [(layer, name, partial(keep, (layer, name, i)), i) for layer, name, i in places]
+        self.run(tokens, *edits, *reads)
+        return [found[place] for place in places]
+
+    def place_of(self, sender: Sender) -> tuple[int, str, bool]:
+        if sender.layer is None:
+            return 0, "", True
+        if sender.head is None:
+            return sender.layer, self.names.writer, False
+        return sender.layer, self.names.output, True
+
+    def replacement(self, sender: Sender, prompt: int, method: str) -> torch.Tensor:
+        place = self.place_of(sender)
+        tokens, corrupt, *_ = self.prompts[prompt]
+        if method == "resample":
+            (other,) = self.seen(corrupt, [place])
+            (aligned,) = self.seen(tokens, [place])
+            shared = min(len(tokens), len(corrupt))
+            aligned[0, -shared:] = other[0, -shared:]
+            return aligned
+        values = [self.seen(other, [place])[0][0, 1:] for other, *_ in self.prompts.values()]
+        mean = torch.cat(values).mean(0).expand(1, len(tokens), -1)
+        return mean if method == "mean" else mean * 0
+
+    def changed_stream(self, sender: Sender, receiver_layer: int, prompt: int, method: str):
+        """What the receiver's layer reads if one sender's output is replaced, and all modules
+        behind it give what they gave before."""
+        tokens = self.prompts[prompt][0]
+        value = self.replacement(sender, prompt, method)
+        layer, name, is_input = self.place_of(sender)
+        width = self.z_width
+
+        def replaced(own):
+            if sender.head is None:
+                return value.clone()
+            changed = own.clone()
+            part = slice(sender.head * width, (sender.head + 1) * width)
+            changed[..., part] = value[..., part]
+            return changed
+
+        frozen = []
+        for number in range(receiver_layer):
+            if sender.layer is None or number > sender.layer:
+                frozen.append((number, self.names.attention, False))
+            if sender.layer is None or number > sender.layer or sender.head is not None:
+                frozen += [(number, self.names.mlp, False)] if number >= (sender.layer or 0) else []
+        clean = self.seen(tokens, frozen)
+        edits = [
+            (at, module, lambda _, own=own: own.clone(), False)
+            for (at, module, _), own in zip(frozen, clean, strict=True)
+        ]
+        edits.append((layer, name, replaced, is_input))
+        (stream,) = self.seen(tokens, [(receiver_layer, "", True)], *edits)
+        return stream
+
+    @property
+    def z_width(self) -> int:
+        weight = self.module(0, self.names.output).weight
+        inward = weight.shape[0 if self.names.fused == "parts" else 1]
+        return inward // HEADS
+
+    def changed_z(
+        self, receiver, via: Via, sender: Sender, prompt: int, method: str, at
+    ) -> torch.Tensor:
+        """The receiver's z if its query, key or value alone reads the changed stream."""
+        layer, head = receiver
+        tokens = self.prompts[prompt][0]
+        reads = (layer, getattr(self.names, via), False)
+        stream = self.changed_stream(sender, layer, prompt, method)
+        new_input = (layer, "", lambda _: stream.clone(), True)
+        (changed,) = self.seen(tokens, [reads], new_input)
+        config = self.network.config
+        heads = getattr(config, "num_key_value_heads", HEADS) if via != "query" else HEADS
+        part = self.names.columns(via, head, heads, self.z_width)
+
+        def mixed(own):
+            result = own.clone()
+            result[:, at, part] = changed[:, at, part]
+            return result
+
+        (z,) = self.seen(
+            tokens, [(layer, self.names.output, True)], (layer, reads[1], mixed, False)
+        )
+        return z[0, :, head * self.z_width : (head + 1) * self.z_width]
+
+    def metric(self, prompt: int, receiver=None, z: torch.Tensor | None = None) -> float:
+        tokens, _, answer, wrong = self.prompts[prompt]
+        edits = []
+        if z is not None:
+            layer, head = receiver
+
+            def replaced(own):
+                changed = own.clone()
+                changed[0, :, head * self.z_width : (head + 1) * self.z_width] = z
+                return changed
+
+            edits = [(layer, self.names.output, replaced, True)]
+        logs = self.run(tokens, *edits).log_softmax(-1)
+        return float(logs[answer] - logs[wrong])
+
+
+def check(reader: PathReader, slow: Slow, receiver, method: str, at: np.ndarray | None) -> float:
+    """Compare all paths into a receiver with the slow loop; the largest effect."""
+    senders = reader.senders(receiver)
+    largest = 0.0
+    for via in VIAS:
+        found = reader.exact(receiver, via, senders, at=at)
+        expected = np.zeros_like(found)
+        for prompt, (tokens, *_) in slow.prompts.items():
+            where = np.ones(len(tokens), bool) if at is None else at[prompt, : len(tokens)]
+            clean = slow.metric(prompt)
+            for number, sender in enumerate(senders):
+                z = slow.changed_z(receiver, via, sender, prompt, method, torch.from_numpy(where))
+                expected[prompt, number] = slow.metric(prompt, receiver, z) - clean
+        np.testing.assert_allclose(found, expected, atol=1e-4)
+        largest = max(largest, float(np.abs(expected).max()))
+    return largest
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_path_is_what_a_run_does_in_which_it_alone_changes(layout, folder_of):
+    reader = reader_of(folder_of(layout))
+    slow = Slow.of(layout, folder_of(layout), reader.runner)
+    assert check(reader, slow, RECEIVER, "mean", None) > 1e-2
+
+
+@pytest.mark.parametrize("method", ["zero", "resample"])
+def test_each_method_replaces_heads_mlps_and_the_embedding(method, folder_of):
+    reader = reader_of(folder_of("llama"), method)
+    slow = Slow.of("llama", folder_of("llama"), reader.runner)
+    at = np.zeros((len(PROMPTS), 12), bool)
+    at[:, [2, 4]] = True
+    assert check(reader, slow, (1, 2), method, at) > 1e-2
