@@ -218,7 +218,11 @@ class Steps:
     def advance(self, count: int = 1) -> None:
         """Add some steps."""
         self._done += count
-        self._on_progress(self._done, self._total)
+        self._on_progress(min(self._done, self._total), self._total)
+
+    def finish(self) -> None:
+        """Take the steps that were not needed for done."""
+        self.advance(self._total - self._done)
 
 
 class Clock:

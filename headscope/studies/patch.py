@@ -2,8 +2,7 @@
 
 A patch takes one head, or one edge (a cell of its pattern), from the other prompt: either whole
 (the head's output, or the attention of the edge times the value there), or its attention alone, so
-that the values stay those of the prompt that runs. A task is a list of pairs of prompts; its shares
-are means over the pairs.
+that the values stay those of the prompt that runs.
 """
 
 from __future__ import annotations
@@ -12,14 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import pandas as pd
 import torch
 from jaxtyping import Float
 from pydantic import Field
-from scipy.special import stdtrit
 
 from headscope.causal.prompt_pair import Patch, PromptPair, likeliest_next
 from headscope.causal.rerun import Rerunner
@@ -41,7 +39,6 @@ from headscope.runs.recorded_paths import name_of
 from headscope.statistics.columns import rows_of_head
 from headscope.statistics.result import Result
 from headscope.stimuli.natural_text import TEXT as TEXT_STIMULUS
-from headscope.stimuli.tasks import OptionalTask, Task, TaskRow, read_task
 from headscope.studies.study import Study, study, table_columns
 from headscope.studies.study_table import Command
 from headscope.views.study_figure import Bars
@@ -50,9 +47,6 @@ from headscope.views.study_result import StudyResult
 EDGE_HEADS = 10
 LEAST_GAP = 1e-4
 LISTED = 12
-FEWEST_PAIRS = 8
-"""Fewest pairs of a task that the model must distinguish."""
-SHARES = ["recovered", "attention_recovered", "lost", "attention_lost"]
 NEIGHBOURS = 8
 """Tokens shown before and after the first difference of two prompts."""
 Token = Annotated[str, Field(min_length=1)]
@@ -65,7 +59,6 @@ STUDY = Study(
         examples=(
             "headscope study patch runs/gpt2 --clean 'Mary and John went out. John gave it to' "
             "--corrupt 'Mary and John went out. Mary gave it to'",
-            "headscope study patch atlas:smollm2 --task person --heads all --out person.csv",
             "headscope study patch atlas:smollm2 --clean 'The keys are' --corrupt 'The key is' "
             "--answer ' lost' --wrong ' missing' --heads all --out patches.csv",
         ),
@@ -84,8 +77,6 @@ STUDY = Study(
         attention_recovered | share | the same with the part's attention alone
         lost | share | of the difference, removed by noising; below 0 if it grows
         attention_lost | share | the same with the part's attention alone
-        recovered_low, recovered_high | share | ends of the 95 % interval of `recovered` over the
-            pairs of a task; empty for one pair of prompts
     """),
     figure=Bars(values=("recovered", "lost"), labels=("query_token", "query", "key_token", "key")),
     encoders=False,
@@ -97,12 +88,10 @@ STUDY = Study(
 def patch(
     run: RunName,
     *,
-    clean: Annotated[Token | None, Field(description="Clean prompt.")] = None,
+    clean: Annotated[Token, Field(description="Clean prompt.")],
     corrupt: Annotated[
-        Token | None,
-        Field(description="Corrupt prompt; one of another length is aligned at its end."),
-    ] = None,
-    task: OptionalTask = None,
+        Token, Field(description="Corrupt prompt; one of another length is aligned at its end.")
+    ],
     answer: Annotated[
         Token | None,
         Field(description="Token after the clean prompt, with space. Default: the most likely."),
@@ -124,61 +113,34 @@ def patch(
 
     The metric is the logit of `answer` minus that of `wrong` after the last token. Denoising runs
     the corrupt prompt with a part of the clean one, noising the clean prompt with a part of the
-    corrupt one. Shares do not add up to 1. With a task, shares are means over its pairs of prompts;
-    edges are patched if the positions of all pairs correspond.
+    corrupt one. Shares do not add up to 1. `task` takes many prompts.
 
     Prompts of unequal length are aligned at their ends, and their first tokens if these are equal.
     A patch changes positions, and cells of two positions, that correspond; the others keep their
     own activations.
 
     Raises:
-        HeadscopeError: prompts with one metric, a word of several tokens, no head, or neither a
-            task nor two prompts.
+        HeadscopeError: prompts with one metric, a word of several tokens, or no head.
         ModelError: the model cannot be loaded or intervened on.
         RunError: the run has no model, or its weights have changed.
     """
-    prompts = _prompts_of(_Prompts(clean, corrupt, answer, wrong), task)
     run = the_run(run)
     places = selected_heads(run, heads)
     with progress_bar(progress, "patching", unit="patches") as bar:
         model = model_of(run, source=source, device=device)
         refuse_encoder(model, "study patch")
         patching = _Patching(run, Rerunner(model), places, edges, bar)
-        if isinstance(prompts, Task):
-            return patching.of_task(prompts)
-        return patching.of_prompts(prompts)
+        return patching.of_prompts(_Prompts(clean, corrupt, answer, wrong))
 
 
 @dataclass(frozen=True)
 class _Prompts:
     """Two prompts, and the words after them."""
 
-    clean: str | None
-    corrupt: str | None
+    clean: str
+    corrupt: str
     answer: str | None
     wrong: str | None
-
-
-def _prompts_of(prompts: _Prompts, task: Any) -> Task | _Prompts:
-    """The task that is patched, or the two prompts.
-
-    Raises:
-        HeadscopeError: neither a task nor two prompts were given, or both; or rows of the task
-            have no wrong answer or no corrupt prompt.
-    """
-    arguments = {**vars(prompts), "task": task}
-    names = [name for name, value in arguments.items() if value is not None]
-    is_pair = prompts.clean is not None and prompts.corrupt is not None
-    if task is None and is_pair:
-        return prompts
-    if names != ["task"]:
-        raise HeadscopeError(
-            f"given: {', '.join(names) or 'no prompt'}; expected clean and corrupt, or a task alone"
-        )
-    rows = read_task(task)
-    rows.check_wrong("patching")
-    rows.check_corrupt("patching")
-    return rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,8 +161,8 @@ class _Patching:
             HeadscopeError: the metric is the same after both prompts.
         """
         model = self.rerunner.model
-        clean = text_window(model, str(prompts.clean))
-        corrupt = text_window(model, str(prompts.corrupt))
+        clean = text_window(model, prompts.clean)
+        corrupt = text_window(model, prompts.corrupt)
         compared = [
             self._compared(clean, prompts.answer, "answer"),
             self._compared(corrupt, prompts.wrong, "wrong"),
@@ -249,7 +211,7 @@ class _Patching:
         steps = Steps(self.progress, 4 * (len(self.places) + self._edge_count))
         heads = _effects(pair, self._heads, steps)
         strongest = _strongest_heads(heads, self.places) if self.edges else []
-        patches = _mean_edges([pair], strongest, self.edges)
+        patches = _edges(pair, strongest, self.edges)
         table = pd.concat([heads, _effects(pair, patches, steps)], ignore_index=True)
         table["tags"] = _tags(self.run, table)
         table["query_token"] = _tokens_at(table["query"], window)
@@ -261,91 +223,6 @@ class _Patching:
             relations = cells.get((row.query, row.key), ())
             names.append(";".join(relations))
         return table.assign(relation=names).reindex(columns=STUDY.names)
-
-    def of_task(self, task: Task) -> StudyResult:
-        """Patch heads and edges on each pair of a task, and average their shares.
-
-        Raises:
-            HeadscopeError: the model distinguishes too few pairs.
-        """
-        usable = []
-        for row in task.rows:
-            pair = self._pair(row)
-            if pair is not None:
-                usable.append(pair)
-        counted = f"{len(usable)} of {len(task.rows)} pairs"
-        if len(usable) < FEWEST_PAIRS:
-            raise HeadscopeError(
-                f"{counted} have words of one token and a larger metric after the clean prompt; "
-                f"expected at least {FEWEST_PAIRS}"
-            )
-        pairs = [pair.pair for pair in usable]
-        table = self._mean_table(pairs)
-        clean = float(np.mean([pair.clean.metric for pair in pairs]))
-        corrupt = float(np.mean([pair.corrupt.metric for pair in pairs]))
-        return StudyResult(
-            title=f"{name_of(self.rerunner.model.name)}: {counted}; mean metric: clean "
-            f"{clean:+.3f}, corrupt {corrupt:+.3f}",
-            table=table,
-            terminal_table=_strongest(table),
-            notes=_notes_on_lengths(usable),
-            values={"clean": clean, "corrupt": corrupt, "pairs": len(usable)},
-            draw=STUDY.draw,
-        )
-
-    def _pair(self, row: TaskRow) -> _ReadPair | None:
-        """A pair of a task as the model reads it; None if it cannot be compared.
-
-        A word has several tokens, or the metric is not larger after the clean prompt.
-        """
-        model = self.rerunner.model
-        try:
-            windows = [text_window(model, prompt) for prompt in (row.prompt, row.corrupt)]
-            answer = single_token(model, row.answer, "answer")
-            wrong = single_token(model, row.wrong, "wrong")
-        except HeadscopeError:
-            return None
-        pair = PromptPair.of(self.rerunner, windows, [answer, wrong], self._layers)
-        if not pair.clean.metric > pair.corrupt.metric:
-            return None
-        return _ReadPair(pair, *windows)
-
-    def _mean_table(self, pairs: Sequence[PromptPair]) -> pd.DataFrame:
-        """Mean shares of heads, and of edges if all pairs have the same positions."""
-        positions = {pair.alignment.edge_positions for pair in pairs}
-        has_edges = len(positions) == 1 and self.edges > 0
-        edge_count = self._edge_count if has_edges else 0
-        steps = Steps(self.progress, 4 * (len(self.places) + edge_count) * len(pairs))
-        table = _mean_effects(pairs, self._heads, steps)
-        if has_edges:
-            patches = _mean_edges(pairs, _strongest_heads(table, self.places), self.edges)
-            edges = _mean_effects(pairs, patches, steps)
-            table = pd.concat([table, edges], ignore_index=True)
-        table["tags"] = _tags(self.run, table)
-        table = table.reindex(columns=STUDY.names)
-        table[["query_token", "key_token", "relation"]] = ""
-        return table
-
-
-@dataclass(frozen=True, eq=False)
-class _ReadPair:
-    """A pair of a task that the model has read."""
-
-    pair: PromptPair
-    clean: Window
-    corrupt: Window
-
-
-def _notes_on_lengths(pairs: Sequence[_ReadPair]) -> list[str]:
-    """A note on the pairs of unequal length, with the first of them."""
-    unequal = [pair for pair in pairs if len(pair.clean) != len(pair.corrupt)]
-    if not unequal:
-        return []
-    first = unequal[0]
-    return [
-        f"{len(unequal)} of {len(pairs)} pairs have prompts of unequal length, aligned at their "
-        f"ends; of one of them {_compared_tokens(first.clean, first.corrupt)}"
-    ]
 
 
 def _compared_tokens(clean: Window, corrupt: Window) -> str:
@@ -374,35 +251,14 @@ def _strongest_heads(table: pd.DataFrame, places: Sequence[Head]) -> list[Head]:
     return [places[row] for row in sorted(rows)]
 
 
-def _mean_edges(pairs: Sequence[PromptPair], heads: Sequence[Head], limit: int) -> list[Patch]:
-    """The edges of heads whose attention times value differs most, on average over pairs."""
+def _edges(pair: PromptPair, heads: Sequence[Head], limit: int) -> list[Patch]:
+    """The edges of heads whose attention times value differs most."""
     patches = []
+    positions = pair.alignment.edge_positions
     for layer, head in heads:
-        changes = torch.stack([pair.carried_change(layer, head) for pair in pairs])
-        positions = pairs[0].alignment.edge_positions
-        for query, key in _largest_cells(changes.mean(0), limit):
+        for query, key in _largest_cells(pair.carried_change(layer, head), limit):
             patches.append(Patch(layer, head, positions[query], positions[key]))
     return patches
-
-
-def _mean_effects(
-    pairs: Sequence[PromptPair], patches: Sequence[Patch], steps: Steps
-) -> pd.DataFrame:
-    return _means_over_pairs([_effects(pair, patches, steps) for pair in pairs])
-
-
-def _means_over_pairs(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Mean shares of heads over the pairs of a task, with Student's interval of `recovered`."""
-    count = len(tables)
-    shares = np.stack([table[SHARES].to_numpy(float) for table in tables])
-    means = tables[0].copy()
-    means[SHARES] = shares.mean(0)
-    recovered = shares[:, :, SHARES.index("recovered")]
-    error = recovered.std(0, ddof=1) / np.sqrt(count)
-    half_width = stdtrit(count - 1, 0.975) * error
-    means["recovered_low"] = means["recovered"] - half_width
-    means["recovered_high"] = means["recovered"] + half_width
-    return means
 
 
 def first_difference(first: Sequence[str], other: Sequence[str]) -> int:

@@ -51,7 +51,7 @@ class Stages:
             return self._arrays[name]
         path = None if self._folder is None else self._folder / f"{name}.npy"
         if path is not None and path.exists():
-            made = np.load(path, allow_pickle=False)
+            made: ndarray = np.load(path, allow_pickle=False)
         else:
             made = make()
             if path is not None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, cast
 
 import numpy as np
 import pandas as pd
@@ -21,7 +21,7 @@ from headscope.causal.direct_paths import find_paths
 from headscope.causal.head_set import Head
 from headscope.causal.paths import VIAS, PathReader
 from headscope.causal.rerun import Rerunner
-from headscope.causal.roles import START, PromptRoles, differing_roles
+from headscope.causal.roles import OTHER, START, PromptRoles, differing_roles
 from headscope.causal.task_attention import TaskAttention, Writing, writing
 from headscope.causal.task_prompts import TaskPrompts
 from headscope.causal.task_runner import Method, Metric, TaskRunner
@@ -49,6 +49,7 @@ from headscope.stimuli.tasks import MIN_PROMPTS, OptionalTask, Task, TaskSource,
 from headscope.studies.study import Study, study, table_columns
 from headscope.studies.study_table import Command
 from headscope.studies.task.circuit import (
+    LEAST,
     MAX_Q,
     Judge,
     Statistics,
@@ -66,10 +67,14 @@ from headscope.views.task_page import circuit_figure, task_page
 OF_EACH = 30
 """Heads with the largest estimates of each kind that are measured exactly."""
 MOST_MEASURED = 45
+BACKED_UP = 3
+"""Times that a head's estimate exceeds its effect if it may have a backup."""
+MOST_SUSPECTS = 6
+"""Heads that may have backups, at most."""
 DESCRIBED = 12
 """Heads with the largest effects whose attention is described, besides those of the circuit."""
-CUTS = 3
-"""Edges of a head that are cut."""
+CUTS = 2
+"""Edges of a head that are cut by each of two criteria."""
 LEAST_MASS = 0.05
 """Least mean attention from role to role that is described."""
 CONFIRMED = 4
@@ -83,6 +88,16 @@ REPLACED_BY: Mapping[str, str] = {
     "zero": "zero",
     "resample": "corrupt prompt",
 }
+
+NO_CIRCUIT: Mapping[str, Any] = {
+    "heads": [],
+    "curve": [],
+    "random": [],
+    "sets": 0,
+    **dict.fromkeys(("faithfulness", "cpr", "cmd", "completeness", "effect", "p_value")),
+    **dict.fromkeys(("halves", "other_words")),
+}
+"""The part of `circuit.json` on a circuit that there is not."""
 
 STUDY = Study(
     command=Command(
@@ -103,6 +118,8 @@ STUDY = Study(
         ci_low, ci_high | the metric's unit | ends of its 95 % interval over groups of prompts
         p_value | 0 to 1 | two-sided test over groups that the effect is 0
         q_value | 0 to 1 | Benjamini–Hochberg over all heads of the model
+        joint | the metric's unit | effect with other heads that may do the same replaced already,
+            if larger; empty for heads without such backups
         attribution | the metric's unit | first-order estimate of the effect
         smooth | the metric's unit | the same with norms held and gates halved
         measured | True or False | False if by both estimates the head is not among the first 30;
@@ -169,11 +186,12 @@ def task(
     rows: TaskSource,
     *,
     how: Annotated[
-        Method | None,
+        Literal["mean", "position", "zero", "resample", "restore"] | None,
         Field(
             description="Replace outputs of heads by those on the corrupt prompt (resample), by "
-            "their mean over tokens (mean) or at each position (position), or by zero. Default: "
-            "resample if each row has a corrupt prompt, else mean."
+            "their mean over tokens (mean) or at each position (position), or by zero; or run the "
+            "corrupt prompts with outputs on the prompts (restore). Default: resample if each row "
+            "has a corrupt prompt, else mean."
         ),
     ] = None,
     metric: Annotated[
@@ -227,10 +245,11 @@ def task(
     for name in FILES if folder else ():
         check_target(folder / name, overwrite=overwrite)
     asked = read_task(rows, seed=seed).first(prompts)
-    how, metric = _checked(asked, how, metric)
-    second = None if other_words is None else read_task(other_words, seed=seed).first(prompts)
-    if second is not None:
-        _checked(second, how, metric)
+    asked, method, metric = _checked(asked, how, metric)
+    second = None
+    if other_words is not None:
+        second = read_task(other_words, seed=seed).first(prompts)
+        second, _, _ = _checked(second, how or method, metric)
     with progress_bar(progress, "explaining", unit="layers") as bar:
         loaded, run = model_or_run(model, source=source, revision=revision, device=device)
         refuse_encoder(loaded, "task")
@@ -241,9 +260,9 @@ def task(
                 f"heads on one half and judge them on the other, {2 * MIN_PROMPTS} are needed"
             )
         started = time.perf_counter()
-        runner = TaskRunner(Rerunner(loaded), spelled, metric=metric, method=how)
+        runner = TaskRunner(Rerunner(loaded), spelled, metric=metric, method=method)
         seconds = time.perf_counter() - started
-        key = [vars(row) for row in asked.rows], loaded.weights_sha256, how, metric, seed, 1
+        key = [vars(row) for row in asked.rows], loaded.weights_sha256, method, metric, seed
         explanation = _Explanation(
             runner=runner,
             run=run,
@@ -261,17 +280,26 @@ def task(
     return result
 
 
-def _checked(asked: Task, how: Method | None, metric: Metric | None) -> tuple[Method, Metric]:
-    """The method and the metric, by default those that the task allows."""
+def _checked(asked: Task, how: str | None, metric: Metric | None) -> tuple[Task, Method, Metric]:
+    """The task, the method and the metric, by default those that the task allows."""
     if how is None:
         how = "resample" if asked.has_corrupt else "mean"
-    if how == "resample":
-        asked.check_corrupt("resample")
+    if how in ("resample", "restore"):
+        asked.check_corrupt(how)
+    if how == "restore":
+        # what was wrong is right after the corrupt prompts, which run with the others' outputs
+        asked.check_wrong(how)
+        rows = []
+        for row in asked.rows:
+            swapped = {"prompt": row.corrupt, "corrupt": row.prompt}
+            rows.append(replace(row, **swapped, answer=row.wrong, wrong=row.answer))
+        asked = replace(asked, rows=tuple(rows))
+        how = "resample"
     if metric is None:
         metric = "difference" if asked.compares else "log-probability"
     if metric == "difference":
         asked.check_wrong("the metric difference")
-    return how, metric
+    return asked, cast(Method, how), metric
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -346,10 +374,7 @@ class _Explanation:
         roles = PromptRoles.of(self.runner.prompts.texts)
         attention = TaskAttention(self.runner, roles, heads)
         parts = self._described(attention, heads, {}, {}, steps)
-        circuit = {
-            **dict.fromkeys(("cpr", "cmd", "completeness", "p_value", "halves", "other_words")),
-            **{"heads": [], "curve": [], "random": [], "sets": 0},
-        }
+        steps.finish()
         notes = ["effects are first-order estimates by gradients; no head was run exactly"]
         return self._result(
             roles=roles,
@@ -358,7 +383,7 @@ class _Explanation:
             effects={},
             parts=parts,
             edges=[],
-            circuit=circuit,
+            circuit=dict(NO_CIRCUIT),
             notes=notes,
         )
 
@@ -374,7 +399,7 @@ class _Explanation:
             progress,
             of_layers * (2 if second else 1)
             + judging * self.layers // 2
-            + (DESCRIBED * CUTS + 10 * CONFIRMED) * self.layers // 2
+            + (2 * DESCRIBED * CUTS + 15 * CONFIRMED) * self.layers // 2
             + 10 * self.layers,
         )
 
@@ -383,46 +408,52 @@ class _Explanation:
         floor = self.stages.array("floor", lambda: runner.without(runner.heads))
         whole_effect = float((floor - runner.clean).mean())
 
+        # a head with a backup does nothing alone, though what it writes would matter
+        joint = self._joint(effects, estimates["smooth"], whole_effect, steps)
+        decisive = {**effects, **joint}
+
         # each half chooses a circuit; that of the first is judged on the second
         halves = []
         for half in (0, 1):
             prompts = runner.prompts.halves == half
-            halves.append(chosen(effects, whole_effect, statistics, prompts, count))
+            halves.append(chosen(decisive, whole_effect, statistics, prompts, count))
         members = halves[0]
-        if not members:
-            raise HeadscopeError(
-                f"{runner.prompts.name}: no head's effect is at least 2 % of that of all heads at "
-                f"q < {MAX_Q:g} on one half of the prompts, so that there is no circuit; more "
-                "prompts may decide it"
-            )
         chosen_on = runner.prompts.halves == 0
-        of_half = {head: np.where(chosen_on, effect, np.nan) for head, effect in effects.items()}
+        of_half = {head: np.where(chosen_on, effect, np.nan) for head, effect in decisive.items()}
         order = by_size(of_half)
         by_estimate = np.argsort(-np.abs(sum(estimates.values())), kind="stable")
         in_turn = [runner.heads[number] for number in by_estimate.tolist()]
         order += [head for head in in_turn if head not in effects]
-        judge = Judge(runner, self.stages, statistics, floor, steps, self.layers // 2)
-        circuit = judged_circuit(judge, members, order, self.sets, self.seed)
+        circuit = dict(NO_CIRCUIT)
         shares = {}
-        for head in members:
-            without = judge.kept([other for other in members if other != head])
-            lost = judge.kept(members) - without
-            shares[head] = statistics.ratio(lost, judge.whole)["mean"]
+        notes = []
+        if members:
+            judge = Judge(runner, self.stages, statistics, floor, steps, self.layers // 2)
+            circuit |= judged_circuit(judge, members, order, self.sets, self.seed)
+            for head in members:
+                without = judge.kept([other for other in members if other != head])
+                lost = judge.kept(members) - without
+                shares[head] = statistics.ratio(lost, judge.whole)["mean"]
+        else:
+            notes.append(
+                f"there is no circuit: on one half of the prompts no head has q < {MAX_Q:g} and an "
+                f"effect of at least {LEAST:.0%} of that of all heads"
+            )
         circuit["halves"] = _agreement(*halves)
-        circuit["other_words"] = None
         if second is not None:
             circuit["other_words"] = self._in_other_words(second, members, measured, steps)
 
         # the heads with the largest effects, from role to role
         roles = PromptRoles.of(runner.prompts.texts)
-        q_values = statistics.q_values(effects, count)
-        largest = [head for head in by_size(effects)[:DESCRIBED] if q_values[head] < MAX_Q]
+        q_values = statistics.q_values(decisive, count)
+        largest = [head for head in by_size(decisive)[:DESCRIBED] if q_values[head] < MAX_Q]
         described = list(dict.fromkeys([*members, *largest]))
         attention = TaskAttention(runner, roles, described)
-        writes, notes = self._writes(attention, described)
+        writes, write_notes = self._writes(attention, described)
         parts = self._described(attention, described, effects, writes, steps)
 
         edges, path_notes = self._paths(attention, members, whole_effect, steps)
+        steps.finish()
         return self._result(
             roles=roles,
             attention=attention,
@@ -432,7 +463,8 @@ class _Explanation:
             edges=edges,
             circuit=circuit,
             shares=shares,
-            notes=[*notes, *path_notes],
+            joint=joint,
+            notes=[*notes, *write_notes, *path_notes],
         )
 
     def _means(self, by_position: Mapping[str, ndarray]) -> dict[str, Float[ndarray, " head"]]:
@@ -454,6 +486,41 @@ class _Explanation:
             effects[head] = metric - runner.clean
             steps.advance(self.layers - head[0])
         return effects
+
+    def _joint(
+        self,
+        effects: Mapping[Head, Float[ndarray, " prompt"]],
+        smooth: Float[ndarray, " head"],
+        floor: float,
+        steps: Steps,
+    ) -> dict[Head, Float[ndarray, " prompt"]]:
+        """Effects beside those of other heads that may do the same, where these are larger.
+
+        Suspects are heads whose estimate with norms held is several times their effect; what counts
+        is what the last of them takes when all the others are replaced already.
+        """
+        runner = self.runner
+        estimate = dict(zip(runner.heads, np.abs(smooth).tolist(), strict=True))
+        suspects = []
+        for head in sorted(effects, key=lambda head: -estimate[head]):
+            size = abs(float(effects[head].mean()))
+            if estimate[head] >= LEAST * abs(floor) and size < estimate[head] / BACKED_UP:
+                suspects.append(head)
+        suspects = suspects[:MOST_SUSPECTS]
+        if len(suspects) < 2:
+            return {}
+        names = "-".join(head_name(*head) for head in suspects)
+        without_all = self.stages.array(f"joint-{names}", partial(runner.without, suspects))
+        joint = {}
+        for head in suspects:
+            others = [other for other in suspects if other != head]
+            name = f"joint-{names}-but-{head_name(*head)}"
+            without_others = self.stages.array(name, partial(runner.without, others))
+            effect = without_all - without_others
+            if abs(effect.mean()) > abs(effects[head].mean()):
+                joint[head] = effect
+            steps.advance(self.layers)
+        return joint
 
     def _in_other_words(
         self, second: Task, members: Sequence[Head], measured: Sequence[Head], steps: Steps
@@ -500,22 +567,28 @@ class _Explanation:
     ) -> dict[Head, dict[str, Any]]:
         """Each head's edges from role to role, the strongest of which are cut, and its writing."""
         names = attention.roles.names
+        is_start = np.array(names) == START
+        is_other = np.array(names) == OTHER
         statistics = self.statistics
         parts = {}
         for head in heads:
             masses = attention.masses(head)
-            # where the head's edges matter, by the first order
-            sizes_of_cuts = np.abs(attention.cut_estimates(head).mean(0))
-            with np.errstate(invalid="ignore"):
-                mass = np.nan_to_num(np.nanmean(masses, 0))
-            sizes_of_cuts[mass < LEAST_MASS] = 0
-            sizes_of_cuts[:, names.index(START)] = 0  # what is moved goes there
-            strongest = np.argsort(-sizes_of_cuts, axis=None, kind="stable")[:CUTS]
+            # edges that matter by the first order; where a head's effect is saturated, which has
+            # no gradient, those with the largest masses
+            known = (~np.isnan(masses)).sum(0).clip(min=1)
+            mass = np.nan_to_num(masses).sum(0) / known
+            mass[:, is_start] = 0  # what is moved goes there
+            estimated = np.abs(attention.cut_estimates(head).mean(0)) * (mass >= LEAST_MASS)
+            of_named = mass * (mass >= LEAST_MASS)
+            of_named[is_other] = 0
+            strongest = []
+            for sizes_of_edges in (estimated, of_named):
+                cells = np.argsort(-sizes_of_edges, axis=None, kind="stable")[:CUTS]
+                strongest += [cell for cell in cells.tolist() if sizes_of_edges.flat[cell]]
+            strongest = list(dict.fromkeys(strongest))
             edges = []
-            for cell in strongest.tolist():
+            for cell in strongest:
                 from_role, to_role = divmod(cell, len(names))
-                if not sizes_of_cuts[from_role, to_role]:
-                    continue
                 control = attention.control(head, from_role, to_role)
                 edge = {
                     "from": names[from_role],
@@ -613,6 +686,7 @@ class _Explanation:
         circuit: dict[str, Any],
         notes: list[str],
         shares: Mapping[Head, float] | None = None,
+        joint: Mapping[Head, Float[ndarray, " prompt"]] | None = None,
     ) -> TaskResult:
         """Tables, `circuit.json` and patterns of what was measured."""
         runner, statistics = self.runner, self.statistics
@@ -626,11 +700,13 @@ class _Explanation:
             name = head_name(*head)
             effect = effects.get(head)
             interval = None if effect is None else statistics.interval(effect)
+            beside = (joint or {}).get(head)
             record = {
                 "name": name,
                 "layer": head[0],
                 "head": head[1],
                 "effect": interval,
+                "joint": None if beside is None else statistics.interval(beside),
                 "q_value": q_values.get(head),
                 "attribution": float(estimates["attribution"][number]),
                 "smooth": float(estimates["smooth"][number]),
@@ -654,6 +730,7 @@ class _Explanation:
                     "ci_high": interval["high"] if interval else np.nan,
                     "p_value": np.nan if effect is None else statistics.p_value(effect),
                     "q_value": q_values.get(head, np.nan),
+                    "joint": record["joint"]["mean"] if record["joint"] else np.nan,
                     "attribution": record["attribution"],
                     "smooth": record["smooth"],
                     "measured": effect is not None,
@@ -665,7 +742,10 @@ class _Explanation:
         frame = pd.DataFrame(table, columns=STUDY.names)
         size = frame["effect"].abs() if effects else frame["smooth"].abs()
         frame = frame.loc[size.fillna(-1).sort_values(ascending=False, kind="stable").index]
-        place = {head: number for number, head in enumerate(zip(frame["layer"], frame["head"]))}
+        place = {
+            head: number
+            for number, head in enumerate(zip(frame["layer"], frame["head"], strict=True))
+        }
         records.sort(key=lambda record: place[record["layer"], record["head"]])
         clean = statistics.interval(runner.clean)
         all_notes = [

@@ -1,0 +1,140 @@
+"""Tasks explained: planted circuits are recovered, with roles and edges, and nothing else is."""
+
+from __future__ import annotations
+
+import pytest
+
+import headscope as hs
+from headscope.errors import HeadscopeError
+from tests.oracles.planted_circuits import (
+    OUT,
+    POSITION,
+    ROOT,
+    SURE,
+    UNREAD,
+    WORD,
+    A,
+    B,
+    Plan,
+    rows,
+)
+
+PREVIOUS = {position: position - 1 for position in range(2, 10)}
+
+
+def explained(plan: Plan, folder, task, **options) -> hs.TaskResult:
+    """A planted model's task."""
+    # a head that attends as others do, and writes where nobody reads
+    plan.at_positions((0, 3), PREVIOUS)
+    plan.copies((0, 3), WORD, UNREAD)
+    return hs.task(str(plan.save(folder)), task, sets=20, progress=False, **options)
+
+
+def heads_of(result) -> set[str]:
+    return set(result.circuit["circuit"]["heads"])
+
+
+def confirmed(result) -> set[tuple[str, str, str, str]]:
+    """Confirmed paths from heads."""
+    edges = result.edges[result.edges["confirmed"].astype(bool)]
+    found = zip(edges["from"], edges["to"], edges["via"], edges["role"], strict=True)
+    return {edge for edge in found if edge[0].startswith("L")}
+
+
+def main_edge(result, name: str) -> tuple[str, str]:
+    """The roles of the head's edge whose cut has the largest effect."""
+    head = next(head for head in result.circuit["heads"] if head["name"] == name)
+    return head["attention"][0]["from"], head["attention"][0]["to"]
+
+
+def test_a_previous_token_head_feeds_the_keys_of_an_induction_head(tmp_path):
+    plan = Plan()
+    plan.at_positions((0, 0), PREVIOUS)
+    plan.copies((0, 0), WORD, A)
+    plan.by_content((1, 0), query=WORD, key=A)
+    plan.copies((1, 0), WORD, OUT, size=4)
+    task = rows("{0} {1} {2} {3} {0}", "{2} {1} {0} {3} {0}", "{1}", "{3}")
+    found = explained(plan, tmp_path, task)
+    assert heads_of(found) == {"L0H0", "L1H0"}
+    assert confirmed(found) == {
+        ("L0H0", "L1H0", "key", "answer"),
+        ("L0H0", "L1H0", "key", "wrong"),
+    }
+    assert main_edge(found, "L1H0") == ("end", "answer")
+    assert main_edge(found, "L0H0") == ("answer", "first")
+
+
+def test_a_head_that_inhibits_a_name_feeds_the_query_of_a_name_mover(tmp_path):
+    plan = Plan()
+    plan.at_positions((0, 1), {6: 5})
+    plan.copies((0, 1), WORD, B)
+    # the name mover attends to both names, but for the inhibited one
+    q, k, *_ = plan.maps
+    q.weight[1, 0][POSITION.start + 6, 20] = SURE * ROOT
+    k.weight[1, 0][[POSITION.start + 1, POSITION.start + 3], 20] = 1.0
+    plan.by_content((1, 0), query=B, key=WORD, score=-SURE / 2)
+    plan.copies((1, 0), WORD, OUT, size=4)
+    task = rows("{0} and {1} the {0} to", "{0} and {1} the {1} to", "{1}", "{0}")
+    found = explained(plan, tmp_path, task)
+    assert heads_of(found) == {"L0H1", "L1H0"}
+    assert confirmed(found) == {("L0H1", "L1H0", "query", "end")}
+    assert main_edge(found, "L1H0") == ("end", "answer")
+    assert main_edge(found, "L0H1") == ("end", "repeat")
+
+
+def test_a_chain_through_values_is_found_at_the_one_role_at_which_it_passes(tmp_path):
+    plan = Plan()
+    plan.at_positions((0, 0), {**PREVIOUS, 4: 1})  # it attends at every position
+    plan.copies((0, 0), WORD, A)
+    plan.at_positions((1, 0), {5: 4})
+    plan.copies((1, 0), A, OUT, size=4)
+    task = rows("{0} and {1} the to", "{2} and {1} the to", "{0}", "{2}")
+    task = [row | {"carrier": "the", "source": row["answer"].strip()} for row in task]
+    found = explained(plan, tmp_path, task)
+    assert heads_of(found) == {"L0H0", "L1H0"}
+    assert confirmed(found) == {("L0H0", "L1H0", "value", "carrier")}
+    assert main_edge(found, "L0H0") == ("carrier", "source")
+    assert main_edge(found, "L1H0") == ("end", "carrier")
+
+
+def test_each_of_a_redundant_pair_is_found_though_it_has_no_effect_alone(tmp_path):
+    plan = Plan()
+    for head in ((0, 0), (1, 1)):
+        plan.at_positions(head, {4: 1})
+        plan.copies(head, WORD, OUT, size=200)  # the last norm makes one as large as both
+    task = rows("{0} and {1} to", "{1} and {0} to", "{0}", "{1}")
+    found = explained(plan, tmp_path, task, how="zero")
+    pair = found.heads.set_index(["layer", "head"]).loc[[(0, 0), (1, 1)]]
+    assert pair["effect"].abs().max() < 1
+    assert pair["joint"].max() < -10
+    assert heads_of(found) == {"L0H0", "L1H1"}
+
+
+def test_a_head_that_suppresses_the_answer_is_in_the_circuit_and_helps_if_replaced(tmp_path):
+    plan = Plan()
+    for head, size in (((0, 0), 4), ((1, 2), -1.5)):
+        plan.at_positions(head, {4: 1})
+        plan.copies(head, WORD, OUT, size=size)
+    task = rows("{0} and {1} to", "{1} and {0} to", "{0}", "{1}")
+    found = explained(plan, tmp_path, task)
+    assert heads_of(found) == {"L0H0", "L1H2"}
+    effects = found.heads.set_index(["layer", "head"])["effect"]
+    assert effects[0, 0] < -5
+    assert effects[1, 2] > 2
+    writes = {head["name"]: head["writes"] for head in found.circuit["heads"]}
+    assert writes["L0H0"]["difference"]["mean"] == pytest.approx(4, rel=0.05)
+    assert writes["L0H0"]["copies"] == 1
+    assert writes["L1H2"]["copies"] == 0
+
+
+def test_a_task_that_the_model_cannot_do_blames_no_head(tmp_path):
+    plan = Plan()
+    plan.at_positions((0, 0), {4: 1})
+    plan.copies((0, 0), WORD, OUT, size=4)
+    task = rows("{0} and {1} to", "{1} and {0} to", "{0}", "{1}")
+    nonsense = []
+    for number, row in enumerate(task):
+        answers = [row["answer"], row["wrong"]]
+        nonsense.append(row | {"answer": answers[number % 2], "wrong": answers[1 - number % 2]})
+    with pytest.raises(HeadscopeError, match="cannot do"):
+        explained(plan, tmp_path, nonsense)
