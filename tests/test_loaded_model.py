@@ -58,7 +58,7 @@ def calls(model: Any, run: Path, place: Path) -> dict[str, Callable[[], Any]]:
         "ablate": lambda: (
             hs.ablate(run, heads="L5H3", queries=2, only="heads", corpus=story, **source).table
         ),
-        "ablate_task": lambda: solved_task(partial(hs.ablate_task, **quiet), model).table,
+        "task": lambda: solved_task(partial(hs.task, **quiet), model).table,
         "anatomy": lambda: hs.anatomy(model).table,
         "classify": lambda: measured(hs.classify(model, story, types="positional", **FEW)),
         "collapse": lambda: hs.collapse(model, story, **FEW).table,

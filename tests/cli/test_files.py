@@ -117,7 +117,6 @@ OF_ONE_WORD = "export headvis RUN --corpus word.txt --heads all --out headvis"
         ("study prune mini --save there", ["there exists already", "new folder"]),
         ("ablate RUN", ["causal.csv exists already", "--overwrite"]),
         (OF_ONE_WORD, ["word.txt", "3 tokens"]),
-        ("study patch RUN --task person --clean a", ["clean, task"]),
         ("classify mini --types ,", ["','", "a name"]),
         ("compare RUN --match", ["two runs"]),
     ],

@@ -108,7 +108,7 @@ WRITTEN_OTHERWISE = set(
 """Studies with other arguments than those that their names tell, or without a table of `--out`."""
 
 
-UNWRITTEN = {"ablate_task", "explain_at", "headvis", "score_programs", "verify"}
+UNWRITTEN = {"task", "explain_at", "headvis", "score_programs", "verify"}
 """Studies whose tables are not read here: they need other models, files or scores."""
 TABLES = ["heads.csv", "evidence.csv.gz", "effects.csv"]
 TABLES += [study.name for study in STUDIES if study.name not in UNWRITTEN]

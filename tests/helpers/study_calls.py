@@ -35,11 +35,12 @@ def ranks(run: Path, corpus: Path) -> hs.StudyResult:
 
 def solved_task(ask, run: Path) -> hs.StudyResult:
     """A task that the model of the run can do: of two answers the one that it prefers."""
-    rows = [{"prompt": "the dog saw", "answer": " the", "wrong": " dog"}] * 2
+    prompts = ("the dog saw", "dog the saw", "saw the dog", "the saw dog", "saw dog the")
+    rows = [{"prompt": text, "answer": " the", "wrong": " dog"} for text in prompts]
     try:
-        return ask(run, task=rows)
+        return ask(run, rows)
     except hs.HeadscopeError:
-        return ask(run, task=[row | {"answer": " dog", "wrong": " the"} for row in rows])
+        return ask(run, [row | {"answer": " dog", "wrong": " the"} for row in rows])
 
 
 LABELS = pd.DataFrame({"head": ["L0H0", "L1H1"], "label": ["previous token", "S-inhibition"]})
@@ -54,7 +55,6 @@ def score_uniform(ask, model: Any, corpus: Path) -> hs.StudyResult:
 
 MADE_UP = {
     "ablate": lambda ask, run, corpus: ask(run, heads="L0H0,L1H1"),
-    "ablate_task": lambda ask, run, corpus: solved_task(ask, run),
     "anatomy": lambda ask, run, corpus: ask("mini"),
     "collapse": lambda ask, run, corpus: ask(run, corpus, max_tokens=150, mixing=True),
     "compare": lambda ask, run, corpus: ask(run, run),
@@ -72,6 +72,7 @@ MADE_UP = {
     "explain_at": lambda ask, run, corpus: ask(run, "x1z", "L0H0", corpus, windows=8, features=2),
     "score_programs": lambda ask, run, corpus: score_uniform(ask, run, corpus),
     "sweep": lambda ask, run, corpus: sweep_result("runs", cells()),
+    "task": lambda ask, run, corpus: solved_task(ask, run),
     "verify": lambda ask, run, corpus: ranks(run, corpus),
     "why": lambda ask, run, corpus: ask(run, ["L0H0", "L1H1"]),
 }

@@ -161,12 +161,12 @@ def test_a_study_leaves_tied_weights_as_they_were(study, words, text):
     assert state(model) == before
 
 
-def ablate_on_a_task(pair, text):
+def explain_a_task(pair, text):
     rows = [{"prompt": f"the old keys {name}", "answer": " again"} for name in "abcd"]
-    return hs.ablate(pair, task=rows)
+    return hs.task(pair, rows)
 
 
-@pytest.mark.parametrize("study", [ablate_on_a_task, STUDIES["prune"]], ids=["ablate", "prune"])
+@pytest.mark.parametrize("study", [explain_a_task, STUDIES["prune"]], ids=["task", "prune"])
 def test_heads_of_layers_that_share_an_output_projection_are_not_changed(study, words, text):
     model = llama(words)
     shared_layers(model)

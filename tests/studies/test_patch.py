@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pandas as pd
 import pytest
 import torch
-from scipy import stats
 from transformer_lens import patching
 
 import headscope as hs
 from headscope.errors import HeadscopeError
 from headscope.models.load import load_model
 from headscope.models.text_window import text_window
-from headscope.stimuli.tasks import Task, TaskRow, read_task
-from headscope.studies import patch
+from headscope.stimuli.tasks import read_task
 
 CLEAN = "they saw the old man and the young friend before the old"
 CORRUPT = "they saw the old man and the young friend before the young"
@@ -286,82 +282,6 @@ def test_prompts_of_unequal_length_are_aligned_at_their_ends(is_clean_longer):
             assert getattr(row, column) == pytest.approx(expected, abs=1e-5)
 
 
-PAIRS = [
-    TaskRow(prompt=f"{start} old", corrupt=f"{start} young", answer=" man", wrong=" friend")
-    for start in (
-        "they saw the old man and the young friend before the",
-        "we saw the old man and the young friend before the",
-        "he saw the old man and the young friend before the",
-    )
-]
-UNUSABLE = [
-    replace(PAIRS[0], answer=" man saw"),  # two tokens
-    replace(PAIRS[0], prompt=PAIRS[0].corrupt, corrupt=PAIRS[0].prompt),  # the metric falls
-]
-
-
-def one_by_one(pairs: list[TaskRow], edges: int) -> list[pd.DataFrame]:
-    """Tables of pairs, each patched by itself."""
-    options = {"heads": "L5H1,L4H3", "edges": edges, "progress": False}
-    return [
-        hs.patch(
-            "atlas:mini",
-            clean=pair.prompt,
-            corrupt=pair.corrupt,
-            answer=pair.answer,
-            wrong=pair.wrong,
-            **options,
-        ).table
-        for pair in pairs
-    ]
-
-
-def test_a_task_gives_the_means_of_its_pairs_and_their_intervals(monkeypatch):
-    monkeypatch.setattr(patch, "FEWEST_PAIRS", 3)
-    task = Task("pairs", (*PAIRS, *UNUSABLE))
-    found = hs.patch("atlas:mini", task=task, heads="L5H1,L4H3", edges=4, progress=False)
-    assert found.values["pairs"] == 3
-    heads = found.table[found.table["kind"] == "head"]
-    single = one_by_one(PAIRS, edges=0)
-    for column in patch.SHARES:
-        expected = np.mean([table[column] for table in single], axis=0)
-        np.testing.assert_allclose(heads[column], expected, atol=1e-6)
-    recovered = np.array([table["recovered"] for table in single])
-    low, high = stats.t.interval(0.95, 2, recovered.mean(0), stats.sem(recovered))
-    np.testing.assert_allclose(heads["recovered_low"], low, atol=1e-6)
-    np.testing.assert_allclose(heads["recovered_high"], high, atol=1e-6)
-
-
-def test_a_pair_of_unequal_length_counts_in_a_task(monkeypatch):
-    monkeypatch.setattr(patch, "FEWEST_PAIRS", 3)
-    unequal = replace(PAIRS[0], corrupt=LONGER)
-    task = Task("pairs", (*PAIRS[:2], unequal))
-    found = hs.patch("atlas:mini", task=task, heads="L5H1,L4H3", edges=4, progress=False)
-    assert found.values["pairs"] == 3
-    assert any("1 of 3" in note and "[[" in note for note in found.notes)
-    single = one_by_one([*PAIRS[:2], unequal], edges=0)
-    expected = np.mean([table["recovered"] for table in single], axis=0)
-    heads = found.table[found.table["kind"] == "head"]
-    np.testing.assert_allclose(heads["recovered"], expected, atol=1e-6)
-
-
-def test_an_edge_of_a_task_has_the_mean_effect_of_that_cell(monkeypatch):
-    monkeypatch.setattr(patch, "FEWEST_PAIRS", 2)
-    equally_long = PAIRS[1:]
-    task = Task("pairs", tuple(equally_long))
-    found = hs.patch("atlas:mini", task=task, heads="L5H1,L4H3", edges=2, progress=False).table
-    key = ["layer", "head", "query", "key"]
-    every_cell = [
-        table.set_index(key)["recovered"] for table in one_by_one(equally_long, edges=400)
-    ]
-    edges = found[found["kind"] == "edge"]
-    assert len(edges) == 4
-    for edge in edges.itertuples():
-        cell = (edge.layer, edge.head, edge.query, edge.key)
-        expected = np.mean([table.loc[cell] for table in every_cell])
-        assert edge.recovered == pytest.approx(expected, abs=1e-6)
-
-
 def test_the_pairs_of_person_differ_in_the_last_pronoun_alone():
     rows = read_task("person").rows
     assert len({row.answer for row in rows}) == len(rows) >= 20
@@ -372,18 +292,3 @@ def test_the_pairs_of_person_differ_in_the_last_pronoun_alone():
         assert corrupt[-1] in ("they", "we")
         assert row.answer == f"{row.wrong}s"
         assert clean.count(f"{row.wrong.strip()},") == 2
-
-
-@pytest.mark.parametrize(
-    ("options", "name"),
-    [
-        ({}, "clean"),
-        ({"clean": SHORT}, "corrupt"),
-        ({"task": "person", "clean": SHORT}, "clean"),
-        ({"task": "person", "answer": " man"}, "answer"),
-        ({"task": "person", "heads": "L5H1"}, "pairs"),  # mini has no single tokens for the verbs
-    ],
-)
-def test_a_task_and_prompts_exclude_each_other(options, name):
-    with pytest.raises(HeadscopeError, match=name):
-        hs.patch("atlas:mini", progress=False, **options)

@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+import json
+
+import numpy as np
 import pytest
+import torch
+from transformers import GPT2Config, GPT2LMHeadModel
 
 import headscope as hs
+from headscope.causal.paths import VIAS, PathReader
+from headscope.causal.rerun import Rerunner
+from headscope.causal.task_prompts import TaskPrompts
+from headscope.causal.task_runner import TaskRunner
 from headscope.errors import HeadscopeError
+from headscope.progress import Steps, silent
+from headscope.stimuli.tasks import read_task
+from headscope.studies.task.circuit import Judge, Statistics, judged_circuit
+from headscope.studies.task.stages import Stages
+from headscope.studies.task.task import FILES
 from tests.oracles.planted_circuits import (
     OUT,
     POSITION,
@@ -138,3 +152,129 @@ def test_a_task_that_the_model_cannot_do_blames_no_head(tmp_path):
         nonsense.append(row | {"answer": answers[number % 2], "wrong": answers[1 - number % 2]})
     with pytest.raises(HeadscopeError, match="cannot do"):
         explained(plan, tmp_path, nonsense)
+
+
+def test_a_stopped_call_goes_on_where_it_was_and_gives_the_same(tmp_path, monkeypatch):
+    plan = Plan()
+    plan.at_positions((0, 0), {4: 1})
+    plan.copies((0, 0), WORD, OUT, size=4)
+    task = rows("{0} and {1} to", "{1} and {0} to", "{0}", "{1}")
+    whole = explained(plan, tmp_path / "model", task)
+    made = []
+    run = Stages.array
+
+    def until(self, name, make):
+        def counted():
+            made.append(name)
+            if len(made) == 20:
+                raise KeyboardInterrupt
+            return make()
+
+        return run(self, name, counted)
+
+    monkeypatch.setattr(Stages, "array", until)
+    out = tmp_path / "out"
+    with pytest.raises(KeyboardInterrupt):
+        explained(plan, tmp_path / "model", task, out=out)
+    assert [path.name for path in out.iterdir()] == ["unfinished"]
+    explained(plan, tmp_path / "model", task, out=out)
+    assert len(made) == 1 + len(set(made))  # the stage that was stopped alone is made twice
+    assert sorted(path.name for path in out.iterdir()) == sorted(FILES)
+    assert json.loads((out / "circuit.json").read_text("utf-8")) == whole.circuit
+
+
+def test_all_heads_together_keep_everything_and_none_nothing(tmp_path):
+    plan = Plan()
+    plan.at_positions((0, 0), {4: 1})
+    plan.copies((0, 0), WORD, OUT, size=4)
+    task = rows("{0} and {1} to", "{1} and {0} to", "{0}", "{1}")
+    found = explained(plan, tmp_path, task, other_words=task[::2])
+    circuit = found.circuit["circuit"]
+    assert circuit["curve"][-1]["faithfulness"]["mean"] == 1
+    assert circuit["faithfulness"]["mean"] == pytest.approx(1, abs=1e-3)
+    assert circuit["completeness"]["mean"] == pytest.approx(1, abs=1e-3)
+    assert circuit["p_value"] == pytest.approx(1 / 21)
+    assert circuit["halves"]["jaccard"] == circuit["other_words"]["jaccard"] == 1
+    assert circuit["other_words"]["faithfulness"]["mean"] == pytest.approx(1, abs=1e-3)
+
+
+def test_quick_estimates_all_heads_and_runs_none(tmp_path):
+    plan = Plan()
+    plan.at_positions((0, 0), {4: 1})
+    plan.copies((0, 0), WORD, OUT, size=4)
+    task = rows("{0} and {1} to", "{1} and {0} to", "{0}", "{1}")
+    found = explained(plan, tmp_path, task, quick=True)
+    assert not found.heads["measured"].any()
+    assert tuple(found.heads.loc[0, ["layer", "head"]]) == (0, 0)
+    assert heads_of(found) == set()
+    assert found.report(tmp_path / "page.html").stat().st_size > 1000
+
+
+def test_the_other_direction_runs_the_corrupt_prompts(tmp_path):
+    plan = Plan()
+    plan.at_positions((0, 0), {4: 1})
+    plan.copies((0, 0), WORD, OUT, size=4)
+    task = rows("{0} and {1} to", "{1} and {0} the", "{0}", "{1}")
+    found = explained(plan, tmp_path, task, how="restore")
+    assert all(prompt["tokens"][-1].strip() == "the" for prompt in found.circuit["prompts"])
+
+
+TRIES = pytest.mark.parametrize("tries", [40, pytest.param(200, marks=pytest.mark.slow)])
+
+
+@TRIES
+def test_random_weights_reach_p_below_5_percent_in_5_percent(tries, tokenizer):
+    """Sets of random heads beside others, and paths if the answers are random."""
+    rng = np.random.default_rng(0)
+    of_sets, of_paths = [], []
+    for seed in range(tries):
+        model = hs.load_model((random_network(tokenizer, seed), tokenizer))
+        task = read_task(random_answers(tokenizer, rng))
+        prompts = TaskPrompts.of(task, model)
+        runner = TaskRunner(Rerunner(model), prompts, metric="difference", method="mean")
+        statistics = Statistics(prompts.groups, seed)
+        floor = runner.without(runner.heads)
+        judge = Judge(runner, Stages(None, ""), statistics, floor, Steps(silent, 1), 1)
+        heads = [runner.heads[number] for number in rng.permutation(len(runner.heads))[:3]]
+        found = judged_circuit(judge, heads, runner.heads, 20, seed)
+        of_sets.append(found["p_value"])
+        reader = PathReader(runner)
+        receiver = (2, int(rng.integers(4)))
+        senders = reader.senders(receiver)
+        sender = senders[int(rng.integers(len(senders)))]
+        via = VIAS[int(rng.integers(3))]
+        effect = reader.exact(receiver, via, [sender])[:, 0]
+        of_paths.append(statistics.p_value(effect))
+    for p_values in (of_sets, of_paths):
+        share = np.mean(np.array(p_values) < 0.05)
+        # give or take 2.6 standard errors
+        assert share <= 0.05 + 2.6 * np.sqrt(0.05 * 0.95 / tries)
+
+
+def random_network(tokenizer, seed: int) -> GPT2LMHeadModel:
+    config = GPT2Config(
+        vocab_size=len(tokenizer),
+        n_embd=32,
+        n_layer=3,
+        n_head=4,
+        n_positions=64,
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.bos_token_id,
+    )
+    network = GPT2LMHeadModel(config).eval()
+    generator = torch.Generator().manual_seed(seed)
+    for weight in network.parameters():
+        torch.nn.init.normal_(weight, std=0.2, generator=generator)
+    return network
+
+
+def random_answers(tokenizer, rng: np.random.Generator) -> list[dict]:
+    """Prompts of random words, after which one of two words is right at random."""
+    words = [token.replace("Ġ", " ") for token in tokenizer.get_vocab() if token[0] == "Ġ"]
+    words = sorted(word for word in words if len(word) > 2)
+    made = []
+    for _ in range(16):
+        prompt = "".join(rng.choice(words, 5))
+        answer, wrong = rng.permutation(words[:2])
+        made.append({"prompt": prompt, "answer": answer, "wrong": wrong})
+    return made
