@@ -23,6 +23,7 @@ from headscope.causal.head_set import (
     output_norms,
 )
 from headscope.causal.intervention import HeadOutputs, HeadsSet, OutputChange
+from headscope.causal.loss import logits_of
 from headscope.causal.rerun import CleanRun, Rerunner
 from headscope.causal.task_prompts import PromptBatch, TaskPrompts, aligned_at_end
 from headscope.errors import ModelError
@@ -362,9 +363,7 @@ class TaskRunner:
     def _log_probabilities(
         self, states: Float[Tensor, "place d_model"]
     ) -> Float[Tensor, "place vocabulary"]:
-        unembed = self.rerunner.network.get_output_embeddings()
-        logs: Tensor = unembed(states).float().log_softmax(-1)
-        return logs
+        return logits_of(self.rerunner.network, states).float().log_softmax(-1)
 
 
 @dataclass(frozen=True, eq=False)
