@@ -1,0 +1,163 @@
+"""The page of a task's circuit, one HTML file that works offline, and its figure for papers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from math import isfinite
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from jinja2 import Environment
+from numpy import ndarray
+
+from headscope.errors import PatternError
+from headscope.printing import visible
+from headscope.runs.patterns import lower_triangle
+from headscope.views.html_page import REPORT, page_file, page_style, style_class
+from headscope.views.report import packed
+from headscope.views.report.data import hundredths, to_json
+from headscope.views.report.sentences import types_in_words
+from headscope.views.task_page.drawing import PLURAL, circuit_figure, draw
+from headscope.views.task_page.layout import Layout, lay_out
+from headscope.views.task_page.words import (
+    attention_in_words,
+    counted,
+    in_interval,
+    lead,
+    missing,
+    number,
+    result,
+    sentence,
+)
+
+__all__ = ["circuit_figure", "task_page"]
+
+MOST_BYTES = 1_000_000
+"""Size of a page, which a mail or an issue takes."""
+SCRIPTS = ("page.js", "core.js", "thumbs.js", "save.js", "arcs.js", "examples.js")
+"""Scripts of the report that draw patterns."""
+_HERE = "headscope.views.task_page"
+
+
+def task_page(
+    circuit: Mapping[str, Any], patterns: Mapping[str, Sequence[Float[ndarray, "query key"]]]
+) -> str:
+    """A task's circuit as one HTML page without network requests.
+
+    Args:
+        circuit: the content of `circuit.json`. Parts that were not measured may be None or absent.
+        patterns: by a head's name, its attention on each prompt. Prompts whose patterns would
+            make the page larger than a megabyte are left out, and the page says so.
+
+    Raises:
+        PatternError: a pattern has not one row and one column per token of its prompt.
+    """
+    circuit = plain(circuit)
+    prompts = circuit.get("prompts") or []
+    for name, of_prompts in patterns.items():
+        for at, pattern in enumerate(of_prompts):
+            if pattern.shape != (size := len(prompts[at]["tokens"]), size):
+                raise PatternError(
+                    f"{name}, prompt {at}: a pattern of {pattern.shape}, expected {(size, size)}"
+                )
+
+    # the prompt of the drawing comes first: it stays whatever must be left out
+    layout = lay_out(circuit)
+    order = sorted(range(len(prompts)), key=lambda at: at != layout.prompt)
+    count = len(order) if patterns else 0
+    page = _render(circuit, layout, patterns, order[:count])
+    bare = len(_render(circuit, layout, {}, []).encode())
+    while len(page.encode()) > MOST_BYTES and count:
+        share = (MOST_BYTES - bare) / max(1, len(page.encode()) - bare)
+        count = max(0, min(count - 1, int(count * share * 0.98)))
+        page = _render(circuit, layout, patterns, order[:count])
+    return page
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON has it: lists for tuples, numbers for numpy's, and None for NaN."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple | set | np.ndarray):
+        return [plain(inner) for inner in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    return None if isinstance(value, float) and not isfinite(value) else value
+
+
+def _render(
+    circuit: Mapping[str, Any],
+    layout: Layout,
+    patterns: Mapping[str, Sequence[Float[ndarray, "query key"]]],
+    order: Sequence[int],
+) -> str:
+    """The page with the patterns of some prompts."""
+    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment.filters |= {
+        "visible": visible,
+        "attention_in_words": attention_in_words,
+        "in_interval": in_interval,
+        "number": number,
+        "sentence": sentence,
+        "style_class": style_class,
+    }
+    prompts = circuit.get("prompts") or []
+    heads = [{**head, "tags": list(_tags(head))} for head in circuit.get("heads") or []]
+    cells = {}
+    for name, of_prompts in patterns.items():
+        cells[name] = [
+            _packed_cells(of_prompts[at]) if at < len(of_prompts) else None for at in sorted(order)
+        ]
+    data = {
+        # the report's scripts read the first four
+        "types": types_in_words({tag for head in heads for tag in head["tags"]}),
+        "relations": [],
+        "layers": [],
+        "heads": 0,
+        "means": None,
+        "model": {"name": str((circuit.get("model") or {}).get("name", ""))},
+        "circuit": {**circuit, "heads": heads, "prompts": None},
+        "prompts": [{"number": at, **prompts[at]} for at in sorted(order)],
+        "patterns": cells,
+        "first": layout.prompt,
+        "figure": draw(circuit, layout, has_heading=True),
+    }
+    left_out = len(prompts) - len(order) if patterns else 0
+    return environment.from_string(page_file(_HERE, "page.html")).render(
+        style=page_style(page_file(_HERE, "task.css")),
+        drawing=draw(circuit, layout, has_heading=False),
+        circuit=circuit,
+        task=circuit.get("task") or {},
+        judged=circuit.get("circuit") or {},
+        heads=heads,
+        result=result(circuit),
+        lead=lead(circuit),
+        has={
+            name: any(head.get(name) is not None for head in heads)
+            for name in ("effect", "q_value", "share", "writes")
+        },
+        missing=missing(circuit),
+        omitted=layout.omitted,
+        left_out=f"{counted(left_out, 'prompt')} of {len(prompts)}" if left_out else "",
+        plural=PLURAL,
+        scripts="\n".join(
+            [*(page_file(REPORT, name) for name in SCRIPTS), page_file(_HERE, "task.js")]
+        ),
+        data=packed(to_json(data)),
+    )
+
+
+def _tags(head: Mapping[str, Any]) -> Iterator[str]:
+    """Tags on running text, given as a list or as `heads.csv` has them."""
+    tags = head.get("tags") or []
+    for tag in tags.split(";") if isinstance(tags, str) else tags:
+        if tag:
+            yield str(tag)
+
+
+def _packed_cells(pattern: Float[ndarray, "query key"]) -> str:
+    """Attention up to each query, or all of it if some query looks at keys after it."""
+    if np.triu(pattern, 1).any():
+        return hundredths(pattern.ravel())
+    return hundredths(pattern[lower_triangle(len(pattern))])

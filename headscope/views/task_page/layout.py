@@ -1,0 +1,440 @@
+"""Where the drawing of a task's circuit has its tokens, heads and edges."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from numpy import ndarray
+
+from headscope.printing import visible
+
+OTHER = "other"
+"""Role of positions that have no role of their own."""
+EMBEDDING = "embedding"
+MOST_HEADS, MOST_EDGES = 12, 60
+"""Heads that are drawn if no circuit was measured, and the largest number of edges."""
+
+NODE_HEIGHT = 37
+ROW_GAP = 36  # between rows: room for the curves
+MARGIN = 52  # width of the names of layers
+TOKEN_SIZE, ROLE_SIZE, NAME_SIZE, NOTE_SIZE = 12.5, 11, 12, 10.5
+_TOKEN_GAP, _LANE_GAP = 9, 17
+_WIDE = 820  # width from which tokens without a role in the drawing are folded
+_HEAD = re.compile(r"L\d+H\d+")
+_LONGEST = 16  # letters of a token or a role
+_PORTS = {"query": -22.0, "key": 0.0, "value": 22.0}
+"""Where an edge enters its receiver, beside the middle of the node."""
+_SHAPES = np.array(
+    [
+        (lower, upper, bow)
+        for lower, upper in ((0.45, 0.45), (0.95, 0.2), (0.2, 0.95), (0.75, 0.75))
+        for bow in (0, -36, 36, -80, 80, -150, 150)
+    ],
+    dtype=float,
+)
+"""Ways of a curve around nodes: how far it stays upright below and above, and a sideways bend."""
+_PLAIN = _SHAPES[[0, 7, 14]]
+"""Shapes that are tried while nodes still look for their lanes."""
+_SAMPLES = np.linspace(0.05, 0.95, 14)
+
+
+def mean_of(value: Any) -> float | None:
+    """The mean of an estimate with its interval, or a bare number; None if it is missing."""
+    number = value.get("mean") if isinstance(value, Mapping) else value
+    if not isinstance(number, int | float) or number != number:
+        return None
+    return float(number)
+
+
+def short(text: str, letters: int = _LONGEST) -> str:
+    r"""A text as it can be seen, cut to so many letters.
+
+    >>> short("a\nb"), short("internationalisation")
+    ('a↵b', 'internationalis…')
+    """
+    seen = visible(text)
+    return seen if len(seen) <= letters else seen[: letters - 1] + "…"
+
+
+def text_width(text: str, size: float) -> float:
+    """Width of a text in a sans-serif font, which differs by some per cent between fonts."""
+    width = 0.0
+    for letter in text:
+        if unicodedata.combining(letter):
+            continue
+        if unicodedata.east_asian_width(letter) in "WF":
+            width += 1.0
+        elif letter in "iljtfrI.,:;'|!()[] ":
+            width += 0.36
+        else:
+            width += 0.72 if letter.isupper() or letter in "mw−+→↵…%" else 0.58
+    return width * size
+
+
+@dataclass
+class Column:
+    """A token of the prompt, several that are folded, or a role that the prompt lacks."""
+
+    text: str
+    role: str
+    width: float
+    tokens: list[int] = field(default_factory=list)
+    x: float = 0.0
+
+
+@dataclass
+class Node:
+    """A head, or an MLP at one role. The embedding at a role is its token."""
+
+    name: str
+    role: str
+    row: tuple[int, int]
+    """Layer, and 1 for an MLP, which stands above the heads of its layer."""
+    head: Mapping[str, Any] | None = None
+    attends: str = ""
+    """Role of the keys that it attends to, and its share of attention there."""
+    share: str = ""
+    lane: int = 0
+    x: float = 0.0
+    y: float = 0.0
+    width: float = 58.0
+
+
+@dataclass
+class Edge:
+    """A direct path into a head's queries, keys or values, and the curve that shows it."""
+
+    number: int
+    facts: Mapping[str, Any]
+    sender: Node
+    receiver: Node
+    points: Float[ndarray, "point xy"] = field(default_factory=lambda: np.zeros((4, 2)))
+
+
+@dataclass
+class Layout:
+    """Everything in the drawing but its heading and its legend."""
+
+    columns: list[Column]
+    nodes: list[Node]
+    edges: list[Edge]
+    rows: dict[tuple[int, int], float]
+    """The middle of each row of heads or of MLPs."""
+    width: float
+    height: float
+    """Down to the top of the tokens."""
+    prompt: int | None
+    """Number of the prompt whose tokens are shown."""
+    omitted: int
+    """Edges that are not drawn."""
+
+
+def lay_out(circuit: Mapping[str, Any]) -> Layout:
+    """Columns of tokens, rows of layers, nodes without overlap and curves around them."""
+    nodes, edges, omitted = _parts(circuit)
+    entries = [_main_attention(node.head) for node in nodes]
+    attended = {str(entry["to"]) for entry in entries if entry} - {OTHER}
+    number, columns = _columns(circuit.get("prompts") or [], {n.role for n in nodes}, attended)
+
+    # rows from the last layer down; a row of MLPs only where one is drawn
+    rows: dict[tuple[int, int], float] = {}
+    y = NODE_HEIGHT / 2 + 8
+    for row in sorted({node.row for node in nodes if node.name != EMBEDDING}, reverse=True):
+        rows[row] = y
+        y += NODE_HEIGHT + ROW_GAP
+    height = y + 4 if rows else 60.0
+
+    # columns wide enough for the nodes that stand beside each other
+    head_width = max([0.0, *(_node_width(node) for node in nodes if node.head)])
+    for node in nodes:
+        node.width = head_width if node.head else node.width
+    lanes = {column.role: _lanes(nodes, column.role) for column in columns}
+    width = _spread(columns, lanes, {node.role for node in nodes})
+    _settle(nodes, edges, lanes=lanes, columns=columns, rows=rows)
+    curves, hits = _curves(edges, nodes)
+    is_outside = (curves[..., 0] < MARGIN) | (curves[..., 0] > width)
+    hits += is_outside.sum(-1)
+    for at, edge in enumerate(edges):
+        edge.points = curves[at, int(hits[at].argmin())]
+        width = max(width, float(edge.points[:, 0].max()))
+    boxes = [node for node in nodes if node.name != EMBEDDING]
+    return Layout(columns, boxes, edges, rows, width, height, prompt=number, omitted=omitted)
+
+
+def _parts(circuit: Mapping[str, Any]) -> tuple[list[Node], list[Edge], int]:
+    """The nodes and edges to draw, and the number of edges that are left to the table."""
+    heads = {str(head["name"]): head for head in circuit.get("heads") or []}
+    edges = list(enumerate(circuit.get("edges") or []))
+    edges.sort(key=lambda edge: -abs(mean_of(edge[1].get("effect")) or 0))
+    is_drawn = {name for name, head in heads.items() if head.get("in_circuit")}
+    for _, edge in edges:
+        if edge.get("confirmed"):
+            is_drawn |= {str(edge["from"]), str(edge["to"])} & set(heads)
+    if not is_drawn:
+        strongest = sorted(heads, key=lambda name: -strength(heads[name]))
+        is_drawn = set(strongest[:MOST_HEADS])
+
+    nodes: dict[tuple[str, str], Node] = {}
+    for name in heads:
+        if name in is_drawn:
+            head = heads[name]
+            role = acting_role(head, circuit)
+            entry = _main_attention(head) or {}
+            share = mean_of(entry.get("mass"))
+            nodes[name, ""] = Node(
+                name,
+                role,
+                (int(head["layer"]), 0),
+                head,
+                attends=f"→ {short(str(entry['to']), 12)}" if entry else "",
+                share="" if share is None else f"{share:.2f}".removeprefix("0"),
+            )
+    curves: list[Edge] = []
+    for number, edge in edges:
+        receiver, name = nodes.get((str(edge["to"]), "")), str(edge["from"])
+        # a sender among the heads is drawn if the drawing has it
+        is_known = (name, "") in nodes or not _HEAD.fullmatch(name)
+        if receiver is None or len(curves) == MOST_EDGES or not is_known:
+            continue
+        # an MLP and the embedding act at every position: a node for each role
+        key = (name, "") if name in heads else (name, str(edge.get("role") or OTHER))
+        if key not in nodes:
+            number_of_mlp = name.removeprefix("MLP")
+            layer = int(number_of_mlp) if number_of_mlp.isdecimal() else -1
+            nodes[key] = Node(name, key[1] or OTHER, (layer, 1))
+        curves.append(Edge(number, edge, nodes[key], receiver))
+    return list(nodes.values()), curves, len(edges) - len(curves)
+
+
+def effect_of(head: Mapping[str, Any]) -> float | None:
+    """A head's effect; if it was not measured, its estimate."""
+    values = [mean_of(head.get(name)) for name in ("effect", "smooth", "attribution")]
+    return next((value for value in values if value is not None), None)
+
+
+def strength(head: Mapping[str, Any]) -> float:
+    """Size of a head's effect or of its estimate."""
+    return abs(effect_of(head) or 0.0)
+
+
+def _main_attention(head: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """The roles between which a head's attention matters most; else those with most of it."""
+    entries: Sequence[Mapping[str, Any]] = (head or {}).get("attention") or []
+    cut = [entry for entry in entries if mean_of(entry.get("cut")) is not None]
+    if cut:
+        return max(cut, key=lambda entry: abs(mean_of(entry["cut"]) or 0))
+    return max(entries, key=lambda entry: mean_of(entry.get("mass")) or 0, default=None)
+
+
+def acting_role(head: Mapping[str, Any], circuit: Mapping[str, Any]) -> str:
+    """The role of the positions whose queries make a head matter."""
+    if entry := _main_attention(head):
+        return str(entry["from"])
+    # without attention, the edges tell: a head writes where it is read, and reads with its queries
+    sizes: dict[str, float] = {}
+    for edge in circuit.get("edges") or []:
+        reads = edge["to"] == head["name"] and edge.get("via") == "query"
+        if reads or edge["from"] == head["name"]:
+            role = str(edge.get("role") or OTHER)
+            sizes[role] = sizes.get(role, 0) + abs(mean_of(edge.get("effect")) or 0)
+    return max(sizes, key=lambda role: sizes[role], default=OTHER)
+
+
+def _node_width(node: Node) -> float:
+    first = text_width(node.name, NAME_SIZE) * 1.08 + text_width("−0.00", NOTE_SIZE) + 26
+    second = text_width(node.attends, NOTE_SIZE) + text_width(node.share, NOTE_SIZE) + 26
+    return max(first, second)
+
+
+def _columns(
+    prompts: Sequence[Mapping[str, Any]], acting: set[str], attended: set[str]
+) -> tuple[int | None, list[Column]]:
+    """The prompt that has the most of the roles, and its tokens as columns.
+
+    Tokens whose role is not in the drawing are folded if the prompt is wide. A role that has nodes
+    and that the prompt lacks has a column of its own.
+    """
+    roles = acting | attended
+    order = range(len(prompts))
+    number = min(
+        order,
+        key=lambda at: (-len(roles & set(prompts[at]["roles"])), len(prompts[at]["tokens"])),
+        default=None,
+    )
+    columns = []
+    if number is not None:
+        pairs = zip(prompts[number]["tokens"], prompts[number]["roles"], strict=True)
+        for at, (token, role) in enumerate(pairs):
+            text = short(token.strip(" ") or token)
+            columns.append(Column(text, str(role or OTHER), 0.0, [at]))
+    if sum(text_width(column.text, TOKEN_SIZE) + 8 + _TOKEN_GAP for column in columns) > _WIDE:
+        folded = []
+        for is_quiet, run in groupby(
+            columns, lambda column: column.role not in roles or column.role == OTHER
+        ):
+            members = list(run)
+            if is_quiet and len(members) > 1:
+                tokens = [at for column in members for at in column.tokens]
+                members = [Column("…", OTHER, 0.0, tokens)]
+            folded.extend(members)
+        columns = folded
+    present = {column.role for column in columns} - {OTHER}
+    missing = [Column("–", role, 0.0) for role in sorted(acting - present)]
+    columns = [*missing, *columns]
+
+    # a role is named below the last of its tokens, if the drawing uses it or it is short
+    for at, column in enumerate(columns):
+        column.width = text_width(column.text, TOKEN_SIZE) + 8
+        is_last = at + 1 == len(columns) or columns[at + 1].role != column.role
+        if (column.role != OTHER and is_last) or not column.tokens:
+            column.width = max(column.width, text_width(short(column.role), ROLE_SIZE) + 6)
+    return number, columns
+
+
+def column_of(columns: Sequence[Column], role: str) -> Column:
+    """The last column of a role; of `other`, the one that stands for it."""
+    matches = [column for column in columns if column.role == role]
+    if role == OTHER:
+        matches = [column for column in matches if not column.tokens]
+    return matches[-1]
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """Upright lanes for the nodes above a role: their number and their distance."""
+
+    count: int
+    step: float
+
+
+def _lanes(nodes: Sequence[Node], role: str) -> Lanes:
+    """As many lanes as one layer needs, and some room for curves."""
+    members = [node for node in nodes if node.role == role]
+    rows = [node.row for node in members if node.name != EMBEDDING]
+    if not rows:
+        return Lanes(1, 0.0)
+    is_read = any(node.name == EMBEDDING for node in members)
+    spare = 1 + (is_read or len(set(rows)) > 2) + (len(set(rows)) > 6)
+    step = max(node.width for node in members) + _LANE_GAP
+    return Lanes(max(max(map(rows.count, rows)), spare), step)
+
+
+def _spread(columns: list[Column], lanes: Mapping[str, Lanes], roles: set[str]) -> float:
+    """Give the columns their middles, in their order; the width of all of them."""
+    last_end, last_half, previous, edge = 0, 0.0, MARGIN + 0.0, MARGIN + 0.0
+    for at, column in enumerate(columns):
+        column.x = previous + column.width / 2
+        previous = column.x + column.width / 2 + _TOKEN_GAP
+        edge = max(edge, previous)
+        if column.role not in roles or column is not column_of(columns, column.role):
+            continue
+        half = max(lanes[column.role].count * lanes[column.role].step, column.width) / 2
+        start = columns[last_end].x + last_half if last_half else float(MARGIN)
+        lack = start + half - column.x
+        if lack > 0:
+            # the tokens since the last column with nodes share the room
+            since = range(last_end + 1 if last_half else 0, at + 1)
+            for step, shifted in enumerate(since, start=1):
+                columns[shifted].x += lack * step / len(since)
+            previous += lack
+        last_end, last_half = at, half
+        edge = max(edge, column.x + half)
+    return max(edge, previous)
+
+
+def _settle(
+    nodes: list[Node],
+    edges: list[Edge],
+    *,
+    lanes: Mapping[str, Lanes],
+    columns: Sequence[Column],
+    rows: Mapping[tuple[int, int], float],
+) -> None:
+    """Choose lanes so that few curves pass behind nodes; then all nodes have their places."""
+
+    def move() -> None:
+        for node in nodes:
+            # the embedding stands at its token, the middle of the column
+            node.x = column_of(columns, node.role).x
+            node.y = max(rows.values()) + NODE_HEIGHT + ROW_GAP + 12
+            if node.name != EMBEDDING:
+                node.x += (node.lane - (lanes[node.role].count - 1) / 2) * lanes[node.role].step
+                node.y = rows[node.row]
+
+    def cost() -> float:
+        move()
+        _, hits = _curves(edges, nodes, _PLAIN)
+        spans = [abs(edge.sender.x - edge.receiver.x) for edge in edges]
+        return float(hits.min(axis=1).sum()) + sum(spans) / 200 if edges else 0.0
+
+    # the strongest head of a row stands in the middle at first, the others around it
+    for _, group in groupby(sorted(nodes, key=_place_key), key=_place_key):
+        for order, node in enumerate(group):
+            count = lanes[node.role].count
+            side = (order + 1) // 2 * (1 if order % 2 else -1)
+            node.lane = ((count - 1) // 2 + side) % count
+    best = cost()
+    for _ in range(2):
+        before = best
+        for node in nodes:
+            for lane in range(lanes[node.role].count if node.name != EMBEDDING else 0):
+                old = node.lane
+                other = [one for one in nodes if _place_key(one) == _place_key(node)]
+                swapped = next((one for one in other if one.lane == lane), node)
+                swapped.lane, node.lane = old, lane
+                value = cost()
+                if value < best - 1e-9:
+                    best = value
+                else:
+                    node.lane = old
+                    swapped.lane = lane if swapped is not node else old
+        if best == before:
+            break
+    move()
+
+
+def _place_key(node: Node) -> tuple[str, tuple[int, int]]:
+    return node.role, node.row
+
+
+def _curves(
+    edges: Sequence[Edge],
+    nodes: Sequence[Node],
+    shapes: Float[ndarray, "shape 3"] = _SHAPES,
+) -> tuple[Float[ndarray, "edge shape point xy"], Float[ndarray, "edge shape"]]:
+    """Each edge's curve in every shape, and how much of it lies behind nodes."""
+    if not edges:
+        return np.zeros((0, len(shapes), 4, 2)), np.zeros((0, len(shapes)))
+    start = np.array([[edge.sender.x, edge.sender.y - NODE_HEIGHT / 2] for edge in edges])
+    end = np.array([[edge.receiver.x, edge.receiver.y + NODE_HEIGHT / 2 + 3] for edge in edges])
+    end[:, 0] += [_PORTS.get(str(edge.facts.get("via")), 0.0) for edge in edges]
+    rise = np.maximum(start[:, 1] - end[:, 1], ROW_GAP)[:, None]
+
+    # cubic Bézier curves, upright at both ends and bent to a side between them
+    points = np.zeros((len(edges), len(shapes), 4, 2))
+    points[:, :, :2] = start[:, None, None]
+    points[:, :, 2:] = end[:, None, None]
+    points[:, :, 1, 1] -= rise * shapes[:, 0]
+    points[:, :, 2, 1] += rise * shapes[:, 1]
+    points[:, :, 1:3, 0] += shapes[:, 2, None]
+    t = _SAMPLES[:, None]
+    weights = np.concatenate([(1 - t) ** 3, 3 * t * (1 - t) ** 2, 3 * t**2 * (1 - t), t**3], axis=1)
+    path = np.einsum("sp,ebpx->ebsx", weights, points)
+
+    boxes = [node for node in nodes if node.name != EMBEDDING]
+    centres = np.array([[node.x, node.y] for node in boxes]).reshape(-1, 2)
+    reach = np.array([[node.width / 2 + 5, NODE_HEIGHT / 2 + 3] for node in boxes]).reshape(-1, 2)
+    inside = (np.abs(path[:, :, :, None] - centres) < reach).all(-1)
+    is_end = np.array(
+        [[node is edge.sender or node is edge.receiver for node in boxes] for edge in edges]
+    ).reshape(len(edges), len(boxes))
+    hits = (inside & ~is_end[:, None, None, :]).sum((2, 3)).astype(float)
+    detour = 0.003 * np.abs(shapes[:, 2]) + 0.3 * np.abs(shapes[:, 0] - 0.45)
+    return points, hits + detour

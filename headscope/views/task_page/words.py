@@ -1,0 +1,144 @@
+"""What a task's circuit shows in sentences: its result, how it was measured, what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from headscope.views.task_page.layout import mean_of
+
+
+def minus(value: float | None, digits: int = 2) -> str:
+    """A change with its sign; a dash if it was not measured.
+
+    >>> minus(-1.378), minus(0.5), minus(None)
+    ('−1.38', '+0.50', '–')
+    """
+    return "–" if value is None else f"{value:+.{digits}f}".replace("-", "−")
+
+
+def number(value: Any, digits: int = 2) -> str:
+    """A level without a plus sign; of an estimate its mean; a dash if it was not measured."""
+    mean = mean_of(value)
+    return "–" if mean is None else f"{mean:.{digits}f}".replace("-", "−")
+
+
+def in_interval(value: Any, digits: int = 2) -> str:
+    """A change with its interval.
+
+    >>> in_interval({"mean": -1.38, "low": -1.6, "high": -1.2})
+    '−1.38 [−1.60, −1.20]'
+    """
+    text = minus(mean_of(value), digits)
+    if isinstance(value, Mapping) and mean_of(value.get("low")) is not None:
+        low, high = (minus(mean_of(value.get(end)), digits) for end in ("low", "high"))
+        text += f" [{low}, {high}]"
+    return text
+
+
+def percent(value: float) -> str:
+    """A share in per cent, with a space that does not break.
+
+    >>> percent(-0.153)
+    '−15 %'
+    """
+    return f"{100 * value:.0f} %".replace("-", "−")
+
+
+def faithfulness(circuit: Mapping[str, Any]) -> Any:
+    """Share of the metric that the circuit alone keeps, with its interval."""
+    judged = circuit.get("circuit") or {}
+    if judged.get("faithfulness") is not None:
+        return judged["faithfulness"]
+    size = len(judged.get("heads") or ())
+    same_size = [
+        step["faithfulness"] for step in judged.get("curve") or () if step["heads"] == size
+    ]
+    return same_size[0] if same_size else None
+
+
+def random_mean(circuit: Mapping[str, Any]) -> float | None:
+    """Mean faithfulness of the random sets."""
+    judged = circuit.get("circuit") or {}
+    values = [mean_of(one.get("faithfulness")) for one in judged.get("random") or ()]
+    measured = [value for value in values if value is not None]
+    return sum(measured) / len(measured) if measured else None
+
+
+def counted(count: int, noun: str) -> str:
+    """A number with its noun."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def result(circuit: Mapping[str, Any]) -> str:
+    """The title: what the circuit keeps beside random sets, or what there is instead."""
+    task, judged = circuit.get("task") or {}, circuit.get("circuit") or {}
+    heads, share = judged.get("heads") or (), mean_of(faithfulness(circuit))
+    if not circuit.get("heads"):
+        return f"No head found that matters to {task.get('name')}"
+    if not heads:
+        estimated = all(mean_of(head.get("effect")) is None for head in circuit["heads"])
+        what = "estimated" if estimated else "measured"
+        count = counted(len(circuit["heads"]), "head")
+        return f"{count} with {what} effects on {task.get('name')}; no circuit measured"
+    if share is None:
+        return f"{counted(len(heads), 'head')} in the circuit of {task.get('name')}"
+    clean = number(task.get("clean"), 1)
+    verb = "keeps" if len(heads) == 1 else "keep"
+    random = random_mean(circuit)
+    sets = "" if random is None else f" (random sets: {percent(random)})"
+    unit = task.get("unit") or ""
+    return f"{counted(len(heads), 'head')} {verb} {percent(share)} of the {clean} {unit}{sets}"
+
+
+def lead(circuit: Mapping[str, Any]) -> str:
+    """What was measured, over what, and what replaces a head's output."""
+    task = circuit.get("task") or {}
+    clean = task.get("clean")
+    level = number(clean)
+    if isinstance(clean, Mapping) and mean_of(clean.get("low")) is not None:
+        level += f" [{number(clean['low'])}, {number(clean['high'])}]"
+    listed = task.get("prompts")
+    count = listed if isinstance(listed, int) else len(listed or circuit.get("prompts") or ())
+    groups = task.get("groups")
+    resampled = f" in {counted(groups, 'group')}" if isinstance(groups, int) else ""
+    replaced = task.get("replaced_by")
+    effect = f" Effect: its change when an output is replaced ({replaced})." if replaced else ""
+    metric, unit = task.get("metric") or "metric", task.get("unit") or ""
+    return f"{metric} {level} {unit} over {counted(count, 'prompt')}{resampled}.{effect}"
+
+
+def sentence(text: str) -> str:
+    """A text with a capital letter and a full stop.
+
+    >>> sentence("no position differs")
+    'No position differs.'
+    """
+    text = text.strip()
+    return text and text[0].upper() + text[1:] + ("" if text[-1] in ".!?" else ".")
+
+
+def attention_in_words(head: Mapping[str, Any]) -> str:
+    """The two largest shares of a head's attention from role to role, with their controls."""
+    entries = sorted(
+        head.get("attention") or [], key=lambda entry: -(mean_of(entry.get("mass")) or 0.0)
+    )
+    parts = []
+    for entry in entries[:2]:
+        control = number(entry.get("control"))
+        parts.append(f"{entry['from']} → {entry['to']} {number(entry.get('mass'))} ({control})")
+    return "; ".join(parts) or "–"
+
+
+def missing(circuit: Mapping[str, Any]) -> list[str]:
+    """Parts that this run did not measure."""
+    judged, heads = circuit.get("circuit") or {}, circuit.get("heads") or []
+    parts = {
+        "exact effects of heads": any(mean_of(head.get("effect")) is not None for head in heads),
+        "attention between roles": any(head.get("attention") for head in heads),
+        "what heads write": any(head.get("writes") for head in heads),
+        "paths between heads": bool(circuit.get("edges")),
+        "the circuit": bool(judged.get("heads")),
+        "random sets": bool(judged.get("random")),
+    }
+    return [name for name, is_there in parts.items() if not is_there] if heads else []
