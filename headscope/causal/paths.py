@@ -328,15 +328,22 @@ class PathReader:
         at_once = max(1, TOKENS_AT_ONCE // tokens.numel())
         for start in range(0, len(senders), at_once):
             part = senders[start : start + at_once]
-            streams = []
-            for sender in part:
-                is_head = sender.head is not None
-                change = self._head_change(sender, clean) if is_head else others[sender]
-                streams.append(stream + change.to(stream))
+            changes = self._stream_changes(part, clean, others)
+            streams = [stream + change.to(stream) for change in changes]
             call = self._read(layer, torch.cat(streams), tokens.repeat(len(part), 1))
             inputs = _Inputs.of(call, head)
             for first in range(0, len(part) * rows, rows):
                 yield inputs.rows(slice(first, first + rows))
+
+    def _stream_changes(
+        self, senders: Sequence[Sender], clean: CleanBatch, others: Mapping[Sender, Stream]
+    ) -> Iterator[Stream]:
+        """Change of the stream if the output of each sender takes its replacement."""
+        for sender in senders:
+            if sender.layer is None or sender.head is None:
+                yield others[sender]
+            else:
+                yield self._head_change((sender.layer, sender.head), clean)
 
     def _read(self, layer: int, stream: Stream, tokens: Tensor) -> AttentionCall:
         """The queries, keys and values of a layer that reads a stream."""
@@ -360,10 +367,9 @@ class PathReader:
             last_stream(self.rerunner.network, tokens)
         return calls[0]
 
-    def _head_change(self, sender: Sender, clean: CleanBatch) -> Stream:
+    def _head_change(self, sender: Head, clean: CleanBatch) -> Stream:
         """Change of what a head writes if its z takes its replacement."""
-        layer, head = sender.layer, sender.head
-        assert layer is not None, "the embedding is no head"
+        layer, head = sender
         z = clean.run.z[layer]
         change = clean.replacements[layer][..., head, :].to(z) - z[:, :, head]
         change[self._unchanged(clean.batch)] = 0

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from headscope.causal.intervention import AttentionChange, HeadOutputs, Intervention, by_head
 from headscope.causal.loss import check_logits, chunked_losses, last_stream, logits_of, network_of
+from headscope.models.engines.attention import AttentionCall, Output, softmax_attend
 from headscope.models.engines.engine import StoppedError
 from headscope.models.engines.scores import ScoreTerms
 from headscope.models.families import refuse_mixed_heads

@@ -274,7 +274,7 @@ def writing(
         post_norm = paths.post_norms[layer]
         if post_norm is not None:
             written = post_norm.linear(written)
-        scale = torch.from_numpy(scale_of).to(written)[:, None]
+        scale = torch.from_numpy(scale_of).to(written)[:, None] * paths.logit_scale
         written = paths.final_norm.linear(written) * scale
         centre = written @ mean_row
 

@@ -243,7 +243,7 @@ CORRUPT = (
 )
 
 
-@pytest.mark.parametrize("layout", ["gpt2", "llama", "qwen3", "mistral"])
+@pytest.mark.parametrize("layout", ["gpt2", "llama", "gemma2", "qwen3"])
 def test_reruns_of_changed_positions_alone_are_those_of_whole_prompts(layout, tokenizer, tmp_path):
     save_tiny(layout, tokenizer, tmp_path)
     model = load_model(str(tmp_path))
@@ -254,7 +254,8 @@ def test_reruns_of_changed_positions_alone_are_those_of_whole_prompts(layout, to
     ]
     prompts = TaskPrompts.of(read_task(rows), model)
     runner = TaskRunner(Rerunner(model), prompts, metric="difference", method="resample")
-    assert any(clean.later.rows.start > 1 for clean in runner.clean_batches)
+    keeps_some = any(clean.later.rows.start > 1 for clean in runner.clean_batches)
+    assert keeps_some == (layout != "gemma2")  # whose scores are capped
     whole = TaskRunner(Rerunner(model), prompts, metric="difference", method="resample")
     whole._kept = [replace(clean, later=clean.run) for clean in whole.clean_batches]
     heads = runner.heads
