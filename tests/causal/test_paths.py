@@ -11,14 +11,17 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from transformer_lens.patching import get_act_patch_direct_path
 
 from headscope.causal.paths import VIAS, PathReader, Sender, Via
 from headscope.causal.rerun import Rerunner
 from headscope.causal.task_prompts import TaskPrompts
 from headscope.causal.task_runner import TaskRunner
+from headscope.errors import ModelError
 from headscope.models.load import load_model
 from headscope.stimuli.tasks import read_task
 from tests.models.every_layout import own_network, save_tiny
+from tests.oracles.planted_tasks import FUNCTION_VECTOR, save_model
 
 PROMPTS = {
     "the dog saw the": "the saw dog the",
@@ -118,7 +121,7 @@ def reader_of(folder: str, method: str = "mean") -> PathReader:
     return PathReader(TaskRunner(Rerunner(model), prompts, metric="difference", method=method))
 
 
-@dataclass
+@dataclass(eq=False)
 class Slow:
     """A network of transformers, one prompt at a time, whose modules are changed by hooks."""
 
@@ -126,6 +129,7 @@ class Slow:
     names: Names
     prompts: dict[int, tuple[list[int], list[int], int, int]]
     """Tokens of each prompt and its corrupt one, its answer and the wrong one."""
+    streams: dict[tuple, torch.Tensor] = field(default_factory=dict)
 
     @classmethod
     def of(cls, layout: str, folder: str, runner: TaskRunner) -> Slow:
@@ -248,7 +252,10 @@ class Slow:
         layer, head = receiver
         tokens = self.prompts[prompt][0]
         reads = (layer, getattr(self.names, via), False)
-        stream = self.changed_stream(sender, layer, prompt, method)
+        case = sender, layer, prompt, method
+        if case not in self.streams:
+            self.streams[case] = self.changed_stream(*case)
+        stream = self.streams[case]
         new_input = (layer, "", lambda _: stream.clone(), True)
         (changed,) = self.seen(tokens, [reads], new_input)
         config = self.network.config
@@ -279,6 +286,21 @@ class Slow:
             edits = [(layer, self.names.output, replaced, True)]
         logs = self.run(tokens, *edits).log_softmax(-1)
         return float(logs[answer] - logs[wrong])
+
+    def gradient(self, prompt: int, receiver) -> torch.Tensor:
+        """The gradient of the metric by the receiver's z."""
+        tokens, _, answer, wrong = self.prompts[prompt]
+        layer, head = receiver
+        taken = []
+
+        def take(own):
+            taken.append(own.detach().requires_grad_())
+            return taken[0]
+
+        with self.editing(layer, self.names.output, take, inputs=True):
+            logits = self.network(torch.tensor([tokens]), use_cache=False).logits[0, -1]
+        (logits[answer] - logits[wrong]).backward()
+        return taken[0].grad[0, :, head * self.z_width : (head + 1) * self.z_width]
 
 
 def check(reader: PathReader, slow: Slow, receiver, method: str, at: np.ndarray | None) -> float:
@@ -313,3 +335,223 @@ def test_each_method_replaces_heads_mlps_and_the_embedding(method, folder_of):
     at = np.zeros((len(PROMPTS), 12), bool)
     at[:, [2, 4]] = True
     assert check(reader, slow, (1, 2), method, at) > 1e-2
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("layout", ["gpt2", "gpt_neox"])
+def test_paths_between_heads_are_those_of_transformer_lens(layout, folder_of):
+    """Its exact patches of one head's input, where it has them: without groups or post norms."""
+    reader = reader_of(folder_of(layout), "resample")
+    slow = Slow.of(layout, folder_of(layout), reader.runner)
+    bridge = load_model(folder_of(layout), engine="lens").bridge
+    senders = [sender for sender in reader.senders((2, 0)) if sender.head is not None]
+    same_length = [n for n, (own, other, *_) in slow.prompts.items() if len(own) == len(other)]
+    assert len(same_length) == 2
+    for prompt in same_length:
+        tokens, corrupt, answer, wrong = slow.prompts[prompt]
+        own, other = (torch.tensor([rows]) for rows in (tokens, corrupt))
+        _, cache = bridge.run_with_cache(own)
+        _, other_cache = bridge.run_with_cache(other)
+
+        def metric(logits, answer=answer, wrong=wrong):
+            return logits[0, -1, answer] - logits[0, -1, wrong]
+
+        before = metric(bridge(own))
+        for via in VIAS:
+            found = {
+                receiver: reader.exact((2, receiver), via, senders)[prompt]
+                for receiver in range(HEADS)
+            }
+            for number, sender in enumerate(senders):
+                # what it calls clean is what is patched in, here the corrupt prompt
+                results = get_act_patch_direct_path(
+                    bridge,
+                    own,
+                    other_cache,
+                    cache,
+                    metric,
+                    sender.layer,
+                    sender.head,
+                    via[0],
+                    verbose=False,
+                )
+                expected = (results[2] - before).tolist()
+                effects = [found[receiver][number] for receiver in range(HEADS)]
+                np.testing.assert_allclose(effects, expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("layout", ["gpt2", "gpt_neox", "llama", "gemma"])
+def test_what_senders_write_adds_up_to_the_stream(layout, folder_of):
+    """Zero takes away what a sender wrote; biases of W_O alone are left."""
+    reader = reader_of(folder_of(layout), "zero")
+    streams = []
+    senders = reader.senders(RECEIVER)
+    for clean, others in zip(reader.runner.clean_batches, reader._other_changes, strict=True):
+        stream = clean.run.inputs[RECEIVER[0]]
+        with torch.inference_mode():
+            written = [-change for change in reader._stream_changes(senders, clean, others)]
+        outputs = [reader.rerunner.outputs[layer] for layer in range(RECEIVER[0])]
+        biases = [output.bias for output in outputs if getattr(output, "bias", None) is not None]
+        total = sum(written) + sum(biases)
+        torch.testing.assert_close(total, stream, atol=1e-5, rtol=0)
+        streams.append(stream)
+    assert len(streams) > 0
+
+
+@pytest.mark.parametrize("layout", ["llama", "gpt_neox"])
+def test_estimates_are_the_gradient_by_z_times_its_change(layout, folder_of):
+    reader = reader_of(folder_of(layout))
+    slow = Slow.of(layout, folder_of(layout), reader.runner)
+    senders = reader.senders(RECEIVER)
+    at = np.zeros((2, len(PROMPTS), 12), bool)
+    at[0, :, 1:3] = at[1, :, 3:] = True
+    found = reader.estimates(RECEIVER, at=at)
+    for prompt, (tokens, *_) in slow.prompts.items():
+        places = (RECEIVER[0], slow.names.output, True)
+        width = slow.z_width
+        part = slice(RECEIVER[1] * width, (RECEIVER[1] + 1) * width)
+        z = slow.seen(tokens, [places])[0][0, :, part]
+        gradient = slow.gradient(prompt, RECEIVER)
+        for via in VIAS:
+            for number, sender in enumerate(senders):
+                for role in range(2):
+                    where = torch.from_numpy(at[role, prompt, : len(tokens)])
+                    changed = slow.changed_z(RECEIVER, via, sender, prompt, "mean", where)
+                    expected = float((gradient * (changed - z)).sum())
+                    assert found[via][prompt, number, role] == pytest.approx(expected, abs=1e-4)
+    assert float(np.abs(found["key"]).max()) > 1e-2
+
+
+def test_without_roles_there_is_one_of_all_positions(folder_of):
+    reader = reader_of(folder_of("llama"))
+    everywhere = np.ones((1, len(PROMPTS), 40), bool)
+    found, expected = (reader.estimates(RECEIVER, at=at) for at in (None, everywhere))
+    for via in VIAS:
+        np.testing.assert_array_equal(found[via], expected[via])
+
+
+def test_prompts_whose_corrupt_prompts_begin_alike_have_no_effects_there(folder_of):
+    """Exactly none, although the runs of both prompts round."""
+    reader = reader_of(folder_of("llama"), "resample")
+    same = np.zeros((len(PROMPTS), 12), bool)
+    same[:, :2] = True
+    for via in VIAS:
+        senders = reader.senders(RECEIVER)
+        effects = reader.exact(RECEIVER, via, senders, at=same)[:2]
+        assert not effects.any()
+        assert reader.exact(RECEIVER, via, senders)[:2].any()
+
+
+# a model in which the paths are planted
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory):
+    return load_model(str(save_model(tmp_path_factory.mktemp("planted"))))
+
+
+def effects_of(model, rows: list[dict[str, str]], receiver, via: Via, method: str):
+    """Mean effect of each path into an input of a planted head, by the sender's name."""
+    prompts = TaskPrompts.of(read_task(rows), model)
+    runner = TaskRunner(Rerunner(model), prompts, metric="difference", method=method)
+    reader = PathReader(runner)
+    senders = reader.senders(receiver)
+    effects = reader.exact(receiver, via, senders).mean(0)
+    assert runner.clean.mean() > 1
+    return dict(zip(map(str, senders), effects.tolist(), strict=True))
+
+
+def strong(effects: dict[str, float]) -> set[str]:
+    """Senders with more than a tenth of the largest effect."""
+    least = max(map(abs, effects.values())) / 10
+    return {sender for sender, effect in effects.items() if abs(effect) > least}
+
+
+def repeats() -> list[dict[str, str]]:
+    """Six words, the last of which came before: the word that followed it is the answer."""
+    rng = np.random.default_rng(0)
+    rows = []
+    for _ in range(8):
+        drawn = zip(rng.permutation(8)[:5], rng.permutation(30)[:5], strict=True)
+        words = [f"w{task}x{number}" for task, number in drawn]
+        a, b, c, d, e = words
+        prompt, corrupt = (
+            " ".join(("It", *order)) for order in ((a, b, c, d, e, b), (a, d, c, b, e, b))
+        )
+        rows.append({"prompt": prompt, "corrupt": corrupt, "answer": f" {c}", "wrong": f" {e}"})
+    return rows
+
+
+def shots() -> list[dict[str, str]]:
+    """Three examples of one task, or in the corrupt prompt of another, and a question."""
+    rng = np.random.default_rng(0)
+    rows = []
+    for _ in range(8):
+        *examples, question = rng.permutation(30)[:4].tolist()
+        prompt, corrupt = (
+            "".join(f"Q: q{n}\nA: w{task}x{n}\n\n" for n in examples) + f"Q: q{question}\nA:"
+            for task in (0, 3)
+        )
+        answers = {"answer": f"w0x{question}", "wrong": f"w3x{question}"}
+        rows.append({"prompt": prompt, "corrupt": corrupt, **answers})
+    return rows
+
+
+INDUCTION, ANSWERS = (1, 2), (2, 0)
+PLANTED = {
+    ("mean", "query"): {"embedding"},
+    ("mean", "key"): {"L0H8"},
+    ("mean", "value"): {"embedding"},
+    ("resample", "key"): {"L0H8"},
+}
+
+
+@pytest.mark.parametrize(("method", "via"), PLANTED)
+def test_an_induction_head_reads_the_previous_token_by_its_keys_alone(method, via, planted):
+    effects = effects_of(planted, repeats(), INDUCTION, via, method)
+    assert strong(effects) == PLANTED[method, via]
+    assert min(effects.values()) < -1
+
+
+def test_a_chain_through_values_and_then_a_query_is_found(planted):
+    """Heads that check a task mark answers; one head carries the marks to the end by its values,
+    and the head that answers looks for its question by the mark there."""
+    carried = effects_of(planted, shots(), FUNCTION_VECTOR, "value", "resample")
+    # the mark of the task, and of the task of the corrupt prompt
+    assert strong(carried) == {"L0H0", "L0H3"}
+    asked = effects_of(planted, shots(), ANSWERS, "query", "resample")
+    assert strong(asked) == {"L1H0"}
+    for via in ("query", "key"):
+        others = effects_of(planted, shots(), FUNCTION_VECTOR, via, "resample")
+        assert max(map(abs, others.values())) < 1e-2
+
+
+# what does not fit
+
+
+def test_a_head_whose_output_passes_a_gate_is_refused(folder_of):
+    """The gate reads the stream too, so that attention and values alone do not make the z."""
+    reader = reader_of(folder_of("llama"))
+    output = reader.rerunner.outputs[RECEIVER[0]]
+    with output.register_forward_pre_hook(lambda _, inputs: (inputs[0] * inputs[0].sigmoid(),)):
+        gated = PathReader(
+            TaskRunner(reader.rerunner, reader.runner.prompts, metric="difference", method="mean")
+        )
+        with pytest.raises(ModelError, match="L2H1"):
+            gated.estimates(RECEIVER)
+
+
+def test_a_block_that_adds_more_is_refused(folder_of):
+    runner = reader_of(folder_of("llama")).runner
+    block = runner.rerunner.blocks[0]
+    with (
+        block.register_forward_hook(lambda _, inputs, output: output * 1.5),
+        pytest.raises(ModelError, match="block"),
+    ):
+        PathReader(runner)
+
+
+def test_the_first_layer_reads_the_embedding_alone(folder_of):
+    reader = reader_of(folder_of("gpt2"))
+    assert list(map(str, reader.senders((0, 3)))) == ["embedding"]
+    assert np.abs(reader.exact((0, 3), "key", reader.senders((0, 3)))).max() > 1e-3
