@@ -108,6 +108,7 @@ def ioi() -> dict:
     judged = {
         "heads": [one["name"] for one in heads],
         "curve": [{"heads": n, "faithfulness": estimate(f, 0.09)} for n, f in curve],
+        "faithfulness": estimate(0.92, 0.09),
         "cpr": 0.93,
         "cmd": 0.034,
         "completeness": estimate(0.12),
@@ -133,7 +134,7 @@ def ioi() -> dict:
         "unit": "nats",
         "clean": estimate(2.69),
         "replaced_by": "corrupt prompt",
-        "differs": "The corrupt prompts differ at first, repeat and after first.",
+        "differs": "repeat (in 16 of 16) and after first differ; what comes before is the same",
     }
     return {
         "headscope": "0.2.0",
@@ -427,7 +428,7 @@ def test_prompts_names_and_notes_are_text_and_never_run(browser):
 
 OPTIONAL = ["edges", "circuit", "roles", "template", "notes", "heads", "prompts"]
 OF_HEADS = "effect q_value attribution tags share attention writes sentences in_circuit".split()
-OF_CIRCUIT = "curve cpr cmd completeness random p_value halves other_words".split()
+OF_CIRCUIT = "faithfulness curve cpr cmd completeness random p_value halves other_words".split()
 
 
 def without(name: str, *, is_none: bool) -> dict:

@@ -178,6 +178,11 @@ def _edges(layout: Layout) -> list[str]:
         path = f"M{x1:.1f} {y1:.1f}C{x2:.1f} {y2:.1f} {x3:.1f} {y3:.1f} {x4:.1f} {y4:.1f}"
         is_hollow = raises(edge.facts.get("effect"))
         thick = max(edge_width(effect, strongest), 3.6 if is_hollow else 0)
+        if edge.number is None:
+            thick = 0.8 + 3.2 * (mean_of(edge.facts.get("mass")) or 0.0)
+            look = f'stroke="{DIM}" stroke-width="{thick:.2f}" stroke-opacity="0.45"'
+            lines.append(f'<path class="attends" d="{path}" fill="none" {look}/>')
+            continue
         dashes = "" if edge.facts.get("confirmed") else ' stroke-dasharray="6 4"'
         colour = COLOURS.get(via, DIM)
         curve = f'd="{path}" fill="none" stroke-linecap="butt"'
@@ -271,7 +276,8 @@ def _tokens(layout: Layout) -> list[str]:
 def _legend(circuit: Mapping[str, Any], layout: Layout, width: float) -> tuple[list[str], float]:
     """Only the signs that the drawing uses, in as many lines as they need; their height."""
     unit = str((circuit.get("task") or {}).get("unit") or "")
-    edges, strongest = layout.edges, _strongest(layout.edges)
+    edges = [edge for edge in layout.edges if edge.number is not None]
+    strongest = _strongest(edges)
     vias = [via for via in COLOURS if any(edge.facts.get("via") == via for edge in edges)]
 
     def line(look: str, colour: str, thick: float = 3, more: str = "") -> str:
@@ -284,6 +290,9 @@ def _legend(circuit: Mapping[str, Any], layout: Layout, width: float) -> tuple[l
         return f'<rect class="{shape}" y="-11" x="0" width="26" height="14" rx="3" '
 
     signs = [(line(via, COLOURS[via]), f"into {PLURAL[via]}") for via in vias]
+    if len(edges) < len(layout.edges):
+        attends = line("attends", DIM, 2, ' stroke-opacity="0.45"')
+        signs.append((attends, "attends to, thicker: more"))
     if any(not edge.facts.get("confirmed") for edge in edges):
         signs.append((line("under", DIM, 2, ' stroke-dasharray="6 4"'), "not confirmed"))
     if strongest:

@@ -31,16 +31,18 @@ _HEAD = re.compile(r"L\d+H\d+")
 _LONGEST = 16  # letters of a token or a role
 _PORTS = {"query": -22.0, "key": 0.0, "value": 22.0}
 """Where an edge enters its receiver, beside the middle of the node."""
+_BENDS = (0, -45, 45, -110, 110)
 _SHAPES = np.array(
     [
-        (lower, upper, bow)
+        (lower, upper, start, end)
         for lower, upper in ((0.45, 0.45), (0.95, 0.2), (0.2, 0.95), (0.75, 0.75))
-        for bow in (0, -36, 36, -80, 80, -150, 150)
+        for start in _BENDS
+        for end in _BENDS
     ],
     dtype=float,
 )
-"""Ways of a curve around nodes: how far it stays upright below and above, and a sideways bend."""
-_PLAIN = _SHAPES[[0, 7, 14]]
+"""Ways of a curve around nodes: how far it stays upright and how it bends, below and above."""
+_PLAIN = _SHAPES[(_SHAPES[:, 2] == 0) & (_SHAPES[:, 3] == 0)]
 """Shapes that are tried while nodes still look for their lanes."""
 _SAMPLES = np.linspace(0.05, 0.95, 14)
 
@@ -111,7 +113,8 @@ class Node:
 class Edge:
     """A direct path into a head's queries, keys or values, and the curve that shows it."""
 
-    number: int
+    number: int | None
+    """Place in the list of paths; None for a head's attention on a role."""
     facts: Mapping[str, Any]
     sender: Node
     receiver: Node
@@ -210,7 +213,16 @@ def _parts(circuit: Mapping[str, Any]) -> tuple[list[Node], list[Edge], int]:
             layer = int(number_of_mlp) if number_of_mlp.isdecimal() else -1
             nodes[key] = Node(name, key[1] or OTHER, (layer, 1))
         curves.append(Edge(number, edge, nodes[key], receiver))
-    return list(nodes.values()), curves, len(edges) - len(curves)
+    omitted = len(edges) - len(curves)
+
+    # without paths the drawing shows from where to where heads attend
+    for node in [] if curves else list(nodes.values()):
+        main = _main_attention(node.head)
+        if main is not None and main["to"] != OTHER:
+            key = (EMBEDDING, str(main["to"]))
+            nodes.setdefault(key, Node(EMBEDDING, key[1], (-1, 1)))
+            curves.append(Edge(None, main, nodes[key], node))
+    return list(nodes.values()), curves, omitted
 
 
 def effect_of(head: Mapping[str, Any]) -> float | None:
@@ -225,12 +237,9 @@ def strength(head: Mapping[str, Any]) -> float:
 
 
 def _main_attention(head: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """The roles between which a head's attention matters most; else those with most of it."""
+    """The roles between which cutting attention does most; if none was cut, the first listed."""
     entries: Sequence[Mapping[str, Any]] = (head or {}).get("attention") or []
-    cut = [entry for entry in entries if mean_of(entry.get("cut")) is not None]
-    if cut:
-        return max(cut, key=lambda entry: abs(mean_of(entry["cut"]) or 0))
-    return max(entries, key=lambda entry: mean_of(entry.get("mass")) or 0, default=None)
+    return max(entries, key=lambda entry: abs(mean_of(entry.get("cut")) or 0.0), default=None)
 
 
 def acting_role(head: Mapping[str, Any], circuit: Mapping[str, Any]) -> str:
@@ -321,7 +330,10 @@ def _lanes(nodes: Sequence[Node], role: str) -> Lanes:
     if not rows:
         return Lanes(1, 0.0)
     is_read = any(node.name == EMBEDDING for node in members)
-    spare = 1 + (is_read or len(set(rows)) > 2) + (len(set(rows)) > 6)
+    # an MLP makes way for what comes from the token below it
+    is_blocked = is_read and any(node.head is None for node in members if node.name != EMBEDDING)
+    uses = len(set(rows)) + is_read
+    spare = 1 + (is_blocked or uses > 2) + (uses > 6)
     step = max(node.width for node in members) + _LANE_GAP
     return Lanes(max(max(map(rows.count, rows)), spare), step)
 
@@ -407,13 +419,14 @@ def _place_key(node: Node) -> tuple[str, tuple[int, int]]:
 def _curves(
     edges: Sequence[Edge],
     nodes: Sequence[Node],
-    shapes: Float[ndarray, "shape 3"] = _SHAPES,
+    shapes: Float[ndarray, "shape 4"] = _SHAPES,
 ) -> tuple[Float[ndarray, "edge shape point xy"], Float[ndarray, "edge shape"]]:
     """Each edge's curve in every shape, and how much of it lies behind nodes."""
     if not edges:
         return np.zeros((0, len(shapes), 4, 2)), np.zeros((0, len(shapes)))
     start = np.array([[edge.sender.x, edge.sender.y - NODE_HEIGHT / 2] for edge in edges])
-    end = np.array([[edge.receiver.x, edge.receiver.y + NODE_HEIGHT / 2 + 3] for edge in edges])
+    end = np.array([[edge.receiver.x, edge.receiver.y + NODE_HEIGHT / 2] for edge in edges])
+    end[:, 1] += [0 if edge.number is None else 3 for edge in edges]
     end[:, 0] += [_PORTS.get(str(edge.facts.get("via")), 0.0) for edge in edges]
     rise = np.maximum(start[:, 1] - end[:, 1], ROW_GAP)[:, None]
 
@@ -423,7 +436,7 @@ def _curves(
     points[:, :, 2:] = end[:, None, None]
     points[:, :, 1, 1] -= rise * shapes[:, 0]
     points[:, :, 2, 1] += rise * shapes[:, 1]
-    points[:, :, 1:3, 0] += shapes[:, 2, None]
+    points[:, :, 1:3, 0] += shapes[:, 2:]
     t = _SAMPLES[:, None]
     weights = np.concatenate([(1 - t) ** 3, 3 * t * (1 - t) ** 2, 3 * t**2 * (1 - t), t**3], axis=1)
     path = np.einsum("sp,ebpx->ebsx", weights, points)
@@ -436,5 +449,5 @@ def _curves(
         [[node is edge.sender or node is edge.receiver for node in boxes] for edge in edges]
     ).reshape(len(edges), len(boxes))
     hits = (inside & ~is_end[:, None, None, :]).sum((2, 3)).astype(float)
-    detour = 0.003 * np.abs(shapes[:, 2]) + 0.3 * np.abs(shapes[:, 0] - 0.45)
+    detour = 0.0015 * np.abs(shapes[:, 2:]).sum(1) + 0.3 * np.abs(shapes[:, 0] - 0.45)
     return points, hits + detour

@@ -24,7 +24,8 @@ function pathInWords(edge) {
 
 function headInWords(head) {
   const effect = meanOf(head.effect) === null ? `estimated effect ${signed(estimateOf(head))}${unit}` : `effect ${within(head.effect)}${unit}`;
-  return `${head.name}: ${effect}${JUDGED.heads?.length ? (head.in_circuit ? "; in the circuit" : "; not in the circuit") : ""}`;
+  const joint = meanOf(head.joint ?? null) === null ? "" : `; with heads that may do the same replaced already ${within(head.joint)}`;
+  return `${head.name}: ${effect}${joint}${JUDGED.heads?.length ? (head.in_circuit ? "; in the circuit" : "; not in the circuit") : ""}`;
 }
 
 /* Show a text beside a shape while it is pointed at or has the focus. Chrome takes each shape that listens to its focus for a stop of Tab. */
@@ -122,7 +123,7 @@ function panelOf(head) {
 
 /* From role to role: the share of attention beside its control, and the effect of cutting it. */
 function attentionTable(head) {
-  const entries = [...(head.attention || [])].sort((a, b) => Math.abs(meanOf(b.cut) ?? 0) - Math.abs(meanOf(a.cut) ?? 0) || meanOf(b.mass) - meanOf(a.mass));
+  const entries = head.attention || [];
   if (!entries.length) return null;
   return table("Attention from role to role", ["from → to", "share", "control", `without it,${unit}`], entries.map((entry) => [`${visible(entry.from)} → ${visible(entry.to)}`, within(entry.mass, level), level(entry.control), within(entry.cut)]), [1, 2, 3]);
 }
@@ -137,11 +138,10 @@ function writesPart(head) {
   return [el("h4", {}, "Writes"), el("p", {}, parts.length ? `Direct effect${unit ? `,${unit}` : ""}: ${parts.join("; ")}.${copies}` : copies), words("raises", writes.raises), words("lowers", writes.lowers)];
 }
 
-/* The entry of a head's attention that matters most, as in the drawing. */
+/* The entry of a head's attention whose cut does most, else the first, as in the drawing. */
 function mainAttention(head) {
-  const entries = head.attention || [], cut = entries.filter((entry) => meanOf(entry.cut) !== null);
-  const size = (entry) => (cut.length ? Math.abs(meanOf(entry.cut)) : meanOf(entry.mass) ?? 0);
-  return (cut.length ? cut : entries).reduce((best, entry) => (!best || size(entry) > size(best) ? entry : best), null);
+  const size = (entry) => Math.abs(meanOf(entry.cut) ?? 0);
+  return (head.attention || []).reduce((best, entry) => (best && size(best) >= size(entry) ? best : entry), null);
 }
 
 /* The head's attention on one prompt, which can be chosen. */

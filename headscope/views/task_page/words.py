@@ -119,12 +119,9 @@ def sentence(text: str) -> str:
 
 
 def attention_in_words(head: Mapping[str, Any]) -> str:
-    """The two largest shares of a head's attention from role to role, with their controls."""
-    entries = sorted(
-        head.get("attention") or [], key=lambda entry: -(mean_of(entry.get("mass")) or 0.0)
-    )
+    """The first two listed shares of a head's attention from role to role, with their controls."""
     parts = []
-    for entry in entries[:2]:
+    for entry in (head.get("attention") or [])[:2]:
         control = number(entry.get("control"))
         parts.append(f"{entry['from']} → {entry['to']} {number(entry.get('mass'))} ({control})")
     return "; ".join(parts) or "–"
