@@ -229,10 +229,33 @@ class Rerunner:
         return CleanRun(rows, inputs, by_layer, compared, self._scores(states, rows, compared))
 
     @torch.inference_mode()
-    def states(self, clean: CleanRun, intervention: Intervention) -> Float[Tensor, "place d_model"]:
-        """Stream that is unembedded for each place, with an intervention; see `CleanRun.states`."""
-        with self._rerun(clean, intervention):
+    def states(
+        self, clean: CleanRun, intervention: Intervention, *, first: int | None = None
+    ) -> Float[Tensor, "place d_model"]:
+        """Stream that is unembedded for each place, with an intervention; see `CleanRun.states`.
+
+        Args:
+            clean: the untouched run.
+            intervention: a change of the model.
+            first: layer from which it runs again. Default: the first that changes.
+        """
+        with self._rerun(clean, intervention, first):
             return self.place_states(clean.rows)
+
+    @torch.inference_mode()
+    def changed(self, clean: CleanRun, intervention: Intervention) -> CleanRun:
+        """A run with an intervention, from whose layers others can go on."""
+        inputs: list[Tensor] = []
+
+        def store_input(_: nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
+            inputs.append(block_input(arguments, keywords))
+
+        with ExitStack() as hooks:
+            for block in self.blocks:
+                hooks.enter_context(block.register_forward_pre_hook(store_input, with_kwargs=True))
+            with self._rerun(clean, intervention, first=0):
+                states = self.place_states(clean.rows)
+        return replace(clean, inputs=inputs, states=states)
 
     @torch.inference_mode()
     def clean_from(self, rows: TokenRows, start: int) -> tuple[CleanRun, CleanRun]:

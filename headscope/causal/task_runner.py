@@ -118,6 +118,7 @@ class TaskRunner:
         if method in ("mean", "position"):
             rows = [batch.rows for batch in self._batches]
             self._means = mean_outputs(rerunner, rows, by_position=method == "position")
+        self._floors: dict[int, CleanRun] = {}
         self._gradients: dict[tuple[int, bool], dict[int, Tensor]] = {}
         self._kept: list[CleanBatch] = []
         if self._clean_bytes() <= KEPT_BYTES:
@@ -160,8 +161,34 @@ class TaskRunner:
         return self.of_states(states, half)
 
     def only(self, heads: Collection[Head], half: int | None = None) -> Float[ndarray, " prompt"]:
-        """The metric of each prompt with all heads replaced but these."""
-        return self.without([head for head in self.heads if head not in set(heads)], half)
+        """The metric of each prompt with all heads replaced but these.
+
+        Below the first of these heads all such runs are the same, so that they begin there.
+        """
+        kept = set(heads)
+        first = min((layer for layer, _ in kept), default=0)
+        replaced = heads_by_layer([h for h in self.heads if h not in kept and h[0] >= first])
+
+        def states(clean: CleanBatch) -> Tensor:
+            values = {}
+            for layer, members in replaced.items():
+                values[layer] = clean.later_values(layer)[..., members, :]
+            floor = self._floor(clean)
+            return self.rerunner.states(floor, HeadsSet(replaced, values), first=first)
+
+        return self.of_states(states, half)
+
+    def _floor(self, clean: CleanBatch) -> CleanRun:
+        """The run of a batch with all heads replaced."""
+        kept = self._floors.get(id(clean))
+        if kept is not None:
+            return kept
+        by_layer = heads_by_layer(self.heads)
+        values = {layer: clean.later_values(layer) for layer in by_layer}
+        floor = self.rerunner.changed(clean.later, HeadsSet(by_layer, values))
+        if self._kept:
+            self._floors[id(clean)] = floor
+        return floor
 
     def of_states(
         self,
@@ -315,7 +342,7 @@ class TaskRunner:
         network = self.rerunner.network
         tokens = sum(batch.rows.tokens.numel() for batch in self._batches)
         width = network.get_input_embeddings().weight.shape[1]
-        layers = len(self.rerunner.blocks) + 2 * len(self.rerunner.outputs)
+        layers = 2 * len(self.rerunner.blocks) + 4 * len(self.rerunner.outputs)
         return tokens * int(width) * layers * int(network.dtype.itemsize)
 
     def _clean_batch(self, batch: PromptBatch) -> CleanBatch:

@@ -296,3 +296,12 @@ def test_random_sets_have_as_many_other_heads_of_similar_layer_and_norm():
         assert not set(drawn) & set(heads)
         # the seven other heads of a layer are nearer than any of another layer, but for one
         assert sorted(layer for layer, _ in drawn)[-1] in (3, 4, 5)
+
+
+def test_what_only_some_heads_keep_is_the_metric_without_all_others(model):
+    prompts = TaskPrompts.of(read_task(single_tokens(model)), model)
+    runner = TaskRunner(Rerunner(model), prompts, metric="difference", method="mean")
+    heads = runner.heads
+    for kept in ([], [heads[-1]], heads[: model.heads], heads[-model.heads :], heads):
+        others = [head for head in heads if head not in kept]
+        np.testing.assert_allclose(runner.only(kept), runner.without(others), atol=1e-4)

@@ -6,6 +6,7 @@ and a constant that makes the norms almost the same everywhere. The unembedding 
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -88,7 +89,8 @@ class Plan:
                 table[number, int(word[1:])] = 1.0
         positions = np.zeros((CONTEXT, d_model))
         positions[np.arange(POSITIONS), POSITION.start + np.arange(POSITIONS)] = 1.0
-        q, k, v, o = self.maps
+        written = deepcopy(self.maps)
+        q, k, v, o = written
         for maps in (q, k, v):  # the stream is mirrored, so that its mean is 0
             maps.weight[:, :, HALF:] = -maps.weight[:, :, :HALF]
             maps.weight /= 2
@@ -99,7 +101,7 @@ class Plan:
         config.tie_word_embeddings = False
         save_network(
             config,
-            self.maps,
+            written,
             folder,
             embedding=mirrored(table, HALF),
             positions=mirrored(positions, HALF),
