@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -41,6 +41,8 @@ Via = Literal["query", "key", "value"]
 VIAS: tuple[Via, ...] = ("query", "key", "value")
 TOKENS_AT_ONCE = 8_192
 """Tokens of changed streams that the receiver's layer reads at once."""
+WORTH_A_RUN = 4
+"""Part of the positions, one in so many, that is run again alone."""
 Stream = Float[Tensor, "row position d_model"]
 
 
@@ -181,6 +183,7 @@ class PathReader:
                 f"{model.name}: which parts feed its heads cannot be told ({error})"
             ) from error
         self._post_norms = found.post_norms
+        self._later_runs: dict[tuple[PromptBatch, int], CleanRun] = {}
 
     def senders(self, receiver: Head) -> list[Sender]:
         """All parts that write into the stream that a head reads, from the first on."""
@@ -258,9 +261,14 @@ class PathReader:
         for number in range(len(senders)):
 
             def states(clean: CleanBatch, number: int = number) -> Tensor:
-                z = z_of_batch[clean.batch][number, :, clean.later.rows.start :]
-                change = RowHeadsSet(layer, [head] * len(z), z)
-                return self.rerunner.states(clean.later, change)
+                z = z_of_batch[clean.batch][number]
+                is_changed = (z != clean.run.z[layer][:, :, head]).any(-1).any(0)
+                positions = is_changed.nonzero()[:, 0].tolist()
+                if not positions:
+                    return clean.run.states
+                later = self._later(clean, positions[0])
+                z = z[:, later.rows.start :]
+                return self.rerunner.states(later, RowHeadsSet(layer, [head] * len(z), z))
 
             effects[:, number] = self.runner.of_states(states) - self.runner.clean
         return effects
@@ -286,6 +294,23 @@ class PathReader:
                 z.append(own + found.change(via, changed, where).to(own))
             outputs[clean.batch] = torch.stack(z)
         return outputs
+
+    def _later(self, clean: CleanBatch, first: int) -> CleanRun:
+        """A clean run whose reruns begin at some position or before."""
+        # a row that does not change may be scored before the others do
+        first = min(first, int(clean.run.rows.position.min()) - 1)
+        positions = clean.later.rows.tokens.shape[1]
+        left = clean.run.rows.tokens.shape[1] - first
+        # the keys and values of earlier positions cost a run, which many paths into the last
+        # query share
+        if left * WORTH_A_RUN > positions:
+            return clean.later
+        case = clean.batch, first
+        if case not in self._later_runs:
+            _, later = self.rerunner.clean_from(clean.run.rows, first)
+            inputs = [stream[:, later.rows.start :] for stream in clean.run.inputs]
+            self._later_runs[case] = replace(later, inputs=inputs, z={})
+        return self._later_runs[case]
 
     @torch.inference_mode()
     def _receiver(self, receiver: Head, run: CleanRun) -> _Receiver:

@@ -332,9 +332,17 @@ def test_a_path_is_what_a_run_does_in_which_it_alone_changes(layout, folder_of):
 def test_each_method_replaces_heads_mlps_and_the_embedding(method, folder_of):
     reader = reader_of(folder_of("llama"), method)
     slow = Slow.of("llama", folder_of("llama"), reader.runner)
-    at = np.zeros((len(PROMPTS), 12), bool)
-    at[:, [2, 4]] = True
-    assert check(reader, slow, (1, 2), method, at) > 1e-2
+    some, last = np.zeros((2, len(PROMPTS), 12), bool)
+    some[:, [2, 4]] = True
+    for prompt, (tokens, *_) in slow.prompts.items():
+        last[prompt, len(tokens) - 1] = True
+    # one prompt alone changes, behind the ends of the others
+    longest = max(slow.prompts, key=lambda prompt: len(slow.prompts[prompt][0]))
+    only = last & (np.arange(len(PROMPTS)) == longest)[:, None]
+    for at in (some, last, only):
+        assert check(reader, slow, (1, 2), method, at) > 1e-2
+    # earlier positions were kept
+    assert reader._later_runs
 
 
 @torch.inference_mode()
