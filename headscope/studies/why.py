@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,6 +19,7 @@ from headscope.progress import Progress, progress_bar
 from headscope.resolve import ModelOrRun, load, run_named
 from headscope.runs.atlas import atlas_of
 from headscope.runs.recorded_paths import name_of
+from headscope.runs.task_results import task_circuits
 from headscope.settings import Settings, settings_of
 from headscope.statistics.cautions import marked_names
 from headscope.statistics.columns import PRELIMINARY, rows_of_head
@@ -111,7 +112,8 @@ def why(
         run = _read(model, corpus, settings, names, progress)
     positions = tuple(dict.fromkeys(head_in(run, name) for name in names))
     evidence = with_thresholds(run.evidence, run.thresholds)
-    answers = [_answer(run, evidence, at) for at in positions]
+    circuits = task_circuits(model, name_of(run.name))
+    answers = [_answer(run, evidence, at, circuits) for at in positions]
     notes = list(_notes(run, positions if is_measured else ()))
     if any(answer.row["example"] for answer in answers):
         notes.append(MARKS_MEAN)
@@ -135,7 +137,12 @@ class _Answer:
     text: str
 
 
-def _answer(run: Result, evidence: pd.DataFrame, at: tuple[int, int]) -> _Answer:
+def _answer(
+    run: Result,
+    evidence: pd.DataFrame,
+    at: tuple[int, int],
+    circuits: Sequence[Mapping[str, Any]],
+) -> _Answer:
     of_head = rows_of_head(evidence, *at)
     ordered = of_head.loc[evidence_order(of_head)]
     first: Row = {str(name): value for name, value in ordered.iloc[0].items()}
@@ -146,6 +153,7 @@ def _answer(run: Result, evidence: pd.DataFrame, at: tuple[int, int]) -> _Answer
     lines = [f"{head_name(*at)}: {_title(of_head, first, tags)}"]
     lines += findings(ordered, run.thresholds)
     lines += _numbers(ordered, first)
+    lines += _tasks(circuits, head_name(*at))
     if best:
         lines.append(f"best query: {best}")
     row = {
@@ -248,6 +256,20 @@ def _numbers(rows: pd.DataFrame, row: Row) -> Iterator[str]:
         listed = ", ".join(near.head(NEAR))
         unlisted = f" and {len(near) - NEAR} more" if len(near) > NEAR else ""
         yield f"near misses: {listed}{unlisted}"
+
+
+def _tasks(circuits: Sequence[Mapping[str, Any]], name: str) -> Iterator[str]:
+    """A line on each task whose circuit has the head."""
+    for circuit in circuits:
+        for head in circuit["heads"]:
+            if head["name"] == name and head["in_circuit"]:
+                effect = head["effect"]["mean"]
+                first, *_ = [*head["sentences"], f"{name}: no edge was described"]
+                task = circuit["task"]
+                yield (
+                    f"in the circuit of the task {task['name']} ({effect:+.2f} {task['unit']} "
+                    f"without it): {first.partition(': ')[2]}"
+                )
 
 
 def _lift_of(row: Row) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 
@@ -154,3 +155,25 @@ def test_a_token_after_a_gap_of_the_excerpt_is_not_shown_as_its_neighbour():
     line = short_example(example(10, (9,), positions=positions, length=60), width=60)
     assert "«a9» … [[a10]]" in line
     assert line.endswith("…")
+
+
+def test_tasks_beside_the_run_whose_circuit_has_the_head_are_named(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    head = {"name": "L5H5", "in_circuit": True, "effect": {"mean": -1.5}}
+    head["sentences"] = ["L5H5: from the last token to the answer (0.52)"]
+    other = head | {"name": "L4H3", "in_circuit": False}
+    for folder, model in (("pairs", "mini"), ("foreign", "gpt2")):
+        path = tmp_path / "runs" / "tasks" / folder / "circuit.json"
+        path.parent.mkdir(parents=True)
+        content = {
+            "model": {"name": model},
+            "task": {"name": folder, "unit": "nats"},
+            "circuit": {"heads": ["L5H5"]},
+            "heads": [head, other],
+        }
+        path.write_text(json.dumps(content))
+    (tmp_path / "runs" / "tasks" / "pairs" / "broken.json").write_text("{")
+    text = str(hs.why("atlas:mini", "L5H5"))
+    assert "task pairs (-1.50 nats" in text
+    assert "foreign" not in text
+    assert "pairs" not in str(hs.why("atlas:mini", "L4H3"))
