@@ -281,6 +281,18 @@ def test_edges_have_the_colour_of_their_input_and_a_width_by_effect(name):
     assert len({width for _, width in widths}) > 3
 
 
+def test_without_paths_a_figure_shows_where_heads_attend_the_thicker_the_more():
+    root = ElementTree.fromstring(circuit_figure(quick()))
+    lines = [node.attrib for node in root.iter() if node.get("class") == "attends"]
+    curves = [line for line in lines if "d" in line]
+    shares = [one["attention"][0]["mass"]["mean"] for one in quick()["heads"]]
+    widths = sorted(float(line["stroke-width"]) for line in curves)
+    assert len(set(widths)) == len(set(shares))
+    assert len(widths) == len(shares)
+    root = ElementTree.fromstring(circuit_figure(ioi()))
+    assert not [node for node in root.iter() if node.get("class") == "attends"]
+
+
 def test_heads_stand_above_the_role_that_they_act_from_and_layers_in_order():
     root = ElementTree.fromstring(circuit_figure(ioi()))
     middles = {}
@@ -370,7 +382,7 @@ def test_any_random_set_stands_beside_the_circuit(browser):
     best = max(circuit["circuit"]["random"], key=lambda one: one["faithfulness"])
     said = page.read("document.querySelector('.sets .message').textContent")
     assert ", ".join(best["heads"]) in said
-    assert f"{100 * best['faithfulness']:.0f} %" in said
+    assert f"{100 * best['faithfulness']:.0f}\u00a0%" in said
     page.page.focus("#set")
     page.press("ArrowLeft")
     assert page.read("document.querySelector('.sets .message').textContent") != said
@@ -404,6 +416,7 @@ def test_paper_is_white_and_as_wide_as_the_drawing_needs(browser):
 def test_any_token_or_role_in_a_figure_is_text(tokens):
     circuit = ioi()
     circuit["prompts"] = [circuit["prompts"][0] | {"tokens": tokens}]
+    circuit["circuit"] = None  # then the name of the task is the title, and names the picture
     circuit["task"] |= {"name": tokens[0]}
     circuit["model"] |= {"name": tokens[1]}
     found = texts_of(circuit_figure(circuit))

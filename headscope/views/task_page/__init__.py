@@ -54,6 +54,8 @@ def task_page(
         PatternError: a pattern has not one row and one column per token of its prompt.
     """
     circuit = plain(circuit)
+    heads = [{**head, "tags": list(_tags(head))} for head in circuit.get("heads") or []]
+    circuit = {**circuit, "heads": heads}
     prompts = circuit.get("prompts") or []
     for name, of_prompts in patterns.items():
         for at, pattern in enumerate(of_prompts):
@@ -102,27 +104,7 @@ def _render(
         "sentence": sentence,
         "style_class": style_class,
     }
-    prompts = circuit.get("prompts") or []
-    heads = [{**head, "tags": list(_tags(head))} for head in circuit.get("heads") or []]
-    cells = {}
-    for name, of_prompts in patterns.items():
-        cells[name] = [
-            _packed_cells(of_prompts[at]) if at < len(of_prompts) else None for at in sorted(order)
-        ]
-    data = {
-        # the report's scripts read the first four
-        "types": types_in_words({tag for head in heads for tag in head["tags"]}),
-        "relations": [],
-        "layers": [],
-        "heads": 0,
-        "means": None,
-        "model": {"name": str((circuit.get("model") or {}).get("name", ""))},
-        "circuit": {**circuit, "heads": heads, "prompts": None},
-        "prompts": [{"number": at, **prompts[at]} for at in sorted(order)],
-        "patterns": cells,
-        "first": layout.prompt,
-        "figure": draw(circuit, layout, has_heading=True),
-    }
+    prompts, heads = circuit.get("prompts") or [], circuit["heads"]
     left_out = len(prompts) - len(order) if patterns else 0
     return environment.from_string(page_file(_HERE, "page.html")).render(
         style=page_style(page_file(_HERE, "task.css")),
@@ -144,8 +126,36 @@ def _render(
         scripts="\n".join(
             [*(page_file(REPORT, name) for name in SCRIPTS), page_file(_HERE, "task.js")]
         ),
-        data=packed(to_json(data)),
+        data=packed(to_json(_script_data(circuit, layout, patterns, sorted(order)))),
     )
+
+
+def _script_data(
+    circuit: Mapping[str, Any],
+    layout: Layout,
+    patterns: Mapping[str, Sequence[Float[ndarray, "query key"]]],
+    numbers: Sequence[int],
+) -> dict[str, Any]:
+    """What the page's script reads, with these prompts."""
+    cells = {}
+    for name, of_prompts in patterns.items():
+        cells[name] = [
+            _packed_cells(of_prompts[at]) if at < len(of_prompts) else None for at in numbers
+        ]
+    return {
+        # what the report's scripts read
+        "types": types_in_words({tag for head in circuit["heads"] for tag in head["tags"]}),
+        "relations": [],
+        "layers": [],
+        "heads": 0,
+        "means": None,
+        # the task's own
+        "circuit": {**circuit, "prompts": None},
+        "prompts": [{"number": at, **circuit["prompts"][at]} for at in numbers],
+        "patterns": cells,
+        "first": layout.prompt,
+        "figure": draw(circuit, layout, has_heading=True),
+    }
 
 
 def _tags(head: Mapping[str, Any]) -> Iterator[str]:

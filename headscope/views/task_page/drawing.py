@@ -1,4 +1,4 @@
-"""A task's circuit as SVG: on light paper by itself, in the page's colours within the page.
+"""A task's circuit as SVG: on light paper as a figure, in the page's colours within the page.
 
 Attributes give the colours of paper. The page's sheet overrides them by the shapes' classes.
 """
@@ -38,7 +38,6 @@ COLOURS = {"query": "#2b4bc0", "key": "#d55e00", "value": "#1b9864"}
 INK, DIM, RULE, SOFT, BAR, PAPER = "#1b1b1f", "#5a5a66", "#d9d9e0", "#f4f4f7", "#cfcfda", "#ffffff"
 _THIN, _THICK = 1.3, 7.5  # widths of the weakest and of the strongest edge
 _SIDE = 14  # free paper around the drawing
-_FONT = "system-ui, 'Helvetica Neue', Arial, 'Noto Sans', 'Noto Sans CJK SC', sans-serif"
 
 
 def circuit_figure(circuit: Mapping[str, Any]) -> str:
@@ -59,7 +58,7 @@ def draw(circuit: Mapping[str, Any], layout: Layout, *, has_heading: bool) -> st
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {total_width:.0f} '
         f'{total_height:.0f}" width="{total_width:.0f}" height="{total_height:.0f}" '
-        f'font-family="{_FONT}" role="img" aria-label="{name}">',
+        f'font-family="sans-serif" role="img" aria-label="{name}">',
         f'<rect class="paper" width="100%" height="100%" fill="{PAPER}"/>',
         f'<defs><pattern id="hatch" width="5" height="5" patternUnits="userSpaceOnUse" '
         f'patternTransform="rotate(45)"><rect class="soft" width="5" height="5" fill="{SOFT}"/>'
@@ -88,17 +87,15 @@ def _attribute(text: str) -> str:
 
 
 def _text(
-    x: float, y: float, text: str, *, size: float, look: str = "ink", anchor: str = "middle"
+    x: float, y: float, text: str, *, size: float, kind: str = "ink", anchor: str = "middle"
 ) -> str:
-    """A line of text; a look is `ink` or `dim`, with `bold` or `mono` after it."""
-    colour = DIM if "dim" in look else INK
+    """A line of text; the kind is `ink` or `dim`, with `bold` after it."""
+    colour = DIM if "dim" in kind else INK
     style = f"font-size:{size}px"
-    if "bold" in look:
+    if "bold" in kind:
         style += ";font-weight:600"
-    if "mono" in look:
-        style += ";font-family:ui-monospace,'DejaVu Sans Mono','Noto Sans Mono CJK SC',monospace"
     return (
-        f'<text class="{look.split()[0]}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" '
+        f'<text class="{kind.split()[0]}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" '
         f'fill="{colour}" style="{style}">{escape(visible(text))}</text>'
     )
 
@@ -108,9 +105,9 @@ def _heading(circuit: Mapping[str, Any], width: float) -> tuple[list[str], float
     task, model = circuit.get("task") or {}, circuit.get("model") or {}
     below = f"{task.get('name', '')} in {model.get('name', '')}: {lead(circuit)}"
     lines = [
-        *(_text(_SIDE, 0, line, size=16, look="ink bold", anchor="start")
+        *(_text(_SIDE, 0, line, size=16, kind="ink bold", anchor="start")
           for line in wrapped(result(circuit), 16 * 1.08, width)),
-        *(_text(_SIDE, 0, line, size=11, look="dim", anchor="start")
+        *(_text(_SIDE, 0, line, size=11, kind="dim", anchor="start")
           for line in wrapped(below, 11, width)),
     ]  # fmt: skip
     y, heading = 10.0, []
@@ -142,7 +139,7 @@ def _guides(layout: Layout, width: float) -> list[str]:
             f'stroke="{RULE}" stroke-width="0.7"/>'
         )
         size = ROLE_SIZE if text_width(label, ROLE_SIZE) < MARGIN - 12 else 9.5
-        lines.append(_text(MARGIN - 14, y + 4, label, size=size, look="dim", anchor="end"))
+        lines.append(_text(MARGIN - 14, y + 4, label, size=size, kind="dim", anchor="end"))
     roles = {node.role for node in layout.nodes} | {edge.sender.role for edge in layout.edges}
     for role in sorted(roles):
         x = column_of(layout.columns, role).x
@@ -180,8 +177,8 @@ def _edges(layout: Layout) -> list[str]:
         thick = max(edge_width(effect, strongest), 3.6 if is_hollow else 0)
         if edge.number is None:
             thick = 0.8 + 3.2 * (mean_of(edge.facts.get("mass")) or 0.0)
-            look = f'stroke="{DIM}" stroke-width="{thick:.2f}" stroke-opacity="0.45"'
-            lines.append(f'<path class="attends" d="{path}" fill="none" {look}/>')
+            stroke = f'stroke="{DIM}" stroke-width="{thick:.2f}" stroke-opacity="0.45"'
+            lines.append(f'<path class="attends" d="{path}" fill="none" {stroke}/>')
             continue
         dashes = "" if edge.facts.get("confirmed") else ' stroke-dasharray="6 4"'
         colour = COLOURS.get(via, DIM)
@@ -211,7 +208,7 @@ def _ports(edges: Iterable[Edge]) -> list[str]:
                 f'<circle class="port {via}" cx="{x:.1f}" cy="{y:.1f}" r="5.6" fill="{PAPER}" '
                 f'stroke="{COLOURS[via]}" stroke-width="1.4"/>'
             )
-            lines.append(_text(x, y + 2.9, via[0].upper(), size=8, look="ink bold"))
+            lines.append(_text(x, y + 2.9, via[0].upper(), size=8, kind="ink bold"))
     return lines
 
 
@@ -230,17 +227,17 @@ def _node(node: Node, circuit: Mapping[str, Any]) -> str:
     strongest = max([strength(node.head), *(strength(head) for head in circuit["heads"])])
     share = strength(node.head) / strongest if strongest else 0.0
     is_inside = bool(node.head.get("in_circuit")) or not _has_circuit(circuit)
-    look = "inside" if is_inside else "outside"
+    side = "inside" if is_inside else "outside"
     bar = 'fill="url(#hatch)"' if raises(effect) else f'fill="{BAR}"'
     line = node.y - 4 if node.attends else node.y + 4
     parts = [
-        f'<g class="node head {look}" data-head="{_attribute(node.name)}">',
+        f'<g class="node head {side}" data-head="{_attribute(node.name)}">',
         f'<rect class="box" {box} width="{width:.1f}" rx="5" fill="{SOFT}" '
         f'stroke="{INK if is_inside else RULE}" stroke-width="{1.2 if is_inside else 1}"/>',
         f'<rect class="amount{" hatched" if raises(effect) else ""}" x="{x + 1.2:.1f}" '
         f'y="{y + 1.2:.1f}" width="{max(0.5, share * (width - 2.4)):.1f}" '
         f'height="{NODE_HEIGHT - 2.4}" rx="4" {bar}/>',
-        _text(x + 8, line, node.name, size=NAME_SIZE, look="ink bold", anchor="start"),
+        _text(x + 8, line, node.name, size=NAME_SIZE, kind="ink bold", anchor="start"),
         _text(x + width - 8, line, minus(effect), size=NOTE_SIZE, anchor="end"),
     ]
     below = node.y + 10.5
@@ -267,7 +264,7 @@ def _tokens(layout: Layout) -> list[str]:
                 f'y2="{y + 8:.1f}" stroke="{DIM}" stroke-width="1.2"/>'
             )
             name = short(role[0])
-            lines.append(_text(members[-1].x, y + 22, name, size=ROLE_SIZE, look="dim"))
+            lines.append(_text(members[-1].x, y + 22, name, size=ROLE_SIZE, kind="dim"))
         for column in members:
             lines.append(_text(column.x, y, column.text, size=TOKEN_SIZE))
     return lines
@@ -280,10 +277,10 @@ def _legend(circuit: Mapping[str, Any], layout: Layout, width: float) -> tuple[l
     strongest = _strongest(edges)
     vias = [via for via in COLOURS if any(edge.facts.get("via") == via for edge in edges)]
 
-    def line(look: str, colour: str, thick: float = 3, more: str = "") -> str:
+    def line(kind: str, colour: str, thick: float = 3, style: str = "") -> str:
         return (
-            f'<line class="{look}" x1="0" x2="26" y1="-4" y2="-4" stroke="{colour}" '
-            f'stroke-width="{thick:.1f}"{more}/>'
+            f'<line class="{kind}" x1="0" x2="26" y1="-4" y2="-4" stroke="{colour}" '
+            f'stroke-width="{thick:.1f}"{style}/>'
         )
 
     def box(shape: str) -> str:
@@ -322,7 +319,7 @@ def _legend(circuit: Mapping[str, Any], layout: Layout, width: float) -> tuple[l
             x, y = float(MARGIN - 36), y + 19
         parts.append(
             f'<g transform="translate({x:.1f} {y:.1f})">{sign}'
-            f"{_text(33, 0, words, size=ROLE_SIZE, look='dim', anchor='start')}</g>"
+            f"{_text(33, 0, words, size=ROLE_SIZE, kind='dim', anchor='start')}</g>"
         )
         x += needed
     return parts, y + 6 if signs else 0.0

@@ -10,7 +10,7 @@ const meanOf = (value) => (value !== null && typeof value === "object" ? value.m
 const signed = (value) => (meanOf(value) === null ? "–" : `${meanOf(value) > 0 ? "+" : ""}${meanOf(value).toFixed(2)}`.replace("-", "−"));
 const level = (value) => (meanOf(value) === null ? "–" : meanOf(value).toFixed(2).replace("-", "−"));
 const within = (value, shown = signed) => shown(value) + (value && meanOf(value.low) !== null ? ` [${shown(value.low)}, ${shown(value.high)}]` : "");
-const percent = (value) => `${Math.round(100 * value)} %`.replace("-", "−");
+const percent = (value) => `${Math.round(100 * value)}\u00a0%`.replace("-", "−");
 const unit = TASK.unit ? ` ${TASK.unit}` : "";
 
 const estimateOf = (head) => meanOf(head.smooth) ?? meanOf(head.attribution);
@@ -192,7 +192,7 @@ function setsPart() {
     message.textContent = `Random set ${set.number}: ${set.heads.join(", ")}. It keeps ${percent(meanOf(set.faithfulness))}${own ? `, the circuit ${percent(meanOf(own.faithfulness))}` : ""}; ${plural(shared.length, "head")} of the circuit in it.`;
   };
   const draw = () => { plot.replaceChildren(chart(Math.min(860, plot.clientWidth || 620), pick)); };
-  SETS.replaceChildren(el("h3", {}, "Beside random sets"), el("p", { class: "lead" }, "Faithfulness: share of the metric that a set of heads keeps if all other heads are replaced (0 % with all heads replaced, 100 % with none), on prompts that did not choose the heads. Random sets have as many heads, in the same layers."), setFacts(), plot,
+  SETS.replaceChildren(el("h3", {}, "Beside random sets"), el("p", { class: "lead" }, "Faithfulness: share of the metric that a set of heads keeps if all other heads are replaced (0\u00a0% with all heads replaced, 100\u00a0% with none), on prompts that did not choose the heads. Random sets have as many heads, in the same layers."), setFacts(), plot,
     random.length ? el("p", { class: "pick" }, el("label", { for: "set" }, "Compare with a random set "), range) : "", message);
   draw();
   new ResizeObserver(() => { if (Math.abs(draw.width - plot.clientWidth) > 1) { draw(); if (stateOf("set")) pick(Number(range.value)); } draw.width = plot.clientWidth; }).observe(plot);

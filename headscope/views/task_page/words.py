@@ -37,7 +37,7 @@ def in_interval(value: Any, digits: int = 2) -> str:
 
 
 def percent(value: float) -> str:
-    """A share in per cent, with a space that does not break.
+    """A share in per cent.
 
     >>> percent(-0.153)
     '−15 %'
