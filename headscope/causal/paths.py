@@ -3,7 +3,7 @@
 A sender is the embedding, an earlier head or an earlier MLP. The stream that the receiver reads is
 the clean one, less what the sender wrote, plus what takes its place. The receiver's layer reads
 this stream by its own code, so that norms, biases, rotary positions and norms of queries and keys
-are the model's, computed anew; one of query, key and value is taken from there, and the other two
+are the model's, computed again; one of query, key and value is taken from there, and the other two
 from the clean run. All else is frozen up to the receiver's output z. Of grouped query heads the
 receiver alone sees the changed key or value.
 """
@@ -143,20 +143,20 @@ class _Receiver:
         def effects(attention: Tensor) -> Float[Tensor, "row query"]:
             return ((attention - self.pattern)[:, 0] * of_cells).sum(-1)
 
-        found: dict[Via, list[Tensor]] = {via: [] for via in VIAS}
+        by_via: dict[Via, list[Tensor]] = {via: [] for via in VIAS}
         for inputs in changed:
             # no query has a part in what others read, and values add up: roles are sums
             at_query = effects(self.pattern_with(query=inputs.query))
-            found["query"].append(_by_role(at_query, where))
+            by_via["query"].append(_by_role(at_query, where))
             at_key = ((inputs.value[:, 0].float() - value) * of_values).sum(-1)
-            found["value"].append(_by_role(at_key, where))
+            by_via["value"].append(_by_role(at_key, where))
             # keys share the attention of each query
             of_roles = []
             for positions in where:
                 key = torch.where(positions[:, None, :, None], inputs.key, self.inputs.key)
                 of_roles.append(effects(self.pattern_with(key=key)).sum(-1))
-            found["key"].append(torch.stack(of_roles, -1))
-        return {via: torch.stack(of_senders, 1) for via, of_senders in found.items()}
+            by_via["key"].append(torch.stack(of_roles, -1))
+        return {via: torch.stack(of_senders, 1) for via, of_senders in by_via.items()}
 
 
 class PathReader:
@@ -177,12 +177,12 @@ class PathReader:
         self.rerunner = runner.rerunner
         model = self.rerunner.model
         try:
-            found = find_paths(self.rerunner.network, model.heads)
+            modules = find_paths(self.rerunner.network, model.heads)
         except ModelError as error:
             raise ModelError(
-                f"{model.name}: which parts feed its heads cannot be told ({error})"
+                f"{model.name}: which parts feed its heads cannot be computed ({error})"
             ) from error
-        self._post_norms = found.post_norms
+        self._post_norms = modules.post_norms
         self._later_runs: dict[tuple[PromptBatch, int], CleanRun] = {}
 
     def senders(self, receiver: Head) -> list[Sender]:
@@ -226,9 +226,9 @@ class PathReader:
             changed = self._changed_inputs(receiver, senders, clean, others)
             gradient = self.runner.gradients(clean)[layer]
             of_head = gradient[:, :, head].float()
-            found = self._receiver(receiver, clean.run).estimates(changed, where, of_head)
+            of_batch = self._receiver(receiver, clean.run).estimates(changed, where, of_head)
             for via in VIAS:
-                by_row = found[via].double().cpu().numpy()
+                by_row = of_batch[via].double().cpu().numpy()
                 np.add.at(effects[via], clean.batch.prompt_of_row, by_row)
         return effects
 
@@ -288,10 +288,10 @@ class PathReader:
         for clean, others in zip(self.runner.clean_batches, self._other_changes, strict=True):
             where = _masks(clean.batch, None if at is None else at[None])[0]
             own = clean.run.z[layer][:, :, head]
-            found = self._receiver(receiver, clean.run)
+            reads = self._receiver(receiver, clean.run)
             z = []
             for changed in self._changed_inputs(receiver, senders, clean, others):
-                z.append(own + found.change(via, changed, where).to(own))
+                z.append(own + reads.change(via, changed, where).to(own))
             outputs[clean.batch] = torch.stack(z)
         return outputs
 
@@ -335,7 +335,7 @@ class PathReader:
         if not apart <= TOLERANCE.get(run.z[layer].dtype, 8e-2):
             raise ModelError(
                 f"{self.rerunner.model.name}: {head_name(layer, head)} writes something else than "
-                "its attention times its values, so that the paths into it cannot be told apart"
+                "its attention times its values, so that the paths into it cannot be computed"
             )
         return _Receiver(inputs, call.scale, terms, attention)
 
@@ -404,7 +404,7 @@ class PathReader:
         norm = self._post_norms[layer]
         if norm is None:
             return written
-        # a norm behind W_O is computed anew, with the other heads as they are
+        # a norm behind W_O is computed again, with the other heads as they are
         by_all = self.rerunner.outputs[layer](z.flatten(2))
         return _normed(norm.module, by_all + written) - _normed(norm.module, by_all)
 
