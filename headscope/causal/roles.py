@@ -50,8 +50,8 @@ class PromptText:
             return []
         before = rf"(?<!{_SPACED})" if regex.match(_SPACED, bare[0]) else ""
         after = rf"(?!{_SPACED})" if regex.match(_SPACED, bare[-1]) else ""
-        found = regex.finditer(before + regex.escape(bare) + after, self.row.prompt)
-        return [match.span() for match in found]
+        matches = regex.finditer(before + regex.escape(bare) + after, self.row.prompt)
+        return [match.span() for match in matches]
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class PromptRoles:
         in_all = set.intersection(*(set(_WORD.findall(text.row.prompt)) for text in prompts))
         missing: Counter[str] = Counter()
         ambiguous: Counter[str] = Counter()
-        found = []
+        of_prompt = []
         for text in prompts:
             names = [OTHER] * len(text.strings)
             candidates = {END: [len(names) - 1], START: [0]}
@@ -130,10 +130,10 @@ class PromptRoles:
                 for position in positions:
                     if names[position] == OTHER:
                         names[position] = name
-            found.append(names)
-        template = _aligned_by_template(prompts, found)
+            of_prompt.append(names)
+        template = _aligned_by_template(prompts, of_prompt)
         counts: Counter[str] = Counter()
-        for names in found:
+        for names in of_prompt:
             counts.update(set(names))
         order = [END, START, *prompts[0].row.roles, REPEAT, FIRST, ANSWER, WRONG, AFTER_FIRST]
         order += sorted(set(counts) - {*order, OTHER})
@@ -142,7 +142,7 @@ class PromptRoles:
             for name in [*order, OTHER]
             if counts[name]
         ]
-        return cls(tuple(roles), found, template)
+        return cls(tuple(roles), of_prompt, template)
 
     def notes(self, columns: Iterable[str]) -> list[str]:
         """A sentence on each role that prompts lack, or that none has."""
@@ -184,13 +184,13 @@ def _repeated(text: PromptText, in_all: set[str]) -> tuple[tuple[list[int], list
     return (first, second), 0
 
 
-def _aligned_by_template(prompts: Sequence[PromptText], found: list[list[str]]) -> str | None:
+def _aligned_by_template(prompts: Sequence[PromptText], of_prompt: list[list[str]]) -> str | None:
     """The template that prompts share; what varies in it and has no role becomes a slot.
 
     A role that most prompts have at a position is given to the others, and one that few have is
-    none; changes `found`.
+    none; changes `of_prompt`.
     """
-    if len({len(names) for names in found}) > 1:
+    if len({len(names) for names in of_prompt}) > 1:
         return None
     columns = [set(tokens) for tokens in zip(*(text.strings for text in prompts), strict=True)]
     is_constant = [len(tokens) == 1 for tokens in columns]
@@ -199,21 +199,21 @@ def _aligned_by_template(prompts: Sequence[PromptText], found: list[list[str]]) 
     parts = []
     slots = 0
     for position, constant in enumerate(is_constant):
-        counts = Counter(names[position] for names in found)
+        counts = Counter(names[position] for names in of_prompt)
         of_some = [name for name in counts if name != OTHER]
         if not of_some and not constant:
             slots += 1
             of_some = [f"slot {slots}"]
         if len(of_some) == 1:
-            is_common = not counts[of_some[0]] or counts[of_some[0]] >= COMMON * len(found)
-            for names in found:
+            is_common = not counts[of_some[0]] or counts[of_some[0]] >= COMMON * len(of_prompt)
+            for names in of_prompt:
                 names[position] = of_some[0] if is_common else OTHER
         token = prompts[0].strings[position]
         if position and constant:
             parts.append(token)
         elif position:
             space = " " if token.startswith(" ") else ""
-            named = sorted({names[position] for names in found})
+            named = sorted({names[position] for names in of_prompt})
             parts.append(f"{space}{{{'/'.join(named)}}}")
     return "".join(parts).strip()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import torch
@@ -187,7 +187,8 @@ class TaskAttention:
             changed = HeadsSet({layer: [number]}, {layer: z[:, run.rows.start :]})
             return self.runner.rerunner.states(run, changed)
 
-        return self.runner.of_states(states) - self.runner.clean
+        effect: ndarray = self.runner.of_states(states) - self.runner.clean
+        return effect
 
     @property
     def _batches(self) -> list[object]:
@@ -225,7 +226,8 @@ def _written_on(
     prompt: int,
 ) -> Float[Tensor, " token"]:
     """What is written on the logits of some tokens in a prompt."""
-    return weight[tokens].float() @ written[prompt] - centre[prompt]
+    logits: Tensor = weight[tokens].float() @ written[prompt] - centre[prompt]
+    return logits
 
 
 @torch.inference_mode()
@@ -242,12 +244,14 @@ def writing(
 
     # outputs and the last norm's scale at the last token of each prompt
     for number, clean in enumerate(runner.clean_batches):
-        rows = [row for batch, row in attention.prompt_rows if batch == number]
-        of_batch = [p for p, (batch, _) in enumerate(attention.prompt_rows) if batch == number]
         width = clean.batch.rows.tokens.shape[1]
-        places = torch.tensor(
-            [r * width + int(ends[p]) for r, p in zip(rows, of_batch, strict=True)]
-        )
+        of_batch = []
+        flat = []
+        for prompt, (batch, row) in enumerate(attention.prompt_rows):
+            if batch == number:
+                of_batch.append(prompt)
+                flat.append(row * width + int(ends[prompt]))
+        places = torch.tensor(flat)
 
         def take(layer: int, z: Tensor, scale: Tensor, of_batch: list[int] = of_batch) -> None:
             if layer in layers:
@@ -265,7 +269,7 @@ def writing(
     rows_of = {one.prompt: torch.tensor(one.tokens) for one in prompts.continuations}
     weight = paths.unembedding.weight
     mean_row = weight.float().mean(0)
-    found = {}
+    writings = {}
     for layer, number in heads:
         z = torch.stack([z_of[layer, prompt][number] for prompt in range(prompts.count)])
         matrix = output_matrix(paths.outputs[layer]).float()
@@ -278,11 +282,8 @@ def writing(
         written = paths.final_norm.linear(written) * scale
         centre = written @ mean_row
 
-        def on(
-            tokens: Tensor, prompt: int, written: Tensor = written, centre: Tensor = centre
-        ) -> Tensor:
-            return weight[tokens].float() @ written[prompt] - centre[prompt]
-
+        # on the logit of each token, minus the mean over the vocabulary
+        on = partial(_written_on, weight, written, centre)
         of_label = {}
         for sign, of_prompts in labels.items():
             values = np.full(prompts.count, np.nan)
@@ -296,17 +297,17 @@ def writing(
                 continue
             tokens = rows_of[prompt][1 : len(pattern)]
             attended = tokens[int(pattern[1:].argmax())]
-            distinct = tokens.unique()
+            distinct = torch.unique(tokens)
             copied.append(bool(distinct[on(distinct, prompt).argmax()] == attended))
         mean = weight.float() @ written.mean(0) - centre.mean()
         spell = runner.rerunner.model.tokenizer.spell
         most = mean.topk(LISTED)
         least = (-mean).topk(LISTED)
-        found[layer, number] = Writing(
+        writings[layer, number] = Writing(
             answer=of_label[1],
             wrong=of_label[-1],
             raises=list(zip(spell(most.indices.tolist()), most.values.tolist(), strict=True)),
             lowers=list(zip(spell(least.indices.tolist()), (-least.values).tolist(), strict=True)),
             copies=float(np.mean(copied)) if copied else None,
         )
-    return found
+    return writings

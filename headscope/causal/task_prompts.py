@@ -124,7 +124,8 @@ class TaskPrompts:
         count = int(self.groups.max()) + 1
         order = np.random.default_rng(0).permutation(count)
         half_of_group = (order >= count // 2).astype(int)
-        return half_of_group[self.groups]
+        halves: ndarray = half_of_group[self.groups]
+        return halves
 
     def batches(self, device: str) -> Iterator[PromptBatch]:
         """Prompts of one half and of similar length that run together; equal rows run once."""

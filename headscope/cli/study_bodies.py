@@ -174,7 +174,7 @@ def task(call: StudyCall) -> None:
     Prompts come from a file, see docs/how-to/your_task.md. The page, the figure, the circuit and
     three tables are written to a folder. The same command goes on after a stop.
     """
-    from headscope.studies.task.task import FILES
+    from headscope.studies.task.result import FILES
 
     name = Path(str(call.arguments["rows"])).stem
     out = Path(call.arguments["out"] or Path("runs/tasks") / name)

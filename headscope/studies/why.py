@@ -264,7 +264,7 @@ def _tasks(circuits: Sequence[Mapping[str, Any]], name: str) -> Iterator[str]:
         for head in circuit["heads"]:
             if head["name"] == name and head["in_circuit"]:
                 effect = head["effect"]["mean"]
-                first, *_ = [*head["sentences"], f"{name}: no edge was described"]
+                first = next(iter(head["sentences"]), f"{name}: no edge was described")
                 task = circuit["task"]
                 yield (
                     f"in the circuit of the task {task['name']} ({effect:+.2f} {task['unit']} "

@@ -19,8 +19,8 @@ from headscope.models.load import load_model
 from headscope.progress import Steps, silent
 from headscope.stimuli.tasks import read_task
 from headscope.studies.task.circuit import Judge, Statistics, areas, judged_circuit, sizes
+from headscope.studies.task.result import FILES
 from headscope.studies.task.stages import Stages
-from headscope.studies.task.task import FILES
 from tests.oracles.planted_circuits import (
     OUT,
     POSITION,

@@ -125,7 +125,8 @@ class Judge:
     @property
     def whole(self) -> Float[ndarray, " prompt"]:
         """What the model has beyond that floor."""
-        return self.runner.clean - self.floor
+        whole: ndarray = self.runner.clean - self.floor
+        return whole
 
     def kept(self, heads: Sequence[Head]) -> Float[ndarray, " prompt"]:
         """What is left beyond the floor if only these heads are not replaced."""
@@ -133,7 +134,8 @@ class Judge:
         def run() -> ndarray:
             return self.runner.only(heads, JUDGES)
 
-        return self._array("only", heads, run) - self.floor
+        beyond: ndarray = self._array("only", heads, run) - self.floor
+        return beyond
 
     def lost(self, heads: Sequence[Head]) -> Float[ndarray, " prompt"]:
         """The effect of replacing these heads."""
@@ -141,7 +143,8 @@ class Judge:
         def run() -> ndarray:
             return self.runner.without(heads, JUDGES)
 
-        return self._array("without", heads, run) - self.runner.clean
+        effect: ndarray = self._array("without", heads, run) - self.runner.clean
+        return effect
 
     def faithfulness(self, heads: Sequence[Head]) -> Interval:
         """Share of the metric beyond the floor that the heads alone keep."""
@@ -151,9 +154,9 @@ class Judge:
         name = "-".join(head_name(*head) for head in sorted(heads))
         if len(name) > 120:  # a name of a file
             name = f"{len(heads)}-{hash(tuple(sorted(heads))) & 0xFFFFFFFFFFFF:x}"
-        found = self.stages.array(f"{kind}-{name}", run)
+        metric = self.stages.array(f"{kind}-{name}", run)
         self.steps.advance(self.cost)
-        return found
+        return metric
 
 
 def sizes(count: int) -> list[int]:
@@ -197,7 +200,7 @@ def judged_circuit(
         curve[size] = judge.faithfulness(order[:size])
     cpr, cmd = areas({size: point["mean"] for size, point in curve.items()})
     own = judge.faithfulness(heads)
-    random_sets = []
+    random_sets: list[dict[str, Any]] = []
     for number, drawn in enumerate(
         matched_sets(heads, judge.runner.output_norms(), count=sets, seed=seed), 1
     ):

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
 import numpy as np
-import pandas as pd
 from jaxtyping import Float
 from numpy import ndarray
 from pydantic import Field
@@ -21,12 +18,12 @@ from headscope.causal.direct_paths import find_paths
 from headscope.causal.head_set import Head
 from headscope.causal.paths import VIAS, PathReader
 from headscope.causal.rerun import Rerunner
-from headscope.causal.roles import OTHER, START, PromptRoles, differing_roles
+from headscope.causal.roles import OTHER, START, PromptRoles
 from headscope.causal.task_attention import TaskAttention, Writing, writing
 from headscope.causal.task_prompts import TaskPrompts
 from headscope.causal.task_runner import Method, Metric, TaskRunner
 from headscope.errors import CorpusError, HeadscopeError, ModelError, first_line
-from headscope.heads import head_name, parse_head
+from headscope.heads import head_name
 from headscope.models.families import refuse_encoder
 from headscope.options import (
     Device,
@@ -40,13 +37,11 @@ from headscope.options import (
 )
 from headscope.progress import Progress, Steps, progress_bar
 from headscope.resolve import ModelOrRun, model_or_run
-from headscope.runs.recorded_paths import name_of
-from headscope.runs.tables import table_to_csv
-from headscope.runs.write import check_target, write_files
+from headscope.runs.write import check_target
 from headscope.statistics.estimates import adjusted
 from headscope.statistics.result import Result
 from headscope.stimuli.tasks import MIN_PROMPTS, OptionalTask, Task, TaskSource, read_task
-from headscope.studies.study import Study, study, table_columns
+from headscope.studies.study import Study, study
 from headscope.studies.study_table import Command
 from headscope.studies.task.circuit import (
     LEAST,
@@ -58,11 +53,9 @@ from headscope.studies.task.circuit import (
     judged_circuit,
     sizes,
 )
-from headscope.studies.task.sentences import differs_sentence, head_sentences
+from headscope.studies.task.result import COLUMNS, FILES, REPLACED_BY, Findings, TaskResult
 from headscope.studies.task.stages import Stages
 from headscope.views.study_figure import HeatMap
-from headscope.views.study_result import StudyResult
-from headscope.views.task_page import circuit_figure, task_page
 
 OF_EACH = 30
 """Heads with the largest estimates of each kind that are measured exactly."""
@@ -81,14 +74,6 @@ CONFIRMED = 4
 """Strongest paths into a head that are run exactly."""
 LEAST_PATH = 0.01
 """Least estimate of a path, as a share of the effect of replacing all heads."""
-FILES = ("task.html", "circuit.svg", "circuit.json", "heads.csv", "attention.csv", "edges.csv")
-REPLACED_BY: Mapping[str, str] = {
-    "mean": "mean over tokens",
-    "position": "mean by position",
-    "zero": "zero",
-    "resample": "corrupt prompt",
-}
-
 NO_CIRCUIT: Mapping[str, Any] = {
     "heads": [],
     "curve": [],
@@ -111,73 +96,11 @@ STUDY = Study(
         figure="",
     ),
     rows="head of the model, the largest effects first",
-    columns=table_columns("""
-        layer, head | count, ≥ 0 | layer of the head, and its number there
-        tags | types joined by `;` | tags of the head in the run; empty without a run
-        effect | the metric's unit | metric with the head replaced − untouched; below 0 is harm
-        ci_low, ci_high | the metric's unit | ends of its 95 % interval over groups of prompts
-        p_value | 0 to 1 | two-sided test over groups that the effect is 0
-        q_value | 0 to 1 | Benjamini–Hochberg over all heads of the model
-        joint | the metric's unit | effect with other heads that may do the same replaced already,
-            if larger; empty for heads without such backups
-        attribution | the metric's unit | first-order estimate of the effect
-        smooth | the metric's unit | the same with norms held and gates halved
-        measured | True or False | False if by both estimates the head is not among the first 30;
-            then its effect is empty
-        in_circuit | True or False | the head is in the circuit
-        share | share | what the circuit's faithfulness loses without the head
-        sentence | text | from where to where it attends most, and what follows without that
-    """),
+    columns=COLUMNS,
     figure=HeatMap(value="effect", letters="tags", label="effect on the metric, below 0 is harm"),
     encoders=False,
     bad_call={"sets": 0},
 )
-
-
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class TaskResult(StudyResult):
-    """A task explained: three tables, the circuit, and a page."""
-
-    attention: pd.DataFrame
-    """A row per head and pair of roles: its mean attention, and the effect of cutting it."""
-    edges: pd.DataFrame
-    """A row per path from a sender into the query, key or value of a head of the circuit."""
-    circuit: dict[str, Any]
-    """All of it, as `circuit.json`."""
-    patterns: Mapping[str, Sequence[Float[ndarray, "query key"]]]
-    """By a head's name, its attention on each prompt."""
-
-    @property
-    def heads(self) -> pd.DataFrame:
-        """The table: a row per head."""
-        return self.table
-
-    def report(self, path: PathName, *, overwrite: Overwrite = False) -> Path:
-        """Write the page, one HTML file that works offline.
-
-        Raises:
-            WriteError: it is there already, or cannot be written.
-        """
-        write_files({Path(path): task_page(self.circuit, self.patterns)}, overwrite=overwrite)
-        return Path(path)
-
-    def write(self, folder: PathName, *, overwrite: Overwrite = False) -> list[Path]:
-        """Write the page, the figure, the circuit and the tables into a folder.
-
-        Raises:
-            WriteError: one of them is there already, or cannot be written.
-        """
-        contents = (
-            task_page(self.circuit, self.patterns),
-            circuit_figure(self.circuit),
-            json.dumps(self.circuit, indent=1, ensure_ascii=False, allow_nan=False) + "\n",
-            self.csv(),
-            table_to_csv(self.attention),
-            table_to_csv(self.edges),
-        )
-        files = {Path(folder) / name: text for name, text in zip(FILES, contents, strict=True)}
-        write_files(files, overwrite=overwrite)
-        return list(files)
 
 
 @study(STUDY)
@@ -242,8 +165,9 @@ def task(
         WriteError: the folder has results already, or cannot be written.
     """
     folder = None if out is None else Path(out)
-    for name in FILES if folder else ():
-        check_target(folder / name, overwrite=overwrite)
+    if folder is not None:
+        for name in FILES:
+            check_target(folder / name, overwrite=overwrite)
     asked = read_task(rows, seed=seed).first(prompts)
     asked, method, metric = _checked(asked, how, metric)
     second = None
@@ -291,8 +215,8 @@ def _checked(asked: Task, how: str | None, metric: Metric | None) -> tuple[Task,
         asked.check_wrong(how)
         rows = []
         for row in asked.rows:
-            swapped = {"prompt": row.corrupt, "corrupt": row.prompt}
-            rows.append(replace(row, **swapped, answer=row.wrong, wrong=row.answer))
+            swapped = replace(row, prompt=row.corrupt, corrupt=row.prompt)
+            rows.append(replace(swapped, answer=row.wrong, wrong=row.answer))
         asked = replace(asked, rows=tuple(rows))
         how = "resample"
     if metric is None:
@@ -312,11 +236,6 @@ class _Explanation:
     statistics: Statistics
     sets: int
     seed: int
-
-    @property
-    def unit(self) -> str:
-        """Unit of effects."""
-        return "of the prompts" if self.runner.metric == "accuracy" else "nats"
 
     @property
     def layers(self) -> int:
@@ -376,14 +295,13 @@ class _Explanation:
         parts = self._described(attention, heads, {}, {}, steps)
         steps.finish()
         notes = ["effects are first-order estimates by gradients; no head was run exactly"]
-        return self._result(
-            roles=roles,
+        return self._findings(
             attention=attention,
             estimates=estimates,
             effects={},
-            parts=parts,
+            described=parts,
             edges=[],
-            circuit=dict(NO_CIRCUIT),
+            circuit=NO_CIRCUIT,
             notes=notes,
         )
 
@@ -425,8 +343,8 @@ class _Explanation:
         in_turn = [runner.heads[number] for number in by_estimate.tolist()]
         order += [head for head in in_turn if head not in effects]
         circuit = dict(NO_CIRCUIT)
-        shares = {}
-        notes = []
+        shares: dict[Head, float] = {}
+        notes: list[str] = []
         if members:
             judge = Judge(runner, self.stages, statistics, floor, steps, self.layers // 2)
             circuit |= judged_circuit(judge, members, order, self.sets, self.seed)
@@ -454,18 +372,26 @@ class _Explanation:
 
         edges, path_notes = self._paths(attention, members, whole_effect, steps)
         steps.finish()
-        return self._result(
-            roles=roles,
+        return self._findings(
             attention=attention,
             estimates=estimates,
             effects=effects,
-            parts=parts,
+            joint=joint,
+            described=parts,
             edges=edges,
             circuit=circuit,
             shares=shares,
-            joint=joint,
             notes=[*notes, *write_notes, *path_notes],
         )
+
+    def _findings(self, **measured: Any) -> TaskResult:
+        """The result of what was measured."""
+        tags: dict[Head, str] = {}
+        if self.run is not None:
+            rows = self.run.heads[["layer", "head", "tags"]].itertuples(index=False)
+            tags = {(int(layer), int(head)): str(types) for layer, head, types in rows}
+        common = {"runner": self.runner, "statistics": self.statistics, "tags": tags}
+        return Findings(**common, **measured).result(STUDY.draw)
 
     def _means(self, by_position: Mapping[str, ndarray]) -> dict[str, Float[ndarray, " head"]]:
         return {name: values.sum(1).mean(0) for name, values in by_position.items()}
@@ -535,8 +461,8 @@ class _Explanation:
         kept = self.stages.array("other-only", lambda: other.only(members))
         every = np.ones(prompts.count, bool)
         whole_effect = float((floor - other.clean).mean())
-        found = chosen(effects, whole_effect, statistics, every, len(runner.heads))
-        agreement = _agreement(members, found)
+        own = chosen(effects, whole_effect, statistics, every, len(runner.heads))
+        agreement = _agreement(members, own)
         return {
             "name": prompts.name,
             "prompts": prompts.count,
@@ -590,13 +516,12 @@ class _Explanation:
             for cell in strongest:
                 from_role, to_role = divmod(cell, len(names))
                 control = attention.control(head, from_role, to_role)
+                known_controls = control[~np.isnan(control)]
                 edge = {
                     "from": names[from_role],
                     "to": names[to_role],
                     "mass": statistics.interval(masses[:, from_role, to_role]),
-                    "control": _number(np.nanmean(control))
-                    if not np.isnan(control).all()
-                    else None,
+                    "control": float(known_controls.mean()) if len(known_controls) else None,
                     "cut": None,
                 }
                 if effects:
@@ -674,170 +599,6 @@ class _Explanation:
         edges.sort(key=lambda edge: -abs(edge["effect"]["mean"]))
         return edges, []
 
-    def _result(
-        self,
-        *,
-        roles: PromptRoles,
-        attention: TaskAttention,
-        estimates: Mapping[str, Float[ndarray, " head"]],
-        effects: Mapping[Head, Float[ndarray, " prompt"]],
-        parts: Mapping[Head, dict[str, Any]],
-        edges: list[dict[str, Any]],
-        circuit: dict[str, Any],
-        notes: list[str],
-        shares: Mapping[Head, float] | None = None,
-        joint: Mapping[Head, Float[ndarray, " prompt"]] | None = None,
-    ) -> TaskResult:
-        """Tables, `circuit.json` and patterns of what was measured."""
-        runner, statistics = self.runner, self.statistics
-        model = runner.rerunner.model
-        tags = _tags(self.run)
-        q_values = statistics.q_values(effects, len(runner.heads))
-        members = set(circuit["heads"])
-        table = []
-        records = []
-        for number, head in enumerate(runner.heads):
-            name = head_name(*head)
-            effect = effects.get(head)
-            interval = None if effect is None else statistics.interval(effect)
-            beside = (joint or {}).get(head)
-            record = {
-                "name": name,
-                "layer": head[0],
-                "head": head[1],
-                "effect": interval,
-                "joint": None if beside is None else statistics.interval(beside),
-                "q_value": q_values.get(head),
-                "attribution": float(estimates["attribution"][number]),
-                "smooth": float(estimates["smooth"][number]),
-                "tags": tags.get(head, ""),
-                "in_circuit": name in members,
-                "share": (shares or {}).get(head),
-                "attention": [],
-                "writes": None,
-                **parts.get(head, {}),
-            }
-            record["sentences"] = list(head_sentences(record, self.unit))
-            if effect is not None or head in parts:
-                records.append(record)
-            table.append(
-                {
-                    "layer": head[0],
-                    "head": head[1],
-                    "tags": tags.get(head, ""),
-                    "effect": interval["mean"] if interval else np.nan,
-                    "ci_low": interval["low"] if interval else np.nan,
-                    "ci_high": interval["high"] if interval else np.nan,
-                    "p_value": np.nan if effect is None else statistics.p_value(effect),
-                    "q_value": q_values.get(head, np.nan),
-                    "joint": record["joint"]["mean"] if record["joint"] else np.nan,
-                    "attribution": record["attribution"],
-                    "smooth": record["smooth"],
-                    "measured": effect is not None,
-                    "in_circuit": name in members,
-                    "share": np.nan if record["share"] is None else record["share"],
-                    "sentence": next(iter(record["sentences"]), ""),
-                }
-            )
-        frame = pd.DataFrame(table, columns=STUDY.names)
-        size = frame["effect"].abs() if effects else frame["smooth"].abs()
-        frame = frame.loc[size.fillna(-1).sort_values(ascending=False, kind="stable").index]
-        place = {
-            head: number
-            for number, head in enumerate(zip(frame["layer"], frame["head"], strict=True))
-        }
-        records.sort(key=lambda record: place[record["layer"], record["head"]])
-        clean = statistics.interval(runner.clean)
-        all_notes = [
-            *runner.prompts.notes,
-            *roles.notes(runner.prompts.texts[0].row.roles),
-            *notes,
-        ]
-        content = {
-            "headscope": version("headscope"),
-            "task": {
-                "name": runner.prompts.name,
-                "prompts": runner.prompts.count,
-                "groups": len(np.unique(runner.prompts.groups)),
-                "metric": runner.metric,
-                "unit": self.unit,
-                "clean": clean,
-                "replaced_by": REPLACED_BY[runner.method],
-                "differs": self._differs(roles),
-            },
-            "model": {
-                "name": name_of(model.name),
-                "layers": model.layers + len(model.others),
-                "heads": model.heads,
-            },
-            "roles": [vars(role) for role in roles.roles],
-            "template": roles.template,
-            "prompts": self._prompts(roles),
-            "heads": records,
-            "edges": edges,
-            "circuit": circuit,
-            "notes": all_notes,
-        }
-        members_first = [parse_head(name) for name in circuit["heads"]]
-        shown = [*members_first, *(head for head in parts if head not in members_first)]
-        patterns = {
-            head_name(*head): [
-                attention.pattern(head, prompt) for prompt in range(runner.prompts.count)
-            ]
-            for head in shown
-        }
-        columns = ["layer", "head", "tags", "effect", "q_value", "in_circuit", "share", "sentence"]
-        if not effects:
-            columns = ["layer", "head", "tags", "attribution", "smooth", "sentence"]
-        return TaskResult(
-            title=(
-                f"{name_of(model.name)}, task {runner.prompts.name}: {runner.metric} "
-                f"{clean['mean']:.3f} [{clean['low']:.3f}, {clean['high']:.3f}] over "
-                f"{runner.prompts.count} prompts; heads replaced by {REPLACED_BY[runner.method]}"
-            ),
-            table=frame.reset_index(drop=True),
-            terminal_table=frame.head(DESCRIBED)[columns],
-            notes=[*_circuit_lines(circuit), *all_notes],
-            values={"task": runner.prompts.name, "metric": runner.metric, "how": runner.method},
-            draw=STUDY.draw,
-            attention=_attention_table(records),
-            edges=_edge_table(edges),
-            circuit=_without_nan(content),
-            patterns=patterns,
-        )
-
-    def _differs(self, roles: PromptRoles) -> str:
-        """Which positions differ from the corrupt prompt; empty for another method."""
-        if self.runner.method != "resample":
-            return ""
-        differs = []
-        moved = 0
-        for prompt, names in enumerate(roles.of_prompt):
-            one = next(c for c in self.runner.prompts.continuations if c.prompt == prompt)
-            assert one.corrupt is not None
-            if len(one.corrupt) != len(one.tokens):
-                moved += 1
-                differs.append(np.zeros(0, int))
-                continue
-            apart = np.array(one.tokens) != np.array(one.corrupt)
-            differs.append(np.flatnonzero(apart[: len(names)]))
-        counts = differing_roles(roles, differs)
-        return differs_sentence(counts, self.runner.prompts.count, moved)
-
-    def _prompts(self, roles: PromptRoles) -> list[dict[str, Any]]:
-        prompts = []
-        for number, text in enumerate(self.runner.prompts.texts):
-            prompts.append(
-                {
-                    "tokens": list(text.strings),
-                    "roles": list(roles.of_prompt[number]),
-                    "answer": text.row.answer,
-                    "wrong": text.row.wrong or None,
-                    "clean": float(self.runner.clean[number]),
-                }
-            )
-        return prompts
-
 
 def _candidates(estimates: Mapping[str, Float[ndarray, " head"]]) -> list[int]:
     """The heads with the largest estimates of each kind, those of both kinds in turn."""
@@ -855,91 +616,3 @@ def _agreement(first: Sequence[Head], second: Sequence[Head]) -> dict[str, Any]:
         "second": [head_name(*head) for head in second],
         "jaccard": len(common) / len(either) if either else None,
     }
-
-
-def _circuit_lines(circuit: Mapping[str, Any]) -> Iterator[str]:
-    """The circuit for a terminal."""
-    if not circuit["heads"]:
-        return
-    own = circuit["faithfulness"]
-    mean = np.mean([drawn["faithfulness"] for drawn in circuit["random"]])
-    yield (
-        f"circuit of {len(circuit['heads'])} heads, chosen on one half of the prompts: "
-        f"{', '.join(circuit['heads'])}"
-    )
-    yield (
-        f"on the other half these heads alone keep {own['mean']:.2f} "
-        f"[{own['low']:.2f}, {own['high']:.2f}] of the metric, {circuit['sets']} random sets "
-        f"{mean:.2f} on average, p = {circuit['p_value']:.3f}; without them "
-        f"{circuit['completeness']['mean']:.2f} is lost"
-    )
-    yield (
-        f"CPR {circuit['cpr']:.3f}, CMD {circuit['cmd']:.3f}; the circuits of both halves have "
-        f"{circuit['halves']['jaccard']:.2f} of their heads in common"
-    )
-
-
-def _attention_table(records: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-    rows = []
-    for record in records:
-        for edge in record["attention"]:
-            cut = edge["cut"] or {}
-            rows.append(
-                {
-                    "layer": record["layer"],
-                    "head": record["head"],
-                    "from": edge["from"],
-                    "to": edge["to"],
-                    "mass": edge["mass"]["mean"],
-                    "mass_low": edge["mass"]["low"],
-                    "mass_high": edge["mass"]["high"],
-                    "control": edge["control"],
-                    "cut": cut.get("mean"),
-                    "cut_low": cut.get("low"),
-                    "cut_high": cut.get("high"),
-                }
-            )
-    columns = ["layer", "head", "from", "to", "mass", "mass_low", "mass_high", "control"]
-    return pd.DataFrame(rows, columns=[*columns, "cut", "cut_low", "cut_high"])
-
-
-def _edge_table(edges: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-    rows = []
-    for edge in edges:
-        effect = edge["effect"]
-        rows.append(
-            {
-                **{name: edge[name] for name in ("from", "to", "via", "role")},
-                "effect": effect["mean"],
-                "ci_low": effect["low"],
-                "ci_high": effect["high"],
-                **{name: edge[name] for name in ("estimate", "p_value", "confirmed")},
-            }
-        )
-    columns = ["from", "to", "via", "role", "effect", "ci_low", "ci_high", "estimate", "p_value"]
-    return pd.DataFrame(rows, columns=[*columns, "confirmed"])
-
-
-def _tags(run: Result | None) -> dict[Head, str]:
-    """Tags of each head of a run, joined by `;`."""
-    if run is None:
-        return {}
-    rows = run.heads[["layer", "head", "tags"]].itertuples(index=False)
-    return {(int(layer), int(head)): str(types) for layer, head, types in rows}
-
-
-def _number(value: float) -> float | None:
-    return None if np.isnan(value) else float(value)
-
-
-def _without_nan(content: Any) -> Any:
-    """The content with None in place of NaN, and Python's own numbers."""
-    if isinstance(content, Mapping):
-        return {name: _without_nan(value) for name, value in content.items()}
-    if isinstance(content, list | tuple):
-        return [_without_nan(value) for value in content]
-    if isinstance(content, float | np.floating):
-        return round(float(content), 6) if np.isfinite(content) else None
-    if isinstance(content, np.integer):
-        return int(content)
-    return content
