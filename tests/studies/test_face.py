@@ -64,6 +64,7 @@ def test_a_bad_call_is_refused(name, small_run, tmp_path, monkeypatch):
         "heads": "L0H0",
         "out": "nowhere",
         "corpus": "gum",
+        "rows": "ioi",
     }
     values |= {"clean": "a", "corrupt": "b", "sweep": "nowhere", "models": ["mini"]}
     study = next(row for row in STUDIES if row.name == name)

@@ -229,8 +229,8 @@ class Findings:
         def size(record: Mapping[str, Any]) -> float:
             effect = record["effect"]
             if self.effects:
-                return abs(effect["mean"]) if effect else -1.0
-            return abs(record["smooth"])
+                return abs(float(effect["mean"])) if effect else -1.0
+            return abs(float(record["smooth"]))
 
         return sorted(records, key=size, reverse=True)
 

@@ -295,7 +295,10 @@ class _Explanation:
         parts = self._described(attention, heads, {}, {}, steps)
         steps.finish()
         notes = ["effects are first-order estimates by gradients; no head was run exactly"]
-        return self._findings(
+        return Findings(
+            runner=self.runner,
+            statistics=self.statistics,
+            tags=self.tags,
             attention=attention,
             estimates=estimates,
             effects={},
@@ -303,7 +306,7 @@ class _Explanation:
             edges=[],
             circuit=NO_CIRCUIT,
             notes=notes,
-        )
+        ).result(STUDY.draw)
 
     def whole(self, progress: Callable[[int, int], None], second: Task | None) -> TaskResult:
         """Everything: exact effects, the circuit, the heads' attention and writing, and paths."""
@@ -372,7 +375,10 @@ class _Explanation:
 
         edges, path_notes = self._paths(attention, members, whole_effect, steps)
         steps.finish()
-        return self._findings(
+        return Findings(
+            runner=self.runner,
+            statistics=self.statistics,
+            tags=self.tags,
             attention=attention,
             estimates=estimates,
             effects=effects,
@@ -382,16 +388,15 @@ class _Explanation:
             circuit=circuit,
             shares=shares,
             notes=[*notes, *write_notes, *path_notes],
-        )
+        ).result(STUDY.draw)
 
-    def _findings(self, **measured: Any) -> TaskResult:
-        """The result of what was measured."""
-        tags: dict[Head, str] = {}
-        if self.run is not None:
-            rows = self.run.heads[["layer", "head", "tags"]].itertuples(index=False)
-            tags = {(int(layer), int(head)): str(types) for layer, head, types in rows}
-        common = {"runner": self.runner, "statistics": self.statistics, "tags": tags}
-        return Findings(**common, **measured).result(STUDY.draw)
+    @property
+    def tags(self) -> dict[Head, str]:
+        """Tags of each head of the run, joined by `;`; empty without a run."""
+        if self.run is None:
+            return {}
+        rows = self.run.heads[["layer", "head", "tags"]].itertuples(index=False)
+        return {(int(layer), int(head)): str(types) for layer, head, types in rows}
 
     def _means(self, by_position: Mapping[str, ndarray]) -> dict[str, Float[ndarray, " head"]]:
         return {name: values.sum(1).mean(0) for name, values in by_position.items()}
@@ -559,7 +564,7 @@ class _Explanation:
         except ModelError as error:
             return [], [f"paths into heads were not computed: {first_line(error)}"]
         names = attention.roles.names
-        edges = []
+        edges: list[dict[str, Any]] = []
         for receiver in members:
             senders = reader.senders(receiver)
             of_via = reader.estimates(receiver, at=attention.masks)
