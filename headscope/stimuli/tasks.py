@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,9 +16,17 @@ import pandas as pd
 import regex
 from pydantic import Field, PlainValidator
 
-from headscope.errors import CorpusError, InvalidRow, check_choice, check_rows, reported_as
+from headscope.errors import (
+    CorpusError,
+    InvalidRow,
+    check_choice,
+    check_rows,
+    nearest_name,
+    reported_as,
+)
 from headscope.options import check_path, described, not_allowed
 from headscope.stimuli.shipped_tasks import shipped_names, shipped_rows
+from headscope.user_tables import is_unicode
 
 REQUIRED = ("prompt", "answer")
 OPTIONAL = ("wrong", "corrupt", "group")
@@ -27,10 +35,18 @@ SUFFIXES = (".csv", ".jsonl")
 MIN_PROMPTS = 2
 """Fewest prompts of a task; one prompt has no interval."""
 
-# scripts that write a space between words
-_LETTER = r"[\p{Latin}\p{Greek}\p{Cyrillic}]"
-_WORD_END = regex.compile(rf"{_LETTER}$")
-_WORD_START = regex.compile(rf"^{_LETTER}")
+ROLE_NAME = regex.compile(r"[\p{L}_][\p{L}\p{M}\p{N}_-]{0,39}")
+"""Name of a further column: a letter or `_`, then letters, digits, `_` and `-`; at most 40."""
+
+# scripts that write no space between words; a vowel sign or an accent belongs to its letter
+_UNSPACED = (
+    *("Han", "Hiragana", "Katakana", "Bopomofo", "Yi", "Thai", "Lao", "Khmer", "Myanmar"),
+    *("Tibetan", "Javanese", "Balinese", "Tai_Le", "New_Tai_Lue", "Tai_Tham", "Tai_Viet"),
+)
+_OF_UNSPACED = "".join(rf"\p{{scx={script}}}" for script in _UNSPACED)
+_LETTER = rf"[\p{{L}}--[{_OF_UNSPACED}]]"
+_WORD_END = regex.compile(rf"{_LETTER}[\p{{M}}\u200c\u200d]*\Z", regex.V1)
+_WORD_START = regex.compile(_LETTER, regex.V1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +62,11 @@ class TaskRow:
     """A prompt after which another answer is right; empty if the task has none."""
     group: str = ""
     """Rows of one group are resampled together; a row without a group is alone."""
+    roles: Mapping[str, str] = field(default_factory=dict)
+    """Text of each further column, by its name; the text is empty if this row has none.
+
+    All rows of a task have the same names in the same order.
+    """
 
 
 @dataclass(frozen=True)
@@ -85,8 +106,16 @@ class Task:
             raise CorpusError(f"{self.name}: {what} needs a corrupt prompt in each row")
 
     def first(self, count: int | None) -> Task:
-        """The task with its first rows; all if None."""
-        return self if count is None else replace(self, rows=self.rows[:count])
+        """The task with its first rows; all if None.
+
+        Raises:
+            CorpusError: these are too few for an interval.
+        """
+        if count is None:
+            return self
+        rows = self.rows[:count]
+        _check_interval(self.name, rows)
+        return replace(self, rows=rows)
 
 
 def check_source(value: Any) -> Any:
@@ -120,8 +149,9 @@ def read_task(source: Any, *, seed: int = 0) -> Task:
 
     Args:
         source: a .csv or .jsonl file with the columns `prompt`, `answer` and, if wanted, `wrong`,
-            `corrupt` and `group`; a list of dicts or a DataFrame with these columns; the name of a
-            task that ships, see `shipped_names`; or a `Task`.
+            `corrupt` and `group`, and further ones, which are the roles of a row; a list of dicts
+            or a DataFrame with these columns; the name of a task that ships, see `shipped_names`;
+            or a `Task`.
         seed: draws the words of a task that ships.
 
     Raises:
@@ -142,7 +172,8 @@ def read_task(source: Any, *, seed: int = 0) -> Task:
 def _shipped_task(name: str, seed: int) -> Task:
     names = shipped_names()
     check_choice("task", name, [*names, "a .csv or .jsonl file"])
-    return Task(name, tuple(TaskRow(**row) for row in shipped_rows(name, seed=seed)))
+    rows = shipped_rows(name, seed=seed)
+    return Task(name, tuple(_task_row(row, _further_columns(rows)) for row in rows))
 
 
 def _rows_of_file(path: Path) -> list[Any]:
@@ -169,42 +200,102 @@ def _checked_task(name: str, rows: Sequence[Any], *, first: int) -> Task:
         first: number of the first row in messages: 2 below the header of a file.
 
     Raises:
-        CorpusError: rows are invalid, or too few.
+        CorpusError: a column has an unusable name, rows are invalid, or they are too few.
     """
+    # a misspelt column would be one more column, so names come before rows
+    columns = _further_columns(rows)
+    for column in columns:
+        fault = _fault_of_name(column)
+        if fault:
+            raise CorpusError(f"{name}: {fault}")
+    known = (*COLUMNS, *columns)
+
+    # a row is judged as it is run, with its spaces
+    checked_rows = []
     faults = []
+    added = 0
     for number, row in enumerate(rows, first):
-        fault = _fault(row)
+        fault = _fault(row, known)
+        if not fault:
+            task_row = _task_row(row, columns)
+            spaced = _with_spaces(task_row)
+            added += spaced != task_row
+            checked_rows.append(spaced)
+            if spaced.wrong == spaced.answer:
+                fault = f"wrong is the answer itself, {spaced.answer!r:.60}"
+                fault += " with the space before it" if spaced != task_row else ""
         if fault:
             faults.append(InvalidRow(number, fault))
     check_rows(CorpusError, name, faults, of=len(rows))
-    if len(rows) < MIN_PROMPTS:
-        raise CorpusError(f"{name}: {len(rows)} prompts; a task needs at least {MIN_PROMPTS}")
+    _check_interval(name, checked_rows)
+
     for column in ("wrong", "corrupt"):
-        missing = [n for n, row in enumerate(rows, first) if not _text(row, column)]
+        missing = [n for n, row in enumerate(checked_rows, first) if not getattr(row, column)]
         if 0 < len(missing) < len(rows):
             raise CorpusError(
                 f"{name}: {len(missing)} rows have no {column} (the first is row {missing[0]}); "
                 "state it in every row or in none"
             )
-    return _with_spaces(name, [_task_row(row) for row in rows])
+    note = f"a space was added before the answers of {added} prompts that end in a letter"
+    return Task(name, tuple(checked_rows), (note,) if added else ())
 
 
-def _fault(row: Any) -> str:
+def _check_interval(name: str, rows: Sequence[TaskRow]) -> None:
+    """Refuse rows over which no interval can be computed.
+
+    Raises:
+        CorpusError: they are too few, or of one group.
+    """
+    if len(rows) < MIN_PROMPTS:
+        raise CorpusError(f"{name}: {len(rows)} prompts; a task needs at least {MIN_PROMPTS}")
+    groups = {row.group for row in rows}
+    if len(groups) == 1 and "" not in groups:
+        raise CorpusError(
+            f"{name}: all {len(rows)} prompts have the group {groups.pop()!r:.60}; rows of one "
+            f"group are resampled together, so one group gives no interval; name at least "
+            f"{MIN_PROMPTS} groups, or leave the column out"
+        )
+
+
+def _further_columns(rows: Iterable[Any]) -> list[Any]:
+    """Names of the columns that are not in `COLUMNS`, in the order in which rows have them."""
+    names: dict[Any, None] = {}
+    for row in rows:
+        if isinstance(row, Mapping):
+            names |= dict.fromkeys(row)
+    return [name for name in names if name not in COLUMNS]
+
+
+def _fault_of_name(column: Any) -> str:
+    """Reason why a column cannot have this name; empty if it can."""
+    if not isinstance(column, str) or not ROLE_NAME.fullmatch(column):
+        return (
+            f"a column is named {column!r:.60}; a name is at most 40 letters, digits, _ and -, and "
+            "begins with a letter"
+        )
+    plain = column.casefold()
+    # no row lacks an optional column, so wrong_answer would be passed over without a note
+    words = regex.split(r"[\d_-]+", plain)
+    meant = [name for name in COLUMNS if name == plain or (name in OPTIONAL and name in words)]
+    suggestion = f" (is {meant[0]} meant?)" if meant else nearest_name(plain, COLUMNS)
+    if not suggestion:
+        return ""
+    return f"a column is named {column!r}{suggestion}; the columns are {', '.join(COLUMNS)}"
+
+
+def _fault(row: Any, columns: Iterable[str]) -> str:
     """Reason why a row is invalid; empty for a valid row."""
     if not isinstance(row, Mapping):
         return f"{described(row)} is not an object with {', '.join(REQUIRED)}"
-    unknown = [str(name) for name in row if name not in COLUMNS]
-    if unknown:
-        return f"no column named {unknown[0]!r:.60}; choose from: {', '.join(COLUMNS)}"
+    for name in columns:
+        if not isinstance(row.get(name, ""), str | int | float | None):
+            return f"{name} is {described(row[name])}; it should be text"
+        if not is_unicode(_text(row, name)):
+            return f"{name} contains half of a character, which is no text in Unicode"
     for name in REQUIRED:
         if not _text(row, name).strip():
             return f"{name} is missing"
-    for name in COLUMNS:
-        if not isinstance(row.get(name, ""), str | int | float | None):
-            return f"{name} is {described(row[name])}; it should be text"
-    if _text(row, "wrong") and _text(row, "wrong") == _text(row, "answer"):
-        return "wrong is the answer itself"
-    if _text(row, "corrupt") and _text(row, "corrupt") == _text(row, "prompt"):
+    if _text(row, "corrupt") == _text(row, "prompt"):
         return "corrupt is the prompt itself"
     return ""
 
@@ -216,21 +307,16 @@ def _text(row: Mapping[str, Any], column: str) -> str:
     return "" if is_missing else str(value)
 
 
-def _task_row(row: Mapping[str, Any]) -> TaskRow:
-    return TaskRow(**{column: _text(row, column) for column in COLUMNS})
+def _task_row(row: Mapping[str, Any], columns: Iterable[str]) -> TaskRow:
+    roles = {column: _text(row, column) for column in columns}
+    return TaskRow(**{column: _text(row, column) for column in COLUMNS}, roles=roles)
 
 
-def _with_spaces(name: str, rows: Iterable[TaskRow]) -> Task:
-    """The task; a space is added where a letter of a prompt would meet one of an answer."""
-    spaced = []
-    added = 0
-    for row in rows:
-        answers = {}
-        for column in ("answer", "wrong"):
-            text = getattr(row, column)
-            if _WORD_END.search(row.prompt) and _WORD_START.search(text):
-                answers[column] = f" {text}"
-        added += bool(answers)
-        spaced.append(replace(row, **answers))
-    note = f"a space was added before the answers of {added} prompts that end in a letter"
-    return Task(name, tuple(spaced), (note,) if added else ())
+def _with_spaces(row: TaskRow) -> TaskRow:
+    """The row with a space where a letter of the prompt would meet one of an answer."""
+    if not _WORD_END.search(row.prompt):
+        return row
+    answers = []
+    for text in (row.answer, row.wrong):
+        answers.append(f" {text}" if _WORD_START.match(text) else text)
+    return replace(row, answer=answers[0], wrong=answers[1])

@@ -19,7 +19,7 @@ from headscope.causal.task_runner import HeadsMixed, TaskRunner
 from headscope.errors import CorpusError, HeadscopeError
 from headscope.models.load import load_model
 from headscope.stimuli.shipped_tasks import shipped_names
-from headscope.stimuli.tasks import read_task
+from headscope.stimuli.tasks import COLUMNS, read_task
 
 PROMPTS = (
     "the dog saw the",
@@ -46,7 +46,7 @@ def test_all_invalid_rows_are_reported_at_once():
         *ROWS,
         {"prompt": "a"},
         {"prompt": "a", "answer": "b", "wrong": "b"},
-        {"prompt": "a", "answer": "b", "colour": "red"},
+        {"prompt": "a", "answer": "b", "colour": ["red"]},
         {"prompt": "a", "answer": "b", "corrupt": "a"},
         "text",
         {"prompt": "a", "answer": ["b"]},
@@ -64,21 +64,11 @@ def test_a_column_is_filled_in_every_row_or_in_none(column):
         read_task(rows)
 
 
-def test_a_space_is_added_between_two_letters_alone():
-    rows = [
-        {"prompt": "drink to", "answer": "Mary"},
-        {"prompt": "from 1732 to 17", "answer": "45"},
-        {"prompt": "drink to ", "answer": "Mary"},
-        {"prompt": "我喜欢", "answer": "猫"},
-    ]
-    answers = [row.answer for row in read_task(rows).rows]
-    assert answers == [" Mary", "45", "Mary", "猫"]
-
-
 @pytest.mark.parametrize("name", shipped_names())
 def test_a_task_that_ships_is_valid(name):
     task = read_task(name, seed=1)
-    assert read_task([vars(row) for row in task.rows]).rows == task.rows
+    rows = [{column: getattr(row, column) for column in COLUMNS} | row.roles for row in task.rows]
+    assert read_task(rows).rows == task.rows
     assert len({row.prompt for row in task.rows}) >= 15
 
 
