@@ -89,6 +89,11 @@ def classify_heads(
     # 1. load
     loaded = _load(name, settings, session)
     longest = min(settings.max_length, loaded.longest_window)
+    length_notes = []
+    if settings.max_length > longest and "max_length" in settings.model_fields_set:
+        length_notes = [
+            f"windows have at most {longest} tokens, the most that are read of {loaded.name}"
+        ]
     settings = settings.model_copy(update={"max_length": longest})
     relations = _scored_relations(loaded, settings, own_relations)
     session.clock.lap("load")
@@ -135,7 +140,8 @@ def classify_heads(
         session.clock.lap("measure")
 
         # 6. read again and judge: the loss, surrogates of some heads, examples of tagged heads
-        info = _describe_reading(info, again, stopping, corpora, baselines.notes)
+        notes = [*length_notes, *baselines.notes]
+        info = _describe_reading(info, again, stopping, corpora, notes)
         session.clock.lap("text loss")
         result = _judge(again, info, settings, session)
 
@@ -270,14 +276,14 @@ def _describe_reading(
     again: SecondReading,
     stopping: StoppingRule,
     corpora: Sequence[str | Path],
-    baseline_notes: Sequence[str],
+    further_notes: Sequence[str],
 ) -> RunInfo:
     """The record of a run with what was read, notes on it, and the model's loss, measured here."""
     model, text, sums = again.model, again.text, again.sums
     loss = again.text_loss()
     sources = (loss, model, text.natural, text.prompts, sums)
     notes = [note for source in sources for note in source.notes]
-    notes += baseline_notes
+    notes += further_notes
     names = [model.name, *map(str, corpora)]
     documents, blocks = text.natural.documents, sums.text_blocks
     notes += few_documents(documents, blocks)

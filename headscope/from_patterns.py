@@ -41,9 +41,8 @@ from headscope.statistics.judge_heads import weigh_run
 from headscope.statistics.result import Result, RunInfo
 from headscope.statistics.surrogate import score_surrogates
 from headscope.stimuli.natural_text import TEXT, few_documents
+from headscope.text_patterns import TOLERANCE
 
-TOLERANCE = 1e-2
-"""Largest distance of a row's sum from 1: half precision loses as much over a long row."""
 Pattern = Float[Tensor, "layer head query key"]
 Reader = Callable[[int, Window], Any]
 

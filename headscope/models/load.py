@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from jaxtyping import Float
+from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from headscope.attention_kind import CAUSAL
@@ -214,7 +215,7 @@ def _in_memory(source: Any, settings: Settings) -> Model:
     path = str(getattr(network.config, "name_or_path", "") or "")
     name = title_of(path) if path else type(network).__name__
     dtype = str(network.dtype).removeprefix("torch.")
-    device = str(network.get_input_embeddings().weight.device)
+    device = str(token_embedding(name, network).device)
     _check_network(name, network)
     _check_settings(name, device, dtype, settings)
     if bridge is not None and (
@@ -240,6 +241,27 @@ def _in_memory(source: Any, settings: Settings) -> Model:
             weights_sha256=state_sha256(network),
             origin=source,
         )
+
+
+def token_embedding(name: str, network: Any) -> Float[Tensor, "token width"]:
+    """The embeddings of a network's tokens.
+
+    Raises:
+        ModelError: it reads something else than tokens, such as images.
+    """
+    try:
+        embedding = network.get_input_embeddings()
+    except (AttributeError, NotImplementedError):
+        embedding = None
+    weight = getattr(embedding, "weight", None)
+    # patches of an image or of a series are projected
+    is_projection = isinstance(embedding, nn.Linear)
+    if isinstance(weight, Tensor) and weight.ndim == 2 and not is_projection:
+        return weight
+    raise ModelError(
+        f"{name}: a {type(network).__name__} has no embedding of tokens, so it reads no text; "
+        "pass a language model"
+    )
 
 
 def _check_network(name: str, network: Any) -> None:
@@ -291,7 +313,7 @@ def model_around(
         config.architectures = config.architectures or [type(network).__name__]
     dimensions = read_dimensions(name, config)
     dimensions = replace(dimensions, others=layers_without_softmax(network, dimensions.layers))
-    rows = int(network.get_input_embeddings().weight.shape[0])
+    rows = len(token_embedding(name, network))
     text_tokenizer, bos_notes = _text_tokenizer(name, config, tokenizer, settings, dimensions, rows)
     engine: Engine
     engine_notes: tuple[str, ...]

@@ -35,6 +35,7 @@ from headscope.statistics.reasons import rows_to_report
 from headscope.statistics.result import Result
 from headscope.statistics.tags import closest_rows, with_thresholds
 from headscope.statistics.untagged_heads import partial_sinks
+from headscope.user_tables import json_content
 
 VERSION = "card_version"
 LISTS = (EVIDENCE_TABLE, EFFECT_TABLE, CAUSE_TABLE)
@@ -97,7 +98,7 @@ def read_card(path: str | Path) -> Result:
     """
     raw = given_file(path, "a head card, as headscope export cards writes it")
     with reading(Path(path)):
-        content = json.loads(raw)
+        content = json_content(raw, str(path), RunError)
         card = CardFile.model_validate(content)
         tables = {}
         for table in LISTS:

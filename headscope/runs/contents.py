@@ -32,7 +32,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import pandas as pd
 
-from headscope.errors import HeadscopeError, RunError
+from headscope.errors import HeadscopeError, RunError, first_line
 from headscope.paths import RUN_RECORD
 from headscope.runs.patterns import (
     example_files,
@@ -86,7 +86,8 @@ def reading(path: Path) -> Iterator[None]:
     except HeadscopeError:
         raise
     except Exception as error:  # a file that was altered can make a library raise anything
-        reason = f"{getattr(error, 'strerror', None) or error}"
+        of_key = first_line(error) if isinstance(error, KeyError) else error
+        reason = f"{getattr(error, 'strerror', None) or of_key}"
         raise RunError(f"{path}: this file of the run cannot be read: {reason:.300}") from error
 
 

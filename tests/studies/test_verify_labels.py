@@ -167,7 +167,7 @@ def test_all_invalid_rows_are_reported_at_once(tmp_path):
     ("content", "kind"),
     [
         (b"head,label\n", RunError),
-        (b"", ChoiceError),
+        (b"", RunError),
         (b"head,name\nL0H0,sink\n", ChoiceError),
         (b"\xff\xfe\x00", RunError),
     ],
