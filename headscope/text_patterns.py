@@ -243,13 +243,13 @@ def _check_parts(patterns: Patterns) -> None:
         if rows[:, hidden].any():
             raise ValueError("a query attends to a later key")
 
-    places = [(word.first, word.last) for word in patterns.words]
-    stops = [0, *(last + 1 for _, last in places)]
-    is_in_order = all(
-        stop <= first <= last < size for stop, (first, last) in zip(stops, places, strict=False)
-    )
+    # two words may share a token
+    firsts, lasts = window.words.first, window.words.last
+    is_in_order = (np.diff(firsts) >= 0).all() and (np.diff(lasts) >= 0).all()
+    is_span = (firsts <= lasts).all() and (lasts < size).all()
     is_inside = window.begins + window.ends <= size and (window.inner < size).all()
-    if not is_in_order or not is_inside or len(window.words.sentence) != len(places):
+    is_whole = len(window.words.sentence) == len(firsts)
+    if not (is_in_order and is_span and is_inside and is_whole):
         raise ValueError(f"its words do not lie in its {size} tokens")
 
 

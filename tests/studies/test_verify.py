@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,12 @@ from scipy.stats import spearmanr
 
 import headscope as hs
 from headscope.errors import ChoiceError, RunError
-from headscope.studies.verify_scores import published_metrics, published_name, read_scores
+from headscope.studies.verify_scores import (
+    FILE_COLUMNS,
+    published_metrics,
+    published_name,
+    read_scores,
+)
 
 COMPARED = list(published_metrics()[["metric", "relation"]].itertuples(index=False, name=None))
 RELATIONS = {relation for _, relation in COMPARED}
