@@ -287,9 +287,9 @@ def _without_repeats(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     Raises:
         ValueError: a key comes twice.
     """
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    members = dict(pairs)
+    if len(members) < len(pairs):
         names = [name for name, _ in pairs]
         repeated = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"an object has the key {repeated!r:.60} twice")
-    return found
+    return members

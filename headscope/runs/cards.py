@@ -225,9 +225,9 @@ def _table(table: RunTable, rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     Raises:
         ValueError: a row lacks what is never missing, such as a text.
     """
-    kept = [name for name in table.columns if table.kinds.get(name) in ("str", "bool", "int64")]
+    required = [name for name in table.columns if table.kinds.get(name) in ("str", "bool", "int64")]
     for number, row in enumerate(rows):
-        missing = [name for name in kept if name not in row and name not in table.added_columns]
+        missing = [name for name in required if name not in row and name not in table.added_columns]
         if missing:
             raise ValueError(f"{table.attribute}: row {number} has no {missing[0]}")
     columns = [*table.columns]

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from headscope.corpus.read import file_sha256
-from headscope.errors import RunError, WriteError, is_out_of_memory
+from headscope.errors import RunError, WriteError, first_line, is_out_of_memory
 from headscope.measure.sums import Sums
 from headscope.relations.relation import Threshold
 from headscope.runs.folder import RunFolder
@@ -168,7 +168,7 @@ def _load(path: Path, run: dict[str, Any], text: TextWindows, sums: Sums) -> str
             raise RunError(f"{path} does not fit into memory; free some and repeat") from error
         raise RunError(
             f"{path}: this is not what a run wrote (edited, cut short, or from elsewhere): "
-            f"{error!s:.200}; remove it or add --overwrite to start again"
+            f"{first_line(error):.200}; remove it or add --overwrite to start again"
         ) from error
     unlike = next(_differences(facts, run, text), None)
     if unlike is not None:
