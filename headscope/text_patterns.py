@@ -194,7 +194,7 @@ def npz_arrays(path: str | Path) -> dict[str, ndarray]:
     raw = BytesIO(given_file(path, "a .npz file of patterns"))
     with reported_as(PatternError, f"{path!s:.200}: not a whole .npz file", Exception):
         if not is_zipfile(raw):
-            raise ValueError("it is no zip archive")
+            raise ValueError("it is not a zip archive")
         with np.load(raw, allow_pickle=False) as arrays:
             return dict(arrays)
 
@@ -216,7 +216,7 @@ def _check_parts(patterns: Patterns) -> None:
     """Check that the parts of patterns fit together, and that rows are attention.
 
     Raises:
-        ValueError: they do not, or a row is none.
+        ValueError: they do not, or a row is not attention.
     """
     window = patterns.window
     size = len(window)

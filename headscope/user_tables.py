@@ -74,11 +74,11 @@ def read_csv(path: str | Path, kind: type[HeadscopeError], would_do: str) -> Use
 
     Args:
         path: the file.
-        kind: the error of a file that is no table.
+        kind: the error of a file that is not a table.
         would_do: what the user should give, for the message if there is no file.
 
     Raises:
-        HeadscopeError: there is no such file, or it is no table.
+        HeadscopeError: there is no such file, or it is not a table.
     """
     return csv_table(given_file(path, would_do), str(path), kind)
 
@@ -148,7 +148,7 @@ def jsonl_table(raw: bytes, name: str, kind: type[HeadscopeError]) -> UserTable:
             try:
                 rows[number] = _json_value(line)
             except ValueError as error:
-                invalid.append(InvalidRow(number, f"no JSON: {first_line(error):.150}"))
+                invalid.append(InvalidRow(number, f"{first_line(error):.150}"))
     return UserTable(name, (), rows, invalid)
 
 
@@ -156,13 +156,13 @@ def json_content(raw: bytes, name: str, kind: type[HeadscopeError]) -> Any:
     """The value of a JSON file.
 
     Raises:
-        HeadscopeError: it is not UTF-8 or no JSON, or an object has a key twice.
+        HeadscopeError: it is not UTF-8 or not JSON, or an object has a key twice.
     """
     text = _decoded(raw, name, kind)
     try:
         return _json_value(text)
     except ValueError as error:
-        raise kind(f"{name}: no JSON: {first_line(error):.150}") from error
+        raise kind(f"{name}: {first_line(error):.150}") from error
 
 
 def is_unicode(text: str) -> bool:
@@ -244,7 +244,7 @@ def _quoted_record(text: str, start: int) -> tuple[list[str], int]:
             cells.append(plain[0])
             position = plain.end()
         end = _FIELD_END.match(text, position)
-        if end is None:
+        if not end:
             after = text[position : position + 20]
             raise ValueError(f"{after!r} behind the closing quotation mark of a field")
         position = end.end()
@@ -270,10 +270,12 @@ def _json_value(text: str) -> Any:
     """The value of a JSON text.
 
     Raises:
-        ValueError: it is no JSON, is nested too deeply, has a key twice, or half of a character.
+        ValueError: it is not JSON, is nested too deeply, has a key twice, or half of a character.
     """
     try:
         value = json.loads(text, object_pairs_hook=_without_repeats)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"not JSON: {error}") from error
     except RecursionError:
         raise ValueError("lists or objects are nested too deeply") from None
     if _SURROGATE.search(text) and not is_unicode(json.dumps(value, ensure_ascii=False)):

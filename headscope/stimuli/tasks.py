@@ -285,7 +285,7 @@ def _fault(row: Any, columns: Iterable[str]) -> str:
         if not isinstance(row.get(name, ""), str | int | float | None):
             return f"{name} is {described(row[name])}; it should be text"
         if not is_unicode(_text(row, name)):
-            return f"{name} contains half of a character, which is no text in Unicode"
+            return f"{name} is not text in Unicode: it contains half of a character"
     for name in REQUIRED:
         if not _text(row, name).strip():
             return f"{name} is missing"
