@@ -48,6 +48,7 @@ from headscope.progress import Clock, Count, OnProgress
 from headscope.relations import relations_of
 from headscope.relations.effects import EFFECTS, effects_among, effects_of, of_attention
 from headscope.relations.relation import Relation
+from headscope.relations.window_pairs import KeptPairs
 from headscope.runs.checkpoint import RunCheckpoint, run_facts
 from headscope.runs.record import describe_input
 from headscope.runs.recorded_paths import shorten_paths
@@ -102,7 +103,10 @@ def classify_heads(
     text = prepare_text(loaded, relations, corpora, settings)
 
     # 3. fit baselines
-    baselines = fit_baselines(text.surveyed, relations, text.challenge, fixed=text.fixed_baselines)
+    pairs = KeptPairs()
+    baselines = fit_baselines(
+        text.surveyed, relations, text.challenge, fixed=text.fixed_baselines, pairs=pairs
+    )
     text = text.needed_by(baselines)
     session.clock.lap("survey")
 
@@ -128,7 +132,7 @@ def classify_heads(
     )
     with _weights(model, settings):
         read(
-            BatchReader(model, summed, settings.seed),
+            BatchReader(model, summed, settings.seed, pairs=pairs),
             text.stream,
             text.others,
             sums,
@@ -136,6 +140,7 @@ def classify_heads(
             keep=session.checkpoint.keep,
             listener=listener,
         )
+        del pairs  # those of stimuli that were stopped early
         session.checkpoint.keep(at_end=True)
         session.clock.lap("measure")
 

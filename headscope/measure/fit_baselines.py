@@ -13,7 +13,7 @@ from headscope.relations.hard_queries import ChosenBaseline
 from headscope.relations.parts import is_part, with_parts
 from headscope.relations.reference_baselines import ReferenceBaseline
 from headscope.relations.relation import Relation
-from headscope.relations.window_pairs import WindowPairs
+from headscope.relations.window_pairs import KeptPairs
 from headscope.stimuli.challenge import CHALLENGE
 
 MUCH_WORSE = 0.1
@@ -54,6 +54,7 @@ def fit_baselines(
     challenge: Sequence[Window] = (),
     *,
     fixed: Mapping[str, ReferenceBaseline] | None = None,
+    pairs: KeptPairs | None = None,
 ) -> FittedBaselines:
     """Measure all baselines at hard and easy queries; choose those that are not fixed.
 
@@ -63,11 +64,13 @@ def fit_baselines(
         challenge: windows that are read only for hard and easy queries.
         fixed: fixed baselines by relation; the others are chosen on these windows. None for a
             language without fixed ones.
+        pairs: keeps the pairs of the windows, which are read later.
     """
+    pairs = pairs or KeptPairs()
     reference = fixed or {}
     tested = [relation for relation in relations if relation.baseline is not None]
     free = [relation for relation in tested if relation.id not in reference]
-    choices = _chosen_on(windows, free)
+    choices = _chosen_on(windows, free, pairs)
     for name, row in reference.items():
         choices[name] = row.choice
     tested = [relation for relation in tested if relation.id in choices]
@@ -78,7 +81,7 @@ def fit_baselines(
         hits[relation.id] = BaselineHits(relation, choice.target_classes)
         compared[relation.id] = ComparedRates(relation, choice)
     for window in (*windows, *challenge):
-        window_pairs = WindowPairs(window)
+        window_pairs = pairs.of(window)
         for relation in tested:
             if window.stimulus in relation.stimuli:
                 hits[relation.id].add(window_pairs, window_pairs.targets(relation))
@@ -98,12 +101,12 @@ def fit_baselines(
 
 
 def _chosen_on(
-    windows: Sequence[Window], relations: Sequence[Relation]
+    windows: Sequence[Window], relations: Sequence[Relation], pairs: KeptPairs
 ) -> dict[str, ChosenBaseline]:
     """The baselines that are right most often on a text, of the relations with a query there."""
     hits = {relation.id: BaselineHits(relation) for relation in relations}
     for window in windows if relations else ():
-        window_pairs = WindowPairs(window)
+        window_pairs = pairs.of(window)
         for relation in relations:
             if window.stimulus in relation.stimuli:
                 hits[relation.id].add(window_pairs, window_pairs.targets(relation))
