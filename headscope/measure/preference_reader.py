@@ -91,9 +91,12 @@ class PreferenceReader:
         """Add the number of queries, and for each layer that of preferred targets."""
         block, relation = self._rows.T
         np.add.at(tally.queries, (block, relation), 1)
-        for layer, preferred in self._preferred.items():
-            hits = preferred.cpu().double().numpy()
-            np.add.at(tally.hits, (block, relation, layer), hits)
+        if not self._preferred:
+            return
+        # all layers come back from the device in one copy
+        hits = torch.stack([*self._preferred.values()]).cpu().double().numpy()
+        for layer, of_layer in zip(self._preferred, hits, strict=True):
+            np.add.at(tally.hits, (block, relation, layer), of_layer)
 
 
 def preference_reader(
