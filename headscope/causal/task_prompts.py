@@ -234,7 +234,7 @@ def _answer_tokens(tokenizer: Tokenizer, prompt: str, answer: str) -> Tokens:
 
 
 def _encoded(tokenizer: Tokenizer, text: str) -> Tokens:
-    return tuple(tokenizer.encode(Document("prompt", text, ())).tokens.tolist())
+    return tuple(tokenizer.encode_prompt(Document("prompt", text, ())).tokens.tolist())
 
 
 def aligned_at_end(

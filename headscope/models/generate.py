@@ -46,13 +46,14 @@ def continue_window(model: Model, window: Window, count: int) -> Window:
     texts = [tokenizer.decode(tokens[:end]) for end in range(len(tokens) + 1)]
     # bytes of a part of a character may take more room than the character
     offsets = np.maximum.accumulate([len(text) for text in texts]).clip(max=len(texts[-1]))
+    tokenized = TokenizedDocument(
+        read_text(window.name, texts[-1]),
+        np.array(tokens, np.int64),
+        tokenizer.spell(tokens),
+        np.stack([offsets[:-1], offsets[1:]], 1),
+    )
     (longer,) = cut_windows(
-        TokenizedDocument(
-            read_text(window.name, texts[-1]),
-            np.array(tokens, np.int64),
-            tokenizer.spell(tokens),
-            np.stack([offsets[:-1], offsets[1:]], 1),
-        ),
+        tokenized if tokenizer.plain_prompts else tokenizer.without_special_words(tokenized),
         tokenizer.bos,
         tokenizer.bos_string,
         max_length=len(tokens) + 1,

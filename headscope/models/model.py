@@ -90,6 +90,12 @@ class Model:
         layers, heads = self.attention_layers, self.heads
         check_head_exists(layer, head, layers=layers, heads=heads, where=self.name)
 
+    def with_plain_prompts(self, plain: bool) -> Model:
+        """The model, for prompts in which a special token's text is plain text if `plain`."""
+        if plain == self.tokenizer.plain_prompts:
+            return self
+        return replace(self, tokenizer=self.tokenizer.with_plain_prompts(plain))
+
     @property
     def bridge(self) -> Any:
         """TransformerLens' view of a model that was loaded for the lens engine."""

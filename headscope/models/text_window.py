@@ -15,13 +15,13 @@ from headscope.models.model import Model
 def text_window(model: Model, text: str, generated: int = 0) -> Window:
     """A text as a model reads it: the beginning-of-text token before it, an encoder's end after it.
 
-    Its words are those of plain text, without annotation.
+    Its words are those of plain text, without annotation; a special token in it is no word.
 
     Raises:
         HeadscopeError: the text is empty, or longer than the model's context less `generated`.
     """
     tokenizer = model.tokenizer
-    tokenized = tokenizer.encode(_document(text))
+    tokenized = tokenizer.encode_prompt(_document(text))
     count = len(tokenized.tokens)
     if not count:
         raise HeadscopeError("the text is empty: there is nothing to attend to")

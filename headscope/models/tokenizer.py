@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 from numpy import ndarray
 from transformers import AutoTokenizer
 
@@ -64,6 +66,8 @@ class Tokenizer:
         self._rows = rows
         self.template: ChatTemplate | None = None
         """Template text around each document, as around a user's message."""
+        self.plain_prompts = False
+        """True if special tokens in a prompt are plain text, as in a corpus."""
         if rows is not None:
             special = [token for token in (self.frame.end, self.mask) if token is not None]
             self._check_ids([self.bos, *special, *ordinary_ids(backend)], "its vocabulary")
@@ -103,13 +107,24 @@ class Tokenizer:
         )
         return tokenizer
 
-    def encode(self, document: Document) -> TokenizedDocument:
-        """The document's tokens, without a beginning-of-text token."""
+    def with_plain_prompts(self, plain: bool) -> Tokenizer:
+        """The same tokenizer, with another value of `plain_prompts`."""
+        tokenizer = copy.copy(self)
+        tokenizer.plain_prompts = plain
+        return tokenizer
+
+    def encode(self, document: Document, *, special: bool = False) -> TokenizedDocument:
+        """The document's tokens, without a beginning-of-text token.
+
+        Args:
+            document: a text of a corpus.
+            special: whether `<s>` in it is that token, instead of three or more pieces of text.
+        """
         encoded = self._backend(
             document.text,
             return_offsets_mapping=True,
             add_special_tokens=False,
-            split_special_tokens=True,  # `<s>` in running text is text
+            split_special_tokens=not special,
             verbose=False,
         )
         # an added token may have no embedding as long as no text holds it
@@ -120,6 +135,61 @@ class Tokenizer:
             self.spell(encoded["input_ids"]),
             self._offsets(encoded),
         )
+
+    def encode_prompt(self, document: Document) -> TokenizedDocument:
+        """A prompt's tokens, without those that the model's windows begin and end with anyway.
+
+        Special tokens are special unless `plain_prompts`. Their characters are no words, as those
+        of a chat template are none. A prompt that begins with the beginning-of-text token itself
+        has it once.
+        """
+        if self.plain_prompts:
+            return self.encode(document)
+        tokenized = self.without_special_words(self.encode(document, special=True))
+        tokens = tokenized.tokens
+        # within a template, the message begins and ends elsewhere
+        if self.template is not None:
+            return tokenized
+        start = int(tokens[:1].tolist() == [self.bos])
+        stop = len(tokens)
+        if self.frame.end is not None and tokens[start:][-1:].tolist() == [self.frame.end]:
+            stop -= 1
+        return replace(
+            tokenized,
+            tokens=tokens[start:stop],
+            strings=tokenized.strings[start:stop],
+            offsets=tokenized.offsets[start:stop],
+        )
+
+    def without_special_words(self, tokenized: TokenizedDocument) -> TokenizedDocument:
+        """The text without the words that lie in special tokens, such as `im_start`."""
+        is_special = self._is_special(tokenized)
+        if not is_special.any():
+            return tokenized
+        inside = np.zeros(len(tokenized.document.text), bool)
+        for start, end in tokenized.offsets[is_special].tolist():
+            inside[start:end] = True
+        words = [word for word in tokenized.document.words if not inside[word.start]]
+        return replace(tokenized, document=replace(tokenized.document, words=tuple(words)))
+
+    def count_special(self, text: str) -> int:
+        """The number of special tokens in a prompt, as `encode_prompt` reads it."""
+        return int(self._is_special(self.encode_prompt(Document("prompt", text, ()))).sum())
+
+    def _is_special(self, tokenized: TokenizedDocument) -> Bool[ndarray, " token"]:
+        """True at each special token, except one for unknown text that the text does not spell."""
+        is_special = np.isin(tokenized.tokens, self._special_tokens)
+        unknown = np.flatnonzero(tokenized.tokens == self._backend.unk_token_id)
+        for position in unknown.tolist():
+            start, end = tokenized.offsets[position]
+            is_special[position] = tokenized.document.text[start:end] == self._backend.unk_token
+        return is_special
+
+    @cached_property
+    def _special_tokens(self) -> list[int]:
+        added = self._backend.added_tokens_decoder.items()
+        marked = {token for token, content in added if content.special}
+        return sorted(marked | set(self._backend.all_special_ids))
 
     def _offsets(self, encoded: Any) -> Int[ndarray, "token 2"]:
         """Characters that each token holds; none for the blank before a word (XLM-R's `▁`)."""
