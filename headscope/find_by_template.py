@@ -14,7 +14,7 @@ from pydantic import Field, PlainValidator
 
 from headscope.corpus.window import Window
 from headscope.errors import PatternError, check_choice, reported_as
-from headscope.options import Device, Revision, Source, Text, checked, not_allowed
+from headscope.options import Device, Plain, Revision, Source, Text, checked, not_allowed
 from headscope.resolve import ModelOrRun
 from headscope.statistics.result import by_name
 from headscope.text_patterns import patterns
@@ -83,6 +83,7 @@ def find_heads(
     text: Text,
     template: Template,
     *,
+    plain: Plain = False,
     source: Source = None,
     revision: Revision = None,
     device: Device = "auto",
@@ -114,7 +115,7 @@ def find_heads(
     """
     if isinstance(template, str):
         check_choice("template", template, TEMPLATES)
-    read = patterns(model, text, source=source, revision=revision, device=device)
+    read = patterns(model, text, plain=plain, source=source, revision=revision, device=device)
     size = len(read.window)
     seen = ~read.window.attention_kind.hidden(size)
     matrix = _matrix(template, read.window) * seen

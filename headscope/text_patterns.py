@@ -23,11 +23,12 @@ from headscope.errors import PatternError, reported_as
 from headscope.heads import head_name, layer_name, parse_head
 from headscope.models.engines.engine import stream_patterns
 from headscope.models.model import Model
-from headscope.models.text_window import check_unicode, text_window
+from headscope.models.text_window import check_unicode, special_notes, text_window
 from headscope.options import (
     Device,
     Overwrite,
     PathName,
+    Plain,
     Revision,
     Source,
     Text,
@@ -74,6 +75,8 @@ class Patterns:
     """Words of the text, without annotation; a mark is a word."""
     window: Window
     """The text as the model read it."""
+    notes: tuple[str, ...] = ()
+    """A note on the special tokens in the text, if there are any; `save` does not keep it."""
 
     @property
     def tokens(self) -> list[str]:
@@ -292,6 +295,7 @@ def patterns(
     heads: Annotated[
         Numbers, Field(description="Numbers of the heads to read in each layer. Default: all.")
     ] = None,
+    plain: Plain = False,
     source: Source = None,
     revision: Revision = None,
     device: Device = "auto",
@@ -311,6 +315,7 @@ def patterns(
     """
     check_unicode(text)
     loaded, _ = model_or_run(model, source=source, revision=revision, device=device)
+    loaded = loaded.with_plain_prompts(plain)
     window = text_window(loaded, text)
     chosen_layers = loaded.attention_layers if layers is None else tuple(layers)
     chosen_heads = tuple(range(loaded.heads)) if heads is None else tuple(heads)
@@ -323,6 +328,7 @@ def patterns(
         heads=chosen_heads,
         words=_word_spans(loaded, window),
         window=window,
+        notes=special_notes(loaded, [text]),
     )
 
 

@@ -14,6 +14,7 @@ from headscope.cli.shell_options import (
     Corpus,
     ModelOrRun,
     Overwrite,
+    Plain,
     Printed,
     Run,
     Source,
@@ -154,6 +155,7 @@ def show(
     out: Annotated[
         Path | None, typer.Option(help="Write a .html, .png, .svg or .pdf file. Default: print.")
     ] = None,
+    plain: Plain = False,
     overwrite: Overwrite = False,
     source: Source = None,
 ) -> None:
@@ -169,7 +171,7 @@ def show(
 
     if out is None and not is_one_head(several_names(head)):
         raise HeadscopeError(f"{one_line(head)}: several heads are written to a file; add --out")
-    view = show_heads(model, head, text, generate=generate, source=source)
+    view = show_heads(model, head, text, generate=generate, plain=plain, source=source)
     if out is None:
         if not isinstance(view, HeadsView):
             print_rich(view.grid())
@@ -178,6 +180,8 @@ def show(
     content = view.html().encode("utf-8") if page else draw(view.figure(), out)
     write_file(out, content, overwrite=overwrite)
     print_written([out])
+    for note in view.notes:
+        print_text(f"note: {one_line(note)}")
 
 
 @command(
@@ -232,6 +236,7 @@ def serve(
     device: Annotated[
         str, typer.Option(help="Device, such as cpu or cuda; auto uses a GPU if there is one.")
     ] = "auto",
+    plain: Plain = False,
     source: Source = None,
 ) -> None:
     """Serve a live page: every head on any sentence, and the effect of ablating heads.
@@ -246,7 +251,8 @@ def serve(
     from headscope.serve.open_page import open_page
     from headscope.serve.server import serve as answer
 
-    live = Live(*model_or_run(model, source=source, device=device))
+    loaded, run = model_or_run(model, source=source, device=device)
+    live = Live(loaded.with_plain_prompts(plain), run)
     if live.run is None:
         print_text(
             f"no tags without a run; headscope classify {one_line(model)} finds what its heads do"

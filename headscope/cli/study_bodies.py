@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headscope.cli.files import CSV, PICTURES, check_targets, print_written, write_study
-from headscope.cli.shell_options import ModelOrRun, Overwrite, takes_settings
+from headscope.cli.shell_options import ModelOrRun, Overwrite, Plain, takes_settings
 from headscope.cli.study_command import StudyCall, body, command_of
 from headscope.cli.terminal import message_listener, print_rich, print_text, stop_code, warn
 from headscope.errors import HeadscopeError
@@ -188,6 +188,7 @@ def ablate(
         ),
     ] = None,
     prompts: Annotated[int | None, typer.Option(help="With --task: maximum prompts.")] = None,
+    plain: Plain = False,
     revision: Annotated[
         str | None, typer.Option(help="With --task: branch, tag or commit on the hub.")
     ] = None,
@@ -199,7 +200,8 @@ def ablate(
     written, such as atlas:mini, is written with --out.
     """
     call.check()
-    options: dict[str, Any] = {"find": True} if find else {}
+    flags = {"find": find, "plain": plain}
+    options: dict[str, Any] = {name: True for name, is_given in flags.items() if is_given}
     numbers = {"top": top, "metric": metric, "prompts": prompts, "revision": revision}
     options |= {name: value for name, value in numbers.items() if value is not None}
     if call.arguments["task"] is not None:
@@ -208,7 +210,7 @@ def ablate(
         return
     if options or call.figure:
         raise HeadscopeError(
-            "--top, --find, --metric, --prompts, --revision and --figure need --task"
+            "--top, --find, --metric, --prompts, --plain, --revision and --figure need --task"
         )
     _ablate_tags(call, Path(run))
 
@@ -250,6 +252,7 @@ def explain(
             help="With --at: position of another query, from 0.", min=0, show_default=False
         ),
     ] = None,
+    plain: Plain = False,
     programs: Annotated[
         Path | None,
         typer.Option(
@@ -279,6 +282,7 @@ def explain(
     faults = {
         "--at needs HEAD, and HEAD --at": is_at != is_named,
         "--query needs --at": query is not None and not is_at,
+        "--plain needs --at": plain and not is_at,
         "--figure needs --replace": call.figure is not None and not replace,
         "choose one of --at, --programs and --replace": is_at + (programs is not None) + replace
         > 1,
@@ -289,7 +293,7 @@ def explain(
     arguments: dict[str, Any] = {}
     if is_at:
         function = "explain.one_query:explain_at"
-        arguments = {"text": at, "head": head, "query": query}
+        arguments = {"text": at, "head": head, "query": query, "plain": plain}
     elif programs is not None:
         function = "explain.program_scores:score_programs"
         arguments = {"programs": programs}

@@ -63,7 +63,7 @@ DIRECTIONS = (
     "direction: an effect of a head below 0 is harm; an effect of a tag is a divergence, always "
     "above 0, and a loss of the next token beyond the control's is harm"
 )
-TASK_OPTIONS = ("find", "metric", "prompts", "revision", "top")
+TASK_OPTIONS = ("find", "metric", "plain", "prompts", "revision", "top")
 """Arguments of `ablate_task` that `ablate` does not name itself."""
 NORM_TOKENS = 1_024
 """Tokens on which the norms of heads' outputs are measured."""

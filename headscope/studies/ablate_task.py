@@ -17,7 +17,7 @@ from headscope.errors import CorpusError, HeadscopeError
 from headscope.heads import parse_head
 from headscope.models.families import refuse_encoder
 from headscope.models.model import Model
-from headscope.options import Device, Name, Positive, Revision, Seed, Source
+from headscope.options import Device, Name, Plain, Positive, Revision, Seed, Source
 from headscope.progress import Progress, Steps, progress_bar
 from headscope.resolve import ModelOrRun, model_or_run
 from headscope.runs.listing import selected_heads
@@ -114,6 +114,7 @@ def ablate_task(
     prompts: Annotated[
         Positive | None, Field(description="Maximum number of prompts. Default: all.")
     ] = None,
+    plain: Plain = False,
     seed: Seed = 0,
     progress: Progress = True,
     source: Source = None,
@@ -141,6 +142,7 @@ def ablate_task(
     with progress_bar(progress, "ablating", unit="heads") as bar:
         loaded, run = model_or_run(model, source=source, revision=revision, device=device)
         refuse_encoder(loaded, "ablate --task")
+        loaded = loaded.with_plain_prompts(plain)
         together = [] if heads is None else _named_heads(loaded, run, heads)
         spelled = TaskPrompts.of(checked_task, loaded)
         make_test = partial(

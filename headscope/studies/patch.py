@@ -29,8 +29,8 @@ from headscope.errors import HeadscopeError
 from headscope.heads import head_name
 from headscope.models.families import refuse_encoder
 from headscope.models.model import Model
-from headscope.models.text_window import text_window
-from headscope.options import Device, Flag, Heads, NonNegative, Source
+from headscope.models.text_window import special_notes, text_window
+from headscope.options import Device, Flag, Heads, NonNegative, Plain, Source
 from headscope.progress import OnProgress, Progress, Steps, progress_bar
 from headscope.relations import relations_of
 from headscope.relations.head_type import ALL
@@ -116,6 +116,7 @@ def patch(
         Flag(""),
         Field(description="Maximum number of edges of a head; 0 for none."),
     ] = 8,
+    plain: Plain = False,
     progress: Progress = True,
     source: Source = None,
     device: Device = "auto",
@@ -141,7 +142,7 @@ def patch(
     run = the_run(run)
     places = selected_heads(run, heads)
     with progress_bar(progress, "patching", unit="patches") as bar:
-        model = model_of(run, source=source, device=device)
+        model = model_of(run, source=source, device=device).with_plain_prompts(plain)
         refuse_encoder(model, "study patch")
         patching = _Patching(run, Rerunner(model), places, edges, bar)
         if isinstance(prompts, Task):
@@ -212,7 +213,7 @@ class _Patching:
         if not abs(one - other) > LEAST_GAP * max(abs(one), abs(other)):
             raise HeadscopeError(f"{metric} is {one:.6g} after both prompts; choose other words")
         table = self._table(pair, clean)
-        notes = []
+        notes = [*special_notes(model, [str(prompts.clean), str(prompts.corrupt)])]
         if len(clean) != len(corrupt):
             notes.append(
                 f"the prompts are aligned at their ends; {_compared_tokens(clean, corrupt)}"
@@ -269,10 +270,12 @@ class _Patching:
             HeadscopeError: the model distinguishes too few pairs.
         """
         usable = []
+        texts: list[str] = []
         for row in task.rows:
             pair = self._pair(row)
             if pair is not None:
                 usable.append(pair)
+                texts += [row.prompt, row.corrupt]
         counted = f"{len(usable)} of {len(task.rows)} pairs"
         if len(usable) < FEWEST_PAIRS:
             raise HeadscopeError(
@@ -288,7 +291,7 @@ class _Patching:
             f"{clean:+.3f}, corrupt {corrupt:+.3f}",
             table=table,
             terminal_table=_strongest(table),
-            notes=_notes_on_lengths(usable),
+            notes=[*special_notes(self.rerunner.model, texts), *_notes_on_lengths(usable)],
             values={"clean": clean, "corrupt": corrupt, "pairs": len(usable)},
             draw=STUDY.draw,
         )
@@ -501,7 +504,11 @@ def single_token(model: Model, text: str, option: str) -> int:
     Raises:
         HeadscopeError: the text is several tokens, or none.
     """
-    tokens = model.tokenizer.encode(Document("answer", text, ())).tokens.tolist()
+    tokenizer = model.tokenizer
+    tokenizer.check_length(text, model.context)
+    # a special token may be the answer, such as the one that ends a turn
+    encoded = tokenizer.encode(Document("answer", text, ()), special=not tokenizer.plain_prompts)
+    tokens = encoded.tokens.tolist()
     if len(tokens) != 1:
         pieces = ", ".join(map(repr, model.tokenizer.spell(tokens))) or "none"
         raise HeadscopeError(

@@ -69,7 +69,7 @@ MADE_UP = {
     "patch": lambda ask, run, corpus: ask(run, clean="x1z", corrupt="x2z", heads="all", edges=2),
     "prune": lambda ask, run, corpus: ask(run, corpus, max_tokens=400),
     "redundancy": lambda ask, run, corpus: ask(run, windows=4, queries=3),
-    "explain_at": lambda ask, run, corpus: ask(run, "x1z", "L0H0", corpus, windows=8, features=2),
+    "explain_at": lambda ask, run, corpus: ask(run, "L0H0", "x1z", corpus, windows=8, features=2),
     "score_programs": lambda ask, run, corpus: score_uniform(ask, run, corpus),
     "sweep": lambda ask, run, corpus: sweep_result("runs", cells()),
     "verify": lambda ask, run, corpus: ranks(run, corpus),

@@ -95,7 +95,7 @@ def test_a_query_under_the_mouse_has_a_table_of_keys_with_their_terms(browser, p
     body = {"text": TEXT, "head": "L1H2"}
     tokens = page.post("/read", {"text": TEXT})[1]["tokens"]
     attention = page.post("/head", body)[1]["matrix"][-1]
-    result = hs.explain_at(live.model, TEXT, "L1H2").table.set_index("key")
+    result = hs.explain_at(live.model, "L1H2", TEXT).table.set_index("key")
     _, *rows = seen.found
     keys = page.post("/explain", body)[1]["queries"][-1]
     assert len(rows) == len(keys) > 1
