@@ -17,6 +17,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from headscope.causal.loss import logit_map
 from headscope.errors import HeadscopeError, ModelError, first_line
 from headscope.models.engines.engine import StoppedError
 from headscope.models.families import refuse_encoder, refuse_mixed_heads
@@ -104,6 +105,8 @@ class DirectPaths:
     final_norm: FrozenNorm
     """The last one."""
     unembedding: Any
+    logit_scale: float
+    """Factor between the unembedded stream and the logits (Cohere, Granite)."""
 
     @property
     def layers(self) -> int:
@@ -112,10 +115,10 @@ class DirectPaths:
 
     @torch.no_grad()
     def directions(self, tokens: Int[Tensor, " token"]) -> Float[Tensor, "token d_model"]:
-        """Each token's unembedding as a direction of the residual stream before the last norm."""
+        """Each token's unembedding, scaled as its logit is, as a direction before the last norm."""
         weight = self.unembedding.weight
         rows = weight[tokens.to(weight.device)].float()
-        return self.final_norm.pulled_back(rows)
+        return self.final_norm.pulled_back(rows) * self.logit_scale
 
     @torch.no_grad()
     def through_heads(
@@ -265,6 +268,7 @@ def _find_paths(network: Any, heads: int) -> DirectPaths:
         post_norms=post_norms,
         final_norm=final_norm,
         unembedding=unembedding,
+        logit_scale=logit_map(network).scale,
     )
 
 
@@ -334,11 +338,7 @@ def _final_modules(
     # by the matrix that `directions` reads, and not by its module
     bias = getattr(unembedding, "bias", None)
     rebuilt = nn.functional.linear(final, unembedding.weight, bias).float()
-    config = network.config.get_text_config(decoder=True)
-    cap = getattr(config, "final_logit_softcapping", None)
-    if cap is not None:
-        rebuilt = torch.tanh(rebuilt / cap) * cap
-    if _share_off(rebuilt, logits) >= _tolerance(final):
+    if _share_off(logit_map(network).logits(rebuilt), logits) >= _tolerance(final):
         raise ModelError("the logits are not the last norm's output, unembedded")
     inside = set(last.modules())
     for call in calls.values():

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -14,10 +14,12 @@ from jaxtyping import Float, Int
 from numpy import ndarray
 from torch import Tensor, nn
 
+from headscope.attention_kind import CAUSAL
 from headscope.causal.intervention import Intervention
 from headscope.corpus.window import Window
 from headscope.errors import ModelError
 from headscope.models.families import refuse_encoder, refuse_mixed_heads
+from headscope.models.layout.dimensions import attention_kind
 from headscope.models.model import Model
 from headscope.models.plain_network import plain_network_of
 from headscope.models.stream import LITTLE_PADDING, batch_tokens_on, in_batches, padded_tokens
@@ -25,10 +27,16 @@ from headscope.models.stream import LITTLE_PADDING, batch_tokens_on, in_batches,
 LOGIT_CELLS = 2**24
 """Logits that exist at once: 64 MB in single precision, whatever the vocabulary."""
 UNEMBEDDING_TOLERANCE = 1e-2
-"""Largest difference of logits, which are of the order of 10, that half precision explains."""
+"""Largest difference of logits, as a share of the largest, that half precision explains."""
+PROBED_LOGITS = (30.0, 1000.0)
+"""Largest logits at which a network's own are compared: caps are 30 in Gemma, 15 in nanochat."""
+LARGEST_STATE = 1e4
+"""Largest state of such a comparison, which half precision can hold."""
+SCALES = ("logit_scale", "logits_scaling", "lm_head_multiplier")
+"""Names of a scale of logits in configurations; some models multiply by it, others divide."""
 
 Advance = Callable[[int], None]
-_checked_networks: WeakSet[nn.Module] = WeakSet()
+_logit_maps: WeakKeyDictionary[nn.Module, LogitMap] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,12 +135,11 @@ def chunked_losses(
     network: Any, stream: Float[Tensor, "target d_model"], labels: Int[Tensor, " target"]
 ) -> Iterator[Float[Tensor, " some"]]:
     """−ln p of each label, for as many targets at a time as logits may exist at once."""
-    unembed = network.get_output_embeddings()
-    vocabulary = int(unembed.weight.shape[0])
+    vocabulary = int(network.get_output_embeddings().weight.shape[0])
     rows = max(1, LOGIT_CELLS // vocabulary)
     for start in range(0, len(stream), rows):
         part = slice(start, start + rows)
-        logits = unembed(stream[part])
+        logits = logits_of(network, stream[part])
         precision = torch.promote_types(logits.dtype, torch.float32)
         wide_logits = logits.to(precision)
         yield nn.functional.cross_entropy(wide_logits, labels[part], reduction="none")
@@ -143,32 +150,132 @@ def network_of(model: Model) -> Any:
 
     Raises:
         ModelError: it is an encoder, or runs by another engine, or mixes its heads' outputs before
-            W_O, or its logits are more than its last residual stream times the unembedding.
+            W_O, or `logit_map` does not know how its logits come from its last residual stream.
     """
     refuse_encoder(model, "what changes its heads and reads its loss")
     refuse_mixed_heads(model)
     network = plain_network_of(model)
-    if network not in _checked_networks:
-        _check_unembedding(model.name, network)
-        _checked_networks.add(network)
+    check_logits(model.name, network)
     return network
 
 
-@torch.inference_mode()
-def _check_unembedding(name: str, network: Any) -> None:
-    """Refuse models that scale or cap their logits: their loss would be wrong without a word."""
-    vocabulary = len(network.get_input_embeddings().weight)
-    tokens = torch.arange(8, device=network.device)[None] % vocabulary
+def check_logits(name: str, network: Any) -> None:
+    """Refuse a network whose logits `logits_of` cannot compute: they would be wrong silently.
+
+    Raises:
+        ModelError: see `logit_map`.
+    """
+    try:
+        logit_map(network)
+    except ModelError as error:
+        raise ModelError(f"{name}: {error}") from error
+
+
+@dataclass(frozen=True)
+class LogitMap:
+    """What a network does to its unembedded stream u: logits = c · tanh(s · u / c), or s · u."""
+
+    scale: float = 1.0
+    """The factor s; Cohere multiplies by it, Granite and MiniCPM divide."""
+    cap: float | None = None
+    """The cap c of Gemma 2; None for no cap."""
+
+    def logits(self, unembedded: Float[Tensor, "*_ token"]) -> Float[Tensor, "*_ token"]:
+        """The logits of an unembedded stream, in its precision."""
+        logits = unembedded if self.scale == 1 else unembedded * self.scale
+        return logits if self.cap is None else torch.tanh(logits / self.cap) * self.cap
+
+
+def logits_of(
+    network: Any, states: Float[Tensor, "*_ d_model"], tokens: list[int] | None = None
+) -> Float[Tensor, "*_ token"]:
+    """The logits of states that stand before the unembedding: biased, scaled and capped.
+
+    Args:
+        network: a network whose unembedding `logit_map` knows.
+        states: the stream after the last norm; of an encoder the input of its unembedding.
+        tokens: those whose logits are computed. Default: the vocabulary.
+    """
     unembed = network.get_output_embeddings()
-    stream = last_stream(network, tokens)
-    logits = network(tokens, use_cache=False).logits
-    apart = float("inf")
-    if unembed is not None:
-        difference = unembed(stream) - logits
-        apart = float(difference.abs().max())
-    scale = max(1.0, float(logits.abs().max()))
-    if not apart <= UNEMBEDDING_TOLERANCE * scale:
+    if tokens is None:
+        unembedded = unembed(states)
+    else:
+        bias = getattr(unembed, "bias", None)
+        chosen = None if bias is None else bias[tokens]
+        unembedded = nn.functional.linear(states, unembed.weight[tokens], chosen)
+    return logit_map(network).logits(unembedded)
+
+
+def logit_map(network: Any) -> LogitMap:
+    """The scale and the cap by which a network's own logits come from its unembedded stream.
+
+    Raises:
+        ModelError: it has no unembedding, or does something else with its logits.
+    """
+    if network not in _logit_maps:
+        _logit_maps[network] = _found_logit_map(network)
+    return _logit_maps[network]
+
+
+@torch.inference_mode()
+def _found_logit_map(network: Any) -> LogitMap:
+    """The map that the configuration names and the network's own logits confirm."""
+    unembed = network.get_output_embeddings()
+    if unembed is None:
+        raise ModelError("it has no unembedding, so that there are no logits to read")
+    tokens = torch.arange(8, device=network.device)[None] % len(
+        network.get_input_embeddings().weight
+    )
+    is_causal = attention_kind(network.config) == CAUSAL
+    options = {"use_cache": False} if is_causal else {}
+    seen: list[Tensor] = []
+
+    def own_logits(factor: float) -> Tensor:
+        """The network's logits with the unembedding's input multiplied."""
+
+        def multiply(_: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+            seen.append(inputs[0])
+            return (inputs[0] * factor, *inputs[1:])
+
+        with unembed.register_forward_pre_hook(multiply):
+            logits: Tensor = network(tokens, **options).logits
+        return logits.float()
+
+    # a decoder's states are read before what stands between them and the unembedding (MiniCPM)
+    natural = own_logits(1.0)
+    states = last_stream(network, tokens) if is_causal else seen[-1]
+
+    # weak logits show no cap: states are multiplied until the largest logits would be so large
+    largest = float(unembed(states).abs().max())
+    longest = float(states.abs().max())
+    factors = [1.0]
+    for level in PROBED_LOGITS:
+        if largest > 0:
+            factors.append(min(level / largest, LARGEST_STATE / longest))
+    probes = [(states * factor, own_logits(factor)) for factor in factors]
+
+    config = network.config.get_text_config(decoder=is_causal)
+    caps = dict.fromkeys([None, getattr(config, "final_logit_softcapping", None)])
+    scales = [1.0]
+    for name in SCALES:
+        scale = getattr(config, name, None)
+        if scale:
+            scales += [float(scale), 1 / float(scale)]
+
+    def difference(candidate: LogitMap) -> float:
+        """The largest difference from the network's logits, as a share of these."""
+        shares = []
+        for probed, own in probes:
+            apart = (candidate.logits(unembed(probed)).float() - own).abs().max()
+            shares.append(float(apart / own.abs().max().clamp_min(1)))
+        return max(shares, key=lambda share: (share != share, share))
+
+    candidates = [LogitMap(scale, cap) for scale in scales for cap in caps]
+    found = min(candidates, key=difference)
+    if not difference(found) <= UNEMBEDDING_TOLERANCE:
         raise ModelError(
-            f"{name}: its logits are not its last residual stream times its unembedding "
-            f"(they differ by {apart:.2g}), so that its loss cannot be taken in chunks"
+            "its logits are not its last residual stream times its unembedding, with the scale and "
+            f"the cap of its configuration (they differ by {difference(found):.2g} of the largest, "
+            f"which is {float(natural.abs().max()):.3g}), so that they cannot be computed from it"
         )
+    return found

@@ -16,6 +16,7 @@ from numpy import ndarray
 from torch import Tensor
 
 from headscope.causal.intervention import AttentionChange, RowHeadsSet
+from headscope.causal.loss import logits_of
 from headscope.causal.rerun import CleanRun, Rerunner, TokenRows
 from headscope.corpus.window import Window
 from headscope.models.engines.attention import AttentionCall, Output
@@ -231,8 +232,7 @@ def likeliest_next(rerunner: Rerunner, window: Window) -> int:
     """The most likely token after a prompt."""
     clean = rerunner.clean(_rows(rerunner, window))
     last = rerunner.streams(clean, None)[:, -1]
-    unembed = rerunner.network.get_output_embeddings()
-    return int(unembed(last).argmax())
+    return int(logits_of(rerunner.network, last).argmax())
 
 
 @torch.inference_mode()
@@ -269,12 +269,11 @@ def _metrics(
     rerunner: Rerunner, streams: Float[Tensor, "row position d_model"], compared: Sequence[int]
 ) -> list[float]:
     """The logit difference of each row after its last token."""
-    unembed = rerunner.network.get_output_embeddings()
     answer, wrong = compared
     metrics = []
     for stream in streams:
         last = stream[None, -1:]
-        logits = unembed(last).float()[0, -1]
+        logits = logits_of(rerunner.network, last).float()[0, -1]
         difference = logits[answer] - logits[wrong]
         metrics.append(float(difference))
     return metrics

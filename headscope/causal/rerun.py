@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from headscope.causal.intervention import HeadOutputs, Intervention, by_head
-from headscope.causal.loss import chunked_losses, last_stream, network_of
+from headscope.causal.loss import check_logits, chunked_losses, last_stream, logits_of, network_of
 from headscope.models.engines.engine import StoppedError
 from headscope.models.families import refuse_mixed_heads
 from headscope.models.layout.projections import block_input, layer_list, outputs_by_layer
@@ -122,6 +122,8 @@ class Rerunner:
         predicts = model.attention_kind.predicts_next
         self.network: Any = network_of(model) if predicts else plain_network_of(model)
         self.score = Score.of(model) if score is None else score
+        if self.score is Score.MASKED:
+            check_logits(model.name, self.network)
         layers = model.layers + len(model.others)
         self.blocks = layer_list(self.network, layers)
         outputs = outputs_by_layer(self.network)
@@ -179,11 +181,10 @@ class Rerunner:
             clean: the untouched run of one row.
             intervention: a change of the model; None leaves it as it is.
         """
-        unembed = self.network.get_output_embeddings()
         (stream,) = self.streams(clean, intervention)
         parts = []
         for part in torch.split(stream, UNEMBED_ROWS):
-            logits = unembed(part).float()
+            logits = logits_of(self.network, part).float()
             parts.append(logits.log_softmax(-1))
         return torch.cat(parts)
 

@@ -15,6 +15,7 @@ from torch import Tensor
 from headscope.causal.gradients import frozen_weights
 from headscope.causal.head_set import Head, heads_by_layer, mean_outputs, output_norms
 from headscope.causal.intervention import HeadOutputs, HeadsSet, OutputChange
+from headscope.causal.loss import logits_of
 from headscope.causal.rerun import CleanRun, Rerunner
 from headscope.causal.task_prompts import PromptBatch, TaskPrompts, aligned_at_end
 from headscope.errors import ModelError
@@ -252,9 +253,7 @@ class TaskRunner:
     def _log_probabilities(
         self, states: Float[Tensor, "place d_model"]
     ) -> Float[Tensor, "place vocabulary"]:
-        unembed = self.rerunner.network.get_output_embeddings()
-        logs: Tensor = unembed(states).float().log_softmax(-1)
-        return logs
+        return logits_of(self.rerunner.network, states).float().log_softmax(-1)
 
     def _mixing_gradient(self, clean: _CleanBatch) -> Float[ndarray, "row head"]:
         """Derivative of the metric of each row by the share of each head's own output, at 1."""

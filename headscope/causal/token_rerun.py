@@ -19,7 +19,7 @@ from numpy import ndarray
 from torch import Tensor, nn
 
 from headscope.causal.intervention import AttentionChange, RowHeadsSet
-from headscope.causal.loss import last_stream, network_of
+from headscope.causal.loss import last_stream, logits_of, network_of
 from headscope.causal.rerun import Rerunner, TokenRows
 from headscope.errors import ModelError
 from headscope.models.engines.attention import AttentionCall, CleanKeys, Output
@@ -255,8 +255,7 @@ class QueryRerunner:
         return streams[:, 0]
 
     def _logarithms(self, stream: Tensor) -> Tensor:
-        logits: Tensor = self.network.get_output_embeddings()(stream)
-        return logits.float().log_softmax(-1)
+        return logits_of(self.network, stream).float().log_softmax(-1)
 
     def _difference(self) -> float:
         """Divergence of the predictions of some tokens, in nats."""

@@ -20,8 +20,9 @@ from jaxtyping import Bool, Float, Int
 from numpy import ndarray
 from pydantic import Field
 from scipy.special import stdtr
-from torch import Tensor, nn
+from torch import Tensor
 
+from headscope.causal.loss import logits_of
 from headscope.causal.token_rerun import LastToken, LastTokenRunner
 from headscope.models.families import refuse_encoder
 from headscope.options import LARGEST, Device, Flag, Name, Revision, Seed
@@ -293,11 +294,7 @@ def _scores(
     states: Float[Tensor, "prompt item d_model"],
 ) -> Float[ndarray, "score prompt item"]:
     """Log-probability of the right answer among all words, and among the task's answers."""
-    unembed = runner.network.get_output_embeddings()
-    rows = list(columns.words)
-    bias = None if unembed.bias is None else unembed.bias[rows]
-    logits = nn.functional.linear(states, unembed.weight[rows], bias)
-    logits = logits.float().cpu()
+    logits = logits_of(runner.network, states, list(columns.words)).float().cpu()
     right = columns.numbers([prompt.right for prompt in prompts])
     right_by_item = right[:, None, None].expand(*logits.shape[:2], 1)
     right_logit = logits.gather(-1, right_by_item)[..., 0]
@@ -348,8 +345,7 @@ class _Answers:
 @torch.inference_mode()
 def _answers(runner: LastTokenRunner, prompts: Sequence[FewShot]) -> _Answers:
     runs = runner.read([prompt.tokens for prompt in prompts])
-    unembed = runner.network.get_output_embeddings()
-    logits = unembed(torch.stack([run.state for run in runs]))
+    logits = logits_of(runner.network, torch.stack([run.state for run in runs]))
     logs = logits.float().log_softmax(-1).cpu()
     right = torch.tensor([prompt.right for prompt in prompts])
     log_probability = logs.gather(-1, right[:, None])[:, 0]

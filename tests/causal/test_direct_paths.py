@@ -23,6 +23,8 @@ LAYOUTS = {
     "gemma2": {},
     "olmo2": {},
     "opt": {},
+    "granite": {"logits_scaling": 4.0},
+    "cohere": {"logit_scale": 0.25},
 }
 BEHIND = ("gemma2", "olmo2")
 LENGTH, CANDIDATES = 30, torch.arange(3, 200, 11)

@@ -9,13 +9,9 @@ from transformers import AutoModelForCausalLM
 
 from headscope.causal.loss import loss
 from headscope.corpus.window import Window
-from headscope.errors import HeadscopeError
 from headscope.measure.study_windows import text_windows
 from headscope.models.load import load_model
 from headscope.models.stream import ALL_TOGETHER, stream_attention, tiled_patterns, whole_patterns
-from headscope.studies.collapse import collapse
-from tests.helpers.models import edit_config
-from tests.models.every_layout import save_tiny
 
 LENGTHS = (9, 23, 14)
 
@@ -79,11 +75,3 @@ def test_chunks_of_logits_change_nothing(model, story, monkeypatch):
     monkeypatch.setattr("headscope.causal.loss.LOGIT_CELLS", 7 * model.vocabulary_size)
     parts = loss(model, windows)
     assert parts.nats.tolist() == pytest.approx(whole.nats.tolist(), rel=1e-6)
-
-
-def test_a_model_that_scales_its_logits_is_refused(tokenizer, tmp_path):
-    save_tiny("granite", tokenizer, tmp_path, logits_scaling=4.0)
-    with pytest.raises(HeadscopeError, match="logits"):
-        collapse(str(tmp_path))
-    edit_config(tmp_path, logits_scaling=1.0)
-    assert len(collapse(str(tmp_path), max_tokens=100).table) == 10
