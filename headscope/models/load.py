@@ -203,7 +203,13 @@ def _network_and_tokenizer(source: Any) -> tuple[Any, Any]:
     match source if is_pair else tuple(getattr(source, part, None) for part in parts):
         case (PreTrainedModel() as network, PreTrainedTokenizerBase() as tokenizer):
             return network, tokenizer
-    kinds = ", ".join(type(item).__name__ for item in (source if is_pair else (source,)))
+    items = source if is_pair else (source,)
+    kinds = ", ".join(type(item).__name__ for item in items)
+    if any(hasattr(item, "merge_and_unload") for item in items):  # the wrapper of peft
+        raise ModelError(
+            f"({kinds}) is a model with adapters around it; merge them: pass "
+            "(model.merge_and_unload(), tokenizer)"
+        )
     if isinstance(source, PreTrainedModel):
         raise ModelError(f"{kinds} is given without its tokenizer; pass (model, tokenizer)")
     raise ModelError(f"({kinds}) is no model and its tokenizer; {_PAIR}, or a TransformerBridge")
