@@ -66,7 +66,7 @@ def calls(model: Any, run: Path, place: Path) -> dict[str, Callable[[], Any]]:
         "explain_at": lambda: (
             hs.explain_at(model, "L1H1", TEXT, story, windows=8, features=2).table
         ),
-        "find_heads": lambda: hs.find_heads(model, TEXT, "previous"),
+        "find_heads": lambda: hs.find_heads(model, TEXT, "previous").table,
         "function_vectors": lambda: hs.function_vectors(model, tasks="past", **quiet).table,
         "headvis": lambda: (
             hs.headvis(

@@ -61,7 +61,8 @@ def heads(
     A head without a tag is listed with "no tag, closest to" and its closest relation.
     """
     from headscope.run import load
-    from headscope.runs.listing import list_heads, write_heads
+    from headscope.runs.listing import list_heads
+    from headscope.runs.tables import HEAD_TABLE, write_rows
     from headscope.statistics.general_labels import with_shown_relations
     from headscope.statistics.result import by_name
     from headscope.statistics.untagged_heads import partial_sinks, undecided
@@ -77,7 +78,7 @@ def heads(
         if loaded.preliminary:
             print_text(loaded.preliminary)
     else:
-        put(write_heads(selected, format))
+        put(write_rows(HEAD_TABLE.with_names(selected), format))
 
 
 @command(
@@ -283,12 +284,17 @@ def models(
             "its path.",
         ),
     ] = None,
+    format: Printed = "table",
 ) -> None:
     """List the models that headscope loads, and their names."""
     if fetch is None:
-        from headscope.views.model_list import describe_models
+        from headscope.runs.tables import write_rows
+        from headscope.views.model_list import describe_models, layout_table
 
-        print_rich(describe_models())
+        if format == "table":
+            print_rich(describe_models())
+        else:
+            put(write_rows(layout_table(), format))
         return
     from headscope.models.packaged import packaged_path
 

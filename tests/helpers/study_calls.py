@@ -60,6 +60,7 @@ MADE_UP = {
     "compare": lambda ask, run, corpus: ask(run, run),
     "match_heads": lambda ask, run, corpus: ask(run, run),
     "emergence": lambda ask, run, corpus: cell_emergence(cells()),
+    "find_heads": lambda ask, run, corpus: ask(run, "x1z x1z", "duplicate"),
     "function_vectors": lambda ask, run, corpus: ask(run, tasks="past,plural"),
     "headvis": lambda ask, run, corpus: ask(
         run, corpus.parent / "data", corpus=corpus, sequences=20, max_length=60

@@ -140,6 +140,11 @@ def explained_tokens(model, text, plain):
     return len(found.table), found.notes[:-1]
 
 
+def found_tokens(model, text, plain):
+    found = hs.find_heads(model, text, "previous", plain=plain)
+    return found.values["tokens"], found.notes
+
+
 FRONTS = {
     "task": ablated_tokens,
     "live page": live_tokens,
@@ -147,6 +152,7 @@ FRONTS = {
     "one head": shown_tokens("L0H0"),
     "all heads": shown_tokens("all"),
     "explain": explained_tokens,
+    "template": found_tokens,
 }
 
 
@@ -161,13 +167,8 @@ def test_whatever_reads_a_prompt_counts_its_special_tokens_unless_it_is_plain(fr
     assert not plain_notes
 
 
-@pytest.mark.parametrize("front", [*FRONTS, "template"])
+@pytest.mark.parametrize("front", FRONTS)
 def test_a_text_that_cannot_fit_is_refused_before_it_is_tokenized(front, chat, monkeypatch):
-    def read(text):
-        if front == "template":
-            return hs.find_heads(chat, text, "previous")
-        return FRONTS[front](chat, text, plain=False)
-
     tokenized = []
     own = Tokenizer.encode
     monkeypatch.setattr(
@@ -179,7 +180,7 @@ def test_a_text_that_cannot_fit_is_refused_before_it_is_tokenized(front, chat, m
         )[1],
     )
     with pytest.raises(HeadscopeError, match=r"300,000.*\b25,600\b"):
-        read("the old keys " + "x" * 299_987)
+        FRONTS[front](chat, "the old keys " + "x" * 299_987, plain=False)
     assert max(tokenized, default=0) < 1_000
 
 
