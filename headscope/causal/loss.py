@@ -271,11 +271,11 @@ def _found_logit_map(network: Any) -> LogitMap:
         return max(shares, key=lambda share: (share != share, share))
 
     candidates = [LogitMap(scale, cap) for scale in scales for cap in caps]
-    found = min(candidates, key=difference)
-    if not difference(found) <= UNEMBEDDING_TOLERANCE:
+    closest = min(candidates, key=difference)
+    if not difference(closest) <= UNEMBEDDING_TOLERANCE:
         raise ModelError(
             "its logits are not its last residual stream times its unembedding, with the scale and "
-            f"the cap of its configuration (they differ by {difference(found):.2g} of the largest, "
+            f"the cap of its configuration (they differ by {difference(closest):.2g} of the largest, "
             f"which is {float(natural.abs().max()):.3g}), so that they cannot be computed from it"
         )
-    return found
+    return closest

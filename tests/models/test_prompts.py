@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from transformers import AutoTokenizer
@@ -145,6 +147,14 @@ def found_tokens(model, text, plain):
     return found.values["tokens"], found.notes
 
 
+def read_words(model, text, plain):
+    """A task of words, of which the text is one."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "words.csv"
+        path.write_text(f"task,question,answer\nold,{text},keys\n")
+        hs.function_vectors(model, tasks=str(path))
+
+
 FRONTS = {
     "task": ablated_tokens,
     "live page": live_tokens,
@@ -167,7 +177,7 @@ def test_whatever_reads_a_prompt_counts_its_special_tokens_unless_it_is_plain(fr
     assert not plain_notes
 
 
-@pytest.mark.parametrize("front", FRONTS)
+@pytest.mark.parametrize("front", [*FRONTS.values(), read_words])
 def test_a_text_that_cannot_fit_is_refused_before_it_is_tokenized(front, chat, monkeypatch):
     tokenized = []
     own = Tokenizer.encode
@@ -180,7 +190,7 @@ def test_a_text_that_cannot_fit_is_refused_before_it_is_tokenized(front, chat, m
         )[1],
     )
     with pytest.raises(HeadscopeError, match=r"300,000.*\b25,600\b"):
-        FRONTS[front](chat, "the old keys " + "x" * 299_987, plain=False)
+        front(chat, "the old keys " + "x" * 299_987, plain=False)
     assert max(tokenized, default=0) < 1_000
 
 
