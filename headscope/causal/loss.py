@@ -201,8 +201,8 @@ def logits_of(
         unembedded = unembed(states)
     else:
         bias = getattr(unembed, "bias", None)
-        chosen = None if bias is None else bias[tokens]
-        unembedded = nn.functional.linear(states, unembed.weight[tokens], chosen)
+        own_bias = None if bias is None else bias[tokens]
+        unembedded = nn.functional.linear(states, unembed.weight[tokens], own_bias)
     return logit_map(network).logits(unembedded)
 
 
@@ -272,10 +272,11 @@ def _found_logit_map(network: Any) -> LogitMap:
 
     candidates = [LogitMap(scale, cap) for scale in scales for cap in caps]
     closest = min(candidates, key=difference)
-    if not difference(closest) <= UNEMBEDDING_TOLERANCE:
+    apart = difference(closest)
+    if not apart <= UNEMBEDDING_TOLERANCE:
         raise ModelError(
             "its logits are not its last residual stream times its unembedding, with the scale and "
-            f"the cap of its configuration (they differ by {difference(closest):.2g} of the largest, "
-            f"which is {float(natural.abs().max()):.3g}), so that they cannot be computed from it"
+            f"the cap of its configuration (they differ by {apart:.2g} of the largest, which is "
+            f"{float(natural.abs().max()):.3g}), so that they cannot be computed from it"
         )
     return closest
