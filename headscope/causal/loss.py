@@ -265,9 +265,10 @@ def _found_logit_map(network: Any) -> LogitMap:
     def difference(candidate: LogitMap) -> float:
         """The largest difference from the network's logits, as a share of these."""
         shares = []
-        for probed, own in probes:
-            apart = (candidate.logits(unembed(probed)).float() - own).abs().max()
-            shares.append(float(apart / own.abs().max().clamp_min(1)))
+        for probed, logits in probes:
+            computed = candidate.logits(unembed(probed)).float()
+            largest_error = (computed - logits).abs().max()
+            shares.append(float(largest_error / logits.abs().max().clamp_min(1)))
         return max(shares, key=lambda share: (share != share, share))
 
     candidates = [LogitMap(scale, cap) for scale in scales for cap in caps]
