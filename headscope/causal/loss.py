@@ -269,7 +269,7 @@ def _found_logit_map(network: Any) -> LogitMap:
             computed = candidate.logits(unembed(probed)).float()
             largest_error = (computed - logits).abs().max()
             shares.append(float(largest_error / logits.abs().max().clamp_min(1)))
-        return max(shares, key=lambda share: (share != share, share))
+        return float(np.nan_to_num(shares, nan=np.inf, posinf=np.inf).max())
 
     candidates = [LogitMap(scale, cap) for scale in scales for cap in caps]
     closest = min(candidates, key=difference)

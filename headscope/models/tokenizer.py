@@ -175,20 +175,20 @@ class Tokenizer:
         words = [word for word in tokenized.document.words if not inside[word.start]]
         return replace(tokenized, document=replace(tokenized.document, words=tuple(words)))
 
-    def check_length(self, text: str, most: int) -> None:
+    def check_length(self, text: str, limit: int) -> None:
         """Refuse a text that cannot be so few tokens, before the time that its tokens would take.
 
         Args:
             text: a prompt or a sentence of a user.
-            most: the largest number of tokens.
+            limit: the largest number of tokens.
 
         Raises:
             CorpusError: it has more characters than so many of the longest tokens.
         """
-        characters = most * self._longest_token
+        characters = limit * self._longest_token
         if len(text) > characters:
             raise CorpusError(
-                f"the text {text[:40]!r}… has {len(text):,} characters; {most:,} tokens of "
+                f"the text {text[:40]!r}… has {len(text):,} characters; {limit:,} tokens of "
                 f"{self.name} have {characters:,} at most, so shorten it"
             )
 

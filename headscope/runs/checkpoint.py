@@ -92,15 +92,15 @@ class RunCheckpoint:
             return
         self._write = partial(_write, run=run, text=text, sums=sums)
         places = (self.folder.checkpoint, _elsewhere(self.folder))
-        kept = [path for path in places if path.is_file()]
-        if kept:
-            newest = max(kept, key=lambda path: path.stat().st_mtime)
+        checkpoints = [path for path in places if path.is_file()]
+        if checkpoints:
+            newest = max(checkpoints, key=lambda path: path.stat().st_mtime)
             try:
                 on_message(_load(newest, run, text, sums))
             except RunError as error:
                 if not self.overwrite:
                     raise
-                for path in kept:
+                for path in checkpoints:
                     path.unlink(missing_ok=True)
                 on_message(f"starts again, because {str(error).partition('; ')[0]}")
         self.check_free()
@@ -123,19 +123,19 @@ class RunCheckpoint:
 
     def _stopped(self, folder: RunFolder, error: WriteError) -> RunError:
         """The error of a run that cannot be written; its sums are kept where there is room."""
-        kept = ""
+        where = ""
         # the checkpoint that was there stays whole until a new one is
         for path in (folder.checkpoint, _elsewhere(folder)):
             with suppress(WriteError):
                 self._write(path)
-                kept = f"the sums are kept in {path.parent}"
+                where = f"the sums are kept in {path.parent}"
                 break
-        if not kept and folder.checkpoint.is_file():
-            kept = f"the sums of the last checkpoint are kept in {folder.work}"
-        if not kept:
+        if not where and folder.checkpoint.is_file():
+            where = f"the sums of the last checkpoint are kept in {folder.work}"
+        if not where:
             return RunError(f"{error}; the sums are lost; free space there and start again")
         return RunError(
-            f"{error}; {kept}; free space there and repeat the command, which resumes from them"
+            f"{error}; {where}; free space there and repeat the command, which resumes from them"
         )
 
     def finish(self, run: Result, *, report: Callable[[], str]) -> None:

@@ -157,13 +157,13 @@ def find_heads(
         }
     )
     table = by_name(table.sort_values("mass", ascending=False, kind="stable"))
-    shown = template if isinstance(template, str) else "a template"
+    template_name = template if isinstance(template, str) else "given"
     return StudyResult(
-        title=f"{read.name}: attention of {len(table)} heads on {shown}, over {size} tokens",
+        title=f"{read.name}: {len(table)} heads by the template {template_name}, {size} tokens",
         table=table,
         terminal_table=table.head(LISTED),
         notes=read.notes,
-        values={"template": shown, "tokens": size},
+        values={"template": template_name, "tokens": size},
     )
 
 
