@@ -29,7 +29,7 @@ from headscope.stimuli.natural_text import TEXT
 T = TypeVar("T")
 AT_ONCE = 2 * BLOCKS
 """Windows of text that are in memory at once."""
-ALIKE = 0.8
+SIMILAR_LENGTH = 0.8
 """Least length of a window as a share of the longest of its batch: less padding is computed."""
 STRETCHES = BLOCKS // 2
 """Most stretches into which a few documents are cut: the longer they are, the less one depends on
@@ -111,7 +111,7 @@ def batches(windows: Batch, *, tokens: int) -> Iterator[Batch]:
     order = sorted(range(len(lengths)), key=lambda row: -lengths[row])
     longest_first = [windows.windows[row] for row in order]
     start = 0
-    for together in in_batches(longest_first, tokens, least=ALIKE):
+    for together in in_batches(longest_first, tokens, least=SIMILAR_LENGTH):
         end = start + len(together)
         yield windows.take(order[start:end])
         start = end
