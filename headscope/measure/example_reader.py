@@ -39,17 +39,17 @@ class WindowPatterns:
 
     def add(self, layer: int, tile: Tile, rows: Rows, *, logarithms: bool) -> None:
         """Keep the rows of a tile; those of a layer come one after the other."""
-        place = int(tile.queries.start), rows.shape[-1]
-        if place not in self._cells:
+        first_and_width = int(tile.queries.start), rows.shape[-1]
+        if first_and_width not in self._cells:
             # each row of the tile is as wide as the tile, and the keys before its end are kept
             ends = self._row_ends[tile.queries]
             row = np.repeat(np.arange(len(ends)), ends)
             seen_starts = np.cumsum(ends) - ends
             key = np.arange(len(row)) - seen_starts[row]
             cells = torch.from_numpy(row * rows.shape[-1] + key)
-            self._cells[place] = cells.to(rows.device)
+            self._cells[first_and_width] = cells.to(rows.device)
         flat = rows[0].flatten(1)
-        seen = flat.index_select(1, self._cells[place])
+        seen = flat.index_select(1, self._cells[first_and_width])
         values = seen.exp() if logarithms else seen
         parts = self._parts.setdefault(layer, [])
         parts.append(values.half())

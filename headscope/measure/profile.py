@@ -168,19 +168,19 @@ class ProfileReader:
 
     def _keys(self, part: _WindowRows) -> _ProfiledKeys:
         """What weighs the keys of these rows, made for the first layer and kept for the others."""
-        place = part.row, part.first
-        if place not in self._keys_of:
+        rows = part.row, part.first
+        if rows not in self._keys_of:
             window = self.batch.windows[part.row]
             queries = np.arange(part.first, part.end)
             row_end = window.attention_kind.row_end(queries, part.length)
             sentences = window.sentence_of_token[: part.pattern.shape[-1]]
             _, sentence = np.unique(sentences, return_inverse=True)
-            self._keys_of[place] = _ProfiledKeys(
+            self._keys_of[rows] = _ProfiledKeys(
                 others=torch.from_numpy(row_end - 1).to(part.pattern),
                 sentence=torch.from_numpy(sentence).to(part.pattern.device),
                 sentence_count=1 + int(sentence.max()),
             )
-        return self._keys_of[place]
+        return self._keys_of[rows]
 
     def _add_diagonals(self, part: _WindowRows) -> None:
         kind = self.batch.windows[part.row].attention_kind

@@ -36,9 +36,8 @@ class KeptPairs:
 
     def of(self, window: Window) -> WindowPairs:
         """The pairs of a window, kept if there is room."""
-        kept = self._pairs.get(id(window))
-        if kept is not None:
-            return kept
+        if id(window) in self._pairs:
+            return self._pairs[id(window)]
         pairs = WindowPairs(window)
         if self._tokens + len(window) <= KEPT_TOKENS:
             self._tokens += len(window)
@@ -47,11 +46,10 @@ class KeptPairs:
 
     def pop(self, window: Window) -> WindowPairs:
         """The pairs of a window, which are not kept any longer."""
-        kept = self._pairs.pop(id(window), None)
-        if kept is None:
+        if id(window) not in self._pairs:
             return WindowPairs(window)
         self._tokens -= len(window)
-        return kept
+        return self._pairs.pop(id(window))
 
 
 class WindowPairs:

@@ -64,10 +64,11 @@ class OnDevice:
 
     def tensor(self, name: str, device: torch.device) -> Int[Tensor, " _"]:
         """The array of this attribute as a tensor."""
-        place = name, str(device)
-        if place not in self._tensors:
-            self._tensors[place] = torch.from_numpy(getattr(self, name)).to(device)
-        return self._tensors[place]
+        array_and_device = name, str(device)
+        if array_and_device not in self._tensors:
+            copied = torch.from_numpy(getattr(self, name)).to(device)
+            self._tensors[array_and_device] = copied
+        return self._tensors[array_and_device]
 
 
 @dataclass(frozen=True, eq=False)
