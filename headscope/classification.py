@@ -286,8 +286,8 @@ def _describe_reading(
     """The record of a run with what was read, notes on it, and the model's loss, measured here."""
     model, text, sums = again.model, again.text, again.sums
     loss = again.text_loss()
-    sources = (loss, model, text.natural, text.prompts, sums)
-    notes = [note for source in sources for note in source.notes]
+    sources = (loss, model, text.natural, text.language, text.prompts, sums)
+    notes = [note for source in sources if source is not None for note in source.notes]
     notes += further_notes
     names = [model.name, *map(str, corpora)]
     documents, blocks = text.natural.documents, sums.text_blocks
@@ -296,6 +296,7 @@ def _describe_reading(
     return replace(
         info,
         corpora={**(info.corpora or {}), "files": text.natural.files},
+        language=None if text.language is None else text.language.facts,
         text_loss=loss.facts,
         text_read={**text_read, "blocks": blocks},
         notes=[shorten_paths(note, names) for note in notes],

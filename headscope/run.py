@@ -321,7 +321,7 @@ def score_patterns(
         windows: the windows of the patterns, or documents together with `tokens`. What `patterns`
             returns needs none.
         tokens: the tokens of documents, as text.
-        options: `types`, `relations`, `name`, `seed` and `progress`.
+        options: `types`, `relations`, `name`, `sinks`, `language`, `seed` and `progress`.
 
     Raises:
         PatternError: an array does not fit its window, or holds no causal attention.

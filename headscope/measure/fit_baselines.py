@@ -35,7 +35,7 @@ class FittedBaselines:
     number of `hard_queries`; and `baselines`, the rates at easy and at hard queries that no
     baseline exceeds, see `ComparedRates.frontier`."""
     notes: tuple[str, ...] = ()
-    """Notes on fixed baselines that do not fit the text, and on relations without one."""
+    """Notes on fixed baselines that do not fit the text."""
 
     def parts(self, relations: Sequence[Relation]) -> list[Relation]:
         """The relations and what is summed beside them; see `with_parts`. Effects are last."""
@@ -62,8 +62,8 @@ def fit_baselines(
         windows: natural text, or a large part of it, and other stimuli.
         relations: relations of the run.
         challenge: windows that are read only for hard and easy queries.
-        fixed: fixed baselines by relation; the others are chosen on these windows. None for a
-            language without fixed ones.
+        fixed: fixed baselines by relation; the others are chosen on these windows. None for text
+            that is not known to be English.
         pairs: keeps the pairs of the windows, which are read later.
     """
     pairs = pairs or KeptPairs()
@@ -96,7 +96,7 @@ def fit_baselines(
             )
             for relation in tested
         },
-        notes=_notes(hits, choices, fixed),
+        notes=_notes(hits, choices, reference),
     )
 
 
@@ -136,11 +136,9 @@ def _facts(
 def _notes(
     hits: Mapping[str, BaselineHits],
     choices: Mapping[str, ChosenBaseline],
-    fixed: Mapping[str, ReferenceBaseline] | None,
+    fixed: Mapping[str, ReferenceBaseline],
 ) -> tuple[str, ...]:
-    """A note on fixed baselines that are much worse on the text, or on their absence."""
-    if fixed is None:
-        return ("baselines were chosen on this text: those of its language are not fixed",)
+    """A note on fixed baselines that are much worse on the text."""
     worse: dict[str, float] = {}
     for name, row in fixed.items():
         if name not in hits or hits[name].count < ENOUGH:
