@@ -5,11 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
 import headscope as hs
 from headscope.attention_kind import CAUSAL
-from headscope.relations.baselines import NUMBER_OF
+from headscope.relations.baselines import ALL_BASELINES, EARLIER
 from headscope.relations.reference_baselines import reference_baselines
 
 METHOD = (Path(__file__).parents[2] / "docs" / "explanation" / "method.md").read_text("utf-8")
@@ -22,10 +20,11 @@ def number(pattern: str) -> float:
 
 
 def test_baselines_are_as_many_and_as_often_right_as_the_method_states():
-    assert len(NUMBER_OF) == pytest.approx(number(r"some (\d+)\s+\*\*baselines"), abs=5)
+    assert len(EARLIER) == number(r"every\s+head\s+with\s+(\d+)\s+\*\*baselines")
+    assert len(ALL_BASELINES) == number(r"\((\d+)\s+for\s+encoders")
     nearest_verb = reference_baselines(CAUSAL)["syntactic/obj:dep>head"]
-    assert nearest_verb.name == "nearest VERB"
-    assert round(100 * nearest_verb.rate) == number(r"governs (\d+) % of objects")
+    assert nearest_verb.name == "nearest-VERB"
+    assert round(100 * nearest_verb.rate) == number(r"governs\s+(\d+)\s+%\s+of\s+objects")
 
 
 def test_the_tag_that_is_explained_step_by_step_has_its_numbers():
