@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import headscope as hs
@@ -94,6 +95,18 @@ def test_a_stated_language_comes_before_the_text_and_is_recorded(folder, gpt2_fo
     assert french.info["language"]["stated"] == french.info["settings"]["language"] == "en"
     assert all("reference_rate" in row for row in french.info["baselines"].values())
     assert "--language en" in french.info["command"]
+
+
+def test_patterns_have_english_baselines_if_their_text_is_english(folder, tokenizer):
+    def are_fixed(text: str, **stated: str) -> set[bool]:
+        windows = hs.windows(folder / f"{text}_pud-ud-test.conllu", tokenizer)
+        even = [np.tri(len(window))[None, None] for window in windows]
+        patterns = [each / each.sum(-1, keepdims=True) for each in even]
+        run = hs.score_patterns(patterns, windows, types=["syntactic"], progress=False, **stated)
+        return {"reference_rate" in row for row in run.info["baselines"].values()}
+
+    assert are_fixed("en") == are_fixed("fr", language="en") == {True}
+    assert are_fixed("fr") == are_fixed("en", language="de") == {False}
 
 
 def test_other_text_is_read_up_to_all_tokens_in_place_of_the_challenge_set(
