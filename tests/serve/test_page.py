@@ -7,7 +7,9 @@ import json
 import pytest
 
 import headscope as hs
+from headscope.serve.live import Live
 from headscope.serve.server import serve_app
+from tests.helpers.layout import excess_width, with_every_tag
 from tests.serve.served import TOKEN, Served
 
 TEXT = "the old keys were in the house & <b>she</b> told 100% of them"
@@ -202,3 +204,14 @@ def test_pictures_of_the_live_page_are_saved_under_its_policy(browser, page):
     assert seen.errors == []
     assert len(seen.found) == 4
     assert min(seen.found.values()) > 300
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_page_is_not_too_wide_with_many_tags(browser, live_with_run, start, width):
+    tagged = Live(live_with_run.model, with_every_tag(live_with_run.run))
+    served = start(serve_app(tagged, TOKEN))
+    address = served.page("?text=the%20old%20keys&head=L0H0")
+    page = browser.open_at(address, width=width)
+    page.page.wait_for_selector("#head h2 .chip")
+    assert excess_width(page) <= 1
+    assert page.read("document.querySelectorAll('#head h2 .chip').length") == 2
