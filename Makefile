@@ -163,7 +163,7 @@ $(VENV)/installed-plain: pyproject.toml .ci/constraints.txt .ci/constraints-cpu.
 	@echo 'installing headscope into $(VENV), with torch and transformers: some minutes the first time'
 	$(INSTALL) torch
 	$(INSTALL) -e .
-	# compiled once here what every command imports: where PYTHONDONTWRITEBYTECODE is set each would compile it anew
+	# compiled once here what every command imports: where PYTHONDONTWRITEBYTECODE is set each would compile it again
 	PYTHONDONTWRITEBYTECODE= $(PYTHON) -c 'import headscope; headscope.show("mini", "L0H0", "a b")'
 	$(PYTHON) -m compileall -qq headscope
 	touch $@

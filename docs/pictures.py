@@ -48,7 +48,7 @@ def report_atlas(browser: Browser, out: Path) -> None:
         headscope(*DEMO, "--out", run)
         page = _page(browser, run / "report.html", width=1180)
         page.page.set_viewport_size({"width": 1180, "height": 2000})  # nothing is scrolled away
-        shot(page, out, element=".atlas", height=1700)
+        shot(page, out, element="main", height=1760)
 
 
 @picture

@@ -225,7 +225,8 @@ class HeatMap(Plot):
         lines = [self.x]
         if self.letters and len(wide) <= MOST_BARS:
             types = self._write_letters(axes, table, wide, image)
-            meanings = [f"{letter(name)} {name}" for name in types_in_order(types)]
+            # a letter and its type are not broken apart
+            meanings = [f"{letter(name)}\N{NO-BREAK SPACE}{name}" for name in types_in_order(types)]
             lines += wrap(", ".join(meanings), LEGEND_CHARACTERS)
         _tick(axes.yaxis, wide.index)
         _tick(axes.xaxis, wide.columns)

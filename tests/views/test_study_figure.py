@@ -51,7 +51,9 @@ def test_the_legend_names_every_letter_and_fits_on_the_page(table):
     axes = figure.axes[0]
     drawn = {text.get_text() for text in axes.texts}
     legend = axes.get_xlabel().split("\n", maxsplit=1)[1]
-    named = dict(entry.split(" ", maxsplit=1) for entry in legend.replace("\n", " ").split(", "))
+    named = dict(
+        entry.split("\N{NO-BREAK SPACE}") for entry in legend.replace("\n", " ").split(", ")
+    )
     assert drawn == {*named}
     assert all(letter(name) == sign for sign, name in named.items())
     assert outside(figure) < 0.04

@@ -35,7 +35,7 @@ document.getElementById("search").addEventListener("submit", (event) => {
   else field.reportValidity();
 });
 document.getElementById("find").addEventListener("input", (event) => event.target.setCustomValidity(""));
-/* An address after # is a page here, so the link moves the focus by itself. */
+/* What follows # names a view, so this link moves the focus without it. */
 document.getElementById("skip").addEventListener("click", (event) => {
   event.preventDefault();
   document.getElementById("main").focus();
