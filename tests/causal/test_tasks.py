@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from math import e
 
 import numpy as np
 import pandas as pd
@@ -329,6 +330,15 @@ def test_random_sets_have_as_many_other_heads_of_similar_layer_and_norm():
         assert not set(drawn) & set(heads)
         # the seven other heads of a layer are nearer than any of another layer, but for one
         assert sorted(layer for layer, _ in drawn)[-1] in (3, 4, 5)
+
+
+def test_a_layer_away_counts_as_its_part_of_the_model():
+    """Of ten layers one is 0.1 away; a head with e^0.5 times the norm is 0.5 away."""
+    norms = {(layer, head): 50.0 for layer in range(10) for head in range(8)}
+    norms |= {(5, head): e**0.5 for head in range(1, 9)}
+    norms |= {(5, 0): 1.0} | {(6, head): 1.0 for head in range(8)}
+    for drawn in matched_sets([(5, 0)], norms, seed=1):
+        assert drawn[0][0] == 6
 
 
 @pytest.mark.slow

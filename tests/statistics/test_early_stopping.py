@@ -20,6 +20,7 @@ from headscope.relations.parts import EASY, HARD, MATCHED_CONTROL, part_name
 from headscope.statistics.conditions import (
     CONDITIONS,
     HARD_QUERIES,
+    Q_VALUE,
     QUERIES,
     Numbers,
     failures,
@@ -215,6 +216,17 @@ def test_an_interval_narrows_with_the_root_of_the_text():
     assert margin.error.item() == pytest.approx(half / z * 0.75**0.5, abs=1e-9)
 
 
+def test_the_deviation_of_a_q_value_grows_with_the_root_of_the_text():
+    """A head with q = 0.5 is 0 deviations off; it needs half of 2.326 after a quarter."""
+    tally = Tally.zeros((SINK.id,), 1, 1)
+    tally.queries[:16] = 20
+    tally.target[:16] = 0.5 * 20
+    tally.control[:16, 0, 0, 0] = 0.5 * 20 + np.resize([1.0, -1.0], 16)
+    margin = PartialEvidence(tally, [SINK]).margins(SINK, 0.25)[Q_VALUE]
+    assert margin.above.item() == pytest.approx(-2.326348 / 2, abs=1e-6)
+    assert margin.error.item() == pytest.approx(0.75**0.5)
+
+
 def test_far_from_every_threshold_nothing_is_expected_to_change():
     tally = near_the_threshold(np.random.default_rng(0))
     tally.target[:, 0, 0, : HEADS // 2] = 0
@@ -327,7 +339,10 @@ def test_reading_ends_at_the_look_that_says_so_and_a_broken_run_at_the_same(text
         interim_tokens = looks
 
         def should_stop(self, tally: Tally, number: int, stopped: Stopped) -> dict[str, float]:
+            asked.append(number)
             return {name: 0.5 for name, last in ends.items() if last == number}
+
+    asked: list[int] = []
 
     def read_by(reader: BreakingReader, sums: Sums) -> None:
         read(reader, windows(32), windows(64, "repeat"), sums, stopping=Stopping())
@@ -344,11 +359,16 @@ def test_reading_ends_at_the_look_that_says_so_and_a_broken_run_at_the_same(text
     assert sums.stopped == stopped
     for broken_after in range(0, len(whole.names), 3):
         sums = empty()
+        asked.clear()
         first = BreakingReader(count_windows, 100, stop_after=broken_after)
         with pytest.raises(KeyboardInterrupt):
             read_by(first, sums)
+        decided = asked[-1:]
+        asked.clear()
         second = BreakingReader(count_windows, 100)
         read_by(second, sums)
+        # the sums of later batches would decide an earlier round otherwise
+        assert asked[:1] >= decided
         assert first.names + second.names == whole.names
         assert sums.tokens == tokens
         assert sums.stopped == stopped
