@@ -100,7 +100,8 @@ def judge_labels(run: RunName, labels: LabelSource, *, seed: Seed = 0) -> Judged
     """Judge labels of heads from other work by a run, beside the same labels at random heads.
 
     A label is a head type, a relation, or a name that `docs/reference/glossary.md` lists. It is
-    true of a head that one of its relations or direct effects tags. Equal rows are judged once.
+    true of a head that one of its relations or direct effects tags. Labels of one head that mean
+    the same, such as `induction` and `Induction head`, are judged once.
 
     `summary` counts each label's verdicts, and those after the heads of the file were replaced by
     random heads of the run, and by random heads of the same layers, 1,000 times each.
@@ -182,13 +183,13 @@ class LabelJudge:
         self.measured = {*self.evidence["id"], *self.effects["id"]}
 
     def read(self, labels: Any) -> list[LabelledHead]:
-        """The rows of a table or of a CSV file, equal ones once.
+        """The rows of a table or of a CSV file; labels of a head that mean the same once.
 
         Raises:
             RunError: rows are invalid, or there are none.
         """
         table = _label_table(labels)
-        labelled_heads: dict[LabelledHead, None] = {}
+        labelled_heads: dict[tuple[object, ...], LabelledHead] = {}
         invalid = []
         for number, row in table.rows.items():
             label = str(row["label"]).strip()
@@ -202,9 +203,12 @@ class LabelJudge:
             except HeadscopeError as error:
                 invalid.append(InvalidRow(number, str(error)))
                 continue
-            labelled_heads[LabelledHead(layer, head, label, meaning)] = None
+            # without relations labels are the same if their names are
+            means = frozenset(meaning.relations) or normalised(label)
+            labelled = LabelledHead(layer, head, label, meaning)
+            labelled_heads.setdefault((layer, head, means), labelled)
         table.check(RunError, invalid)
-        return list(labelled_heads)
+        return list(labelled_heads.values())
 
     def judge(self, labelled: LabelledHead) -> dict[str, Any]:
         """The row of a label in the table of `judge_labels`."""
