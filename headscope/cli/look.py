@@ -85,7 +85,7 @@ def heads(
     TOP,
     "Explain heads: tags, evidence, near misses.",
     "headscope why runs/mini L5H1",
-    "headscope why runs/mini 5.1 --relation duplicate",
+    "headscope why runs/mini 5.1 --relation duplicate-token",
     "headscope why gpt2 L9H9 L9H6 L10H0",
     "headscope why smollm2 L10H1 --corpus gum",
 )

@@ -31,6 +31,7 @@ QUICK = (
     "positional",
     "delimiter",
     "induction",
+    "duplicate-token",
     "lexical/duplicate",
     "syntactic",
     "coreference",

@@ -43,7 +43,7 @@ from tests.helpers.models import eager_attention
 RELATIONS = relations_of(["positional", "delimiter", "induction"])
 SHOWN = [
     "induction/repeat",
-    "induction/duplicate",
+    "duplicate-token/repeat",
     "induction/natural",
     "delimiter/punctuation",
     "positional/offset-1-random",
@@ -77,7 +77,7 @@ def slow_targets(window: Window, relation: str, query: int) -> set[int]:
     earlier = [i for i in range(1, query) if tokens[i] == tokens[query]]
     if relation in ("induction/repeat", "induction/natural"):
         return {i + 1 for i in earlier if i + 1 < query}
-    if relation == "induction/duplicate":
+    if relation == "duplicate-token/repeat":
         return set(earlier)
     if relation == "positional/offset-1-random":
         return {query - 1}
