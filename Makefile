@@ -10,7 +10,7 @@
 # make docs: documentation into docs/_build/html.  make coverage: the tests, and which lines they run.
 # make test SLOW=yes: the slow tests too.
 # make fuzz: 15 times as much bad input as in the tests, or TIMES=60
-# make calibrate: how often tags are right, on heads whose function is known; some minutes
+# make calibrate: how often tags are right, on heads whose function is known; an hour
 # make same: whole commands against the numbers that are kept of them, some 20 minutes
 # make kill: runs that are killed at random points and end with the same bytes; 10, or TIMES=30
 # make soak: two million tokens in flat memory, or TOKENS=200000
