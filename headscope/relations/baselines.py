@@ -140,7 +140,7 @@ def _baselines_of_steps() -> dict[str, WordBaseline]:
     return baselines
 
 
-_ALIKE = {
+_NEAR_COPIES = {
     "class": "of the same class",
     "two-classes": "of the same class behind the same class",
     "length": "of the same length",
@@ -163,7 +163,7 @@ def _baselines_after_copies() -> dict[str, WordBaseline]:
     takes one word for another attends to.
     """
     baselines: dict[str, WordBaseline] = {}
-    for feature, words in _ALIKE.items():
+    for feature, words in _NEAR_COPIES.items():
         find = partial(_after_alike, feature=feature)
         baselines[f"after-same-{feature}"] = WordBaseline(
             find, f"word after the last one {words}", picks_first=True
