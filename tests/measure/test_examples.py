@@ -40,7 +40,7 @@ from headscope.stimuli.natural_text import TextWindows
 from headscope.stimuli.repeat import repeat_windows
 from tests.helpers.models import eager_attention
 
-RELATIONS = relations_of(["positional", "delimiter", "induction"])
+RELATIONS = relations_of(["positional", "delimiter", "induction", "duplicate-token"])
 SHOWN = [
     "induction/repeat",
     "duplicate-token/repeat",
